@@ -1,0 +1,1 @@
+"""Windtunnel's device models: kinds of accelerator, API profiles, and the catalogue of SKUs."""

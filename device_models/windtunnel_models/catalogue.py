@@ -1,0 +1,340 @@
+"""The catalogue: SKU files and API profiles read, checked and joined into devices.
+
+A SKU is one YAML file, ``catalog/<kind>/<sku>.yaml``, and a user's own folder (``--catalog DIR``) may hold
+more; an API is one YAML file, ``apis/<api>.yaml``; an overlay of fitted values, ``calibration/<sku>.yaml``,
+is laid over a SKU without editing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Parameter
+from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.provenance import PROVENANCES, Provenance, Sourced
+from windtunnel.core.units import is_dimensionless, parse_quantity
+from windtunnel.core.yamlfile import Document, parse, read_text
+from windtunnel_models.kinds import find_kind
+
+HERE = Path(__file__).parent
+
+API_PARAMETERS = (
+    Parameter("dispatch_s", "s", "host time to enqueue one kernel, back to back"),
+    Parameter("round_trip_s", "s", "one empty kernel launched and waited for"),
+    Parameter("graph_node_s", "s", "device time between two nodes of a replayed graph or recorded command buffer"),
+    Parameter("synchronize_s", "s", "host time to notice that work has finished"),
+    Parameter("persistent_write_s", "s", "a command written to memory that a running kernel polls"),
+    Parameter("persistent_poll_s", "s", "from the answer written to the host seeing it"),
+    Parameter("copy_setup_s", "s", "fixed cost of one copy between host and device"),
+    Parameter("pageable_fraction", "1", "rate of a pageable copy over that of a pinned one"),
+    Parameter("unified_fraction", "1", "rate of on-demand migration over that of a pinned copy"),
+    Parameter("compute_efficiency", "1", "attained fraction of the silicon's vector peak, beside its native API"),
+    Parameter("compile_s", "s", "compiling a small kernel at first use"),
+)
+
+
+class Catalogue:
+    """Every SKU and API that is known, read when first asked for."""
+
+    def __init__(self, folders: Sequence[Path] = ()) -> None:
+        for folder in folders:
+            if not folder.is_dir():
+                raise InputError(f"there is no catalogue folder '{folder}'", expected="a folder of SKU files")
+        self._folders = (HERE / "catalog", *folders)
+
+    @cached_property
+    def _files(self) -> dict[str, Path]:
+        files: dict[str, Path] = {}
+        for folder in self._folders:
+            for path in sorted(folder.rglob("*.yaml")):
+                if path.stem in files:
+                    raise InputError(f"the SKU '{path.stem}' is described twice: {files[path.stem]} and {path}")
+                files[path.stem] = path
+        return files
+
+    def skus(self) -> list[str]:
+        """Every SKU's name, by kind and then by name."""
+        return list(self._files)
+
+    def specs(self) -> Iterator[DeviceSpec]:
+        """Every SKU, read and checked."""
+        return (self.spec(sku) for sku in self._files)
+
+    def spec(self, sku: str) -> DeviceSpec:
+        """What the SKU's file says; InputError for an unknown SKU, with the nearest right name."""
+        if sku not in self._files:
+            raise InputError(
+                f"unknown device '{sku}'",
+                expected=f"one of the {len(self._files)} SKUs that `windtunnel devices` lists",
+                nearest=nearest(sku, self._files),
+            )
+        return _read_spec(self._files[sku])
+
+    def device(self, name: str, *, overlay: Mapping[str, Sourced] | None = None, calibrated: bool = True) -> Device:
+        """The device called ``SKU`` or ``SKU@API``.
+
+        ``overlay`` replaces single values. ``calibrated`` false ignores what was fitted to this very SKU.
+        """
+        sku, at, api_name = name.partition("@")
+        spec = self.spec(sku)
+        kind = find_kind(spec.kind)
+        api_name = api_name or spec.apis[0]
+        if at and api_name not in spec.apis:
+            apis = api_names()
+            if api_name not in apis:
+                raise InputError(
+                    f"unknown API '{api_name}' in '{name}'",
+                    expected=one_of(apis),
+                    nearest=nearest(api_name, apis),
+                )
+            raise InputError(
+                f"{sku} is not reached through {api_name}",
+                expected=one_of(spec.apis),
+                nearest=nearest(api_name, spec.apis),
+            )
+        values: dict[str, Sourced] = {}
+        for parameter in kind.parameters:
+            if parameter.default is not None:
+                values[parameter.name] = parameter.default
+            for key, default in parameter.defaults.items():
+                values[f"{parameter.name}.{key}"] = default
+        values.update(spec.values)
+        if calibrated:
+            values.update(_shipped_overlay(sku, spec.kind))
+        values.update(overlay or {})
+        return Device(spec, kind, api_profile(api_name), values)
+
+
+def api_names() -> list[str]:
+    """Every API profile's name."""
+    return sorted(path.stem for path in (HERE / "apis").glob("*.yaml"))
+
+
+@cache
+def api_profile(name: str) -> ApiProfile:
+    """The API called ``name``; InputError with the nearest right name otherwise."""
+    if name not in api_names():
+        raise InputError(f"unknown API '{name}'", expected=one_of(api_names()), nearest=nearest(name, api_names()))
+    path = HERE / "apis" / f"{name}.yaml"
+    reader = _FileReader(path, {parameter.name: parameter for parameter in API_PARAMETERS}, "API profile")
+    document = reader.document
+    top = reader.mapping((), required=("schema", "api", "doc", "kinds", "features", "sources", "values"))
+    reader.same(("api",), name)
+    return ApiProfile(
+        name=name,
+        doc=str(top["doc"]),
+        kinds=tuple(reader.words(("kinds",))),
+        features=frozenset(reader.words(("features",))),
+        values=reader.values(document.data["values"], ("values",)),
+    )
+
+
+@lru_cache(maxsize=256)
+def _read_spec(path: Path) -> DeviceSpec:
+    reader = _FileReader(path, {}, "SKU file")
+    top = reader.mapping(
+        (),
+        required=("schema", "sku", "kind", "vendor", "name", "apis", "sources", "values"),
+        optional=("notes",),
+    )
+    reader.same(("sku",), path.stem)
+    try:
+        kind = find_kind(str(top["kind"]))
+    except InputError as error:
+        raise error.at(reader.document.where(("kind",))) from None
+    reader.parameters = {parameter.name: parameter for parameter in kind.parameters}
+    values = reader.values(top["values"], ("values",))
+    _require(kind, values, reader.document)
+    apis = reader.words(("apis",))
+    for i, api in enumerate(apis):
+        if api not in api_names():
+            raise InputError(
+                f"unknown API '{api}'",
+                where=reader.document.where(("apis", i)),
+                expected=one_of(api_names()),
+                nearest=nearest(api, api_names()),
+            )
+    return DeviceSpec(
+        sku=path.stem,
+        kind=kind.name,
+        vendor=str(top["vendor"]),
+        name=str(top["name"]),
+        apis=tuple(apis),
+        values=values,
+        notes=tuple(reader.words(("notes",))) if "notes" in top else (),
+    )
+
+
+def _require(kind: Kind, values: Mapping[str, Sourced], document: Document) -> None:
+    for parameter in kind.parameters:
+        given = parameter.name in values or any(path.startswith(f"{parameter.name}.") for path in values)
+        if parameter.required and not given:
+            raise InputError(
+                f"a {kind.name} needs '{parameter.name}' ({parameter.doc})",
+                where=document.where(("values",)),
+                expected=f"a value in {parameter.unit} with its source",
+            )
+
+
+@lru_cache(maxsize=256)
+def _shipped_overlay(sku: str, kind: str) -> Mapping[str, Sourced]:
+    path = HERE / "calibration" / f"{sku}.yaml"
+    return read_overlay(path, kind) if path.is_file() else {}
+
+
+def read_overlay(path: Path, kind: str) -> Mapping[str, Sourced]:
+    """Fitted values to lay over a SKU of ``kind``, from an overlay file (``sources`` and ``values``)."""
+    parameters = {parameter.name: parameter for parameter in find_kind(kind).parameters}
+    reader = _FileReader(path, parameters, "calibration overlay")
+    top = reader.mapping((), required=("schema", "sku", "sources", "values"), optional=("fit",))
+    return reader.values(top["values"], ("values",))
+
+
+class _FileReader:
+    """Reads one SKU, API or overlay file; every error carries the file, line, column and field."""
+
+    def __init__(self, path: Path, parameters: Mapping[str, Parameter], what: str) -> None:
+        self.document = parse(read_text(path, what), str(path))
+        self.parameters = parameters
+        self.what = what
+        if not isinstance(self.document.data, dict):
+            raise InputError(f"this {what} is not a mapping", where=self.document.where(()), expected="keys and values")
+        if self.document.data.get("schema") != 1:
+            raise InputError(
+                f"this {what} has schema {self.document.data.get('schema')!r}",
+                where=self.document.where(("schema",)),
+                expected="schema: 1",
+            )
+
+    def mapping(
+        self, path: tuple[str | int, ...], *, required: Sequence[str], optional: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """The mapping at ``path``, checked to have the keys it must and no other."""
+        data: Any = self.document.data
+        for part in path:
+            data = data[part]
+        if not isinstance(data, dict):
+            raise InputError("this is not a mapping", where=self.document.where(path), expected=one_of(required))
+        allowed = [*required, *optional]
+        for key in data:
+            if key not in allowed:
+                raise InputError(
+                    f"unknown key '{key}'",
+                    where=self.document.where((*path, key), key=True),
+                    expected=one_of(allowed),
+                    nearest=nearest(key, allowed),
+                )
+        for key in required:
+            if key not in data:
+                raise InputError(f"'{key}' is missing", where=self.document.where(path), expected=one_of(required))
+        return data
+
+    def same(self, path: tuple[str | int, ...], expected: str) -> None:
+        """The name inside a file is the file's own."""
+        data: Any = self.document.data
+        for part in path:
+            data = data[part]
+        if data != expected:
+            raise InputError(
+                f"'{data}' differs from the file's name", where=self.document.where(path), expected=expected
+            )
+
+    def words(self, path: tuple[str | int, ...]) -> list[str]:
+        """The list of words at ``path``."""
+        data: Any = self.document.data
+        for part in path:
+            data = data[part]
+        if not isinstance(data, list) or not all(isinstance(item, str) for item in data):
+            raise InputError("this is not a list of words", where=self.document.where(path), expected="[word, ...]")
+        return list(data)
+
+    def values(self, data: Any, path: tuple[str | int, ...]) -> dict[str, Sourced]:
+        """Parameters (and tables of them) at ``path``, flattened: ``name`` or ``name.key`` to a Sourced value."""
+        if not isinstance(data, dict):
+            raise InputError("this is not a mapping", where=self.document.where(path), expected="parameters")
+        found: dict[str, Sourced] = {}
+        for name, entry in data.items():
+            here = (*path, name)
+            parameter = self.parameters.get(name)
+            if parameter is None:
+                raise InputError(
+                    f"unknown parameter '{name}'",
+                    where=self.document.where(here, key=True),
+                    expected=one_of(self.parameters, 40),
+                    nearest=nearest(name, self.parameters),
+                )
+            if not parameter.keys:
+                found[name] = self.sourced(entry, here, parameter)
+                continue
+            if not isinstance(entry, dict) or "value" in entry:
+                raise InputError(
+                    f"'{name}' is a table",
+                    where=self.document.where(here),
+                    expected=one_of(parameter.keys, 20),
+                )
+            for key, item in entry.items():
+                if key not in parameter.keys:
+                    raise InputError(
+                        f"'{key}' is not a key of {name}",
+                        where=self.document.where((*here, key), key=True),
+                        expected=one_of(parameter.keys, 20),
+                        nearest=nearest(key, parameter.keys),
+                    )
+                found[f"{name}.{key}"] = self.sourced(item, (*here, key), parameter)
+        return found
+
+    def sourced(self, entry: Any, path: tuple[str | int, ...], parameter: Parameter) -> Sourced:
+        """One value with its source: ``{value, source}`` or ``{value, provenance: assumed, low, high, reason}``."""
+        where = self.document.where(path)
+        if not isinstance(entry, dict):
+            raise InputError("a number needs its source", where=where, expected="{value: ..., source: ...}")
+        self.mapping(path, required=("value",), optional=("source", "provenance", "low", "high", "reason"))
+        value = self.number(entry["value"], (*path, "value"), parameter)
+        low = self.number(entry["low"], (*path, "low"), parameter) if "low" in entry else None
+        high = self.number(entry["high"], (*path, "high"), parameter) if "high" in entry else None
+        source, provenance = "assumed", Provenance.ASSUMED
+        if "source" in entry:
+            source, provenance = self.source(entry["source"], (*path, "source"))
+        if "provenance" in entry:
+            provenance = self.provenance(entry["provenance"], (*path, "provenance"))
+        try:
+            return Sourced(value, provenance, source, low, high, entry.get("reason"))
+        except ValueError as error:
+            raise InputError(str(error), where=where, expected="low <= value <= high, and a reason") from None
+
+    def number(self, data: Any, path: tuple[str | int, ...], parameter: Parameter) -> float:
+        """A quantity in the parameter's dimension."""
+        try:
+            if isinstance(data, (int, float)) and not isinstance(data, bool) and is_dimensionless(parameter.unit):
+                return float(data)
+            return parse_quantity(str(data), parameter.unit)
+        except InputError as error:
+            raise error.at(self.document.where(path)) from None
+
+    def source(self, key: Any, path: tuple[str | int, ...]) -> tuple[str, Provenance]:
+        """The text and provenance of a source named in the file's ``sources``."""
+        sources = self.document.data["sources"]
+        if not isinstance(sources, dict) or key not in sources:
+            raise InputError(
+                f"unknown source '{key}'",
+                where=self.document.where(path),
+                expected=one_of(sources),
+                nearest=nearest(str(key), sources),
+            )
+        self.mapping(("sources", key), required=("text", "provenance"))
+        entry = sources[key]
+        return str(entry["text"]), self.provenance(entry["provenance"], ("sources", key, "provenance"))
+
+    def provenance(self, word: Any, path: tuple[str | int, ...]) -> Provenance:
+        """A provenance by its word."""
+        if word not in PROVENANCES:
+            raise InputError(
+                f"'{word}' is not a provenance",
+                where=self.document.where(path),
+                expected=one_of(PROVENANCES),
+                nearest=nearest(str(word), PROVENANCES),
+            )
+        return Provenance.from_label(word)

@@ -1,0 +1,26 @@
+"""One module an accelerator kind, each holding ``KIND``: its parameters and its pure cost functions.
+
+A module is found by its name, when a device of its kind is first asked for.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+
+from windtunnel.core.device import Kind
+from windtunnel.core.errors import InputError, nearest, one_of
+
+
+def kind_names() -> list[str]:
+    """Every kind, by the modules of this package whose names do not start with an underscore."""
+    return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+
+
+def find_kind(name: str) -> Kind:
+    """The kind called ``name``, or an InputError that names the nearest right one."""
+    names = kind_names()
+    if name not in names:
+        raise InputError(f"unknown kind '{name}'", expected=one_of(names), nearest=nearest(name, names))
+    kind: Kind = import_module(f"{__name__}.{name}").KIND
+    return kind

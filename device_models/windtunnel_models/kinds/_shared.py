@@ -1,0 +1,71 @@
+"""What several kinds' cost functions say alike: stated times, power from activity, the limiting term."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.device import Parameter, Parameters, Raw, StrArray
+from windtunnel.core.ops import DTYPES, FloatArray, Rows
+from windtunnel.core.provenance import Provenance, Sourced, assumed
+
+COMMON = (
+    Parameter("idle_power_w", "W", "power with nothing running", required=True),
+    Parameter("max_power_w", "W", "the most the device draws: board power, package power", required=True),
+    Parameter("price_usd_per_h", "USD/h", "rent of one device; SI value in dollars per second"),
+)
+"""Parameters that every kind has. Power is required: where nobody published it, it is assumed with a range."""
+
+DTYPE_KEYS = ("float64", *DTYPES)
+
+EXACT = Sourced(1.0, Provenance.DATASHEET, "by definition")
+"""The error factor of a cost that is exact by definition (a stated time)."""
+
+
+def service(p: Parameters, rows: Rows) -> Raw:
+    """A stated time: its mean over the device's speed, at full power. Any kind runs it; the engines draw it."""
+    duration = rows.numbers["mean"] / p.speed
+    return Raw(duration, np.asarray(p("max_power_w")), np.asarray("stated"))
+
+
+def limit(**terms: npt.ArrayLike) -> tuple[FloatArray, StrArray]:
+    """The largest of several times (s) and the name of the one that won, element by element."""
+    names = np.array(list(terms))
+    stacked = np.stack(np.broadcast_arrays(*(np.asarray(t, dtype=np.float64) for t in terms.values())))
+    return stacked.max(axis=0), names[stacked.argmax(axis=0)]
+
+
+def active_power_w(p: Parameters, shares: Mapping[str, npt.ArrayLike]) -> FloatArray:
+    """Average power (W) of a running operation: idle, plus each unit's share of the dynamic range times its activity.
+
+    ``shares`` maps a unit to the fraction of the operation's time it is busy, 0 to 1; the weight of the unit is
+    the parameter ``power_share.<unit>`` (the fraction of max - idle that it draws when busy all the time).
+    The ``base`` share is drawn whenever anything runs. The sum is held at the device's limit.
+    """
+    idle, top = p("idle_power_w"), p("max_power_w")
+    activity = np.asarray(p("power_share", "base"), dtype=np.float64)
+    for unit, busy in shares.items():
+        activity = activity + p("power_share", unit) * np.clip(np.asarray(busy, dtype=np.float64), 0.0, 1.0)
+    return idle + (top - idle) * np.minimum(activity, 1.0)
+
+
+def power_shares(**shares: float) -> Parameter:
+    """The ``power_share`` table of a kind: assumed weights, each with a range of a half to one and a half."""
+    return Parameter(
+        "power_share",
+        "1",
+        "fraction of (max - idle) power that a unit draws when busy all the time",
+        keys=tuple(shares),
+        defaults={
+            unit: assumed(
+                share,
+                share * 0.5,
+                min(1.0, share * 1.5),
+                "no vendor publishes the split of power between units; chosen so that a kernel busy in compute "
+                "and memory together reaches the device's limit",
+            )
+            for unit, share in shares.items()
+        },
+    )

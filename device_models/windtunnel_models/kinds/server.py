@@ -1,0 +1,15 @@
+"""An abstract server: it takes exactly the time a scenario states, for queueing studies."""
+
+from __future__ import annotations
+
+from windtunnel.core.device import Kind
+from windtunnel_models.kinds._shared import COMMON, EXACT, service
+
+KIND = Kind(
+    name="server",
+    doc="abstract: takes the time it is told, at the power it is told",
+    parameters=COMMON,
+    costs={"service": service},
+    errors={"service": EXACT},
+    stated_power=True,
+)

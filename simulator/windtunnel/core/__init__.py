@@ -1,0 +1,1 @@
+"""The nouns everything else is written in. Imports nothing else of Windtunnel's."""

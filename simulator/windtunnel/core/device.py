@@ -1,0 +1,403 @@
+"""Devices: silicon seen through an API, and the one place their latency, power and energy come from.
+
+A SKU file describes the silicon, an API profile what it costs to reach it and what is lost on the way,
+and a kind turns both into a cost. Kinds are pure functions over tables of operations, so that `predict`,
+calibration and the engines share one definition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.errors import InputError, UnsupportedOperationError, nearest, one_of
+from windtunnel.core.ops import FloatArray, Rows
+from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.registry import Registry
+from windtunnel.core.units import parse_unit
+
+StrArray = npt.NDArray[np.str_]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One number a kind needs to know of a device (or an API), or a table of them.
+
+    ``unit`` is the dimension, written as a unit; values are SI. ``keys`` are a table's allowed keys, empty
+    for a single number. ``default`` (or ``defaults``, by key) is what every device of the kind is taken
+    to have unless its file says otherwise, with its own provenance.
+    """
+
+    name: str
+    unit: str
+    doc: str
+    keys: tuple[str, ...] = ()
+    required: bool = False
+    default: Sourced | None = None
+    defaults: Mapping[str, Sourced] = field(default_factory=dict)
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether the unit is a quantity of something a second, which a fleet entry's ``speed`` scales."""
+        exponents = parse_unit(self.unit).exponents
+        return exponents[0] == -1 and exponents[2] == 0
+
+
+@dataclass(frozen=True)
+class Raw:
+    """What a cost function answers for n rows; arrays broadcast against each other.
+
+    ``power_w``: whole-device average while the operation runs. ``bound``: what limits it.
+    """
+
+    duration_s: FloatArray
+    power_w: FloatArray
+    bound: StrArray
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of n operations: one array element each. The interval is 90%, for one measurement."""
+
+    duration_s: FloatArray
+    duration_low_s: FloatArray
+    duration_high_s: FloatArray
+    power_w: FloatArray
+    energy_j: FloatArray
+    bound: StrArray
+    provenance: npt.NDArray[np.int8]
+
+    COLUMNS = (
+        "duration_s",
+        "duration_low_s",
+        "duration_high_s",
+        "power_w",
+        "energy_j",
+        "bound",
+        "provenance",
+    )
+
+    def provenance_labels(self) -> list[str]:
+        """The weakest provenance that entered each row, as words."""
+        return [Provenance(code).label for code in self.provenance]
+
+
+class Parameters:
+    """The numbers of one device behind one API, as a cost function reads them.
+
+    Remembers what was read, so that a cost knows the weakest provenance that entered it and which
+    uncertain numbers to move when its interval is asked for.
+    """
+
+    def __init__(self, device: Device, moved: Mapping[str, float] | None = None) -> None:
+        self._device = device
+        self._moved = moved or {}
+        self.used: dict[str, Sourced] = {}
+
+    @property
+    def api(self) -> str:
+        """The API the silicon is reached through."""
+        return self._device.api.name
+
+    @property
+    def speed(self) -> float:
+        """The fleet entry's factor on the device's rates (1 unless a scenario says otherwise)."""
+        return self._device.speed
+
+    def __call__(self, name: str, key: str | None = None) -> float:
+        """The value of a parameter, SI; InputError when the device's file does not give it."""
+        value = self.maybe(name, key)
+        if value is None:
+            raise self._missing(name, key)
+        return value
+
+    def maybe(self, name: str, key: str | None = None) -> float | None:
+        """The value of a parameter, or None when nobody gave one."""
+        path = name if key is None else f"{name}.{key}"
+        sourced = self._device.values.get(path)
+        if sourced is None:
+            return None
+        self.used[path] = sourced
+        value = self._moved.get(path, sourced.value)
+        return value * self.speed if self._device.is_rate(name) else value
+
+    def api_cost(self, name: str) -> float:
+        """An overhead of the API (SI): the SKU's own ``name.<api>`` where its file has one, else the profile's."""
+        own = self.maybe(name, self.api)
+        if own is not None:
+            return own
+        path = f"api.{name}"
+        sourced = self._device.api.values.get(name)
+        if sourced is None:
+            raise UnsupportedOperationError(
+                f"the API '{self.api}' has no '{name}', so {self._device.label} cannot answer this"
+            )
+        self.used[path] = sourced
+        return self._moved.get(path, sourced.value)
+
+    def feature(self, name: str) -> bool:
+        """Whether the API offers ``name`` (``matrix``, ``graphs``, ``persistent`` ...)."""
+        return name in self._device.api.features
+
+    def refuse(self, problem: str, *, expected: str | None = None) -> UnsupportedOperationError:
+        """The error to raise when this device does not run what was asked."""
+        return UnsupportedOperationError(f"{self._device.label} {problem}", expected=expected)
+
+    def _missing(self, name: str, key: str | None) -> UnsupportedOperationError:
+        label = self._device.label
+        if key is None:
+            return UnsupportedOperationError(f"{label} has no '{name}' in its catalogue entry")
+        have = [path.split(".", 1)[1] for path in self._device.values if path.startswith(f"{name}.")]
+        return UnsupportedOperationError(
+            f"{label} does not run {key} ('{name}.{key}' is not in its catalogue entry)",
+            expected=one_of(have) if have else None,
+            nearest=nearest(key, have),
+        )
+
+
+CostFunction = Callable[[Parameters, Rows], Raw]
+
+
+def compute_engine(_parameters: Parameters, _rows: Rows) -> str:
+    """The default: everything runs on the device's one compute engine."""
+    return "compute"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of accelerator: the numbers it is described by, and what each operation costs on it.
+
+    ``errors`` gives, for each operation, the factor f such that 90% of measurements are expected between
+    duration/f and duration*f when every parameter is right; the ranges of assumed parameters widen it.
+    ``engine`` names the engine an operation occupies (``compute``, ``copy_h2d``, ``copy_d2h``).
+    ``stated_power``: a scenario's ``power.max`` says what the device draws when busy, rather than capping it.
+    """
+
+    name: str
+    doc: str
+    parameters: tuple[Parameter, ...]
+    costs: Mapping[str, CostFunction]
+    errors: Mapping[str, Sourced]
+    engine: Callable[[Parameters, Rows], str] = compute_engine
+    stated_power: bool = False
+
+    def parameter(self, name: str) -> Parameter:
+        """The parameter called ``name``, or an InputError that names the nearest right one."""
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        names = [parameter.name for parameter in self.parameters]
+        raise InputError(f"a {self.name} has no '{name}'", expected=one_of(names, 40), nearest=nearest(name, names))
+
+
+@dataclass(frozen=True)
+class ApiProfile:
+    """What it costs to reach silicon through an API, and what the API offers.
+
+    ``values``: overheads (SI) with their sources. ``features``: words cost functions ask for.
+    """
+
+    name: str
+    doc: str
+    kinds: tuple[str, ...]
+    features: frozenset[str]
+    values: Mapping[str, Sourced]
+
+
+@dataclass(frozen=True)
+class DeviceSpec:
+    """What a SKU file says: the silicon's numbers, each with its source, before any API is chosen."""
+
+    sku: str
+    kind: str
+    vendor: str
+    name: str
+    apis: tuple[str, ...]
+    values: Mapping[str, Sourced]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def provenance(self) -> Provenance:
+        """The weakest provenance of any number in the file."""
+        return max((value.provenance for value in self.values.values()), default=Provenance.DATASHEET)
+
+
+KINDS: Registry[Kind] = Registry("kind")
+
+
+@dataclass(frozen=True)
+class Device:
+    """One SKU behind one API: what answers costs.
+
+    ``cap_w`` limits the whole device; work that would draw more is slowed so that it takes the same energy
+    above idle (see ``Device.cost``). ``values`` are the SKU's, over the kind's defaults.
+    """
+
+    spec: DeviceSpec
+    kind: Kind
+    api: ApiProfile
+    values: Mapping[str, Sourced]
+    speed: float = 1.0
+    cap_w: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The SKU, with ``@api`` where that is not its usual one."""
+        usual = self.spec.apis[0]
+        return self.spec.sku if self.api.name == usual else f"{self.spec.sku}@{self.api.name}"
+
+    def is_rate(self, name: str) -> bool:
+        """Whether ``speed`` scales the parameter."""
+        return self.speed != 1.0 and self.kind.parameter(name).is_rate
+
+    def number(self, name: str, key: str | None = None) -> float | None:
+        """A parameter's value (SI), or None; for callers outside cost functions."""
+        return Parameters(self).maybe(name, key)
+
+    @property
+    def idle_power_w(self) -> float:
+        """Power with nothing running (W)."""
+        return Parameters(self)("idle_power_w")
+
+    @property
+    def power_limit_w(self) -> float:
+        """The most the device may draw (W): its own limit, or the scenario's cap where that is lower."""
+        own = Parameters(self)("max_power_w")
+        return own if self.cap_w is None else min(own, self.cap_w)
+
+    @property
+    def memory_bytes(self) -> float:
+        """Memory that operands must fit in; infinite for devices that data streams through."""
+        found = self.number("memory_bytes")
+        return math.inf if found is None else found
+
+    def runs(self, op: str) -> bool:
+        """Whether the kind has a cost for the operation at all."""
+        return op in self.kind.costs
+
+    def cost_function(self, op: str) -> CostFunction:
+        """The kind's cost function of an operation, or UnsupportedOperationError with what it does run."""
+        try:
+            return self.kind.costs[op]
+        except KeyError:
+            raise UnsupportedOperationError(
+                f"{self.label} is a {self.kind.name}, which does not run {op}",
+                expected=one_of(self.kind.costs, 20),
+            ) from None
+
+    def engine_of(self, rows: Rows) -> str:
+        """The engine of the device that the operation occupies."""
+        return self.kind.engine(Parameters(self), rows)
+
+    def cost(self, rows: Rows, *, intervals: bool = True) -> Cost:
+        """The cost of every row.
+
+        A scenario's power cap below what an operation would draw slows it: the energy above idle is taken
+        to be the work's own, so duration grows by (demand - idle) / (cap - idle). That ignores the gain in
+        efficiency at lower clocks and so errs towards slow.
+
+        With ``intervals`` false, low and high equal the duration (the engines do not need them).
+        Raises UnsupportedOperationError for what the device does not run.
+        """
+        run = self.cost_function(rows.op.name)
+        parameters = Parameters(self)
+        shape = rows.shape
+        duration, power, bound = self._capped(run(parameters, rows), parameters, shape)
+        if intervals:
+            low, high = self._interval(run, rows, parameters, duration, shape)
+        else:
+            low = high = duration
+        weakest = max((s.provenance for s in parameters.used.values()), default=Provenance.DATASHEET)
+        return Cost(
+            duration_s=duration,
+            duration_low_s=low,
+            duration_high_s=high,
+            power_w=power,
+            energy_j=duration * power,
+            bound=bound,
+            provenance=np.full(shape, int(weakest), dtype=np.int8),
+        )
+
+    def sources(self, rows: Rows) -> dict[str, Sourced]:
+        """Every number that enters the cost of ``rows``, by name: what a report's provenance table lists."""
+        parameters = Parameters(self)
+        self.cost_function(rows.op.name)(parameters, rows)
+        return dict(parameters.used)
+
+    def _capped(
+        self, raw: Raw, parameters: Parameters, shape: tuple[int, ...]
+    ) -> tuple[FloatArray, FloatArray, StrArray]:
+        duration = np.broadcast_to(np.asarray(raw.duration_s, dtype=np.float64), shape)
+        power = np.broadcast_to(np.asarray(raw.power_w, dtype=np.float64), shape)
+        bound = np.broadcast_to(np.asarray(raw.bound), shape)
+        if self.cap_w is None:
+            return duration, power, bound
+        idle = parameters("idle_power_w")
+        if self.cap_w <= idle:
+            raise InputError(
+                f"{self.label} is capped at {self.cap_w:g} W, which it draws when idle",
+                expected=f"a cap above {idle:g} W",
+            )
+        stretch = np.maximum(1.0, (power - idle) / (self.cap_w - idle))
+        return (
+            duration * stretch,
+            np.minimum(power, self.cap_w),
+            np.where(stretch > 1.0, "power", bound),
+        )
+
+    def _interval(
+        self,
+        run: CostFunction,
+        rows: Rows,
+        parameters: Parameters,
+        duration: FloatArray,
+        shape: tuple[int, ...],
+    ) -> tuple[FloatArray, FloatArray]:
+        """The model's own error and each uncertain parameter's effect, added in quadrature in the logarithm."""
+        error = self.kind.errors.get(rows.op.name)
+        width = math.log(error.value) if error is not None else 0.0
+        below = np.full(shape, width**2)
+        above = np.full(shape, width**2)
+        for path, sourced in parameters.used.items():
+            if sourced.low is None or sourced.high is None or sourced.low == sourced.high:
+                continue
+            ends = []
+            for end in (sourced.low, sourced.high):
+                moved = Parameters(self, {path: end})
+                ends.append(self._capped(run(moved, rows), moved, shape)[0])
+            shortest, longest = np.minimum(*ends), np.maximum(*ends)
+            below = below + np.log(np.minimum(shortest / duration, 1.0)) ** 2
+            above = above + np.log(np.maximum(longest / duration, 1.0)) ** 2
+        return duration * np.exp(-np.sqrt(below)), duration * np.exp(np.sqrt(above))
+
+
+def configure(
+    device: Device,
+    *,
+    speed: float = 1.0,
+    idle_w: float | None = None,
+    max_w: float | None = None,
+    memory_bytes: float | None = None,
+) -> Device:
+    """``device`` as a fleet entry states it: a factor on its rates, its idle power, its cap, its memory."""
+    values = dict(device.values)
+    stated = "the scenario's fleet entry"
+
+    def put(name: str, value: float) -> None:
+        values[name] = Sourced(value, Provenance.DATASHEET, stated)
+
+    if idle_w is not None:
+        put("idle_power_w", idle_w)
+    if memory_bytes is not None:
+        put("memory_bytes", memory_bytes)
+    cap_w = None
+    if max_w is not None:
+        if device.kind.stated_power:
+            put("max_power_w", max_w)
+        else:
+            cap_w = max_w
+    return replace(device, values=values, speed=speed, cap_w=cap_w)

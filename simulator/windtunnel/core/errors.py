@@ -1,0 +1,105 @@
+"""What can go wrong, shaped so that the message alone is enough to mend it.
+
+Exit codes follow the command line's contract: 0 done, 1 a target missed, 2 the input is wrong,
+3 a device asked for by name is not here, 70 a bug of Windtunnel's own.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class WindtunnelError(Exception):
+    """Base of every error Windtunnel raises on purpose."""
+
+    exit_code: ClassVar[int] = 70
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate most like ``name``, or None when nothing comes near."""
+    names = list(candidates)
+    folded = {candidate.casefold(): candidate for candidate in reversed(names)}
+    exact = folded.get(name.casefold())
+    if exact is not None:
+        return exact
+    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6)
+    return folded[close[0]] if close else None
+
+
+def one_of(candidates: Iterable[str], limit: int = 12) -> str:
+    """``candidates`` as the 'expected' part of a message, cut where it would drown the rest."""
+    names = list(candidates)
+    shown = ", ".join(names[:limit])
+    return f"one of {shown}" + (f", ... ({len(names)} in all)" if len(names) > limit else "")
+
+
+@dataclass(frozen=True)
+class Where:
+    """A place in the input: a file, a line and column in it (from 1), and a field's path."""
+
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    field: str | None = None
+
+    def __str__(self) -> str:
+        spot = self.file or ""
+        if self.line is not None:
+            spot += f":{self.line}" + (f":{self.column}" if self.column is not None else "")
+        return ": ".join(part for part in (spot, self.field or "") if part)
+
+
+class InputError(WindtunnelError):
+    """The input is wrong. Says where, what was found, what was expected, and the nearest right name."""
+
+    exit_code: ClassVar[int] = 2
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        where: Where | None = None,
+        expected: str | None = None,
+        nearest: str | None = None,
+    ) -> None:
+        self.problem = problem
+        self.where = where or Where()
+        self.expected = expected
+        self.nearest = nearest
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.problem}" if str(self.where) else self.problem
+        if self.expected:
+            text += f"; expected {self.expected}"
+        if self.nearest:
+            text += f"; did you mean '{self.nearest}'?"
+        return text
+
+    def at(self, where: Where) -> InputError:
+        """The same error with the parts of its place that it did not know filled in from ``where``."""
+        mine = self.where
+        merged = Where(
+            file=mine.file or where.file,
+            line=mine.line if mine.line is not None else where.line,
+            column=mine.column if mine.line is not None else where.column,
+            field=mine.field or where.field,
+        )
+        return type(self)(self.problem, where=merged, expected=self.expected, nearest=self.nearest)
+
+
+class UnsupportedOperationError(InputError):
+    """A device was asked for an operation that its kind, or the API it is reached through, does not run."""
+
+
+class DeviceNotPresentError(WindtunnelError):
+    """A device was asked for by name and is not here. Never answered by another device in its place."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class InvariantError(WindtunnelError):
+    """A finished run broke one of the numbered invariants: a bug of Windtunnel's, never of the input."""

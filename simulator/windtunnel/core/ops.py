@@ -1,0 +1,553 @@
+"""Every operation a device may be asked for: its columns, its work, and how requests combine.
+
+An operation is one class. `windtunnel ops` prints this registry; `predict`, scenarios, calibration and
+the engines read it. What an operation costs on a kind of device is that kind's business
+(`windtunnel_models.kinds`), which also decides whether the kind runs it at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.registry import Registry
+from windtunnel.core.units import is_dimensionless, parse_quantity
+
+FloatArray = npt.NDArray[np.float64]
+Numbers = Mapping[str, FloatArray]
+Choices = Mapping[str, str]
+
+DTYPES = ("float32", "tf32", "float16", "bfloat16", "fp8", "fp8_block", "nvfp4", "int8")
+BYTES_PER_ELEMENT: Mapping[str, float] = {
+    "float64": 8.0,
+    "float32": 4.0,
+    "tf32": 4.0,
+    "float16": 2.0,
+    "bfloat16": 2.0,
+    "fp8": 1.0,
+    "fp8_block": 1.0 + 4.0 / 128**2,  # one float32 scale a 128x128 block of weights
+    "nvfp4": 0.5 + 1.0 / 16,  # one fp8 scale every 16 elements
+    "int8": 1.0,
+}
+"""Storage of one element, scales included (bytes)."""
+
+CONTEXT_DOC = "the context of the measurement; a number without it cannot be compared"
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of an operation.
+
+    ``kind`` is ``count`` (a whole number), ``real``, or ``choice``. Counts and reals are plain numbers in
+    ``unit`` (tables) or text with a unit (scenarios and the command line).
+    """
+
+    name: str
+    kind: Literal["count", "real", "choice"]
+    unit: str = "1"
+    default: float | str | None = None
+    choices: tuple[str, ...] = ()
+    minimum: float = 1.0
+    doc: str = ""
+
+    def parse(self, value: object) -> float | str:
+        """One value of this column from a scenario, the command line or a table's cell.
+
+        Raises InputError with what was expected and the nearest right name.
+        """
+        if self.kind == "choice":
+            text = str(value)
+            if text not in self.choices:
+                raise InputError(
+                    f"'{text}' is not a value of {self.name}",
+                    expected=one_of(self.choices),
+                    nearest=nearest(text, self.choices),
+                )
+            return text
+        number = self._number(value)
+        if not np.isfinite(number) or number < self.minimum:
+            raise InputError(f"{self.name} is {value}", expected=f"at least {self.minimum:g}{self._suffix}")
+        if self.kind == "count" and number != int(number):
+            raise InputError(f"{self.name} is {value}", expected="a whole number")
+        return number
+
+    @property
+    def _suffix(self) -> str:
+        return "" if is_dimensionless(self.unit) else f" {self.unit}"
+
+    def _number(self, value: object) -> float:
+        if isinstance(value, bool):
+            raise InputError(f"{self.name} is {value}", expected="a number")
+        if isinstance(value, (int, float, np.integer, np.floating)):
+            return float(value)
+        text = str(value)
+        try:
+            return float(text)
+        except ValueError:
+            if is_dimensionless(self.unit):
+                raise InputError(f"{self.name} is '{text}'", expected="a number") from None
+            return parse_quantity(text, self.unit)
+
+
+def count(name: str, default: int | None = None, *, unit: str = "1", doc: str = "") -> Column:
+    """A whole-number column, at least 1."""
+    return Column(name, "count", unit, default, doc=doc)
+
+
+def real(name: str, default: float | None = None, *, unit: str, minimum: float = 0.0, doc: str = "") -> Column:
+    """A real-number column in ``unit``."""
+    return Column(name, "real", unit, default, minimum=minimum, doc=doc)
+
+
+def choice(name: str, choices: Sequence[str], default: str | None = None, *, doc: str = "") -> Column:
+    """A column that takes one of ``choices``."""
+    return Column(name, "choice", default=default, choices=tuple(choices), doc=doc)
+
+
+CONTEXT = (
+    choice("dispatch", ("device", "graph", "eager"), "device", doc="device-side time; replayed graph; one by one"),
+    choice("clock", ("burst", "sustained"), "burst", doc="a short run at boost; a long loop at the power cap"),
+    choice("cache", ("cold", "warm"), "cold", doc="operands in memory; operands in the last-level cache"),
+)
+"""Columns that every operation which runs on hardware also takes."""
+
+
+class Operation:
+    """Base of every operation. Subclasses give ``name``, ``columns`` and the work that is the same everywhere."""
+
+    name: ClassVar[str]
+    columns: ClassVar[tuple[Column, ...]]
+    sums: ClassVar[tuple[str, ...]] = ()
+    """Columns that add up when several requests run as one (a batch); none: requests run one after another."""
+    hardware: ClassVar[bool] = True
+    """False for what takes a stated time (``service``) and so has no context."""
+
+    @classmethod
+    def all_columns(cls) -> tuple[Column, ...]:
+        """The operation's own columns, then those of its context."""
+        return cls.columns + (CONTEXT if cls.hardware else ())
+
+    @classmethod
+    def column(cls, name: str) -> Column:
+        """The column called ``name``, or an InputError that names the nearest right one."""
+        columns = {column.name: column for column in cls.all_columns()}
+        try:
+            return columns[name]
+        except KeyError:
+            raise InputError(
+                f"'{name}' is not a column of {cls.name}",
+                expected=one_of(columns, 20),
+                nearest=nearest(name, columns),
+            ) from None
+
+    @classmethod
+    def complete(cls, values: Mapping[str, object]) -> dict[str, float | str]:
+        """``values`` checked, with the defaults of the columns left out.
+
+        Raises InputError for an unknown, missing or wrong value.
+        """
+        parsed = {name: cls.column(name).parse(value) for name, value in values.items()}
+        for column in cls.all_columns():
+            if column.name not in parsed:
+                if column.default is None:
+                    raise InputError(
+                        f"{cls.name} needs '{column.name}'",
+                        expected=", ".join(_spell(column) for column in cls.columns),
+                    )
+                parsed[column.name] = column.default
+        return parsed
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Device memory that the operands take together (bytes); 0 for what streams through."""
+        return np.zeros(())
+
+
+def _spell(column: Column) -> str:
+    if column.default is not None:
+        return f"{column.name}={column.default}"
+    return f"{column.name} ({'|'.join(column.choices)})" if column.choices else column.name
+
+
+OPERATIONS: Registry[type[Operation]] = Registry("operation")
+
+
+def operation(cls: type[Operation]) -> type[Operation]:
+    """Class decorator: registers an operation under its name."""
+    return OPERATIONS.add(cls.name, cls)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Several instances of one operation that agree in every choice: what a cost function is given.
+
+    ``choices``: column to word, context included. ``numbers``: column to float64 array, all of one shape.
+    """
+
+    op: type[Operation]
+    choices: Choices
+    numbers: Numbers
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The common shape of the number columns."""
+        return np.broadcast_shapes(*(np.shape(values) for values in self.numbers.values()))
+
+    def footprint_bytes(self) -> FloatArray:
+        """Device memory of each instance (bytes)."""
+        return np.broadcast_to(self.op.footprint_bytes(self.choices, self.numbers), self.shape)
+
+
+def one_row(op: type[Operation], values: Mapping[str, object]) -> Rows:
+    """A single instance of ``op`` from plain values, checked and completed with defaults."""
+    parsed = op.complete(values)
+    return Rows(
+        op,
+        {key: value for key, value in parsed.items() if isinstance(value, str)},
+        {key: np.array([value]) for key, value in parsed.items() if not isinstance(value, str)},
+    )
+
+
+@operation
+class Gemm(Operation):
+    """C[m,n] = A[m,k] @ B[k,n], ``batch`` of them; 2 m n k multiply and add operations each."""
+
+    name = "gemm"
+    columns = (count("m"), count("n"), count("k"), choice("dtype", DTYPES), count("batch", 1))
+    sums = ("m",)
+
+    @classmethod
+    def flops(cls, n: Numbers) -> FloatArray:
+        """Multiplications and additions, counted apart."""
+        return 2.0 * n["m"] * n["n"] * n["k"] * n["batch"]
+
+    @classmethod
+    def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """A, B and C once each; results of 8-bit and narrower types are written in 16 bits."""
+        size = BYTES_PER_ELEMENT[choices["dtype"]]
+        out = size if size >= 2 else 2.0
+        return n["batch"] * ((n["m"] * n["k"] + n["k"] * n["n"]) * size + n["m"] * n["n"] * out)
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        return cls.operand_bytes(choices, n)
+
+
+@operation
+class Attention(Operation):
+    """Scaled dot-product attention, fused: prefill (causal, ``kv_tokens`` queries) or decode (one query)."""
+
+    name = "attention"
+    columns = (
+        choice("phase", ("prefill", "decode")),
+        count("batch"),
+        count("heads"),
+        count("kv_heads"),
+        count("head_dim"),
+        count("kv_tokens"),
+        choice("dtype", ("float32", "float16", "bfloat16", "fp8"), "bfloat16"),
+        choice("kv_dtype", ("float32", "float16", "bfloat16", "fp8", "int8"), "bfloat16"),
+    )
+    sums = ("batch",)
+
+    @classmethod
+    def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """QK^T and PV: 4 head_dim a score; a causal prefill needs half of kv_tokens squared scores."""
+        scores = n["kv_tokens"] * (n["kv_tokens"] + 1) / 2 if choices["phase"] == "prefill" else n["kv_tokens"]
+        return 4.0 * n["batch"] * n["heads"] * n["head_dim"] * scores
+
+    @classmethod
+    def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Queries and outputs once, keys and values once."""
+        queries = n["kv_tokens"] if choices["phase"] == "prefill" else 1.0
+        size, kv_size = BYTES_PER_ELEMENT[choices["dtype"]], BYTES_PER_ELEMENT[choices["kv_dtype"]]
+        q_and_o = 2.0 * queries * n["heads"] * n["head_dim"] * size
+        k_and_v = 2.0 * n["kv_tokens"] * n["kv_heads"] * n["head_dim"] * kv_size
+        return n["batch"] * (q_and_o + k_and_v)
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        return cls.operand_bytes(choices, n)
+
+
+ELEMENTWISE_OPS = (
+    "add",
+    "addu",
+    "mul",
+    "mulu",
+    "div",
+    "divu",
+    "pow",
+    "powu",
+    "relu",
+    "gelu",
+    "tanh",
+    "softmax",
+    "ln",
+)
+_TWO_OPERANDS = frozenset({"add", "mul", "div", "pow"})
+
+
+@operation
+class Elementwise(Operation):
+    """One pass over a ``rows`` x ``width`` array: arithmetic (with one array operand where spelt with u), activations, softmax, layer norm."""
+
+    name = "elementwise"
+    columns = (
+        choice("op", ELEMENTWISE_OPS),
+        count("rows"),
+        count("width"),
+        choice("dtype", ("float32", "float16", "bfloat16"), "float32"),
+    )
+    sums = ("rows",)
+
+    @classmethod
+    def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Every operand read once and the result written once."""
+        arrays = 3.0 if choices["op"] in _TWO_OPERANDS else 2.0
+        return arrays * n["rows"] * n["width"] * BYTES_PER_ELEMENT[choices["dtype"]]
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        return cls.operand_bytes(choices, n)
+
+
+@operation
+class VectorAdd(Operation):
+    """c = a + b over ``n`` elements already resident on the device."""
+
+    name = "vector_add"
+    columns = (count("n"), choice("dtype", ("float32", "float16", "bfloat16", "int8"), "float32"))
+    sums = ("n",)
+
+    @classmethod
+    def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Two reads and a write."""
+        return 3.0 * n["n"] * BYTES_PER_ELEMENT[choices["dtype"]]
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        return cls.operand_bytes(choices, n)
+
+
+@operation
+class Stencil(Operation):
+    """One sweep of a 7-point (3D), 5-point (2D, nz=1) stencil: eight operations and one read and write a cell."""
+
+    name = "stencil"
+    columns = (
+        count("nx"),
+        count("ny"),
+        count("nz", 1),
+        choice("dtype", ("float32", "float16", "bfloat16"), "float32"),
+    )
+    sums = ("nz",)
+
+    @classmethod
+    def cells(cls, n: Numbers) -> FloatArray:
+        """Cells updated in one sweep."""
+        return n["nx"] * n["ny"] * n["nz"]
+
+    @classmethod
+    def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Neighbours come from cache: one read and one write a cell."""
+        return 2.0 * cls.cells(n) * BYTES_PER_ELEMENT[choices["dtype"]]
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        return cls.operand_bytes(choices, n)
+
+
+@operation
+class Fft(Operation):
+    """Complex transforms of ``n`` points, ``batch`` of them; 5 n log2 n operations each (the usual count)."""
+
+    name = "fft"
+    columns = (count("n"), count("batch", 1), choice("dtype", ("float32", "float16"), "float32"))
+    sums = ("batch",)
+
+    @classmethod
+    def flops(cls, n: Numbers) -> FloatArray:
+        """5 n log2 n a transform."""
+        return 5.0 * n["n"] * np.log2(np.maximum(n["n"], 2.0)) * n["batch"]
+
+    @classmethod
+    def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Complex input and output of one pass over memory."""
+        return 4.0 * n["n"] * n["batch"] * BYTES_PER_ELEMENT[choices["dtype"]]
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        return cls.operand_bytes(choices, n)
+
+
+@operation
+class Copy(Operation):
+    """``bytes`` between host and device, or within the device."""
+
+    name = "copy"
+    columns = (
+        count("bytes", unit="B"),
+        choice("direction", ("h2d", "d2h", "d2d")),
+        choice("memory", ("pageable", "pinned", "unified"), "pinned"),
+    )
+    sums = ("bytes",)
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        return n["bytes"] * (2.0 if choices["direction"] == "d2d" else 1.0)
+
+
+@operation
+class Launch(Operation):
+    """An empty kernel: enqueued on a stream, replayed in a graph, or a command to a persistent kernel."""
+
+    name = "launch"
+    columns = (choice("mode", ("stream", "graph", "persistent"), "stream"), count("count", 1))
+    sums = ("count",)
+
+
+_LINKED = (count("bytes", unit="B"), count("workers"), count("devices_per_node", 8))
+
+
+@operation
+class AllReduce(Operation):
+    """Every worker ends with the sum of ``bytes`` from each."""
+
+    name = "all_reduce"
+    columns = _LINKED
+    sums = ("bytes",)
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        return n["bytes"]
+
+
+@operation
+class SendRecv(Operation):
+    """``bytes`` from one worker to another."""
+
+    name = "send_recv"
+    columns = _LINKED
+    sums = ("bytes",)
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        return n["bytes"]
+
+
+@operation
+class Aes(Operation):
+    """Encrypt ``bytes`` with AES; ``in_flight`` requests of that size are kept outstanding."""
+
+    name = "aes"
+    columns = (
+        count("bytes", unit="B"),
+        choice("key_bits", ("128", "192", "256"), "256"),
+        choice("mode", ("gcm", "ctr", "cbc"), "gcm"),
+        count("in_flight", 1),
+    )
+    sums = ("bytes",)
+
+
+CODECS = ("deflate", "lz4", "zstd")
+
+
+@operation
+class Compress(Operation):
+    """Compress ``bytes``; ``in_flight`` requests of that size are kept outstanding."""
+
+    name = "compress"
+    columns = (
+        count("bytes", unit="B"),
+        choice("codec", CODECS, "deflate"),
+        count("level", 1),
+        count("in_flight", 1),
+    )
+    sums = ("bytes",)
+
+
+@operation
+class Decompress(Operation):
+    """Decompress to ``bytes``; ``in_flight`` requests of that size are kept outstanding."""
+
+    name = "decompress"
+    columns = Compress.columns
+    sums = ("bytes",)
+
+
+@operation
+class Sign(Operation):
+    """``count`` public-key signatures, ``in_flight`` of them outstanding at a time."""
+
+    name = "sign"
+    columns = (
+        choice("scheme", ("rsa2048", "ecdsa_p256"), "rsa2048"),
+        count("count", 1),
+        count("in_flight", 1),
+    )
+    sums = ("count",)
+
+
+@operation
+class Packets(Operation):
+    """Forward ``count`` packets of ``bytes`` each (Ethernet frame, without preamble and gap)."""
+
+    name = "packets"
+    columns = (count("count"), count("bytes", unit="B"))
+    sums = ("count",)
+
+
+@operation
+class Rdma(Operation):
+    """``count`` RDMA writes of ``bytes`` each."""
+
+    name = "rdma"
+    columns = (count("bytes", unit="B"), count("count", 1))
+    sums = ("count",)
+
+
+DISTRIBUTIONS = ("deterministic", "exponential", "lognormal", "gamma", "weibull")
+
+
+@operation
+class Service(Operation):
+    """A stated time with mean ``mean`` and coefficient of variation ``cv``, for queueing studies.
+
+    ``cv`` is read by lognormal, gamma and weibull; deterministic has 0 and exponential 1 by definition.
+    """
+
+    name = "service"
+    columns = (
+        choice("distribution", DISTRIBUTIONS, "exponential"),
+        Column("mean", "real", "s", None, minimum=1e-12, doc="mean of the stated time"),
+        real("cv", 1.0, unit="1", doc="standard deviation over mean"),
+    )
+    hardware = False
+
+
+def describe(op: type[Operation], kinds: Sequence[str]) -> dict[str, Any]:
+    """What `windtunnel ops` prints of one operation."""
+    return {
+        "op": op.name,
+        "doc": (op.__doc__ or "").strip(),
+        "columns": [
+            {
+                "name": column.name,
+                "kind": column.kind,
+                "unit": column.unit if column.kind != "choice" else None,
+                "default": column.default,
+                "required": column.default is None,
+                "choices": list(column.choices) or None,
+                "minimum": column.minimum if column.kind != "choice" else None,
+                "doc": column.doc,
+            }
+            for column in op.all_columns()
+        ],
+        "kinds": list(kinds),
+    }

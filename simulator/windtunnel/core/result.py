@@ -1,0 +1,131 @@
+"""What a run leaves behind: the recording (every job, slice and step) and the result (what is reported)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
+
+IntArray = npt.NDArray[np.int64]
+
+COMPLETED, RUNNING, QUEUED, DROPPED, FAILED = range(5)
+STATUS = ("completed", "running", "queued", "dropped", "failed")
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A step function of time: ``values[i]`` holds from ``ticks[i]`` (ps) until ``ticks[i+1]``, the last until ``end``.
+
+    ``ticks`` increase strictly; the first is 0.
+    """
+
+    ticks: TickArray
+    values: FloatArray
+    end: int
+
+    def integral(self) -> float:
+        """Value times seconds from 0 to ``end`` (for watts: joules)."""
+        widths = np.diff(np.append(self.ticks, self.end))
+        return float(np.dot(to_second_array(widths), self.values))
+
+    def mean(self) -> float:
+        """Time-average; the value itself where no time passed."""
+        return self.integral() / (self.end / 1e12) if self.end else float(self.values[-1])
+
+    def sampled(self, points: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """(time s, mean, peak) over ``points`` equal bins, for drawing: no peak is lost."""
+        edges = np.linspace(0, self.end, points + 1)
+        cumulative = np.concatenate(
+            [[0.0], np.cumsum(np.diff(np.append(self.ticks, self.end)).astype(np.float64) * self.values)]
+        )
+        corners = np.append(self.ticks, self.end).astype(np.float64)
+        area = np.interp(edges, corners, cumulative)
+        width = max(self.end / points, 1e-300)
+        index = np.clip(np.searchsorted(self.ticks, edges[:-1], side="right") - 1, 0, None)
+        stop = np.clip(np.searchsorted(self.ticks, edges[1:], side="left"), 1, None)
+        peak = np.array([self.values[i:j].max() if j > i else self.values[i] for i, j in zip(index, stop, strict=True)])
+        return edges[:-1] / 1e12, np.diff(area) / width, peak
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Every job in order of arrival; one array element each. Ticks are picoseconds; -1 where it did not come to that.
+
+    ``first`` is when a generating job's first token left, ``tokens`` how many it made (0 for other jobs).
+    ``energy_j`` is what the job drew above the idle power of its device.
+    """
+
+    workload: IntArray
+    arrival: TickArray
+    start: TickArray
+    finish: TickArray
+    first: TickArray
+    tokens: IntArray
+    device: IntArray
+    status: IntArray
+    energy_j: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Something that occupied one lane of a device from ``start`` to ``end`` (ticks). Slices of a lane never overlap."""
+
+    device: int
+    lane: str
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class DeviceRecord:
+    """One device's share of a run."""
+
+    name: str
+    label: str
+    kind: str
+    busy_ticks: int
+    """Time in which at least one engine worked."""
+    energy_j: float
+    jobs: int
+    power_limit_w: float
+    idle_power_w: float
+
+
+@dataclass(frozen=True)
+class TokenGaps:
+    """The times between following tokens: ``ticks[i]`` was the gap of ``weights[i]`` tokens of ``workload[i]``."""
+
+    ticks: TickArray
+    weights: IntArray
+    end: TickArray
+    workload: IntArray
+
+
+@dataclass(frozen=True)
+class Recording:
+    """All that happened in a run, in ticks."""
+
+    end: int
+    jobs: Jobs
+    devices: Sequence[DeviceRecord]
+    workloads: Sequence[str]
+    power: Steps
+    """Power of the whole fleet (W)."""
+    waiting: Steps
+    """Jobs that have arrived and wait."""
+    slices: Sequence[Slice]
+    token_gaps: TokenGaps
+    sampled_slices: bool = False
+    """Whether ``slices`` is only a part of the run (said wherever they are shown)."""
+    notes: Sequence[str] = ()
+    """Things a reader must know: fallbacks taken, batches' limits, what was sampled."""
+    extra: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,22 @@
+"""Randomness keyed by name: one stream a consumer, so that a new consumer shifts no other.
+
+The i-th draw of a stream belongs to the i-th job of its workload, whoever asks and in whatever blocks,
+so that neither the engine nor the number of workers can change a draw.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+
+def stream(seed: int, *name: str) -> np.random.Generator:
+    """The generator of the consumer called ``name`` (workload, purpose, ...) under ``seed``.
+
+    Philox, keyed by a 128-bit BLAKE2b digest of the name: streams of different names are independent for
+    every practical purpose, and the same name and seed give the same draws on every machine.
+    """
+    digest = hashlib.blake2b("\x1f".join(name).encode(), digest_size=16).digest()
+    words = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=words)))

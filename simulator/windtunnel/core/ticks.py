@@ -1,0 +1,55 @@
+"""Simulated time: integer picoseconds, and the one door between them and seconds.
+
+Floats do not add (ten times 0.1 s is not 1.0 s) and so reorder ties; integers do neither. An int64 of
+picoseconds reaches 106 days, and a longer horizon is refused rather than wrapped.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.errors import InputError
+
+TICKS_PER_SECOND = 10**12
+MAX_TICKS = 2**63 - 1
+MAX_SECONDS = MAX_TICKS / TICKS_PER_SECOND
+
+Ticks = int
+TickArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+def to_ticks(seconds: float) -> Ticks:
+    """``seconds`` to the nearest tick. Refuses NaN, infinities, negatives and what exceeds 106 days."""
+    if not math.isfinite(seconds) or seconds < 0:
+        raise InputError(f"{seconds!r} s is not a time", expected="a finite number of seconds, not negative")
+    ticks = round(seconds * TICKS_PER_SECOND)
+    if ticks > MAX_TICKS:
+        raise InputError(f"{seconds:g} s is too long", expected=f"at most {MAX_SECONDS / 86400:.0f} days")
+    return ticks
+
+
+def to_tick_array(seconds: npt.ArrayLike) -> TickArray:
+    """Like ``to_ticks`` for every element; shape kept."""
+    values = np.asarray(seconds, dtype=np.float64)
+    if values.size and not (np.isfinite(values).all() and values.min() >= 0):
+        bad = values[~(np.isfinite(values) & (values >= 0))].flat[0]
+        raise InputError(f"{float(bad)!r} s is not a time", expected="a finite number of seconds, not negative")
+    # 2**63 is exact in float64; anything at or above it would wrap.
+    scaled = np.rint(values * TICKS_PER_SECOND)
+    if values.size and scaled.max() >= 2.0**63:
+        raise InputError(f"{float(values.max()):g} s is too long", expected=f"at most {MAX_SECONDS / 86400:.0f} days")
+    return scaled.astype(np.int64)
+
+
+def to_seconds(ticks: Ticks) -> float:
+    """A time or span in ticks as SI seconds."""
+    return ticks / TICKS_PER_SECOND
+
+
+def to_second_array(ticks: npt.ArrayLike) -> FloatArray:
+    """Times or spans in ticks as SI seconds; shape kept."""
+    return np.asarray(ticks, dtype=np.int64) / TICKS_PER_SECOND

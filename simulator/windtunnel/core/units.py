@@ -1,0 +1,202 @@
+"""Quantities as text ("57600 /s", "2.5 USD/h", "100 Gbit/s") to SI floats and back.
+
+Inside Windtunnel every quantity is a float in SI units (seconds, bytes, joules, watts) with the unit in
+its name; text with units exists only at the edges, and this module is that edge. A dimension is written
+as a canonical unit: ``s``, ``B``, ``B/s``, ``FLOP/s``, ``W``, ``J``, ``/s``, ``USD/h``, ``1`` ...
+
+GB (10^9 bytes) is not GiB (2^30 bytes), and a bit is an eighth of a byte. A bare number where a unit is
+needed is an error. Numeric integer operations (vendors' TOP/s) share the dimension of FLOP.
+
+A units library was considered: pint takes 0.9 s to import, which every command would feel (see
+docs/decisions/0003-units.md).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from windtunnel.core.errors import InputError, nearest
+
+Exponents = tuple[int, int, int, int, int, int]
+"""Powers of (time, data, energy, work, money, mass)."""
+
+_NONE: Exponents = (0, 0, 0, 0, 0, 0)
+_TIME: Exponents = (1, 0, 0, 0, 0, 0)
+_DATA: Exponents = (0, 1, 0, 0, 0, 0)
+_ENERGY: Exponents = (0, 0, 1, 0, 0, 0)
+_WORK: Exponents = (0, 0, 0, 1, 0, 0)
+_MONEY: Exponents = (0, 0, 0, 0, 1, 0)
+_MASS: Exponents = (0, 0, 0, 0, 0, 1)
+_POWER: Exponents = (-1, 0, 1, 0, 0, 0)
+_RATE: Exponents = (-1, 0, 0, 0, 0, 0)
+
+_DECIMAL = {
+    "f": 1e-15,
+    "p": 1e-12,
+    "n": 1e-9,
+    "u": 1e-6,
+    "µ": 1e-6,
+    "μ": 1e-6,
+    "m": 1e-3,
+    "": 1.0,
+    "k": 1e3,
+    "M": 1e6,
+    "G": 1e9,
+    "T": 1e12,
+    "P": 1e15,
+    "E": 1e18,
+}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
+
+
+def _atoms() -> dict[str, tuple[float, Exponents]]:
+    plain: dict[str, tuple[float, Exponents]] = {
+        "1": (1.0, _NONE),
+        "%": (0.01, _NONE),
+        "min": (60.0, _TIME),
+        "h": (3600.0, _TIME),
+        "d": (86400.0, _TIME),
+        "USD": (1.0, _MONEY),
+        "t": (1e6, _MASS),
+    }
+    for word in ("job", "request", "packet", "token", "op", "message", "command", "cell", "signature"):
+        plain[word] = plain[word + "s"] = (1.0, _NONE)
+    scaled: dict[str, tuple[float, Exponents]] = {
+        "s": (1.0, _TIME),
+        "B": (1.0, _DATA),
+        "bit": (0.125, _DATA),
+        "J": (1.0, _ENERGY),
+        "W": (1.0, _POWER),
+        "Wh": (3600.0, _ENERGY),
+        "Hz": (1.0, _RATE),
+        "FLOP": (1.0, _WORK),
+        "OP": (1.0, _WORK),
+        "g": (1.0, _MASS),
+        "pps": (1.0, _RATE),
+        "IOPS": (1.0, _RATE),
+    }
+    for unit, (factor, exponents) in scaled.items():
+        for prefix, scale in _DECIMAL.items():
+            plain.setdefault(prefix + unit, (scale * factor, exponents))
+        if exponents == _DATA:
+            for prefix, scale in _BINARY.items():
+                plain[prefix + unit] = (scale * factor, exponents)
+    return plain
+
+
+_ATOMS = _atoms()
+_NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A parsed unit: multiply by ``factor`` to reach SI; ``exponents`` is its dimension."""
+
+    text: str
+    factor: float
+    exponents: Exponents
+
+
+@lru_cache(maxsize=512)
+def parse_unit(text: str) -> Unit:
+    """The unit written as ``text``: factors separated by ``*``, then at most one ``/`` and its factors.
+
+    Raises InputError for an unknown unit, with the nearest right one.
+    """
+    compact = text.strip().replace(" ", "")
+    if not compact:
+        return Unit("1", 1.0, _NONE)
+    top, slash, bottom = compact.partition("/")
+    factor, exponents = 1.0, list(_NONE)
+    if slash and not bottom:
+        raise InputError(f"unit '{text}' ends in '/'", expected="a unit after the '/', such as /s")
+    for side, sign in ((top, 1), (bottom, -1)):
+        for name in filter(None, side.split("*")):
+            try:
+                scale, powers = _ATOMS[name]
+            except KeyError:
+                raise InputError(
+                    f"unknown unit '{name}'",
+                    expected="a unit such as s, ms, B, GB, GiB, Gbit/s, W, J, /s, USD/h",
+                    nearest=nearest(name, _ATOMS),
+                ) from None
+            factor *= scale**sign
+            exponents = [have + sign * more for have, more in zip(exponents, powers, strict=True)]
+    e = exponents
+    return Unit(compact, factor, (e[0], e[1], e[2], e[3], e[4], e[5]))
+
+
+def parse_quantity(text: str, unit: str) -> float:
+    """``text`` ("1 ms", "100 Gbit/s") as a float in SI, having checked that it measures what ``unit`` does.
+
+    ``unit`` names the dimension by any of its units; it does not choose the result's scale, which is SI
+    always: seconds, bytes, joules, watts, FLOP, US dollars, grams and their quotients (so "3.6 USD/h"
+    asked for as "USD/h" is 0.001, dollars per second).
+
+    Raises InputError for a bare number where a unit is needed, a wrong dimension, or what is no number.
+    """
+    wanted = parse_unit(unit)
+    stripped = text.strip()
+    match = _NUMBER.match(stripped)
+    example = f"a number and a unit, such as '10 {wanted.text}'" if wanted.exponents != _NONE else "a number"
+    if match is None:
+        raise InputError(f"'{text}' is not a quantity", expected=example)
+    rest = stripped[match.end() :].strip()
+    try:
+        found = parse_unit(rest)
+    except InputError as error:
+        raise InputError(f"'{text}': {error.problem}", expected=example, nearest=error.nearest) from None
+    if found.exponents != wanted.exponents:
+        what = "has no unit" if not rest else f"is measured in '{rest}'"
+        raise InputError(f"'{text}' {what}", expected=example)
+    value = float(match.group().replace("_", "")) * found.factor
+    if not math.isfinite(value):
+        raise InputError(f"'{text}' is too large", expected="a finite quantity")
+    return value
+
+
+def is_dimensionless(unit: str) -> bool:
+    """Whether ``unit`` is a pure number, so that a bare number needs no unit."""
+    return parse_unit(unit).exponents == _NONE
+
+
+def to_unit(value: float, unit: str) -> float:
+    """An SI ``value`` expressed in ``unit``."""
+    return value / parse_unit(unit).factor
+
+
+_STEPS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p"))
+
+
+def format_quantity(value: float, unit: str, digits: int = 3) -> str:
+    """An SI ``value`` for people: an engineering prefix before ``unit``, ``digits`` significant digits.
+
+    Seconds above two minutes read as minutes or hours; "USD/h" and "%" are scaled from SI.
+    """
+    if value is None or math.isnan(value):
+        return "–"
+    if unit == "%":
+        return f"{value * 100:.{digits}g} %"
+    if unit in ("USD", "1", ""):
+        return f"{value:,.2f} USD" if unit == "USD" else f"{value:,.{digits}g}"
+    if unit == "USD/h":
+        return f"{value * 3600:,.2f} USD/h"
+    size = abs(value)
+    if unit == "s" and size >= 120:
+        return f"{value / 3600:.{digits}g} h" if size >= 7200 else f"{value / 60:.{digits}g} min"
+    if size == 0 or not math.isfinite(value):
+        return f"{value:g} {unit}"
+    steps = _SMALL if size < 1 and unit not in ("B", "/s") else _STEPS
+    for scale, prefix in steps:
+        if size >= scale * 0.9995 and (unit != "s" or scale <= 1):
+            return f"{_significant(value / scale, digits)} {prefix}{unit}"
+    return f"{value:.{digits}g} {unit}"
+
+
+def _significant(value: float, digits: int) -> str:
+    whole = len(str(int(abs(value))))
+    return f"{value:.{max(0, digits - whole)}f}" if abs(value) >= 1 else f"{value:.{digits}g}"
