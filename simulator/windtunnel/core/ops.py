@@ -295,7 +295,10 @@ _TWO_OPERANDS = frozenset({"add", "mul", "div", "pow"})
 
 @operation
 class Elementwise(Operation):
-    """One pass over a ``rows`` x ``width`` array: arithmetic (with one array operand where spelt with u), activations, softmax, layer norm."""
+    """One pass over a ``rows`` x ``width`` array: arithmetic, activations, softmax, layer norm.
+
+    Arithmetic has two array operands, and one where it is spelt with a u.
+    """
 
     name = "elementwise"
     columns = (

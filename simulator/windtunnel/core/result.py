@@ -19,7 +19,7 @@ STATUS = ("completed", "running", "queued", "dropped", "failed")
 
 @dataclass(frozen=True)
 class Steps:
-    """A step function of time: ``values[i]`` holds from ``ticks[i]`` (ps) until ``ticks[i+1]``, the last until ``end``.
+    """A step function of time: ``values[i]`` holds from ``ticks[i]`` until ``ticks[i+1]``, the last until ``end``.
 
     ``ticks`` increase strictly; the first is 0.
     """
@@ -76,13 +76,32 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Slice:
-    """Something that occupied one lane of a device from ``start`` to ``end`` (ticks). Slices of a lane never overlap."""
+    """Something that occupied one lane of a device from ``start`` to ``end``. Slices of a lane never overlap."""
 
     device: int
     lane: str
     name: str
     start: int
     end: int
+
+
+@dataclass(frozen=True)
+class IntervalTable:
+    """Every time an engine of a device worked; one array element each. ``lane`` and ``name`` index ``words``.
+
+    ``watts`` is above the device's idle power.
+    """
+
+    device: IntArray
+    lane: IntArray
+    name: IntArray
+    start: TickArray
+    end: TickArray
+    watts: FloatArray
+    words: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.start)
 
 
 @dataclass(frozen=True)
@@ -124,6 +143,7 @@ class Recording:
     """Jobs that have arrived and wait."""
     slices: Sequence[Slice]
     token_gaps: TokenGaps
+    intervals: IntervalTable | None = None
     sampled_slices: bool = False
     """Whether ``slices`` is only a part of the run (said wherever they are shown)."""
     notes: Sequence[str] = ()

@@ -1,0 +1,42 @@
+# `make run` does the main job on real input, `make test` runs the whole suite. Both set everything up first:
+# a virtual environment in .venv and, when root, the system packages that the tests need.
+# Nothing here needs root; without it the message says what is missing.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+OUT := reports/make-run
+
+.PHONY: run test check study format clean setup
+.DEFAULT_GOAL := run
+
+run: $(STAMP)
+	@$(BIN)/windtunnel run scenarios/azure-code.yaml --out $(OUT)
+	@echo "Open $(CURDIR)/$(OUT)/report.html"
+
+test: $(STAMP) check
+	$(BIN)/pytest -n 2 --dist worksteal
+
+# Format, lint and types: what every change is held to before its tests are looked at.
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# Longer studies than the test suite has time for; writes under reports/.
+study: $(STAMP)
+	$(BIN)/python benchmarks/process_engine.py --out reports/benchmarks
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml .ci/setup
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash .ci/setup
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(OUT) dist .pytest_cache .mypy_cache .ruff_cache

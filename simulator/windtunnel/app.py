@@ -1,0 +1,476 @@
+"""Everything the command line does, as functions: the one place that knows all parts.
+
+``run`` simulates a scenario, ``predict`` asks one operation's cost, ``catalogue`` lists devices.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from windtunnel import __version__, policies
+from windtunnel.core.device import Cost, Device, configure
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.ops import OPERATIONS, Operation, Rows, describe, one_row
+from windtunnel.core.policy import POLICIES, Batch, Policy
+from windtunnel.core.provenance import Sourced
+from windtunnel.core.result import Recording
+from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, read_scenario
+from windtunnel.core.units import to_unit
+from windtunnel.policies.matrix import recommendation
+from windtunnel_models.catalogue import Catalogue, api_profile, read_overlay
+from windtunnel_models.kinds import find_kind, kind_names
+
+SAMPLE_ABOVE = 200_000
+"""Jobs above this many are written as a stated sample unless all are asked for."""
+
+
+def catalogue(folders: Sequence[str | Path] = ()) -> Catalogue:
+    """Every device that is known, with a user's own folders of SKU files beside the shipped ones."""
+    return Catalogue([Path(folder) for folder in folders])
+
+
+def list_devices(known: Catalogue) -> list[dict[str, Any]]:
+    """What `windtunnel devices` prints: SKU, kind, usual API, vendor, and the weakest provenance of its numbers."""
+    return [
+        {
+            "sku": spec.sku,
+            "kind": spec.kind,
+            "api": spec.apis[0],
+            "apis": list(spec.apis),
+            "vendor": spec.vendor,
+            "name": spec.name,
+            "provenance": spec.provenance.label,
+        }
+        for spec in known.specs()
+    ]
+
+
+def list_operations() -> list[dict[str, Any]]:
+    """What `windtunnel ops` prints: each operation's columns and the kinds that run it."""
+    kinds = {name: find_kind(name) for name in kind_names()}
+    return [
+        describe(op, [kind for kind, found in kinds.items() if name in found.costs]) for name, op in OPERATIONS.items()
+    ]
+
+
+def device(name: str, known: Catalogue, calibration: str | None = None) -> Device:
+    """The device ``SKU`` or ``SKU@API``; ``calibration`` is an overlay's path, or "none" to ignore the shipped one."""
+    if calibration == "none":
+        return known.device(name, calibrated=False)
+    overlay: Mapping[str, Sourced] | None = None
+    if calibration is not None:
+        overlay = read_overlay(Path(calibration), known.spec(name.partition("@")[0]).kind)
+    return known.device(name, overlay=overlay)
+
+
+def predict(op: str, device_name: str, values: Mapping[str, object], **options: Any) -> dict[str, Any]:
+    """One operation's cost on one device: the cost columns, in SI. Raises InputError for what is wrong."""
+    known = options.get("known") or Catalogue()
+    operation = OPERATIONS.find(op)
+    target = device(device_name, known, options.get("calibration"))
+    cost = target.cost(one_row(operation, values))
+    return next(_cost_rows(cost))
+
+
+def _cost_rows(cost: Cost) -> Any:
+    columns = [getattr(cost, name).tolist() for name in Cost.COLUMNS[:-1]]
+    for row in zip(*columns, cost.provenance_labels(), strict=True):
+        yield dict(zip(Cost.COLUMNS, row, strict=True))
+
+
+def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
+    """Predict every row of a CSV file (plain or .gz), keeping its rows, order and columns; returns the rows."""
+    operation = OPERATIONS.find(op)
+    header, rows, lines = _read_csv(source)
+    clash = [name for name in Cost.COLUMNS if name in header]
+    if clash:
+        raise InputError(f"the table already has a column '{clash[0]}'", where=Where(str(source), 1, field=clash[0]))
+    cells = _cost_cells(operation, target, source, header, rows, lines)
+
+    def write(stream: io.TextIOBase) -> None:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([*header, *Cost.COLUMNS])
+        writer.writerows([*row, *extra] for row, extra in zip(rows, cells, strict=True))
+
+    _write_text(out, write)
+    return len(rows)
+
+
+def _cost_cells(
+    operation: type[Operation],
+    target: Device,
+    source: Path,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    lines: Sequence[int],
+) -> list[tuple[Any, ...]]:
+    """Each row's cost columns as text, rows that agree in every choice priced together."""
+    columns = operation.all_columns()
+    known = {column.name for column in columns}
+    near = [(name, nearest(name, known - set(header))) for name in header if name not in known]
+    for column in columns:
+        if column.name not in header and column.default is None:
+            similar = next((name for name, close in near if close == column.name), None)
+            raise InputError(
+                f"the table has no column '{column.name}', which {operation.name} needs",
+                where=Where(str(source), 1),
+                expected=one_of([c.name for c in operation.columns]),
+                nearest=similar,
+            )
+    count = len(rows)
+    numbers: dict[str, np.ndarray] = {}
+    words: dict[str, list[str]] = {}
+    for column in columns:
+        if column.name not in header:
+            if column.kind == "choice":
+                words[column.name] = [str(column.default)] * count
+            else:
+                numbers[column.name] = np.full(count, float(column.default or 0.0))
+            continue
+        at = header.index(column.name)
+        texts = [row[at].strip() for row in rows]
+        parsed: dict[str, float | str] = {}
+        for text, line in zip(texts, lines, strict=True):
+            if text not in parsed:
+                try:
+                    if text == "" and column.default is not None:
+                        parsed[text] = column.default
+                    else:
+                        parsed[text] = column.parse(text)
+                except InputError as error:
+                    raise error.at(Where(str(source), line, field=column.name)) from None
+        if column.kind == "choice":
+            words[column.name] = [str(parsed[text]) for text in texts]
+        else:
+            numbers[column.name] = np.array([float(parsed[text]) for text in texts])
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for i, combination in enumerate(zip(*words.values(), strict=True) if words else ((),) * count):
+        groups.setdefault(combination, []).append(i)
+    cells: list[tuple[Any, ...]] = [()] * count
+    for combination, members in groups.items():
+        index = np.array(members)
+        choices = dict(zip(words, combination, strict=True))
+        try:
+            cost = target.cost(Rows(operation, choices, {name: values[index] for name, values in numbers.items()}))
+        except InputError as error:
+            raise error.at(Where(str(source), lines[members[0]])) from None
+        columns_ = [getattr(cost, name).tolist() for name in Cost.COLUMNS[:-1]]
+        for i, row in zip(members, zip(*columns_, cost.provenance_labels(), strict=True), strict=True):
+            cells[i] = row
+    return cells
+
+
+def _read_csv(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
+    except FileNotFoundError:
+        siblings = sorted(p.name for p in path.parent.glob("*.csv*")) if path.parent.is_dir() else []
+        raise InputError(
+            "there is no such table", where=Where(str(path)), nearest=nearest(path.name, siblings)
+        ) from None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"this table cannot be read: {error}", where=Where(str(path))) from None
+    reader = csv.reader(io.StringIO(text), strict=True)
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    try:
+        header = [cell.strip() for cell in next(reader, [])]
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise InputError(
+                    f"this row has {len(row)} cells",
+                    where=Where(str(path), reader.line_num),
+                    expected=f"{len(header)}, as the header has",
+                )
+            rows.append(row)
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise InputError(f"this is not CSV: {error}", where=Where(str(path), reader.line_num)) from None
+    if not header:
+        raise InputError("this table is empty", where=Where(str(path)), expected="a header and rows")
+    return header, rows, lines
+
+
+# Running a scenario.
+
+
+def policy_of(scenario: Scenario) -> Policy:
+    """The scenario's policy with its batching; InputError with its place for an unknown name."""
+    stated = scenario.policy
+    if isinstance(stated, str):
+        return _located(partial(policies.named, stated), scenario, "policy")
+    batch = Batch()
+    if isinstance(stated.batch, RequestBatch):
+        batch = Batch("request", stated.batch.size, stated.batch.wait)
+    elif isinstance(stated.batch, ContinuousBatch):
+        batch = Batch("continuous", stated.batch.size, tokens=stated.batch.tokens, memory=stated.batch.memory)
+    if stated.name is not None:
+        return _located(partial(policies.named, stated.name, batch), scenario, "policy", "name")
+    route, order = stated.route or "central", stated.order or "arrival"
+    return _located(
+        partial(policies.parts, route, order, batch),
+        scenario,
+        "policy",
+        "route" if stated.route not in policies.route_names() and stated.route else "order",
+    )
+
+
+def _located(make: Callable[[], Policy], scenario: Scenario, *path: str) -> Policy:
+    try:
+        return make()
+    except InputError as error:
+        raise error.at(scenario.where(*path)) from None
+
+
+def fleet_devices(scenario: Scenario, known: Catalogue) -> list[Device]:
+    """Each fleet entry's device, as the entry states it."""
+    devices: list[Device] = []
+    for i, entry in enumerate(scenario.fleet):
+        try:
+            found = configure(
+                known.device(entry.device),
+                speed=entry.speed,
+                idle_w=entry.power.idle,
+                max_w=entry.power.max,
+                memory_bytes=entry.memory,
+            )
+            if found.power_limit_w < found.idle_power_w:
+                raise InputError(
+                    f"{found.label} would draw {found.idle_power_w:g} W idle and {found.power_limit_w:g} W at most",
+                    expected="power: {idle: ..., max: ...} with idle <= max",
+                )
+        except InputError as error:
+            raise error.at(scenario.where("fleet", i, "device")) from None
+        devices.append(found)
+    return devices
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: what is reported, and the first replication's recording."""
+
+    result: dict[str, Any]
+    recording: Recording
+
+    @property
+    def met(self) -> bool:
+        """Whether every target is met."""
+        return all(target["met"] for target in self.result["targets"])
+
+
+def run(
+    scenario: Scenario | str | Path,
+    *,
+    seed: int | None = None,
+    replications: int = 1,
+    engine: str = "auto",
+    changes: Sequence[str] = (),
+    known: Catalogue | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Run:
+    """Simulate a scenario (or the file it is in).
+
+    ``replications`` independent repetitions make the intervals; one run makes them from batches. ``progress`` is
+    told (jobs arrived, jobs in all). Raises InputError for what is wrong with the input.
+    """
+    from windtunnel.engine import invariants, process
+    from windtunnel.engine.fleet import prepare
+    from windtunnel.engine.metrics import summarise
+
+    if not isinstance(scenario, Scenario):
+        scenario = read_scenario(Path(scenario), changes, seed=seed)
+    if engine not in ("auto", "process"):
+        raise InputError(
+            f"the engine '{engine}' is not here",
+            where=Where(field="--engine"),
+            expected="auto or process",
+            nearest=nearest(engine, ("auto", "process")),
+        )
+    policy = policy_of(scenario)
+    devices = fleet_devices(scenario, known or Catalogue())
+
+    def preference(use: str, api: str, kind: str) -> float:
+        return recommendation(use).preference(api=api, kind=kind)
+
+    recordings: list[Recording] = []
+    first = None
+    for replication in range(replications):
+        repeated = scenario if not replication else scenario.reseeded(_replication_seed(scenario.seed, replication))
+        prepared = prepare(repeated, devices, policy, preference)
+        first = first or prepared
+        total = len(prepared.arrival)
+        recording = process.run(prepared, None if progress is None else partial(_report, progress, total))
+        invariants.check(recording)
+        recordings.append(recording)
+    assert first is not None  # noqa: S101  replications is at least 1
+    result: dict[str, Any] = {
+        "name": scenario.name,
+        "description": scenario.description,
+        "engine": "process",
+        "seed": scenario.seed,
+        "replications": replications,
+        "policy": policy.name,
+        **summarise(first, recordings, scenario.parsed_targets()),
+        "provenance": provenance(first.compiled, first.classes),
+        "notes": list(dict.fromkeys(note for r in recordings for note in r.notes)),
+        "scenario": scenario.resolved(),
+        "versions": versions(),
+    }
+    return Run(result, recordings[0])
+
+
+def _report(progress: Callable[[int, int], None], total: int, done: int) -> None:
+    progress(done, total)
+
+
+def _replication_seed(seed: int, replication: int) -> int:
+    """An independent seed for each replication after the first, the same on every machine."""
+    return int(np.random.SeedSequence(seed, spawn_key=(replication,)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def versions() -> dict[str, str]:
+    """What a result was made with."""
+    import simpy
+
+    return {
+        "windtunnel": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "simpy": simpy.__version__,
+    }
+
+
+def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
+    """Every number that entered a run: device, parameter, value in its unit, where it comes from, its range."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for (number, _), program in compiled.items():
+        target: Device = classes[number].device
+        for path, sourced in program.sources.items():
+            found.setdefault((target.label, path), _source_row(target, path, sourced))
+    for fleet_class in classes:
+        target = fleet_class.device
+        for path in ("idle_power_w", "max_power_w"):
+            found.setdefault((target.label, path), _source_row(target, path, target.values[path]))
+    return [found[key] for key in sorted(found)]
+
+
+def _source_row(target: Device, path: str, sourced: Sourced) -> dict[str, Any]:
+    name, _, rest = path.partition(".")
+    unit = _api_unit(rest) if name == "api" else target.kind.parameter(name).unit
+    scale = partial(to_unit, unit=unit)
+    return {
+        "device": target.label,
+        "parameter": path,
+        "value": scale(sourced.value),
+        "unit": unit,
+        "provenance": sourced.provenance.label,
+        "source": sourced.source,
+        "low": None if sourced.low is None else scale(sourced.low),
+        "high": None if sourced.high is None else scale(sourced.high),
+        "reason": sourced.reason,
+    }
+
+
+def _api_unit(name: str) -> str:
+    from windtunnel_models.catalogue import API_PARAMETERS
+
+    return next(parameter.unit for parameter in API_PARAMETERS if parameter.name == name)
+
+
+def save(finished: Run, folder: Path, *, all_jobs: bool = False) -> list[Path]:
+    """Write result.json, jobs.csv, report.html and trace.json.gz under ``folder``; nothing half-written stays.
+
+    Above 200,000 jobs jobs.csv is an evenly spaced sample, which the result says, unless ``all_jobs``.
+    """
+    from windtunnel.report import html, perfetto, tables
+
+    count = len(finished.recording.jobs)
+    rows = None
+    if count > SAMPLE_ABOVE and not all_jobs:
+        rows = np.linspace(0, count - 1, SAMPLE_ABOVE).astype(np.int64)
+        finished.result["notes"].append(f"jobs.csv holds {SAMPLE_ABOVE:,} of {count:,} jobs, evenly spaced")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as scratch:
+            made = Path(scratch)
+            (made / "result.json").write_text(result_json(finished.result), encoding="utf-8")
+            tables.write_jobs_csv(made / "jobs.csv", finished.recording, rows=rows)
+            (made / "report.html").write_text(html.render(finished.result, finished.recording), encoding="utf-8")
+            perfetto.write_trace(made / "trace.json.gz", finished.recording, name=finished.result["name"])
+            names = sorted(path.name for path in made.iterdir())
+            for name in names:
+                (made / name).replace(folder / name)
+    except OSError as error:
+        raise InputError(
+            f"the output cannot be written: {error.strerror or error}",
+            where=Where(str(folder), field="--out"),
+            expected="a folder that can be written to",
+        ) from None
+    return [folder / name for name in names]
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse an output folder that cannot be written to before anything runs."""
+    parent = folder
+    while not parent.exists() and parent != parent.parent:
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise InputError(
+            "the output folder cannot be written to" if parent.is_dir() else f"'{parent}' is not a folder",
+            where=Where(str(folder), field="--out"),
+            expected="a folder that can be written to",
+        )
+
+
+def result_json(result: Mapping[str, Any]) -> str:
+    """``result`` as result.json holds it: the same bytes for the same run."""
+    return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _write_text(path: Path, write: Callable[[io.TextIOBase], None]) -> None:
+    """Write a text file (gzip by its name) as a whole or not at all."""
+    try:
+        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        try:
+            if path.suffix == ".gz":
+                with gzip.open(scratch, "wt", encoding="utf-8", newline="") as stream:
+                    write(stream)
+            else:
+                with Path(scratch).open("w", encoding="utf-8", newline="") as stream:
+                    write(stream)
+            Path(scratch).chmod(0o644)
+            Path(scratch).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(scratch).unlink()
+            raise
+    except OSError as error:
+        raise InputError(
+            f"this cannot be written: {error.strerror or error}", where=Where(str(path)), expected="a writable place"
+        ) from None
+
+
+def list_policies() -> list[str]:
+    """Every named policy."""
+    return list(POLICIES)
+
+
+__all__ = ["Run", "api_profile", "catalogue", "device", "predict", "run", "save"]

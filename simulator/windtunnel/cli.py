@@ -1,0 +1,282 @@
+"""The command line: thin, and quick to start. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from windtunnel import __version__
+
+_FORMAT = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the answer."
+)
+_CATALOG = click.option(
+    "--catalog", "catalogs", multiple=True, metavar="DIR", help="A folder of your own SKU files. Repeatable."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="windtunnel")
+def cli() -> None:
+    """Fly a fleet of accelerators before you buy it.
+
+    Discrete-event models of each accelerator's latency, throughput and power drive a scheduler. Exit codes:
+    0 done, 1 a target was missed, 2 the input is wrong, 3 a device asked for by name is not here, 70 a bug.
+    """
+
+
+@cli.command()
+@_CATALOG
+@_FORMAT
+def devices(catalogs: Sequence[str], form: str) -> None:
+    """List the catalogue of devices."""
+    from windtunnel import app
+
+    rows = app.list_devices(app.catalogue(catalogs))
+    if form == "json":
+        _print_json(rows)
+        return
+    _print_table(
+        ["sku", "kind", "apis", "vendor", "weakest provenance"],
+        [[r["sku"], r["kind"], ", ".join(r["apis"]), r["vendor"], r["provenance"]] for r in rows],
+    )
+
+
+@cli.command()
+@_FORMAT
+def ops(form: str) -> None:
+    """List every operation: its columns with units and defaults, and the kinds that run it."""
+    from windtunnel import app
+
+    found = app.list_operations()
+    if form == "json":
+        _print_json(found)
+        return
+    for op in found:
+        click.secho(op["op"], bold=True, nl=False)
+        click.echo(f"  ({', '.join(op['kinds'])})")
+        click.echo(f"    {' '.join(op['doc'].split())}")
+        for column in op["columns"]:
+            values = "|".join(column["choices"] or []) or f"{column['kind']}, {column['unit']}"
+            default = "required" if column["required"] else f"default {column['default']}"
+            click.echo(f"      {column['name']:<17} {values}  ({default})")
+
+
+@cli.command()
+@click.argument("op")
+@click.argument("values", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--device", "device_name", required=True, metavar="SKU[@API]", help="What to run it on.")
+@click.option("--table", type=click.Path(path_type=Path), help="Predict every row of this CSV file (.csv or .csv.gz).")
+@click.option("--out", type=click.Path(path_type=Path), help="Where the table goes, with the cost columns added.")
+@click.option("--calibration", metavar="FILE|none", help="Use this overlay, or none that was fitted to this SKU.")
+@_CATALOG
+@_FORMAT
+def predict(
+    op: str,
+    values: Sequence[str],
+    device_name: str,
+    table: Path | None,
+    out: Path | None,
+    calibration: str | None,
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    r"""Predict what one operation costs on a device: time with its 90% interval, power, energy, what bounds it.
+
+    \b
+    windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
+    windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
+    """
+    from windtunnel import app
+    from windtunnel.core.errors import InputError, Where
+
+    known = app.catalogue(catalogs)
+    if table is not None:
+        if values:
+            raise InputError("values and a table were both given", where=Where(field="--table"), expected="one of them")
+        if out is None:
+            raise InputError("--table needs --out", where=Where(field="--out"), expected="--out OUT.csv")
+        from windtunnel.core.ops import OPERATIONS
+
+        OPERATIONS.find(op)
+        count = app.predict_table(op, app.device(device_name, known, calibration), table, out)
+        click.echo(f"{count:,} rows predicted: {out}", err=True)
+        if form == "json":
+            _print_json({"rows": count, "out": str(out)})
+        return
+    cost = app.predict(op, device_name, _pairs(values), known=known, calibration=calibration)
+    if form == "json":
+        _print_json(cost)
+        return
+    from windtunnel.core.units import format_quantity as show
+
+    low, high = show(cost["duration_low_s"], "s"), show(cost["duration_high_s"], "s")
+    click.echo(f"{op} on {device_name}: {show(cost['duration_s'], 's')}  (90% within {low} to {high})")
+    click.echo(f"  power    {show(cost['power_w'], 'W')}")
+    click.echo(f"  energy   {show(cost['energy_j'], 'J')}")
+    click.echo(f"  bound by {cost['bound']}")
+    click.echo(f"  weakest number that entered: {cost['provenance']}")
+
+
+@cli.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write result.json, jobs.csv, report.html, trace.json.gz here."
+)
+@click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenario's.")
+@click.option("--replications", type=click.IntRange(1, 10_000), default=1, help="Independent repetitions.")
+@click.option("--engine", default="auto", help="auto or process.")
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: fleet[0].count=3.")
+@click.option("--all-jobs", is_flag=True, help="Write every job to jobs.csv, however many.")
+@_CATALOG
+@_FORMAT
+def run(
+    scenario: Path,
+    out: Path | None,
+    seed: int | None,
+    replications: int,
+    engine: str,
+    changes: Sequence[str],
+    all_jobs: bool,
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Simulate a scenario; exit 1 when a target is missed."""
+    from windtunnel import app
+
+    if out is not None:
+        app.check_writable(out)
+    progress = _Progress()
+    finished = app.run(
+        scenario,
+        seed=seed,
+        replications=replications,
+        engine=engine,
+        changes=changes,
+        known=app.catalogue(catalogs),
+        progress=progress,
+    )
+    progress.close()
+    paths = app.save(finished, out, all_jobs=all_jobs) if out is not None else []
+    if form == "json":
+        click.echo(app.result_json(finished.result), nl=False)
+    else:
+        from windtunnel.report.summary import summary
+
+        click.echo(summary(finished.result))
+        for path in paths:
+            click.echo(f"wrote {path}")
+    if not finished.met:
+        sys.exit(1)
+
+
+@cli.command()
+def schema() -> None:
+    """Print the JSON Schema of a scenario file."""
+    from windtunnel.core.scenario import json_schema
+
+    _print_json(json_schema())
+
+
+@cli.command()
+@click.option("--for", "use", required=True, metavar="USE", help='A use case, such as "ml training".')
+@_FORMAT
+def advise(use: str, form: str) -> None:
+    """What the recommendation matrix says: primary, alternative and fallback for a use case."""
+    from windtunnel.policies.matrix import recommendation
+
+    row = recommendation(use)
+    if form == "json":
+        places = {"primary": row.primary, "alternative": row.alternative, "fallback": row.fallback}
+        _print_json({"use": use, **{name: list(choices) for name, choices in places.items()}})
+        return
+    for name, choices in (("primary", row.primary), ("alternative", row.alternative), ("fallback", row.fallback)):
+        click.echo(f"{name:<12} {', '.join(choices) or '-'}")
+
+
+class _Progress:
+    """A bar on standard error, once a run has taken a second."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._bar: Any = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._bar is None:
+            if time.monotonic() - self._began < 1 or done >= total:
+                return
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=total, unit=" jobs", unit_scale=True, leave=False, file=sys.stderr)
+        self._bar.total = total
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _pairs(values: Sequence[str]) -> dict[str, object]:
+    from windtunnel.core.errors import InputError, Where
+
+    pairs: dict[str, object] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InputError(f"'{text}' is not KEY=VALUE", where=Where(field=text), expected="such as m=4096")
+        if key in pairs:
+            raise InputError(f"'{key}' is given twice", where=Where(field=key), expected="each column once")
+        pairs[key] = value
+    return pairs
+
+
+def _print_json(data: object) -> None:
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for number, row in enumerate([header, *rows]):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        click.secho(line, bold=number == 0)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The console script: runs a command and turns errors into exit codes and one clear line."""
+    _guard(lambda: cli.main(args=list(arguments) if arguments is not None else None, prog_name="windtunnel"))
+
+
+def _guard(command: Callable[[], Any]) -> None:
+    from windtunnel.core.errors import InvariantError, WindtunnelError
+
+    try:
+        command()
+    except InvariantError as error:
+        click.echo(f"windtunnel: {error}", err=True)
+        sys.exit(70)
+    except WindtunnelError as error:
+        click.echo(f"windtunnel: {error}", err=True)
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, BrokenPipeError):
+        sys.exit(130)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        click.echo(
+            "windtunnel: this is a bug of Windtunnel's. Please report it with the command, the input and the lines "
+            f"above (version {__version__}).",
+            err=True,
+        )
+        sys.exit(70)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""Scheduling policies in their three parts: route (where), order (who is next) and batch (how many at once).
+
+Each part is a plain function of plain numbers, so that one source runs interpreted and compiled. A route
+never scans the fleet: devices of one class are alike but for their load, so the engine keeps, for each
+class, the device that is best by the route's index (``by``), and the route scores one candidate a class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from windtunnel.core.registry import Registry
+
+
+class Candidate(NamedTuple):
+    """The best-placed device of one class, as a route sees it when a job arrives. Times in seconds."""
+
+    present: int
+    """Jobs queued at or running on the device."""
+    backlog_s: float
+    """Expected time until the device has nothing left to do."""
+    estimate_s: float
+    """Expected time of this job on it (for a generating job: until its first token)."""
+    mean_s: float
+    """Mean of that over the job's workload."""
+    cost_usd: float
+    """Rent of the device while it serves this job; 0 where no price is known."""
+    energy_j: float
+    """Energy of this job on it, the device's idle power included."""
+    slack_s: float
+    """Time left until the job's deadline; infinite without one."""
+    preference: float
+    """Place of the class in the recommendation matrix for the job's use: 0 primary, 1 alternative, 2 fallback."""
+
+
+class JobKey(NamedTuple):
+    """What an order knows of a waiting job."""
+
+    arrival: int
+    """Tick of arrival."""
+    priority: int
+    """The workload's priority; larger goes first."""
+    deadline: int
+    """Tick by which it is due; a very large number without a deadline."""
+    size_s: float
+    """Expected time on the first class that can run it."""
+
+
+Score = Callable[[Candidate], tuple[float, float]]
+OrderKey = Callable[[JobKey], float]
+Index = Literal["present", "backlog", "turn"]
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where an arriving job goes: to a device's own queue, chosen by the least ``score``, or to one central queue.
+
+    ``score`` None: one central queue, from which a free device takes the first job it can run, the device of
+    lowest index first. Ties between classes go to the class that is faster for the job, then to the lowest index.
+    ``needs``: what every class or job must state for the score to mean anything (``price``, ``deadline``, ``use``).
+    """
+
+    name: str
+    doc: str
+    score: Score | None = None
+    by: Index = "present"
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """Who is next within a queue: the least key first, ties in order of arrival. ``key`` None: order of arrival."""
+
+    name: str
+    doc: str
+    key: OrderKey | None = None
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Batch:
+    """How many jobs a device takes at once.
+
+    ``none``: one. ``request``: up to ``size`` jobs of one workload, waiting at most ``wait_s`` for more; all
+    finish together. ``continuous``: generating jobs join and leave at every step, up to ``size`` sequences,
+    ``tokens`` tokens a step, and as much key-value cache as fits in the share ``memory`` of a device's memory.
+    """
+
+    kind: Literal["none", "request", "continuous"] = "none"
+    size: int = 1
+    wait_s: float = 0.0
+    tokens: int = 2048
+    memory: float = 1.0
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A route, an order and a batch."""
+
+    name: str
+    route: Route
+    order: Order
+    batch: Batch = Batch()
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What classes and jobs must state for this policy."""
+        return frozenset(self.route.needs + self.order.needs)
+
+
+ROUTES: Registry[Route] = Registry("route")
+ORDERS: Registry[Order] = Registry("order")
+POLICIES: Registry[tuple[str, str]] = Registry("policy")
+"""Named policies: a route's name and an order's."""
+
+
+def route(name: str, *, by: Index = "present", needs: tuple[str, ...] = ()) -> Callable[[Score], Score]:
+    """Decorator: registers a score as the route ``name``, and as the policy of that name with arrival order."""
+
+    def add(score: Score) -> Score:
+        ROUTES.add(name, Route(name, (score.__doc__ or "").strip(), score, by, needs))
+        POLICIES.add(name, (name, "arrival"))
+        return score
+
+    return add
+
+
+def order(name: str, *, policy: str | None = None, needs: tuple[str, ...] = ()) -> Callable[[OrderKey], OrderKey]:
+    """Decorator: registers a key as the order ``name``, and ``policy`` as that order on the central queue."""
+
+    def add(key: OrderKey) -> OrderKey:
+        ORDERS.add(name, Order(name, (key.__doc__ or "").strip(), key, needs))
+        if policy is not None:
+            POLICIES.add(policy, ("central", name))
+        return key
+
+    return add

@@ -1,0 +1,242 @@
+"""Job programs: what one job of a workload does, as a small closed grammar that is never evaluated.
+
+ops:
+  - copy: {bytes: $Bytes, direction: h2d}          # an operation; $Name takes a value from the trace's column
+  - repeat: {times: 5, ops: [...]}                  # the same again
+  - branch: {on: $Use, cases: {train: [...]}, default: [...]}
+  - streams: [[...], [...]]                         # side by side, as far as the device's engines allow
+  - generate: {model: seven, prompt: $ContextTokens, output: $GeneratedTokens}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.ops import OPERATIONS, Operation
+from windtunnel.core.units import parse_quantity
+
+Path = tuple[str | int, ...]
+Locate = Callable[[Path], Where]
+
+_MAX_STAGES = 10_000
+_CONTROL = ("repeat", "branch", "streams", "generate")
+
+
+@dataclass(frozen=True)
+class ColumnRef:
+    """``$Name``: the value in a trace's column, job by job."""
+
+    name: str
+
+
+Value = float | ColumnRef
+
+
+@dataclass(frozen=True)
+class OpStage:
+    """One operation. ``choices`` are fixed words, ``numbers`` numbers or columns."""
+
+    op: type[Operation]
+    choices: Mapping[str, str]
+    numbers: Mapping[str, Value]
+    path: Path
+
+
+@dataclass(frozen=True)
+class Branch:
+    """One of several bodies, by the word in a trace's column."""
+
+    column: str
+    cases: Mapping[str, tuple[Stage, ...]]
+    default: tuple[Stage, ...] | None
+    path: Path
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Bodies that run side by side."""
+
+    bodies: tuple[tuple[Stage, ...], ...]
+    path: Path
+
+
+@dataclass(frozen=True)
+class Generate:
+    """``output`` tokens made from a prompt of ``prompt`` tokens by a decoder."""
+
+    model: str
+    prompt: Value
+    output: Value
+    path: Path
+
+
+Stage = OpStage | Branch | Streams | Generate
+
+
+def parse_program(data: object, path: Path, locate: Locate, models: Sequence[str]) -> tuple[Stage, ...]:
+    """The program written as ``data`` at ``path``; ``locate`` gives places for errors, ``models`` the known names.
+
+    Raises InputError with line, column, field and the nearest right name.
+    """
+    return _Parser(locate, models).body(data, path)
+
+
+class _Parser:
+    def __init__(self, locate: Locate, models: Sequence[str]) -> None:
+        self.locate = locate
+        self.models = models
+
+    def body(self, data: object, path: Path) -> tuple[Stage, ...]:
+        if not isinstance(data, list) or not data:
+            raise self.wrong("this is not a list of operations", path, "a list such as [{gemm: {...}}]")
+        stages = tuple(stage for i, item in enumerate(data) for stage in self.stage(item, (*path, i)))
+        if len(stages) > _MAX_STAGES:
+            raise self.wrong(f"this program has {len(stages):,} stages", path, f"at most {_MAX_STAGES:,}")
+        return stages
+
+    def stage(self, item: object, path: Path) -> Iterator[Stage]:
+        if isinstance(item, str):
+            item = {item: {}}
+        if not isinstance(item, dict) or len(item) != 1:
+            raise self.wrong("this is not one operation", path, "one key, the operation's name, and its values")
+        name, values = next(iter(item.items()))
+        here = (*path, name)
+        if name == "repeat":
+            fields = self.fields(values, here, ("times", "ops"))
+            times = fields["times"]
+            if not isinstance(times, int) or isinstance(times, bool) or times < 1:
+                raise self.wrong(f"times is {times!r}", (*here, "times"), "a whole number, at least 1")
+            body = self.body(fields["ops"], (*here, "ops"))
+            if times * len(body) > _MAX_STAGES:
+                raise self.wrong("this repeats to more than 10,000 stages", here, "fewer")
+            for _ in range(times):
+                yield from body
+        elif name == "branch":
+            fields = self.fields(values, here, ("on", "cases"), ("default",))
+            on = self.value(fields["on"], (*here, "on"))
+            if not isinstance(on, ColumnRef):
+                raise self.wrong(f"on is {fields['on']!r}", (*here, "on"), "a column of the trace, such as $Use")
+            cases = fields["cases"]
+            if not isinstance(cases, dict) or not cases:
+                raise self.wrong("cases is not a mapping", (*here, "cases"), "word: [operations]")
+            bodies = {str(word): self.body(ops, (*here, "cases", word)) for word, ops in cases.items()}
+            default = self.body(fields["default"], (*here, "default")) if "default" in fields else None
+            yield Branch(on.name, bodies, default, here)
+        elif name == "streams":
+            if not isinstance(values, list) or len(values) < 2:
+                raise self.wrong("this is not a list of streams", here, "two or more lists of operations")
+            bodies_ = tuple(self.body(ops, (*here, i)) for i, ops in enumerate(values))
+            if any(not isinstance(stage, OpStage) for body in bodies_ for stage in body):
+                raise self.wrong("a stream holds more than operations", here, "operations and repeats only")
+            yield Streams(bodies_, here)
+        elif name == "generate":
+            fields = self.fields(values, here, ("model", "prompt", "output"))
+            model = fields["model"]
+            if model not in self.models:
+                raise InputError(
+                    f"unknown model '{model}'",
+                    where=self.locate((*here, "model")),
+                    expected=one_of(self.models) if self.models else "a model under `models:`",
+                    nearest=nearest(str(model), self.models),
+                )
+            prompt = self.value(fields["prompt"], (*here, "prompt"))
+            yield Generate(str(model), prompt, self.value(fields["output"], (*here, "output")), here)
+        else:
+            yield self.operation(str(name), values, here)
+
+    def operation(self, name: str, values: object, path: Path) -> OpStage:
+        if name not in OPERATIONS:
+            names = [*OPERATIONS, *_CONTROL]
+            raise InputError(
+                f"unknown operation '{name}'",
+                where=self.locate(path),
+                expected=one_of(names, 30),
+                nearest=nearest(name, names),
+            )
+        op = OPERATIONS[name]
+        if values is None:
+            values = {}
+        if not isinstance(values, dict):
+            raise self.wrong(f"the values of {name} are not a mapping", path, "column: value")
+        fixed: dict[str, object] = {}
+        references: dict[str, ColumnRef] = {}
+        for key, raw in values.items():
+            here = (*path, key)
+            try:
+                column = op.column(str(key))
+                if isinstance(raw, str) and raw.startswith("$"):
+                    if column.kind == "choice":
+                        raise InputError(f"'{key}' cannot come from a column", expected=one_of(column.choices))
+                    references[column.name] = ColumnRef(raw[1:])
+                    fixed[column.name] = max(column.minimum, 1.0)
+                else:
+                    fixed[column.name] = self.with_unit(column.unit, raw, column.parse(raw))
+            except InputError as error:
+                raise error.at(self.locate(here)) from None
+        try:
+            complete = op.complete(fixed)
+        except InputError as error:
+            raise error.at(self.locate(path)) from None
+        numbers: dict[str, Value] = {k: v for k, v in complete.items() if not isinstance(v, str)}
+        return OpStage(
+            op,
+            {k: v for k, v in complete.items() if isinstance(v, str)},
+            numbers | references,
+            path,
+        )
+
+    @staticmethod
+    def with_unit(unit: str, raw: object, parsed: float | str) -> float | str:
+        """In a scenario a time needs its unit; counts of bytes may be bare, as they are whole numbers by definition."""
+        return parse_quantity(str(raw), "s") if unit == "s" else parsed
+
+    def value(self, raw: object, path: Path) -> Value:
+        if isinstance(raw, str) and raw.startswith("$") and len(raw) > 1:
+            return ColumnRef(raw[1:])
+        if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 1:
+            return float(raw)
+        raise self.wrong(f"this is {raw!r}", path, "a whole number, at least 1, or a column such as $Tokens")
+
+    def fields(
+        self, values: object, path: Path, required: Sequence[str], optional: Sequence[str] = ()
+    ) -> dict[str, object]:
+        allowed = [*required, *optional]
+        if not isinstance(values, dict):
+            raise self.wrong("this is not a mapping", path, one_of(allowed))
+        for key in values:
+            if key not in allowed:
+                raise InputError(
+                    f"unknown key '{key}'",
+                    where=self.locate((*path, key)),
+                    expected=one_of(allowed),
+                    nearest=nearest(str(key), allowed),
+                )
+        for key in required:
+            if key not in values:
+                raise self.wrong(f"'{key}' is missing", path, one_of(allowed))
+        return values
+
+    def wrong(self, problem: str, path: Path, expected: str) -> InputError:
+        return InputError(problem, where=self.locate(path), expected=expected)
+
+
+def columns_used(program: Sequence[Stage]) -> Iterator[tuple[str, bool, Path]]:
+    """Each trace column that a program reads: its name, whether it is a number (else a word), and where."""
+    for stage in program:
+        if isinstance(stage, OpStage):
+            for key, value in stage.numbers.items():
+                if isinstance(value, ColumnRef):
+                    yield value.name, True, (*stage.path, key)
+        elif isinstance(stage, Generate):
+            for key, value in (("prompt", stage.prompt), ("output", stage.output)):
+                if isinstance(value, ColumnRef):
+                    yield value.name, True, (*stage.path, key)
+        elif isinstance(stage, Streams):
+            for body in stage.bodies:
+                yield from columns_used(body)
+        else:
+            yield stage.column, False, (*stage.path, "on")
+            for body in [*stage.cases.values(), *([stage.default] if stage.default else [])]:
+                yield from columns_used(body)

@@ -1,0 +1,570 @@
+"""A scenario: a fleet, a workload, a policy, when to stop and what to reach - read, checked and located.
+
+The models below are the schema (`windtunnel schema` prints it). Quantities are text with units in files and
+SI floats here. Every error names the file, line, column and field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    PrivateAttr,
+    ValidationError,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
+
+from windtunnel.core.decoder import Decoder
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.program import Stage, parse_program
+from windtunnel.core.target import Target, parse_target
+from windtunnel.core.units import parse_quantity, to_unit
+from windtunnel.core.yamlfile import Document, parse, read_text, spell
+
+NodePath = tuple[str | int, ...]
+_MAX_COUNT = 1_000_000
+_MAX_SEED = 2**63 - 1
+
+
+def _as_custom(error: InputError) -> PydanticCustomError:
+    return PydanticCustomError(
+        "windtunnel",
+        "{problem}",
+        {"problem": error.problem, "expected": error.expected, "nearest": error.nearest},
+    )
+
+
+class _Quantity:
+    """Makes a float field a quantity: SI here, text in ``unit`` or any unit of its dimension in files."""
+
+    def __init__(self, unit: str, *, positive: bool = False) -> None:
+        self.unit = unit
+        self.positive = positive
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            self.read, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(self.write)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "string", "description": f"a quantity measured in {self.unit}", "examples": [f"10 {self.unit}"]}
+
+    def read(self, value: Any) -> float:
+        """Text with a unit to SI."""
+        try:
+            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+                raise InputError(f"this is {value!r}", expected=f"a quantity such as '10 {self.unit}'")
+            number = parse_quantity(str(value), self.unit)
+            if number < 0 or (self.positive and number == 0):
+                raise InputError(f"'{value}' is {'negative' if number < 0 else 'zero'}", expected="more than zero")
+        except InputError as error:
+            raise _as_custom(error) from None
+        return number
+
+    def write(self, value: float) -> str:
+        """SI to text that reads back."""
+        return f"{to_unit(value, self.unit)!r} {self.unit}"
+
+
+Seconds = Annotated[float, _Quantity("s")]
+PositiveSeconds = Annotated[float, _Quantity("s", positive=True)]
+PerSecond = Annotated[float, _Quantity("/s", positive=True)]
+Bytes = Annotated[float, _Quantity("B", positive=True)]
+Watts = Annotated[float, _Quantity("W")]
+PricePerHour = Annotated[float, _Quantity("USD/h")]
+
+
+def _whole(value: Any) -> Any:
+    """Whole numbers are written as such: neither text nor 1.5 nor true."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _as_custom(InputError(f"this is {value!r}", expected="a whole number"))
+    return value
+
+
+Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=_MAX_COUNT)]
+Natural = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=10**12)]
+Text = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False)
+
+
+class PowerLimits(_Model):
+    """What a device draws: idle, and at most (for `server`, whenever it is busy)."""
+
+    idle: Watts | None = None
+    max: Watts | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> PowerLimits:
+        if self.idle is not None and self.max is not None and self.idle > self.max:
+            raise _as_custom(InputError("idle power is above max", expected="idle <= max"))
+        return self
+
+
+class FleetEntry(_Model):
+    """``count`` devices of one SKU, reached through one API (``SKU`` or ``SKU@API``)."""
+
+    device: Text
+    count: Count = 1
+    name: Text | None = Field(None, description="what to call these devices; the SKU unless given")
+    speed: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
+    price: PricePerHour | None = None
+    power: PowerLimits = PowerLimits()
+    memory: Bytes | None = Field(None, description="memory to use instead of the SKU's own")
+    streams: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1024)] = Field(
+        1, description="jobs a device works on at the same time, as far as its engines allow"
+    )
+
+
+class DecoderModel(_Model):
+    """A decoder-only transformer, by its architecture."""
+
+    layers: Natural
+    width: Natural
+    heads: Natural
+    feed_forward: Natural
+    vocabulary: Natural = 32_000
+    kv_heads: Natural | None = None
+    head_dim: Natural | None = None
+    dtype: Literal["float32", "float16", "bfloat16", "fp8", "int8"] = "bfloat16"
+    kv_dtype: Literal["float32", "float16", "bfloat16", "fp8", "int8"] | None = None
+    gated: bool = True
+    dispatch: Literal["device", "graph", "eager"] = "graph"
+
+    @model_validator(mode="after")
+    def _whole_heads(self) -> DecoderModel:
+        if self.head_dim is None and self.width % self.heads:
+            raise _as_custom(InputError(f"width {self.width} is not a multiple of heads {self.heads}"))
+        if self.kv_heads is not None and self.heads % self.kv_heads:
+            raise _as_custom(InputError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}"))
+        return self
+
+    def decoder(self) -> Decoder:
+        """The architecture with what was left out filled in."""
+        return Decoder(
+            layers=self.layers,
+            width=self.width,
+            heads=self.heads,
+            feed_forward=self.feed_forward,
+            vocabulary=self.vocabulary,
+            kv_heads=self.kv_heads or self.heads,
+            head_dim=self.head_dim or self.width // self.heads,
+            dtype=self.dtype,
+            kv_dtype=self.kv_dtype or self.dtype,
+            gated=self.gated,
+            dispatch=self.dispatch,
+        )
+
+
+class Poisson(_Model):
+    """Arrivals without memory, at a rate."""
+
+    process: Literal["poisson"]
+    rate: PerSecond
+
+
+class Deterministic(_Model):
+    """Arrivals at equal distances, the first after one of them."""
+
+    process: Literal["deterministic"]
+    rate: PerSecond
+
+
+class GammaRenewal(_Model):
+    """Gamma-distributed distances between arrivals; ``cv`` is their standard deviation over their mean."""
+
+    process: Literal["gamma"]
+    rate: PerSecond
+    cv: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
+
+
+class Burst(_Model):
+    """Poisson at ``rate``, and at ``burst_rate`` for the first ``length`` of every ``every``."""
+
+    process: Literal["burst"]
+    rate: PerSecond
+    burst_rate: PerSecond
+    every: PositiveSeconds
+    length: PositiveSeconds
+
+    @model_validator(mode="after")
+    def _fits(self) -> Burst:
+        if self.length > self.every:
+            raise _as_custom(InputError("a burst is longer than the time between bursts", expected="length <= every"))
+        return self
+
+
+class Trace(_Model):
+    """The rows of a CSV file (plain or gzip), one job each, at the times in column ``time``.
+
+    Times are ISO 8601 or seconds; the first row's is zero. The other columns can be used as ``$Column``.
+    """
+
+    process: Literal["trace"]
+    file: Text
+    time: Text
+
+
+Arrivals = Annotated[Poisson | Deterministic | GammaRenewal | Burst | Trace, Field(discriminator="process")]
+
+
+class Workload(_Model):
+    """A stream of jobs that run the same program."""
+
+    name: Text
+    use: Text | None = Field(None, description="use case, for the recommendation matrix")
+    arrivals: Arrivals
+    ops: list[Any] = Field(min_length=1, description="the job's program; `windtunnel ops` lists the operations")
+    priority: Annotated[int, BeforeValidator(_whole), Field(ge=-(10**6), le=10**6)] = 0
+    deadline: PositiveSeconds | None = Field(
+        None, description="time from arrival within which a job is due; a generating job's first token"
+    )
+
+
+class RequestBatch(_Model):
+    """Up to ``size`` jobs of one workload run as one, after waiting at most ``wait`` for them."""
+
+    kind: Literal["request"]
+    size: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=100_000)]
+    wait: Seconds = 0.0
+
+
+class ContinuousBatch(_Model):
+    """Generating jobs join and leave a device's batch at every step, as memory for their keys and values allows."""
+
+    kind: Literal["continuous"]
+    size: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=4096)] = 256
+    tokens: Annotated[int, BeforeValidator(_whole), Field(ge=16, le=131_072)] = Field(
+        2048, description="tokens of one step, prompts' chunks included"
+    )
+    memory: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
+        0.9, description="share of a device's memory for weights and cache"
+    )
+
+
+class PolicyParts(_Model):
+    """A named policy or a route and an order, and how jobs are batched."""
+
+    name: Text | None = None
+    route: Text | None = None
+    order: Text | None = None
+    batch: Annotated[RequestBatch | ContinuousBatch, Field(discriminator="kind")] | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> PolicyParts:
+        if (self.name is None) == (self.route is None and self.order is None):
+            raise _as_custom(
+                InputError("a policy is a name, or a route and an order", expected="name, or route and order")
+            )
+        return self
+
+
+class Stop(_Model):
+    """When a run ends: arrivals end after ``jobs`` and the system drains, or everything stops at ``time``."""
+
+    jobs: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=10**9)] | None = None
+    time: PositiveSeconds | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Stop:
+        if (self.jobs is None) == (self.time is None):
+            raise _as_custom(InputError("a stop is a number of jobs or a time", expected="jobs or time"))
+        return self
+
+
+def _target(value: Any) -> Any:
+    try:
+        if not isinstance(value, str):
+            raise InputError(f"{value!r} is not a target", expected="text such as 'latency p99 <= 20 ms'")
+        parse_target(value)
+    except InputError as error:
+        raise _as_custom(error) from None
+    return value
+
+
+TargetText = Annotated[str, BeforeValidator(_target)]
+
+
+class Scenario(_Model):
+    """A fleet, a workload, a policy, when to stop, and what to reach."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    name: Text
+    description: str | None = None
+    seed: Annotated[int, BeforeValidator(_whole), Field(ge=0, le=_MAX_SEED)] = 1
+    fleet: Annotated[list[FleetEntry], Field(min_length=1, max_length=10_000)]
+    models: dict[str, DecoderModel] = Field(default_factory=dict)
+    workload: Annotated[list[Workload], Field(min_length=1, max_length=10_000)]
+    policy: Text | PolicyParts = "fifo"
+    stop: Stop | None = None
+    targets: list[TargetText] = Field(default_factory=list)
+
+    _document: Document = PrivateAttr()
+    _programs: list[tuple[Stage, ...]] = PrivateAttr(default_factory=list)
+
+    def where(self, *path: str | int) -> Where:
+        """The place of the value at ``path`` in the file it was read from."""
+        return self._document.where(path)
+
+    @property
+    def folder(self) -> Path:
+        """The folder that files named in the scenario are relative to."""
+        return Path(self._document.file).parent
+
+    @property
+    def programs(self) -> Sequence[tuple[Stage, ...]]:
+        """Each workload's parsed program, in the order of ``workload``."""
+        return self._programs
+
+    def reseeded(self, seed: int) -> Scenario:
+        """The same scenario with another seed."""
+        other = self.model_copy(update={"seed": seed})
+        other._document, other._programs = self._document, self._programs
+        return other
+
+    def parsed_targets(self) -> list[Target]:
+        """The targets, parsed."""
+        return [parse_target(text) for text in self.targets]
+
+    def resolved(self) -> dict[str, Any]:
+        """Everything with its defaults, as it would be written in a file."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+def read_scenario(path: Path, changes: Sequence[str] = (), *, seed: int | None = None) -> Scenario:
+    """The scenario in the file ``path`` with ``changes`` ("fleet[0].count=3") made to it.
+
+    Raises InputError with file, line, column, field, what was expected and the nearest right name.
+    """
+    document = parse(read_text(path, "scenario"), str(path))
+    for change in changes:
+        _apply(document, change)
+    if seed is not None and isinstance(document.data, dict):
+        document.data["seed"] = seed
+    return check_scenario(document)
+
+
+def scenario_from_data(data: Mapping[str, Any], file: str = "scenario") -> Scenario:
+    """A scenario from plain data, as a file would hold it; files it names are relative to ``file``'s folder."""
+    return check_scenario(Document(dict(data), file))
+
+
+def check_scenario(document: Document) -> Scenario:
+    """The scenario a document holds; InputError for the first thing wrong with it."""
+    if not isinstance(document.data, dict):
+        raise InputError(
+            "a scenario is a mapping" if document.data is not None else "this scenario is empty",
+            where=document.where(()),
+            expected="keys such as schema, name, fleet, workload",
+        )
+    try:
+        scenario = Scenario.model_validate(document.data)
+    except ValidationError as error:
+        raise _located(error, document) from None
+    scenario._document = document
+    _check_names(scenario, document)
+    scenario._programs = [
+        parse_program(workload.ops, ("workload", i, "ops"), document.where, list(scenario.models))
+        for i, workload in enumerate(scenario.workload)
+    ]
+    return scenario
+
+
+def _check_names(scenario: Scenario, document: Document) -> None:
+    seen: set[str] = set()
+    for i, workload in enumerate(scenario.workload):
+        if workload.name in seen:
+            raise InputError(
+                f"the workload '{workload.name}' is given twice",
+                where=document.where(("workload", i, "name")),
+                expected="each name once",
+            )
+        seen.add(workload.name)
+    for i, target in enumerate(scenario.parsed_targets()):
+        if target.workload is not None and target.workload not in seen:
+            raise InputError(
+                f"unknown workload '{target.workload}'",
+                where=document.where(("targets", i)),
+                expected=one_of(sorted(seen)),
+                nearest=nearest(target.workload, seen),
+            )
+
+
+def _located(error: ValidationError, document: Document) -> InputError:
+    """The first of pydantic's errors in our own words, with its place in the file."""
+    details = error.errors(include_url=False)
+    # Unknown keys first: a misspelt key is also reported as the right one missing.
+    first = min(details, key=lambda d: d["type"] not in ("extra_forbidden", "windtunnel"))
+    path = _real_path(first["loc"], document.data)
+    if first["type"] == "extra_forbidden":
+        allowed = _allowed_keys(path[:-1])
+        return InputError(
+            f"unknown key '{path[-1]}'",
+            where=document.where(path, key=True),
+            expected=one_of(allowed) if allowed else None,
+            nearest=nearest(str(path[-1]), allowed),
+        )
+    return _in_our_words(first, path, document)
+
+
+def _in_our_words(detail: ErrorDetails, path: NodePath, document: Document) -> InputError:
+    context = detail.get("ctx") or {}
+    where = document.where(path)
+    if detail["type"] == "windtunnel":
+        return InputError(
+            str(context.get("problem")),
+            where=where,
+            expected=context.get("expected"),
+            nearest=context.get("nearest"),
+        )
+    if detail["type"] == "missing":
+        return InputError(
+            f"'{path[-1]}' is missing",
+            where=Where(document.file, document.where(path[:-1]).line, document.where(path[:-1]).column, spell(path)),
+            expected=f"the key '{path[-1]}'",
+        )
+    found = detail.get("input")
+    shown = f"this is {found!r}" if isinstance(found, (str, int, float, bool, type(None))) else "this is not right"
+    if detail["type"] in ("literal_error", "union_tag_invalid"):
+        choices = str(context.get("expected") or context.get("expected_tags") or "")
+        names = [part.strip(" '") for part in choices.replace(" or ", ", ").split(",") if part.strip(" '")]
+        tag = str(context.get("tag", found))
+        return InputError(
+            f"'{tag}' is not known here", where=where, expected=one_of(names), nearest=nearest(tag, names)
+        )
+    if detail["type"] == "union_tag_not_found":
+        key = str(context.get("discriminator", "")).strip("'")
+        return InputError(f"'{key}' is missing", where=where, expected=f"the key '{key}'")
+    return InputError(shown, where=where, expected=detail["msg"].removeprefix("Input should be ").lower())
+
+
+def _real_path(loc: tuple[int | str, ...], data: Any) -> NodePath:
+    """Pydantic's path without the tags of unions, which are no part of the file."""
+    path: list[str | int] = []
+    for i, part in enumerate(loc):
+        if (isinstance(data, dict) and part in data) or (
+            isinstance(data, list) and isinstance(part, int) and part < len(data)
+        ):
+            data = data[part]  # type: ignore[index]  # str into dict, int into list: just checked
+            path.append(part)
+        elif i == len(loc) - 1 and isinstance(data, dict) and part not in _UNION_TAGS:
+            path.append(part)
+    return tuple(path)
+
+
+_UNION_TAGS = frozenset({"str", "PolicyParts", "constrained-str"})
+
+
+def _allowed_keys(path: NodePath) -> list[str]:
+    """The keys of the mapping at ``path``, from the schema."""
+    schema = Scenario.model_json_schema(by_alias=True)
+    nodes: list[dict[str, Any]] = [schema]
+    for part in path:
+        nodes = [child for node in _resolve(nodes, schema) for child in _children(node, part)]
+    names: list[str] = []
+    for node in _resolve(nodes, schema):
+        names += [name for name in node.get("properties", {}) if name not in names]
+    return names
+
+
+def _children(node: dict[str, Any], part: str | int) -> list[dict[str, Any]]:
+    if isinstance(part, int):
+        return [node["items"]] if "items" in node else []
+    properties = node.get("properties", {})
+    if part in properties:
+        return [properties[part]]
+    extra = node.get("additionalProperties")
+    return [extra] if isinstance(extra, dict) else []
+
+
+def _resolve(nodes: Sequence[dict[str, Any]], schema: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for node in nodes:
+        if "$ref" in node:
+            found += _resolve([schema["$defs"][node["$ref"].rsplit("/", 1)[1]]], schema)
+        elif "anyOf" in node or "oneOf" in node:
+            found += _resolve(node.get("anyOf") or node["oneOf"], schema)
+        else:
+            found.append(node)
+    return found
+
+
+def _apply(document: Document, change: str) -> None:
+    """Make one ``PATH=VALUE`` change to the raw data; the value is read as YAML."""
+    text, equals, raw = change.partition("=")
+    path = _parse_path(text.strip())
+    where = Where(f"--set {change}", field=spell(path) or None)
+    if not equals or not path:
+        raise InputError("this is not a change", where=where, expected="PATH=VALUE, such as fleet[0].count=3")
+    value = parse(raw, f"--set {change}").data
+    data: Any = document.data
+    for i, part in enumerate(path[:-1]):
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            keys = list(data) if isinstance(data, dict) else []
+            raise InputError(
+                f"there is no '{spell(path[: i + 1])}' in the scenario",
+                where=where,
+                expected=one_of(keys) if keys else None,
+                nearest=nearest(str(part), keys),
+            ) from None
+        if data is None:
+            raise InputError(f"'{spell(path[: i + 1])}' is empty", where=where)
+    last = path[-1]
+    inside = isinstance(data, list) and isinstance(last, int) and last < len(data)
+    if not inside and not (isinstance(data, dict) and isinstance(last, str)):
+        raise InputError(f"there is no '{spell(path)}' in the scenario", where=where)
+    data[last] = value
+    # The value's own place is the command line now.
+    for marks in (document.marks, document.key_marks):
+        for known in [known for known in marks if known[: len(path)] == path]:
+            del marks[known]
+
+
+def _parse_path(text: str) -> NodePath:
+    pieces = text.replace("[", ".").replace("]", "").split(".")
+    return tuple(int(piece) if piece.isdigit() else piece for piece in pieces if piece)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a scenario file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Scenario.model_json_schema(by_alias=True),
+        "title": "Windtunnel scenario",
+    }
+
+
+__all__ = [
+    "Burst",
+    "ContinuousBatch",
+    "Deterministic",
+    "FleetEntry",
+    "GammaRenewal",
+    "Poisson",
+    "PolicyParts",
+    "RequestBatch",
+    "Scenario",
+    "Stop",
+    "Trace",
+    "Workload",
+    "check_scenario",
+    "json_schema",
+    "read_scenario",
+    "scenario_from_data",
+]

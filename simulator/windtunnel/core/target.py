@@ -1,0 +1,96 @@
+"""Targets, such as ``latency p99 <= 20 ms`` or ``power peak <= 3 kW``: what `run` checks and `plan` searches under."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.units import parse_quantity
+
+SPREAD = ("mean", "p50", "p95", "p99")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Something a target may speak of: its unit, the statistics it has (empty: a single number), and what it is."""
+
+    unit: str
+    statistics: tuple[str, ...]
+    doc: str
+    per_workload: bool = False
+
+
+METRICS: Mapping[str, Metric] = {
+    "latency": Metric("s", SPREAD, "from a job's arrival to its end", per_workload=True),
+    "waiting": Metric("s", SPREAD, "from a job's arrival to its start", per_workload=True),
+    "first_token": Metric("s", SPREAD, "from arrival to the first token", per_workload=True),
+    "next_token": Metric("s", SPREAD, "between one token and the next, every token counted", per_workload=True),
+    "throughput": Metric("/s", (), "jobs completed a second"),
+    "power": Metric("W", ("average", "peak"), "power of the whole fleet"),
+    "energy": Metric("J", (), "energy of the whole fleet over the run"),
+    "cost": Metric("USD/h", (), "rent of the whole fleet"),
+    "utilisation": Metric("1", (), "mean over devices of the time in which they work"),
+    "completed": Metric("1", (), "jobs completed over jobs arrived"),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A metric's statistic, of one workload or of all, on one side of a limit (SI)."""
+
+    text: str
+    metric: str
+    statistic: str | None
+    workload: str | None
+    comparison: str
+    limit: float
+
+    @property
+    def unit(self) -> str:
+        """The metric's unit."""
+        return METRICS[self.metric].unit
+
+    def met_by(self, value: float | None) -> bool:
+        """Whether ``value`` (SI) satisfies the target; nothing measured never does."""
+        if value is None:
+            return False
+        return value <= self.limit if self.comparison == "<=" else value >= self.limit
+
+
+_PATTERN = re.compile(
+    r"\s*(?P<metric>[A-Za-z_]+)(?:\s+(?P<statistic>[A-Za-z][A-Za-z0-9]*))?(?:\s+of\s+(?P<workload>\S+))?"
+    r"\s*(?P<comparison><=|>=|<|>|==|=)\s*(?P<limit>.+?)\s*"
+)
+
+
+def parse_target(text: str) -> Target:
+    """The target written as ``METRIC [STATISTIC] [of WORKLOAD] <=|>= QUANTITY``.
+
+    Raises InputError with what was expected and the nearest right name.
+    """
+    expected = "a target such as 'latency p99 <= 20 ms'"
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        raise InputError(f"'{text}' is not a target", expected=expected)
+    name, statistic, workload = match["metric"], match["statistic"], match["workload"]
+    if statistic == "of" and workload is None:
+        raise InputError(f"'{text}' names no workload", expected=expected)
+    if name not in METRICS:
+        raise InputError(f"unknown metric '{name}'", expected=one_of(METRICS), nearest=nearest(name, METRICS))
+    metric = METRICS[name]
+    if match["comparison"] not in ("<=", ">="):
+        raise InputError(f"'{match['comparison']}' in '{text}'", expected="<= or >=")
+    if metric.statistics and statistic not in metric.statistics:
+        asked = f"'{statistic}'" if statistic else "no statistic"
+        raise InputError(
+            f"'{text}' asks for {asked} of {name}",
+            expected=one_of(metric.statistics),
+            nearest=nearest(statistic or "", metric.statistics),
+        )
+    if not metric.statistics and statistic is not None:
+        raise InputError(f"{name} has no '{statistic}'", expected=f"'{name} {match['comparison']} ...'")
+    if workload is not None and not metric.per_workload:
+        raise InputError(f"{name} is the fleet's, not one workload's", expected=f"'{name}' without 'of'")
+    return Target(text, name, statistic, workload, match["comparison"], parse_quantity(match["limit"], metric.unit))

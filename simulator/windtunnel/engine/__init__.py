@@ -1,0 +1,1 @@
+"""How simulated time passes: arrivals, job programs made into segments, stations, the process engine."""

@@ -1,0 +1,248 @@
+"""From what the engine wrote down to a recording: power, energy, utilisation and queue over time.
+
+The engine writes only what cannot be worked out afterwards. A job of one segment is its own interval, so it
+costs no more than its start and finish; everything else is here, over arrays.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from windtunnel.core.result import (
+    COMPLETED,
+    QUEUED,
+    RUNNING,
+    DeviceRecord,
+    IntArray,
+    IntervalTable,
+    Jobs,
+    Recording,
+    Slice,
+    Steps,
+    TokenGaps,
+)
+from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
+
+if TYPE_CHECKING:
+    from windtunnel.engine.process import ProcessEngine
+
+SLICE_LIMIT = 200_000
+"""Intervals above this many are shown as a stated sample: the first so many."""
+
+
+def record(engine: ProcessEngine, end: int) -> Recording:
+    """The recording of an engine that has stopped at tick ``end``."""
+    prepared = engine.prepared
+    start, finish, first, device = (
+        np.frombuffer(a, dtype=np.int64) for a in (engine.start, engine.finish, engine.first, engine.device)
+    )
+    status = np.where(finish >= 0, COMPLETED, np.where(start >= 0, RUNNING, QUEUED))
+    first = np.where(first > end, -1, first)
+    energy = np.frombuffer(engine.energy, dtype=np.float64).copy()
+    table = _intervals(engine, start, finish, device, energy, end)
+    tokens = np.zeros(engine.count, dtype=np.int64)
+    for job_class in prepared.workloads:
+        outputs = next(
+            (c.outputs for (_, w), c in prepared.compiled.items() if w == job_class.number and c.outputs is not None),
+            None,
+        )
+        if outputs is not None:
+            mine = prepared.workload_of == job_class.number
+            tokens[mine] = outputs[prepared.rank[mine]]
+    jobs = Jobs(
+        workload=prepared.workload_of,
+        arrival=prepared.arrival,
+        start=start,
+        finish=finish,
+        first=first,
+        tokens=tokens,
+        device=device,
+        status=status,
+        energy_j=energy,
+    )
+    idle_w = sum(c.idle_w * c.count for c in prepared.classes)
+    begun = start[start >= 0]
+    # Every array below was made by this run and none is written to after it.
+    gaps = [np.frombuffer(a, dtype=np.int64) if len(a) else np.zeros(0, dtype=np.int64) for a in engine.gaps]
+    slices, sampled = _slices(engine, jobs, table, end)
+    notes = list(_notes(engine))
+    if sampled:
+        notes.append(f"the timeline shows the first {SLICE_LIMIT:,} intervals of {len(table):,}")
+    return Recording(
+        end=end,
+        jobs=jobs,
+        devices=_devices(engine, jobs, table, end),
+        workloads=[w.workload.name for w in prepared.workloads],
+        power=_steps(
+            np.concatenate([table.start, table.end]), np.concatenate([table.watts, -table.watts]), idle_w, end
+        ),
+        waiting=_steps(
+            np.concatenate([prepared.arrival, begun]),
+            np.concatenate([np.ones(engine.count), -np.ones(len(begun))]),
+            0.0,
+            end,
+        ),
+        slices=slices,
+        token_gaps=TokenGaps(*gaps),
+        intervals=table,
+        sampled_slices=sampled,
+        notes=notes,
+    )
+
+
+def _intervals(
+    engine: ProcessEngine, start: TickArray, finish: TickArray, device: IntArray, energy: FloatArray, end: int
+) -> IntervalTable:
+    """What the stations wrote down, and the jobs of one segment, whose intervals are their own times.
+
+    Adds those jobs' energy to ``energy``.
+    """
+    prepared = engine.prepared
+    written = engine.intervals
+    columns: list[list[np.ndarray]] = [
+        [np.frombuffer(a, dtype=np.float64 if a.typecode == "d" else np.int64)] if len(a) else []
+        for a in (written.device, written.lane, written.name, written.start, written.end, written.watts)
+    ]
+    class_of = prepared.class_of_device()
+    for (class_number, number), compiled in prepared.compiled.items():
+        single = compiled.single
+        station = engine.stations[prepared.classes[class_number].first]
+        if single is None or getattr(station, "quick", [None] * (number + 1))[number] is None:
+            continue
+        mine = np.flatnonzero((device >= 0) & (prepared.workload_of == number))
+        mine = mine[class_of[device[mine]] == class_number]
+        ends = np.where(finish[mine] >= 0, finish[mine], end)
+        watts = (
+            np.full(len(mine), single.watts) if isinstance(single.watts, float) else single.watts[prepared.rank[mine]]
+        )
+        energy[mine] += watts * to_second_array(ends - start[mine])
+        lane, name = written.word(single.engine), written.word(single.name)
+        kept = ends > start[mine]
+        added = (
+            device[mine],
+            np.full(len(mine), lane),
+            np.full(len(mine), name),
+            start[mine],
+            ends,
+            watts,
+        )
+        for column, values in zip(columns, added, strict=True):
+            column.append(values[kept])
+    joined = [np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64) for parts in columns]
+    return IntervalTable(
+        device=joined[0],
+        lane=joined[1],
+        name=joined[2],
+        start=joined[3],
+        end=joined[4],
+        watts=joined[5].astype(np.float64, copy=False),
+        words=list(written.words),
+    )
+
+
+def _steps(ticks: TickArray, changes: FloatArray, base: float, end: int) -> Steps:
+    """``base`` plus the running sum of ``changes``, which are exact, at ``ticks``; one step a tick."""
+    order = np.argsort(ticks, kind="stable")
+    ticks = ticks[order]
+    values = base + np.cumsum(changes[order])
+    last = np.append(ticks[1:] != ticks[:-1], True) if len(ticks) else np.zeros(0, dtype=bool)
+    ticks, values = ticks[last], values[last]
+    kept = ticks < end
+    ticks, values = ticks[kept], values[kept]
+    if not len(ticks) or ticks[0] > 0:
+        ticks, values = np.insert(ticks, 0, 0), np.insert(values, 0, base)
+    return Steps(ticks, values, end)
+
+
+def _devices(engine: ProcessEngine, jobs: Jobs, table: IntervalTable, end: int) -> list[DeviceRecord]:
+    prepared = engine.prepared
+    count = prepared.device_count
+    seconds = to_second_array(table.end - table.start)
+    active_j = np.bincount(table.device, weights=table.watts * seconds, minlength=count)
+    done = np.bincount(jobs.device[jobs.status == COMPLETED], minlength=count)
+    busy = busy_ticks(table, count)
+    records: list[DeviceRecord] = []
+    for fleet_class in prepared.classes:
+        for i, name in enumerate(fleet_class.names):
+            number = fleet_class.first + i
+            records.append(
+                DeviceRecord(
+                    name=name,
+                    label=fleet_class.device.label,
+                    kind=fleet_class.device.kind.name,
+                    busy_ticks=int(busy[number]),
+                    energy_j=float(fleet_class.idle_w * (end / 1e12) + active_j[number]),
+                    jobs=int(done[number]),
+                    power_limit_w=fleet_class.limit_w,
+                    idle_power_w=fleet_class.idle_w,
+                )
+            )
+    return records
+
+
+def busy_ticks(table: IntervalTable, count: int) -> TickArray:
+    """For each device, the time in which at least one of its engines worked."""
+    order = np.lexsort((table.start, table.device))
+    device, start, stop = table.device[order], table.start[order], table.end[order]
+    if not len(device):
+        return np.zeros(count, dtype=np.int64)
+    if not ((device[1:] == device[:-1]) & (start[1:] < stop[:-1])).any():
+        busy = np.zeros(count, dtype=np.int64)
+        np.add.at(busy, device, stop - start)
+        return busy
+    busy = np.zeros(count, dtype=np.int64)
+    until, on = 0, -1
+    for number, began, ended in zip(device.tolist(), start.tolist(), stop.tolist(), strict=True):
+        if number != on:
+            on, until = number, 0
+        if ended > until:
+            busy[number] += ended - max(began, until)
+            until = ended
+    return busy
+
+
+def _slices(engine: ProcessEngine, jobs: Jobs, table: IntervalTable, end: int) -> tuple[list[Slice], bool]:
+    """What a timeline shows: each engine's intervals, and where jobs overlap on a device, each job on a slot."""
+    order = np.lexsort((table.device, table.start))
+    sampled = len(order) > SLICE_LIMIT
+    order = order[:SLICE_LIMIT]
+    horizon = int(table.end[order].max()) if sampled else end
+    words = table.words
+    slices = [
+        Slice(device, words[lane], words[name], start, stop)
+        for device, lane, name, start, stop in zip(
+            *(column[order].tolist() for column in (table.device, table.lane, table.name, table.start, table.end)),
+            strict=True,
+        )
+    ]
+    shared = {s.number for s in engine.stations if type(s).__name__ != "SingleStation"}
+    if not shared:
+        return slices, sampled
+    names = [w.workload.name for w in engine.prepared.workloads]
+    shown = np.flatnonzero((jobs.start >= 0) & (jobs.start < horizon))
+    free: dict[int, list[int]] = {}
+    used: dict[int, list[tuple[int, int]]] = {}
+    for job in shown[np.argsort(jobs.start[shown], kind="stable")].tolist():
+        device, start = int(jobs.device[job]), int(jobs.start[job])
+        if device not in shared or len(slices) >= 2 * SLICE_LIMIT:
+            continue
+        finish = int(jobs.finish[job]) if jobs.finish[job] >= 0 else end
+        open_slots, slots = used.setdefault(device, []), free.setdefault(device, [])
+        while open_slots and open_slots[0][0] <= start:
+            heappush(slots, heappop(open_slots)[1])
+        slot = heappop(slots) if slots else len(open_slots)
+        heappush(open_slots, (finish, slot))
+        if finish > start:
+            label = f"{names[int(jobs.workload[job])]} {job}"
+            slices.append(Slice(device, f"slot {slot:03d}", label, start, finish))
+    return slices, sampled
+
+
+def _notes(engine: ProcessEngine) -> list[str]:
+    put_off = sum(getattr(station, "preemptions", 0) for station in engine.stations)
+    if put_off:
+        return [f"memory for keys and values ran out {put_off:,} times: sequences were put off and read again"]
+    return []

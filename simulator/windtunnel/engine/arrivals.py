@@ -1,0 +1,275 @@
+"""When jobs arrive, in ticks, and what a trace says of each.
+
+Draws are made in blocks from one named stream a workload; the i-th belongs to the i-th job however many
+are asked for.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.rng import stream
+from windtunnel.core.scenario import Burst, Deterministic, GammaRenewal, Poisson, Stop, Trace, Workload
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray, to_tick_array
+
+_BLOCK = 65_536
+_MAX_JOBS = 200_000_000
+
+
+@dataclass(frozen=True)
+class TraceRows:
+    """A CSV trace: arrival ticks in order, and its columns as text, row by row in the same order."""
+
+    file: str
+    ticks: TickArray
+    header: tuple[str, ...]
+    cells: Sequence[Sequence[str]]
+    lines: Sequence[int]
+    _numbers: dict[str, FloatArray] = field(default_factory=dict)
+
+    def words(self, column: str, where: Where) -> list[str]:
+        """A column's text; InputError at ``where`` (in the scenario) for a column that is not there."""
+        return [row[self._index(column, where)] for row in self.cells]
+
+    def numbers(self, column: str, where: Where) -> FloatArray:
+        """A column's positive whole numbers; InputError with the trace's line for anything else."""
+        if column not in self._numbers:
+            values = np.empty(len(self.cells))
+            for i, text in enumerate(self.words(column, where)):
+                try:
+                    values[i] = float(text)
+                except ValueError:
+                    values[i] = math.nan
+                if not (math.isfinite(values[i]) and values[i] >= 1):
+                    raise InputError(
+                        f"'{text}' is not a count",
+                        where=Where(self.file, self.lines[i], field=column),
+                        expected="a number, at least 1",
+                    )
+            self._numbers[column] = values
+        return self._numbers[column]
+
+    def _index(self, column: str, where: Where) -> int:
+        if column not in self.header:
+            raise InputError(
+                f"the trace {self.file} has no column '{column}'",
+                where=where,
+                expected=one_of(self.header),
+                nearest=nearest(column, self.header),
+            )
+        return self.header.index(column)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One workload's arrivals: ticks in order, and the trace they came from, if any."""
+
+    ticks: TickArray
+    trace: TraceRows | None = None
+
+
+def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Where]) -> Stream:
+    """The arrivals of ``workload`` until ``stop`` (at most ``stop.jobs`` of them, or before ``stop.time``).
+
+    ``where`` gives a place under the workload's ``arrivals``. Raises InputError for an endless source without a
+    stop, and for a trace that is missing, empty or broken.
+    """
+    process = workload.arrivals
+    limit = stop.jobs if stop is not None else None
+    horizon = stop.time if stop is not None else None
+    if isinstance(process, Trace):
+        rows = read_trace(folder / process.file, process.time, where("file"), where("time"))
+        keep = len(rows.ticks)
+        if limit is not None:
+            keep = min(keep, limit)
+        if horizon is not None:
+            keep = min(keep, int(np.searchsorted(rows.ticks, round(horizon * TICKS_PER_SECOND), side="left")))
+        if keep < len(rows.ticks):
+            rows = TraceRows(rows.file, rows.ticks[:keep], rows.header, rows.cells[:keep], rows.lines[:keep])
+        return Stream(rows.ticks, rows)
+    if stop is None:
+        raise InputError(
+            f"the {process.process} arrivals of '{workload.name}' never end",
+            where=where(),
+            expected="a stop, such as `stop: {jobs: 10000}` or `stop: {time: 10 s}`",
+        )
+    return Stream(_drawn(process, seed, workload.name, limit, horizon, where()))
+
+
+def _drawn(
+    process: Poisson | Deterministic | GammaRenewal | Burst,
+    seed: int,
+    name: str,
+    limit: int | None,
+    horizon: float | None,
+    where: Where,
+) -> TickArray:
+    rng = stream(seed, name, "arrivals")
+    end = MAX_TICKS if horizon is None else round(horizon * TICKS_PER_SECOND)
+    blocks: list[TickArray] = []
+    last, total = 0.0, 0
+    for gaps in _gaps(process, rng):
+        times = last + np.cumsum(gaps)
+        last = float(times[-1])
+        if isinstance(process, Burst):
+            times = _through_bursts(times, process)
+        over = times * TICKS_PER_SECOND >= min(end, 2.0**63)
+        if over.any() and limit is not None:
+            raise InputError(
+                f"{limit:,} jobs of '{name}' take longer than the 106 days a run may last",
+                where=where,
+                expected="a higher rate or fewer jobs",
+            )
+        ticks = to_tick_array(times[~over])
+        if limit is not None:
+            ticks = ticks[: limit - total]
+        blocks.append(ticks)
+        total += len(ticks)
+        if total > _MAX_JOBS:
+            raise InputError(
+                f"'{name}' would have more than {_MAX_JOBS:,} jobs",
+                where=where,
+                expected="a lower rate or an earlier stop",
+            )
+        if over.any() or total == limit:
+            break
+    return np.concatenate(blocks)
+
+
+def _gaps(process: Poisson | Deterministic | GammaRenewal | Burst, rng: np.random.Generator) -> Iterator[FloatArray]:
+    """Blocks of distances between arrivals (s); for bursts, in units of the expected number of arrivals."""
+    while True:
+        if isinstance(process, Poisson):
+            yield rng.exponential(1.0 / process.rate, _BLOCK)
+        elif isinstance(process, GammaRenewal):
+            shape = process.cv**-2
+            yield rng.gamma(shape, 1.0 / (shape * process.rate), _BLOCK)
+        elif isinstance(process, Burst):
+            yield rng.exponential(1.0, _BLOCK)
+        else:
+            yield np.full(_BLOCK, 1.0 / process.rate)
+
+
+def _through_bursts(counts: FloatArray, burst: Burst) -> FloatArray:
+    """Times at which the expected number of arrivals reaches each of ``counts``: the time change of a Poisson process.
+
+    A Poisson process of varying rate is one of rate 1 read at the integral of the rate (Çinlar, Introduction to
+    Stochastic Processes, 1975, section 4.7).
+    """
+    in_burst = burst.burst_rate * burst.length
+    a_period = in_burst + burst.rate * (burst.every - burst.length)
+    periods = np.floor(counts / a_period)
+    rest = counts - periods * a_period
+    offset = np.where(rest <= in_burst, rest / burst.burst_rate, burst.length + (rest - in_burst) / burst.rate)
+    times: FloatArray = periods * burst.every + offset
+    return times
+
+
+def read_trace(path: Path, time_column: str, where_file: Where, where_time: Where) -> TraceRows:
+    """A CSV trace (plain, or gzip by its name), sorted by time; the first row's time is tick 0.
+
+    Raises InputError with the trace's own file, line and column for a broken row.
+    """
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
+    except FileNotFoundError:
+        siblings = sorted(p.name for p in path.parent.glob("*.csv*")) if path.parent.is_dir() else []
+        raise InputError(
+            f"there is no trace '{path}'", where=where_file, nearest=nearest(path.name, siblings)
+        ) from None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"the trace '{path}' cannot be read: {error}", where=where_file) from None
+    reader = csv.reader(io.StringIO(text), strict=True)
+    cells: list[list[str]] = []
+    lines: list[int] = []
+    try:
+        header = tuple(cell.strip() for cell in next(reader, []))
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise InputError(
+                    f"this row has {len(row)} cells",
+                    where=Where(str(path), reader.line_num),
+                    expected=f"{len(header)}, as the header has",
+                )
+            cells.append(row)
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise InputError(f"this is not CSV: {error}", where=Where(str(path), reader.line_num)) from None
+    if not cells:
+        raise InputError(
+            f"the trace '{path}' holds no rows", where=where_file, expected="a header and at least one row"
+        )
+    if time_column not in header:
+        raise InputError(
+            f"the trace '{path}' has no column '{time_column}'",
+            where=where_time,
+            expected=one_of(header),
+            nearest=nearest(time_column, header),
+        )
+    ticks = _parse_times([row[header.index(time_column)] for row in cells], lines, str(path), time_column)
+    ticks -= ticks.min()
+    order = np.argsort(ticks, kind="stable")
+    if not (order[:-1] < order[1:]).all():
+        cells = [cells[i] for i in order]
+        lines = [lines[i] for i in order]
+        ticks = ticks[order]
+    return TraceRows(str(path), ticks, header, cells, lines)
+
+
+def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: str) -> TickArray:
+    """Seconds or ISO 8601 times (fractions to 100 ns and finer are kept exactly) as ticks."""
+    ticks = np.empty(len(texts), dtype=np.int64)
+    epoch: datetime | None = None
+    for i, text in enumerate(texts):
+        try:
+            if ":" in text:
+                # datetime stops at microseconds; real traces carry 100 ns, so the fraction is read apart.
+                whole, _, fraction = text.strip().partition(".")
+                digits = fraction.rstrip("Zz")
+                if digits and not digits.isdigit():
+                    raise ValueError(text)
+                moment = datetime.fromisoformat(whole.rstrip("Zz"))
+                epoch = epoch or moment
+                since = moment - epoch
+                ticks[i] = (since.days * 86_400 + since.seconds) * TICKS_PER_SECOND + int(digits.ljust(12, "0")[:12])
+            else:
+                seconds = float(text)
+                if not math.isfinite(seconds) or abs(seconds) * TICKS_PER_SECOND >= MAX_TICKS:
+                    raise ValueError(text)
+                ticks[i] = round(seconds * TICKS_PER_SECOND)
+        except (ValueError, OverflowError, TypeError):
+            raise InputError(
+                f"'{text}' is not a time",
+                where=Where(file, lines[i], field=column),
+                expected="seconds, or a time such as 2023-11-16 18:17:03.97",
+            ) from None
+    return ticks
+
+
+def merged(streams: Mapping[int, TickArray], limit: int | None) -> tuple[TickArray, np.ndarray, np.ndarray]:
+    """All streams in one order: (arrival tick, workload, rank within its workload); at most ``limit`` jobs.
+
+    Ties go to the workload that is listed first.
+    """
+    if len(streams) == 1:
+        ((number, only),) = streams.items()
+        count = len(only)
+        return only, np.full(count, number, dtype=np.int64), np.arange(count, dtype=np.int64)
+    ticks = np.concatenate(list(streams.values()))
+    workload = np.concatenate([np.full(len(s), w, dtype=np.int64) for w, s in streams.items()])
+    rank = np.concatenate([np.arange(len(s), dtype=np.int64) for s in streams.values()])
+    order = np.lexsort((workload, ticks))[:limit]
+    return ticks[order], workload[order], rank[order]

@@ -1,0 +1,345 @@
+"""A scenario made ready to run: classes of devices, every job, and what each class would take for it.
+
+All that can be refused is refused here, before anything runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from windtunnel.core.device import Device
+from windtunnel.core.errors import InputError, UnsupportedOperationError
+from windtunnel.core.policy import Policy
+from windtunnel.core.program import Generate, Stage
+from windtunnel.core.scenario import Scenario, Workload
+from windtunnel.core.ticks import TickArray, to_ticks
+from windtunnel.core.units import format_quantity
+from windtunnel.engine.arrivals import arrivals, merged
+from windtunnel.engine.decoding import DecoderShelf
+from windtunnel.engine.programs import Compiled, Source, compile_program, grain, longest_contexts
+
+FAR = 2**62
+"""A tick later than any run: the deadline of a job without one."""
+
+
+@dataclass(frozen=True)
+class FleetClass:
+    """Devices that are alike: one fleet entry. Device numbers ``first`` to ``first + count - 1``."""
+
+    number: int
+    name: str
+    device: Device
+    first: int
+    count: int
+    streams: int
+    price_usd_per_s: float | None
+    idle_w: float
+    limit_w: float
+
+    @property
+    def names(self) -> list[str]:
+        """Each device's name: the class's, with a number where it has several."""
+        if self.count == 1:
+            return [self.name]
+        return [f"{self.name}-{i}" for i in range(self.count)]
+
+
+@dataclass(frozen=True)
+class JobClass:
+    """A workload with what the engine needs of it."""
+
+    number: int
+    workload: Workload
+    program: Sequence[Stage]
+    source: Source
+    deadline_ticks: int
+    """From arrival; FAR without one."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything a run needs. Job arrays are in order of arrival."""
+
+    scenario: Scenario
+    policy: Policy
+    classes: Sequence[FleetClass]
+    workloads: Sequence[JobClass]
+    compiled: Mapping[tuple[int, int], Compiled]
+    """(class number, workload number) to the program compiled for it; absent where the class cannot run it."""
+    preference: Mapping[tuple[int, int], float]
+    """(class, workload) to its place in the recommendation matrix, where the policy asks for it."""
+    arrival: TickArray
+    workload_of: np.ndarray
+    rank: np.ndarray
+    """Each job's place within its workload."""
+    eligible: np.ndarray
+    """Each job's index into ``signatures``."""
+    signatures: Sequence[tuple[int, ...]]
+    """Sets of classes that can run a job, in the order of the fleet."""
+    end: int | None
+    """Tick at which everything stops; None: run until drained."""
+
+    @property
+    def device_count(self) -> int:
+        """Devices in the whole fleet."""
+        return sum(c.count for c in self.classes)
+
+    def class_of_device(self) -> np.ndarray:
+        """Each device's class number."""
+        return np.repeat(np.arange(len(self.classes)), [c.count for c in self.classes])
+
+
+Preference = Callable[[str, str, str], float]
+"""(use, api, kind) to a place in the recommendation matrix; infinity for what is not recommended."""
+
+
+def prepare(
+    scenario: Scenario, devices: Sequence[Device], policy: Policy, preference: Preference | None = None
+) -> Prepared:
+    """``scenario`` on ``devices`` (one a fleet entry, configured) under ``policy``.
+
+    Raises InputError for what can be known to be wrong before anything runs: a job that no device can run or
+    hold, a price or deadline or use that the policy needs and nobody gave, an endless source.
+    """
+    classes = _classes(scenario, devices)
+    workloads = _workloads(scenario)
+    _check_needs(scenario, policy, classes)
+    batch = policy.batch
+    most = (
+        batch.tokens if batch.kind == "continuous" else 8192,
+        max(batch.size, 1),
+    )
+    models = {name: model.decoder() for name, model in scenario.models.items()}
+    longest: dict[str, int] = {}
+    for job_class in workloads:
+        if job_class.source.count:
+            for model, context in longest_contexts(job_class.program, job_class.source):
+                longest[model] = max(longest.get(model, 0), context)
+    shelves = [DecoderShelf(c.device, models, longest, most) for c in classes]
+    compiled: dict[tuple[int, int], Compiled] = {}
+    preferences: dict[tuple[int, int], float] = {}
+    refusals: dict[int, list[UnsupportedOperationError]] = {}
+    for job_class in workloads:
+        if job_class.source.count == 0:
+            continue
+        for fleet_class in classes:
+            place = 0.0
+            if preference is not None and "use" in policy.needs:
+                use = job_class.workload.use or ""
+                try:
+                    place = preference(use, fleet_class.device.api.name, fleet_class.device.kind.name)
+                except InputError as error:
+                    raise error.at(scenario.where("workload", job_class.number, "use")) from None
+                if math.isinf(place):
+                    continue
+            preferences[fleet_class.number, job_class.number] = place
+            try:
+                compiled[fleet_class.number, job_class.number] = compile_program(
+                    job_class.program, fleet_class.device, job_class.source, shelves[fleet_class.number]
+                )
+            except UnsupportedOperationError as error:
+                refusals.setdefault(job_class.number, []).append(error)
+    _check_batches(scenario, policy, workloads, compiled)
+    limit = scenario.stop.jobs if scenario.stop is not None else None
+    arrival, workload_of, rank = merged({w.number: w.source.ticks for w in workloads if w.source.count}, limit)
+    signatures, eligible = _eligibility(scenario, policy, classes, workloads, compiled, refusals, workload_of, rank)
+    return Prepared(
+        scenario=scenario,
+        policy=policy,
+        classes=classes,
+        workloads=workloads,
+        compiled=compiled,
+        preference=preferences,
+        arrival=arrival,
+        workload_of=workload_of,
+        rank=rank,
+        eligible=eligible,
+        signatures=signatures,
+        end=to_ticks(scenario.stop.time) if scenario.stop is not None and scenario.stop.time is not None else None,
+    )
+
+
+def _classes(scenario: Scenario, devices: Sequence[Device]) -> list[FleetClass]:
+    classes: list[FleetClass] = []
+    names: dict[str, int] = {}
+    first = 0
+    for number, (entry, device) in enumerate(zip(scenario.fleet, devices, strict=True)):
+        name = entry.name or entry.device
+        names[name] = names.get(name, 0) + 1
+        if names[name] > 1:
+            if entry.name is not None:
+                raise InputError(
+                    f"the fleet entry '{name}' is named twice",
+                    where=scenario.where("fleet", number, "name"),
+                    expected="each name once",
+                )
+            name = f"{name}.{names[name]}"
+        classes.append(
+            FleetClass(
+                number=number,
+                name=name,
+                device=device,
+                first=first,
+                count=entry.count,
+                streams=entry.streams,
+                price_usd_per_s=entry.price if entry.price is not None else device.number("price_usd_per_h"),
+                idle_w=grain(device.idle_power_w),
+                limit_w=device.power_limit_w,
+            )
+        )
+        first += entry.count
+    return classes
+
+
+def _workloads(scenario: Scenario) -> list[JobClass]:
+    found: list[JobClass] = []
+    for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
+        where = partial(scenario.where, "workload", number, "arrivals")
+        stream = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where)
+        source = Source(
+            name=workload.name,
+            seed=scenario.seed,
+            ticks=stream.ticks,
+            trace=stream.trace,
+            where=lambda path: scenario.where(*path),
+        )
+        deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
+        found.append(JobClass(number, workload, program, source, deadline))
+    if not any(job_class.source.count for job_class in found):
+        raise InputError(
+            "no job arrives before the run stops",
+            where=scenario.where("stop"),
+            expected="a later stop, or higher rates",
+        )
+    return found
+
+
+def _check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass]) -> None:
+    if "price" in policy.needs:
+        for fleet_class in classes:
+            if fleet_class.price_usd_per_s is None:
+                raise InputError(
+                    f"the policy '{policy.name}' needs a price, and none is known for {fleet_class.name}",
+                    where=scenario.where("fleet", fleet_class.number),
+                    expected="price: 2.5 USD/h",
+                )
+    for number, workload in enumerate(scenario.workload):
+        if "deadline" in policy.needs and workload.deadline is None:
+            raise InputError(
+                f"the policy '{policy.name}' needs a deadline, and '{workload.name}' has none",
+                where=scenario.where("workload", number),
+                expected="deadline: 100 ms",
+            )
+        if "use" in policy.needs and workload.use is None:
+            raise InputError(
+                f"the policy '{policy.name}' needs a use, and '{workload.name}' has none",
+                where=scenario.where("workload", number),
+                expected="use: ml inference",
+            )
+    for i, target in enumerate(scenario.parsed_targets()):
+        if target.metric == "cost":
+            for fleet_class in classes:
+                if fleet_class.price_usd_per_s is None:
+                    raise InputError(
+                        f"this target needs a price, and none is known for {fleet_class.name}",
+                        where=scenario.where("targets", i),
+                        expected="a price in its fleet entry, such as price: 2.5 USD/h",
+                    )
+
+
+def _check_batches(
+    scenario: Scenario,
+    policy: Policy,
+    workloads: Sequence[JobClass],
+    compiled: Mapping[tuple[int, int], Compiled],
+) -> None:
+    if policy.batch.kind == "none":
+        return
+    models = {stage.model for w in workloads for stage in w.program if isinstance(stage, Generate)}
+    if policy.batch.kind == "continuous" and len(models) > 1:
+        raise InputError(
+            f"continuous batching holds one model on every device, and the workloads use {', '.join(sorted(models))}",
+            where=scenario.where("models"),
+            expected="one model",
+        )
+    for (class_number, job_number), program in compiled.items():
+        if policy.batch.kind == "continuous" and program.decoder is None:
+            raise InputError(
+                f"continuous batching takes generating jobs, and '{workloads[job_number].workload.name}' is not one",
+                where=scenario.where("workload", job_number, "ops"),
+                expected="a single generate, or another batch",
+            )
+        if scenario.fleet[class_number].streams > 1:
+            raise InputError(
+                "a device that batches works on one batch at a time",
+                where=scenario.where("fleet", class_number, "streams"),
+                expected="streams: 1",
+            )
+
+
+def _eligibility(
+    scenario: Scenario,
+    policy: Policy,
+    classes: Sequence[FleetClass],
+    workloads: Sequence[JobClass],
+    compiled: Mapping[tuple[int, int], Compiled],
+    refusals: Mapping[int, Sequence[UnsupportedOperationError]],
+    workload_of: np.ndarray,
+    rank: np.ndarray,
+) -> tuple[list[tuple[int, ...]], np.ndarray]:
+    """Which classes can run each job: those whose kind runs it and whose memory holds it."""
+    signatures: dict[tuple[int, ...], int] = {}
+    eligible = np.zeros(len(workload_of), dtype=np.int64)
+    for job_class in workloads:
+        mine = workload_of == job_class.number
+        if not mine.any():
+            continue
+        able = [c for c in classes if (c.number, job_class.number) in compiled]
+        place = scenario.where("workload", job_class.number, "ops")
+        if not able:
+            errors = refusals.get(job_class.number, ())
+            if errors:
+                raise UnsupportedOperationError(
+                    f"no device of the fleet can run '{job_class.workload.name}': {errors[0].problem}",
+                    where=errors[0].where if str(errors[0].where) else place,
+                    expected=errors[0].expected,
+                    nearest=errors[0].nearest,
+                ).at(place)
+            raise InputError(
+                f"no device of the fleet is recommended for the use '{job_class.workload.use}'",
+                where=scenario.where("workload", job_class.number, "use"),
+                expected="a device from that row of the recommendation matrix (`windtunnel advise`)",
+            )
+        ranks = rank[mine]
+        fits = np.zeros((len(ranks), len(able)), dtype=bool)
+        for column, fleet_class in enumerate(able):
+            need = compiled[fleet_class.number, job_class.number].footprint_bytes
+            fits[:, column] = (
+                need if need.size == 1 else need[ranks]
+            ) <= fleet_class.device.memory_bytes * policy.batch.memory
+        if not fits.any(axis=1).all():
+            job = int(np.argmin(fits.any(axis=1)))
+            need = np.broadcast_to(
+                compiled[able[0].number, job_class.number].footprint_bytes, (job_class.source.count,)
+            )[ranks[job]]
+            largest = max(c.device.memory_bytes for c in able)
+            trace = job_class.source.trace
+            row = f" (line {trace.lines[ranks[job]]} of {trace.file})" if trace is not None else ""
+            raise InputError(
+                f"a job of '{job_class.workload.name}'{row} needs {format_quantity(float(need), 'B')} of memory, and "
+                f"no device of the fleet that can run it has so much",
+                where=place,
+                expected=f"at most {format_quantity(largest * policy.batch.memory, 'B')}",
+            )
+        numbers = np.array([c.number for c in able])
+        patterns, inverse = np.unique(fits, axis=0, return_inverse=True)
+        codes = np.array(
+            [signatures.setdefault(tuple(int(n) for n in numbers[pattern]), len(signatures)) for pattern in patterns]
+        )
+        eligible[mine] = codes[inverse.reshape(-1)]
+    return list(signatures), eligible

@@ -1,0 +1,104 @@
+"""The numbered invariants, checked at the end of every run. A run that breaks one is never reported.
+
+I1 conservation   arrived = completed + running + queued + dropped + failed
+I2 causality      arrival <= start <= first token <= finish <= end of the run
+I3 exclusion      intervals of one engine of one device never overlap
+I4 monotone time  every interval has length and lies within the run; steps increase strictly
+I5 busy time      a device's busy time is the union of its engines' intervals, and never exceeds the run
+I6 energy         the devices' energies add up to the integral of power, to 1e-12 relative
+I7 attribution    the jobs' energies and idle power add up to the devices' energies, to 1e-9 relative
+I8 limits         no device ever draws more than its limit
+I9 waiting        the number waiting is never negative and ends as the jobs that are queued
+Determinism (the same scenario and seed give the same recording) needs two runs, and is tested.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NoReturn
+
+import numpy as np
+
+from windtunnel.core.errors import InvariantError
+from windtunnel.core.result import QUEUED, Recording
+
+
+def _broken(name: str, what: str) -> NoReturn:
+    raise InvariantError(f"invariant {name} is broken: {what}. This is a bug of Windtunnel's; please report it.")
+
+
+def check(recording: Recording) -> None:
+    """Raise InvariantError for the first invariant that ``recording`` breaks."""
+    jobs, table = recording.jobs, recording.intervals
+    statuses = np.bincount(jobs.status, minlength=5)
+    if len(statuses) != 5 or int(statuses.sum()) != len(jobs):
+        _broken("I1", f"{len(jobs)} jobs arrived and {statuses.tolist()} are accounted for")
+    started, finished, first = jobs.start >= 0, jobs.finish >= 0, jobs.first >= 0
+    late = (
+        (started & (jobs.start < jobs.arrival))
+        | (finished & ((jobs.finish < jobs.start) | ~started | (jobs.finish > recording.end)))
+        | (first & ((jobs.first < jobs.start) | (finished & (jobs.finish < jobs.first))))
+    )
+    if late.any():
+        _broken("I2", f"job {int(np.argmax(late))} has its times out of order")
+    if (np.diff(recording.power.ticks) <= 0).any() or (np.diff(recording.waiting.ticks) <= 0).any():
+        _broken("I4", "a step function goes back in time")
+    waiting = recording.waiting.values
+    still = int((jobs.status == QUEUED).sum())
+    if waiting.min() < 0 or (len(jobs) and recording.end > jobs.arrival[-1] and int(waiting[-1]) != still):
+        _broken("I9", f"{int(waiting[-1])} wait at the end and {still} jobs are queued (least: {int(waiting.min())})")
+    energy = math.fsum(device.energy_j for device in recording.devices)
+    integral = recording.power.integral()
+    if abs(energy - integral) > 1e-12 * max(abs(energy), abs(integral)):
+        _broken("I6", f"the devices took {energy!r} J and the integral of power is {integral!r} J")
+    idle = math.fsum(device.idle_power_w for device in recording.devices) * recording.end / 1e12
+    attributed = idle + math.fsum(jobs.energy_j.tolist()) if len(jobs) < 100_000 else idle + float(jobs.energy_j.sum())
+    attributed += float(recording.extra.get("unattributed_j", 0.0))
+    if abs(attributed - energy) > 1e-9 * max(abs(energy), 1e-300):
+        _broken("I7", f"jobs and idling make {attributed!r} J of the devices' {energy!r} J")
+    for device in recording.devices:
+        if not 0 <= device.busy_ticks <= recording.end:
+            _broken("I5", f"{device.name} was busy for {device.busy_ticks} of {recording.end} ticks")
+    if table is not None and len(table):
+        _check_intervals(recording)
+
+
+def _check_intervals(recording: Recording) -> None:
+    table = recording.intervals
+    assert table is not None  # noqa: S101
+    if (table.start < 0).any() or (table.end <= table.start).any() or (table.end > recording.end).any():
+        _broken("I4", "an interval has no length or lies outside the run")
+    order = np.lexsort((table.start, table.lane, table.device))
+    device, lane, start, end = (c[order] for c in (table.device, table.lane, table.start, table.end))
+    same = (device[1:] == device[:-1]) & (lane[1:] == lane[:-1])
+    overlap = same & (start[1:] < end[:-1])
+    if overlap.any():
+        at = int(np.argmax(overlap))
+        _broken(
+            "I3", f"{recording.devices[int(device[at])].name} does two things at once on {table.words[int(lane[at])]}"
+        )
+    limits = np.array([d.power_limit_w - d.idle_power_w for d in recording.devices])
+    if len(np.unique(table.lane)) == 1:
+        drawn = np.zeros(len(recording.devices))
+        np.maximum.at(drawn, table.device, table.watts)
+    else:
+        drawn = _peak_by_device(recording)
+    over = drawn > limits + 2.0**-18
+    if over.any():
+        at = int(np.argmax(over))
+        _broken("I8", f"{recording.devices[at].name} draws {drawn[at]:.6f} W above idle, of {limits[at]:.6f}")
+
+
+def _peak_by_device(recording: Recording) -> np.ndarray:
+    table = recording.intervals
+    assert table is not None  # noqa: S101
+    ticks = np.concatenate([table.start, table.end])
+    change = np.concatenate([table.watts, -table.watts])
+    device = np.concatenate([table.device, table.device])
+    # At one tick what ends goes before what begins: the step function has one value a tick.
+    order = np.lexsort((change, ticks, device))
+    device, change = device[order], change[order]
+    total = np.cumsum(change)
+    peak = np.zeros(len(recording.devices))
+    np.maximum.at(peak, device, total)
+    return peak

@@ -1,0 +1,166 @@
+"""What a run is summed up in: latency, waiting, tokens, power, cost, targets. Defined in docs/metrics.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.result import COMPLETED, STATUS, Recording
+from windtunnel.core.target import METRICS, Target
+from windtunnel.core.ticks import to_second_array
+from windtunnel.engine.fleet import Prepared
+from windtunnel.engine.statistics import Estimate, over_replications, spread
+
+_ORDER = ("arrived", "completed", "dropped", "failed", "running", "queued")
+
+
+def summarise(prepared: Prepared, recordings: Sequence[Recording], targets: Sequence[Target]) -> dict[str, Any]:
+    """The measured part of result.json, from one recording or from several replications.
+
+    With replications, job counts are totals over all of them, values are means over them, and intervals are
+    between them; devices are the first replication's.
+    """
+    runs = [_one(prepared, recording) for recording in recordings]
+    first = runs[0]
+    result = first if len(runs) == 1 else _over(runs)
+    result["targets"] = [_judge(target, result) for target in targets]
+    return result
+
+
+def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
+    jobs = recording.jobs
+    span_s = recording.end / 1e12
+    gaps = recording.token_gaps
+    everything = np.ones(len(jobs), dtype=bool)
+    devices = [
+        {
+            "name": d.name,
+            "sku": d.label,
+            "kind": d.kind,
+            "utilisation": d.busy_ticks / recording.end if recording.end else 0.0,
+            "energy_j": d.energy_j,
+            "jobs": d.jobs,
+            "power_limit_w": d.power_limit_w,
+            "idle_power_w": d.idle_power_w,
+        }
+        for d in recording.devices
+    ]
+    prices = [c.price_usd_per_s for c in prepared.classes]
+    rate = None
+    if all(price is not None for price in prices):
+        rate = sum(c.count * (c.price_usd_per_s or 0.0) for c in prepared.classes)
+    completed = int((jobs.status == COMPLETED).sum())
+    tokens = int(jobs.tokens[jobs.status == COMPLETED].sum())
+    return {
+        "span_s": span_s,
+        **_times(recording, everything, np.ones(len(gaps.ticks), dtype=bool)),
+        "throughput_per_s": completed / span_s if span_s else 0.0,
+        "tokens_per_s": tokens / span_s if tokens and span_s else None,
+        "workloads": [
+            {
+                "name": w.workload.name,
+                "use": w.workload.use,
+                **_times(recording, jobs.workload == w.number, gaps.workload == w.number),
+            }
+            for w in prepared.workloads
+        ],
+        "devices": devices,
+        "utilisation": float(np.mean([d["utilisation"] for d in devices])),
+        "energy_j": recording.power.integral(),
+        "average_power_w": recording.power.mean(),
+        "peak_power_w": float(recording.power.values.max()),
+        "power_limit_w": sum(c.count * c.limit_w for c in prepared.classes),
+        "cost_usd": None if rate is None else rate * span_s,
+        "cost_usd_per_h": None if rate is None else rate * 3600,
+    }
+
+
+def _times(recording: Recording, mine: np.ndarray, gaps: np.ndarray) -> dict[str, Any]:
+    jobs = recording.jobs
+    status = np.bincount(jobs.status[mine], minlength=5)
+    counts = {"arrived": int(mine.sum())} | {name: int(status[code]) for code, name in enumerate(STATUS)}
+    done = mine & (jobs.status == COMPLETED)
+    started = mine & (jobs.start >= 0)
+    spoke = mine & (jobs.first >= 0)
+    generating = bool((jobs.tokens[mine] > 0).any())
+    table = recording.token_gaps
+    gap_s = to_second_array(table.ticks[gaps])
+    return {
+        "jobs": {name: counts[name] for name in _ORDER},
+        "latency_s": _dicts(spread(to_second_array(jobs.finish[done] - jobs.arrival[done]))),
+        "waiting_s": _dicts(spread(to_second_array(jobs.start[started] - jobs.arrival[started]))),
+        "first_token_s": _dicts(spread(to_second_array(jobs.first[spoke] - jobs.arrival[spoke])))
+        if generating
+        else None,
+        "next_token_s": _dicts(spread(gap_s, table.weights[gaps].astype(np.float64))) if generating else None,
+    }
+
+
+def _dicts(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:
+    return {name: estimate.as_dict() for name, estimate in estimates.items()}
+
+
+def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Replications as one: see ``summarise``."""
+    merged = _merge_times(runs)
+    for key, value in runs[0].items():
+        if key in merged or key in ("devices", "workloads"):
+            continue
+        numbers = [run[key] for run in runs]
+        merged[key] = None if value is None else float(np.mean(numbers))
+    merged["devices"] = runs[0]["devices"]
+    merged["workloads"] = [
+        {"name": w["name"], "use": w["use"], **_merge_times([run["workloads"][i] for run in runs])}
+        for i, w in enumerate(runs[0]["workloads"])
+    ]
+    return merged
+
+
+def _merge_times(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    merged: dict[str, Any] = {"jobs": {name: sum(part["jobs"][name] for part in parts) for name in _ORDER}}
+    for key in ("latency_s", "waiting_s", "first_token_s", "next_token_s"):
+        if parts[0][key] is None:
+            merged[key] = None
+            continue
+        merged[key] = {
+            name: over_replications([part[key][name]["value"] for part in parts if part[key]]).as_dict()
+            for name in parts[0][key]
+        }
+    return merged
+
+
+def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
+    value = measured(target, result)
+    return {
+        "text": target.text,
+        "met": target.met_by(value),
+        "value": value,
+        "metric": target.metric,
+        "statistic": target.statistic,
+        "workload": target.workload,
+        "comparison": target.comparison,
+        "limit": target.limit,
+        "unit": METRICS[target.metric].unit,
+    }
+
+
+def measured(target: Target, result: Mapping[str, Any]) -> float | None:
+    """The value (SI) that a target speaks of; None when nothing was measured."""
+    if METRICS[target.metric].per_workload:
+        part = result
+        if target.workload is not None:
+            part = next(w for w in result["workloads"] if w["name"] == target.workload)
+        times = part[f"{target.metric}_s"]
+        return None if times is None else times[target.statistic]["value"]
+    jobs = result["jobs"]
+    values: dict[str, float | None] = {
+        "throughput": result["throughput_per_s"],
+        "energy": result["energy_j"],
+        "cost": None if result["cost_usd_per_h"] is None else result["cost_usd_per_h"] / 3600,
+        "utilisation": result["utilisation"],
+        "completed": jobs["completed"] / jobs["arrived"] if jobs["arrived"] else None,
+        "power": result["average_power_w"] if target.statistic == "average" else result["peak_power_w"],
+    }
+    return values[target.metric]

@@ -1,0 +1,439 @@
+"""Job programs made into what a device does: segments of time and power, for every job of a workload at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from windtunnel.core.device import Device
+from windtunnel.core.errors import InputError, UnsupportedOperationError, Where
+from windtunnel.core.ops import Rows
+from windtunnel.core.program import Branch, ColumnRef, Generate, OpStage, Stage, Streams, Value
+from windtunnel.core.provenance import Sourced
+from windtunnel.core.rng import stream
+from windtunnel.core.ticks import FloatArray, TickArray, to_tick_array, to_ticks
+from windtunnel.engine.arrivals import TraceRows
+from windtunnel.engine.decoding import DecoderCosts, DecoderShelf
+
+WATT_GRAIN = 2.0**-20
+"""Powers are kept to multiples of this (about a microwatt), so that sums and differences of them are exact."""
+
+
+def grain(watts: float) -> float:
+    """``watts`` to the nearest multiple of WATT_GRAIN."""
+    return round(watts / WATT_GRAIN) * WATT_GRAIN
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Time on one engine of a device. ``ticks`` and ``watts`` (above idle) are one number, or one a job by its rank."""
+
+    engine: str
+    name: str
+    ticks: int | TickArray
+    watts: float | FloatArray
+
+    def at(self, rank: int) -> tuple[int, float]:
+        """(ticks, watts above idle) of the job of that rank."""
+        ticks = self.ticks if isinstance(self.ticks, int) else int(self.ticks[rank])
+        watts = self.watts if isinstance(self.watts, float) else float(self.watts[rank])
+        return ticks, watts
+
+
+Body = tuple[Segment, ...]
+Phase = tuple[Body, ...]
+"""Bodies that run side by side; a job's phases follow each other."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One workload's program on one class of device.
+
+    ``variants`` are the ways through its branches and ``variant_of`` which one each job takes (None: all the
+    first). ``estimate_s`` is the expected time of a job until its first result, ``mean_s`` the mean of that,
+    ``energy_j`` the energy of a whole job with the device's idle power, ``footprint_bytes`` the memory it needs;
+    each one number or one a job. ``decoder`` is set when the program is a single `generate`.
+    """
+
+    variants: Sequence[Sequence[Phase]]
+    variant_of: np.ndarray | None
+    estimate_s: FloatArray
+    mean_s: float
+    energy_j: FloatArray
+    footprint_bytes: FloatArray
+    sources: Mapping[str, Sourced]
+    decoder: DecoderCosts | None = None
+    prompts: np.ndarray | None = None
+    outputs: np.ndarray | None = None
+    first_ticks: TickArray | None = None
+
+    def phases(self, rank: int) -> Sequence[Phase]:
+        """The phases of the job of that rank."""
+        return self.variants[0 if self.variant_of is None else int(self.variant_of[rank])]
+
+    @property
+    def single(self) -> Segment | None:
+        """The program's only segment, where it has just one: the common case, and the quick one."""
+        if len(self.variants) == 1 and len(self.variants[0]) == 1:
+            (phase,) = self.variants[0]
+            if len(phase) == 1 and len(phase[0]) == 1:
+                return phase[0][0]
+        return None
+
+
+@dataclass
+class Source:
+    """A workload's arrivals, and where its jobs' values and draws come from: its trace, its place, the seed."""
+
+    name: str
+    seed: int
+    ticks: TickArray
+    trace: TraceRows | None
+    where: Callable[[tuple[str | int, ...]], Where]
+    _variates: dict[tuple[str | int, ...], FloatArray] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """Jobs of the workload."""
+        return len(self.ticks)
+
+    def value(self, value: Value, path: tuple[str | int, ...]) -> FloatArray:
+        """A value for every job: an array of one element where it is the same for all."""
+        if not isinstance(value, ColumnRef):
+            return np.array([value], dtype=np.float64)
+        return self._trace(value.name, path).numbers(value.name, self.where(path))
+
+    def words(self, column: str, path: tuple[str | int, ...]) -> list[str]:
+        """A trace column's words, job by job."""
+        return self._trace(column, path).words(column, self.where(path))
+
+    def variates(self, stage: OpStage) -> FloatArray:
+        """Draws of mean 1 for a stated time, one a job, keyed by seed, workload and the stage's place."""
+        if stage.path not in self._variates:
+            rng = stream(self.seed, self.name, "service", *(str(part) for part in stage.path[2:]))
+            cv = stage.numbers["cv"]
+            if isinstance(cv, ColumnRef):
+                raise InputError("cv cannot come from a column", where=self.where(stage.path), expected="a number")
+            self._variates[stage.path] = unit_variates(rng, stage.choices["distribution"], cv, self.count)
+        return self._variates[stage.path]
+
+    def _trace(self, column: str, path: tuple[str | int, ...]) -> TraceRows:
+        if self.trace is None:
+            raise InputError(
+                f"'${column}' needs a trace, and the arrivals of '{self.name}' are not one",
+                where=self.where(path),
+                expected="a number, or arrivals: {process: trace, ...}",
+            )
+        return self.trace
+
+
+def unit_variates(rng: np.random.Generator, distribution: str, cv: float, count: int) -> FloatArray:
+    """``count`` draws with mean 1 and coefficient of variation ``cv`` (ignored by the two that have their own)."""
+    if distribution == "exponential":
+        return rng.exponential(1.0, count)
+    if distribution == "deterministic" or cv == 0.0:
+        return np.ones(count)
+    if distribution == "lognormal":
+        variance = np.log1p(cv**2)
+        return rng.lognormal(-variance / 2, np.sqrt(variance), count)
+    if distribution == "gamma":
+        return rng.gamma(cv**-2, cv**2, count)
+    shape = weibull_shape(cv)
+    from scipy.special import gamma as gamma_function
+
+    return rng.weibull(shape, count) / float(gamma_function(1 + 1 / shape))
+
+
+def weibull_shape(cv: float) -> float:
+    """The Weibull shape k whose coefficient of variation is ``cv``: Γ(1+2/k) / Γ(1+1/k)² = 1 + cv²."""
+    from scipy.optimize import brentq
+    from scipy.special import gammaln
+
+    def excess(log_k: float) -> float:
+        k = np.exp(log_k)
+        return float(gammaln(1 + 2 / k) - 2 * gammaln(1 + 1 / k) - np.log1p(cv**2))
+
+    try:
+        return float(np.exp(brentq(excess, np.log(0.05), np.log(1e4))))
+    except ValueError:
+        raise InputError(f"no Weibull distribution here has cv {cv:g}", expected="0.0002 to 1e4 or so") from None
+
+
+def compile_program(program: Sequence[Stage], device: Device, source: Source, decoders: DecoderShelf) -> Compiled:
+    """A workload's program on a device, for every job at once.
+
+    Raises UnsupportedOperationError for what the device does not run.
+    """
+    if len(program) == 1 and isinstance(program[0], Generate):
+        return _compile_generate(program[0], device, source, decoders)
+    return _Compiler(device, source, decoders).compile(program)
+
+
+@dataclass
+class _Compiler:
+    device: Device
+    source: Source
+    decoders: DecoderShelf
+    sources: dict[str, Sourced] = field(default_factory=dict)
+
+    def compile(self, program: Sequence[Stage]) -> Compiled:
+        variants: list[list[Phase]] = []
+        estimates: list[FloatArray] = []
+        energies: list[FloatArray] = []
+        footprints: list[FloatArray] = []
+        choice = np.zeros(self.source.count, dtype=np.int64)
+        flats = list(_paths(program))
+        for number, (conditions, stages) in enumerate(flats):
+            if conditions:
+                choice[self._taken(conditions)] = number
+            phases: list[Phase] = []
+            seconds, joules, footprint = np.zeros(1), np.zeros(1), np.zeros(1)
+            for stage in stages:
+                bodies = stage.bodies if isinstance(stage, Streams) else ((stage,),)
+                timed = [self._body(body) for body in bodies]
+                phases.append(tuple(body for body, *_ in timed))
+                seconds = seconds + _largest([t for _, t, _, _ in timed])
+                joules = joules + sum(j for _, _, j, _ in timed)
+                footprint = np.maximum(footprint, sum(f for _, _, _, f in timed))
+            variants.append(_joined(phases))
+            estimates.append(seconds)
+            energies.append(joules + seconds * self.device.idle_power_w)
+            footprints.append(footprint)
+        if len(flats) == 1:
+            estimate, energy, footprint = estimates[0], energies[0], footprints[0]
+        else:
+            estimate, energy, footprint = (
+                np.choose(choice, np.broadcast_arrays(*parts)) if len(parts) <= 32 else _pick(choice, parts)
+                for parts in (_full(estimates, choice), _full(energies, choice), _full(footprints, choice))
+            )
+        return Compiled(
+            variants=variants,
+            variant_of=choice if len(flats) > 1 else None,
+            estimate_s=estimate,
+            mean_s=float(estimate.mean()),
+            energy_j=energy,
+            footprint_bytes=footprint,
+            sources=self.sources,
+        )
+
+    def _taken(self, conditions: Sequence[tuple[Branch, str | None]]) -> np.ndarray:
+        """Which jobs take the way that these conditions describe."""
+        taken = np.ones(self.source.count, dtype=bool)
+        for branch, word in conditions:
+            words = self.source.words(branch.column, (*branch.path, "on"))
+            if word is not None:
+                taken &= np.array([w == word for w in words])
+                continue
+            other = np.array([w not in branch.cases for w in words])
+            if branch.default is None and other.any():
+                trace = self.source.trace
+                row = int(other.argmax())
+                raise InputError(
+                    f"'{words[row]}' is none of the cases of this branch",
+                    where=Where(
+                        trace.file if trace else None, trace.lines[row] if trace else None, field=branch.column
+                    ),
+                    expected=f"one of {', '.join(branch.cases)}, or a default",
+                )
+            taken &= other
+        return taken
+
+    def _body(self, body: Sequence[Stage]) -> tuple[Body, FloatArray, FloatArray, FloatArray]:
+        """Segments in order, with the expected seconds, joules above idle and memory of the whole."""
+        segments: list[Segment] = []
+        seconds, joules, footprint = np.zeros(1), np.zeros(1), np.zeros(1)
+        for stage in body:
+            if isinstance(stage, Generate):
+                inner = _compile_generate(stage, self.device, self.source, self.decoders)
+                segment = inner.single
+                assert segment is not None  # noqa: S101  a request served alone is one segment
+                segments.append(segment)
+                time_s = np.asarray(segment.ticks) / 1e12
+                self.sources.update(inner.sources)
+                footprint = np.maximum(footprint, inner.footprint_bytes)
+                seconds, joules = seconds + time_s, joules + time_s * segment.watts
+            elif isinstance(stage, OpStage):
+                segment, mean_s, stage_bytes = self._operation(stage)
+                segments.append(segment)
+                footprint = np.maximum(footprint, stage_bytes)
+                seconds, joules = seconds + mean_s, joules + mean_s * segment.watts
+        return tuple(segments), seconds, joules, footprint
+
+    def _operation(self, stage: OpStage) -> tuple[Segment, FloatArray, FloatArray]:
+        numbers = {key: self.source.value(value, (*stage.path, key)) for key, value in stage.numbers.items()}
+        rows = Rows(stage.op, stage.choices, numbers)
+        try:
+            cost = self.device.cost(rows, intervals=False)
+            engine = self.device.engine_of(rows)
+            self.sources.update(self.device.sources(rows))
+        except InputError as error:
+            raise error.at(self.source.where(stage.path)) from None
+        watts = np.maximum(np.rint((cost.power_w - self.device.idle_power_w) / WATT_GRAIN), 0.0) * WATT_GRAIN
+        seconds = cost.duration_s
+        if stage.op.name == "service":
+            drawn = seconds * self.source.variates(stage)
+            deterministic = stage.choices["distribution"] == "deterministic" and len(seconds) == 1
+            ticks: TickArray = to_tick_array(seconds if deterministic else drawn)
+        else:
+            ticks = to_tick_array(seconds)
+        constant = len(ticks) == 1
+        power = float(watts[0]) if len(watts) == 1 or (watts == watts[0]).all() else watts
+        segment = Segment(engine, stage.op.name, int(ticks[0]) if constant else ticks, power)
+        return segment, seconds, rows.footprint_bytes()
+
+
+def _compile_generate(stage: Generate, device: Device, source: Source, decoders: DecoderShelf) -> Compiled:
+    prompts = source.value(stage.prompt, (*stage.path, "prompt"))
+    outputs = source.value(stage.output, (*stage.path, "output"))
+    costs = decoders[stage.model]
+    model = costs.model
+    prompts, outputs = (np.broadcast_to(a, (source.count,)) for a in (prompts, outputs))
+    first_s, whole_s, _, whole_j = costs.alone(prompts, outputs)
+    footprint = model.weight_bytes + (prompts + outputs) * model.kv_bytes_per_token
+    ticks = to_tick_array(whole_s)
+    watts = np.rint(whole_j / np.maximum(whole_s, 1e-12) / WATT_GRAIN) * WATT_GRAIN
+    sources: dict[str, Sourced] = {}
+    for part in [*model.linear_operations(), model.head_operation(), model.attention_operation("decode")]:
+        column = {"gemm": ("m",), "elementwise": ("rows",)}.get(part.op.name, ("batch", "kv_tokens"))
+        complete = part.op.complete(part.values | dict.fromkeys(column, 1))
+        sources.update(
+            device.sources(
+                Rows(
+                    part.op,
+                    {k: v for k, v in complete.items() if isinstance(v, str)},
+                    {k: np.array([v]) for k, v in complete.items() if not isinstance(v, str)},
+                )
+            )
+        )
+    return Compiled(
+        variants=[[((Segment("compute", "generate", ticks, watts),),)]],
+        variant_of=None,
+        estimate_s=first_s,
+        mean_s=float(first_s.mean()),
+        energy_j=whole_j + whole_s * device.idle_power_w,
+        footprint_bytes=footprint,
+        sources=sources,
+        decoder=costs,
+        prompts=prompts.astype(np.int64),
+        outputs=outputs.astype(np.int64),
+        first_ticks=to_tick_array(first_s),
+    )
+
+
+def longest_contexts(program: Sequence[Stage], source: Source) -> Iterator[tuple[str, int]]:
+    """Each model that a program generates with, and the longest context any job takes it to."""
+    for stage in program:
+        if isinstance(stage, Generate):
+            prompts = source.value(stage.prompt, (*stage.path, "prompt"))
+            yield stage.model, int((prompts + source.value(stage.output, (*stage.path, "output"))).max())
+        elif isinstance(stage, Branch):
+            for body in [*stage.cases.values(), stage.default or ()]:
+                yield from longest_contexts(body, source)
+
+
+def _paths(program: Sequence[Stage]) -> Iterator[tuple[list[tuple[Branch, str | None]], list[Stage]]]:
+    """Every way through a program's branches: the words that lead there, and the stages on it."""
+    for i, stage in enumerate(program):
+        if isinstance(stage, Branch):
+            before, after = list(program[:i]), list(program[i + 1 :])
+            ways: list[tuple[str | None, Sequence[Stage]]] = [*stage.cases.items(), (None, stage.default or ())]
+            for word, body in ways:
+                for conditions, stages in _paths([*body, *after]):
+                    yield [(stage, word), *conditions], [*before, *stages]
+            return
+    yield [], list(program)
+
+
+def _joined(phases: Sequence[Phase]) -> list[Phase]:
+    """Phases of one body each, one after another, as one phase: fewer things to keep track of, the same times."""
+    joined: list[Phase] = []
+    for phase in phases:
+        if joined and len(phase) == 1 and len(joined[-1]) == 1:
+            joined[-1] = ((*joined[-1][0], *phase[0]),)
+        else:
+            joined.append(phase)
+    return joined
+
+
+def _largest(arrays: Sequence[FloatArray]) -> FloatArray:
+    result = arrays[0]
+    for array in arrays[1:]:
+        result = np.maximum(result, array)
+    return result
+
+
+def _full(arrays: Sequence[FloatArray], choice: np.ndarray) -> list[FloatArray]:
+    return [np.broadcast_to(array, choice.shape) for array in arrays]
+
+
+def _pick(choice: np.ndarray, parts: Sequence[FloatArray]) -> FloatArray:
+    result = np.empty(choice.shape)
+    for number, part in enumerate(parts):
+        result[choice == number] = part[choice == number]
+    return result
+
+
+def batch_cost(
+    program: Sequence[Stage], device: Device, source: Source, ranks: Sequence[int], compiled: Compiled
+) -> tuple[int, float, int]:
+    """(ticks, watts above idle, ticks to the first token) of several jobs of a workload run as one.
+
+    Columns that an operation ``sums`` add up over the jobs, the others take their largest value; operations with
+    nothing to add up run one after another, and stated times side by side, as long as the longest.
+    """
+    if compiled.decoder is not None:
+        return _batch_generate(compiled, ranks)
+    seconds = joules = 0.0
+    idle = device.idle_power_w
+    index = np.asarray(ranks)
+    for stage in program:
+        if not isinstance(stage, OpStage):
+            raise UnsupportedOperationError(
+                "request-level batching takes programs of plain operations", where=source.where(stage.path)
+            )
+        numbers: dict[str, FloatArray] = {}
+        for key, value in stage.numbers.items():
+            column = source.value(value, (*stage.path, key))
+            mine = column[index] if len(column) > 1 else np.repeat(column, len(index))
+            numbers[key] = np.array([mine.sum() if key in stage.op.sums else mine.max()])
+        cost = device.cost(Rows(stage.op, stage.choices, numbers), intervals=False)
+        time_s, power_w = float(cost.duration_s[0]), float(cost.power_w[0])
+        if stage.op.name == "service":
+            time_s *= float(source.variates(stage)[index].max())
+        elif not stage.op.sums:
+            time_s *= len(ranks)
+        seconds += time_s
+        joules += time_s * max(power_w - idle, 0.0)
+    return to_ticks(seconds), grain(joules / seconds) if seconds else 0.0, 0
+
+
+def _batch_generate(compiled: Compiled, ranks: Sequence[int]) -> tuple[int, float, int]:
+    """A static batch: all prompts together, then steps of the whole batch until the longest output is done."""
+    costs, prompts, outputs = compiled.decoder, compiled.prompts, compiled.outputs
+    assert costs is not None and prompts is not None and outputs is not None  # noqa: S101
+    size = len(ranks)
+    most = costs.linear.shape[1] - 1
+    tokens = int(sum(prompts[r] for r in ranks))
+    seconds, joules = (tokens // most) * costs.linear[:, most] + costs.linear[:, tokens % most] + costs.head[:, size]
+    for rank in ranks:
+        s, j = costs.prompt_attention(0, int(prompts[rank]))
+        seconds, joules = seconds + s, joules + j
+    first = to_ticks(float(seconds))
+    context = float(tokens)
+    for _ in range(int(max(outputs[r] for r in ranks)) - 1):
+        context += size
+        s, j = costs.linear_and_decode(size, context, 0, 0)
+        seconds, joules = seconds + s, joules + j
+    return to_ticks(float(seconds)), grain(float(joules / seconds)), first
+
+
+def is_uniform(program: Sequence[Stage]) -> bool:
+    """Whether every job of the program is the same: plain operations with no columns of a trace and no draws."""
+    return all(
+        isinstance(stage, OpStage)
+        and stage.op.name != "service"
+        and not any(isinstance(value, ColumnRef) for value in stage.numbers.values())
+        for stage in program
+    )

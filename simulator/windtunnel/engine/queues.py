@@ -1,0 +1,113 @@
+"""Queues of waiting jobs, and the index that keeps the best-placed device of each class at hand."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from heapq import heapify, heappop, heappush
+
+Key = Callable[[int], float]
+
+
+class Queue:
+    """Waiting jobs of one workload: by key, ties by number; without a key, first come first served.
+
+    A job's number is its place in the order of arrival, so a plain deque is already in order.
+    """
+
+    __slots__ = ("_fifo", "_heap", "_key")
+
+    def __init__(self, key: Key | None) -> None:
+        self._key = key
+        self._fifo: deque[int] = deque()
+        self._heap: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._fifo) + len(self._heap)
+
+    def push(self, job: int) -> None:
+        """Add a job."""
+        if self._key is None:
+            self._fifo.append(job)
+        else:
+            heappush(self._heap, (self._key(job), job))
+
+    def head(self) -> tuple[float, int]:
+        """(key, job) of the next job; the queue must not be empty."""
+        return self._heap[0] if self._heap else (0.0, self._fifo[0])
+
+    def pop(self) -> int:
+        """Remove and return the next job."""
+        return heappop(self._heap)[1] if self._heap else self._fifo.popleft()
+
+
+class QueueSet:
+    """Queues by (signature, workload), from which a device of some class takes the first job it can run."""
+
+    __slots__ = ("_key", "_queues", "_signatures")
+
+    def __init__(self, signatures: list[frozenset[int]], key: Key | None) -> None:
+        self._signatures = signatures
+        self._key = key
+        self._queues: dict[tuple[int, int], Queue] = {}
+
+    def push(self, job: int, signature: int, workload: int) -> Queue:
+        """Add a job to its queue, which is returned."""
+        queue = self._queues.get((signature, workload))
+        if queue is None:
+            queue = self._queues[signature, workload] = Queue(self._key)
+        queue.push(job)
+        return queue
+
+    def best(self, class_number: int) -> Queue | None:
+        """The queue whose next job a device of the class should take: the least key, then the earliest arrival."""
+        found: Queue | None = None
+        least: tuple[float, int] | None = None
+        for (signature, _), queue in self._queues.items():
+            if len(queue) and class_number in self._signatures[signature]:
+                head = queue.head()
+                if least is None or head < least:
+                    found, least = queue, head
+        return found
+
+    def __len__(self) -> int:
+        return sum(len(queue) for queue in self._queues.values())
+
+
+class LoadIndex:
+    """For each class, the device with the least load, ties to the lowest number.
+
+    Every change of load is pushed; entries that no longer hold are dropped when they come up, and a heap that
+    has grown to a few times its class is made anew.
+    """
+
+    __slots__ = ("_class_of", "_heaps", "_load", "_members")
+
+    def __init__(self, members: list[range], initial: list[int]) -> None:
+        self._members = members
+        self._load = initial
+        self._class_of = [c for c, devices in enumerate(members) for _ in devices]
+        self._heaps = [[(initial[d], d) for d in devices] for devices in members]
+        for heap in self._heaps:
+            heapify(heap)
+
+    def update(self, device: int, load: int) -> None:
+        """The device's load is now ``load``."""
+        if self._load[device] == load:
+            return
+        self._load[device] = load
+        number = self._class_of[device]
+        heap = self._heaps[number]
+        members = self._members[number]
+        if len(heap) > 4 * len(members) + 64:
+            heap[:] = [(self._load[d], d) for d in members]
+            heapify(heap)
+        else:
+            heappush(heap, (load, device))
+
+    def best(self, class_number: int) -> int:
+        """The least loaded device of the class."""
+        heap = self._heaps[class_number]
+        while heap[0][0] != self._load[heap[0][1]]:
+            heappop(heap)
+        return heap[0][1]

@@ -1,0 +1,50 @@
+"""Where an arriving job goes: one small score each; the class with the least score gets it.
+
+A score is a pair, compared in order. Late candidates score 1 in the first place and by their lateness in
+the second, so that a job nobody can serve in time goes where it finishes first.
+"""
+
+from __future__ import annotations
+
+from windtunnel.core.policy import POLICIES, ROUTES, Candidate, Route, route
+
+ROUTES.add("central", Route("central", "One central queue; a free device takes the first job it can run."))
+POLICIES.add("fifo", ("central", "arrival"))
+
+
+@route("round-robin", by="turn")
+def round_robin(device: Candidate) -> tuple[float, float]:
+    """Each device in turn, whatever its load."""
+    return 0.0, 0.0
+
+
+@route("least-loaded")
+def least_loaded(device: Candidate) -> tuple[float, float]:
+    """The device with the fewest jobs present."""
+    return float(device.present), 0.0
+
+
+@route("shortest-expected-completion")
+def shortest_expected_completion(device: Candidate) -> tuple[float, float]:
+    """The device with the least (jobs present + 1) times the mean time of such a job on it."""
+    return (device.present + 1) * device.mean_s, 0.0
+
+
+@route("cheapest-that-meets-the-deadline", by="backlog", needs=("price", "deadline"))
+def cheapest_in_time(device: Candidate) -> tuple[float, float]:
+    """The device whose rent for this job is least among those expected to be in time."""
+    finish_s = device.backlog_s + device.estimate_s
+    return (0.0, device.cost_usd) if finish_s <= device.slack_s else (1.0, finish_s)
+
+
+@route("least-energy-that-meets-the-deadline", by="backlog", needs=("deadline",))
+def least_energy_in_time(device: Candidate) -> tuple[float, float]:
+    """The device that spends the least energy on this job among those expected to be in time."""
+    finish_s = device.backlog_s + device.estimate_s
+    return (0.0, device.energy_j) if finish_s <= device.slack_s else (1.0, finish_s)
+
+
+@route("recommendation-matrix", needs=("use",))
+def recommended(device: Candidate) -> tuple[float, float]:
+    """The first of primary, alternative and fallback that the fleet has; then the shortest expected completion."""
+    return device.preference, (device.present + 1) * device.mean_s
