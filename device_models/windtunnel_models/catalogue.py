@@ -17,9 +17,13 @@ from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.provenance import PROVENANCES, Provenance, Sourced
 from windtunnel.core.units import is_dimensionless, parse_quantity
 from windtunnel.core.yamlfile import Document, parse, read_text
+from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind
 
 HERE = Path(__file__).parent
+
+HOST = "host"
+"""The SKU that no file describes: this machine's processor."""
 
 API_PARAMETERS = (
     Parameter("dispatch_s", "s", "host time to enqueue one kernel, back to back"),
@@ -50,26 +54,29 @@ class Catalogue:
         files: dict[str, Path] = {}
         for folder in self._folders:
             for path in sorted(folder.rglob("*.yaml")):
-                if path.stem in files:
-                    raise InputError(f"the SKU '{path.stem}' is described twice: {files[path.stem]} and {path}")
+                if path.stem in files or path.stem == HOST:
+                    first = files.get(path.stem, "the probed host")
+                    raise InputError(f"the SKU '{path.stem}' is described twice: {first} and {path}")
                 files[path.stem] = path
         return files
 
     def skus(self) -> list[str]:
-        """Every SKU's name, by kind and then by name."""
-        return list(self._files)
+        """Every SKU's name, by kind and then by name; ``host``, which is probed, comes last."""
+        return [*self._files, HOST]
 
     def specs(self) -> Iterator[DeviceSpec]:
         """Every SKU, read and checked."""
-        return (self.spec(sku) for sku in self._files)
+        return (self.spec(sku) for sku in self.skus())
 
     def spec(self, sku: str) -> DeviceSpec:
         """What the SKU's file says; InputError for an unknown SKU, with the nearest right name."""
+        if sku == HOST:
+            return host_spec()
         if sku not in self._files:
             raise InputError(
                 f"unknown device '{sku}'",
-                expected=f"one of the {len(self._files)} SKUs that `windtunnel devices` lists",
-                nearest=nearest(sku, self._files),
+                expected=f"one of the {len(self.skus())} SKUs that `windtunnel devices` lists",
+                nearest=nearest(sku, self.skus()),
             )
         return _read_spec(self._files[sku])
 

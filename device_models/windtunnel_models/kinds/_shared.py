@@ -69,3 +69,42 @@ def power_shares(**shares: float) -> Parameter:
             for unit, share in shares.items()
         },
     )
+
+
+def api_time_s(p: Parameters, rows: Rows) -> float:
+    """What the API adds to the device's own time (s), by the context's ``dispatch``.
+
+    ``device``: nothing, the clock runs on the device. ``graph``: the gap between two nodes of a replayed
+    list. ``eager``: one call made and waited for, so a whole round trip.
+    """
+    dispatch = rows.choices["dispatch"]
+    if dispatch == "graph":
+        return p.api_cost("graph_node_s")
+    return p.api_cost("round_trip_s") if dispatch == "eager" else 0.0
+
+
+def launched_s(p: Parameters, rows: Rows) -> FloatArray:
+    """``count`` empty commands (s): the first waits a round trip, those behind it in flight a dispatch each."""
+    n, mode = rows.numbers["count"], rows.choices["mode"]
+    if mode == "persistent":
+        return n * (p.api_cost("persistent_write_s") + p.api_cost("persistent_poll_s"))
+    return p.api_cost("round_trip_s") + (n - 1.0) * p.api_cost("dispatch_s" if mode == "stream" else "graph_node_s")
+
+
+def linked_s(p: Parameters, rows: Rows, link_bytes_s: float) -> FloatArray:
+    """``bytes`` over the host's link (s): the API's fixed cost of a copy, then the rate for the kind of memory."""
+    memory = rows.choices["memory"]
+    share = 1.0 if memory == "pinned" else p.api_cost(f"{memory}_fraction")
+    return p.api_cost("copy_setup_s") + rows.numbers["bytes"] / (link_bytes_s * share)
+
+
+def per_request_s(
+    latency_s: npt.ArrayLike, in_flight: npt.ArrayLike, engine_s: npt.ArrayLike
+) -> tuple[FloatArray, StrArray]:
+    """The time one request costs when ``in_flight`` are kept outstanding (s), and what limits it.
+
+    Little's law: requests leave at in_flight / latency until the engines, which need ``engine_s`` a request
+    between them, are busy all the time.
+    """
+    waited = np.asarray(latency_s, dtype=np.float64) / np.asarray(in_flight, dtype=np.float64)
+    return limit(latency=waited, engine=engine_s)

@@ -187,7 +187,7 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
         return f"{value * 3600:,.2f} USD/h"
     size = abs(value)
     if unit == "s" and size >= 120:
-        return f"{value / 3600:.{digits}g} h" if size >= 7200 else f"{value / 60:.{digits}g} min"
+        return f"{_significant(value / 3600, digits)} h" if size >= 7200 else f"{_significant(value / 60, digits)} min"
     if size == 0 or not math.isfinite(value):
         return f"{value:g} {unit}"
     steps = _SMALL if size < 1 and unit not in ("B", "/s") else _STEPS
@@ -198,5 +198,6 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
 
 
 def _significant(value: float, digits: int) -> str:
-    whole = len(str(int(abs(value))))
-    return f"{value:.{max(0, digits - whole)}f}" if abs(value) >= 1 else f"{value:.{digits}g}"
+    if abs(value) < 0.9995:
+        return f"{value:.{digits}g}"
+    return f"{value:.{max(0, digits - len(str(round(abs(value)))))}f}"

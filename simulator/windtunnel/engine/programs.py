@@ -21,6 +21,10 @@ WATT_GRAIN = 2.0**-20
 """Powers are kept to multiples of this (about a microwatt), so that sums and differences of them are exact."""
 
 
+_CROWD = 1e6
+"""Requests in flight at which every device has long been saturated."""
+
+
 def grain(watts: float) -> float:
     """``watts`` to the nearest multiple of WATT_GRAIN."""
     return round(watts / WATT_GRAIN) * WATT_GRAIN
@@ -28,12 +32,16 @@ def grain(watts: float) -> float:
 
 @dataclass(frozen=True)
 class Segment:
-    """Time on one engine of a device. ``ticks`` and ``watts`` (above idle) are one number, or one a job by its rank."""
+    """Time on one engine of a device. ``ticks`` and ``watts`` (above idle) are one number, or one a job by its rank.
+
+    ``share`` of the engine is taken: an engine that serves n requests side by side gives each an n-th.
+    """
 
     engine: str
     name: str
     ticks: int | TickArray
     watts: float | FloatArray
+    share: float = 1.0
 
     def at(self, rank: int) -> tuple[int, float]:
         """(ticks, watts above idle) of the job of that rank."""
@@ -280,8 +288,20 @@ class _Compiler:
             ticks = to_tick_array(seconds)
         constant = len(ticks) == 1
         power = float(watts[0]) if len(watts) == 1 or (watts == watts[0]).all() else watts
-        segment = Segment(engine, stage.op.name, int(ticks[0]) if constant else ticks, power)
+        share = 1.0 / self._side_by_side(rows, seconds)
+        segment = Segment(engine, stage.op.name, int(ticks[0]) if constant else ticks, power, share)
         return segment, seconds, rows.footprint_bytes()
+
+    def _side_by_side(self, rows: Rows, alone_s: FloatArray) -> int:
+        """How many single requests an engine serves at once: until more of them would make no request a second more.
+
+        By Little's law that is the time of one alone over the time each costs with very many in flight.
+        """
+        if "in_flight" not in rows.numbers or (rows.numbers["in_flight"] > 1).any():
+            return 1
+        crowded = Rows(rows.op, rows.choices, {**rows.numbers, "in_flight": np.full(1, _CROWD)})
+        each_s = self.device.cost(crowded, intervals=False).duration_s
+        return max(1, int(np.min(alone_s / each_s) + 1e-9))
 
 
 def _compile_generate(stage: Generate, device: Device, source: Source, decoders: DecoderShelf) -> Compiled:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
 import simpy
 
 from windtunnel.core.ticks import TICKS_PER_SECOND, to_ticks
-from windtunnel.engine.programs import Compiled, Phase, batch_cost, grain
+from windtunnel.engine.programs import WATT_GRAIN, Compiled, Phase, grain
 
 if TYPE_CHECKING:
     from windtunnel.engine.fleet import FleetClass
@@ -151,7 +152,6 @@ class SingleStation(Station):
         return True
 
     def start(self, job: int) -> None:
-        """Begin one job."""
         engine = self.engine
         now = engine.env.now
         engine.start[job] = self.began = now
@@ -226,18 +226,24 @@ class SingleStation(Station):
             self._record(end)
 
 
+Piece = tuple[str, str, int, float, float]
+"""A segment of one job: engine, name, ticks, watts above idle, share of the engine."""
+
+
 @dataclass(eq=False)
 class _Task:
     """A body of a job under way on a stream: the segments left, and how far the present one is."""
 
     run: _Run
-    segments: list[tuple[str, str, int, float]]
+    pieces: list[Piece]
+    engine: str = ""
+    name: str = ""
     left: float = 0.0
     watts: float = 0.0
-    lane: str = ""
-    name: str = ""
+    share: float = 1.0
+    lane: int = 0
     since: int = 0
-    rate: float = 1.0
+    rate: float = 0.0
     drawn: float = 0.0
     version: int = 0
 
@@ -253,20 +259,50 @@ class _Run:
     open: int = 0
 
 
-class StreamStation(Station):
-    """Several jobs at a time, on streams: each engine of the device serves one segment at a time, in order of asking.
+@dataclass(eq=False)
+class _Engine:
+    """One engine of a device: who waits for it in order of asking, how much of it is taken, and its lanes."""
 
-    When the engines together would draw more than the device may, all of them slow in proportion, so that the
-    device stays at its limit and every segment takes the energy it would have taken.
+    waiting: deque[_Task] = field(default_factory=deque)
+    used: float = 0.0
+    free_lanes: list[int] = field(default_factory=list)
+    lanes: int = 0
+
+    def fits(self, share: float) -> bool:
+        """Whether ``share`` of the engine is free; shares are reciprocals, whose sums need a little slack."""
+        return self.used + share <= 1.0 + 1e-9
+
+    def enter(self, task: _Task) -> None:
+        """Take the task's share, on the lowest lane that is free."""
+        self.used += task.share
+        if self.free_lanes:
+            task.lane = heappop(self.free_lanes)
+        else:
+            task.lane, self.lanes = self.lanes, self.lanes + 1
+
+    def leave(self, task: _Task) -> None:
+        """Give back the task's share and lane."""
+        heappush(self.free_lanes, task.lane)
+        # An engine with nobody on it is free to the last digit, whatever sums of thirds have left behind.
+        self.used = 0.0 if len(self.free_lanes) == self.lanes else self.used - task.share
+
+
+class StreamStation(Station):
+    """Several jobs at a time, on streams: each engine of the device serves segments in order of asking.
+
+    A segment takes its share of its engine, most often all of it. When the engines together would draw more than
+    the device may, all of them slow in proportion, so that the device stays at its limit and every segment takes
+    the energy it would have taken.
     """
 
     def __init__(self, engine: ProcessEngine, number: int, fleet_class: FleetClass) -> None:
         super().__init__(engine, number, fleet_class)
-        self.slots = list(range(fleet_class.streams))[::-1]
+        self.slots = list(range(fleet_class.streams))
         self.free_memory = fleet_class.device.memory_bytes
-        self.waiting: dict[str, deque[_Task]] = {}
-        self.running: dict[str, _Task] = {}
-        self.headroom_w = grain(fleet_class.limit_w) - fleet_class.idle_w
+        self.engines: dict[str, _Engine] = {}
+        self.running: dict[_Task, None] = {}
+        self.demand_w = 0.0
+        self.headroom_w = max(grain(fleet_class.limit_w) - fleet_class.idle_w, 0.0)
 
     def has_room(self) -> bool:
         return bool(self.slots)
@@ -279,7 +315,6 @@ class StreamStation(Station):
         return True
 
     def start(self, job: int) -> None:
-        """Begin one job on a free stream."""
         self._begin(job, self.engine.footprint(self, job))
 
     def _begin(self, job: int, need: float) -> None:
@@ -292,50 +327,54 @@ class StreamStation(Station):
             engine.first[job] = engine.env.now + int(compiled.first_ticks[rank])
             engine.gap_of_lone(job, compiled, rank)
         self.free_memory -= need
-        self._phase(_Run(job, self.slots.pop(), list(compiled.phases(rank))[::-1], need), rank)
+        self._phase(_Run(job, heappop(self.slots), list(compiled.phases(rank))[::-1], need), rank)
+        self._balance()
 
     def _phase(self, run: _Run, rank: int) -> None:
         phase = run.phases.pop()
         run.open = len(phase)
         for body in phase:
-            segments = [(s.engine, s.name, *s.at(rank)) for s in body]
-            self._segment(_Task(run, segments[::-1]))
+            self._ask(_Task(run, [(s.engine, s.name, *s.at(rank), s.share) for s in body][::-1]))
 
-    def _segment(self, task: _Task) -> None:
-        task.lane, task.name, ticks, task.watts = task.segments.pop()
+    def _ask(self, task: _Task) -> None:
+        """The task's next segment asks for its engine."""
+        task.engine, task.name, ticks, task.watts, task.share = task.pieces.pop()
         task.left = float(ticks)
-        if task.lane in self.running:
-            self.waiting.setdefault(task.lane, deque()).append(task)
+        engine = self.engines.setdefault(task.engine, _Engine())
+        if engine.waiting or not engine.fits(task.share):
+            engine.waiting.append(task)
         else:
-            self._occupy(task)
+            self._occupy(task, engine)
 
-    def _occupy(self, task: _Task) -> None:
-        self.running[task.lane] = task
-        task.since, task.rate, task.drawn = self.engine.env.now, 0.0, task.watts
-        self._balance()
+    def _occupy(self, task: _Task, engine: _Engine) -> None:
+        engine.enter(task)
+        self.running[task] = None
+        self.demand_w += task.watts
+        task.since, task.rate = self.engine.env.now, 0.0
 
     def _balance(self) -> None:
-        """Settle what is running at its old rate, and let it go on at the rate that the limit allows now."""
-        demand = sum(task.watts for task in self.running.values())
-        rate = 1.0 if demand <= self.headroom_w or demand == 0 else self.headroom_w / demand
-        for task in self.running.values():
+        """Let everything that runs go on at the rate that the device's limit allows now."""
+        demand = self.demand_w
+        rate = 1.0 if demand <= self.headroom_w or demand == 0.0 else self.headroom_w / demand
+        for task in self.running:
             if task.rate == rate:
                 continue
             self._settle(task)
             task.rate = rate
-            # Drawing the whole headroom exactly, in exact watts, is not possible for every share; never more, then.
-            task.drawn = task.watts if rate == 1.0 else math.floor(task.watts * rate * 2**20) / 2**20
+            # Shares of the headroom are rounded down to the grain, so that their sum never exceeds it.
+            task.drawn = task.watts if rate == 1.0 else math.floor(task.watts * rate / WATT_GRAIN) * WATT_GRAIN
             task.version += 1
-            delay = math.ceil(task.left / rate)
             event = Alarm(self.engine.env, self._rung(task, task.version), event_order(FINISH, self.number))
-            event.set(delay)
+            event.set(math.ceil(task.left / rate) if rate < 1.0 else round(task.left))
 
     def _settle(self, task: _Task) -> None:
+        """Record what the task did since it was last looked at."""
         now = self.engine.env.now
         if now > task.since and task.rate > 0:
             task.left = max(task.left - (now - task.since) * task.rate, 0.0)
             words = self.engine.intervals
-            words.add(self.number, words.word(task.lane), words.word(task.name), task.since, now, task.drawn)
+            lane = task.engine if task.lane == 0 else f"{task.engine} {task.lane + 1}"
+            words.add(self.number, words.word(lane), words.word(task.name), task.since, now, task.drawn)
             self.engine.energy[task.run.job] += task.drawn * ((now - task.since) / TICKS_PER_SECOND)
         task.since = now
 
@@ -347,31 +386,31 @@ class StreamStation(Station):
         return ring
 
     def _end(self, task: _Task) -> None:
+        """The task's segment is done: those who wait for its engine go on, then the task itself."""
         self._settle(task)
-        del self.running[task.lane]
-        queue = self.waiting.get(task.lane)
-        follower = queue.popleft() if queue else None
-        if follower is not None:
-            self._occupy(follower)
-        if task.segments:
-            self._segment(task)
-        else:
-            task.run.open -= 1
-        self._balance()
+        task.version += 1
+        del self.running[task]
+        self.demand_w -= task.watts
+        engine = self.engines[task.engine]
+        engine.leave(task)
+        while engine.waiting and engine.fits(engine.waiting[0].share):
+            self._occupy(engine.waiting.popleft(), engine)
         run = task.run
-        if run.open or task.segments or task in self.running.values():
-            return
-        if run.phases:
-            self._phase(run, self.engine.rank[run.job])
-            return
-        self.slots.append(run.slot)
-        self.slots.sort(reverse=True)
-        self.free_memory += run.memory
-        self.engine.finished(run.job, self)
-        self.engine.more(self)
+        if task.pieces:
+            self._ask(task)
+        else:
+            run.open -= 1
+            if not run.open and run.phases:
+                self._phase(run, self.engine.rank[run.job])
+        self._balance()
+        if not run.open:
+            heappush(self.slots, run.slot)
+            self.free_memory += run.memory
+            self.engine.finished(run.job, self)
+            self.engine.more(self)
 
     def close(self, end: int) -> None:
-        for task in self.running.values():
+        for task in self.running:
             self._settle(task)
 
 
@@ -436,7 +475,6 @@ class ContinuousStation(Station):
         return self.stepping
 
     def start(self, job: int) -> None:
-        """Admit one job at once and begin stepping."""
         self._admit(job)
         self._begin_step()
 
@@ -589,6 +627,3 @@ def station_for(engine: ProcessEngine, number: int, fleet_class: FleetClass) -> 
     if fleet_class.streams > 1 or side_by_side:
         return StreamStation(engine, number, fleet_class)
     return SingleStation(engine, number, fleet_class)
-
-
-__all__ = ["ARRIVE", "TIMER", "Alarm", "Intervals", "Sequence", "Station", "batch_cost", "event_order", "station_for"]

@@ -1,0 +1,206 @@
+"""What a GPU is described by: its parameters, and the few numbers that one fit gives all of them.
+
+Each fitted number names the measurements it comes from and ranges over what each device's own fit gave.
+"""
+
+from __future__ import annotations
+
+from windtunnel.core.device import Parameter
+from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel_models.kinds._shared import COMMON, DTYPE_KEYS, power_shares
+
+_API_KEYS = ("cuda", "hip", "vulkan", "metal", "wgpu", "opencl")
+
+_FIT = "fitted by benchmarks/accuracy/fit_gpu_kind.py to "
+GEMM_DATA = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), GEMM of A100, H100, L40S, B200 and Arc Pro B60"
+ATTENTION_DATA = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), attention of A100 and H100"
+MEMBOUND_DATA = "ProjectPhysX/FluidX3D@8986874, lattice-Boltzmann updates of 87 GPUs against their specified bandwidth"
+EAGER_DATA = "sitar-lab/NeuSight@6945927 (MIT), eager PyTorch on six GPUs"
+COLLECTIVE_DATA = "microsoft/vidur@7d47513 (MIT), collectives on A100 DGX"
+
+
+def fitted(value: float, low: float, high: float, data: str) -> Sourced:
+    """A number fitted to published measurements (SI), with the range of the devices' own fits."""
+    return Sourced(value, Provenance.PUBLISHED, _FIT + data, low, high)
+
+
+PARAMETERS = (
+    *COMMON,
+    power_shares(base=0.3, compute=0.75, memory=0.35, link=0.1),
+    Parameter("compute_units", "1", "streaming multiprocessors, compute units, Xe cores or GPU cores", required=True),
+    Parameter("boost_clock_hz", "Hz", "clock of a short run", required=True),
+    Parameter("matrix_flops_per_s", "FLOP/s", "dense peak of the matrix units", keys=DTYPE_KEYS),
+    Parameter("vector_flops_per_s", "FLOP/s", "peak of the vector units", keys=DTYPE_KEYS, required=True),
+    Parameter("memory_bandwidth_bytes_per_s", "B/s", "specified bandwidth of device memory", required=True),
+    Parameter("memory_bytes", "B", "device memory that one program can use", required=True),
+    Parameter("l2_bytes", "B", "last-level cache", required=True),
+    Parameter(
+        "l2_bytes_per_clock",
+        "B",
+        "operands one compute unit gets from the last-level cache in a clock, those shared with neighbours included",
+        default=fitted(70.0, 35.0, 167.0, GEMM_DATA),
+    ),
+    Parameter("host_link_bytes_per_s", "B/s", "nominal rate of the link to the host, one direction"),
+    Parameter(
+        "host_link_efficiency",
+        "1",
+        "pinned copy rate over the link's nominal rate",
+        default=Sourced(
+            0.85,
+            Provenance.PUBLISHED,
+            "krrishnarraj/clpeak@a89d2ae^ (Apache-2.0): 55.0 of 63.0 GB/s on MI300X; NVIDIA/nvbandwidth#42: 25.1 of "
+            "31.5 GB/s on A100",
+            0.65,
+            0.92,
+        ),
+    ),
+    Parameter("scale_up_bytes_per_s", "B/s", "link to other devices of the node, one direction, all lanes together"),
+    Parameter(
+        "scale_up_efficiency",
+        "1",
+        "attained over nominal rate of the link",
+        keys=("all_reduce", "send_recv"),
+        defaults={
+            "all_reduce": fitted(0.54, 0.45, 0.75, COLLECTIVE_DATA),
+            "send_recv": fitted(1.0, 0.76, 1.0, COLLECTIVE_DATA),
+        },
+    ),
+    Parameter(
+        "scale_out_bytes_per_s",
+        "B/s",
+        "network between nodes, one direction, for one ring",
+        default=assumed(
+            12.5e9, 5e9, 50e9, "a fabric is the cluster's, not the GPU's; one 100 Gbit/s port, where 400 is common too"
+        ),
+    ),
+    Parameter(
+        "collective_step_s",
+        "s",
+        "latency of one step of a collective",
+        keys=("all_reduce", "send_recv"),
+        defaults={
+            "all_reduce": fitted(8.5e-6, 2e-6, 15e-6, COLLECTIVE_DATA),
+            "send_recv": fitted(11.5e-6, 5e-6, 15e-6, COLLECTIVE_DATA),
+        },
+    ),
+    Parameter(
+        "copy_engines",
+        "1",
+        "engines that copy to and from the host beside running kernels; 0: kernels copy",
+        default=assumed(2.0, 0.0, 8.0, "discrete cards have at least one engine a direction; counts are rarely stated"),
+    ),
+    Parameter(
+        "unified_memory",
+        "1",
+        "1 where host and device share one physical memory",
+        default=Sourced(0.0, Provenance.DATASHEET, "a discrete card has its own memory"),
+    ),
+    Parameter("dispatch_s", "s", "this silicon's own value of the API's dispatch_s", keys=_API_KEYS),
+    Parameter("round_trip_s", "s", "this silicon's own value of the API's round_trip_s", keys=_API_KEYS),
+    Parameter("copy_setup_s", "s", "this silicon's own value of the API's copy_setup_s", keys=_API_KEYS),
+    Parameter("pageable_fraction", "1", "this silicon's own value of the API's pageable_fraction", keys=_API_KEYS),
+    Parameter(
+        "kernel_floor_s",
+        "s",
+        "device time of the shortest kernel: launch, first loads, drain",
+        default=fitted(2.3e-6, 1.8e-6, 4e-6, GEMM_DATA),
+    ),
+    Parameter(
+        "wave_s",
+        "s",
+        "time of a wave of product tiles beside its steps over k: filling the pipeline, writing the result",
+        default=fitted(0.68e-6, 0.1e-6, 1.1e-6, GEMM_DATA),
+    ),
+    Parameter(
+        "matrix_efficiency",
+        "1",
+        "attained fraction of the matrix units' peak inside a full wave",
+        default=fitted(0.77, 0.65, 0.94, GEMM_DATA),
+    ),
+    Parameter(
+        "block_scale_efficiency",
+        "1",
+        "further factor where a scale is applied to every block of operands",
+        default=fitted(0.93, 0.61, 1.0, GEMM_DATA),
+    ),
+    Parameter(
+        "quantise_passes",
+        "1",
+        "passes over the activations that a product in 8 or 4 bits needs before it",
+        default=fitted(3.4, 1.4, 5.8, GEMM_DATA),
+    ),
+    Parameter(
+        "vector_efficiency",
+        "1",
+        "attained fraction of the vector units' peak",
+        default=assumed(0.75, 0.5, 0.95, "library kernels without matrix units attain most of the peak"),
+    ),
+    Parameter(
+        "attention_efficiency",
+        "1",
+        "attained fraction of the matrix units' peak inside a tile of attention",
+        default=fitted(0.65, 0.5, 0.83, ATTENTION_DATA),
+    ),
+    Parameter(
+        "attention_floor_s",
+        "s",
+        "device time of an attention call beside its blocks and its first kernel's floor: it is several kernels",
+        default=fitted(7.7e-6, 5.4e-6, 9.2e-6, ATTENTION_DATA),
+    ),
+    Parameter(
+        "attention_block_s",
+        "s",
+        "time of an attention block beside its arithmetic and traffic: dependent look-ups, filling and draining",
+        default=fitted(3.4e-6, 2.6e-6, 3.6e-6, ATTENTION_DATA),
+    ),
+    Parameter(
+        "memory_efficiency",
+        "1",
+        "attained fraction of the specified memory bandwidth",
+        default=fitted(0.75, 0.66, 0.9, MEMBOUND_DATA + "; " + GEMM_DATA),
+    ),
+    Parameter(
+        "special_ops_per_clock",
+        "1",
+        "exponentials and reciprocals of one compute unit in a clock",
+        default=assumed(16.0, 8.0, 32.0, "16 on NVIDIA (CUDA programming guide) and a quarter of 64 lanes on AMD"),
+    ),
+    Parameter(
+        "row_reads",
+        "1",
+        "times that softmax and layer norm read a row",
+        default=assumed(2.0, 1.0, 3.0, "1 where a row stays in registers, 2 to 3 in library kernels for long rows"),
+    ),
+    Parameter(
+        "framework_dispatch_s",
+        "s",
+        "host time of an eager framework around one operation, beside the API's own",
+        default=fitted(26e-6, 16e-6, 44e-6, EAGER_DATA),
+    ),
+    Parameter(
+        "power_clock_exponent",
+        "1",
+        "dynamic power of compute as a power of its clock",
+        default=assumed(2.0, 1.3, 3.0, "1 where voltage is fixed, 3 where it falls with the clock"),
+    ),
+    Parameter(
+        "aes_bytes_per_clock",
+        "B",
+        "AES-128 in counter mode by table look-up: bytes of one compute unit in a clock",
+        default=assumed(
+            1.55, 0.5, 3.0, "878.6 Gbit/s on RTX 2070 Super (Tezcan, IEEE Access 9, 2021), taken over to other designs"
+        ),
+    ),
+    Parameter(
+        "aes_round_clocks",
+        "1",
+        "latency of one AES round of one block, clocks",
+        default=assumed(120.0, 40.0, 300.0, "dependent look-ups in shared memory, about 30 clocks each"),
+    ),
+    Parameter(
+        "ghash_factor",
+        "1",
+        "cost of GCM over that of counter mode",
+        default=assumed(1.6, 1.1, 3.0, "no carry-less multiplication in hardware: GHASH by tables"),
+    ),
+)

@@ -1,0 +1,333 @@
+"""An FPGA card: fixed pipelines at a fixed clock, memory banks that a kernel reaches by its ports, and a slow API.
+
+A bitstream is a design: for each operation a clock, a number of lanes, a pipeline depth, an initiation
+interval and the memory ports it was built with. Nothing arbitrates, boosts or caches behind the designer's
+back, so a kernel takes
+
+    cycles = depth + ceil(ceil(items / lanes) * interval / issue_rate) - 1
+
+and its time is that many periods of the clock, every time. Building a design takes hours and loading it
+seconds (``reconfigure_s``); neither is charged to an operation.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.device import Kind, Parameter, Parameters, Raw
+from windtunnel.core.ops import BYTES_PER_ELEMENT, Fft, FloatArray, Gemm, Rows, Stencil, VectorAdd
+from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel_models.kinds._shared import (
+    COMMON,
+    EXACT,
+    active_power_w,
+    api_time_s,
+    launched_s,
+    limit,
+    linked_s,
+    power_shares,
+    service,
+)
+
+DESIGNS = ("gemm", "gemv", "vector_add", "stencil", "fft")
+LANES = ("gemm_float32", "gemm_float16", "gemm_int8", "gemv", "vector_add", "stencil", "fft")
+
+_GEMM = "Xilinx/Vitis_Libraries blas L2_benchmark_gemm.rst, gemm_4CU on an Alveo U250"
+_GEMV = "Xilinx/Vitis_Libraries blas L2_benchmark_gemv.rst, gemvStreamCh16"
+_FFT = "pc2/hpcc_fpga_eval_21 experiments/1_fpga/fft_N1-929864.out (fft1d_float_8, two kernels, 239 GFLOP/s)"
+_STREAM = "pc2/hpcc_fpga_eval_21 (STREAM triad 33.9 of 38.5 GB/s on two DDR banks, U280; 67.7 of 76.8 on four, 520N)"
+_WIDE_PORT = "a 512-bit AXI port carries sixteen 4-byte elements a cycle; that is what HLS builds unless told otherwise"
+
+
+def _published(value: float, source: str) -> Sourced:
+    return Sourced(value, Provenance.PUBLISHED, source)
+
+
+_PARAMETERS = (
+    *COMMON,
+    Parameter("memory_bytes", "B", "memory on the card that operands must fit in", required=True),
+    Parameter("memory_banks", "1", "independent memory banks: DDR channels or HBM pseudo-channels", required=True),
+    Parameter("bank_bytes_s", "B/s", "peak rate of one memory bank", required=True),
+    Parameter(
+        "memory_efficiency",
+        "1",
+        "attained fraction of the banks' peak in long bursts",
+        default=_published(0.88, _STREAM),
+    ),
+    Parameter(
+        "on_chip_bytes",
+        "B",
+        "block RAM that can hold operands between kernels (cache=warm)",
+        default=assumed(16e6, 4e6, 40e6, "what a design leaves of 24 to 57 MB of block RAM is the designer's choice"),
+    ),
+    Parameter("host_link_bytes_s", "B/s", "attained rate to and from the host", keys=("h2d", "d2h"), required=True),
+    Parameter(
+        "clock_hz",
+        "Hz",
+        "clock of the design for an operation",
+        keys=DESIGNS,
+        defaults={
+            "gemm": _published(242e6, f"{_GEMM}: 'the xclbin could be built in 242 MHz'"),
+            "gemv": _published(333e6, f"{_GEMV}: 333 MHz on a U50"),
+            "fft": _published(250e6, f"{_FFT}: implied by the rate"),
+            **{
+                design: assumed(
+                    300e6, 240e6, 333e6, "Vitis builds for 300 MHz by default; published designs closed at 242 to 333"
+                )
+                for design in ("vector_add", "stencil")
+            },
+        },
+    ),
+    Parameter(
+        "lanes",
+        "1",
+        "items a compute unit takes each initiation interval: multiply-adds (gemm, gemv), elements, cells, points",
+        keys=LANES,
+        defaults={
+            "gemm_float32": _published(256, f"{_GEMM}: efficiencies are stated against 256 multiply-adds a cycle"),
+            "gemm_float16": assumed(512, 256, 1024, "half the DSP slices a multiply-add of float32 takes"),
+            "gemm_int8": assumed(1024, 512, 4096, "a DSP slice does two 8-bit multiply-adds; float32 takes about five"),
+            "gemv": _published(64, f"{_GEMV}: efficiencies are stated against 64 multiply-adds a cycle, 16 channels"),
+            "vector_add": assumed(16, 8, 16, _WIDE_PORT),
+            "stencil": assumed(16, 4, 32, _WIDE_PORT),
+            "fft": _published(8, _FFT),
+        },
+    ),
+    Parameter(
+        "initiation_interval",
+        "1",
+        "cycles between two starts",
+        keys=DESIGNS,
+        defaults={
+            design: Sourced(1.0, Provenance.DATASHEET, "a pipelined loop that meets its timing starts every cycle")
+            for design in DESIGNS
+        },
+    ),
+    Parameter(
+        "issue_rate",
+        "1",
+        "fraction of the intervals in which an iteration starts: the rest wait for memory",
+        keys=DESIGNS,
+        defaults={
+            "gemm": _published(0.768, f"{_GEMM}: fitted to 64, 256, 1024 and 4096 cubed; stated 67 to 82%"),
+            "gemv": _published(0.88, f"{_GEMV}: fitted to the U280's six sizes, the U50's left out; stated 43 to 95%"),
+            **{
+                design: Sourced(1.0, Provenance.DATASHEET, "streams: the memory term carries the waiting")
+                for design in ("vector_add", "stencil", "fft")
+            },
+        },
+    ),
+    Parameter(
+        "pipeline_depth",
+        "1",
+        "cycles from the first item in to the first result out, first memory access included",
+        keys=DESIGNS,
+        defaults={
+            "gemm": _published(
+                1300, f"{_GEMM}: fitted with the issue rate; 2639 cycles for 64 cubed, 1024 of them multiply"
+            ),
+            "gemv": _published(
+                2340, f"{_GEMV}: fitted with the issue rate; 4759 cycles for 512x256, 2048 of them multiply"
+            ),
+            **{
+                design: assumed(200, 60, 600, "a read from card memory is 60 to 150 cycles, the datapath tens more")
+                for design in ("vector_add", "stencil", "fft")
+            },
+        },
+    ),
+    Parameter(
+        "compute_units",
+        "1",
+        "copies of the kernel: a batch is dealt out among them, one item runs on one",
+        keys=DESIGNS,
+        defaults={
+            "gemm": _published(4, _GEMM),
+            "gemv": _published(1, _GEMV),
+            "vector_add": assumed(1, 1, 4, "one kernel, as a first HLS design has"),
+            "stencil": assumed(1, 1, 4, "one kernel, as a first HLS design has"),
+            "fft": _published(2, _FFT),
+        },
+    ),
+    Parameter(
+        "memory_ports",
+        "1",
+        "memory banks a compute unit of the design is wired to",
+        keys=DESIGNS,
+        defaults={
+            "gemm": _published(1, _GEMM),
+            "gemv": _published(16, f"{_GEMV}: sixteen channels"),
+            "vector_add": assumed(3, 1, 3, "one port for each operand where there are banks enough"),
+            "stencil": assumed(2, 1, 2, "one port in, one out"),
+            "fft": assumed(2, 1, 2, "one port in, one out"),
+        },
+    ),
+    Parameter(
+        "reconfigure_s",
+        "s",
+        "loading a bitstream; building one takes 2 to 12 hours and happens elsewhere",
+        default=_published(6.96, f"{_GEMM}: loadXclbin 6960.98 ms"),
+    ),
+    Parameter(
+        "round_trip_s",
+        "s",
+        "an empty kernel launched and waited for on this card, by API",
+        keys=("xrt", "opencl"),
+    ),
+    power_shares(base=0.3, logic=0.5, memory=0.2),
+)
+
+
+def _pipeline(
+    p: Parameters,
+    rows: Rows,
+    design: str,
+    *,
+    items: FloatArray,
+    lanes: float,
+    bytes_moved: FloatArray,
+    rounds: FloatArray,
+    fill: FloatArray,
+) -> Raw:
+    """``rounds`` runs of one compute unit over ``items`` each; ``fill`` cycles more before the first result.
+
+    Memory is a second pipeline beside the first: the slower one sets the pace. Both are counted in whole
+    cycles, so that the time is an exact number of clock periods.
+    """
+    clock = p("clock_hz", design)
+    interval = p("initiation_interval", design) / p("issue_rate", design)
+    starts = np.ceil(np.ceil(items / lanes) * interval)
+    footprint = rows.footprint_bytes()
+    ports = np.minimum(p("memory_ports", design), p("memory_banks"))
+    memory_s = bytes_moved / (ports * p("bank_bytes_s") * p("memory_efficiency"))
+    if rows.choices["cache"] == "warm":
+        memory_s = np.where(footprint <= p("on_chip_bytes"), 0.0, memory_s)
+    waits = np.ceil(memory_s * clock)
+    busiest, bound = limit(compute=starts, memory=waits)
+    latency = p("pipeline_depth", design) + fill - 1.0
+    cycles = np.ceil(latency) + busiest + (rounds - 1.0) * busiest  # rounds follow without draining the pipeline
+    device_s = cycles / clock
+    extra_s = api_time_s(p, rows)
+    bound = np.where(latency > rounds * busiest, "latency", bound)
+    bound = np.where(extra_s > device_s, "launch", bound)
+    duration = device_s + extra_s
+    busy = rounds / clock / duration
+    return Raw(duration, active_power_w(p, {"logic": starts * busy, "memory": waits * busy}), bound)
+
+
+def _gemm(p: Parameters, rows: Rows) -> Raw:
+    n, dtype = rows.numbers, rows.choices["dtype"]
+    thin = (n["m"] == 1) | (n["n"] == 1)
+    if np.any(thin) and not np.all(thin):
+        parts = [_gemm(p, _masked(rows, mask)) for mask in (thin, ~thin)]
+        return _merged(thin, *parts)
+    matrix_lanes = p("lanes", f"gemm_{dtype}")
+    if np.all(thin):
+        design = "gemv"
+        # A matrix-vector kernel is as wide as its ports, so narrower elements come more to a cycle.
+        lanes = np.floor(p("lanes", "gemv") * 4.0 / BYTES_PER_ELEMENT[dtype])
+    else:
+        design, lanes = "gemm", matrix_lanes
+    rounds = np.ceil(n["batch"] / p("compute_units", design))
+    moved = Gemm.operand_bytes(rows.choices, n) / n["batch"]
+    items = n["m"] * n["n"] * n["k"]
+    return _pipeline(p, rows, design, items=items, lanes=lanes, bytes_moved=moved, rounds=rounds, fill=np.zeros(()))
+
+
+def _masked(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
+    shape = rows.shape
+    return Rows(rows.op, rows.choices, {k: np.broadcast_to(v, shape)[mask] for k, v in rows.numbers.items()})
+
+
+def _merged(mask: npt.NDArray[np.bool_], where: Raw, elsewhere: Raw) -> Raw:
+    duration = np.empty(mask.shape)
+    power = np.empty(mask.shape)
+    bound = np.empty(mask.shape, dtype="<U16")
+    for chosen, raw in ((mask, where), (~mask, elsewhere)):
+        duration[chosen], power[chosen], bound[chosen] = raw.duration_s, raw.power_w, raw.bound
+    return Raw(duration, power, bound)
+
+
+def _vector_add(p: Parameters, rows: Rows) -> Raw:
+    n = rows.numbers["n"]
+    lanes = p("lanes", "vector_add") * 4.0 / BYTES_PER_ELEMENT[rows.choices["dtype"]]
+    share = np.ceil(n / p("compute_units", "vector_add"))
+    moved = VectorAdd.operand_bytes(rows.choices, rows.numbers) / p("compute_units", "vector_add")
+    return _pipeline(
+        p, rows, "vector_add", items=share, lanes=lanes, bytes_moved=moved, rounds=np.ones(()), fill=np.zeros(())
+    )
+
+
+def _stencil(p: Parameters, rows: Rows) -> Raw:
+    n = rows.numbers
+    lanes = p("lanes", "stencil") * 4.0 / BYTES_PER_ELEMENT[rows.choices["dtype"]]
+    units = p("compute_units", "stencil")
+    # A shift register holds the neighbours: a plane (a row in 2D) must be in before the first cell comes out.
+    held = np.where(n["nz"] > 1, n["nx"] * n["ny"], n["nx"])
+    moved = Stencil.operand_bytes(rows.choices, n) / units
+    share = np.ceil(Stencil.cells(n) / units)
+    fill = np.ceil(held / lanes)
+    return _pipeline(p, rows, "stencil", items=share, lanes=lanes, bytes_moved=moved, rounds=np.ones(()), fill=fill)
+
+
+def _fft(p: Parameters, rows: Rows) -> Raw:
+    n = rows.numbers
+    lanes = p("lanes", "fft") * 4.0 / BYTES_PER_ELEMENT[rows.choices["dtype"]]
+    # A streaming transform reorders its points, so a whole one is in before the first point comes out.
+    rounds = np.ceil(n["batch"] / p("compute_units", "fft"))
+    moved = Fft.operand_bytes(rows.choices, n) / n["batch"]
+    fill = np.ceil(n["n"] / lanes)
+    return _pipeline(p, rows, "fft", items=n["n"], lanes=lanes, bytes_moved=moved, rounds=rounds, fill=fill)
+
+
+def _copy(p: Parameters, rows: Rows) -> Raw:
+    direction = rows.choices["direction"]
+    if direction == "d2d":
+        banks = p("memory_banks") * p("bank_bytes_s") * p("memory_efficiency")
+        duration = p.api_cost("copy_setup_s") + 2.0 * rows.numbers["bytes"] / banks
+        return Raw(duration, active_power_w(p, {"memory": 1.0}), np.asarray("memory"))
+    duration = linked_s(p, rows, p("host_link_bytes_s", direction))
+    return Raw(duration, active_power_w(p, {"memory": 0.2}), np.asarray("link"))
+
+
+def _launch(p: Parameters, rows: Rows) -> Raw:
+    return Raw(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
+
+
+def _engine(_p: Parameters, rows: Rows) -> str:
+    if rows.op.name == "copy" and rows.choices["direction"] != "d2d":
+        return f"copy_{rows.choices['direction']}"
+    return "compute"
+
+
+_ANOTHER_DESIGN = "the pipeline is exact for a known design; another engineer's design differs by this much"
+
+KIND = Kind(
+    name="fpga",
+    doc="fixed pipelines at a fixed clock; memory banks; deterministic",
+    parameters=_PARAMETERS,
+    costs={
+        "gemm": _gemm,
+        "vector_add": _vector_add,
+        "stencil": _stencil,
+        "fft": _fft,
+        "copy": _copy,
+        "launch": _launch,
+        "service": service,
+    },
+    errors={
+        "gemm": _published(
+            1.15,
+            "left out of the fit: 128, 512, 2048 cubed on the U250 (2, 12, 3%), six gemv sizes on the U50 (mean 4%)",
+        ),
+        "vector_add": assumed(1.3, 1.1, 2.0, _ANOTHER_DESIGN),
+        "stencil": assumed(1.5, 1.2, 3.0, _ANOTHER_DESIGN),
+        "fft": assumed(1.3, 1.1, 2.0, _ANOTHER_DESIGN),
+        "copy": assumed(1.25, 1.1, 1.6, "links attain 70 to 95% of what was measured on another host"),
+        "launch": _published(
+            1.25, "fpga_launch.csv, every other count left out of the fit: all within 11% but one (63%)"
+        ),
+        "service": EXACT,
+    },
+    engine=_engine,
+)

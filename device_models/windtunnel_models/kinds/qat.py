@@ -1,0 +1,164 @@
+"""An Intel QuickAssist device: engines behind queue pairs, whose rate depends on the requests in flight.
+
+One request at a time waits out its whole latency; many at a time keep the engines busy. By Little's law the
+rate is ``min(in_flight / latency, engines' rate)``, with the rate of the queue pairs in use between the two: one
+process drives one pair, and needs another for what one pair cannot carry. A duration is the reciprocal of that
+rate: the device time one request costs while ``in_flight`` are kept outstanding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from windtunnel.core.device import Kind, Parameter, Parameters, Raw, StrArray
+from windtunnel.core.ops import CODECS, FloatArray, Rows
+from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel_models.kinds._shared import (
+    COMMON,
+    EXACT,
+    active_power_w,
+    api_time_s,
+    launched_s,
+    limit,
+    linked_s,
+    per_request_s,
+    power_shares,
+    service,
+)
+
+_CODECS = tuple(f"{way}_{codec}" for way in ("compress", "decompress") for codec in CODECS)
+SERVICES = ("aes_gcm", "aes_ctr", "aes_cbc", *_CODECS)
+SCHEMES = ("rsa2048", "ecdsa_p256")
+
+_PARAMETERS = (
+    *COMMON,
+    Parameter("engines", "1", "engines that work side by side; one request runs on one", required=True),
+    Parameter(
+        "request_latency_s",
+        "s",
+        "a small request submitted, worked on and noticed, one at a time: driver, bus and polling included",
+        keys=("bulk", *SCHEMES),
+        required=True,
+    ),
+    Parameter("bulk_bytes_s", "B/s", "all engines together, large requests", keys=SERVICES, required=True),
+    Parameter("sign_rate", "/s", "signatures a second, all engines together", keys=SCHEMES, required=True),
+    Parameter(
+        "queue_pairs",
+        "1",
+        "queue pairs in use at most: one a process or thread that submits",
+        default=assumed(16, 1, 48, "what a driver configures by default lies between 6 and 48 a device"),
+    ),
+    Parameter(
+        "queue_pair_depth",
+        "1",
+        "requests kept in flight in one queue pair before a caller opens another",
+        default=Sourced(72.0, Provenance.PUBLISHED, "intel/QAT_Engine README and its users: -async_jobs 72 a process"),
+    ),
+    Parameter("queue_pair_sign_rate", "/s", "signatures a second that one queue pair carries", keys=SCHEMES),
+    Parameter(
+        "segment_bytes",
+        "B",
+        "longest single request: longer ones are cut, and their segments fly together",
+        default=assumed(64.0 * 1024, 16.0 * 1024, 512.0 * 1024, "QATzip cuts at 64 KiB unless told otherwise"),
+    ),
+    Parameter(
+        "level_slowdown",
+        "1",
+        "time added for each compression level above the first, as a fraction",
+        default=assumed(0.15, 0.0, 0.5, "deeper searches; the hardware maps nine levels to a few depths"),
+    ),
+    Parameter("host_link_bytes_s", "B/s", "bus to the host's memory, each way", required=True),
+    power_shares(base=0.3, engines=0.6, link=0.1),
+)
+
+
+def _bulk(p: Parameters, rows: Rows, kind: str, size: FloatArray, slower: FloatArray) -> Raw:
+    """One request of ``size`` bytes while ``in_flight`` of them are outstanding."""
+    rate = p.maybe("bulk_bytes_s", kind)
+    if rate is None:
+        raise p.refuse(f"does not run {kind.replace('_', ' ')}: its generation has no engine for it")
+    rate_of_size = rate / slower
+    in_flight = rows.numbers["in_flight"]
+    segment = np.minimum(size, p("segment_bytes"))
+    segments = np.ceil(size / p("segment_bytes"))
+    depth = p("queue_pair_depth")
+    # A long request keeps a queue pair full of its own segments; the queue pairs bound what all requests keep there.
+    outstanding = np.minimum(in_flight * np.minimum(segments, depth), p("queue_pairs") * depth)
+    latency = p("request_latency_s", "bulk") + segment * p("engines") / rate_of_size
+    each, bound = per_request_s(segments * latency, outstanding, size / rate_of_size)
+    link_s = size / p("host_link_bytes_s")
+    return _answer(p, rows, each, bound, link_s=link_s, engine_s=size / rate_of_size)
+
+
+def _answer(
+    p: Parameters, rows: Rows, each: FloatArray, bound: StrArray, *, link_s: FloatArray, engine_s: FloatArray
+) -> Raw:
+    # Making the calls overlaps across requests in flight, as the engines' latency does.
+    extra = api_time_s(p, rows) / rows.numbers["in_flight"]
+    duration = np.maximum(each, link_s) + extra
+    named = np.where(link_s > each, "link", bound)
+    power = active_power_w(p, {"engines": engine_s / duration, "link": link_s / duration})
+    return Raw(duration, power, np.where(extra > np.maximum(each, link_s), "launch", named))
+
+
+def _aes(p: Parameters, rows: Rows) -> Raw:
+    # Rated speeds are quoted without a key length: the engines' pipelines hide the rounds.
+    return _bulk(p, rows, f"aes_{rows.choices['mode']}", rows.numbers["bytes"], np.ones(()))
+
+
+def _codec(p: Parameters, rows: Rows) -> Raw:
+    levels = (rows.numbers["level"] - 1.0) if rows.op.name == "compress" else np.zeros(())
+    slower = 1.0 + p("level_slowdown") * levels
+    return _bulk(p, rows, f"{rows.op.name}_{rows.choices['codec']}", rows.numbers["bytes"], slower)
+
+
+def _sign(p: Parameters, rows: Rows) -> Raw:
+    scheme, n = rows.choices["scheme"], rows.numbers
+    depth = p("queue_pair_depth")
+    in_flight = np.minimum(n["in_flight"], p("queue_pairs") * depth)
+    pair_rate = p.maybe("queue_pair_sign_rate", scheme)
+    engine_s = 1.0 / p("sign_rate", scheme)
+    each, bound = per_request_s(p("request_latency_s", scheme), in_flight, engine_s)
+    if pair_rate is not None:
+        pairs = np.ceil(in_flight / depth)
+        each, index = limit(same=each, queue_pair=1.0 / (pairs * pair_rate))
+        bound = np.where(index == "same", bound, index)
+    total = n["count"] * each
+    return _answer(p, rows, total, bound, link_s=np.zeros(()), engine_s=n["count"] * engine_s)
+
+
+def _copy(p: Parameters, rows: Rows) -> Raw:
+    if rows.choices["direction"] == "d2d" or rows.choices["memory"] == "unified":
+        raise p.refuse("has no memory of its own: it works on the host's", expected="direction=h2d or d2h, pinned")
+    return Raw(linked_s(p, rows, p("host_link_bytes_s")), active_power_w(p, {"link": 1.0}), np.asarray("link"))
+
+
+def _launch(p: Parameters, rows: Rows) -> Raw:
+    return Raw(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
+
+
+_OTHER_HOSTS = "host processor, driver and polling differ: published rates of one card differ by this"
+
+KIND = Kind(
+    name="qat",
+    doc="crypto and compression engines behind queue pairs; throughput needs requests in flight",
+    parameters=_PARAMETERS,
+    costs={
+        "aes": _aes,
+        "compress": _codec,
+        "decompress": _codec,
+        "sign": _sign,
+        "copy": _copy,
+        "launch": _launch,
+        "service": service,
+    },
+    errors={
+        "aes": assumed(1.6, 1.2, 2.5, _OTHER_HOSTS),
+        "compress": assumed(1.8, 1.3, 3.0, f"{_OTHER_HOSTS}; and the data compressed matters"),
+        "decompress": assumed(1.8, 1.3, 3.0, f"{_OTHER_HOSTS}; and the data compressed matters"),
+        "sign": assumed(1.5, 1.2, 2.2, _OTHER_HOSTS),
+        "copy": assumed(1.4, 1.1, 2.0, "the bus of another host"),
+        "launch": assumed(1.8, 1.3, 3.0, _OTHER_HOSTS),
+        "service": EXACT,
+    },
+)

@@ -1,0 +1,323 @@
+"""A TPU chip: weight-stationary systolic arrays fed from VMEM and HBM, a vector unit, and a torus of links.
+
+An array of R x C multipliers holds a tile of weights while the rows of the activations stream through it, so a
+matrix product costs whole tiles: N of 129 on an array 128 wide costs what 256 does. Without a second set of
+weights the array takes ``ceil(K/R) ceil(N/C) (2R + C + M - 2) - 1`` cycles (the count SCALE-Sim also gives);
+real arrays load the next tile's weights meanwhile, which ``exposed_fill`` says how well.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.device import Kind, Parameter, Parameters, Raw
+from windtunnel.core.ops import BYTES_PER_ELEMENT, Attention, Elementwise, FloatArray, Rows
+from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel_models.kinds._shared import (
+    COMMON,
+    EXACT,
+    active_power_w,
+    api_time_s,
+    launched_s,
+    limit,
+    linked_s,
+    power_shares,
+    service,
+)
+
+MATRIX_DTYPES = ("bfloat16", "int8", "float32")
+_V6E = (
+    "yangwhale/gpu-tpu-pedia TPU v6e timings: fitted to the (n,k) pairs 4096x4096 and 7168x4096, which predicts the "
+    "pairs left out within 4%"
+)
+_BOOK = "jax-ml/scaling-book tpus.md@04d8de5"
+_OPS_PER_ELEMENT = {
+    "add": 1.0,
+    "mul": 1.0,
+    "relu": 1.0,
+    "div": 6.0,
+    "pow": 30.0,
+    "gelu": 20.0,
+    "tanh": 15.0,
+    "softmax": 20.0,
+    "ln": 8.0,
+}
+"""Vector instructions an element (divisions and transcendentals are polynomials); counts of the usual expansions."""
+
+
+def _published(value: float, source: str) -> Sourced:
+    return Sourced(value, Provenance.PUBLISHED, source)
+
+
+_PARAMETERS = (
+    *COMMON,
+    Parameter("memory_bytes", "B", "HBM of one chip", required=True),
+    Parameter("memory_bytes_s", "B/s", "peak rate of HBM", required=True),
+    Parameter("memory_efficiency", "1", "attained fraction of HBM's peak", default=_published(0.98, _V6E)),
+    Parameter(
+        "vmem_bytes",
+        "B",
+        "on-chip memory that holds operands",
+        default=Sourced(128.0 * 2**20, Provenance.DATASHEET, f"{_BOOK}: 128 MiB on TPU v5e"),
+    ),
+    Parameter(
+        "vmem_speedup",
+        "1",
+        "rate of VMEM over that of HBM",
+        default=Sourced(22.0, Provenance.DATASHEET, f"{_BOOK}: around 22 times HBM"),
+    ),
+    Parameter(
+        "vmem_tile",
+        "1",
+        "edge of the blocks in which a product is cut when neither operand fits half of VMEM",
+        default=_published(1024.0, f"{_V6E}; float32 products above 64 MiB an operand run 2 to 2.4 times slower"),
+    ),
+    Parameter("arrays", "1", "systolic arrays (MXUs) of one chip, over all its cores", required=True),
+    Parameter("array_rows", "1", "rows R of an array: the depth K it takes at once", required=True),
+    Parameter("array_columns", "1", "columns C of an array: the width N it takes at once", required=True),
+    Parameter("clock_hz", "Hz", "rows an array takes a second", required=True),
+    Parameter(
+        "passes",
+        "1",
+        "passes through the array that a product of this type takes, beside bfloat16's one",
+        keys=MATRIX_DTYPES,
+        defaults={
+            "bfloat16": Sourced(1.0, Provenance.DATASHEET, "the array's own type"),
+            "int8": Sourced(0.5, Provenance.DATASHEET, f"{_BOOK}: int8 twice the rate of bfloat16 since v5e"),
+            "float32": _published(
+                1.0,
+                "JAX's default precision rounds float32 to bfloat16: the v6e timings (746 TFLOP/s at 4096 cubed) leave "
+                "room for no second pass; 3 at precision HIGH, 6 at HIGHEST",
+            ),
+        },
+    ),
+    Parameter(
+        "issue_rate",
+        "1",
+        "fraction of cycles in which an array takes a row: the rest wait for VMEM",
+        keys=MATRIX_DTYPES,
+        defaults={
+            "bfloat16": _published(0.905, _V6E),
+            "int8": _published(0.78, _V6E),
+            "float32": _published(0.84, _V6E),
+        },
+    ),
+    Parameter(
+        "exposed_fill",
+        "1",
+        "share of loading and draining a tile that its neighbours do not hide: 1 is an array with one set of weights",
+        default=Sourced(0.0, Provenance.PUBLISHED, f"{_V6E}; 1 would err by 20%", 0.0, 0.1),
+    ),
+    Parameter(
+        "vector_ops_s",
+        "FLOP/s",
+        "vector instructions a second times their width",
+        default=assumed(
+            6e12, 3e12, 14e12, "8x128 lanes of 4 units at 1 to 1.75 GHz, one or two cores; no rate is published"
+        ),
+    ),
+    Parameter("link_bytes_s", "B/s", "one ICI link, one way", required=True),
+    Parameter("torus_dimensions", "1", "dimensions of the torus of chips", required=True),
+    Parameter("wraps_at", "1", "length from which an axis of a slice closes into a ring", required=True),
+    Parameter("pod_chips", "1", "chips that ICI connects at most", required=True),
+    Parameter(
+        "hop_s",
+        "s",
+        "latency from a chip to its neighbour",
+        default=assumed(1e-6, 0.5e-6, 4e-6, "the scaling book reckons with half a microsecond; software adds to it"),
+    ),
+    Parameter(
+        "link_efficiency",
+        "1",
+        "attained fraction of a link's rate",
+        default=assumed(0.9, 0.7, 1.0, "headers and unevenness; not published"),
+    ),
+    Parameter("host_link_bytes_s", "B/s", "PCIe between host and chip, each way", required=True),
+    power_shares(base=0.25, matrix=0.5, vector=0.1, memory=0.25, link=0.1),
+)
+
+
+def systolic_cycles(
+    m: npt.ArrayLike, n: npt.ArrayLike, k: npt.ArrayLike, *, rows: float, columns: float, arrays: float = 1.0
+) -> FloatArray:
+    """Cycles of a weight-stationary array with one set of weights for C[m,n] = A[m,k] B[k,n].
+
+    ``ceil(k/R) ceil(n/C) (2R + C + m - 2) - 1``: R to load a tile, m rows in, R + C - 2 to drain. Tiles are dealt
+    out among ``arrays``. Equal to SCALE-Sim's stall-free count for one array.
+    """
+    return (
+        _tiles(n, k, rows=rows, columns=columns, batch=1.0, arrays=arrays)
+        * (2.0 * rows + columns + np.asarray(m) - 2.0)
+        - 1.0
+    )
+
+
+def _tiles(
+    n: npt.ArrayLike, k: npt.ArrayLike, *, rows: float, columns: float, batch: npt.ArrayLike, arrays: float
+) -> FloatArray:
+    found: FloatArray = np.ceil(np.ceil(np.asarray(k) / rows) * np.ceil(np.asarray(n) / columns) * batch / arrays)
+    return found
+
+
+def _matrix_s(
+    p: Parameters, m: FloatArray, n: FloatArray, k: FloatArray, *, batch: npt.ArrayLike, dtype: str
+) -> FloatArray:
+    """Time in the arrays (s) of ``batch`` products."""
+    if dtype not in MATRIX_DTYPES:
+        raise p.refuse(f"does not run {dtype}: its arrays take bfloat16", expected="one of bfloat16, int8, float32")
+    rows, columns, exposed = p("array_rows"), p("array_columns"), p("exposed_fill")
+    tiles = _tiles(n, k, rows=rows, columns=columns, batch=batch, arrays=p("arrays"))
+    # With a second set of weights a tile takes as long as its rows, or as loading the next one, whichever is longer.
+    each = (1.0 - exposed) * np.maximum(m, rows) + exposed * (2.0 * rows + columns + m - 2.0)
+    once = (1.0 - exposed) * (2.0 * rows + columns - 2.0)
+    cycles = p("passes", dtype) * (tiles * each + once) - 1.0
+    seconds: FloatArray = cycles / (p("clock_hz") * p("issue_rate", dtype))
+    return seconds
+
+
+def _memory_rate(p: Parameters) -> float:
+    return p("memory_bytes_s") * p("memory_efficiency")
+
+
+def _memory_s(p: Parameters, rows: Rows, moved: FloatArray) -> FloatArray:
+    """Time to move operands (s): from VMEM when they are warm and fit the half of it that is not buffers."""
+    seconds: FloatArray = moved / _memory_rate(p)
+    if rows.choices["cache"] != "warm":
+        return seconds
+    return np.where(moved <= p("vmem_bytes") / 2.0, seconds / p("vmem_speedup"), seconds)
+
+
+def _done(p: Parameters, rows: Rows, **terms: npt.ArrayLike) -> Raw:
+    """Units that work side by side: the slowest sets the time; the API's share comes on top."""
+    device_s, bound = limit(**terms)
+    extra_s = api_time_s(p, rows)
+    duration = device_s + extra_s
+    names = {"compute": "matrix", "vector": "vector", "memory": "memory", "link": "link"}
+    shares = {names[term]: np.asarray(seconds) / duration for term, seconds in terms.items()}
+    return Raw(duration, active_power_w(p, shares), np.where(extra_s > device_s, "launch", bound))
+
+
+def _gemm(p: Parameters, rows: Rows) -> Raw:
+    v, dtype = rows.numbers, rows.choices["dtype"]
+    compute_s = _matrix_s(p, v["m"], v["n"], v["k"], batch=v["batch"], dtype=dtype)
+    size = BYTES_PER_ELEMENT[dtype]
+    a, b, c = v["m"] * v["k"] * size, v["k"] * v["n"] * size, v["m"] * v["n"] * max(size, 2.0)
+    # XLA keeps one operand in VMEM, half of which buffers the other's blocks; if neither fits, blocks are read again.
+    half, tile = p("vmem_bytes") / 2.0, p("vmem_tile")
+    fits = np.minimum(a, b) <= half
+    read = np.where(fits, a + b, a * np.ceil(v["n"] / tile) + b * np.ceil(v["m"] / tile))
+    if rows.choices["cache"] == "warm":
+        # Weights that fit stay in VMEM from the run before; activations and results pass through.
+        read = np.where(b <= half, read - b * (1.0 - 1.0 / p("vmem_speedup")), read)
+    memory_s = v["batch"] * (read + c) / _memory_rate(p)
+    return _done(p, rows, compute=compute_s, memory=memory_s)
+
+
+def _attention(p: Parameters, rows: Rows) -> Raw:
+    v, c = rows.numbers, rows.choices
+    for column in ("dtype", "kv_dtype"):
+        if c[column] not in MATRIX_DTYPES:
+            raise p.refuse(f"does not run {c[column]} attention", expected="one of bfloat16, int8, float32")
+    group = np.ceil(v["heads"] / v["kv_heads"])
+    products = v["batch"] * v["kv_heads"]
+    prefill = c["phase"] == "prefill"
+    queries = group * v["kv_tokens"] if prefill else group
+    # A causal mask lets the kernel skip the blocks above the diagonal: half of them, and the diagonal itself.
+    share = (v["kv_tokens"] + 1.0) / (2.0 * v["kv_tokens"]) if prefill else 1.0
+    compute_s = share * (
+        _matrix_s(p, queries, v["kv_tokens"], v["head_dim"], batch=products, dtype=c["dtype"])
+        + _matrix_s(p, queries, v["head_dim"], v["kv_tokens"], batch=products, dtype=c["dtype"])
+    )
+    scores = products * queries * v["kv_tokens"] * share
+    vector_s = scores * _OPS_PER_ELEMENT["softmax"] / p("vector_ops_s")
+    moved = Attention.operand_bytes(c, v)
+    return _done(p, rows, compute=compute_s, vector=vector_s, memory=_memory_s(p, rows, moved))
+
+
+def _elementwise(p: Parameters, rows: Rows) -> Raw:
+    v, c = rows.numbers, rows.choices
+    if c["dtype"] == "float16":
+        raise p.refuse("does not run float16: its vector unit takes bfloat16 and float32")
+    # A form spelt with u takes one array operand: fewer bytes, the same instructions.
+    each = _OPS_PER_ELEMENT[c["op"] if c["op"] in _OPS_PER_ELEMENT else c["op"].removesuffix("u")]
+    vector_s = v["rows"] * v["width"] * each / p("vector_ops_s")
+    moved = Elementwise.operand_bytes(c, v)
+    return _done(p, rows, vector=vector_s, memory=_memory_s(p, rows, moved))
+
+
+def _axes(p: Parameters, workers: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of a slice of ``workers`` chips, as cubic as it can be: axes in use, length of one, ways its links are used."""
+    if np.any(workers > p("pod_chips")):
+        raise p.refuse(f"has {p('pod_chips'):.0f} chips on its interconnect", expected="no more workers than that")
+    dimensions = p("torus_dimensions")
+    axes = np.clip(np.ceil(np.log2(np.maximum(workers, 2.0))), 1.0, dimensions)
+    length = np.ceil(np.maximum(workers, 2.0) ** (1.0 / axes) - 1e-9)
+    ways = np.where(length >= p("wraps_at"), 2.0, 1.0)
+    return axes, length, ways
+
+
+def _all_reduce(p: Parameters, rows: Rows) -> Raw:
+    """Rings along every axis at once: 2 (w-1)/w of the bytes over axes x ways links, 2 (length-1) hops an axis."""
+    workers, size = rows.numbers["workers"], rows.numbers["bytes"]
+    axes, length, ways = _axes(p, workers)
+    rate = axes * ways * p("link_bytes_s") * p("link_efficiency")
+    hops = 2.0 * axes * (length - 1.0) / ways
+    link_s = np.where(workers > 1, 2.0 * (workers - 1.0) / workers * size / rate + hops * p("hop_s"), 0.0)
+    return _done(p, rows, link=link_s, memory=3.0 * size / _memory_rate(p))
+
+
+def _send_recv(p: Parameters, rows: Rows) -> Raw:
+    """To a neighbour, over one link: chips are laid out so that stages that talk are next to each other."""
+    workers, size = rows.numbers["workers"], rows.numbers["bytes"]
+    _axes(p, workers)
+    link_s = p("hop_s") + size / (p("link_bytes_s") * p("link_efficiency"))
+    return _done(p, rows, link=link_s, memory=size / _memory_rate(p))
+
+
+def _copy(p: Parameters, rows: Rows) -> Raw:
+    if rows.choices["direction"] == "d2d":
+        memory_s = 2.0 * rows.numbers["bytes"] / _memory_rate(p)
+        return _done(p, rows, memory=memory_s)
+    if rows.choices["memory"] == "unified":
+        raise p.refuse("shares no memory with its host", expected="memory=pinned or memory=pageable")
+    duration = linked_s(p, rows, p("host_link_bytes_s"))
+    return Raw(duration, active_power_w(p, {"memory": 0.05}), np.asarray("link"))
+
+
+def _launch(p: Parameters, rows: Rows) -> Raw:
+    return Raw(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
+
+
+def _engine(_p: Parameters, rows: Rows) -> str:
+    if rows.op.name == "copy" and rows.choices["direction"] != "d2d":
+        return f"copy_{rows.choices['direction']}"
+    return "compute"
+
+
+KIND = Kind(
+    name="tpu",
+    doc="weight-stationary systolic arrays, VMEM and HBM, a torus of links",
+    parameters=_PARAMETERS,
+    costs={
+        "gemm": _gemm,
+        "attention": _attention,
+        "elementwise": _elementwise,
+        "all_reduce": _all_reduce,
+        "send_recv": _send_recv,
+        "copy": _copy,
+        "launch": _launch,
+        "service": service,
+    },
+    errors={
+        "gemm": _published(1.2, f"{_V6E}; with the dispatch taken off, nine in ten above 0.2 ms lie within this"),
+        "attention": assumed(1.6, 1.3, 2.5, "no measurement here; fused kernels differ by this between versions"),
+        "elementwise": assumed(1.4, 1.2, 2.0, "no measurement here; instruction counts of the compiler vary"),
+        "all_reduce": assumed(1.5, 1.2, 2.5, "no measurement here; small slices do not close their rings"),
+        "send_recv": assumed(1.5, 1.2, 2.5, "no measurement here"),
+        "copy": assumed(1.4, 1.1, 2.0, "PCIe rates of a shared host"),
+        "launch": assumed(1.3, 1.1, 2.0, "the host's processor sets it"),
+        "service": EXACT,
+    },
+    engine=_engine,
+)

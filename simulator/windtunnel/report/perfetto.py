@@ -1,0 +1,159 @@
+"""The run as a trace for ui.perfetto.dev: who ran what and when, fleet power, jobs waiting.
+
+Chrome's Trace Event format, because it is plain JSON that people's own scripts read too. One process a device,
+one thread a lane (a stream or an engine), and a process of the fleet's own for the counters.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.result import Recording, Slice, Steps
+
+MAX_COUNTER_POINTS = 200_000
+FLEET = 0
+"""The process of the counters; device i is process i + 1."""
+
+_CHUNK = 4096
+
+
+def write_trace(path: Path | str, recording: Recording, *, name: str) -> None:
+    """Write ``recording`` to ``path`` as gzipped Trace Event JSON; the same recording gives the same bytes.
+
+    Times are microseconds with six decimals, which is exact: the picoseconds of the run. (Perfetto itself cuts
+    them to nanoseconds when it loads them.) Events are streamed, so memory does not grow with the trace.
+    """
+    with (
+        Path(path).open("wb") as raw,
+        # No file name and no time in gzip's header: the bytes depend on the recording alone.
+        gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as file,
+    ):
+        file.write(b'{"displayTimeUnit":"ns","otherData":' + _json(_about(recording, name)).encode())
+        file.write(b',"traceEvents":[\n')
+        separator, chunk = "", []
+        for event in _events(recording):
+            chunk.append(event)
+            if len(chunk) == _CHUNK:
+                file.write((separator + ",\n".join(chunk)).encode())
+                separator, chunk = ",\n", []
+        if chunk:
+            file.write((separator + ",\n".join(chunk)).encode())
+        file.write(b"\n]}\n")
+
+
+def overlaps(slices: Iterable[Slice]) -> list[tuple[Slice, Slice]]:
+    """Pairs of slices that share time in one lane of one device, which no run may leave; touching is no overlap."""
+    lanes: dict[tuple[int, str], list[Slice]] = defaultdict(list)
+    for piece in slices:
+        lanes[piece.device, piece.lane].append(piece)
+    found = []
+    for pieces in lanes.values():
+        pieces.sort(key=lambda piece: (piece.start, piece.end))
+        # The one that ends last so far, not the one before: a long slice may cover several later ones.
+        latest = pieces[0]
+        for piece in pieces[1:]:
+            if piece.start < latest.end:
+                found.append((latest, piece))
+            if piece.end > latest.end:
+                latest = piece
+    return found
+
+
+def _about(recording: Recording, name: str) -> dict[str, Any]:
+    about: dict[str, Any] = {
+        "title": f"Windtunnel: {name}",
+        "jobs": len(recording.jobs),
+        "devices": len(recording.devices),
+        "slices": len(recording.slices),
+        "sampled": recording.sampled_slices,
+    }
+    if recording.notes:
+        about["notes"] = list(recording.notes)
+    if recording.sampled_slices:
+        about["sample"] = "The slices are a part of the run only: where there are none, devices may still have worked."
+    if len(recording.power.ticks) > MAX_COUNTER_POINTS or len(recording.waiting.ticks) > MAX_COUNTER_POINTS:
+        about["counters"] = f"Thinned to at most {MAX_COUNTER_POINTS} points each; every peak of the original is kept."
+    return about
+
+
+def _events(recording: Recording) -> Iterator[str]:
+    # Lanes get their threads in alphabetical order within a device, whatever the order of the slices.
+    lanes = sorted({(piece.device, piece.lane) for piece in recording.slices})
+    threads: dict[tuple[int, str], int] = {}
+    busy: dict[int, int] = {}
+    for device, lane in lanes:
+        busy[device] = threads[device, lane] = busy.get(device, 0) + 1
+
+    yield from _named(FLEET, "process", "fleet")
+    for index, device_record in enumerate(recording.devices):
+        # In a sample from a large fleet, empty tracks would only bury those with something on them.
+        if index in busy or not recording.sampled_slices:
+            yield from _named(index + 1, "process", f"{device_record.name} ({device_record.label})")
+    for (device, lane), thread in threads.items():
+        yield from _named(device + 1, "thread", lane, thread)
+
+    yield from _counter("power (W)", "W", recording.power)
+    yield from _counter("jobs waiting", "jobs", recording.waiting)
+
+    quoted: dict[str, str] = {}
+    for piece in recording.slices:
+        label = quoted.get(piece.name)
+        if label is None:
+            label = quoted[piece.name] = _json(piece.name)
+        thread = threads[piece.device, piece.lane]
+        yield (
+            f'{{"ph":"X","pid":{piece.device + 1},"tid":{thread},"name":{label},'
+            f'"ts":{microseconds(piece.start)},"dur":{microseconds(piece.end - piece.start)}}}'
+        )
+
+
+def microseconds(ticks: int) -> str:
+    """Picoseconds as microseconds with six decimals, exactly."""
+    return f"{ticks // 1_000_000}.{ticks % 1_000_000:06d}"
+
+
+def _named(process: int, what: str, name: str, thread: int = 0) -> Iterator[str]:
+    """The name and the place in order of a process or a thread."""
+    order = thread if what == "thread" else process
+    yield (f'{{"ph":"M","pid":{process},"tid":{thread},"name":"{what}_name","args":{{"name":{_json(name)}}}}}')
+    yield (f'{{"ph":"M","pid":{process},"tid":{thread},"name":"{what}_sort_index","args":{{"sort_index":{order}}}}}')
+
+
+def _counter(name: str, key: str, steps: Steps) -> Iterator[str]:
+    head = f'{{"ph":"C","pid":{FLEET},"name":{_json(name)},"ts":'
+    index = thinned(steps, MAX_COUNTER_POINTS - 1)
+    last = 0.0
+    for tick, value in zip(steps.ticks[index].tolist(), steps.values[index].tolist(), strict=True):
+        last = value
+        yield f'{head}{microseconds(tick)},"args":{{"{key}":{value!r}}}}}'
+    # A counter is drawn up to its last event only, so the last value is said again at the end of the run.
+    yield f'{head}{microseconds(steps.end)},"args":{{"{key}":{last!r}}}}}'
+
+
+def thinned(steps: Steps, points: int) -> npt.NDArray[np.int64]:
+    """Indices of at most ``points`` steps: all where they are few; else each bin's peak and its last step.
+
+    The last step is what holds after the bin, so that every value drawn between bins is one that was.
+    """
+    n = len(steps.ticks)
+    if n <= points:
+        return np.arange(n, dtype=np.int64)
+    bins = (points - 1) // 2
+    starts = np.arange(bins, dtype=np.int64) * n // bins
+    stops = np.append(starts[1:], n)
+    # The highest in each bin: sort by (bin, value) and take the last of each bin.
+    bin_of = np.repeat(np.arange(bins), stops - starts)
+    peaks = np.lexsort((steps.values, bin_of))[stops - 1]
+    return np.unique(np.concatenate([[0], peaks, stops - 1])).astype(np.int64)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":"))

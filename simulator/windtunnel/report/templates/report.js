@@ -1,0 +1,241 @@
+"use strict";
+// Draws the curves of a Windtunnel report. Names reach the page as text only: nothing here writes markup.
+(() => {
+  const data = JSON.parse(document.getElementById("chart-data").textContent);
+  const DASHES = [[], [7, 3], [2, 2], [9, 2, 2, 2], [4, 2], [12, 4], [2, 4], [6, 2, 2, 2, 2, 2]];
+  // In the order in which they claim room on a narrow axis.
+  const PERCENTILES = [99, 50, 90, 99.9, 95, 99.99, 0, 99.999];
+  const FONT = "12px " + getComputedStyle(document.body).fontFamily;
+  const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+  const place = percentile => -Math.log10(1 - percentile / 100);
+
+  function quantity(value, unit) {
+    if (value == null) return "–";
+    if (value === 0) return "0 " + unit;
+    if (unit === "s" && value >= 120) return value >= 7200 ? trim(value / 3600) + " h" : trim(value / 60) + " min";
+    const steps = unit === "s" ? [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1e-12, "p"]]
+      : [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"]];
+    const [scale, prefix] = steps.find(([scale]) => Math.abs(value) >= scale * 0.9995) || steps[steps.length - 1];
+    return trim(value / scale) + " " + prefix + unit;
+  }
+  const trim = value => String(+value.toPrecision(3));
+  const plain = value => value == null ? "–" : value >= 1000 ? Math.round(value).toLocaleString("en") : trim(value);
+
+  // 1, 2 and 5 of every decade between two bounds; powers of ten alone where that would be too many.
+  function decades(low, high) {
+    const marks = [];
+    for (let power = Math.floor(Math.log10(low) + 1e-9); power <= Math.ceil(Math.log10(high)); power++)
+      for (const digit of Math.log10(high / low) > 3.2 ? [1] : [1, 2, 5]) {
+        const mark = +(digit + "e" + power);
+        if (mark >= low * 0.999 && mark <= high * 1.001) marks.push(mark);
+      }
+    return marks;
+  }
+  const roundDown = value => { const p = 10 ** Math.floor(Math.log10(value) + 1e-9); return p * (value >= 5 * p ? 5 : value >= 2 * p ? 2 : 1); };
+  const roundUp = value => { const p = 10 ** Math.floor(Math.log10(value) - 1e-9); return p * (value <= 2 * p ? 2 : value <= 5 * p ? 5 : 10); };
+
+  const axis = extra => ({
+    stroke: colour("soft"), font: FONT, gap: 6,
+    grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, ...extra,
+  });
+
+  function line(u, y, style) {
+    const { ctx, bbox } = u, ratio = uPlot.pxRatio;
+    ctx.save();
+    ctx.strokeStyle = style;
+    ctx.lineWidth = 1.5 * ratio;
+    ctx.setLineDash([5 * ratio, 4 * ratio]);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    ctx.restore();
+  }
+
+  // Words at the left end of a line, `gap` pixels above it (below it where negative). A plate of paper under them
+  // keeps them readable where they cross a curve or the grid.
+  function label(u, y, words, style, gap) {
+    const { ctx, bbox } = u, ratio = uPlot.pxRatio, x = bbox.left + 4 * ratio;
+    const text = words.length > 44 ? words.slice(0, 30) + "…" + words.slice(-12) : words;
+    ctx.save();
+    ctx.font = "600 " + 12 * ratio + "px " + FONT.slice(5);
+    ctx.textAlign = "left";
+    ctx.textBaseline = "middle";
+    const middle = y - (gap + Math.sign(gap) * 7) * ratio;
+    ctx.globalAlpha = 0.85;
+    ctx.fillStyle = colour("paper");
+    ctx.fillRect(x - 2 * ratio, middle - 7 * ratio, ctx.measureText(text).width + 4 * ratio, 14 * ratio);
+    ctx.globalAlpha = 1;
+    ctx.fillStyle = style;
+    ctx.fillText(text, x, middle);
+    ctx.restore();
+  }
+
+  function drawTargets(u, targets) {
+    const ratio = uPlot.pxRatio, { ctx, bbox } = u;
+    const placed = targets.map(target => ({
+      ...target, y: u.valToPos(target.limit, "y", true), style: colour(target.met ? "met" : "missed"),
+      x: target.at != null && target.at <= u.scales.x.max ? u.valToPos(target.at, "x", true) : null,
+    }));
+    placed.forEach(({ y, style }) => line(u, y, style));
+    for (const { x, y, style } of placed) {
+      if (x == null) continue;
+      // Where on the curve the target looks: the curve must pass below this point.
+      ctx.save();
+      ctx.setLineDash([]);
+      ctx.beginPath();
+      ctx.arc(x, y, 4.5 * ratio, 0, 2 * Math.PI);
+      ctx.fillStyle = colour("paper");
+      ctx.strokeStyle = style;
+      ctx.lineWidth = 2 * ratio;
+      ctx.fill();
+      ctx.stroke();
+      ctx.restore();
+    }
+    for (const one of placed) {
+      const beside = one.x != null && one.x < bbox.left + 160 * ratio;
+      const crowded = one.y < bbox.top + 24 * ratio
+        || placed.some(other => other !== one && other.y <= one.y && one.y - other.y < 24 * ratio);
+      label(u, one.y, (one.met ? "✓ " : "✗ ") + one.label, one.style, (crowded ? -1 : 1) * (beside ? 7 : 3));
+    }
+  }
+
+  function live(name, columns) {
+    return u => {
+      const index = u.cursor.idx;
+      for (const output of document.querySelectorAll(`[data-live="${name}"]`)) {
+        const series = +output.dataset.series;
+        output.textContent = index == null ? "" : columns[series](u.data[series][index], index);
+      }
+    };
+  }
+
+  function percentileChart(name, chart, width, height) {
+    const values = chart.series.flatMap(series => series.y).filter(value => value != null).concat(chart.targets.map(t => t.limit));
+    const low = roundDown(Math.min(...values)), high = roundUp(Math.max(...values) * 1.05);
+    const end = chart.x[chart.x.length - 1];
+    const across = p => place(p) / end * (width - 88), marks = [];
+    // A percentile that a target is about must be readable on the axis, whatever else has to give way.
+    const named = chart.targets.filter(target => target.at != null).map(target => +(100 * (1 - 10 ** -target.at)).toFixed(6));
+    for (const p of [...named, ...PERCENTILES])
+      if (place(p) <= end + 1e-6 && marks.every(other => Math.abs(across(p) - across(other)) > (p > 99.9 ? 46 : 38))) marks.push(p);
+    marks.sort((a, b) => a - b);
+    const seconds = value => quantity(value, "s"), shift = chart.series[0].all ? 1 : 0;
+    return {
+      width, height, padding: [10, 26, 0, 0], legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+      scales: { x: { time: false, range: () => [0, end] }, y: { distr: 3, log: 10, range: () => [low, high] } },
+      axes: [
+        axis({ splits: () => marks.map(place), values: () => marks.map(p => p === 0 ? "min" : "p" + p), size: 30 }),
+        axis({ splits: () => decades(low, high), filter: (u, splits) => splits, values: (u, splits) => splits.map(seconds), size: 62 }),
+      ],
+      series: [{}, ...chart.series.map((series, i) => ({
+        stroke: colour(series.all ? "ink" : "c" + (i + 1 - shift)), width: series.all ? 2.5 : 1.75,
+        dash: series.all ? [] : DASHES[i - shift], pxAlign: 0, points: { show: false },
+      }))],
+      hooks: {
+        draw: [u => drawTargets(u, chart.targets)],
+        setCursor: [live(name, [x => "at p" + +(100 * (1 - 10 ** -x)).toFixed(3), ...chart.series.map(() => seconds)])],
+      },
+    };
+  }
+
+  function timeChart(name, chart, width, height) {
+    const top = Math.max(chart.limit || 0, ...chart.peak) || 1;
+    const show = chart.unit === "jobs" ? plain : value => quantity(value, chart.unit);
+    const steps = [];
+    for (let power = -9; power < 2; power++) for (const digit of [1, 2, 5]) steps.push(+(digit + "e" + power));
+    steps.splice(steps.indexOf(50), 1, 30);
+    steps.pop(), steps.pop();
+    steps.push(60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 432000, 864000, 1728000);
+    const moment = (value, step) => value === 0 ? "0" : step >= 3600 ? trim(value / 3600) + " h" : step >= 60 ? trim(value / 60) + " min" : value >= 1 ? +value.toPrecision(6) + " s" : quantity(value, "s");
+    const stepped = uPlot.paths.stepped({ align: 1 });
+    return {
+      width, height, padding: [12, 26, 0, 0], legend: { show: false },
+      cursor: { y: false, sync: { key: "time" }, drag: { x: true, y: false }, points: { size: 7 } },
+      scales: { x: { time: false }, y: { range: () => [0, top * 1.1] } },
+      axes: [
+        axis({ incrs: steps, space: 70, values: (u, splits, i, space, step) => splits.map(value => moment(value, step)), size: 30 }),
+        axis({ values: (u, splits) => splits.map(show), size: 62, space: 36 }),
+      ],
+      series: [
+        {},
+        { stroke: colour("c1"), width: 2, paths: stepped, points: { show: false } },
+        { stroke: colour("c1"), width: 0.75, paths: stepped, points: { show: false }, alpha: 0.8 },
+      ],
+      bands: [{ series: [2, 1], fill: colour("c1") + "2e" }],
+      hooks: {
+        draw: [u => {
+          if (!chart.limit) return;
+          const y = u.valToPos(chart.limit, "y", true);
+          line(u, y, colour("ink"));
+          label(u, y, "limit " + show(chart.limit), colour("ink"), -3);
+        }],
+        setCursor: [live(name, [x => "at " + quantity(x, "s"), show, show])],
+      },
+    };
+  }
+
+  const drawn = new Map();
+  function draw(holder, width) {
+    const name = holder.dataset.chart, chart = data[name];
+    drawn.get(holder)?.destroy();
+    const percentile = chart.kind === "percentile";
+    const options = (percentile ? percentileChart : timeChart)(name, chart, width || holder.clientWidth, holder.clientHeight);
+    const columns = percentile ? [chart.x, ...chart.series.map(series => series.y)] : [chart.x, chart.mean, chart.peak];
+    const plot = new uPlot(options, columns, holder);
+    // The drawing is decoration to a screen reader: its holder carries the words.
+    plot.root.setAttribute("aria-hidden", "true");
+    drawn.set(holder, plot);
+  }
+
+  const holders = [...document.querySelectorAll("[data-chart]")];
+  const redraw = width => holders.forEach(holder => draw(holder, width));
+  redraw();
+  const watch = new ResizeObserver(entries => {
+    for (const { target } of entries) if (drawn.get(target).width !== target.clientWidth && target.clientWidth) draw(target);
+  });
+  holders.forEach(holder => watch.observe(holder));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw());
+
+  // On paper: light colours, a page's width, and nothing folded away.
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    document.documentElement.dataset.print = "";
+    opened = [...document.querySelectorAll("details:not([open])")];
+    opened.forEach(details => { details.open = true; });
+    holders.forEach(holder => draw(holder, 640));
+  });
+  addEventListener("afterprint", () => {
+    delete document.documentElement.dataset.print;
+    opened.forEach(details => { details.open = false; });
+    redraw();
+  });
+
+  const filter = document.getElementById("filter");
+  if (!filter) return;
+  const groups = [...document.querySelectorAll("details.origin")].map(details => ({
+    details, name: details.querySelector("summary").textContent.toLowerCase(), open: details.open,
+    rows: [...details.querySelectorAll("tbody tr")].map(row => ({ row, text: row.textContent.toLowerCase(), word: row.dataset.word })),
+  }));
+  const boxes = [...document.querySelectorAll("input[data-word]")];
+  function apply() {
+    const wanted = filter.value.trim().toLowerCase(), words = new Set(boxes.filter(box => box.checked).map(box => box.dataset.word));
+    const filtering = wanted !== "" || boxes.some(box => !box.checked);
+    let shown = 0;
+    for (const group of groups) {
+      let here = 0;
+      for (const { row, text, word } of group.rows) {
+        const fits = words.has(word) && (text.includes(wanted) || group.name.includes(wanted));
+        row.hidden = !fits;
+        here += fits;
+      }
+      group.details.hidden = here === 0;
+      group.details.open = filtering ? here > 0 : group.open;
+      shown += here;
+    }
+    document.getElementById("filtered").textContent = filtering ? shown + " shown" : "";
+  }
+  filter.addEventListener("input", apply);
+  boxes.forEach(box => box.addEventListener("change", apply));
+})();

@@ -1,0 +1,155 @@
+"""Laws that hold for every fleet, workload and policy. Each run's invariants (I1-I9) are checked inside `app.run`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windtunnel import app
+from windtunnel.core.scenario import scenario_from_data
+
+POLICIES = [name for name in app.list_policies() if name != "recommendation-matrix"]
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> dict[str, Any]:
+    fleet = draw(
+        st.lists(
+            st.fixed_dictionaries(
+                {
+                    "device": st.sampled_from(["server", "h100-sxm-80gb", "alveo-u280", "epyc-9654", "l4@vulkan"]),
+                    "count": st.integers(1, 4),
+                    "speed": st.sampled_from([0.5, 1.0, 3.0]),
+                    "streams": st.sampled_from([1, 1, 3]),
+                    "price": st.just("1 USD/h"),
+                }
+            ),
+            min_size=1,
+            max_size=3,
+        )
+    )
+    stated = [
+        {
+            "service": {
+                "distribution": draw(st.sampled_from(["exponential", "lognormal", "deterministic"])),
+                "mean": "1 ms",
+            }
+        }
+    ]
+    mixed = [
+        {"copy": {"bytes": 1_000_000, "direction": "h2d"}},
+        {"repeat": {"times": 2, "ops": [{"launch": {}}]}},
+        {"copy": {"bytes": 1_000_000, "direction": "d2h"}},
+    ]
+    side_by_side = [{"streams": [[{"copy": {"bytes": 4_000_000, "direction": "h2d"}}], [{"launch": {"count": 50}}]]}]
+    accelerated = all(entry["device"] != "server" for entry in fleet)
+    programs = [stated, mixed, side_by_side] if accelerated else [stated]
+    workload = [
+        {
+            "name": f"w{i}",
+            "arrivals": draw(
+                st.sampled_from(
+                    [
+                        {"process": "poisson", "rate": "1500 /s"},
+                        {"process": "deterministic", "rate": "1000 /s"},
+                        {
+                            "process": "burst",
+                            "rate": "100 /s",
+                            "burst_rate": "5000 /s",
+                            "every": "50 ms",
+                            "length": "10 ms",
+                        },
+                    ]
+                )
+            ),
+            "ops": draw(st.sampled_from(programs)),
+            "priority": i,
+            "deadline": "20 ms",
+        }
+        for i in range(draw(st.integers(1, 3)))
+    ]
+    policy: Any = draw(st.sampled_from(POLICIES))
+    if (
+        draw(st.booleans())
+        and all(entry["streams"] == 1 for entry in fleet)
+        and not any("streams" in op for w in workload for op in w["ops"])
+    ):
+        policy = {"name": policy, "batch": {"kind": "request", "size": 4, "wait": "2 ms"}}
+    return {
+        "schema": 1,
+        "name": "any",
+        "seed": draw(st.integers(0, 1000)),
+        "fleet": fleet,
+        "workload": workload,
+        "policy": policy,
+        "stop": draw(st.sampled_from([{"jobs": 300}, {"time": "100 ms"}])),
+    }
+
+
+@settings(max_examples=60)
+@given(scenarios())
+def test_every_run_keeps_its_invariants_and_repeats_exactly(data: dict[str, Any]) -> None:
+    one = app.run(scenario_from_data(data))
+    two = app.run(scenario_from_data(data))
+    assert app.result_json(one.result) == app.result_json(two.result)
+    jobs = one.recording.jobs
+    if "jobs" in data["stop"]:
+        assert one.result["jobs"]["completed"] == one.result["jobs"]["arrived"] == 300
+    assert np.array_equal(jobs.start, two.recording.jobs.start)
+
+
+@settings(max_examples=30)
+@given(
+    st.sampled_from(["fifo", "round-robin", "least-loaded", "shortest-expected-completion"]),
+    st.integers(0, 100),
+    st.integers(1, 4),
+)
+def test_one_device_serves_in_order_whatever_routes_there(policy: str, seed: int, doubling: int) -> None:
+    def waits(count: int) -> float:
+        data = {
+            "schema": 1,
+            "name": "q",
+            "seed": seed,
+            "fleet": [{"device": "server", "count": count}],
+            "workload": [
+                {
+                    "name": "w",
+                    "arrivals": {"process": "poisson", "rate": "900 /s"},
+                    "ops": [{"service": {"distribution": "exponential", "mean": "1 ms"}}],
+                }
+            ],
+            "policy": policy,
+            "stop": {"jobs": 500},
+        }
+        return float(app.run(scenario_from_data(data)).result["waiting_s"]["mean"]["value"])
+
+    # The same draws on twice the servers never wait longer on average (the i-th job has the same size in both).
+    assert waits(2**doubling) <= waits(1) + 1e-12
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 1000), st.floats(1.0, 8.0))
+def test_a_central_queue_never_idles_a_server_while_a_job_waits(seed: int, rate: float) -> None:
+    data = {
+        "schema": 1,
+        "name": "q",
+        "seed": seed,
+        "fleet": [{"device": "server", "count": 3}, {"device": "server", "count": 2, "speed": 2.0}],
+        "workload": [
+            {
+                "name": "w",
+                "arrivals": {"process": "poisson", "rate": f"{rate * 1000} /s"},
+                "ops": [{"service": {"distribution": "exponential", "mean": "1 ms"}}],
+            }
+        ],
+        "stop": {"jobs": 400},
+    }
+    jobs = app.run(scenario_from_data(data)).recording.jobs
+    for arrival, start in zip(jobs.arrival.tolist(), jobs.start.tolist(), strict=True):
+        if start > arrival:
+            # All the while the job waited, five jobs were in service.
+            working = (jobs.start <= arrival) & (jobs.finish > arrival)
+            assert int(working.sum()) == 5

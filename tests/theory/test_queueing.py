@@ -1,0 +1,73 @@
+"""The process engine against closed forms: judged jointly over seeds, never by one run.
+
+Formulas: Kleinrock, Queueing Systems I (1975): M/M/c by Erlang C (3.40), M/G/1 by Pollaczek-Khinchine (5.69).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from windtunnel import app
+from windtunnel.core.scenario import scenario_from_data
+
+
+def erlang_c(servers: int, offered: float) -> float:
+    b = 1.0
+    for k in range(1, servers + 1):
+        b = offered * b / (k + offered * b)
+    rho = offered / servers
+    return b / (1 - rho * (1 - b))
+
+
+def waits(servers: int, load: float, service: dict[str, Any], seeds: int, jobs: int) -> np.ndarray:
+    """Mean waits (in service times) of independent runs, the first tenth of each left out."""
+    means = []
+    for seed in range(seeds):
+        data = {
+            "schema": 1,
+            "name": "theory",
+            "seed": seed,
+            "fleet": [{"device": "server", "count": servers}],
+            "workload": [
+                {
+                    "name": "calls",
+                    "arrivals": {"process": "poisson", "rate": f"{servers * load} /s"},
+                    "ops": [{"service": {"mean": "1 s"} | service}],
+                }
+            ],
+            "stop": {"jobs": jobs},
+        }
+        recorded = app.run(scenario_from_data(data)).recording.jobs
+        kept = slice(jobs // 10, None)
+        means.append(float((recorded.start[kept] - recorded.arrival[kept]).mean()) / 1e12)
+    return np.array(means)
+
+
+@pytest.mark.parametrize(
+    ("servers", "load", "service", "expected"),
+    [
+        (1, 0.7, {"distribution": "exponential"}, 0.7 / 0.3),
+        (4, 0.8, {"distribution": "exponential"}, erlang_c(4, 3.2) / (4 * 0.2)),
+        (1, 0.6, {"distribution": "deterministic"}, 0.6 / (2 * 0.4)),
+        (1, 0.5, {"distribution": "lognormal", "cv": 1.5}, 0.5 * (1 + 1.5**2) / (2 * 0.5)),
+        (1, 0.5, {"distribution": "gamma", "cv": 0.5}, 0.5 * (1 + 0.5**2) / (2 * 0.5)),
+        (1, 0.5, {"distribution": "weibull", "cv": 2.0}, 0.5 * (1 + 2.0**2) / (2 * 0.5)),
+    ],
+)
+def test_mean_wait_agrees_with_theory(servers: int, load: float, service: dict[str, Any], expected: float) -> None:
+    found = waits(servers, load, service, seeds=16, jobs=12_000)
+    error = found.std(ddof=1) / math.sqrt(len(found))
+    # Four standard errors of the mean over seeds: a correct engine misses one time in some thousands.
+    assert abs(found.mean() - expected) < 4 * error + 0.002
+    # And the standard error is small enough for the comparison to mean something.
+    assert error < 0.12 * expected
+
+
+def test_a_wrong_service_time_would_be_caught() -> None:
+    found = waits(1, 0.7, {"distribution": "exponential", "mean": "1.05 s"}, seeds=16, jobs=12_000)
+    error = found.std(ddof=1) / math.sqrt(len(found))
+    assert abs(found.mean() - 0.7 / 0.3) > 4 * error

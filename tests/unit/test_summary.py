@@ -1,0 +1,233 @@
+"""The terminal's answer: short, aligned, plain, and honest about what is not there."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from windtunnel.report import words
+from windtunnel.report.summary import summary
+
+
+def statistic(value: float | None, low: float | None = None, high: float | None = None) -> dict[str, float | None]:
+    return {"value": value, "low": low, "high": high}
+
+
+def times(scale: float | None) -> dict[str, Any]:
+    if scale is None:
+        return {name: statistic(None) for name in ("mean", "p50", "p95", "p99")}
+    return {
+        "mean": statistic(scale, 0.9 * scale, 1.1 * scale),
+        "p50": statistic(0.8 * scale),
+        "p95": statistic(2 * scale),
+        "p99": statistic(3 * scale, 2.75 * scale, 3.25 * scale),
+    }
+
+
+def target(
+    text: str, value: float | None, limit: float, met: bool, unit: str = "s", comparison: str = "<="
+) -> dict[str, Any]:
+    return {
+        "text": text,
+        "met": met,
+        "value": value,
+        "unit": unit,
+        "metric": text.split()[0],
+        "statistic": None,
+        "workload": None,
+        "comparison": comparison,
+        "limit": limit,
+    }
+
+
+def device(name: str, sku: str, utilisation: float) -> dict[str, Any]:
+    return {"name": name, "sku": sku, "kind": "gpu", "utilisation": utilisation} | {
+        "energy_j": 1000.0,
+        "jobs": 10,
+        "power_limit_w": 350.0,
+        "idle_power_w": 35.0,
+    }
+
+
+RESULT: dict[str, Any] = {
+    "name": "evening",
+    "description": None,
+    "engine": "process",
+    "seed": 7,
+    "span_s": 1800.0,
+    "jobs": {"arrived": 12_000, "completed": 11_990, "dropped": 4, "failed": 0, "running": 6, "queued": 0},
+    "latency_s": times(0.005),
+    "waiting_s": times(0.0012),
+    "first_token_s": None,
+    "next_token_s": None,
+    "throughput_per_s": 11_990 / 1800,
+    "tokens_per_s": None,
+    "workloads": [],
+    "devices": [device("a", "l40s", 0.5), device("b", "l40s", 0.7), device("c", "h100-sxm-80gb", 0.995)],
+    "energy_j": 7.2e6,
+    "average_power_w": 4000.0,
+    "peak_power_w": 5120.0,
+    "power_limit_w": 6400.0,
+    "cost_usd": 12.5,
+    "cost_usd_per_h": 25.0,
+    "targets": [
+        target("latency p99 <= 20 ms", 0.015, 0.02, True),
+        target("waiting p99 <= 3 ms", 0.0036, 0.003, False),
+        target("throughput >= 5 /s", 6.66, 5.0, True, "/s", ">="),
+    ],
+    "provenance": [{"provenance": "assumed"}, {"provenance": "datasheet"}, {"provenance": "measured"}],
+    "notes": ["memory ran out twice"],
+    "scenario": {},
+    "versions": {},
+}
+
+
+def changed(**changes: Any) -> dict[str, Any]:
+    return copy.deepcopy(RESULT) | changes
+
+
+def test_the_whole_answer() -> None:
+    assert summary(RESULT) == (
+        "evening: 12,000 jobs over 30 min on 3 devices of 2 SKUs, seed 7, process engine\n"
+        "\n"
+        "1 of 3 targets missed\n"
+        "  met     latency p99 ≤ 20 ms   15.0 ms   25.0% under the limit\n"
+        "  MISSED  waiting p99 ≤ 3 ms    3.60 ms   20.0% over the limit\n"
+        "  met     throughput ≥ 5 /s     6.66 /s   33.2% over the limit\n"
+        "\n"
+        "jobs           11,990 of 12,000 completed, 4 dropped, 6 running\n"
+        "throughput     6.66 jobs/s\n"
+        "                  mean       p50       p95       p99   95% interval of p99\n"
+        "latency        5.00 ms   4.00 ms   10.0 ms   15.0 ms   13.8 to 16.2 ms\n"
+        "waiting        1.20 ms    960 µs   2.40 ms   3.60 ms   3.30 to 3.90 ms\n"
+        "utilisation    l40s               2 ×   60.0% busy (50.0% to 70.0%)\n"
+        "               h100-sxm-80gb      1 ×   99.5% busy\n"
+        "power          4.00 kW average, 5.12 kW peak, 6.40 kW limit\n"
+        "energy         7.20 MJ (2.00 kWh), 601 J a job\n"
+        "cost           12.50 USD, 25.00 USD an hour, 1,042.54 USD a million jobs\n"
+        "provenance     1 of 3 numbers that entered are assumed\n"
+        "note           memory ran out twice\n"
+    )
+
+
+def test_it_is_plain_text_that_fits_a_terminal() -> None:
+    text = summary(changed(notes=["x y " * 80], name="\x1b[31mred\x1b[0m\nsecond line\r"))
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert text.splitlines()[0].startswith(" [31mred [0m second line")
+    assert all(len(line) <= 120 for line in text.splitlines())
+    assert all(line == line.rstrip() for line in text.splitlines())
+
+
+def test_tokens_have_their_lines_where_there_are_any() -> None:
+    text = summary(changed(first_token_s=times(0.1), next_token_s=times(0.02), tokens_per_s=1234.0))
+    assert "1,234 tokens/s" in text
+    lines = {line[:11]: line for line in text.splitlines()}
+    assert lines["first token"].split()[2:4] == ["100", "ms"]
+    assert lines["next token "].split()[2:4] == ["20.0", "ms"]
+    # One column, one right edge, whatever the metric.
+    assert len({line.index(" ms   ") for name, line in lines.items() if name in ("latency    ", "first token")}) == 1
+    assert "token" not in summary(RESULT)
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    nothing = {"arrived": 3, "completed": 0, "dropped": 0, "failed": 0, "running": 0, "queued": 3}
+    text = summary(
+        changed(
+            jobs=nothing,
+            latency_s=times(None),
+            waiting_s=times(None),
+            throughput_per_s=0.0,
+            cost_usd=None,
+            cost_usd_per_h=None,
+            power_limit_w=None,
+            targets=[target("latency p99 <= 20 ms", None, 0.02, False)],
+            provenance=[],
+            notes=[],
+        )
+    )
+    assert "The target is missed" in text
+    assert "nothing measured" in text
+    assert "no price is known" in text
+    assert "a job" not in text
+    assert "nan" not in text.lower()
+    assert "none" not in text.lower()
+
+
+def test_replications_do_not_inflate_what_a_job_costs() -> None:
+    # Over replications job counts are sums, energy and cost means: a job must still cost the same.
+    jobs = {name: 4 * count for name, count in RESULT["jobs"].items()}
+    text = summary(changed(jobs=jobs, replications=4))
+    assert "601 J a job" in text
+    assert "1,042.54 USD a million jobs" in text
+    assert "over 4 × 30 min" in text
+
+
+def test_many_skus_are_cut_with_a_count() -> None:
+    text = summary(changed(devices=[device(f"d{i}", f"sku-{i}", 0.5) for i in range(20)]))
+    assert "and 14 more SKUs" in text
+
+
+@pytest.mark.parametrize(
+    ("targets", "line"),
+    [
+        ([], "No targets were set"),
+        ([True], "The target is met"),
+        ([False], "The target is missed"),
+        ([True, True], "All 2 targets met"),
+        ([True, False, False], "2 of 3 targets missed"),
+    ],
+)
+def test_the_verdict_in_one_line(targets: list[bool], line: str) -> None:
+    assert words.verdict([{"met": met} for met in targets]) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (words.quantity(0.0153, "s"), "15.3 ms"),
+        (words.quantity(None, "s"), "–"),
+        (words.quantity(float("nan"), "W"), "–"),
+        (words.quantity(1.98e9, "MHz"), "1,980 MHz"),
+        (words.stated(15.0, "s"), "15 s"),
+        (words.stated(0.25, "%"), "25 %"),
+        (words.stated(200.0, "W"), "200 W"),
+        (words.in_unit(2.5, "USD/h"), "2.50 USD/h"),
+        (words.in_unit(1980.0, "MHz"), "1,980 MHz"),
+        (words.in_unit(3.0, "furlongs"), "3 furlongs"),
+        (words.stated_range(3.2e-6, 6e-6, "s"), "3.2 to 6 µs"),
+        (words.spread(0.0009, 0.0011, "s"), "900 µs to 1.10 ms"),
+        (words.spread(0.015, 0.015, "s"), "15.0 ms"),
+        (words.spread(None, 1.0, "s"), ""),
+        (words.number(12345.6), "12,346"),
+        (words.number(1e-9), "1e-09"),
+        (words.number(0.25), "0.25"),
+        (words.share(0.0), "0%"),
+        (words.share(0.0004), "0.04%"),
+        (words.share(0.9999), "100%"),
+        (words.usd(0.00123), "0.00123 USD"),
+        (words.usd(1234.5), "1,234.50 USD"),
+        (words.watt_hours(3.6e6), "1.00 kWh"),
+        (words.rate(None), "–"),
+        (words.plural(1, "job"), "1 job"),
+    ],
+)
+def test_numbers_as_people_write_them(text: str, expected: str) -> None:
+    assert text == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "margin"),
+    [
+        (0.01, 0.02, "50.0% under the limit"),
+        (0.03, 0.02, "50.0% over the limit"),
+        (0.02, 0.02, "on the limit"),
+        (0.5, 0.02, "25 times the limit"),
+        (None, 0.02, ""),
+        (0.5, 0.0, ""),
+    ],
+)
+def test_how_far_from_the_limit(value: float | None, limit: float, margin: str) -> None:
+    assert words.target_line(target("latency p99 <= x", value, limit, True)).margin == margin

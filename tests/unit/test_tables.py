@@ -1,0 +1,160 @@
+"""jobs.csv gives back the very ticks, leaves a cell empty where nothing happened, and is quick."""
+
+from __future__ import annotations
+
+import csv
+import time
+import tracemalloc
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from windtunnel.core.result import (
+    COMPLETED,
+    DROPPED,
+    FAILED,
+    QUEUED,
+    RUNNING,
+    DeviceRecord,
+    Jobs,
+    Recording,
+    Steps,
+    TokenGaps,
+)
+from windtunnel.core.ticks import MAX_TICKS
+from windtunnel.report.tables import COLUMNS, seconds_text, write_jobs_csv
+
+WORKLOADS = ['plain, "quoted"\nand broken', "=1+1 </script> é"]
+
+
+def recording(jobs: Jobs) -> Recording:
+    none, flat = np.zeros(0, np.int64), Steps(np.zeros(1, np.int64), np.zeros(1), 1)
+    device = DeviceRecord("gpu, 0", "l40s", "gpu", 0, 0.0, 0, 350.0, 35.0)
+    return Recording(1, jobs, [device], WORKLOADS, flat, flat, (), TokenGaps(none, none, none, none))
+
+
+def some_jobs() -> Jobs:
+    def ints(*values: int) -> np.ndarray:
+        return np.array(values, dtype=np.int64)
+
+    return Jobs(
+        workload=ints(0, 1, 0, 1, 0),
+        arrival=ints(0, 1, 123_456_789_012_345, 10**12, MAX_TICKS - 1),
+        start=ints(0, 3, 123_456_789_012_346, -1, -1),
+        finish=ints(100_000_000_000, -1, 123_456_789_012_400, -1, -1),
+        first=ints(7, -1, -1, -1, -1),
+        tokens=ints(12, 0, 0, 0, 0),
+        device=ints(0, 0, 0, -1, -1),
+        status=ints(COMPLETED, RUNNING, FAILED, DROPPED, QUEUED),
+        energy_j=np.array([0.1, 1 / 3, 2e-20, 0.0, 0.0]),
+    )
+
+
+def many_jobs(n: int) -> Jobs:
+    rng = np.random.default_rng(5)
+    arrival = np.sort(rng.integers(0, 10**16, n))
+    start = arrival + rng.integers(0, 10**12, n)
+    finish = start + rng.integers(1, 10**13, n)
+    zeros = np.zeros(n, np.int64)
+    return Jobs(rng.integers(0, 2, n), arrival, start, finish, start + 1, zeros + 3, zeros, zeros, rng.random(n))
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def ticks(text: str) -> int:
+    scaled = Decimal(text) * 10**12
+    assert scaled == scaled.to_integral_value()
+    return int(scaled)
+
+
+def test_columns_and_cells(tmp_path: Path) -> None:
+    write_jobs_csv(tmp_path / "jobs.csv", recording(some_jobs()))
+    rows = read(tmp_path / "jobs.csv")
+    assert tuple(rows[0]) == COLUMNS
+    assert list(rows[0].values()) == [
+        *("0", WORKLOADS[0], "gpu, 0", "completed", "0", "0", "0.1", "0", "0.1", "0.000000000007", "12", "0.1")
+    ]
+    assert rows[1]["waiting_s"] == "0.000000000002"
+    assert [row["status"] for row in rows] == ["completed", "running", "failed", "dropped", "queued"]
+    assert [row["workload"] for row in rows] == [WORKLOADS[i] for i in (0, 1, 0, 1, 0)]
+    assert float(rows[1]["energy_j"]) == 1 / 3
+
+
+def test_a_cell_is_empty_where_it_did_not_come_to_that(tmp_path: Path) -> None:
+    write_jobs_csv(tmp_path / "jobs.csv", recording(some_jobs()))
+    empty = [{name for name, cell in row.items() if cell == ""} for row in read(tmp_path / "jobs.csv")]
+    never = {"device", "start_s", "finish_s", "waiting_s", "latency_s", "first_token_s", "energy_j"}
+    assert empty == [
+        set(),
+        {"finish_s", "latency_s", "first_token_s"},
+        # A job that failed has an end but no latency: percentiles over the column are those of the report.
+        {"latency_s", "first_token_s"},
+        never,
+        never,
+    ]
+
+
+def test_ticks_come_back_exactly(tmp_path: Path) -> None:
+    jobs = many_jobs(2_000)
+    write_jobs_csv(tmp_path / "jobs.csv", recording(jobs))
+    rows = read(tmp_path / "jobs.csv")
+    assert [ticks(row["arrival_s"]) for row in rows] == jobs.arrival.tolist()
+    assert [ticks(row["finish_s"]) for row in rows] == jobs.finish.tolist()
+    assert [ticks(row["latency_s"]) for row in rows] == (jobs.finish - jobs.arrival).tolist()
+    assert [ticks(row["waiting_s"]) for row in rows] == (jobs.start - jobs.arrival).tolist()
+    assert [float(row["energy_j"]) for row in rows] == jobs.energy_j.tolist()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (1, "0.000000000001"),
+        (10**12, "1"),
+        (10**13, "10"),
+        (1_500_000_000_000, "1.5"),
+        (MAX_TICKS, "9223372.036854775807"),
+        (-1, ""),
+    ],
+)
+def test_seconds_are_written_without_rounding(value: int, text: str) -> None:
+    assert seconds_text(np.array([value])) == [text]
+
+
+def test_a_sample_keeps_the_jobs_own_numbers(tmp_path: Path) -> None:
+    jobs = many_jobs(1_000)
+    write_jobs_csv(tmp_path / "jobs.csv", recording(jobs), np.arange(0, 1_000, 7))
+    rows = read(tmp_path / "jobs.csv")
+    assert [int(row["job"]) for row in rows] == list(range(0, 1_000, 7))
+    assert ticks(rows[3]["arrival_s"]) == jobs.arrival[21]
+
+
+def test_no_jobs_leave_a_header(tmp_path: Path) -> None:
+    write_jobs_csv(tmp_path / "jobs.csv", recording(many_jobs(0)))
+    assert (tmp_path / "jobs.csv").read_text() == ",".join(COLUMNS) + "\n"
+
+
+def test_a_million_rows_take_seconds(tmp_path: Path) -> None:
+    given = recording(many_jobs(1_000_000))
+    began = time.perf_counter()
+    write_jobs_csv(tmp_path / "jobs.csv", given)
+    # 3.6 s on two quiet cores; the bound leaves room for a busy machine.
+    assert time.perf_counter() - began < 15
+    with (tmp_path / "jobs.csv").open("rb") as file:
+        assert sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b"")) > 1_000_000
+
+
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    peaks = []
+    for n in (35_000, 75_000):
+        given = recording(many_jobs(n))
+        tracemalloc.start()
+        write_jobs_csv(tmp_path / "jobs.csv", given)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] * 1.2

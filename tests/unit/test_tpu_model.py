@@ -1,0 +1,181 @@
+"""Laws of the TPU kind: whole tiles in systolic arrays, VMEM before HBM, a torus of links."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from windtunnel.core.device import Cost, Device
+from windtunnel.core.errors import UnsupportedOperationError
+from windtunnel.core.ops import ELEMENTWISE_OPS, OPERATIONS, one_row
+from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.kinds.tpu import systolic_cycles
+
+SKUS = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e")
+PEAKS = {"tpu-v4": 275e12, "tpu-v5e": 197e12, "tpu-v5p": 459e12, "tpu-v6e": 918e12}
+EXAMPLES = {
+    "gemm": {"m": 1024, "n": 1024, "k": 1024, "dtype": "bfloat16"},
+    "attention": {"phase": "decode", "batch": 8, "heads": 32, "kv_heads": 8, "head_dim": 128, "kv_tokens": 4096},
+    "elementwise": {"op": "gelu", "rows": 4096, "width": 4096},
+    "all_reduce": {"bytes": 1 << 24, "workers": 16},
+    "send_recv": {"bytes": 1 << 24, "workers": 16},
+    "copy": {"bytes": 1 << 24, "direction": "h2d"},
+    "launch": {},
+    "service": {"mean": 1e-3},
+}
+V6E_HELD_OUT = {
+    ("bfloat16", 128, 8192, 8192): 211.66,
+    ("bfloat16", 1024, 4096, 7168): 209.16,
+    ("bfloat16", 8192, 4096, 7168): 754.56,
+    ("bfloat16", 8192, 8192, 8192): 1645.74,
+    ("int8", 512, 4096, 7168): 146.85,
+    ("int8", 4096, 8192, 8192): 539.66,
+    ("float32", 2048, 8192, 8192): 471.53,
+    ("float32", 4096, 8192, 8192): 1540.22,
+    ("float32", 8192, 4096, 7168): 1279.27,
+}
+"""Wall-clock times on a TPU v6e (us) of (n, k) pairs that were not fitted: yangwhale/gpu-tpu-pedia."""
+
+
+def device(sku: str, **changed: float) -> Device:
+    overlay = {
+        path.replace("__", "."): Sourced(value, Provenance.DATASHEET, "the test") for path, value in changed.items()
+    }
+    return Catalogue().device(sku, overlay=overlay)
+
+
+def cost(of: Device, op: str, /, **values: object) -> Cost:
+    return of.cost(one_row(OPERATIONS.find(op), {**EXAMPLES[op], **values}))
+
+
+ONE_ARRAY = {
+    "arrays": 1.0,
+    "exposed_fill": 1.0,
+    "issue_rate__bfloat16": 1.0,
+    "clock_hz": 1e9,
+    "memory_bytes_s": 1e18,
+}
+
+
+@pytest.mark.parametrize("sku", SKUS)
+@pytest.mark.parametrize("op", EXAMPLES)
+def test_every_chip_answers_every_operation_with_a_finite_positive_cost(sku: str, op: str) -> None:
+    answer = cost(device(sku), op)
+    for column in (answer.duration_s, answer.power_w, answer.energy_j):
+        assert np.all(np.isfinite(column)) and np.all(column > 0)
+    assert np.all(answer.duration_low_s <= answer.duration_s) and np.all(answer.duration_s <= answer.duration_high_s)
+    assert np.allclose(answer.energy_j, answer.power_w * answer.duration_s)
+
+
+@pytest.mark.parametrize("op", ELEMENTWISE_OPS)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_elementwise_form_is_answered(op: str, dtype: str) -> None:
+    assert cost(device("tpu-v5e"), "elementwise", op=op, dtype=dtype).duration_s[0] > 0
+
+
+@pytest.mark.parametrize("sku", SKUS)
+def test_arrays_and_clock_multiply_to_the_published_peak(sku: str) -> None:
+    chip = device(sku)
+    parts = [chip.number(name) for name in ("arrays", "array_rows", "array_columns", "clock_hz")]
+    assert 2.0 * np.prod([part or 0.0 for part in parts]) == pytest.approx(PEAKS[sku], rel=0.003)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "expected"),
+    [
+        (32, 32, 32, 1 * 1 * (64 + 32 + 32 - 2) - 1),
+        (256, 256, 256, 8 * 8 * (64 + 32 + 256 - 2) - 1),
+        (100, 33, 65, 3 * 2 * (64 + 32 + 100 - 2) - 1),
+        (1, 1, 1, 64 + 32 + 1 - 2 - 1),
+    ],
+)
+def test_the_systolic_closed_form_is_that_of_scale_sim(m: int, n: int, k: int, expected: int) -> None:
+    assert systolic_cycles(m, n, k, rows=32, columns=32) == expected
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(128, 128, 128), (1000, 129, 257), (7, 4096, 300)])
+def test_an_array_with_one_set_of_weights_takes_exactly_the_closed_form(m: int, n: int, k: int) -> None:
+    chip = device("tpu-v5e", **ONE_ARRAY)
+    answer = cost(chip, "gemm", m=m, n=n, k=k)
+    assert answer.duration_s[0] * 1e9 == pytest.approx(float(systolic_cycles(m, n, k, rows=128, columns=128)), rel=1e-9)
+
+
+@pytest.mark.parametrize("axis", ["n", "k"])
+def test_one_column_more_than_the_array_costs_a_whole_tile_where_a_roofline_would_charge_one_column(axis: str) -> None:
+    chip = device("tpu-v5e", **ONE_ARRAY)
+    shape = {"m": 4096, "n": 128, "k": 128}
+    full, over, double = (cost(chip, "gemm", **{**shape, axis: size}).duration_s[0] for size in (128, 129, 256))
+    assert over == double
+    assert over == pytest.approx(2 * full, rel=1e-3)
+
+
+def test_few_rows_cost_what_loading_the_next_weights_does() -> None:
+    chip = device("tpu-v6e", memory_bytes_s=1e18)
+    few, many, double = (cost(chip, "gemm", m=m, n=8192, k=8192).duration_s[0] for m in (1, 256, 512))
+    assert few == many
+    assert double == pytest.approx(2 * many, rel=0.01)
+
+
+@pytest.mark.parametrize("shape", V6E_HELD_OUT)
+def test_products_left_out_of_the_fit_come_within_a_tenth(shape: tuple[str, int, int, int]) -> None:
+    dtype, m, n, k = shape
+    answer = cost(device("tpu-v6e"), "gemm", dtype=dtype, m=m, n=n, k=k, dispatch="eager", cache="warm")
+    measured = V6E_HELD_OUT[shape] * 1e-6
+    assert answer.duration_s[0] == pytest.approx(measured, rel=0.11)
+    assert answer.duration_low_s[0] <= measured <= answer.duration_high_s[0]
+
+
+def test_operands_that_outgrow_vmem_are_read_again() -> None:
+    chip = device("tpu-v6e")
+    per_flop = [cost(chip, "gemm", dtype="float32", m=m, n=8192, k=8192).duration_s[0] / m for m in (2048, 4096)]
+    assert per_flop[1] > 1.5 * per_flop[0]
+
+
+def test_the_dispatch_floor_belongs_to_eager_calls_only() -> None:
+    chip = device("tpu-v6e")
+    small = {"m": 8, "n": 128, "k": 128}
+    times = {d: cost(chip, "gemm", dispatch=d, **small).duration_s[0] for d in ("device", "graph", "eager")}
+    assert times["device"] < 1e-6 < times["graph"] < 5e-6
+    assert times["eager"] > 110e-6
+    assert cost(chip, "gemm", dispatch="eager", **small).bound[0] == "launch"
+
+
+def test_float32_takes_as_many_passes_as_its_precision_asks_for() -> None:
+    shape = {"m": 8192, "n": 1024, "k": 1024, "dtype": "float32"}
+    once, thrice = (cost(device("tpu-v5p", passes__float32=passes), "gemm", **shape) for passes in (1.0, 3.0))
+    assert thrice.duration_s[0] / once.duration_s[0] == pytest.approx(3.0, rel=0.1)
+
+
+def test_int8_doubles_the_rate_since_v5e_but_not_on_v4() -> None:
+    shape = {"m": 65536, "n": 1024, "k": 1024}
+    plain = {"memory_bytes_s": 1e18, "issue_rate__int8": 1.0, "issue_rate__bfloat16": 1.0}
+    for sku, gain in (("tpu-v4", 1.0), ("tpu-v5e", 2.0)):
+        chip = device(sku, **plain)
+        times = [cost(chip, "gemm", dtype=dtype, **shape).duration_s[0] for dtype in ("bfloat16", "int8")]
+        assert times[0] / times[1] == pytest.approx(gain, rel=1e-3)
+
+
+def test_a_ring_that_closes_doubles_the_rate_of_an_all_reduce() -> None:
+    size = 1 << 30
+    open_ring = device("tpu-v5e", wraps_at=16.0, hop_s=1e-9)
+    closed = device("tpu-v5e", wraps_at=2.0, hop_s=1e-9)
+    ratio = cost(open_ring, "all_reduce", bytes=size).duration_s / cost(closed, "all_reduce", bytes=size).duration_s
+    assert ratio[0] == pytest.approx(2.0, rel=0.01)
+
+
+def test_more_workers_than_a_pod_holds_are_refused() -> None:
+    with pytest.raises(UnsupportedOperationError, match="256"):
+        cost(device("tpu-v5e"), "all_reduce", workers=512)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "tf32", "fp8", "fp8_block", "nvfp4"])
+def test_types_that_the_arrays_do_not_take_are_refused_by_name(dtype: str) -> None:
+    with pytest.raises(UnsupportedOperationError, match=dtype):
+        cost(device("tpu-v5e"), "gemm", dtype=dtype)
+
+
+@pytest.mark.parametrize("op", ["aes", "sign", "packets", "vector_add"])
+def test_operations_that_no_tpu_runs_are_refused_by_name(op: str) -> None:
+    with pytest.raises(UnsupportedOperationError, match=op):
+        device("tpu-v5e").cost_function(op)
