@@ -97,7 +97,7 @@ def test_the_whole_answer() -> None:
         "  MISSED  waiting p99 ≤ 3 ms    3.60 ms   20.0% over the limit\n"
         "  met     throughput ≥ 5 /s     6.66 /s   33.2% over the limit\n"
         "\n"
-        "jobs           11,990 of 12,000 completed, 4 dropped, 6 running\n"
+        "jobs           11,990 of 12,000 completed, 6 running, 4 dropped\n"
         "throughput     6.66 jobs/s\n"
         "                  mean       p50       p95       p99   95% interval of p99\n"
         "latency        5.00 ms   4.00 ms   10.0 ms   15.0 ms   13.8 to 16.2 ms\n"

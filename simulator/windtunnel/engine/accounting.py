@@ -6,8 +6,10 @@ costs no more than its start and finish; everything else is here, over arrays.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -67,7 +69,7 @@ def record(engine: ProcessEngine, end: int) -> Recording:
     begun = start[start >= 0]
     # Every array below was made by this run and none is written to after it.
     gaps = [np.frombuffer(a, dtype=np.int64) if len(a) else np.zeros(0, dtype=np.int64) for a in engine.gaps]
-    slices, sampled = _slices(engine, jobs, table, end)
+    sampled = len(table) > SLICE_LIMIT
     notes = list(_notes(engine))
     if sampled:
         notes.append(f"the timeline shows the first {SLICE_LIMIT:,} intervals of {len(table):,}")
@@ -85,7 +87,7 @@ def record(engine: ProcessEngine, end: int) -> Recording:
             0.0,
             end,
         ),
-        slices=slices,
+        slices=_LazySlices(partial(_slices, engine, jobs, table, end)),
         token_gaps=TokenGaps(*gaps),
         intervals=table,
         sampled_slices=sampled,
@@ -204,7 +206,28 @@ def busy_ticks(table: IntervalTable, count: int) -> TickArray:
     return busy
 
 
-def _slices(engine: ProcessEngine, jobs: Jobs, table: IntervalTable, end: int) -> tuple[list[Slice], bool]:
+class _LazySlices(Sequence[Slice]):
+    """Slices that are made when first looked at: only a run that is written out needs them."""
+
+    def __init__(self, make: Callable[[], list[Slice]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> list[Slice]:
+        return self._make()
+
+    @overload
+    def __getitem__(self, index: int) -> Slice: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Slice]: ...
+    def __getitem__(self, index: int | slice) -> Slice | list[Slice]:
+        return self._made[index]
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+def _slices(engine: ProcessEngine, jobs: Jobs, table: IntervalTable, end: int) -> list[Slice]:
     """What a timeline shows: each engine's intervals, and where jobs overlap on a device, each job on a slot."""
     order = np.lexsort((table.device, table.start))
     sampled = len(order) > SLICE_LIMIT
@@ -220,7 +243,7 @@ def _slices(engine: ProcessEngine, jobs: Jobs, table: IntervalTable, end: int) -
     ]
     shared = {s.number for s in engine.stations if type(s).__name__ != "SingleStation"}
     if not shared:
-        return slices, sampled
+        return slices
     names = [w.workload.name for w in engine.prepared.workloads]
     shown = np.flatnonzero((jobs.start >= 0) & (jobs.start < horizon))
     free: dict[int, list[int]] = {}
@@ -238,7 +261,7 @@ def _slices(engine: ProcessEngine, jobs: Jobs, table: IntervalTable, end: int) -
         if finish > start:
             label = f"{names[int(jobs.workload[job])]} {job}"
             slices.append(Slice(device, f"slot {slot:03d}", label, start, finish))
-    return slices, sampled
+    return slices
 
 
 def _notes(engine: ProcessEngine) -> list[str]:

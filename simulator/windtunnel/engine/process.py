@@ -75,6 +75,9 @@ class ProcessEngine:
             for i in range(fleet_class.count):
                 self.stations.append(station_for(self, fleet_class.first + i, fleet_class))
         self.dispatcher: _Central | _Routed = _Central(self) if prepared.policy.route.score is None else _Routed(self)
+        self._follows_load = isinstance(self.dispatcher, _Routed)
+        self.more = self.dispatcher.feed
+        """A station has room: give it what it can take."""
         self._arrivals = Alarm(self.env, self._arrive, event_order(ARRIVE, 0))
 
     def run(self) -> Recording:
@@ -104,11 +107,8 @@ class ProcessEngine:
     def finished(self, job: int, station: Station) -> None:
         """A job has ended now."""
         self.finish[job] = self.env.now
-        self.dispatcher.left(job, station)
-
-    def more(self, station: Station) -> None:
-        """A station has room: give it what it can take."""
-        self.dispatcher.feed(station)
+        if self._follows_load:
+            self.dispatcher.left(job, station)
 
     def queue_for(self, station: Station) -> Queue | None:
         """The queue whose next job a station should take, if any waits."""
@@ -237,9 +237,11 @@ class _Central:
                     return
         queue = self.queues.push(job, signature, engine.workload_of[job])
         for number in classes:
+            if self.at_once[number]:
+                continue  # none of these is free, as was just seen
             for device in self._free_devices(number):
                 self.feed(engine.stations[device])
-                if not len(queue):
+                if not queue:
                     return
 
     def offer(self) -> None:
@@ -250,6 +252,15 @@ class _Central:
 
     def feed(self, station: Station) -> None:
         """A device may have room: give it what it can take."""
+        if self.at_once[station.class_number]:
+            # The common case, without the questions: one job at a time, and this station has just ended its own.
+            queue = self.queues.best(station.class_number)
+            if queue is not None:
+                station.start(queue.pop())
+            elif not self.is_free[station.number]:
+                self.is_free[station.number] = 1
+                heappush(self.free[station.class_number], station.number)
+            return
         while station.has_room():
             queue = self.queues.best(station.class_number)
             if queue is None or not station.take(queue):

@@ -25,6 +25,9 @@ class Queue:
     def __len__(self) -> int:
         return len(self._fifo) + len(self._heap)
 
+    def __bool__(self) -> bool:
+        return bool(self._fifo or self._heap)
+
     def push(self, job: int) -> None:
         """Add a job."""
         if self._key is None:
@@ -44,27 +47,33 @@ class Queue:
 class QueueSet:
     """Queues by (signature, workload), from which a device of some class takes the first job it can run."""
 
-    __slots__ = ("_key", "_queues", "_signatures")
+    __slots__ = ("_by_class", "_key", "_queues", "_signatures")
 
     def __init__(self, signatures: list[frozenset[int]], key: Key | None) -> None:
         self._signatures = signatures
         self._key = key
         self._queues: dict[tuple[int, int], Queue] = {}
+        self._by_class: dict[int, list[Queue]] = {number: [] for signature in signatures for number in signature}
 
     def push(self, job: int, signature: int, workload: int) -> Queue:
         """Add a job to its queue, which is returned."""
         queue = self._queues.get((signature, workload))
         if queue is None:
             queue = self._queues[signature, workload] = Queue(self._key)
+            for number in self._signatures[signature]:
+                self._by_class[number].append(queue)
         queue.push(job)
         return queue
 
     def best(self, class_number: int) -> Queue | None:
         """The queue whose next job a device of the class should take: the least key, then the earliest arrival."""
+        queues = self._by_class.get(class_number, ())
+        if len(queues) == 1:
+            return queues[0] if queues[0] else None
         found: Queue | None = None
         least: tuple[float, int] | None = None
-        for (signature, _), queue in self._queues.items():
-            if len(queue) and class_number in self._signatures[signature]:
+        for queue in queues:
+            if queue:
                 head = queue.head()
                 if least is None or head < least:
                     found, least = queue, head

@@ -114,35 +114,38 @@ class SingleStation(Station):
 
     def __init__(self, engine: ProcessEngine, number: int, fleet_class: FleetClass) -> None:
         super().__init__(engine, number, fleet_class)
-        self.alarm = Alarm(engine.env, self._rung, event_order(FINISH, number))
+        order = event_order(FINISH, number)
+        self.alarm = Alarm(engine.env, self._rung, order)
+        self.quick_alarm = Alarm(engine.env, self._rung_quick, order)
+        self.job = -1
         self.jobs: list[int] = []
-        self.began = 0
         self.batch = engine.prepared.policy.batch
         self._rest: list[tuple[str, str, int, float]] = []
-        self._current: tuple[int, int, int, float] | None = None
-        # The common program, one segment: (ticks for all or array by rank), so that a job costs no more than it must.
+        self._current: tuple[int, int, int, float] = (0, 0, 0, 0.0)
+        # A program of one segment needs no more than its end: ticks for all, or an array of them by rank.
         self.quick = [
-            None if c is None or c.single is None or self.batch.kind != "none" else engine.quick_ticks(c)
+            None
+            if c is None or c.single is None or c.decoder is not None or self.batch.kind != "none"
+            else engine.quick_ticks(c)
             for c in self.compiled
         ]
 
     def has_room(self) -> bool:
-        return not self.jobs
+        return self.job < 0
 
     def take(self, queue: Queue) -> bool:
         engine = self.engine
         if self.batch.kind == "none":
             self.start(queue.pop())
             return True
-        now = engine.env.now
-        waited = now - engine.arrival[queue.head()[1]]
+        waited = engine.env.now - engine.arrival[queue.head()[1]]
         wait = to_ticks(self.batch.wait_s)
         if len(queue) < self.batch.size and waited < wait:
             engine.look_again(queue.head()[1], wait - waited)
             return False
         jobs: list[int] = []
         memory = 0.0
-        while len(queue) and len(jobs) < self.batch.size:
+        while queue and len(jobs) < self.batch.size:
             need = engine.footprint(self, queue.head()[1], shared=bool(jobs))
             if jobs and memory + need > self.fleet_class.device.memory_bytes:
                 break
@@ -154,24 +157,21 @@ class SingleStation(Station):
     def start(self, job: int) -> None:
         engine = self.engine
         now = engine.env.now
-        engine.start[job] = self.began = now
+        engine.start[job] = now
         engine.device[job] = self.number
-        self.jobs = [job]
+        self.job = job
         quick = self.quick[engine.workload_of[job]]
         if quick is not None:
-            self.alarm.set(quick if type(quick) is int else quick[engine.rank[job]])  # type: ignore[index]
+            self.quick_alarm.set(quick if type(quick) is int else quick[engine.rank[job]])  # type: ignore[index]
             return
         compiled = self._program(job)
         rank = engine.rank[job]
         if compiled.first_ticks is not None:
             engine.first[job] = now + int(compiled.first_ticks[rank])
             engine.gap_of_lone(job, compiled, rank)
-        rest = []
-        for phase in compiled.phases(rank):
-            for segment in phase[0]:
-                ticks, watts = segment.at(rank)
-                rest.append((segment.engine, segment.name, ticks, watts))
-        self._rest = rest[::-1]
+        self.jobs = [job]
+        segments = [segment for phase in compiled.phases(rank) for segment in phase[0]]
+        self._rest = [(s.engine, s.name, *s.at(rank)) for s in reversed(segments)]
         self._next()
 
     def _start_batch(self, jobs: list[int]) -> None:
@@ -187,7 +187,7 @@ class SingleStation(Station):
                 engine.first[job] = now + first
         if compiled.outputs is not None:
             engine.gaps_of_batch(jobs, compiled, now + first, ticks - first)
-        self.jobs, self.began = jobs, now
+        self.job, self.jobs = jobs[0], jobs
         self._rest = [("compute", f"batch of {len(jobs)}", ticks, watts)]
         self._next()
 
@@ -197,32 +197,31 @@ class SingleStation(Station):
         self._current = (words.word(lane), words.word(name), self.engine.env.now, watts)
         self.alarm.set(ticks)
 
+    def _rung_quick(self, _event: simpy.Event) -> None:
+        job, self.job = self.job, -1
+        self.engine.finished(job, self)
+        self.engine.more(self)
+
     def _rung(self, _event: simpy.Event) -> None:
-        if self._current is not None:
-            self._record(self.engine.env.now)
-            if self._rest:
-                self._next()
-                return
+        self._record(self.engine.env.now)
+        if self._rest:
+            self._next()
+            return
         engine = self.engine
-        jobs, self.jobs = self.jobs, []
-        if len(jobs) == 1:
-            engine.finished(jobs[0], self)
-        else:
-            for job in jobs:
-                engine.finished(job, self)
+        jobs, self.jobs, self.job = self.jobs, [], -1
+        for job in jobs:
+            engine.finished(job, self)
         engine.more(self)
 
     def _record(self, end: int) -> None:
-        assert self._current is not None  # noqa: S101
         lane, name, start, watts = self._current
-        self._current = None
         self.engine.intervals.add(self.number, lane, name, start, end, watts)
         energy = watts * ((end - start) / TICKS_PER_SECOND) / len(self.jobs)
         for job in self.jobs:
             self.engine.energy[job] += energy
 
     def close(self, end: int) -> None:
-        if self._current is not None:
+        if self.jobs:
             self._record(end)
 
 
