@@ -93,9 +93,9 @@ def test_the_whole_answer() -> None:
         "evening: 12,000 jobs over 30 min on 3 devices of 2 SKUs, seed 7, process engine\n"
         "\n"
         "1 of 3 targets missed\n"
-        "  met     latency p99 ≤ 20 ms   15.0 ms   25.0% under the limit\n"
-        "  MISSED  waiting p99 ≤ 3 ms    3.60 ms   20.0% over the limit\n"
-        "  met     throughput ≥ 5 /s     6.66 /s   33.2% over the limit\n"
+        "  met     latency p99 ≤ 20 ms   15.0 ms   25.0% below the limit\n"
+        "  MISSED  waiting p99 ≤ 3 ms    3.60 ms   20.0% above the limit\n"
+        "  met     throughput ≥ 5 /s     6.66 /s   33.2% above the limit\n"
         "\n"
         "jobs           11,990 of 12,000 completed, 6 running, 4 dropped\n"
         "throughput     6.66 jobs/s\n"
@@ -177,6 +177,7 @@ def test_many_skus_are_cut_with_a_count() -> None:
         ([True], "The target is met"),
         ([False], "The target is missed"),
         ([True, True], "All 2 targets met"),
+        ([False, False], "All 2 targets missed"),
         ([True, False, False], "2 of 3 targets missed"),
     ],
 )
@@ -206,6 +207,8 @@ def test_the_verdict_in_one_line(targets: list[bool], line: str) -> None:
         (words.number(0.25), "0.25"),
         (words.share(0.0), "0%"),
         (words.share(0.0004), "0.04%"),
+        (words.share(0.00001), "<0.01%"),
+        (words.share(0.0755), "7.5%"),
         (words.share(0.9999), "100%"),
         (words.usd(0.00123), "0.00123 USD"),
         (words.usd(1234.5), "1,234.50 USD"),
@@ -221,8 +224,8 @@ def test_numbers_as_people_write_them(text: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("value", "limit", "margin"),
     [
-        (0.01, 0.02, "50.0% under the limit"),
-        (0.03, 0.02, "50.0% over the limit"),
+        (0.01, 0.02, "50.0% below the limit"),
+        (0.03, 0.02, "50.0% above the limit"),
         (0.02, 0.02, "on the limit"),
         (0.5, 0.02, "25 times the limit"),
         (None, 0.02, ""),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -84,10 +84,10 @@ def api_time_s(p: Parameters, rows: Rows) -> float:
 
 
 def launched_s(p: Parameters, rows: Rows) -> FloatArray:
-    """``count`` empty commands (s): the first waits a round trip, those behind it in flight a dispatch each."""
+    """``count`` empty commands (s), one after another without waiting, and the answer of the last awaited."""
     n, mode = rows.numbers["count"], rows.choices["mode"]
     if mode == "persistent":
-        return n * (p.api_cost("persistent_write_s") + p.api_cost("persistent_poll_s"))
+        return n * p.api_cost("persistent_write_s") + p.api_cost("persistent_poll_s")
     return p.api_cost("round_trip_s") + (n - 1.0) * p.api_cost("dispatch_s" if mode == "stream" else "graph_node_s")
 
 
@@ -108,3 +108,13 @@ def per_request_s(
     """
     waited = np.asarray(latency_s, dtype=np.float64) / np.asarray(in_flight, dtype=np.float64)
     return limit(latency=waited, engine=engine_s)
+
+
+def engines_by_op(**engines: tuple[str, ...]) -> Callable[[Parameters, Rows], str]:
+    """The engine of each operation: ``engines`` maps a name to the operations it serves; the rest is ``compute``."""
+    of = {op: name.replace("_", " ") for name, served in engines.items() for op in served}
+
+    def engine(_p: Parameters, rows: Rows) -> str:
+        return of.get(rows.op.name, "compute")
+
+    return engine

@@ -17,6 +17,7 @@ from windtunnel_models.kinds._shared import (
     EXACT,
     active_power_w,
     api_time_s,
+    engines_by_op,
     launched_s,
     limit,
     linked_s,
@@ -240,4 +241,7 @@ KIND = Kind(
         "launch": assumed(2.0, 1.4, 4.0, _UNMEASURED),
         "service": EXACT,
     },
+    engine=engines_by_op(
+        network=("packets", "rdma"), crypto=("aes", "sign"), compression=("compress", "decompress"), dma=("copy",)
+    ),
 )

@@ -18,6 +18,7 @@ from windtunnel_models.kinds._shared import (
     EXACT,
     active_power_w,
     api_time_s,
+    engines_by_op,
     launched_s,
     limit,
     linked_s,
@@ -161,4 +162,5 @@ KIND = Kind(
         "launch": assumed(1.8, 1.3, 3.0, _OTHER_HOSTS),
         "service": EXACT,
     },
+    engine=engines_by_op(cipher=("aes",), compression=("compress", "decompress"), public_key=("sign",), dma=("copy",)),
 )

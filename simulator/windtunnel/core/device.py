@@ -264,6 +264,12 @@ class Device:
         return Parameters(self)("idle_power_w")
 
     @property
+    def active_power_w(self) -> float:
+        """What the device draws above idle whenever anything runs, once however much runs side by side (W)."""
+        share = self.number("power_share", "base")
+        return 0.0 if share is None else share * (Parameters(self)("max_power_w") - self.idle_power_w)
+
+    @property
     def power_limit_w(self) -> float:
         """The most the device may draw (W): its own limit, or the scenario's cap where that is lower."""
         own = Parameters(self)("max_power_w")

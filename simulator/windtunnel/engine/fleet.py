@@ -39,6 +39,8 @@ class FleetClass:
     streams: int
     price_usd_per_s: float | None
     idle_w: float
+    active_w: float
+    """Drawn above idle whenever anything runs, once."""
     limit_w: float
 
     @property
@@ -189,6 +191,7 @@ def _classes(scenario: Scenario, devices: Sequence[Device]) -> list[FleetClass]:
                 streams=entry.streams,
                 price_usd_per_s=entry.price if entry.price is not None else device.number("price_usd_per_h"),
                 idle_w=grain(device.idle_power_w),
+                active_w=grain(device.active_power_w),
                 limit_w=device.power_limit_w,
             )
         )

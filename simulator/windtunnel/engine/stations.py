@@ -245,6 +245,7 @@ class _Task:
     rate: float = 0.0
     drawn: float = 0.0
     version: int = 0
+    active_j: float = 0.0
 
 
 @dataclass(eq=False)
@@ -289,7 +290,8 @@ class _Engine:
 class StreamStation(Station):
     """Several jobs at a time, on streams: each engine of the device serves segments in order of asking.
 
-    A segment takes its share of its engine, most often all of it. When the engines together would draw more than
+    A segment takes its share of its engine, most often all of it. What the device draws for being active at all is
+    drawn once, on a lane of its own, and shared by the jobs that run. When the engines together would draw more than
     the device may, all of them slow in proportion, so that the device stays at its limit and every segment takes
     the energy it would have taken.
     """
@@ -301,7 +303,11 @@ class StreamStation(Station):
         self.engines: dict[str, _Engine] = {}
         self.running: dict[_Task, None] = {}
         self.demand_w = 0.0
-        self.headroom_w = max(grain(fleet_class.limit_w) - fleet_class.idle_w, 0.0)
+        self.active_w = fleet_class.active_w
+        self.headroom_w = max(grain(fleet_class.limit_w) - fleet_class.idle_w - self.active_w, 0.0)
+        self.active_from = self.active_since = 0
+        self.active_each_j = 0.0
+        """Energy of being active that one job has had its share of, all along; jobs keep the difference."""
 
     def has_room(self) -> bool:
         return bool(self.slots)
@@ -338,6 +344,7 @@ class StreamStation(Station):
     def _ask(self, task: _Task) -> None:
         """The task's next segment asks for its engine."""
         task.engine, task.name, ticks, task.watts, task.share = task.pieces.pop()
+        task.watts = max(task.watts - self.active_w, 0.0)
         task.left = float(ticks)
         engine = self.engines.setdefault(task.engine, _Engine())
         if engine.waiting or not engine.fits(task.share):
@@ -347,9 +354,26 @@ class StreamStation(Station):
 
     def _occupy(self, task: _Task, engine: _Engine) -> None:
         engine.enter(task)
+        self._share_active()
         self.running[task] = None
+        task.active_j = self.active_each_j
         self.demand_w += task.watts
         task.since, task.rate = self.engine.env.now, 0.0
+
+    def _share_active(self) -> None:
+        """What has been drawn for being active since last time is shared by those that ran."""
+        now = self.engine.env.now
+        if self.running:
+            self.active_each_j += self.active_w * ((now - self.active_since) / TICKS_PER_SECOND) / len(self.running)
+        else:
+            self.active_from = now
+        self.active_since = now
+
+    def _record_active(self) -> None:
+        words = self.engine.intervals
+        now = self.engine.env.now
+        if self.active_w:
+            words.add(self.number, words.word("board"), words.word("active"), self.active_from, now, self.active_w)
 
     def _balance(self) -> None:
         """Let everything that runs go on at the rate that the device's limit allows now."""
@@ -388,6 +412,8 @@ class StreamStation(Station):
         """The task's segment is done: those who wait for its engine go on, then the task itself."""
         self._settle(task)
         task.version += 1
+        self._share_active()
+        self.engine.energy[task.run.job] += self.active_each_j - task.active_j
         del self.running[task]
         self.demand_w -= task.watts
         engine = self.engines[task.engine]
@@ -402,6 +428,8 @@ class StreamStation(Station):
             if not run.open and run.phases:
                 self._phase(run, self.engine.rank[run.job])
         self._balance()
+        if not self.running:
+            self._record_active()
         if not run.open:
             heappush(self.slots, run.slot)
             self.free_memory += run.memory
@@ -409,8 +437,12 @@ class StreamStation(Station):
             self.engine.more(self)
 
     def close(self, end: int) -> None:
+        self._share_active()
+        if self.running:
+            self._record_active()
         for task in self.running:
             self._settle(task)
+            self.engine.energy[task.run.job] += self.active_each_j - task.active_j
 
 
 class _Sequence:

@@ -34,6 +34,9 @@ TIME_POINTS = 480
 TAIL_POINTS = 240
 """Points of a percentile curve."""
 
+FIRST_MARK = -math.log10(0.99)
+"""Curves begin at p1: the very least of a million draws is an accident, and would take half of a log axis."""
+
 MAX_CURVES = 8
 MAX_BARS = 24
 """Above this many devices the utilisation chart shows SKUs instead."""
@@ -295,7 +298,7 @@ def _charts(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, 
             "label": _describe(METRICS[metric], result.get(f"{metric}_s")),
         }
     limit = result.get("power_limit_w")
-    if recording.end > 0:
+    if recording.end > 0 and result["peak_power_w"] > 0:
         watts = words.quantity(result["average_power_w"], "W"), words.quantity(result["peak_power_w"], "W")
         charts["power"] = _time_chart(recording.power, "W", limit)
         within = f", limit {words.stated(limit, 'W')}" if limit else ""
@@ -304,6 +307,7 @@ def _charts(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, 
             "label": f"Line chart of power over time: average {watts[0]}, peak {watts[1]}{within}.",
             "limit": words.stated(limit, "W") if limit else None,
         }
+    if recording.end > 0:
         queue = recording.waiting
         charts["waiting"] = _time_chart(queue, "jobs", None)
         mean, most = words.number(queue.mean()), words.number(float(queue.values.max()))
@@ -329,7 +333,10 @@ def _percentile_chart(
     samples = {i: sample for i in range(count) if (sample := _sample(metric, recording, i))[1]}
     if not samples:
         return None
-    drawn = sorted(sorted(samples, key=lambda i: (-samples[i][1], i))[:MAX_CURVES])
+    # Where not all find room, those that a target names go before the larger ones.
+    named = {target.get("workload") for target in result["targets"] if target.get("metric") == metric}
+    order = sorted(samples, key=lambda i: (recording.workloads[i] not in named, -samples[i][1], i))
+    drawn = sorted(order[:MAX_CURVES])
     # Targets are about all jobs, so with several workloads the curve they are met or missed on comes first.
     curves = [(str(recording.workloads[i]), False, samples[i]) for i in drawn]
     if len(samples) > 1:
@@ -337,7 +344,7 @@ def _percentile_chart(
     # Percentiles are spread by nines: u = -log10(1 - p), so that p99 gets as much room as p90.
     end = min(max(math.log10(max(total for _, _, (_, total, _) in curves)), 1.31), 5.0)
     marks = [-math.log10(1 - p) for p in (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)]
-    u = np.unique(np.concatenate([np.linspace(0, end, TAIL_POINTS), [mark for mark in marks if mark <= end]]))
+    u = np.unique(np.concatenate([np.linspace(FIRST_MARK, end, TAIL_POINTS), [mark for mark in marks if mark <= end]]))
     p = 1 - 10.0**-u
     series: list[dict[str, Any]] = []
     for name, of_all, (values, total, cumulative) in curves:
@@ -399,6 +406,7 @@ def _time_chart(steps: Steps, unit: str, limit: float | None) -> dict[str, Any]:
         "mean": _rounded(np.append(mean, mean[-1])),
         "peak": _rounded(np.append(peak, peak[-1])),
         "limit": limit,
+        "limit_text": words.stated(limit, unit) if limit else None,
     }
 
 
@@ -424,7 +432,7 @@ def _bars(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             }
             for one in shares
         ]
-        return [{"sku": None, "rows": rows}]
+        return [{"sku": None, "heading": False, "rows": rows}]
     groups = []
     for one in shares:
         members = [device for device in devices if device["sku"] == one.sku]
@@ -438,8 +446,15 @@ def _bars(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             }
             for device in members
         ]
+        # A heading that would only repeat the one name below it is left out.
+        alone = one.count == 1 and rows[0]["name"] == one.sku
         groups.append(
-            {"sku": one.sku, "note": f"{words.share(one.mean)} on average" if one.count > 1 else "", "rows": rows}
+            {
+                "sku": one.sku,
+                "heading": not alone,
+                "note": f"{words.share(one.mean)} on average" if one.count > 1 else "",
+                "rows": rows,
+            }
         )
     return groups
 

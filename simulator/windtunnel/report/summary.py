@@ -96,7 +96,7 @@ def _figures(result: Mapping[str, Any]) -> list[str]:
     if len(shares) > _SKUS:
         lines.append(_row("", f"and {plural(len(shares) - _SKUS, 'more SKU')}"))
     power = f"{quantity(result['average_power_w'], 'W')} average, {quantity(result['peak_power_w'], 'W')} peak"
-    if result.get("power_limit_w") is not None:
+    if result.get("power_limit_w"):
         power += f", {quantity(result['power_limit_w'], 'W')} limit"
     lines.append(_row("power", power))
     energy = f"{quantity(result['energy_j'], 'J')} ({watt_hours(result['energy_j'])})"

@@ -91,13 +91,11 @@ def share(value: float | None) -> str:
     if value is None or math.isnan(value):
         return NOTHING
     percent = value * 100
-    return (
-        f"{percent:.0f}%"
-        if percent >= 99.95 or percent == 0
-        else f"{percent:.3g}%"
-        if percent < 1
-        else f"{percent:.1f}%"
-    )
+    if percent == 0 or percent >= 99.95:
+        return f"{percent:.0f}%"
+    if percent < 0.01:
+        return "<0.01%"
+    return f"{percent:.1f}%" if percent >= 1 else f"{percent:.2g}%"
 
 
 def usd(value: float | None) -> str:
@@ -182,7 +180,7 @@ def target_line(target: Mapping[str, Any]) -> TargetLine:
     if value is not None and limit:
         reach = value / limit
         apart = abs(value - limit) / abs(limit)
-        side = "under" if value < limit else "over"
+        side = "below" if value < limit else "above"
         if value == limit:
             margin = "on the limit"
         elif reach >= 2:
@@ -207,7 +205,9 @@ def verdict(targets: Sequence[Mapping[str, Any]]) -> str:
     missed = sum(not target["met"] for target in targets)
     if missed == 0:
         return "The target is met" if len(targets) == 1 else f"All {len(targets)} targets met"
-    return "The target is missed" if len(targets) == 1 else f"{missed} of {len(targets)} targets missed"
+    if len(targets) == 1:
+        return "The target is missed"
+    return f"{missed} of {len(targets)} targets missed" if missed < len(targets) else f"All {missed} targets missed"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@
   const data = JSON.parse(document.getElementById("chart-data").textContent);
   const DASHES = [[], [7, 3], [2, 2], [9, 2, 2, 2], [4, 2], [12, 4], [2, 4], [6, 2, 2, 2, 2, 2]];
   // In the order in which they claim room on a narrow axis.
-  const PERCENTILES = [99, 50, 90, 99.9, 95, 99.99, 0, 99.999];
+  const PERCENTILES = [99, 50, 90, 99.9, 95, 99.99, 99.999];
   const FONT = "12px " + getComputedStyle(document.body).fontFamily;
   const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const place = percentile => -Math.log10(1 - percentile / 100);
@@ -126,7 +126,7 @@
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
       scales: { x: { time: false, range: () => [0, end] }, y: { distr: 3, log: 10, range: () => [low, high] } },
       axes: [
-        axis({ splits: () => marks.map(place), values: () => marks.map(p => p === 0 ? "min" : "p" + p), size: 30 }),
+        axis({ splits: () => marks.map(place), values: () => marks.map(p => "p" + p), size: 30 }),
         axis({ splits: () => decades(low, high), filter: (u, splits) => splits, values: (u, splits) => splits.map(seconds), size: 62 }),
       ],
       series: [{}, ...chart.series.map((series, i) => ({
@@ -169,7 +169,7 @@
           if (!chart.limit) return;
           const y = u.valToPos(chart.limit, "y", true);
           line(u, y, colour("ink"));
-          label(u, y, "limit " + show(chart.limit), colour("ink"), -3);
+          label(u, y, "limit " + chart.limit_text, colour("ink"), -3);
         }],
         setCursor: [live(name, [x => "at " + quantity(x, "s"), show, show])],
       },
