@@ -305,6 +305,7 @@ class StreamStation(Station):
         self.demand_w = 0.0
         self.active_w = fleet_class.active_w
         self.headroom_w = max(grain(fleet_class.limit_w) - fleet_class.idle_w - self.active_w, 0.0)
+        self.is_active = False
         self.active_from = self.active_since = 0
         self.active_each_j = 0.0
         """Energy of being active that one job has had its share of, all along; jobs keep the difference."""
@@ -365,13 +366,14 @@ class StreamStation(Station):
         now = self.engine.env.now
         if self.running:
             self.active_each_j += self.active_w * ((now - self.active_since) / TICKS_PER_SECOND) / len(self.running)
-        else:
-            self.active_from = now
+        if not self.is_active:
+            self.is_active, self.active_from = True, now
         self.active_since = now
 
     def _record_active(self) -> None:
         words = self.engine.intervals
         now = self.engine.env.now
+        self.is_active = False
         if self.active_w:
             words.add(self.number, words.word("board"), words.word("active"), self.active_from, now, self.active_w)
 
@@ -437,8 +439,8 @@ class StreamStation(Station):
             self.engine.more(self)
 
     def close(self, end: int) -> None:
-        self._share_active()
-        if self.running:
+        if self.is_active:
+            self._share_active()
             self._record_active()
         for task in self.running:
             self._settle(task)
