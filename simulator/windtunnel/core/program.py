@@ -10,15 +10,23 @@ ops:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.ops import OPERATIONS, Operation
 from windtunnel.core.units import parse_quantity
 
 Path = tuple[str | int, ...]
-Locate = Callable[[Path], Where]
+
+
+class Locate(Protocol):
+    """Gives the place of the value at a path, or of its key."""
+
+    def __call__(self, path: Path, *, key: bool = False) -> Where:
+        """The place, for an error."""
+
 
 _MAX_STAGES = 10_000
 _CONTROL = ("repeat", "branch", "streams", "generate")
@@ -151,7 +159,7 @@ class _Parser:
             names = [*OPERATIONS, *_CONTROL]
             raise InputError(
                 f"unknown operation '{name}'",
-                where=self.locate(path),
+                where=self.locate(path, key=True),
                 expected=one_of(names, 30),
                 nearest=nearest(name, names),
             )
@@ -166,6 +174,9 @@ class _Parser:
             here = (*path, key)
             try:
                 column = op.column(str(key))
+            except InputError as error:
+                raise error.at(self.locate(here, key=True)) from None
+            try:
                 if isinstance(raw, str) and raw.startswith("$"):
                     if column.kind == "choice":
                         raise InputError(f"'{key}' cannot come from a column", expected=one_of(column.choices))
@@ -209,7 +220,7 @@ class _Parser:
             if key not in allowed:
                 raise InputError(
                     f"unknown key '{key}'",
-                    where=self.locate((*path, key)),
+                    where=self.locate((*path, key), key=True),
                     expected=one_of(allowed),
                     nearest=nearest(str(key), allowed),
                 )

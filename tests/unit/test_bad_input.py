@@ -1,0 +1,295 @@
+"""Whatever is wrong with the input: exit 2, the place, what was expected, the nearest right name; nothing half-written."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windtunnel import app
+from windtunnel.cli import cli
+from windtunnel.core.errors import InputError
+from windtunnel.core.scenario import read_scenario
+from windtunnel.core.yamlfile import parse
+
+GOOD = """\
+schema: 1
+name: small
+fleet:
+  - device: h100-sxm-80gb
+    count: 2
+    price: 2.5 USD/h
+workload:
+  - name: calls
+    arrivals: {process: poisson, rate: 100 /s}
+    ops:
+      - gemm: {m: 64, n: 64, k: 64, dtype: bfloat16}
+policy: fifo
+stop: {jobs: 50}
+targets:
+  - latency p99 <= 20 ms
+"""
+
+TRACE = "time,tokens\n0.0,5\n0.5,7\n"
+TRACED = GOOD.replace(
+    "arrivals: {process: poisson, rate: 100 /s}", "arrivals: {process: trace, file: t.csv, time: time}"
+).replace("m: 64", "m: $tokens")
+
+
+def message(folder: Path, text: str, *changes: str) -> str:
+    path = folder / "s.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        app.run(path, changes=changes)
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("count: 2", "coutn: 2", "s.yaml:5:5: fleet[0].coutn: unknown key 'coutn'; expected one of device, count, name"),
+        ("count: 2", "coutn: 2", "did you mean 'count'?"),
+        ("100 /s", "100", "s.yaml:9:40: workload[0].arrivals.rate: '100' has no unit; expected a number and a unit"),
+        ("100 /s", "100 W", "is measured in 'W'"),
+        ("100 /s", "-100 /s", "is negative"),
+        ("100 /s", ".inf /s", "is not a quantity"),
+        ("name: small", "name: small\nname: other", "s.yaml:3:1: name: the key 'name' is given twice"),
+        ("h100-sxm-80gb", "h100-smx-80gb", "did you mean 'h100-sxm-80gb'?"),
+        ("h100-sxm-80gb", "h100-sxm-80gb@cuba", "did you mean 'cuda'?"),
+        ("h100-sxm-80gb", "h100-sxm-80gb@metal", "is not reached through metal"),
+        ("policy: fifo", "policy: fifp", "s.yaml:12:9: policy: unknown policy 'fifp'"),
+        ("gemm:", "gem:", "s.yaml:11:9: workload[0].ops[0].gem: unknown operation 'gem'"),
+        ("gemm:", "gem:", "did you mean 'gemm'?"),
+        ("m: 64,", "mm: 64,", "'mm' is not a column of gemm"),
+        ("m: 64,", "", "gemm needs 'm'"),
+        ("m: 64,", "m: 6.5,", "expected a whole number"),
+        ("m: 64,", "m: 0,", "expected at least 1"),
+        ("m: 64,", "m: $tokens,", "needs a trace"),
+        ("bfloat16", "bfloat61", "did you mean 'bfloat16'?"),
+        ("stop: {jobs: 50}\n", "", "s.yaml:9:15: workload[0].arrivals: the poisson arrivals of 'calls' never end"),
+        ("jobs: 50", "jobs: 50, time: 1 s", "a stop is a number of jobs or a time"),
+        ("jobs: 50", "time: 1", "has no unit"),
+        ("count: 2", "count: 0", "greater than or equal to 1"),
+        ("count: 2", "count: two", "expected a whole number"),
+        ("schema: 1", "schema: 2", "s.yaml:1:9: schema"),
+        ("p99", "p999", "asks for 'p999' of latency; expected one of mean, p50, p95, p99"),
+        ("latency", "latancy", "did you mean 'latency'?"),
+        ("latency p99", "latency p99 of callz", "did you mean 'calls'?"),
+        ("20 ms", "20", "'20' has no unit"),
+        ("{m: 64, n: 64, k: 64, dtype: bfloat16}", "{m: 1000000, n: 1000000, k: 64, dtype: bfloat16}", "needs 2.00 TB of memory"),
+        ("gemm: {m: 64, n: 64, k: 64, dtype: bfloat16}", "sign: {}", "which does not run sign"),
+        ("policy: fifo", "policy: earliest-deadline-first", "needs a deadline, and 'calls' has none"),
+        ("policy: fifo", "policy: recommendation-matrix", "needs a use, and 'calls' has none"),
+        ("    price: 2.5 USD/h\n", "    power: {max: 10 W}\n", "W idle and 10 W at most"),
+        ("policy: fifo", "policy: {name: fifo, batch: {kind: continuous}}", "continuous batching takes generating jobs"),
+        ("policy: fifo", "policy: {name: fifo, order: arrival}", "a policy is a name, or a route and an order"),
+        ("policy: fifo", "policy: {route: centrall}", "did you mean 'central'?"),
+        ("  - latency", "  latency", "s.yaml:15:3: targets: this is 'latency p99 <= 20 ms'; expected a valid list"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_scenario_is_named(old: str, new: str, says: str, tmp_path: Path) -> None:
+    assert old in GOOD
+    assert says in message(tmp_path, GOOD.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("- 1\n- 2\n", "a scenario is a mapping"),
+        ("", "this scenario is empty"),
+        ("schema: 1\nname: [unclosed\n", "s.yaml:3:1: this is not YAML"),
+        ("a: &x [*x]\n", "contains itself"),
+        ("a: !!python/object:os.system {}\n", "unknown key 'a'"),
+        ("a: !evil x\n", "the tag '!evil' is not understood"),
+        ("? [1]\n: 2\n", "a key is not plain text"),
+        ("\x00", "this is not YAML"),
+    ],
+)
+def test_what_is_no_scenario_at_all_is_said(text: str, says: str, tmp_path: Path) -> None:
+    assert says in message(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("trace", "scenario", "says"),
+    [
+        (None, TRACED, "there is no trace"),
+        ("", TRACED, "holds no rows"),
+        ("time,tokens\n", TRACED, "holds no rows"),
+        ("when,tokens\n0,5\n", TRACED, "has no column 'time'"),
+        (
+            "time,tokens\n0.0,5\nsoon,7\n",
+            TRACED,
+            "t.csv:3: time: 'soon' is not a time; expected seconds, or a time such as",
+        ),
+        (
+            "time,tokens\n0.0,5\n0.5,many\n",
+            TRACED,
+            "t.csv:3: tokens: 'many' is not a count; expected a number, at least 1",
+        ),
+        ("time,tokens\n0.0,5\n0.5\n", TRACED, "t.csv:3: this row has 1 cells; expected 2"),
+        (TRACE, TRACED.replace("$tokens", "$tokns"), "did you mean 'tokens'?"),
+        ('time,tokens\n0.0,"5\n', TRACED, "this is not CSV"),
+        ("time,tokens\n1e999,5\n", TRACED, "'1e999' is not a time"),
+    ],
+)
+def test_what_is_wrong_in_a_trace_is_named(trace: str | None, scenario: str, says: str, tmp_path: Path) -> None:
+    if trace is not None:
+        (tmp_path / "t.csv").write_text(trace)
+    assert says in message(tmp_path, scenario)
+
+
+def test_a_trace_that_is_not_gzip_is_said(tmp_path: Path) -> None:
+    (tmp_path / "t.csv.gz").write_text("time,tokens\n0,1\n")
+    assert "cannot be read" in message(tmp_path, TRACED.replace("t.csv", "t.csv.gz"))
+
+
+def test_traces_may_be_gzip_and_their_times_iso_with_100_ns(tmp_path: Path) -> None:
+    rows = "time,tokens\n2023-11-16 18:17:03.9799600,3\n2023-11-16 18:17:04.0319601,4\n"
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(rows.encode()))
+    (tmp_path / "s.yaml").write_text(TRACED.replace("t.csv", "t.csv.gz").replace("stop: {jobs: 50}\n", ""))
+    assert app.run(tmp_path / "s.yaml").recording.jobs.arrival.tolist() == [0, 52_000_100_000]
+
+
+def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "scenario.yaml").write_text(GOOD)
+    with pytest.raises(InputError, match=r"did you mean 'scenario\.yaml'"):
+        app.run(tmp_path / "scenaro.yaml")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("fleet[0].coutn=3", "unknown key 'coutn'"),
+        ("fleet[5].count=3", "there is no 'fleet[5]'"),
+        ("flet[0].count=3", "did you mean 'fleet'?"),
+        ("count", "expected PATH=VALUE"),
+        ("fleet[0].count=[", "this is not YAML"),
+    ],
+)
+def test_a_wrong_change_is_named(change: str, says: str, tmp_path: Path) -> None:
+    assert says in message(tmp_path, GOOD, change)
+
+
+def test_the_command_line_exits_2_with_one_line_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(GOOD.replace("count: 2", "coutn: 2"))
+    out = tmp_path / "out"
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-m", "windtunnel", "run", str(tmp_path / "s.yaml"), "--out", str(out)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "did you mean 'count'" in done.stderr
+    assert not out.exists()
+
+
+def test_an_output_folder_that_cannot_be_written_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    (tmp_path / "s.yaml").write_text(GOOD)
+    result = CliRunner().invoke(cli, ["run", str(tmp_path / "s.yaml"), "--out", str(tmp_path / "file" / "out")])
+    assert isinstance(result.exception, InputError)
+    assert "is not a folder" in str(result.exception)
+
+
+def test_a_failure_while_writing_leaves_no_half_written_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "s.yaml").write_text(GOOD)
+    finished = app.run(tmp_path / "s.yaml")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("windtunnel.report.perfetto.write_trace", full)
+    with pytest.raises(InputError, match="No space left"):
+        app.save(finished, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: no", "no"),
+        ("a: 12:30", "12:30"),
+        ("a: 1e12", 1e12),
+        ("a: 0o7", "0o7"),
+        ("a: true", True),
+        ("a: '1'", "1"),
+        ("a: ~", None),
+    ],
+)
+def test_yaml_says_what_it_looks_like(text: str, value: object) -> None:
+    assert parse(text, "f").data == {"a": value}
+
+
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(-(10**20), 10**20), st.floats(), st.text(max_size=12),
+    st.sampled_from(["1 s", "0 /s", "1e400 s", "$x", "h100-sxm-80gb", "server", "fifo", "trace", "nan"]),
+)  # fmt: skip
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["device", "count", "process", "rate", "ops", "gemm", "name", "times", "kind"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300)
+@given(path=st.sampled_from([
+    ("schema",), ("name",), ("seed",), ("fleet",), ("fleet", 0), ("fleet", 0, "device"), ("fleet", 0, "count"), ("fleet", 0, "power"),
+    ("workload",), ("workload", 0), ("workload", 0, "arrivals"), ("workload", 0, "arrivals", "rate"), ("workload", 0, "ops"),
+    ("workload", 0, "ops", 0), ("policy",), ("stop",), ("stop", "jobs"), ("targets",), ("targets", 0), ("models",), ("extra",),
+]), value=TREES)  # fmt: skip
+def test_any_value_anywhere_is_read_or_refused_and_nothing_else(path: tuple[str | int, ...], value: object) -> None:
+    import yaml
+
+    from windtunnel.core.scenario import check_scenario
+
+    document = parse(GOOD, "s.yaml")
+    data = document.data
+    for part in path[:-1]:
+        data = data[part]
+    data[path[-1]] = value
+    try:
+        check_scenario(document)
+    except InputError as error:
+        assert str(error)
+    # And the same through text, as a file would hold it.
+    try:
+        text = yaml.safe_dump(document.data, allow_unicode=True)
+    except yaml.YAMLError:
+        return
+    try:
+        check_scenario(parse(text, "s.yaml"))
+    except InputError as error:
+        assert str(error)
+
+
+@settings(max_examples=300)
+@given(st.text(max_size=200))
+def test_any_text_is_read_or_refused_and_nothing_else(text: str) -> None:
+    from windtunnel.core.scenario import check_scenario
+
+    try:
+        check_scenario(parse(text, "s.yaml"))
+    except InputError as error:
+        assert str(error)
+
+
+def test_the_good_scenario_is_good(tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(GOOD)
+    assert read_scenario(tmp_path / "s.yaml").name == "small"
+    assert app.run(tmp_path / "s.yaml").met
