@@ -265,9 +265,12 @@ class Device:
 
     @property
     def active_power_w(self) -> float:
-        """What the device draws above idle whenever anything runs, once however much runs side by side (W)."""
+        """What the device draws above idle whenever anything runs, once however much runs side by side (W).
+
+        A share of the range between idle and the limit, so that a cap lowers it with all the rest.
+        """
         share = self.number("power_share", "base")
-        return 0.0 if share is None else share * (Parameters(self)("max_power_w") - self.idle_power_w)
+        return 0.0 if share is None else share * (self.power_limit_w - self.idle_power_w)
 
     @property
     def power_limit_w(self) -> float:

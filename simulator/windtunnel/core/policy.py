@@ -31,6 +31,8 @@ class Candidate(NamedTuple):
     """Energy of this job on it, the device's idle power included."""
     slack_s: float
     """Time left until the job's deadline; infinite without one."""
+    turn: int
+    """When the device was last chosen: a number that grows with every choice (kept for routes by turn)."""
     preference: float
     """Place of the class in the recommendation matrix for the job's use: 0 primary, 1 alternative, 2 fallback."""
 

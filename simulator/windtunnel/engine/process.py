@@ -324,6 +324,7 @@ class _Routed:
                     cost_usd=price * estimate,
                     energy_j=_value(compiled.energy_j, rank),
                     slack_s=slack,
+                    turn=self.index.load(device),
                     preference=prepared.preference[class_number, number],
                 )
             )

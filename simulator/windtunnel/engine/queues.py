@@ -114,6 +114,10 @@ class LoadIndex:
         else:
             heappush(heap, (load, device))
 
+    def load(self, device: int) -> int:
+        """The device's load, as last told."""
+        return self._load[device]
+
     def best(self, class_number: int) -> int:
         """The least loaded device of the class."""
         heap = self._heaps[class_number]

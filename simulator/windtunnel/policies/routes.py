@@ -15,7 +15,7 @@ POLICIES.add("fifo", ("central", "arrival"))
 @route("round-robin", by="turn")
 def round_robin(device: Candidate) -> tuple[float, float]:
     """Each device in turn, whatever its load."""
-    return 0.0, 0.0
+    return float(device.turn), 0.0
 
 
 @route("least-loaded")

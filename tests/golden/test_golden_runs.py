@@ -1,0 +1,72 @@
+"""What a run said when it was last looked at. A change here is a change of meaning: regenerate only on purpose.
+
+WINDTUNNEL_REGENERATE=1 pytest tests/golden
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windtunnel import app
+from windtunnel.core.scenario import scenario_from_data
+
+HERE = Path(__file__).parent
+POLICIES = [name for name in app.list_policies() if name != "recommendation-matrix"]
+
+
+def canonical_log(policy: Any) -> str:
+    """Job, workload, device, start, end (ticks) and energy (mJ), one line a job."""
+    data = {
+        "schema": 1,
+        "name": "golden",
+        "seed": 42,
+        "fleet": [
+            {"device": "server", "count": 2, "power": {"idle": "50 W", "max": "150 W"}, "price": "1 USD/h"},
+            {"device": "server", "speed": 2.5, "power": {"idle": "80 W", "max": "400 W"}, "price": "4 USD/h"},
+        ],
+        "workload": [
+            {
+                "name": "short",
+                "arrivals": {"process": "poisson", "rate": "2500 /s"},
+                "ops": [{"service": {"distribution": "exponential", "mean": "1 ms"}}],
+                "deadline": "3 ms",
+            },
+            {
+                "name": "long",
+                "arrivals": {"process": "gamma", "rate": "300 /s", "cv": 2.0},
+                "ops": [{"service": {"distribution": "lognormal", "mean": "3 ms", "cv": 1.5}}],
+                "deadline": "30 ms",
+                "priority": 1,
+            },
+        ],
+        "policy": policy,
+        "stop": {"jobs": 60},
+    }
+    recording = app.run(scenario_from_data(data)).recording
+    jobs = recording.jobs
+    lines = ["job workload device start end energy_mj"]
+    lines += [
+        f"{j} {recording.workloads[jobs.workload[j]]} {jobs.device[j]} {jobs.start[j]} {jobs.finish[j]} {jobs.energy_j[j] * 1e3:.6f}"
+        for j in range(len(jobs))
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_canonical_log_is_what_it_was(policy: str) -> None:
+    path = HERE / f"{policy}.txt"
+    log = canonical_log(policy)
+    if os.environ.get("WINDTUNNEL_REGENERATE"):
+        path.write_text(log)
+    assert log == path.read_text()
+
+
+def test_a_changed_tie_rule_and_a_tick_of_error_would_be_seen() -> None:
+    log = canonical_log("fifo")
+    start = log.splitlines()[1].split()[3]
+    assert log.replace(start, str(int(start) + 1)) != (HERE / "fifo.txt").read_text()
+    assert canonical_log("least-loaded") != log

@@ -1,0 +1,356 @@
+"""What outside scripts rely on: names, columns, exit codes, standard output, determinism."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from windtunnel import app
+from windtunnel.core.ops import OPERATIONS
+from windtunnel_models.catalogue import Catalogue
+
+ROOT = Path(__file__).resolve().parents[2]
+SKUS = [
+    "h200-sxm-141gb",
+    "h100-sxm-80gb",
+    "a100-sxm-80gb",
+    "a100-sxm-40gb",
+    "a100-pcie-80gb",
+    "a100-pcie-40gb",
+    "a10",
+    "l40s",
+    "l4",
+    "t4",
+    "v100-sxm-32gb",
+    "v100-sxm-16gb",
+    "v100-pcie-32gb",
+    "p100-pcie-16gb",
+    "p4",
+    "rtx-4090",
+    "rtx-6000-ada",
+    "rtx-pro-6000-server",
+    "b200-sxm-180gb",
+    "gb200",
+    "mi100",
+    "mi210",
+    "mi250x",
+    "mi300x",
+    "arc-a770",
+    "arc-b580",
+    "arc-pro-b60",
+    "apple-m1",
+    "apple-m1-pro",
+    "apple-m2-ultra",
+    "apple-m4-max",
+    "alveo-u50",
+    "alveo-u250",
+    "alveo-u280",
+    "stratix10-520n",
+    "tpu-v4",
+    "tpu-v5e",
+    "tpu-v5p",
+    "tpu-v6e",
+    "qat-8950",
+    "qat-8970",
+    "qat-4xxx",
+    "bluefield-2",
+    "bluefield-3",
+    "pensando-elba",
+    "epyc-9654",
+    "host",
+    "server",
+]
+RUNS = {
+    "gemm": "gpu tpu fpga cpu",
+    "attention": "gpu tpu cpu",
+    "elementwise": "gpu tpu cpu",
+    "vector_add": "gpu fpga cpu",
+    "stencil": "gpu fpga cpu",
+    "fft": "gpu fpga cpu",
+    "copy": "gpu fpga tpu qat dpu cpu",
+    "launch": "gpu fpga tpu qat dpu cpu",
+    "aes": "qat gpu cpu dpu",
+    "compress": "qat dpu cpu",
+    "decompress": "qat dpu cpu",
+    "sign": "qat dpu cpu",
+    "packets": "dpu cpu",
+    "rdma": "dpu",
+    "service": "gpu fpga tpu qat dpu cpu server",
+}
+EXAMPLE: dict[str, dict[str, Any]] = {
+    "gemm": {"m": 512, "n": 512, "k": 512, "dtype": "float32"},
+    "attention": {
+        "phase": "decode",
+        "batch": 4,
+        "heads": 8,
+        "kv_heads": 8,
+        "head_dim": 64,
+        "kv_tokens": 512,
+        "dtype": "bfloat16",
+    },
+    "elementwise": {"op": "gelu", "rows": 512, "width": 512},
+    "vector_add": {"n": 4096},
+    "stencil": {"nx": 64, "ny": 64, "nz": 64},
+    "fft": {"n": 1024, "batch": 4},
+    "copy": {"bytes": 65536, "direction": "h2d"},
+    "launch": {"mode": "stream"},
+    "all_reduce": {"bytes": 65536, "workers": 4},
+    "send_recv": {"bytes": 65536, "workers": 2},
+    "aes": {"bytes": 16384},
+    "compress": {"bytes": 65536},
+    "decompress": {"bytes": 65536},
+    "sign": {"scheme": "rsa2048"},
+    "packets": {"count": 100, "bytes": 64},
+    "rdma": {"bytes": 4096},
+    "service": {"distribution": "exponential", "mean": "1 ms"},
+}
+
+
+def windtunnel(*arguments: str | Path, expect: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "windtunnel", *map(str, arguments)],
+        capture_output=True, text=True, cwd=ROOT, env=os.environ | environment, check=False,
+    )  # fmt: skip
+    assert done.returncode == expect, done.stderr
+    return done
+
+
+def test_devices_lists_every_sku_with_its_kind_and_api() -> None:
+    rows = json.loads(windtunnel("devices", "--format", "json").stdout)
+    assert set(SKUS) <= {row["sku"] for row in rows}
+    assert all({"sku", "kind", "api", "vendor", "provenance"} <= set(row) for row in rows)
+    assert {row["kind"] for row in rows} == {"gpu", "fpga", "tpu", "qat", "dpu", "cpu", "server"}
+
+
+def test_ops_lists_every_operation_with_the_kinds_that_run_it() -> None:
+    found = {op["op"]: op for op in json.loads(windtunnel("ops", "--format", "json").stdout)}
+    assert set(found) == set(EXAMPLE)
+    for op, kinds in RUNS.items():
+        assert set(kinds.split()) <= set(found[op]["kinds"]), op
+    assert [c["name"] for c in found["gemm"]["columns"]] == [
+        "m",
+        "n",
+        "k",
+        "dtype",
+        "batch",
+        "dispatch",
+        "clock",
+        "cache",
+    ]
+
+
+@pytest.mark.parametrize("op", EXAMPLE)
+def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_by_name(op: str) -> None:
+    known = Catalogue()
+    answered = 0
+    for sku in SKUS:
+        device = known.device(sku)
+        values = dict(EXAMPLE[op])
+        if device.kind.name == "tpu" and op in ("gemm", "attention"):
+            values["dtype"] = "bfloat16"
+        if op in ("all_reduce", "send_recv") and not device.runs(op):
+            continue
+        if not device.runs(op):
+            with pytest.raises(app.InputError, match=f"does not run {op}"):
+                app.predict(op, sku, values, known=known)
+            continue
+        cost = app.predict(op, sku, values, known=known)
+        answered += 1
+        assert set(cost) == {
+            "duration_s",
+            "duration_low_s",
+            "duration_high_s",
+            "power_w",
+            "energy_j",
+            "bound",
+            "provenance",
+        }
+        assert 0 < cost["duration_low_s"] <= cost["duration_s"] <= cost["duration_high_s"] < np.inf, sku
+        assert cost["power_w"] >= 0
+        assert cost["energy_j"] == pytest.approx(cost["duration_s"] * cost["power_w"])
+        assert cost["provenance"] in ("measured", "published", "datasheet", "assumed")
+    assert answered >= len({s for s in SKUS if known.spec(s).kind in RUNS.get(op, "gpu").split()})
+
+
+def test_predict_prints_one_json_document() -> None:
+    done = windtunnel(
+        "predict",
+        "gemm",
+        "--device",
+        "h100-sxm-80gb",
+        "m=4096",
+        "n=4096",
+        "k=4096",
+        "dtype=bfloat16",
+        "--format",
+        "json",
+    )
+    cost = json.loads(done.stdout)
+    assert 50e-6 < cost["duration_s"] < 1e-3
+    assert cost["bound"] == "compute"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["predict", "gem", "--device", "l4"], "did you mean 'gemm'?"),
+        (["predict", "gemm", "--device", "l5", "m=1", "n=1", "k=1", "dtype=float32"], "did you mean 'l4'?"),
+        (["predict", "gemm", "--device", "l4", "m=1", "n=1", "dtype=float32"], "gemm needs 'k'"),
+        (["predict", "gemm", "--device", "l4", "m=1", "m=2"], "'m' is given twice"),
+        (["predict", "gemm", "--device", "l4", "m"], "is not KEY=VALUE"),
+        (["predict", "sign", "--device", "l4"], "l4 is a gpu, which does not run sign"),
+        (["predict", "copy", "--device", "l4", "bytes=1 W", "direction=h2d"], "measured in 'W'"),
+        (["predict", "gemm", "--device", "t4", "m=1", "n=1", "k=1", "dtype=fp8"], "does not run"),
+        (["run", "scenarios/mm46.yaml"], "did you mean 'mm64.yaml'?"),
+        (["run", "scenarios"], "cannot be read"),
+        (["advise", "--for", "ml trainin"], "did you mean 'ml training'?"),
+        (["run", "scenarios/mm64.yaml", "--engine", "compiled"], "expected auto or process"),
+        (["devices", "--catalog", "nowhere"], "there is no catalogue folder 'nowhere'"),
+    ],
+)  # fmt: skip
+def test_wrong_words_exit_2_with_one_line_on_standard_error(arguments: list[str], says: str) -> None:
+    done = windtunnel(*arguments, expect=2)
+    assert says in done.stderr
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+
+
+def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path) -> None:
+    table = tmp_path / "in.csv"
+    table.write_text('note,m,n,k,dtype\nfirst,64,64,64,float16\n"a, b",128,64,64,bfloat16\nlast,64,64,64,float16\n')
+    windtunnel("predict", "gemm", "--device", "a100-sxm-80gb", "--table", table, "--out", tmp_path / "out.csv.gz")
+    with gzip.open(tmp_path / "out.csv.gz", "rt", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["note"] for row in rows] == ["first", "a, b", "last"]
+    assert list(rows[0]) == [
+        "note",
+        "m",
+        "n",
+        "k",
+        "dtype",
+        "duration_s",
+        "duration_low_s",
+        "duration_high_s",
+        "power_w",
+        "energy_j",
+        "bound",
+        "provenance",
+    ]
+    assert rows[0]["duration_s"] == rows[2]["duration_s"] != rows[1]["duration_s"]
+    one = app.predict("gemm", "a100-sxm-80gb", {"m": 128, "n": 64, "k": 64, "dtype": "bfloat16"})
+    assert float(rows[1]["duration_s"]) == one["duration_s"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("m,n,k\n1,1,1\n", "the table has no column 'dtype'"),
+        ("m,n,k,dtpye\n1,1,1,float16\n", "did you mean 'dtpye'?"),
+        ("m,n,k,dtype\n1,1,1,float16\n1,x,1,float16\n", "in.csv:3: n: n is 'x'; expected a number"),
+        ("m,n,k,dtype\n1,1,1,floaty\n", "in.csv:2: dtype"),
+        ("m,n,k,dtype\n1,1,1\n", "in.csv:2: this row has 3 cells"),
+        ("m,n,k,dtype,power_w\n1,1,1,float16,2\n", "already has a column 'power_w'"),
+        ("", "this table is empty"),
+    ],
+)
+def test_a_broken_table_is_named_and_leaves_no_output(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(text)
+    done = windtunnel(
+        "predict", "gemm", "--device", "l4", "--table", tmp_path / "in.csv", "--out", tmp_path / "o.csv", expect=2
+    )
+    assert says in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_a_run_is_byte_identical_whatever_the_hash_seed(tmp_path: Path) -> None:
+    outputs = [
+        windtunnel("run", "scenarios/all-kinds.yaml", "--format", "json", PYTHONHASHSEED=seed).stdout
+        for seed in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1]
+    result = json.loads(outputs[0])
+    assert result["jobs"]["arrived"] == sum(v for k, v in result["jobs"].items() if k != "arrived")
+
+
+def test_a_missed_target_exits_1_and_still_answers() -> None:
+    done = windtunnel(
+        "run",
+        "scenarios/mm64.yaml",
+        "--set",
+        "stop.jobs=2000",
+        "--set",
+        "targets[0]=latency p99 <= 1 us",
+        "--format",
+        "json",
+        expect=1,
+    )
+    (target,) = json.loads(done.stdout)["targets"]
+    assert target["met"] is False
+
+
+def test_every_file_of_a_run_agrees_with_the_others(tmp_path: Path) -> None:
+    windtunnel("run", "scenarios/mm64.yaml", "--set", "stop.jobs=5000", "--out", tmp_path, "--seed", "9")
+    result = json.loads((tmp_path / "result.json").read_text())
+    with (tmp_path / "jobs.csv").open() as stream:
+        jobs = list(csv.DictReader(stream))
+    assert len(jobs) == result["jobs"]["completed"] == 5000
+    latency = np.array([float(row["latency_s"]) for row in jobs])
+    assert np.quantile(latency, 0.99) == pytest.approx(result["latency_s"]["p99"]["value"], rel=1e-9)
+    above_idle = sum(float(row["energy_j"]) for row in jobs)
+    idle = sum(d["idle_power_w"] for d in result["devices"]) * result["span_s"]
+    assert above_idle + idle == pytest.approx(result["energy_j"], rel=1e-9)
+    trace = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))
+    assert sum(event["ph"] == "X" for event in trace["traceEvents"]) == 5000
+    assert "<html" in (tmp_path / "report.html").read_text()
+    assert result["seed"] == 9
+
+
+def test_replications_give_intervals_between_them() -> None:
+    done = windtunnel(
+        "run", "scenarios/mm64.yaml", "--set", "stop.jobs=2000", "--replications", "5", "--format", "json"
+    )
+    result = json.loads(done.stdout)
+    assert result["jobs"]["arrived"] == 10_000
+    p99 = result["latency_s"]["p99"]
+    assert p99["low"] < p99["value"] < p99["high"]
+
+
+def test_help_starts_without_anything_heavy() -> None:
+    code = (
+        "import sys, contextlib\nfrom windtunnel.cli import main\n"
+        "with contextlib.suppress(SystemExit):\n    main(['--help'])\n"
+        "print([m for m in ('numpy', 'pydantic', 'simpy', 'scipy', 'yaml', 'jinja2') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_the_schema_is_a_json_schema_of_the_shipped_scenarios() -> None:
+    schema = json.loads(windtunnel("schema").stdout)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert {"schema", "name", "fleet", "workload", "policy", "stop", "targets"} <= set(schema["properties"])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "scenarios").rglob("*.yaml")), ids=lambda p: p.stem)
+def test_every_shipped_scenario_runs(path: Path) -> None:
+    from windtunnel.core.scenario import read_scenario
+
+    data = read_scenario(path)
+    changes = ["stop={jobs: 200}"] if data.stop is None or data.stop.jobs else ["stop={time: 20 ms}"]
+    finished = app.run(path, changes=changes)
+    assert finished.result["jobs"]["completed"] > 0
+    assert set(OPERATIONS) >= {op for w in data.workload for op in w.ops[0]} - {
+        "generate",
+        "repeat",
+        "streams",
+        "branch",
+    }
