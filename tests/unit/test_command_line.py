@@ -95,7 +95,7 @@ EXAMPLE: dict[str, dict[str, Any]] = {
         "kv_heads": 8,
         "head_dim": 64,
         "kv_tokens": 512,
-        "dtype": "bfloat16",
+        "dtype": "float16",
     },
     "elementwise": {"op": "gelu", "rows": 512, "width": 512},
     "vector_add": {"n": 4096},

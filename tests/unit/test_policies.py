@@ -38,6 +38,11 @@ def test_fifo_takes_the_free_device_of_lowest_index_first() -> None:
     assert devices_of("fifo", [SERVER | {"count": 3}], 3) == [0, 1, 2]
 
 
+def test_fifo_goes_on_to_a_later_class_when_an_earlier_one_is_full() -> None:
+    fleet = [SERVER | {"streams": 2}, SERVER | {"count": 2}]
+    assert devices_of("fifo", fleet, 6) == [0, 0, 1, 2, 0, 1]
+
+
 def test_round_robin_takes_each_in_turn_across_classes() -> None:
     fleet = [SERVER | {"count": 2}, SERVER | {"speed": 100.0}]
     assert devices_of("round-robin", fleet, 7) == [0, 1, 2, 0, 1, 2, 0]

@@ -114,8 +114,8 @@ def _intervals(
         station = engine.stations[prepared.classes[class_number].first]
         if single is None or getattr(station, "quick", [None] * (number + 1))[number] is None:
             continue
-        mine = np.flatnonzero((device >= 0) & (prepared.workload_of == number))
-        mine = mine[class_of[device[mine]] == class_number]
+        # A device of -1, of a job that never started, picks the last class and is left out with it.
+        mine = np.flatnonzero((device >= 0) & (prepared.workload_of == number) & (class_of[device] == class_number))
         ends = np.where(finish[mine] >= 0, finish[mine], end)
         watts = (
             np.full(len(mine), single.watts) if isinstance(single.watts, float) else single.watts[prepared.rank[mine]]
@@ -131,8 +131,9 @@ def _intervals(
             ends,
             watts,
         )
+        everything = bool(kept.all())
         for column, values in zip(columns, added, strict=True):
-            column.append(values[kept])
+            column.append(values if everything else values[kept])
     joined = [np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64) for parts in columns]
     return IntervalTable(
         device=joined[0],

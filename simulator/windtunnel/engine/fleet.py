@@ -340,9 +340,11 @@ def _eligibility(
                 expected=f"at most {format_quantity(largest * policy.batch.memory, 'B')}",
             )
         numbers = np.array([c.number for c in able])
-        patterns, inverse = np.unique(fits, axis=0, return_inverse=True)
+        # Most often all jobs of a workload fit the same devices, and sorting a million equal rows is no way to see it.
+        same = (fits == fits[0]).all()
+        patterns, inverse = (fits[:1], None) if same else np.unique(fits, axis=0, return_inverse=True)
         codes = np.array(
             [signatures.setdefault(tuple(int(n) for n in numbers[pattern]), len(signatures)) for pattern in patterns]
         )
-        eligible[mine] = codes[inverse.reshape(-1)]
+        eligible[mine] = codes[0] if inverse is None else codes[inverse.reshape(-1)]
     return list(signatures), eligible

@@ -53,16 +53,18 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
         rate = sum(c.count * (c.price_usd_per_s or 0.0) for c in prepared.classes)
     completed = int((jobs.status == COMPLETED).sum())
     tokens = int(jobs.tokens[jobs.status == COMPLETED].sum())
+    whole = _times(recording, everything, np.ones(len(gaps.ticks), dtype=bool))
+    alone = len(prepared.workloads) == 1
     return {
         "span_s": span_s,
-        **_times(recording, everything, np.ones(len(gaps.ticks), dtype=bool)),
+        **whole,
         "throughput_per_s": completed / span_s if span_s else 0.0,
         "tokens_per_s": tokens / span_s if tokens and span_s else None,
         "workloads": [
             {
                 "name": w.workload.name,
                 "use": w.workload.use,
-                **_times(recording, jobs.workload == w.number, gaps.workload == w.number),
+                **(whole if alone else _times(recording, jobs.workload == w.number, gaps.workload == w.number)),
             }
             for w in prepared.workloads
         ],

@@ -2,7 +2,7 @@
 
 Where SimPy's time goes decided the shape of this module: a generator resumed costs 0.03 us, a callback 0.5, a
 spawned process 1.7, a resource requested 3 (docs/decisions/0005-process-engine.md). So there is one alarm a
-device and one for arrivals, set again and again, and jobs are numbers into arrays, not processes.
+device, set again and again, arrivals stay outside the heap, and jobs are numbers into arrays, not processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from windtunnel.engine.fleet import FAR, Prepared
 from windtunnel.engine.programs import Compiled, batch_cost, is_uniform
 from windtunnel.engine.queues import LoadIndex, Queue, QueueSet
 from windtunnel.engine.stations import (
-    ARRIVE,
     TIMER,
     Alarm,
     Intervals,
@@ -33,7 +32,7 @@ from windtunnel.engine.stations import (
 )
 
 Progress = Callable[[int], None]
-_REPORT_EVERY = 4096
+_REPORT_MASK = 4095
 
 
 def _numbers(values: np.ndarray) -> array[int]:
@@ -68,22 +67,19 @@ class ProcessEngine:
         self._uniform = [is_uniform(w.program) for w in prepared.workloads]
         self._timed: set[int] = set()
         self._quick: dict[int, int | array[int]] = {}
-        self._next_job = 0
         self.signatures = [frozenset(signature) for signature in prepared.signatures]
         self.stations: list[Station] = []
         for fleet_class in prepared.classes:
             for i in range(fleet_class.count):
                 self.stations.append(station_for(self, fleet_class.first + i, fleet_class))
         self.dispatcher: _Central | _Routed = _Central(self) if prepared.policy.route.score is None else _Routed(self)
-        self._follows_load = isinstance(self.dispatcher, _Routed)
+        self.follows_load = isinstance(self.dispatcher, _Routed)
         self.more = self.dispatcher.feed
         """A station has room: give it what it can take."""
-        self._arrivals = Alarm(self.env, self._arrive, event_order(ARRIVE, 0))
 
     def run(self) -> Recording:
         """Run to the end, and account for all of it."""
-        if self.count:
-            self._arrivals.set(self.arrival[0])
+        self._bring_arrivals()
         end = self.prepared.end
         self.env.run(until=end)
         last = int(self.env.now) if end is None else end
@@ -93,21 +89,29 @@ class ProcessEngine:
             self.progress(self.count)
         return accounting.record(self, last)
 
-    def _arrive(self, _event: simpy.Event) -> None:
-        job = self._next_job
-        self._next_job = following = job + 1
-        if following < self.count:
-            self._arrivals.set(self.arrival[following] - self.arrival[job])
-        if not following % _REPORT_EVERY and self.progress is not None:
-            self.progress(following)
-        self.dispatcher.place(job)
+    def _bring_arrivals(self) -> None:
+        """Let time pass from arrival to arrival.
+
+        Arrivals are known in order, so they need no place in SimPy's heap: a third of the time of a short job. Of
+        the events of one tick they come last, so all others up to that tick go first.
+        """
+        env, arrival, place, progress = self.env, self.arrival, self.dispatcher.place, self.progress
+        queue, step = env._queue, env.step
+        for job in range(self.count):
+            tick = arrival[job]
+            while queue and queue[0][0] <= tick:
+                step()
+            env._now = tick
+            place(job)
+            if progress is not None and not job & _REPORT_MASK:
+                progress(job)
 
     # What stations ask of the engine.
 
     def finished(self, job: int, station: Station) -> None:
         """A job has ended now."""
         self.finish[job] = self.env.now
-        if self._follows_load:
+        if self.follows_load:
             self.dispatcher.left(job, station)
 
     def queue_for(self, station: Station) -> Queue | None:
@@ -222,27 +226,40 @@ class _Central:
         engine = self.engine
         signature = engine.eligible[job]
         classes = self.classes[signature]
-        is_free = self.is_free
         for number in classes:
-            free = self.free[number]
             if not self.at_once[number]:
-                if free:
-                    break
-                continue
-            while free:
-                device = heappop(free)
-                if is_free[device]:
-                    is_free[device] = 0
-                    engine.stations[device].start(job)
-                    return
+                break
+            device = self._take_free(number)
+            if device >= 0:
+                engine.stations[device].start(job)
+                return
+        else:
+            self.queues.push(job, signature, engine.workload_of[job])
+            return
+        # Some class asks questions before it takes a job (for memory, for company): offer to each in its turn.
         queue = self.queues.push(job, signature, engine.workload_of[job])
         for number in classes:
             if self.at_once[number]:
-                continue  # none of these is free, as was just seen
-            for device in self._free_devices(number):
-                self.feed(engine.stations[device])
-                if not queue:
-                    return
+                device = self._take_free(number)
+                if device >= 0:
+                    self.feed(engine.stations[device])
+            else:
+                for device in self._free_devices(number):
+                    self.feed(engine.stations[device])
+                    if not queue:
+                        break
+            if not queue:
+                return
+
+    def _take_free(self, number: int) -> int:
+        """The free device of the class with the lowest number, no longer free; -1 without one."""
+        free, is_free = self.free[number], self.is_free
+        while free:
+            device = heappop(free)
+            if is_free[device]:
+                is_free[device] = 0
+                return device
+        return -1
 
     def offer(self) -> None:
         """Give every device with room what it can take."""
