@@ -148,6 +148,15 @@ def test_stopping_at_a_time_counts_what_runs_and_what_waits() -> None:
     assert result["span_s"] == 0.0255
 
 
+def test_a_job_that_would_arrive_when_the_run_stops_does_not_arrive() -> None:
+    data = at_once(1, [{"service": {"distribution": "deterministic", "mean": "1 us"}}])
+    data["workload"][0]["arrivals"] = {"process": "deterministic", "rate": "100 /s"}
+    data["stop"] = {"time": "5 s"}
+    found = run(data)
+    assert found.result["jobs"]["arrived"] == found.result["jobs"]["completed"] == 499
+    assert found.recording.jobs.arrival.tolist() == [10**10 * k for k in range(1, 500)]
+
+
 # Continuous batching.
 
 MODEL = {"layers": 4, "width": 1024, "heads": 8, "feed_forward": 2816, "vocabulary": 32000}

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.rng import stream
 from windtunnel.core.scenario import Burst, Deterministic, GammaRenewal, Poisson, Stop, Trace, Workload
-from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray, to_tick_array
+from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray, to_tick_array
 
 _BLOCK = 65_536
 _MAX_JOBS = 200_000_000
@@ -117,47 +118,49 @@ def _drawn(
     rng = stream(seed, name, "arrivals")
     end = MAX_TICKS if horizon is None else round(horizon * TICKS_PER_SECOND)
     blocks: list[TickArray] = []
-    last, total = 0.0, 0
-    for gaps in _gaps(process, rng):
-        times = last + np.cumsum(gaps)
-        last = float(times[-1])
-        if isinstance(process, Burst):
-            times = _through_bursts(times, process)
-        over = times * TICKS_PER_SECOND >= min(end, 2.0**63)
-        if over.any() and limit is not None:
+    total = 0
+    for times in _times(process, rng):
+        whole = times < MAX_SECONDS
+        ticks = to_tick_array(times[whole])
+        ticks = ticks[ticks < end]
+        over = len(ticks) < len(times)
+        if over and limit is not None:
             raise InputError(
                 f"{limit:,} jobs of '{name}' take longer than the 106 days a run may last",
                 where=where,
                 expected="a higher rate or fewer jobs",
             )
-        ticks = to_tick_array(times[~over])
-        if limit is not None:
-            ticks = ticks[: limit - total]
-        blocks.append(ticks)
-        total += len(ticks)
+        blocks.append(ticks if limit is None else ticks[: limit - total])
+        total += len(blocks[-1])
         if total > _MAX_JOBS:
             raise InputError(
                 f"'{name}' would have more than {_MAX_JOBS:,} jobs",
                 where=where,
                 expected="a lower rate or an earlier stop",
             )
-        if over.any() or total == limit:
+        if over or total == limit:
             break
     return np.concatenate(blocks)
 
 
-def _gaps(process: Poisson | Deterministic | GammaRenewal | Burst, rng: np.random.Generator) -> Iterator[FloatArray]:
-    """Blocks of distances between arrivals (s); for bursts, in units of the expected number of arrivals."""
-    while True:
+def _times(process: Poisson | Deterministic | GammaRenewal | Burst, rng: np.random.Generator) -> Iterator[FloatArray]:
+    """Blocks of arrival times (s), increasing without end."""
+    last = 0.0
+    for block in count():
+        if isinstance(process, Deterministic):
+            # Worked out anew for each, so that the thousandth is at exactly a thousand times the distance.
+            yield np.arange(block * _BLOCK + 1, (block + 1) * _BLOCK + 1) / process.rate
+            continue
         if isinstance(process, Poisson):
-            yield rng.exponential(1.0 / process.rate, _BLOCK)
+            gaps = rng.exponential(1.0 / process.rate, _BLOCK)
         elif isinstance(process, GammaRenewal):
             shape = process.cv**-2
-            yield rng.gamma(shape, 1.0 / (shape * process.rate), _BLOCK)
-        elif isinstance(process, Burst):
-            yield rng.exponential(1.0, _BLOCK)
+            gaps = rng.gamma(shape, 1.0 / (shape * process.rate), _BLOCK)
         else:
-            yield np.full(_BLOCK, 1.0 / process.rate)
+            gaps = rng.exponential(1.0, _BLOCK)
+        times = last + np.cumsum(gaps)
+        last = float(times[-1])
+        yield _through_bursts(times, process) if isinstance(process, Burst) else times
 
 
 def _through_bursts(counts: FloatArray, burst: Burst) -> FloatArray:
@@ -266,8 +269,7 @@ def merged(streams: Mapping[int, TickArray], limit: int | None) -> tuple[TickArr
     """
     if len(streams) == 1:
         ((number, only),) = streams.items()
-        count = len(only)
-        return only, np.full(count, number, dtype=np.int64), np.arange(count, dtype=np.int64)
+        return only, np.full(len(only), number, dtype=np.int64), np.arange(len(only), dtype=np.int64)
     ticks = np.concatenate(list(streams.values()))
     workload = np.concatenate([np.full(len(s), w, dtype=np.int64) for w, s in streams.items()])
     rank = np.concatenate([np.arange(len(s), dtype=np.int64) for s in streams.values()])
