@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
 
@@ -27,25 +27,23 @@ from windtunnel.core.result import (
     TokenGaps,
 )
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
-
-if TYPE_CHECKING:
-    from windtunnel.engine.process import ProcessEngine
+from windtunnel.engine.books import Books
+from windtunnel.engine.fleet import Prepared
 
 SLICE_LIMIT = 200_000
 """Intervals above this many are shown as a stated sample: the first so many."""
 
 
-def record(engine: ProcessEngine, end: int) -> Recording:
-    """The recording of an engine that has stopped at tick ``end``."""
-    prepared = engine.prepared
+def record(prepared: Prepared, books: Books, end: int) -> Recording:
+    """The recording of a run that has stopped at tick ``end``."""
     start, finish, first, device = (
-        np.frombuffer(a, dtype=np.int64) for a in (engine.start, engine.finish, engine.first, engine.device)
+        np.frombuffer(a, dtype=np.int64) for a in (books.start, books.finish, books.first, books.device)
     )
     status = np.where(finish >= 0, COMPLETED, np.where(start >= 0, RUNNING, QUEUED))
     first = np.where(first > end, -1, first)
-    energy = np.frombuffer(engine.energy, dtype=np.float64).copy()
-    table = _intervals(engine, start, finish, device, energy, end)
-    tokens = np.zeros(engine.count, dtype=np.int64)
+    energy = np.frombuffer(books.energy, dtype=np.float64).copy()
+    table = _intervals(prepared, books, start, finish, device, energy, end)
+    tokens = np.zeros(books.count, dtype=np.int64)
     for job_class in prepared.workloads:
         outputs = next(
             (c.outputs for (_, w), c in prepared.compiled.items() if w == job_class.number and c.outputs is not None),
@@ -68,26 +66,29 @@ def record(engine: ProcessEngine, end: int) -> Recording:
     idle_w = sum(c.idle_w * c.count for c in prepared.classes)
     begun = start[start >= 0]
     # Every array below was made by this run and none is written to after it.
-    gaps = [np.frombuffer(a, dtype=np.int64) if len(a) else np.zeros(0, dtype=np.int64) for a in engine.gaps]
+    gaps = [
+        np.frombuffer(a, dtype=np.int64) if len(a) else np.zeros(0, dtype=np.int64)
+        for a in (books.gap_ticks, books.gap_tokens, books.gap_end, books.gap_workload)
+    ]
     sampled = len(table) > SLICE_LIMIT
-    notes = list(_notes(engine))
+    notes = _notes(books)
     if sampled:
         notes.append(f"the timeline shows the first {SLICE_LIMIT:,} intervals of {len(table):,}")
     return Recording(
         end=end,
         jobs=jobs,
-        devices=_devices(engine, jobs, table, end),
+        devices=_devices(prepared, jobs, table, end),
         workloads=[w.workload.name for w in prepared.workloads],
         power=_steps(
             np.concatenate([table.start, table.end]), np.concatenate([table.watts, -table.watts]), idle_w, end
         ),
         waiting=_steps(
             np.concatenate([prepared.arrival, begun]),
-            np.concatenate([np.ones(engine.count), -np.ones(len(begun))]),
+            np.concatenate([np.ones(books.count), -np.ones(len(begun))]),
             0.0,
             end,
         ),
-        slices=_LazySlices(partial(_slices, engine, jobs, table, end)),
+        slices=_LazySlices(partial(_slices, prepared, books, jobs, table, end)),
         token_gaps=TokenGaps(*gaps),
         intervals=table,
         sampled_slices=sampled,
@@ -96,14 +97,19 @@ def record(engine: ProcessEngine, end: int) -> Recording:
 
 
 def _intervals(
-    engine: ProcessEngine, start: TickArray, finish: TickArray, device: IntArray, energy: FloatArray, end: int
+    prepared: Prepared,
+    books: Books,
+    start: TickArray,
+    finish: TickArray,
+    device: IntArray,
+    energy: FloatArray,
+    end: int,
 ) -> IntervalTable:
     """What the stations wrote down, and the jobs of one segment, whose intervals are their own times.
 
     Adds those jobs' energy to ``energy``.
     """
-    prepared = engine.prepared
-    written = engine.intervals
+    written = books.intervals
     columns: list[list[np.ndarray]] = [
         [np.frombuffer(a, dtype=np.float64 if a.typecode == "d" else np.int64)] if len(a) else []
         for a in (written.device, written.lane, written.name, written.start, written.end, written.watts)
@@ -111,8 +117,7 @@ def _intervals(
     class_of = prepared.class_of_device()
     for (class_number, number), compiled in prepared.compiled.items():
         single = compiled.single
-        station = engine.stations[prepared.classes[class_number].first]
-        if single is None or getattr(station, "quick", [None] * (number + 1))[number] is None:
+        if single is None or (class_number, number) not in books.own_interval:
             continue
         # A device of -1, of a job that never started, picks the last class and is left out with it.
         mine = np.flatnonzero((device >= 0) & (prepared.workload_of == number) & (class_of[device] == class_number))
@@ -160,8 +165,7 @@ def _steps(ticks: TickArray, changes: FloatArray, base: float, end: int) -> Step
     return Steps(ticks, values, end)
 
 
-def _devices(engine: ProcessEngine, jobs: Jobs, table: IntervalTable, end: int) -> list[DeviceRecord]:
-    prepared = engine.prepared
+def _devices(prepared: Prepared, jobs: Jobs, table: IntervalTable, end: int) -> list[DeviceRecord]:
     count = prepared.device_count
     seconds = to_second_array(table.end - table.start)
     active_j = np.bincount(table.device, weights=table.watts * seconds, minlength=count)
@@ -228,7 +232,7 @@ class _LazySlices(Sequence[Slice]):
         return len(self._made)
 
 
-def _slices(engine: ProcessEngine, jobs: Jobs, table: IntervalTable, end: int) -> list[Slice]:
+def _slices(prepared: Prepared, books: Books, jobs: Jobs, table: IntervalTable, end: int) -> list[Slice]:
     """What a timeline shows: each engine's intervals, and where jobs overlap on a device, each job on a slot."""
     order = np.lexsort((table.device, table.start))
     sampled = len(order) > SLICE_LIMIT
@@ -242,10 +246,10 @@ def _slices(engine: ProcessEngine, jobs: Jobs, table: IntervalTable, end: int) -
             strict=True,
         )
     ]
-    shared = {s.number for s in engine.stations if type(s).__name__ != "SingleStation"}
+    shared = books.overlapping
     if not shared:
         return slices
-    names = [w.workload.name for w in engine.prepared.workloads]
+    names = [w.workload.name for w in prepared.workloads]
     shown = np.flatnonzero((jobs.start >= 0) & (jobs.start < horizon))
     free: dict[int, list[int]] = {}
     used: dict[int, list[tuple[int, int]]] = {}
@@ -265,8 +269,7 @@ def _slices(engine: ProcessEngine, jobs: Jobs, table: IntervalTable, end: int) -
     return slices
 
 
-def _notes(engine: ProcessEngine) -> list[str]:
-    put_off = sum(getattr(station, "preemptions", 0) for station in engine.stations)
-    if put_off:
-        return [f"memory for keys and values ran out {put_off:,} times: sequences were put off and read again"]
+def _notes(books: Books) -> list[str]:
+    if books.put_off:
+        return [f"memory for keys and values ran out {books.put_off:,} times: sequences were put off and read again"]
     return []

@@ -1,0 +1,260 @@
+"""Which job goes to which device, and when: one central queue, or a queue a device and a route that chooses.
+
+The state of the fleet that a route sees is kept up to date at every change, never rebuilt at a decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+
+import numpy as np
+
+from windtunnel.core.policy import Candidate, JobKey
+from windtunnel.core.ticks import TICKS_PER_SECOND
+from windtunnel.engine.fleet import FAR
+from windtunnel.engine.queues import LoadIndex, Queue, QueueSet
+from windtunnel.engine.stations import TIMER, Alarm, RunContext, SingleStation, Station, event_order
+
+
+def _job_key(context: RunContext) -> Callable[[int], float] | None:
+    """The order's key of a job by its number; None for order of arrival."""
+    key = context.prepared.policy.order.key
+    if key is None:
+        return None
+    books = context.books
+    workloads = context.prepared.workloads
+    signatures = context.prepared.signatures
+    compiled = context.prepared.compiled
+
+    def of(job: int) -> float:
+        number = books.workload_of[job]
+        workload = workloads[number]
+        sizes = compiled[signatures[books.eligible[job]][0], number].estimate_s
+        return key(
+            JobKey(
+                arrival=books.arrival[job],
+                priority=workload.workload.priority,
+                deadline=books.arrival[job] + workload.deadline_ticks,
+                size_s=float(sizes[0] if sizes.size == 1 else sizes[books.rank[job]]),
+            )
+        )
+
+    return of
+
+
+class _Dispatcher:
+    """What both dispatchers do alike."""
+
+    def __init__(self, context: RunContext, stations: Sequence[Station]) -> None:
+        self.context = context
+        self.stations = stations
+        self._timed: set[int] = set()
+
+    def offer(self) -> None:
+        """Give every device with room what it can take."""
+        raise NotImplementedError
+
+    def look_again(self, job: int, delay: int) -> None:
+        """Offer waiting jobs again after ``delay``, once for each job that heads a batch."""
+        if job not in self._timed:
+            self._timed.add(job)
+            Alarm(self.context.env, lambda _event: self.offer(), event_order(TIMER, 0)).set(delay)
+
+
+class CentralDispatcher(_Dispatcher):
+    """One queue for all: a free device takes the first job it can run, the device of lowest number first."""
+
+    follows_load = False
+
+    def __init__(self, context: RunContext, stations: Sequence[Station]) -> None:
+        super().__init__(context, stations)
+        prepared = context.prepared
+        self.queues = QueueSet([frozenset(s) for s in prepared.signatures], _job_key(context))
+        # Heaps of devices with room; an entry whose device has none by now is dropped when it comes up.
+        self.free: list[list[int]] = [list(range(c.first, c.first + c.count)) for c in prepared.classes]
+        self.is_free = bytearray(b"\1" * len(stations))
+        # A free device that works on one job at a time has nothing waiting for it, so an arrival starts at once.
+        self.at_once = [
+            prepared.policy.batch.kind == "none" and isinstance(stations[c.first], SingleStation)
+            for c in prepared.classes
+        ]
+        self.classes = [sorted(signature) for signature in prepared.signatures]
+
+    def place(self, job: int) -> None:
+        """A job has arrived."""
+        books = self.context.books
+        signature = books.eligible[job]
+        classes = self.classes[signature]
+        for number in classes:
+            if not self.at_once[number]:
+                break
+            device = self._take_free(number)
+            if device >= 0:
+                self.stations[device].start(job)
+                return
+        else:
+            self.queues.push(job, signature, books.workload_of[job])
+            return
+        # Some class asks questions before it takes a job (for memory, for company): offer to each in its turn.
+        queue = self.queues.push(job, signature, books.workload_of[job])
+        for number in classes:
+            if self.at_once[number]:
+                device = self._take_free(number)
+                if device >= 0:
+                    self.feed(self.stations[device])
+            else:
+                for device in self._free_devices(number):
+                    self.feed(self.stations[device])
+                    if not queue:
+                        break
+            if not queue:
+                return
+
+    def _take_free(self, number: int) -> int:
+        """The free device of the class with the lowest number, no longer free; -1 without one."""
+        free, is_free = self.free[number], self.is_free
+        while free:
+            device = heappop(free)
+            if is_free[device]:
+                is_free[device] = 0
+                return device
+        return -1
+
+    def offer(self) -> None:
+        """Give every device with room what it can take."""
+        for number in range(len(self.free)):
+            for device in self._free_devices(number):
+                self.feed(self.stations[device])
+
+    def feed(self, station: Station) -> None:
+        """A device may have room: give it what it can take."""
+        if self.at_once[station.class_number]:
+            # The common case, without the questions: one job at a time, and this station has just ended its own.
+            queue = self.queues.best(station.class_number)
+            if queue is not None:
+                station.start(queue.pop())
+            elif not self.is_free[station.number]:
+                self.is_free[station.number] = 1
+                heappush(self.free[station.class_number], station.number)
+            return
+        while station.has_room():
+            queue = self.queues.best(station.class_number)
+            if queue is None or not station.take(queue):
+                break
+        device, free = station.number, station.has_room()
+        if free and not self.is_free[device]:
+            heappush(self.free[station.class_number], device)
+        self.is_free[device] = free
+
+    def queue_for(self, station: Station) -> Queue | None:
+        """Where a station's next job waits."""
+        return self.queues.best(station.class_number)
+
+    def left(self, job: int, station: Station) -> None:
+        """A central queue does not follow loads."""
+
+    def _free_devices(self, number: int) -> list[int]:
+        return sorted({device for device in self.free[number] if self.is_free[device]})
+
+
+class RoutedDispatcher(_Dispatcher):
+    """Each device has its own queue; a job goes to the device that the policy's score likes best when it arrives."""
+
+    follows_load = True
+
+    def __init__(self, context: RunContext, stations: Sequence[Station]) -> None:
+        super().__init__(context, stations)
+        prepared = context.prepared
+        route = prepared.policy.route
+        assert route.score is not None  # noqa: S101
+        self.score = route.score
+        self.by = route.by
+        count = len(stations)
+        members = [range(c.first, c.first + c.count) for c in prepared.classes]
+        self.index = LoadIndex(members, list(range(count)) if self.by == "turn" else [0] * count)
+        self.turn = count
+        self.present = [0] * count
+        self.ready = [0] * count
+        key = _job_key(context)
+        self.queues = [QueueSet([frozenset({s.class_number})], key) for s in stations]
+
+    def place(self, job: int) -> None:
+        """A job has arrived."""
+        books = self.context.books
+        prepared = self.context.prepared
+        now = self.context.env.now
+        number = books.workload_of[job]
+        rank = books.rank[job]
+        deadline = prepared.workloads[number].deadline_ticks
+        slack = deadline / TICKS_PER_SECOND if deadline < FAR else float("inf")
+        best: tuple[float, float, float, int] | None = None
+        for class_number in prepared.signatures[books.eligible[job]]:
+            device = self.index.best(class_number)
+            compiled = prepared.compiled[class_number, number]
+            estimate = _value(compiled.estimate_s, rank)
+            price = prepared.classes[class_number].price_usd_per_s or 0.0
+            score = self.score(
+                Candidate(
+                    present=self.present[device],
+                    backlog_s=max(self.ready[device] - now, 0) / TICKS_PER_SECOND,
+                    estimate_s=estimate,
+                    mean_s=compiled.mean_s,
+                    cost_usd=price * estimate,
+                    energy_j=_value(compiled.energy_j, rank),
+                    slack_s=slack,
+                    turn=self.index.load(device),
+                    preference=prepared.preference[class_number, number],
+                )
+            )
+            rated = (*score, compiled.mean_s, device)
+            if best is None or rated < best:
+                best, chosen_estimate = rated, estimate
+        assert best is not None  # noqa: S101  every job has a class that can run it
+        device = best[3]
+        self.present[device] += 1
+        self.ready[device] = max(self.ready[device], now) + round(chosen_estimate * TICKS_PER_SECOND)
+        self.turn += 1
+        self._reindex(device)
+        self.queues[device].push(job, 0, number)
+        self.feed(self.stations[device])
+
+    def offer(self) -> None:
+        """Give every device with room what waits for it."""
+        for station, queues in zip(self.stations, self.queues, strict=True):
+            if len(queues):
+                self.feed(station)
+
+    def feed(self, station: Station) -> None:
+        """A device may have room: give it what waits for it."""
+        while station.has_room():
+            queue = self.queue_for(station)
+            if queue is None or not station.take(queue):
+                return
+
+    def queue_for(self, station: Station) -> Queue | None:
+        """Where a station's next job waits."""
+        return self.queues[station.number].best(station.class_number)
+
+    def left(self, job: int, station: Station) -> None:
+        """A job has ended."""
+        device = station.number
+        self.present[device] -= 1
+        if not self.present[device]:
+            self.ready[device] = 0
+        if self.by != "turn":
+            self._reindex(device)
+
+    def _reindex(self, device: int) -> None:
+        load = {"present": self.present, "backlog": self.ready}.get(self.by)
+        self.index.update(device, self.turn if load is None else load[device])
+
+
+def _value(values: np.ndarray, rank: int) -> float:
+    return float(values[0] if values.size == 1 else values[rank])
+
+
+def dispatcher_for(context: RunContext, stations: Sequence[Station]) -> CentralDispatcher | RoutedDispatcher:
+    """The dispatcher that the policy's route calls for."""
+    kind = CentralDispatcher if context.prepared.policy.route.score is None else RoutedDispatcher
+    return kind(context, stations)

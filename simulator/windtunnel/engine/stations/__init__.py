@@ -1,0 +1,26 @@
+"""What a device does with the jobs it is given: one at a time, several on streams, or batched step by step.
+
+A station starts work, sets an alarm for its end and writes down what occupied which engine. It asks for more when it
+has room. All times are ticks, all powers watts above idle.
+"""
+
+from __future__ import annotations
+
+from windtunnel.engine.fleet import FleetClass
+from windtunnel.engine.stations.base import TIMER, Alarm, RunContext, Station, event_order
+from windtunnel.engine.stations.continuous import ContinuousStation
+from windtunnel.engine.stations.single import SingleStation
+from windtunnel.engine.stations.stream import StreamStation
+
+__all__ = ["TIMER", "Alarm", "RunContext", "SingleStation", "Station", "event_order", "station_for"]
+
+
+def station_for(context: RunContext, number: int, fleet_class: FleetClass) -> Station:
+    """The station that a device's fleet entry and the policy's batching call for."""
+    if context.prepared.policy.batch.kind == "continuous":
+        return ContinuousStation(context, number, fleet_class)
+    programs = [compiled for (c, _), compiled in context.prepared.compiled.items() if c == fleet_class.number]
+    side_by_side = any(len(phase) > 1 for p in programs for variant in p.variants for phase in variant)
+    if fleet_class.streams > 1 or side_by_side:
+        return StreamStation(context, number, fleet_class)
+    return SingleStation(context, number, fleet_class)

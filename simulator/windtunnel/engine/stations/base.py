@@ -1,0 +1,151 @@
+"""What all stations share: alarms, the order of events, and what a station asks of the run around it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from heapq import heappush
+from typing import Protocol
+
+import simpy
+
+from windtunnel.engine.books import Books, numbers
+from windtunnel.engine.fleet import FleetClass, Prepared
+from windtunnel.engine.programs import Compiled, batch_cost, is_uniform
+from windtunnel.engine.queues import Queue
+
+FINISH, TIMER = 0, 1
+"""Kinds of event, in the order in which those of one tick happen; arrivals come after both."""
+_ENTITIES = 2**40
+
+
+def event_order(kind: int, entity: int) -> int:
+    """SimPy's priority of an event, so that events of one tick come by kind, then entity, then age."""
+    return kind * _ENTITIES + entity
+
+
+class Alarm(simpy.Event):
+    """An event that can be set again once it has rung: no object is made for each of a million jobs."""
+
+    def __init__(self, env: simpy.Environment, ring: Callable[[simpy.Event], None], order: int) -> None:
+        super().__init__(env)
+        self._ok = True
+        self._value = None
+        self._ring = [ring]
+        self._order = order
+
+    def set(self, delay: int) -> None:
+        """Ring after ``delay`` ticks. An alarm that is set must ring before it is set again."""
+        self.callbacks = self._ring
+        # What Environment.schedule does, without the call: a seventh of the time of a short job. The names are
+        # SimPy's own internals, the same since 3.0; tests/unit/test_stations.py fails should they change.
+        env = self.env
+        heappush(env._queue, (env._now + delay, self._order, next(env._eid), self))
+
+
+class Dispatcher(Protocol):
+    """What decides which job goes where; stations tell it what happens and ask it for work."""
+
+    follows_load: bool
+    """Whether it wants to be told of every job that ends."""
+
+    def place(self, job: int) -> None:
+        """A job has arrived."""
+
+    def feed(self, station: Station) -> None:
+        """A station may have room: give it what it can take."""
+
+    def queue_for(self, station: Station) -> Queue | None:
+        """The queue whose next job a station should take, if any waits."""
+
+    def look_again(self, job: int, delay: int) -> None:
+        """Offer waiting jobs again after ``delay``: a batch headed by ``job`` then goes with what it has."""
+
+    def left(self, job: int, station: Station) -> None:
+        """A job has ended."""
+
+
+class RunContext:
+    """What stations and dispatchers share of one run."""
+
+    dispatcher: Dispatcher
+
+    def __init__(self, env: simpy.Environment, prepared: Prepared, books: Books) -> None:
+        self.env = env
+        self.prepared = prepared
+        self.books = books
+        self._quick: dict[int, array[int]] = {}
+        self._uniform = [is_uniform(w.program) for w in prepared.workloads]
+        self._batch_costs: dict[tuple[int, int, int], tuple[int, float, int]] = {}
+
+    def finished(self, job: int, station: Station) -> None:
+        """A job has ended now."""
+        self.books.finish[job] = self.env.now
+        if self.dispatcher.follows_load:
+            self.dispatcher.left(job, station)
+
+    def quick_ticks(self, compiled: Compiled) -> int | array[int]:
+        """A single-segment program's durations, in the form that is quickest to read; made once a program."""
+        single = compiled.single
+        assert single is not None  # noqa: S101
+        if isinstance(single.ticks, int):
+            return single.ticks
+        if id(compiled) not in self._quick:
+            self._quick[id(compiled)] = numbers(single.ticks)
+        return self._quick[id(compiled)]
+
+    def batch_cost(self, station: Station, workload: int, jobs: Sequence[int]) -> tuple[int, float, int]:
+        """(ticks, watts, ticks to the first token) of a request-level batch."""
+        key = (station.class_number, workload, len(jobs))
+        if key in self._batch_costs:
+            return self._batch_costs[key]
+        job_class = self.prepared.workloads[workload]
+        ranks = [self.books.rank[job] for job in jobs]
+        compiled = station.program(jobs[0])
+        cost = batch_cost(job_class.program, station.fleet_class.device, job_class.source, ranks, compiled)
+        if self._uniform[workload]:
+            self._batch_costs[key] = cost
+        return cost
+
+
+class Station:
+    """Base of the three kinds of station."""
+
+    def __init__(self, context: RunContext, number: int, fleet_class: FleetClass) -> None:
+        self.context = context
+        self.env = context.env
+        self.books = context.books
+        self.number = number
+        self.fleet_class = fleet_class
+        self.class_number = fleet_class.number
+        self.compiled: list[Compiled | None] = [
+            context.prepared.compiled.get((fleet_class.number, w.number)) for w in context.prepared.workloads
+        ]
+
+    def has_room(self) -> bool:
+        """Whether the station could start another job now."""
+        raise NotImplementedError
+
+    def take(self, queue: Queue) -> bool:
+        """Start the next job or batch of ``queue``; False when it must wait for room or company."""
+        raise NotImplementedError
+
+    def start(self, job: int) -> None:
+        """Start one job that has not been queued; the station must have room."""
+        raise NotImplementedError
+
+    def close(self, end: int) -> None:
+        """The run has stopped at ``end``: record what was still going on."""
+
+    def footprint(self, job: int, *, shared: bool = False) -> float:
+        """Memory a job needs here (bytes); ``shared``: beside another of its model, so without the weights."""
+        compiled = self.program(job)
+        need = compiled.footprint_bytes
+        own = float(need[0] if need.size == 1 else need[self.books.rank[job]])
+        return own - compiled.decoder.weight_bytes if shared and compiled.decoder is not None else own
+
+    def program(self, job: int) -> Compiled:
+        """The job's program, compiled for this class."""
+        compiled = self.compiled[self.books.workload_of[job]]
+        assert compiled is not None  # noqa: S101  routing only offers jobs that the class can run
+        return compiled
