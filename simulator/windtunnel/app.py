@@ -6,25 +6,24 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import io
 import json
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
 from windtunnel import __version__, policies
+from windtunnel.core.csvfile import write_whole
 from windtunnel.core.device import Cost, Device, configure
-from windtunnel.core.errors import InputError, Where, nearest, one_of
-from windtunnel.core.ops import OPERATIONS, Operation, Rows, describe, one_row
+from windtunnel.core.errors import InputError, Where, nearest
+from windtunnel.core.ops import OPERATIONS, describe, one_row
+from windtunnel.core.optable import read_op_table
 from windtunnel.core.policy import POLICIES, Batch, Policy
 from windtunnel.core.provenance import Sourced
 from windtunnel.core.result import Recording
@@ -86,7 +85,7 @@ def predict(op: str, device_name: str, values: Mapping[str, object], **options: 
     return next(_cost_rows(cost))
 
 
-def _cost_rows(cost: Cost) -> Any:
+def _cost_rows(cost: Cost) -> Iterator[dict[str, Any]]:
     columns = [getattr(cost, name).tolist() for name in Cost.COLUMNS[:-1]]
     for row in zip(*columns, cost.provenance_labels(), strict=True):
         yield dict(zip(Cost.COLUMNS, row, strict=True))
@@ -94,118 +93,27 @@ def _cost_rows(cost: Cost) -> Any:
 
 def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
     """Predict every row of a CSV file (plain or .gz), keeping its rows, order and columns; returns the rows."""
-    operation = OPERATIONS.find(op)
-    header, rows, lines = _read_csv(source)
-    clash = [name for name in Cost.COLUMNS if name in header]
+    rows = read_op_table(OPERATIONS.find(op), source)
+    table = rows.table
+    clash = [name for name in Cost.COLUMNS if name in table.header]
     if clash:
         raise InputError(f"the table already has a column '{clash[0]}'", where=Where(str(source), 1, field=clash[0]))
-    cells = _cost_cells(operation, target, source, header, rows, lines)
-
-    def write(stream: io.TextIOBase) -> None:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*header, *Cost.COLUMNS])
-        writer.writerows([*row, *extra] for row, extra in zip(rows, cells, strict=True))
-
-    _write_text(out, write)
-    return len(rows)
-
-
-def _cost_cells(
-    operation: type[Operation],
-    target: Device,
-    source: Path,
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    lines: Sequence[int],
-) -> list[tuple[Any, ...]]:
-    """Each row's cost columns as text, rows that agree in every choice priced together."""
-    columns = operation.all_columns()
-    known = {column.name for column in columns}
-    near = [(name, nearest(name, known - set(header))) for name in header if name not in known]
-    for column in columns:
-        if column.name not in header and column.default is None:
-            similar = next((name for name, close in near if close == column.name), None)
-            raise InputError(
-                f"the table has no column '{column.name}', which {operation.name} needs",
-                where=Where(str(source), 1),
-                expected=one_of([c.name for c in operation.columns]),
-                nearest=similar,
-            )
-    count = len(rows)
-    numbers: dict[str, np.ndarray] = {}
-    words: dict[str, list[str]] = {}
-    for column in columns:
-        if column.name not in header:
-            if column.kind == "choice":
-                words[column.name] = [str(column.default)] * count
-            else:
-                numbers[column.name] = np.full(count, float(column.default or 0.0))
-            continue
-        at = header.index(column.name)
-        texts = [row[at].strip() for row in rows]
-        parsed: dict[str, float | str] = {}
-        for text, line in zip(texts, lines, strict=True):
-            if text not in parsed:
-                try:
-                    if text == "" and column.default is not None:
-                        parsed[text] = column.default
-                    else:
-                        parsed[text] = column.parse(text)
-                except InputError as error:
-                    raise error.at(Where(str(source), line, field=column.name)) from None
-        if column.kind == "choice":
-            words[column.name] = [str(parsed[text]) for text in texts]
-        else:
-            numbers[column.name] = np.array([float(parsed[text]) for text in texts])
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for i, combination in enumerate(zip(*words.values(), strict=True) if words else ((),) * count):
-        groups.setdefault(combination, []).append(i)
-    cells: list[tuple[Any, ...]] = [()] * count
-    for combination, members in groups.items():
-        index = np.array(members)
-        choices = dict(zip(words, combination, strict=True))
+    cells: list[dict[str, Any]] = [{}] * len(table.rows)
+    for places, group in rows.groups():
         try:
-            cost = target.cost(Rows(operation, choices, {name: values[index] for name, values in numbers.items()}))
+            cost = target.cost(group)
         except InputError as error:
-            raise error.at(Where(str(source), lines[members[0]])) from None
-        columns_ = [getattr(cost, name).tolist() for name in Cost.COLUMNS[:-1]]
-        for i, row in zip(members, zip(*columns_, cost.provenance_labels(), strict=True), strict=True):
-            cells[i] = row
-    return cells
+            raise error.at(rows.where(int(places[0]))) from None
+        for place, row in zip(places.tolist(), _cost_rows(cost), strict=True):
+            cells[place] = row
 
+    def write(stream: TextIO) -> None:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([*table.header, *Cost.COLUMNS])
+        writer.writerows([*row, *extra.values()] for row, extra in zip(table.rows, cells, strict=True))
 
-def _read_csv(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
-    except FileNotFoundError:
-        siblings = sorted(p.name for p in path.parent.glob("*.csv*")) if path.parent.is_dir() else []
-        raise InputError(
-            "there is no such table", where=Where(str(path)), nearest=nearest(path.name, siblings)
-        ) from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"this table cannot be read: {error}", where=Where(str(path))) from None
-    reader = csv.reader(io.StringIO(text), strict=True)
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    try:
-        header = [cell.strip() for cell in next(reader, [])]
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
-                raise InputError(
-                    f"this row has {len(row)} cells",
-                    where=Where(str(path), reader.line_num),
-                    expected=f"{len(header)}, as the header has",
-                )
-            rows.append(row)
-            lines.append(reader.line_num)
-    except csv.Error as error:
-        raise InputError(f"this is not CSV: {error}", where=Where(str(path), reader.line_num)) from None
-    if not header:
-        raise InputError("this table is empty", where=Where(str(path)), expected="a header and rows")
-    return header, rows, lines
+    write_whole(out, write)
+    return len(table.rows)
 
 
 # Running a scenario.
@@ -442,30 +350,6 @@ def check_writable(folder: Path) -> None:
 def result_json(result: Mapping[str, Any]) -> str:
     """``result`` as result.json holds it: the same bytes for the same run."""
     return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _write_text(path: Path, write: Callable[[io.TextIOBase], None]) -> None:
-    """Write a text file (gzip by its name) as a whole or not at all."""
-    try:
-        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        try:
-            if path.suffix == ".gz":
-                with gzip.open(scratch, "wt", encoding="utf-8", newline="") as stream:
-                    write(stream)
-            else:
-                with Path(scratch).open("w", encoding="utf-8", newline="") as stream:
-                    write(stream)
-            Path(scratch).chmod(0o644)
-            Path(scratch).replace(path)
-        except BaseException:
-            with suppress(OSError):
-                Path(scratch).unlink()
-            raise
-    except OSError as error:
-        raise InputError(
-            f"this cannot be written: {error.strerror or error}", where=Where(str(path)), expected="a writable place"
-        ) from None
 
 
 def list_policies() -> list[str]:

@@ -118,7 +118,7 @@ def test_what_is_no_scenario_at_all_is_said(text: str, says: str, tmp_path: Path
     ("trace", "scenario", "says"),
     [
         (None, TRACED, "there is no trace"),
-        ("", TRACED, "holds no rows"),
+        ("", TRACED, "is empty; expected a header and rows"),
         ("time,tokens\n", TRACED, "holds no rows"),
         ("when,tokens\n0,5\n", TRACED, "has no column 'time'"),
         (

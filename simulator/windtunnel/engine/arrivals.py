@@ -6,9 +6,6 @@ are asked for.
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from windtunnel.core.csvfile import Table, read_csv
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.rng import stream
 from windtunnel.core.scenario import Burst, Deterministic, GammaRenewal, Poisson, Stop, Trace, Workload
@@ -29,46 +27,50 @@ _MAX_JOBS = 200_000_000
 
 @dataclass(frozen=True)
 class TraceRows:
-    """A CSV trace: arrival ticks in order, and its columns as text, row by row in the same order."""
+    """A CSV trace: its table in order of time, and each row's arrival (ticks)."""
 
-    file: str
+    table: Table
     ticks: TickArray
-    header: tuple[str, ...]
-    cells: Sequence[Sequence[str]]
-    lines: Sequence[int]
     _numbers: dict[str, FloatArray] = field(default_factory=dict)
+
+    def first(self, count: int) -> TraceRows:
+        """The trace's first ``count`` rows."""
+        if count >= len(self.ticks):
+            return self
+        table = Table(self.table.file, self.table.header, self.table.rows[:count], self.table.lines[:count])
+        return TraceRows(table, self.ticks[:count])
 
     def words(self, column: str, where: Where) -> list[str]:
         """A column's text; InputError at ``where`` (in the scenario) for a column that is not there."""
-        return [row[self._index(column, where)] for row in self.cells]
+        if column not in self.table.header:
+            raise InputError(
+                f"the trace {self.table.file} has no column '{column}'",
+                where=where,
+                expected=one_of(self.table.header),
+                nearest=nearest(column, self.table.header),
+            )
+        return self.table.column(column)
 
     def numbers(self, column: str, where: Where) -> FloatArray:
-        """A column's positive whole numbers; InputError with the trace's line for anything else."""
+        """A column's numbers, at least 1; InputError with the trace's line for anything else."""
         if column not in self._numbers:
-            values = np.empty(len(self.cells))
-            for i, text in enumerate(self.words(column, where)):
+            texts = self.words(column, where)
+            values = np.empty(len(texts))
+            for i, text in enumerate(texts):
                 try:
                     values[i] = float(text)
                 except ValueError:
                     values[i] = math.nan
                 if not (math.isfinite(values[i]) and values[i] >= 1):
                     raise InputError(
-                        f"'{text}' is not a count",
-                        where=Where(self.file, self.lines[i], field=column),
-                        expected="a number, at least 1",
+                        f"'{text}' is not a count", where=self.place(i, column), expected="a number, at least 1"
                     )
             self._numbers[column] = values
         return self._numbers[column]
 
-    def _index(self, column: str, where: Where) -> int:
-        if column not in self.header:
-            raise InputError(
-                f"the trace {self.file} has no column '{column}'",
-                where=where,
-                expected=one_of(self.header),
-                nearest=nearest(column, self.header),
-            )
-        return self.header.index(column)
+    def place(self, row: int, column: str | None = None) -> Where:
+        """The line of a row, for an error."""
+        return Where(self.table.file, self.table.lines[row], field=column)
 
 
 @dataclass(frozen=True)
@@ -95,8 +97,7 @@ def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, whe
             keep = min(keep, limit)
         if horizon is not None:
             keep = min(keep, int(np.searchsorted(rows.ticks, round(horizon * TICKS_PER_SECOND), side="left")))
-        if keep < len(rows.ticks):
-            rows = TraceRows(rows.file, rows.ticks[:keep], rows.header, rows.cells[:keep], rows.lines[:keep])
+        rows = rows.first(keep)
         return Stream(rows.ticks, rows)
     if stop is None:
         raise InputError(
@@ -183,53 +184,27 @@ def read_trace(path: Path, time_column: str, where_file: Where, where_time: Wher
 
     Raises InputError with the trace's own file, line and column for a broken row.
     """
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
-    except FileNotFoundError:
-        siblings = sorted(p.name for p in path.parent.glob("*.csv*")) if path.parent.is_dir() else []
-        raise InputError(
-            f"there is no trace '{path}'", where=where_file, nearest=nearest(path.name, siblings)
-        ) from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"the trace '{path}' cannot be read: {error}", where=where_file) from None
-    reader = csv.reader(io.StringIO(text), strict=True)
-    cells: list[list[str]] = []
-    lines: list[int] = []
-    try:
-        header = tuple(cell.strip() for cell in next(reader, []))
-        for row in reader:
-            if not row:
-                continue
-            if len(row) != len(header):
-                raise InputError(
-                    f"this row has {len(row)} cells",
-                    where=Where(str(path), reader.line_num),
-                    expected=f"{len(header)}, as the header has",
-                )
-            cells.append(row)
-            lines.append(reader.line_num)
-    except csv.Error as error:
-        raise InputError(f"this is not CSV: {error}", where=Where(str(path), reader.line_num)) from None
-    if not cells:
+    table = read_csv(path, "trace", where_file)
+    if not table.rows:
         raise InputError(
             f"the trace '{path}' holds no rows", where=where_file, expected="a header and at least one row"
         )
-    if time_column not in header:
+    if time_column not in table.header:
         raise InputError(
             f"the trace '{path}' has no column '{time_column}'",
             where=where_time,
-            expected=one_of(header),
-            nearest=nearest(time_column, header),
+            expected=one_of(table.header),
+            nearest=nearest(time_column, table.header),
         )
-    ticks = _parse_times([row[header.index(time_column)] for row in cells], lines, str(path), time_column)
+    ticks = _parse_times(table.column(time_column), table.lines, table.file, time_column)
     ticks -= ticks.min()
     order = np.argsort(ticks, kind="stable")
-    if not (order[:-1] < order[1:]).all():
-        cells = [cells[i] for i in order]
-        lines = [lines[i] for i in order]
+    if (order[:-1] > order[1:]).any():
+        places = order.tolist()
         ticks = ticks[order]
-    return TraceRows(str(path), ticks, header, cells, lines)
+        rows, lines = [table.rows[i] for i in places], [table.lines[i] for i in places]
+        table = Table(table.file, table.header, rows, lines)
+    return TraceRows(table, ticks)
 
 
 def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: str) -> TickArray:

@@ -332,7 +332,7 @@ def _eligibility(
             )[ranks[job]]
             largest = max(c.device.memory_bytes for c in able)
             trace = job_class.source.trace
-            row = f" (line {trace.lines[ranks[job]]} of {trace.file})" if trace is not None else ""
+            row = f" ({trace.place(int(ranks[job]))})" if trace is not None else ""
             raise InputError(
                 f"a job of '{job_class.workload.name}'{row} needs {format_quantity(float(need), 'B')} of memory, and "
                 f"no device of the fleet that can run it has so much",

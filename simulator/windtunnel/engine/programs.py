@@ -240,9 +240,7 @@ class _Compiler:
                 row = int(other.argmax())
                 raise InputError(
                     f"'{words[row]}' is none of the cases of this branch",
-                    where=Where(
-                        trace.file if trace else None, trace.lines[row] if trace else None, field=branch.column
-                    ),
+                    where=trace.place(row, branch.column) if trace is not None else None,
                     expected=f"one of {', '.join(branch.cases)}, or a default",
                 )
             taken &= other

@@ -1,0 +1,101 @@
+"""CSV files (plain, or gzip by their name), read whole, with the line of every row; written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from windtunnel.core.errors import InputError, Where, nearest
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV file: its header, its rows as text, and each row's line (the last of it, from 1)."""
+
+    file: str
+    header: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+    lines: Sequence[int]
+
+    def column(self, name: str) -> list[str]:
+        """A column's cells without the white space around them; ValueError when there is none of that name."""
+        at = self.header.index(name)
+        return [row[at].strip() for row in self.rows]
+
+
+def read_csv(path: Path, what: str, where: Where | None = None) -> Table:
+    """The CSV file at ``path``, called ``what`` in errors.
+
+    ``where`` is the place that names the file, if there is one. Raises InputError for a file that is not there, not
+    readable, not CSV, empty, or has a row of another width than its header.
+    """
+    named = where or Where(str(path))
+    shown = f"the {what} '{path}'" if where is not None else f"this {what}"
+    try:
+        raw = path.read_bytes()
+        text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8-sig")
+    except FileNotFoundError:
+        siblings = sorted(p.name for p in path.parent.glob("*.csv*")) if path.parent.is_dir() else []
+        problem = f"there is no {what} '{path}'" if where is not None else f"there is no such {what}"
+        raise InputError(problem, where=named, nearest=nearest(path.name, siblings)) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"{shown} cannot be read: {reason}", where=named) from None
+    except (EOFError, UnicodeDecodeError, ValueError) as error:
+        raise InputError(f"{shown} cannot be read: {error}", where=named) from None
+    reader = csv.reader(io.StringIO(text), strict=True)
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    try:
+        header = tuple(cell.strip() for cell in next(reader, []))
+        for row in reader:
+            if not row:
+                continue
+            if len(row) != len(header):
+                raise InputError(
+                    f"this row has {len(row)} cells",
+                    where=Where(str(path), reader.line_num),
+                    expected=f"{len(header)}, as the header has",
+                )
+            rows.append(row)
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise InputError(f"this is not CSV: {error}", where=Where(str(path), reader.line_num)) from None
+    if not header:
+        raise InputError(f"{shown} is empty", where=named, expected="a header and rows")
+    twice = [name for i, name in enumerate(header) if name in header[:i]]
+    if twice:
+        raise InputError(f"the column '{twice[0]}' is given twice", where=Where(str(path), 1, field=twice[0]))
+    return Table(str(path), header, rows, lines)
+
+
+def write_whole(path: Path, write: Callable[[TextIO], None]) -> None:
+    """Write a text file (gzip by its name) as a whole or not at all; InputError where it cannot be written."""
+    try:
+        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        try:
+            if path.suffix == ".gz":
+                with gzip.open(scratch, "wt", encoding="utf-8", newline="") as stream:
+                    write(stream)
+            else:
+                with Path(scratch).open("w", encoding="utf-8", newline="") as stream:
+                    write(stream)
+            Path(scratch).chmod(0o644)
+            Path(scratch).replace(path)
+        except BaseException:
+            with suppress(OSError):
+                Path(scratch).unlink()
+            raise
+    except OSError as error:
+        raise InputError(
+            f"this cannot be written: {error.strerror or error}", where=Where(str(path)), expected="a writable place"
+        ) from None

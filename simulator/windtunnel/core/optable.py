@@ -1,0 +1,84 @@
+"""Tables of one operation: a CSV file's rows as cost functions take them, grouped by their choices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from windtunnel.core.csvfile import Table, read_csv
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.ops import Column, Operation, Rows
+from windtunnel.core.ticks import FloatArray
+
+
+class OpTable:
+    """The rows of a table of one operation, every cell checked.
+
+    Columns that the operation does not know are kept in ``table`` and otherwise ignored. An empty cell takes its
+    column's default.
+    """
+
+    def __init__(self, op: type[Operation], table: Table) -> None:
+        self.op = op
+        self.table = table
+        self._numbers: dict[str, FloatArray] = {}
+        self._words: dict[str, list[str]] = {}
+        count = len(table.rows)
+        for column in op.all_columns():
+            if column.name in table.header:
+                self._read(column)
+            elif column.default is None:
+                raise self._missing(column)
+            elif column.kind == "choice":
+                self._words[column.name] = [str(column.default)] * count
+            else:
+                self._numbers[column.name] = np.full(count, float(column.default))
+
+    def groups(self) -> Iterator[tuple[np.ndarray, Rows]]:
+        """Rows that agree in every choice together: their places in the table, and the rows."""
+        members: dict[tuple[str, ...], list[int]] = {}
+        if self._words:
+            for place, words in enumerate(zip(*self._words.values(), strict=True)):
+                members.setdefault(words, []).append(place)
+        elif self.table.rows:
+            members[()] = list(range(len(self.table.rows)))
+        for words, places in members.items():
+            index = np.array(places)
+            choices = dict(zip(self._words, words, strict=True))
+            yield index, Rows(self.op, choices, {name: values[index] for name, values in self._numbers.items()})
+
+    def where(self, place: int, column: str | None = None) -> Where:
+        """The line of a row, for an error."""
+        return Where(self.table.file, self.table.lines[place], field=column)
+
+    def _read(self, column: Column) -> None:
+        texts = self.table.column(column.name)
+        parsed: dict[str, float | str] = {}
+        for place, text in enumerate(texts):
+            if text in parsed:
+                continue
+            try:
+                parsed[text] = column.default if not text and column.default is not None else column.parse(text)
+            except InputError as error:
+                raise error.at(self.where(place, column.name)) from None
+        if column.kind == "choice":
+            self._words[column.name] = [str(parsed[text]) for text in texts]
+        else:
+            self._numbers[column.name] = np.array([float(parsed[text]) for text in texts])
+
+    def _missing(self, column: Column) -> InputError:
+        names = {known.name for known in self.op.all_columns()}
+        spare = [name for name in self.table.header if name not in names]
+        return InputError(
+            f"the table has no column '{column.name}', which {self.op.name} needs",
+            where=Where(self.table.file, 1),
+            expected=one_of([known.name for known in self.op.columns]),
+            nearest=nearest(column.name, spare),
+        )
+
+
+def read_op_table(op: type[Operation], path: Path) -> OpTable:
+    """The table at ``path`` (``.csv`` or ``.csv.gz``), with a row for each instance of ``op``."""
+    return OpTable(op, read_csv(path, "table"))
