@@ -164,6 +164,12 @@ def _read_spec(path: Path) -> DeviceSpec:
                 expected=one_of(api_names()),
                 nearest=nearest(api, api_names()),
             )
+        if kind.name not in api_profile(api).kinds:
+            raise InputError(
+                f"the API '{api}' does not reach a {kind.name}",
+                where=reader.document.where(("apis", i)),
+                expected=one_of([name for name in api_names() if kind.name in api_profile(name).kinds]),
+            )
     return DeviceSpec(
         sku=path.stem,
         kind=kind.name,

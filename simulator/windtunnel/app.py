@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import platform
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from windtunnel.core.errors import InputError, Where, nearest
 from windtunnel.core.ops import OPERATIONS, describe, one_row
 from windtunnel.core.optable import read_op_table
 from windtunnel.core.policy import POLICIES, Batch, Policy
-from windtunnel.core.provenance import Sourced
+from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel.core.result import Recording
 from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, read_scenario
 from windtunnel.core.units import to_unit
@@ -53,6 +52,8 @@ def list_devices(known: Catalogue) -> list[dict[str, Any]]:
             "vendor": spec.vendor,
             "name": spec.name,
             "provenance": spec.provenance.label,
+            "numbers": len(spec.values),
+            "assumed": sum(value.provenance is Provenance.ASSUMED for value in spec.values.values()),
         }
         for spec in known.specs()
     ]
@@ -339,12 +340,17 @@ def check_writable(folder: Path) -> None:
     parent = folder
     while not parent.exists() and parent != parent.parent:
         parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
+    where = Where(str(folder), field="--out")
+    if not parent.is_dir():
+        raise InputError(f"'{parent}' is not a folder", where=where, expected="a folder that can be written to")
+    try:
+        tempfile.TemporaryDirectory(dir=parent, prefix=".writable-").cleanup()
+    except OSError as error:
         raise InputError(
-            "the output folder cannot be written to" if parent.is_dir() else f"'{parent}' is not a folder",
-            where=Where(str(folder), field="--out"),
+            f"the output folder cannot be written to: {error.strerror}",
+            where=where,
             expected="a folder that can be written to",
-        )
+        ) from None
 
 
 def result_json(result: Mapping[str, Any]) -> str:

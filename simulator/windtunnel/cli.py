@@ -43,8 +43,8 @@ def devices(catalogs: Sequence[str], form: str) -> None:
         _print_json(rows)
         return
     _print_table(
-        ["sku", "kind", "apis", "vendor", "weakest provenance"],
-        [[r["sku"], r["kind"], ", ".join(r["apis"]), r["vendor"], r["provenance"]] for r in rows],
+        ["sku", "kind", "apis", "vendor", "assumed numbers"],
+        [[r["sku"], r["kind"], ", ".join(r["apis"]), r["vendor"], f"{r['assumed']} of {r['numbers']}"] for r in rows],
     )
 
 
@@ -110,6 +110,8 @@ def predict(
         if form == "json":
             _print_json({"rows": count, "out": str(out)})
         return
+    if out is not None:
+        raise InputError("--out is for a table", where=Where(field="--out"), expected="--table IN.csv --out OUT.csv")
     cost = app.predict(op, device_name, _pairs(values), known=known, calibration=calibration)
     if form == "json":
         _print_json(cost)

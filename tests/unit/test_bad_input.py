@@ -74,7 +74,7 @@ def message(folder: Path, text: str, *changes: str) -> str:
         ("stop: {jobs: 50}\n", "", "s.yaml:9:15: workload[0].arrivals: the poisson arrivals of 'calls' never end"),
         ("jobs: 50", "jobs: 50, time: 1 s", "a stop is a number of jobs or a time"),
         ("jobs: 50", "time: 1", "has no unit"),
-        ("count: 2", "count: 0", "greater than or equal to 1"),
+        ("count: 2", "count: 0", "this is 0; expected at least 1"),
         ("count: 2", "count: two", "expected a whole number"),
         ("schema: 1", "schema: 2", "s.yaml:1:9: schema"),
         ("p99", "p999", "asks for 'p999' of latency; expected one of mean, p50, p95, p99"),
@@ -89,7 +89,7 @@ def message(folder: Path, text: str, *changes: str) -> str:
         ("policy: fifo", "policy: {name: fifo, batch: {kind: continuous}}", "continuous batching takes generating jobs"),
         ("policy: fifo", "policy: {name: fifo, order: arrival}", "a policy is a name, or a route and an order"),
         ("policy: fifo", "policy: {route: centrall}", "did you mean 'central'?"),
-        ("  - latency", "  latency", "s.yaml:15:3: targets: this is 'latency p99 <= 20 ms'; expected a valid list"),
+        ("  - latency", "  latency", "s.yaml:15:3: targets: this is 'latency p99 <= 20 ms'; expected a list"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_scenario_is_named(old: str, new: str, says: str, tmp_path: Path) -> None:
@@ -173,6 +173,10 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
 )
 def test_a_wrong_change_is_named(change: str, says: str, tmp_path: Path) -> None:
     assert says in message(tmp_path, GOOD, change)
+
+
+def test_a_wrong_value_from_the_command_line_is_placed_there_and_not_in_the_file(tmp_path: Path) -> None:
+    assert message(tmp_path, GOOD, "fleet[0].count=0").startswith("--set fleet[0].count=0: fleet[0].count: this is 0")
 
 
 def test_the_command_line_exits_2_with_one_line_and_leaves_nothing_behind(tmp_path: Path) -> None:

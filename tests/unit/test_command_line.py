@@ -254,7 +254,10 @@ def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("m,n,k\n1,1,1\n", "the table has no column 'dtype'"),
-        ("m,n,k,dtpye\n1,1,1,float16\n", "did you mean 'dtpye'?"),
+        (
+            "m,n,k,dtpye\n1,1,1,float16\n",
+            "(its column 'dtpye' is near); expected one of m, n, k, dtype, batch; did you mean 'dtype'?",
+        ),
         ("m,n,k,dtype\n1,1,1,float16\n1,x,1,float16\n", "in.csv:3: n: n is 'x'; expected a number"),
         ("m,n,k,dtype\n1,1,1,floaty\n", "in.csv:2: dtype"),
         ("m,n,k,dtype\n1,1,1\n", "in.csv:2: this row has 3 cells"),

@@ -157,6 +157,31 @@ def test_a_job_that_would_arrive_when_the_run_stops_does_not_arrive() -> None:
     assert found.recording.jobs.arrival.tolist() == [10**10 * k for k in range(1, 500)]
 
 
+def test_a_batch_timer_nobody_needs_any_more_does_not_lengthen_the_run() -> None:
+    data = at_once(8, [{"gemm": {"m": 256, "n": 1024, "k": 1024, "dtype": "bfloat16"}}])
+    data["policy"] = {"name": "fifo", "batch": {"kind": "request", "size": 4, "wait": "10 s"}}
+    finished = run(data)
+    assert finished.recording.end == int(finished.recording.jobs.finish.max())
+    assert finished.result["span_s"] < 1e-3
+
+
+def test_speed_makes_work_cheaper_and_not_the_device_dearer() -> None:
+    data = at_once(2, [{"gemm": GEMM}], speed=2.0, price="1 USD/h")
+    assert run(data).result["cost_usd_per_h"] == pytest.approx(1.0)
+    device = Catalogue().device("h100-sxm-80gb")
+    from windtunnel.core.device import configure
+
+    assert not configure(device, speed=2.0).is_rate("price_usd_per_h")
+    assert configure(device, speed=2.0).is_rate("memory_bandwidth_bytes_per_s")
+
+
+def test_jobs_of_no_length_at_the_very_end_are_accounted_for() -> None:
+    data = at_once(10, [{"service": {"distribution": "weibull", "mean": "1 s", "cv": 500}}])
+    data["fleet"] = [{"device": "server"}]
+    data["workload"][0]["arrivals"] = {"process": "poisson", "rate": "1 /s"}
+    assert run(data).result["jobs"]["completed"] == 10
+
+
 # Continuous batching.
 
 MODEL = {"layers": 4, "width": 1024, "heads": 8, "feed_forward": 2816, "vocabulary": 32000}
@@ -237,6 +262,14 @@ def test_prompts_are_read_in_chunks_of_a_step() -> None:
     assert len(chunked.intervals.start) == 8 + 1
     assert len(whole.intervals.start) == 1 + 1
     assert chunked.jobs.first[0] - chunked.jobs.start[0] > whole.jobs.first[0] - whole.jobs.start[0]
+
+
+def test_a_serving_run_that_stops_in_the_middle_of_a_step_accounts_for_it() -> None:
+    data = serving(100, 300, 200, "500 /s", CONTINUOUS)
+    data["stop"] = {"time": "200 ms"}
+    finished = run(data)  # the invariants are checked inside
+    assert finished.result["jobs"]["running"] > 0
+    assert finished.recording.token_gaps.end.max() <= finished.recording.end
 
 
 def test_jobs_of_a_batch_share_its_energy_exactly() -> None:

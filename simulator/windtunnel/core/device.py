@@ -42,9 +42,9 @@ class Parameter:
 
     @property
     def is_rate(self) -> bool:
-        """Whether the unit is a quantity of something a second, which a fleet entry's ``speed`` scales."""
-        exponents = parse_unit(self.unit).exponents
-        return exponents[0] == -1 and exponents[2] == 0
+        """Whether the unit is a quantity of work or data or events a second, which a fleet entry's ``speed`` scales."""
+        time, _data, energy, _work, money, _mass = parse_unit(self.unit).exponents
+        return time == -1 and energy == 0 and money == 0
 
 
 @dataclass(frozen=True)

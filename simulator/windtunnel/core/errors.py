@@ -25,6 +25,9 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     exact = folded.get(name.casefold())
     if exact is not None:
         return exact
+    begun = [candidate for candidate in folded if len(name) > 1 and candidate.startswith(name.casefold())]
+    if begun:
+        return folded[min(begun, key=len)]
     # Of a short name one wrong letter is half of it.
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6 if len(name) > 3 else 0.5)
     return folded[close[0]] if close else None

@@ -71,11 +71,13 @@ class OpTable:
     def _missing(self, column: Column) -> InputError:
         names = {known.name for known in self.op.all_columns()}
         spare = [name for name in self.table.header if name not in names]
+        close = nearest(column.name, spare)
         return InputError(
-            f"the table has no column '{column.name}', which {self.op.name} needs",
+            f"the table has no column '{column.name}', which {self.op.name} needs"
+            + (f" (its column '{close}' is near)" if close else ""),
             where=Where(self.table.file, 1),
             expected=one_of([known.name for known in self.op.columns]),
-            nearest=nearest(column.name, spare),
+            nearest=column.name if close else None,
         )
 
 

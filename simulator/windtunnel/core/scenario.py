@@ -355,6 +355,7 @@ def read_scenario(path: Path, changes: Sequence[str] = (), *, seed: int | None =
         _apply(document, change)
     if seed is not None and isinstance(document.data, dict):
         document.data["seed"] = seed
+        document.changes["seed",] = "--seed"
     return check_scenario(document)
 
 
@@ -439,6 +440,9 @@ def _in_our_words(detail: ErrorDetails, path: NodePath, document: Document) -> I
         )
     found = detail.get("input")
     shown = f"this is {found!r}" if isinstance(found, (str, int, float, bool, type(None))) else "this is not right"
+    if detail["type"] == "union_tag_invalid":
+        path = (*path, str(context.get("discriminator", "")).strip("'"))
+        where = document.where(path)
     if detail["type"] in ("literal_error", "union_tag_invalid"):
         choices = str(context.get("expected") or context.get("expected_tags") or "")
         names = [part.strip(" '") for part in choices.replace(" or ", ", ").split(",") if part.strip(" '")]
@@ -449,7 +453,34 @@ def _in_our_words(detail: ErrorDetails, path: NodePath, document: Document) -> I
     if detail["type"] == "union_tag_not_found":
         key = str(context.get("discriminator", "")).strip("'")
         return InputError(f"'{key}' is missing", where=where, expected=f"the key '{key}'")
-    return InputError(shown, where=where, expected=detail["msg"].removeprefix("Input should be ").lower())
+    return InputError(shown, where=where, expected=_expected(detail["type"], context, detail["msg"]))
+
+
+def _expected(kind: str, context: Mapping[str, Any], otherwise: str) -> str:
+    """What was expected, in words for people who do not know pydantic."""
+    words = {
+        "string_type": "text",
+        "list_type": "a list",
+        "dict_type": "a mapping",
+        "model_type": "a mapping",
+        "model_attributes_type": "a mapping",
+        "float_type": "a number",
+        "float_parsing": "a number",
+        "bool_type": "true or false",
+        "bool_parsing": "true or false",
+        "finite_number": "a finite number",
+        "greater_than_equal": "at least {ge}",
+        "greater_than": "more than {gt}",
+        "less_than_equal": "at most {le}",
+        "less_than": "less than {lt}",
+        "too_short": "at least {min_length} of them",
+        "too_long": "at most {max_length} of them",
+        "string_too_short": "some text",
+        "string_too_long": "at most {max_length} characters",
+    }
+    if kind in words:
+        return words[kind].format(**context)
+    return otherwise.removeprefix("Input should be ").lower()
 
 
 def _real_path(loc: tuple[int | str, ...], data: Any) -> NodePath:
@@ -530,10 +561,11 @@ def _apply(document: Document, change: str) -> None:
     if not inside and not (isinstance(data, dict) and isinstance(last, str)):
         raise InputError(f"there is no '{spell(path)}' in the scenario", where=where)
     data[last] = value
-    # The value's own place is the command line now.
-    for marks in (document.marks, document.key_marks):
-        for known in [known for known in marks if known[: len(path)] == path]:
-            del marks[known]
+    # The value's own place is the command line now, and so is that of all it holds.
+    for places in (document.marks, document.key_marks, document.changes):
+        for known in [known for known in places if known[: len(path)] == path]:
+            del places[known]
+    document.changes[path] = f"--set {change}"
 
 
 def _parse_path(text: str) -> NodePath:

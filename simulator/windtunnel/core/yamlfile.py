@@ -45,10 +45,14 @@ class Document:
     file: str
     marks: dict[Path, tuple[int, int]] = field(default_factory=dict)
     key_marks: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    changes: dict[Path, str] = field(default_factory=dict)
+    """Values that did not come from the file, and what they came from."""
 
     def where(self, path: Path, *, key: bool = False) -> Where:
         """The place of the value (or the key) at ``path``, or of the nearest thing above it."""
         for end in range(len(path), -1, -1):
+            if path[:end] in self.changes:
+                return Where(self.changes[path[:end]], field=spell(path) or None)
             marks = self.key_marks if key and end == len(path) else self.marks
             mark = marks.get(path[:end])
             if mark is not None:

@@ -71,7 +71,7 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         for a in (books.gap_ticks, books.gap_tokens, books.gap_end, books.gap_workload)
     ]
     sampled = len(table) > SLICE_LIMIT
-    notes = _notes(books)
+    notes = _notes(prepared, books)
     if sampled:
         notes.append(f"the timeline shows the first {SLICE_LIMIT:,} intervals of {len(table):,}")
     return Recording(
@@ -269,7 +269,13 @@ def _slices(prepared: Prepared, books: Books, jobs: Jobs, table: IntervalTable, 
     return slices
 
 
-def _notes(books: Books) -> list[str]:
+def _notes(prepared: Prepared, books: Books) -> list[str]:
+    notes = []
     if books.put_off:
-        return [f"memory for keys and values ran out {books.put_off:,} times: sequences were put off and read again"]
-    return []
+        notes.append(
+            f"memory for keys and values ran out {books.put_off:,} times: sequences were put off and read again"
+        )
+    silent = [c.name for c in prepared.classes if not c.limit_w]
+    if silent:
+        notes.append(f"no power is stated for {', '.join(silent)}, which count as 0 W")
+    return notes

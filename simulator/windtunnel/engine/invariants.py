@@ -20,7 +20,7 @@ from typing import NoReturn
 import numpy as np
 
 from windtunnel.core.errors import InvariantError
-from windtunnel.core.result import QUEUED, Recording
+from windtunnel.core.result import Recording
 
 
 def _broken(name: str, what: str) -> NoReturn:
@@ -44,9 +44,10 @@ def check(recording: Recording) -> None:
     if (np.diff(recording.power.ticks) <= 0).any() or (np.diff(recording.waiting.ticks) <= 0).any():
         _broken("I4", "a step function goes back in time")
     waiting = recording.waiting.values
-    still = int((jobs.status == QUEUED).sum())
-    if waiting.min() < 0 or (len(jobs) and recording.end > jobs.arrival[-1] and int(waiting[-1]) != still):
-        _broken("I9", f"{int(waiting[-1])} wait at the end and {still} jobs are queued (least: {int(waiting.min())})")
+    # The last step is what held just before the end: what started at that very tick was waiting until then.
+    still = int(((jobs.arrival < recording.end) & ((jobs.start < 0) | (jobs.start == recording.end))).sum())
+    if waiting.min() < 0 or int(waiting[-1]) != still:
+        _broken("I9", f"{int(waiting[-1])} wait at the end and {still} jobs do (least: {int(waiting.min())})")
     energy = math.fsum(device.energy_j for device in recording.devices)
     integral = recording.power.integral()
     if abs(energy - integral) > 1e-12 * max(abs(energy), abs(integral)):

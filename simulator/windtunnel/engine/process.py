@@ -19,7 +19,7 @@ from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.stations import RunContext, station_for
 
 Progress = Callable[[int], None]
-_REPORT_MASK = 4095
+_REPORT_MASK = 255
 
 
 def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
@@ -34,7 +34,8 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     context.dispatcher = dispatcher_for(context, stations)
     _bring_arrivals(context, progress)
     env.run(until=prepared.end)
-    end = int(env.now) if prepared.end is None else prepared.end
+    # A drained run ends with its last job, not with some alarm that nobody waited for any more.
+    end = max(books.finish) if prepared.end is None else prepared.end
     for station in stations:
         station.close(end)
     if progress is not None:

@@ -7,6 +7,7 @@ interval (sectioning: Asmussen and Glynn, Stochastic Simulation, 2007, section I
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -53,7 +54,7 @@ def _estimate(values: FloatArray, weights: FloatArray | None, fraction: float | 
                 _point(values[i:j], None if weights is None else weights[i:j], fraction) for i, j in pairwise(edges)
             ]
             spread_ = float(np.sqrt(np.sum((np.array(parts) - whole) ** 2) / (batches - 1)))
-            half = _student(batches - 1) * spread_ / np.sqrt(batches)
+            half = _student(batches - 1) * spread_ / math.sqrt(batches)
             return Estimate(whole, max(whole - half, 0.0), whole + half)
     return Estimate(whole)
 
@@ -76,7 +77,7 @@ def over_replications(estimates: Sequence[float | None]) -> Estimate:
     value = float(known.mean())
     if len(known) < 2:
         return Estimate(value)
-    half = _student(len(known) - 1) * float(known.std(ddof=1)) / np.sqrt(len(known))
+    half = _student(len(known) - 1) * float(known.std(ddof=1)) / math.sqrt(len(known))
     return Estimate(value, max(value - half, 0.0), value + half)
 
 

@@ -158,16 +158,24 @@ class ContinuousStation(Station):
         sequence.ready = 0
         self.put_off.appendleft(sequence)
 
+    def _draw(self, now: int) -> None:
+        """Write down the present step up to ``now``, and share its energy by tokens."""
+        began, watts, chunks = self._step
+        read = sum(chunk for _, chunk in chunks)
+        decoding = len(self.decoding)
+        name = self._names[0 if not chunks else (2 if decoding else 1)]
+        self.books.intervals.add(self.number, self._lane, name, began, now, watts)
+        share = watts * ((now - began) / TICKS_PER_SECOND) / (decoding + read)
+        self.per_token_j += share
+        for sequence, chunk in chunks:
+            self.books.energy[sequence.job] += share * chunk
+
     def _stepped(self, _event: simpy.Event) -> None:
         books, context = self.books, self.context
         now = self.env.now
-        began, watts, chunks = self._step
+        self._draw(now)
+        began, _, chunks = self._step
         decoding = len(self.decoding)
-        read = sum(chunk for _, chunk in chunks)
-        name = self._names[0 if not chunks else (2 if decoding else 1)]
-        books.intervals.add(self.number, self._lane, name, began, now, watts)
-        share = watts * ((now - began) / TICKS_PER_SECOND) / (decoding + read)
-        self.per_token_j += share
         self.steps += 1
         self.cached += decoding
         self.attended += decoding
@@ -184,7 +192,6 @@ class ContinuousStation(Station):
             context.finished(sequence.job, self)
         for sequence, chunk in chunks:
             sequence.ready += chunk
-            books.energy[sequence.job] += share * chunk
             if sequence.ready == sequence.prompt:
                 self.reading.popleft()
                 self._first(sequence, now)
@@ -214,5 +221,6 @@ class ContinuousStation(Station):
 
     def close(self, end: int) -> None:
         if self.stepping:
-            began, watts, _ = self._step
-            self.books.intervals.add(self.number, self._lane, self._names[0], began, end, watts)
+            self._draw(end)
+            for sequence in self.decoding:
+                self.books.energy[sequence.job] += self.per_token_j - sequence.energy_base

@@ -72,7 +72,6 @@ class SingleStation(Station):
         rank = books.rank[job]
         if compiled.first_ticks is not None:
             books.first[job] = now + int(compiled.first_ticks[rank])
-            books.add_gaps_of_lone(job, compiled)
         self.jobs = [job]
         segments = [segment for phase in compiled.phases(rank) for segment in phase[0]]
         self._rest = [(s.engine, s.name, *s.at(rank)) for s in reversed(segments)]
@@ -89,8 +88,6 @@ class SingleStation(Station):
             books.device[job] = self.number
             if compiled.decoder is not None:
                 books.first[job] = now + first
-        if compiled.outputs is not None:
-            books.add_gaps_of_batch(jobs, compiled, now + first, ticks - first)
         self.job, self.jobs = jobs[0], jobs
         self._rest = [("compute", f"batch of {len(jobs)}", ticks, watts)]
         self._next()
@@ -114,8 +111,16 @@ class SingleStation(Station):
         if self._rest:
             self._next()
             return
-        context = self.context
+        books, context = self.books, self.context
         jobs, self.jobs, self.job = self.jobs, [], -1
+        compiled = self.program(jobs[0])
+        if compiled.outputs is not None:
+            # Followed tokens are counted once they are all made, so that a run that stops counts none it did not see.
+            if self.batch.kind == "none":
+                books.add_gaps_of_lone(jobs[0], compiled)
+            else:
+                first = books.first[jobs[0]]
+                books.add_gaps_of_batch(jobs, compiled, first, self.env.now - first)
         for job in jobs:
             context.finished(job, self)
         context.dispatcher.feed(self)

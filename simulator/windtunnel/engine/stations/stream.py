@@ -123,7 +123,6 @@ class StreamStation(Station):
         books.device[job] = self.number
         if compiled.first_ticks is not None:
             books.first[job] = self.env.now + int(compiled.first_ticks[rank])
-            books.add_gaps_of_lone(job, compiled)
         self.free_memory -= need
         self._phase(_Run(job, heappop(self.slots), list(compiled.phases(rank))[::-1], need), rank)
         self._balance()
@@ -227,6 +226,9 @@ class StreamStation(Station):
         if not run.open:
             heappush(self.slots, run.slot)
             self.free_memory += run.memory
+            compiled = self.program(run.job)
+            if compiled.first_ticks is not None:
+                self.books.add_gaps_of_lone(run.job, compiled)
             self.context.finished(run.job, self)
             self.context.dispatcher.feed(self)
 
