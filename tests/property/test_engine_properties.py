@@ -153,3 +153,58 @@ def test_a_central_queue_never_idles_a_server_while_a_job_waits(seed: int, rate:
             # All the while the job waited, five jobs were in service.
             working = (jobs.start <= arrival) & (jobs.finish > arrival)
             assert int(working.sum()) == 5
+
+
+@st.composite
+def serving(draw: st.DrawFn) -> dict[str, Any]:
+    prompt, output = draw(st.integers(1, 600)), draw(st.integers(1, 80))
+    weights_bytes = 2 * (2 * (4 * 512**2 + 3 * 512 * 1024 + 2 * 512) + 2 * 1000 * 512 + 512)
+    # From memory for one such request and a little, to memory for hundreds.
+    tokens = (prompt + output + 1) * draw(st.sampled_from([1.2, 3.0, 300.0]))
+    return {
+        "schema": 1,
+        "name": "serving",
+        "seed": draw(st.integers(0, 1000)),
+        "fleet": [
+            {
+                "device": draw(st.sampled_from(["l4", "h100-sxm-80gb", "tpu-v5e", "mi300x"])),
+                "count": draw(st.integers(1, 2)),
+                "price": "1 USD/h",
+                "memory": f"{(weights_bytes + tokens * 2 * 2 * 512 * 2) / 0.9:.0f} B",
+            }
+        ],
+        "models": {"tiny": {"layers": 2, "width": 512, "heads": 8, "feed_forward": 1024, "vocabulary": 1000}},
+        "workload": [
+            {
+                "name": name,
+                "arrivals": {"process": "poisson", "rate": draw(st.sampled_from(["50 /s", "5000 /s"]))},
+                "ops": [{"generate": {"model": "tiny", "prompt": prompt, "output": output}}],
+                "deadline": "1 s",
+            }
+            for name in ("chat", "code")
+        ],
+        "policy": {
+            "name": draw(st.sampled_from(POLICIES)),
+            "batch": draw(
+                st.sampled_from(
+                    [
+                        {"kind": "continuous", "size": 4, "tokens": 64},
+                        {"kind": "continuous", "size": 64, "tokens": 2048},
+                        {"kind": "request", "size": 8, "wait": "5 ms"},
+                    ]
+                )
+            ),
+        },
+        "stop": draw(st.sampled_from([{"jobs": 60}, {"time": "50 ms"}])),
+    }
+
+
+@settings(max_examples=60)
+@given(serving())
+def test_serving_keeps_its_invariants_and_makes_every_token_once(data: dict[str, Any]) -> None:
+    finished = app.run(scenario_from_data(data))
+    output = data["workload"][0]["ops"][0]["generate"]["output"]
+    if "jobs" in data["stop"]:
+        assert finished.result["jobs"]["completed"] == 60
+        assert int(finished.recording.token_gaps.weights.sum()) == 60 * (output - 1)
+    assert app.result_json(finished.result) == app.result_json(app.run(scenario_from_data(data)).result)

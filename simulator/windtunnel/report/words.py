@@ -203,11 +203,12 @@ def verdict(targets: Sequence[Mapping[str, Any]]) -> str:
     if not targets:
         return "No targets were set"
     missed = sum(not target["met"] for target in targets)
-    if missed == 0:
-        return "The target is met" if len(targets) == 1 else f"All {len(targets)} targets met"
     if len(targets) == 1:
-        return "The target is missed"
-    return f"{missed} of {len(targets)} targets missed" if missed < len(targets) else f"All {missed} targets missed"
+        return "The target is missed" if missed else "The target is met"
+    everyone = "Both" if len(targets) == 2 else f"All {len(targets)}"
+    if missed == 0:
+        return f"{everyone} targets met"
+    return f"{missed} of {len(targets)} targets missed" if missed < len(targets) else f"{everyone} targets missed"
 
 
 @dataclass(frozen=True)
