@@ -195,14 +195,19 @@ def _require(kind: Kind, values: Mapping[str, Sourced], document: Document) -> N
 @lru_cache(maxsize=256)
 def _shipped_overlay(sku: str, kind: str) -> Mapping[str, Sourced]:
     path = HERE / "calibration" / f"{sku}.yaml"
-    return read_overlay(path, kind) if path.is_file() else {}
+    return read_overlay(path, sku, kind) if path.is_file() else {}
 
 
-def read_overlay(path: Path, kind: str) -> Mapping[str, Sourced]:
-    """Fitted values to lay over a SKU of ``kind``, from an overlay file (``sources`` and ``values``)."""
+def read_overlay(path: Path, sku: str, kind: str) -> Mapping[str, Sourced]:
+    """Fitted values to lay over ``sku``, a device of ``kind``, from an overlay file (``sources`` and ``values``).
+
+    Raises InputError for an overlay that was fitted to another SKU.
+    """
     parameters = {parameter.name: parameter for parameter in find_kind(kind).parameters}
     reader = _FileReader(path, parameters, "calibration overlay")
     top = reader.mapping((), required=("schema", "sku", "sources", "values"), optional=("fit",))
+    if top["sku"] != sku:
+        raise InputError(f"this overlay is of '{top['sku']}'", where=reader.document.where(("sku",)), expected=sku)
     return reader.values(top["values"], ("values",))
 
 

@@ -73,7 +73,8 @@ def device(name: str, known: Catalogue, calibration: str | None = None) -> Devic
         return known.device(name, calibrated=False)
     overlay: Mapping[str, Sourced] | None = None
     if calibration is not None:
-        overlay = read_overlay(Path(calibration), known.spec(name.partition("@")[0]).kind)
+        spec = known.spec(name.partition("@")[0])
+        overlay = read_overlay(Path(calibration), spec.sku, spec.kind)
     return known.device(name, overlay=overlay)
 
 
@@ -177,6 +178,8 @@ class Run:
 
     result: dict[str, Any]
     recording: Recording
+    sample: np.ndarray | None = None
+    """The jobs that are written to jobs.csv; None for all."""
 
     @property
     def met(self) -> bool:
@@ -192,12 +195,14 @@ def run(
     engine: str = "auto",
     changes: Sequence[str] = (),
     known: Catalogue | None = None,
+    all_jobs: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
     """Simulate a scenario (or the file it is in).
 
-    ``replications`` independent repetitions make the intervals; one run makes them from batches. ``progress`` is
-    told (jobs arrived, jobs in all). Raises InputError for what is wrong with the input.
+    ``replications`` independent repetitions make the intervals; one run makes them from batches. Above 200,000 jobs
+    what is written of them is an evenly spaced sample, which the result says, unless ``all_jobs``. ``progress`` is told
+    (jobs arrived, jobs in all). Raises InputError for what is wrong with the input.
     """
     from windtunnel.engine import invariants, process
     from windtunnel.engine.fleet import prepare
@@ -242,7 +247,11 @@ def run(
         "scenario": scenario.resolved(),
         "versions": versions(),
     }
-    return Run(result, recordings[0])
+    count, sample = len(recordings[0].jobs), None
+    if count > SAMPLE_ABOVE and not all_jobs:
+        sample = np.linspace(0, count - 1, SAMPLE_ABOVE).astype(np.int64)
+        result["notes"].append(f"jobs.csv holds {SAMPLE_ABOVE:,} of {count:,} jobs, evenly spaced")
+    return Run(result, recordings[0], sample)
 
 
 def _report(progress: Callable[[int, int], None], total: int, done: int) -> None:
@@ -303,24 +312,16 @@ def _api_unit(name: str) -> str:
     return next(parameter.unit for parameter in API_PARAMETERS if parameter.name == name)
 
 
-def save(finished: Run, folder: Path, *, all_jobs: bool = False) -> list[Path]:
-    """Write result.json, jobs.csv, report.html and trace.json.gz under ``folder``; nothing half-written stays.
-
-    Above 200,000 jobs jobs.csv is an evenly spaced sample, which the result says, unless ``all_jobs``.
-    """
+def save(finished: Run, folder: Path) -> list[Path]:
+    """Write result.json, jobs.csv, report.html and trace.json.gz under ``folder``; nothing half-written stays."""
     from windtunnel.report import html, perfetto, tables
 
-    count = len(finished.recording.jobs)
-    rows = None
-    if count > SAMPLE_ABOVE and not all_jobs:
-        rows = np.linspace(0, count - 1, SAMPLE_ABOVE).astype(np.int64)
-        finished.result["notes"].append(f"jobs.csv holds {SAMPLE_ABOVE:,} of {count:,} jobs, evenly spaced")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as scratch:
             made = Path(scratch)
             (made / "result.json").write_text(result_json(finished.result), encoding="utf-8")
-            tables.write_jobs_csv(made / "jobs.csv", finished.recording, rows=rows)
+            tables.write_jobs_csv(made / "jobs.csv", finished.recording, rows=finished.sample)
             (made / "report.html").write_text(html.render(finished.result, finished.recording), encoding="utf-8")
             perfetto.write_trace(made / "trace.json.gz", finished.recording, name=finished.result["name"])
             names = sorted(path.name for path in made.iterdir())

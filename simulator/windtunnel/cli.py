@@ -162,10 +162,11 @@ def run(
         engine=engine,
         changes=changes,
         known=app.catalogue(catalogs),
+        all_jobs=all_jobs,
         progress=progress,
     )
     progress.close()
-    paths = app.save(finished, out, all_jobs=all_jobs) if out is not None else []
+    paths = app.save(finished, out) if out is not None else []
     if form == "json":
         click.echo(app.result_json(finished.result), nl=False)
     else:

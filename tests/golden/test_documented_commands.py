@@ -33,7 +33,9 @@ def sessions() -> list[tuple[str, list[tuple[str, str]]]]:
 
 def pattern(shown: str) -> str:
     """A regular expression of the shown output: a line of dots for any lines, spaces at line ends ignored."""
-    lines = [r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line.rstrip()) + r"[ ]*\n" for line in shown.splitlines()]
+    lines = [
+        r"(?:.*\n)*?" if line.strip() == "..." else re.escape(line.rstrip()) + r"[ ]*\n" for line in shown.splitlines()
+    ]
     return "".join(lines)
 
 

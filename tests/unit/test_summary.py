@@ -176,8 +176,8 @@ def test_many_skus_are_cut_with_a_count() -> None:
         ([], "No targets were set"),
         ([True], "The target is met"),
         ([False], "The target is missed"),
-        ([True, True], "All 2 targets met"),
-        ([False, False], "All 2 targets missed"),
+        ([True, True], "Both targets met"),
+        ([False, False], "Both targets missed"),
         ([True, False, False], "2 of 3 targets missed"),
     ],
 )

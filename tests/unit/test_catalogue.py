@@ -1,0 +1,124 @@
+"""SKU files, API profiles and overlays: what is wrong in one is named with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from windtunnel import app
+from windtunnel.core.errors import InputError
+from windtunnel.core.provenance import Provenance
+from windtunnel_models.catalogue import Catalogue, api_names, api_profile
+from windtunnel_models.kinds import find_kind, kind_names
+
+SKU = """\
+schema: 1
+sku: mine
+kind: server
+vendor: me
+name: my server
+apis: [native]
+sources:
+  box: {text: the label on the box, provenance: datasheet}
+values:
+  idle_power_w: {value: 20 W, source: box}
+  max_power_w: {value: 90 W, provenance: assumed, low: 80 W, high: 100 W, reason: the label is hard to read}
+"""
+
+
+def refused(folder: Path, text: str, name: str = "mine.yaml") -> str:
+    (folder / name).write_text(text)
+    with pytest.raises(InputError) as caught:
+        Catalogue([folder]).device(name.removesuffix(".yaml"))
+    return str(caught.value)
+
+
+def test_a_users_own_file_joins_the_catalogue(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(SKU)
+    device = Catalogue([tmp_path]).device("mine")
+    assert device.idle_power_w == 20.0
+    assert device.values["max_power_w"].provenance is Provenance.ASSUMED
+    assert app.predict("service", "mine", {"mean": "1 ms"}, known=Catalogue([tmp_path]))["power_w"] == 90.0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("schema: 1", "schema: 2", "expected schema: 1"),
+        ("sku: mine", "sku: yours", "differs from the file's name"),
+        ("kind: server", "kind: servr", "mine.yaml:3:7: kind: unknown kind 'servr'"),
+        ("idle_power_w:", "idle_powr_w:", "did you mean 'idle_power_w'?"),
+        ("value: 20 W", "value: 20", "mine.yaml:10:25: values.idle_power_w.value: '20' has no unit"),
+        ("value: 20 W", "value: 20 s", "is measured in 's'"),
+        ("source: box", "source: bax", "did you mean 'box'?"),
+        ("provenance: datasheet", "provenance: datashet", "did you mean 'datasheet'?"),
+        (", reason: the label is hard to read", "", "an assumed number needs a range and a reason"),
+        ("low: 80 W", "low: 95 W", "lies outside its range"),
+        ("{value: 20 W, source: box}", "20 W", "a number needs its source"),
+        ("  idle_power_w: {value: 20 W, source: box}\n", "", "a server needs 'idle_power_w'"),
+        ("apis: [native]", "apis: [natif]", "did you mean 'native'?"),
+        ("apis: [native]", "apis: [cuda]", "the API 'cuda' does not reach a server"),
+        ("vendor: me", "vendr: me", "did you mean 'vendor'?"),
+    ],
+)
+def test_what_is_wrong_in_a_sku_file_is_named(old: str, new: str, says: str, tmp_path: Path) -> None:
+    assert old in SKU
+    assert says in refused(tmp_path, SKU.replace(old, new, 1))
+
+
+def test_a_sku_described_twice_is_refused(tmp_path: Path) -> None:
+    assert "described twice" in refused(tmp_path, SKU.replace("sku: mine", "sku: server"), "server.yaml")
+
+
+def test_every_api_profile_reaches_some_kind_and_every_kind_has_one() -> None:
+    reached = {kind for name in api_names() for kind in api_profile(name).kinds}
+    assert reached == set(kind_names())
+    assert set(api_names()) == {
+        "cuda",
+        "hip",
+        "vulkan",
+        "metal",
+        "wgpu",
+        "opencl",
+        "xrt",
+        "jax",
+        "qat",
+        "doca",
+        "native",
+    }
+
+
+def test_every_number_of_the_catalogue_says_where_it_comes_from() -> None:
+    for spec in Catalogue().specs():
+        for path, value in spec.values.items():
+            assert value.source, f"{spec.sku} {path}"
+            if value.provenance is Provenance.ASSUMED:
+                assert value.reason and value.low is not None and value.high is not None, f"{spec.sku} {path}"
+        find_kind(spec.kind)
+
+
+def test_the_h200_is_known_by_its_datasheet_alone() -> None:
+    spec = Catalogue().spec("h200-sxm-141gb")
+    assert {v.provenance for v in spec.values.values()} <= {Provenance.DATASHEET, Provenance.ASSUMED}
+
+
+OVERLAY = """\
+schema: 1
+sku: h100-sxm-80gb
+sources:
+  mine: {text: fitted here, provenance: measured}
+values:
+  matrix_efficiency: {value: 0.5, source: mine}
+"""
+
+
+def test_an_overlay_is_laid_over_its_sku_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "o.yaml"
+    path.write_text(OVERLAY)
+    values = {"m": 8192, "n": 8192, "k": 8192, "dtype": "bfloat16"}
+    plain = app.predict("gemm", "h100-sxm-80gb", values)
+    slower = app.predict("gemm", "h100-sxm-80gb", values, calibration=str(path))
+    assert slower["duration_s"] > 1.3 * plain["duration_s"]
+    with pytest.raises(InputError, match=r"o\.yaml:2:6: sku: this overlay is of 'h100-sxm-80gb'; expected l4"):
+        app.predict("gemm", "l4", values, calibration=str(path))
