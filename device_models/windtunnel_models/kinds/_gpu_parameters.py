@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from windtunnel.core.device import Parameter
 from windtunnel.core.provenance import Provenance, Sourced, assumed
-from windtunnel_models.kinds._shared import COMMON, DTYPE_KEYS, power_shares
-
-_API_KEYS = ("cuda", "hip", "vulkan", "metal", "wgpu", "opencl")
+from windtunnel_models.kinds._shared import API_KEYS, COMMON, DTYPE_KEYS, power_shares
 
 _FIT = "fitted by benchmarks/accuracy/fit_gpu_kind.py to "
 GEMM_DATA = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), GEMM of A100, H100, L40S, B200 and Arc Pro B60"
@@ -95,10 +93,10 @@ PARAMETERS = (
         "1 where host and device share one physical memory",
         default=Sourced(0.0, Provenance.DATASHEET, "a discrete card has its own memory"),
     ),
-    Parameter("dispatch_s", "s", "this silicon's own value of the API's dispatch_s", keys=_API_KEYS),
-    Parameter("round_trip_s", "s", "this silicon's own value of the API's round_trip_s", keys=_API_KEYS),
-    Parameter("copy_setup_s", "s", "this silicon's own value of the API's copy_setup_s", keys=_API_KEYS),
-    Parameter("pageable_fraction", "1", "this silicon's own value of the API's pageable_fraction", keys=_API_KEYS),
+    Parameter("dispatch_s", "s", "this silicon's own value of the API's dispatch_s", keys=API_KEYS),
+    Parameter("round_trip_s", "s", "this silicon's own value of the API's round_trip_s", keys=API_KEYS),
+    Parameter("copy_setup_s", "s", "this silicon's own value of the API's copy_setup_s", keys=API_KEYS),
+    Parameter("pageable_fraction", "1", "this silicon's own value of the API's pageable_fraction", keys=API_KEYS),
     Parameter(
         "kernel_floor_s",
         "s",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,9 @@ COMMON = (
 """Parameters that every kind has. Power is required: where nobody published it, it is assumed with a range."""
 
 DTYPE_KEYS = ("float64", *DTYPES)
+
+API_KEYS = tuple(sorted(path.stem for path in (Path(__file__).parents[1] / "apis").glob("*.yaml")))
+"""Every API that has a profile: the keys of a SKU's own overheads, so that a new API is one file."""
 
 EXACT = Sourced(1.0, Provenance.DATASHEET, "by definition")
 """The error factor of a cost that is exact by definition (a stated time)."""
