@@ -88,6 +88,7 @@ def message(folder: Path, text: str, *changes: str) -> str:
         ("    price: 2.5 USD/h\n", "    power: {max: 10 W}\n", "W idle and 10 W at most"),
         ("policy: fifo", "policy: {name: fifo, batch: {kind: continuous}}", "continuous batching takes generating jobs"),
         ("policy: fifo", "policy: {name: fifo, order: arrival}", "a policy is a name, or a route and an order"),
+        ("  - name: calls", "  - name: calls\n    devices: [h100]", "s.yaml:9:15: workload[0].devices[0]: the fleet has no 'h100'"),
         ("policy: fifo", "policy: {route: centrall}", "did you mean 'central'?"),
         ("  - latency", "  latency", "s.yaml:15:3: targets: this is 'latency p99 <= 20 ms'; expected a list"),
     ],

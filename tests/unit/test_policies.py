@@ -129,6 +129,12 @@ def test_a_use_whose_whole_row_is_missing_is_refused_not_served_by_something_els
         devices_of("recommendation-matrix", [{"device": "h100-sxm-80gb"}], 1, use="apple devices", ops=[{"launch": {}}])
 
 
+def test_a_workload_that_names_its_devices_is_served_by_no_other() -> None:
+    fleet = [SERVER | {"name": "a"}, SERVER | {"name": "b", "speed": 9.0}, SERVER | {"name": "c"}]
+    assert devices_of("shortest-expected-completion", fleet, 4, devices=["a", "c"]) == [0, 2, 0, 2]
+    assert devices_of("recommendation-matrix", fleet, 2, devices=["c"]) == [2, 2]
+
+
 def test_the_matrix_is_the_seeds() -> None:
     rows = {use: (row.primary, row.alternative, row.fallback) for use, row in MATRIX.items()}
     assert rows["ml inference"] == (("cuda", "tpu"), ("metal",), ("wgpu",))

@@ -227,6 +227,9 @@ class Workload(_Model):
 
     name: Text
     use: Text | None = Field(None, description="use case, for the recommendation matrix")
+    devices: Annotated[list[Text], Field(min_length=1)] | None = Field(
+        None, description="fleet entries (by name, or by SKU) that may serve these jobs; all that can unless given"
+    )
     arrivals: Arrivals
     ops: list[Any] = Field(min_length=1, description="the job's program; `windtunnel ops` lists the operations")
     priority: Annotated[int, BeforeValidator(_whole), Field(ge=-(10**6), le=10**6)] = 0
@@ -395,6 +398,16 @@ def _check_names(scenario: Scenario, document: Document) -> None:
                 expected="each name once",
             )
         seen.add(workload.name)
+    entries = {name for entry in scenario.fleet for name in (entry.name, entry.device) if name is not None}
+    for i, workload in enumerate(scenario.workload):
+        for j, name in enumerate(workload.devices or ()):
+            if name not in entries:
+                raise InputError(
+                    f"the fleet has no '{name}'",
+                    where=document.where(("workload", i, "devices", j)),
+                    expected=one_of(sorted(entries)),
+                    nearest=nearest(name, entries),
+                )
     for i, target in enumerate(scenario.parsed_targets()):
         if target.workload is not None and target.workload not in seen:
             raise InputError(

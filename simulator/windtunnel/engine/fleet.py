@@ -129,10 +129,14 @@ def prepare(
     for job_class in workloads:
         if job_class.source.count == 0:
             continue
+        allowed = job_class.workload.devices
         for fleet_class in classes:
+            entry = scenario.fleet[fleet_class.number]
+            if allowed is not None and entry.device not in allowed and entry.name not in allowed:
+                continue
             place = 0.0
-            if preference is not None and "use" in policy.needs:
-                use = job_class.workload.use or ""
+            use = job_class.workload.use
+            if preference is not None and "use" in policy.needs and use is not None:
                 try:
                     place = preference(use, fleet_class.device.api.name, fleet_class.device.kind.name)
                 except InputError as error:
@@ -238,11 +242,11 @@ def _check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClas
                 where=scenario.where("workload", number),
                 expected="deadline: 100 ms",
             )
-        if "use" in policy.needs and workload.use is None:
+        if "use" in policy.needs and workload.use is None and workload.devices is None:
             raise InputError(
                 f"the policy '{policy.name}' needs a use, and '{workload.name}' has none",
                 where=scenario.where("workload", number),
-                expected="use: ml inference",
+                expected="use: ml inference, or devices: [...]",
             )
     for i, target in enumerate(scenario.parsed_targets()):
         if target.metric == "cost":
