@@ -274,21 +274,24 @@ class _Compiler:
             cost = self.device.cost(rows, intervals=False)
             engine = self.device.engine_of(rows)
             self.sources.update(self.device.sources(rows))
+            ticks = self._ticks(stage, cost.duration_s)
         except InputError as error:
             raise error.at(self.source.where(stage.path)) from None
         watts = np.maximum(np.rint((cost.power_w - self.device.idle_power_w) / WATT_GRAIN), 0.0) * WATT_GRAIN
         seconds = cost.duration_s
-        if stage.op.name == "service":
-            drawn = seconds * self.source.variates(stage)
-            deterministic = stage.choices["distribution"] == "deterministic" and len(seconds) == 1
-            ticks: TickArray = to_tick_array(seconds if deterministic else drawn)
-        else:
-            ticks = to_tick_array(seconds)
         constant = len(ticks) == 1
         power = float(watts[0]) if len(watts) == 1 or (watts == watts[0]).all() else watts
         share = 1.0 / self._side_by_side(rows, seconds)
         segment = Segment(engine, stage.op.name, int(ticks[0]) if constant else ticks, power, share)
         return segment, seconds, rows.footprint_bytes()
+
+    def _ticks(self, stage: OpStage, seconds: FloatArray) -> TickArray:
+        """Each job's duration, or one for all; a stated time is drawn for each."""
+        if stage.op.name != "service":
+            return to_tick_array(seconds)
+        if stage.choices["distribution"] == "deterministic" and len(seconds) == 1:
+            return to_tick_array(seconds)
+        return to_tick_array(seconds * self.source.variates(stage))
 
     def _side_by_side(self, rows: Rows, alone_s: FloatArray) -> int:
         """How many single requests an engine serves at once: until more of them would make no request a second more.
@@ -305,7 +308,10 @@ class _Compiler:
 def _compile_generate(stage: Generate, device: Device, source: Source, decoders: DecoderShelf) -> Compiled:
     prompts = source.value(stage.prompt, (*stage.path, "prompt"))
     outputs = source.value(stage.output, (*stage.path, "output"))
-    costs = decoders[stage.model]
+    try:
+        costs = decoders[stage.model]
+    except InputError as error:
+        raise error.at(source.where(stage.path)) from None
     model = costs.model
     prompts, outputs = (np.broadcast_to(a, (source.count,)) for a in (prompts, outputs))
     first_s, whole_s, _, whole_j = costs.alone(prompts, outputs)
