@@ -7,6 +7,7 @@ is laid over a SKU without editing it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -155,7 +156,15 @@ def _read_spec(path: Path) -> DeviceSpec:
     reader.parameters = {parameter.name: parameter for parameter in kind.parameters}
     values = reader.values(top["values"], ("values",))
     _require(kind, values, reader.document)
+    if {"idle_power_w", "max_power_w"} <= set(values) and values["idle_power_w"].value > values["max_power_w"].value:
+        raise InputError(
+            "idle power is above the most the device draws",
+            where=reader.document.where(("values", "idle_power_w")),
+            expected="idle_power_w <= max_power_w",
+        )
     apis = reader.words(("apis",))
+    if not apis:
+        raise InputError("no API reaches this", where=reader.document.where(("apis",)), expected="at least one")
     for i, api in enumerate(apis):
         if api not in api_names():
             raise InputError(
@@ -220,7 +229,7 @@ class _FileReader:
         self.what = what
         if not isinstance(self.document.data, dict):
             raise InputError(f"this {what} is not a mapping", where=self.document.where(()), expected="keys and values")
-        if self.document.data.get("schema") != 1:
+        if self.document.data.get("schema") != 1 or self.document.data["schema"] is True:
             raise InputError(
                 f"this {what} has schema {self.document.data.get('schema')!r}",
                 where=self.document.where(("schema",)),
@@ -327,19 +336,29 @@ class _FileReader:
         """A quantity in the parameter's dimension."""
         try:
             if isinstance(data, (int, float)) and not isinstance(data, bool) and is_dimensionless(parameter.unit):
-                return float(data)
-            return parse_quantity(str(data), parameter.unit)
+                number = float(data)
+            else:
+                number = parse_quantity(str(data), parameter.unit)
+            # A device may take no time, draw nothing or lack a unit; a rate or a size of nothing is a slip of the pen.
+            may_be_zero = parameter.unit in ("1", "s", "W", "J", "USD/h")
+            if not 0 <= number < math.inf or (number == 0 and not may_be_zero):
+                raise InputError(f"this is {data}", expected="zero or more" if may_be_zero else "more than zero")
+            return number
+        except OverflowError:
+            raise InputError("this is too large", where=self.document.where(path), expected="a number") from None
         except InputError as error:
             raise error.at(self.document.where(path)) from None
 
     def source(self, key: Any, path: tuple[str | int, ...]) -> tuple[str, Provenance]:
         """The text and provenance of a source named in the file's ``sources``."""
         sources = self.document.data["sources"]
-        if not isinstance(sources, dict) or key not in sources:
+        if not isinstance(sources, dict):
+            raise InputError("this is not a mapping", where=self.document.where(("sources",)), expected="name: {...}")
+        if not isinstance(key, str) or key not in sources:
             raise InputError(
                 f"unknown source '{key}'",
                 where=self.document.where(path),
-                expected=one_of(sources),
+                expected=one_of(sources) if sources else "a source under `sources:`",
                 nearest=nearest(str(key), sources),
             )
         self.mapping(("sources", key), required=("text", "provenance"))
@@ -348,7 +367,7 @@ class _FileReader:
 
     def provenance(self, word: Any, path: tuple[str | int, ...]) -> Provenance:
         """A provenance by its word."""
-        if word not in PROVENANCES:
+        if not isinstance(word, str) or word not in PROVENANCES:
             raise InputError(
                 f"'{word}' is not a provenance",
                 where=self.document.where(path),

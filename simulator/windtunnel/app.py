@@ -95,6 +95,8 @@ def _cost_rows(cost: Cost) -> Iterator[dict[str, Any]]:
 
 def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
     """Predict every row of a CSV file (plain or .gz), keeping its rows, order and columns; returns the rows."""
+    if out.exists() and out.samefile(source):
+        raise InputError("this is the table itself", where=Where(str(out), field="--out"), expected="another file")
     rows = read_op_table(OPERATIONS.find(op), source)
     table = rows.table
     clash = [name for name in Cost.COLUMNS if name in table.header]
@@ -325,6 +327,13 @@ def save(finished: Run, folder: Path) -> list[Path]:
             (made / "report.html").write_text(html.render(finished.result, finished.recording), encoding="utf-8")
             perfetto.write_trace(made / "trace.json.gz", finished.recording, name=finished.result["name"])
             names = sorted(path.name for path in made.iterdir())
+            in_the_way = [name for name in names if (folder / name).exists() and not (folder / name).is_file()]
+            if in_the_way:
+                raise InputError(
+                    f"'{in_the_way[0]}' is there already and is no file",
+                    where=Where(str(folder), field="--out"),
+                    expected="another folder",
+                )
             for name in names:
                 (made / name).replace(folder / name)
     except OSError as error:

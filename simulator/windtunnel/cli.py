@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -253,22 +256,39 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script: runs a command and turns errors into exit codes and one clear line."""
-    _guard(lambda: cli.main(args=list(arguments) if arguments is not None else None, prog_name="windtunnel"))
+    # A polite request to end is an end like any other: what is half-written is taken away.
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    words = list(arguments) if arguments is not None else None
+    _guard(lambda: cli.main(args=words, prog_name="windtunnel", standalone_mode=False))
 
 
 def _guard(command: Callable[[], Any]) -> None:
     from windtunnel.core.errors import InvariantError, WindtunnelError
 
     try:
-        command()
+        # Standard output is flushed here, so that a full disk or a closed pipe is noticed while it can be told.
+        code = command()
+        sys.stdout.flush()
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
     except InvariantError as error:
         click.echo(f"windtunnel: {error}", err=True)
         sys.exit(70)
     except WindtunnelError as error:
         click.echo(f"windtunnel: {error}", err=True)
         sys.exit(error.exit_code)
-    except (KeyboardInterrupt, BrokenPipeError):
+    except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
+    except BrokenPipeError:
+        # The reader has gone; Python must not try to tell it so again when it closes down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except OSError as error:
+        click.echo(f"windtunnel: {error.filename or 'the output'}: {error.strerror}", err=True)
+        sys.exit(2)
     except Exception:
         import traceback
 

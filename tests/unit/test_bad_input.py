@@ -130,7 +130,7 @@ def test_what_is_no_scenario_at_all_is_said(text: str, says: str, tmp_path: Path
         (
             "time,tokens\n0.0,5\n0.5,many\n",
             TRACED,
-            "t.csv:3: tokens: 'many' is not a count; expected a number, at least 1",
+            "t.csv:3: tokens: 'many' is not a count; expected a whole number, at least 1",
         ),
         ("time,tokens\n0.0,5\n0.5\n", TRACED, "t.csv:3: this row has 1 cells; expected 2"),
         (TRACE, TRACED.replace("$tokens", "$tokns"), "did you mean 'tokens'?"),
@@ -160,6 +160,54 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "scenario.yaml").write_text(GOOD)
     with pytest.raises(InputError, match=r"did you mean 'scenario\.yaml'"):
         app.run(tmp_path / "scenaro.yaml")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("m: 64,", f"m: {10**399},", "m is too large"),
+        ("rate: 100 /s", "rate: 1e-7 /s", "take longer than the 106 days"),
+        ("policy: fifo", "policy: {name: fifo, batch: {kind: request, size: 4}}", None),
+        ("100 /s", "1e8 /s", None),
+        ("    price: 2.5 USD/h\n", "    power: {idle: 1e300 W, max: 1e305 W}\n", "is too much"),
+        (
+            "      - gemm:",
+            "      - service: {distribution: deterministic, mean: 50 d}\n      - gemm:",
+            "the work takes longer than the 107 days",
+        ),
+    ],
+)
+def test_extremes_are_run_or_refused_and_nothing_else(old: str, new: str, says: str | None, tmp_path: Path) -> None:
+    text = GOOD.replace(old, new, 1)
+    assert text != GOOD
+    if says is None:
+        (tmp_path / "s.yaml").write_text(text)
+        assert app.run(tmp_path / "s.yaml").result["jobs"]["completed"] == 50
+    else:
+        assert says in message(tmp_path, text)
+
+
+def test_batching_a_program_with_streams_is_refused_not_ignored(tmp_path: Path) -> None:
+    text = GOOD.replace("policy: fifo", "policy: {name: fifo, batch: {kind: request, size: 4}}")
+    text = text.replace("      - gemm:", "      - streams: [[{launch: {}}], [{launch: {}}]]\n      - gemm:")
+    assert "request-level batching cannot take the program of 'calls'" in message(tmp_path, text)
+
+
+def test_a_broken_gzip_body_is_said(tmp_path: Path) -> None:
+    body = bytearray(gzip.compress(TRACE.encode() * 50))
+    body[20] ^= 0xFF
+    (tmp_path / "t.csv.gz").write_bytes(bytes(body))
+    assert "cannot be read" in message(tmp_path, TRACED.replace("t.csv", "t.csv.gz"))
+
+
+def test_times_of_day_and_of_the_epoch_are_times(tmp_path: Path) -> None:
+    for rows, gap in (
+        ("1700158623.97,3\n1700158624.0,4\n", 30_000_000_000),
+        ("2023-11-16T18:17:03.97+00:00,3\n2023-11-16T20:17:04.00+02:00,4\n", 30_000_000_000),
+    ):
+        (tmp_path / "t.csv").write_text("time,tokens\n" + rows)
+        (tmp_path / "s.yaml").write_text(TRACED.replace("stop: {jobs: 50}\n", ""))
+        assert app.run(tmp_path / "s.yaml").recording.jobs.arrival.tolist() == [0, gap]
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,18 @@ def test_shortest_expected_completion_weighs_jobs_by_speed() -> None:
     assert devices_of("shortest-expected-completion", fleet, 6) == [1, 1, 0, 1, 1, 0]
 
 
+def test_ties_that_rounding_would_break_go_to_the_faster() -> None:
+    fleet = [SERVER | {"speed": 3.0}, SERVER | {"speed": 9.0}, SERVER]
+    exact: list[int] = []
+    present = [0, 0, 0]
+    for _ in range(40):
+        # (present + 1) / speed in ninths, an exact integer; then the faster, then the lower.
+        chosen = min((1, 0, 2), key=lambda d: (present[d] + 1) * (3, 1, 9)[d])
+        present[chosen] += 1
+        exact.append(chosen)
+    assert devices_of("shortest-expected-completion", fleet, 40) == exact
+
+
 def test_cheapest_in_time_pays_for_speed_only_when_it_must() -> None:
     fleet = [SERVER | {"price": "1 USD/h"}, SERVER | {"speed": 2.0, "price": "5 USD/h"}]
     found = devices_of("cheapest-that-meets-the-deadline", fleet, 4, deadline="2.5 s")

@@ -182,6 +182,54 @@ def test_jobs_of_no_length_at_the_very_end_are_accounted_for() -> None:
     assert run(data).result["jobs"]["completed"] == 10
 
 
+def test_a_full_batch_does_not_wait_behind_a_partial_one() -> None:
+    data = at_once(1, [{"gemm": {"m": 64, "n": 64, "k": 64, "dtype": "bfloat16"}}])
+    (first,) = data["workload"]
+    data["workload"] = [
+        first | {"name": "a", "arrivals": {"process": "deterministic", "rate": "0.01 /s"}},
+        first | {"name": "b", "arrivals": {"process": "deterministic", "rate": "0.1 /s"}},
+    ]
+    data["policy"] = {"name": "fifo", "batch": {"kind": "request", "size": 4, "wait": "1000 s"}}
+    data["stop"] = {"time": "150 s"}
+    jobs = run(data).recording.jobs
+    # `a` has one job at 100 s, which waits; the batches of `b` go as soon as they are four.
+    of_b = jobs.start[(jobs.workload == 1) & (jobs.start >= 0)] // 10**12
+    assert sorted(set(of_b.tolist())) == [40, 80, 120]
+
+
+def test_rates_far_below_one_a_second_are_rates_too() -> None:
+    data = at_once(5, [{"launch": {}}])
+    data["workload"][0]["arrivals"] = {"process": "poisson", "rate": "10 /h"}
+    assert run(data).result["jobs"]["completed"] == 5
+
+
+def test_a_central_queue_of_streams_stays_quick_to_ask() -> None:
+    """Free devices are listed once each, however often they became free."""
+    from windtunnel.engine import process
+
+    seen: list[int] = []
+    original = process.dispatcher_for
+
+    def spying(context: Any, stations: Any) -> Any:
+        dispatcher = original(context, stations)
+        feed = dispatcher.feed
+
+        def counted(station: Any) -> None:
+            feed(station)
+            seen.append(sum(map(len, dispatcher.free)))
+
+        dispatcher.feed = counted
+        return dispatcher
+
+    data = at_once(3000, [{"service": {"distribution": "exponential", "mean": "1 ms"}}], streams=2)
+    data["fleet"] = [{"device": "server", "count": 4, "streams": 2}]
+    data["workload"][0]["arrivals"] = {"process": "poisson", "rate": "1000 /s"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "dispatcher_for", spying)
+        run(data)
+    assert max(seen) <= 4
+
+
 # Continuous batching.
 
 MODEL = {"layers": 4, "width": 1024, "heads": 8, "feed_forward": 2816, "vocabulary": 32000}

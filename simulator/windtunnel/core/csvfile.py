@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import tempfile
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ def read_csv(path: Path, what: str, where: Where | None = None) -> Table:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"{shown} cannot be read: {reason}", where=named) from None
-    except (EOFError, UnicodeDecodeError, ValueError) as error:
+    except (EOFError, UnicodeDecodeError, ValueError, zlib.error) as error:
         raise InputError(f"{shown} cannot be read: {error}", where=named) from None
     reader = csv.reader(io.StringIO(text), strict=True)
     rows: list[list[str]] = []
@@ -79,6 +80,8 @@ def read_csv(path: Path, what: str, where: Where | None = None) -> Table:
 
 def write_whole(path: Path, write: Callable[[TextIO], None]) -> None:
     """Write a text file (gzip by its name) as a whole or not at all; InputError where it cannot be written."""
+    if path.exists() and not path.is_file():
+        raise InputError("this is no regular file", where=Where(str(path)), expected="the name of a file to write")
     try:
         handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)

@@ -315,7 +315,13 @@ class Device:
         run = self.cost_function(rows.op.name)
         parameters = Parameters(self)
         shape = rows.shape
-        duration, power, bound = self._capped(run(parameters, rows), parameters, shape)
+        try:
+            duration, power, bound = self._capped(run(parameters, rows), parameters, shape)
+        except ZeroDivisionError:
+            raise InputError(
+                f"the cost of {rows.op.name} on {self.label} divides by a number that is zero",
+                expected="a catalogue entry or overlay without zeros where something is counted",
+            ) from None
         if intervals:
             low, high = self._interval(run, rows, parameters, duration, shape)
         else:
@@ -341,6 +347,10 @@ class Device:
         self, raw: Raw, parameters: Parameters, shape: tuple[int, ...]
     ) -> tuple[FloatArray, FloatArray, StrArray]:
         duration = np.broadcast_to(np.asarray(raw.duration_s, dtype=np.float64), shape)
+        if not (np.isfinite(duration).all() and (duration > 0).all()):
+            raise InputError(
+                f"the cost on {self.label} is no finite time", expected="amounts and a catalogue entry that make one"
+            )
         power = np.broadcast_to(np.asarray(raw.power_w, dtype=np.float64), shape)
         bound = np.broadcast_to(np.asarray(raw.bound), shape)
         if self.cap_w is None:

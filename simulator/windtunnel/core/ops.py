@@ -53,6 +53,7 @@ class Column:
     default: float | str | None = None
     choices: tuple[str, ...] = ()
     minimum: float = 1.0
+    maximum: float = 2.0**53
     doc: str = ""
 
     def parse(self, value: object) -> float | str:
@@ -72,8 +73,13 @@ class Column:
         number = self._number(value)
         if not np.isfinite(number) or number < self.minimum:
             raise InputError(f"{self.name} is {value}", expected=f"at least {self.minimum:g}{self._suffix}")
-        if self.kind == "count" and number != int(number):
-            raise InputError(f"{self.name} is {value}", expected="a whole number")
+        if number > self.maximum:
+            raise InputError(f"{self.name} is {value}", expected=f"at most {self.maximum:g}{self._suffix}")
+        if self.kind == "count":
+            # 0.268 GB is a whole number of bytes, though not quite in floating point.
+            if abs(number - round(number)) > 1e-9 * number:
+                raise InputError(f"{self.name} is {value}", expected="a whole number")
+            return float(round(number))
         return number
 
     @property
@@ -84,7 +90,10 @@ class Column:
         if isinstance(value, bool):
             raise InputError(f"{self.name} is {value}", expected="a number")
         if isinstance(value, (int, float, np.integer, np.floating)):
-            return float(value)
+            try:
+                return float(value)
+            except OverflowError:
+                raise InputError(f"{self.name} is too large", expected=f"at most {self.maximum:g}") from None
         text = str(value)
         try:
             return float(text)
@@ -469,7 +478,7 @@ class Compress(Operation):
     columns = (
         count("bytes", unit="B"),
         choice("codec", CODECS, "deflate"),
-        count("level", 1),
+        Column("level", "count", default=1, maximum=22, doc="the codec's own level"),
         count("in_flight", 1),
     )
     sums = ("bytes",)

@@ -206,9 +206,9 @@ class _Parser:
     def value(self, raw: object, path: Path) -> Value:
         if isinstance(raw, str) and raw.startswith("$") and len(raw) > 1:
             return ColumnRef(raw[1:])
-        if isinstance(raw, int) and not isinstance(raw, bool) and raw >= 1:
+        if isinstance(raw, int) and not isinstance(raw, bool) and 1 <= raw <= 10**9:
             return float(raw)
-        raise self.wrong(f"this is {raw!r}", path, "a whole number, at least 1, or a column such as $Tokens")
+        raise self.wrong(f"this is {str(raw)[:40]}", path, "a whole number from 1 to 10^9, or a column such as $Tokens")
 
     def fields(
         self, values: object, path: Path, required: Sequence[str], optional: Sequence[str] = ()

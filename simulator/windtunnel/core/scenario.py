@@ -6,6 +6,8 @@ SI floats here. Every error names the file, line, column and field.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -47,9 +49,10 @@ def _as_custom(error: InputError) -> PydanticCustomError:
 class _Quantity:
     """Makes a float field a quantity: SI here, text in ``unit`` or any unit of its dimension in files."""
 
-    def __init__(self, unit: str, *, positive: bool = False) -> None:
+    def __init__(self, unit: str, *, positive: bool = False, most: float = math.inf) -> None:
         self.unit = unit
         self.positive = positive
+        self.most = most
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_before_validator_function(
@@ -69,6 +72,10 @@ class _Quantity:
             number = parse_quantity(str(value), self.unit)
             if number < 0 or (self.positive and number == 0):
                 raise InputError(f"'{value}' is {'negative' if number < 0 else 'zero'}", expected="more than zero")
+            if number > self.most:
+                raise InputError(
+                    f"'{value}' is too much", expected=f"at most {to_unit(self.most, self.unit):g} {self.unit}"
+                )
         except InputError as error:
             raise _as_custom(error) from None
         return number
@@ -81,9 +88,9 @@ class _Quantity:
 Seconds = Annotated[float, _Quantity("s")]
 PositiveSeconds = Annotated[float, _Quantity("s", positive=True)]
 PerSecond = Annotated[float, _Quantity("/s", positive=True)]
-Bytes = Annotated[float, _Quantity("B", positive=True)]
-Watts = Annotated[float, _Quantity("W")]
-PricePerHour = Annotated[float, _Quantity("USD/h")]
+Bytes = Annotated[float, _Quantity("B", positive=True, most=1e18)]
+Watts = Annotated[float, _Quantity("W", most=1e9)]
+PricePerHour = Annotated[float, _Quantity("USD/h", most=1e9)]
 
 
 def _whole(value: Any) -> Any:
@@ -583,7 +590,7 @@ def _apply(document: Document, change: str) -> None:
 
 def _parse_path(text: str) -> NodePath:
     pieces = text.replace("[", ".").replace("]", "").split(".")
-    return tuple(int(piece) if piece.isdigit() else piece for piece in pieces if piece)
+    return tuple(int(piece) if re.fullmatch("[0-9]{1,9}", piece) else piece for piece in pieces if piece)
 
 
 def json_schema() -> dict[str, Any]:

@@ -7,9 +7,11 @@ are asked for.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from decimal import Decimal
 from itertools import count
 from pathlib import Path
 
@@ -52,7 +54,7 @@ class TraceRows:
         return self.table.column(column)
 
     def numbers(self, column: str, where: Where) -> FloatArray:
-        """A column's numbers, at least 1; InputError with the trace's line for anything else."""
+        """A column's whole numbers, at least 1; InputError with the trace's line for anything else."""
         if column not in self._numbers:
             texts = self.words(column, where)
             values = np.empty(len(texts))
@@ -61,9 +63,11 @@ class TraceRows:
                     values[i] = float(text)
                 except ValueError:
                     values[i] = math.nan
-                if not (math.isfinite(values[i]) and values[i] >= 1):
+                if not (1 <= values[i] <= 2**53 and values[i] == int(values[i])):
                     raise InputError(
-                        f"'{text}' is not a count", where=self.place(i, column), expected="a number, at least 1"
+                        f"'{text[:40]}' is not a count",
+                        where=self.place(i, column),
+                        expected="a whole number, at least 1",
                     )
             self._numbers[column] = values
         return self._numbers[column]
@@ -121,6 +125,8 @@ def _drawn(
     blocks: list[TickArray] = []
     total = 0
     for times in _times(process, rng):
+        if limit is not None:
+            times = times[: limit - total]  # noqa: PLW2901  what comes after the limit is nobody's business
         whole = times < MAX_SECONDS
         ticks = to_tick_array(times[whole])
         ticks = ticks[ticks < end]
@@ -131,7 +137,7 @@ def _drawn(
                 where=where,
                 expected="a higher rate or fewer jobs",
             )
-        blocks.append(ticks if limit is None else ticks[: limit - total])
+        blocks.append(ticks)
         total += len(blocks[-1])
         if total > _MAX_JOBS:
             raise InputError(
@@ -197,7 +203,6 @@ def read_trace(path: Path, time_column: str, where_file: Where, where_time: Wher
             nearest=nearest(time_column, table.header),
         )
     ticks = _parse_times(table.column(time_column), table.lines, table.file, time_column)
-    ticks -= ticks.min()
     order = np.argsort(ticks, kind="stable")
     if (order[:-1] > order[1:]).any():
         places = order.tolist()
@@ -207,34 +212,50 @@ def read_trace(path: Path, time_column: str, where_file: Where, where_time: Wher
     return TraceRows(table, ticks)
 
 
+_ISO = re.compile(r"(?P<whole>[^.]+?)(?:\.(?P<fraction>\d+))?(?P<zone>Z|z|[+-]\d\d:?\d\d)?")
+
+
 def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: str) -> TickArray:
-    """Seconds or ISO 8601 times (fractions to 100 ns and finer are kept exactly) as ticks."""
-    ticks = np.empty(len(texts), dtype=np.int64)
-    epoch: datetime | None = None
-    for i, text in enumerate(texts):
+    """Seconds or ISO 8601 times as ticks since the earliest of them, every digit kept down to a picosecond."""
+    ticks: list[int] = []
+    for text, line in zip(texts, lines, strict=True):
         try:
-            if ":" in text:
-                # datetime stops at microseconds; real traces carry 100 ns, so the fraction is read apart.
-                whole, _, fraction = text.strip().partition(".")
-                digits = fraction.rstrip("Zz")
-                if digits and not digits.isdigit():
-                    raise ValueError(text)
-                moment = datetime.fromisoformat(whole.rstrip("Zz"))
-                epoch = epoch or moment
-                since = moment - epoch
-                ticks[i] = (since.days * 86_400 + since.seconds) * TICKS_PER_SECOND + int(digits.ljust(12, "0")[:12])
-            else:
-                seconds = float(text)
-                if not math.isfinite(seconds) or abs(seconds) * TICKS_PER_SECOND >= MAX_TICKS:
-                    raise ValueError(text)
-                ticks[i] = round(seconds * TICKS_PER_SECOND)
-        except (ValueError, OverflowError, TypeError):
+            ticks.append(_iso_ticks(text) if ":" in text else _second_ticks(text))
+        except (ValueError, OverflowError, TypeError, ArithmeticError):
             raise InputError(
-                f"'{text}' is not a time",
-                where=Where(file, lines[i], field=column),
+                f"'{text[:40]}' is not a time",
+                where=Where(file, line, field=column),
                 expected="seconds, or a time such as 2023-11-16 18:17:03.97",
             ) from None
-    return ticks
+    first = min(ticks)
+    for tick, line in zip(ticks, lines, strict=True):
+        if tick - first > MAX_TICKS:
+            raise InputError(
+                "this is more than 106 days after the first time",
+                where=Where(file, line, field=column),
+                expected="a shorter trace",
+            )
+    return np.array([tick - first for tick in ticks], dtype=np.int64)
+
+
+def _second_ticks(text: str) -> int:
+    """Seconds, as a decimal number, to the nearest tick."""
+    seconds = Decimal(text)
+    if not seconds.is_finite() or seconds.adjusted() > 18:
+        raise ValueError(text)
+    return int(seconds.scaleb(12).to_integral_value())
+
+
+def _iso_ticks(text: str) -> int:
+    """An ISO 8601 time as ticks since 1970. datetime stops at microseconds, so the fraction is read apart."""
+    match = _ISO.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    zone = match["zone"] or "+00:00"
+    moment = datetime.fromisoformat(match["whole"] + ("+00:00" if zone in "Zz" else zone))
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    fraction = int((match["fraction"] or "0").ljust(12, "0")[:12])
+    return (since.days * 86_400 + since.seconds) * TICKS_PER_SECOND + fraction
 
 
 def merged(streams: Mapping[int, TickArray], limit: int | None) -> tuple[TickArray, np.ndarray, np.ndarray]:

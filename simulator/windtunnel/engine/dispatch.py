@@ -5,6 +5,7 @@ The state of the fleet that a route sees is kept up to date at every change, nev
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
@@ -43,6 +44,14 @@ def _job_key(context: RunContext) -> Callable[[int], float] | None:
     return of
 
 
+def _take_from(queues: QueueSet, station: Station, batching: bool) -> bool:
+    """Let a station take from the first queue; where jobs are batched, from a later one while an earlier waits."""
+    if batching:
+        return any(station.take(queue) for queue in queues.in_order(station.class_number))
+    queue = queues.best(station.class_number)
+    return queue is not None and station.take(queue)
+
+
 class _Dispatcher:
     """What both dispatchers do alike."""
 
@@ -50,6 +59,7 @@ class _Dispatcher:
         self.context = context
         self.stations = stations
         self._timed: set[int] = set()
+        self.batching = context.prepared.policy.batch.kind == "request"
 
     def offer(self) -> None:
         """Give every device with room what it can take."""
@@ -71,7 +81,8 @@ class CentralDispatcher(_Dispatcher):
         super().__init__(context, stations)
         prepared = context.prepared
         self.queues = QueueSet([frozenset(s) for s in prepared.signatures], _job_key(context))
-        # Heaps of devices with room; an entry whose device has none by now is dropped when it comes up.
+        # Devices with room, in order. Of classes whose jobs start at once, a heap, from which an entry whose device has
+        # no room by now is dropped when it comes up; of the others, a sorted list.
         self.free: list[list[int]] = [list(range(c.first, c.first + c.count)) for c in prepared.classes]
         self.is_free = bytearray(b"\1" * len(stations))
         # A free device that works on one job at a time has nothing waiting for it, so an arrival starts at once.
@@ -138,14 +149,19 @@ class CentralDispatcher(_Dispatcher):
                 self.is_free[station.number] = 1
                 heappush(self.free[station.class_number], station.number)
             return
-        while station.has_room():
-            queue = self.queues.best(station.class_number)
-            if queue is None or not station.take(queue):
-                break
+        while station.has_room() and self._take(station):
+            pass
         device, free = station.number, station.has_room()
-        if free and not self.is_free[device]:
-            heappush(self.free[station.class_number], device)
-        self.is_free[device] = free
+        if free != bool(self.is_free[device]):
+            self.is_free[device] = free
+            devices = self.free[station.class_number]
+            if free:
+                insort(devices, device)
+            else:
+                del devices[bisect_left(devices, device)]
+
+    def _take(self, station: Station) -> bool:
+        return _take_from(self.queues, station, self.batching)
 
     def queue_for(self, station: Station) -> Queue | None:
         """Where a station's next job waits."""
@@ -155,7 +171,8 @@ class CentralDispatcher(_Dispatcher):
         """A central queue does not follow loads."""
 
     def _free_devices(self, number: int) -> list[int]:
-        return sorted({device for device in self.free[number] if self.is_free[device]})
+        """Those of a class that asks questions, which is kept sorted and exact; of the others only the first counts."""
+        return self.free[number][:1] if self.at_once[number] else self.free[number][:]
 
 
 class RoutedDispatcher(_Dispatcher):
@@ -208,7 +225,7 @@ class RoutedDispatcher(_Dispatcher):
                 )
             )
             rated = (*score, compiled.mean_s, device)
-            if best is None or rated < best:
+            if best is None or _before(rated, best):
                 best, chosen_estimate = rated, estimate
         assert best is not None  # noqa: S101  every job has a class that can run it
         device = best[3]
@@ -227,10 +244,8 @@ class RoutedDispatcher(_Dispatcher):
 
     def feed(self, station: Station) -> None:
         """A device may have room: give it what waits for it."""
-        while station.has_room():
-            queue = self.queue_for(station)
-            if queue is None or not station.take(queue):
-                return
+        while station.has_room() and _take_from(self.queues[station.number], station, self.batching):
+            pass
 
     def queue_for(self, station: Station) -> Queue | None:
         """Where a station's next job waits."""
@@ -248,6 +263,17 @@ class RoutedDispatcher(_Dispatcher):
     def _reindex(self, device: int) -> None:
         load = {"present": self.present, "backlog": self.ready}.get(self.by)
         self.index.update(device, self.turn if load is None else load[device])
+
+
+def _before(one: tuple[float, float, float, int], other: tuple[float, float, float, int]) -> bool:
+    """Whether one rating comes before another; two numbers that differ by rounding alone are equal.
+
+    Three jobs at speed 3 take as long as one at speed 1, though 3 * (1 / 3) need not be 1.0.
+    """
+    for mine, its in zip(one[:3], other[:3], strict=True):
+        if mine != its and abs(mine - its) > 1e-12 * max(abs(mine), abs(its)):
+            return mine < its
+    return one[3] < other[3]
 
 
 def _value(values: np.ndarray, rank: int) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.policy import Policy
-from windtunnel.core.program import Generate, Stage
+from windtunnel.core.program import Generate, OpStage, Stage
 from windtunnel.core.scenario import Scenario, Workload
 from windtunnel.core.ticks import TickArray, to_ticks
 from windtunnel.core.units import format_quantity
@@ -275,6 +275,13 @@ def _check_batches(
             expected="one model",
         )
     for (class_number, job_number), program in compiled.items():
+        plain = all(isinstance(stage, OpStage) for stage in workloads[job_number].program)
+        if policy.batch.kind == "request" and program.decoder is None and not plain:
+            raise InputError(
+                f"request-level batching cannot take the program of '{workloads[job_number].workload.name}'",
+                where=scenario.where("workload", job_number, "ops"),
+                expected="operations and repeats only, or a single generate",
+            )
         if policy.batch.kind == "continuous" and program.decoder is None:
             raise InputError(
                 f"continuous batching takes generating jobs, and '{workloads[job_number].workload.name}' is not one",

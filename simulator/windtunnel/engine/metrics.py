@@ -107,11 +107,11 @@ def _dicts(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | Non
 def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Replications as one: see ``summarise``."""
     merged = _merge_times(runs)
-    for key, value in runs[0].items():
+    for key in runs[0]:
         if key in merged or key in ("devices", "workloads"):
             continue
-        numbers = [run[key] for run in runs]
-        merged[key] = None if value is None else float(np.mean(numbers))
+        numbers = [run[key] for run in runs if run[key] is not None]
+        merged[key] = float(np.mean(numbers)) if numbers else None
     merged["devices"] = runs[0]["devices"]
     merged["workloads"] = [
         {"name": w["name"], "use": w["use"], **_merge_times([run["workloads"][i] for run in runs])}

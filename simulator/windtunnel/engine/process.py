@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 import simpy
 
+from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
+from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.engine import accounting
 from windtunnel.engine.books import Books
 from windtunnel.engine.dispatch import dispatcher_for
@@ -32,8 +34,16 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     context = RunContext(env, prepared, books)
     stations = [station_for(context, c.first + i, c) for c in prepared.classes for i in range(c.count)]
     context.dispatcher = dispatcher_for(context, stations)
-    _bring_arrivals(context, progress)
-    env.run(until=prepared.end)
+    try:
+        _bring_arrivals(context, progress)
+        env.run(until=prepared.end)
+    except OverflowError:
+        # A tick that no longer fits where ticks are kept.
+        raise InputError(
+            f"the work takes longer than the {MAX_SECONDS / 86400:.0f} days a run may last",
+            where=prepared.scenario.where("workload"),
+            expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
+        ) from None
     # A drained run ends with its last job, not with some alarm that nobody waited for any more.
     end = max(books.finish) if prepared.end is None else prepared.end
     for station in stations:

@@ -21,6 +21,12 @@ WATT_GRAIN = 2.0**-20
 """Powers are kept to multiples of this (about a microwatt), so that sums and differences of them are exact."""
 
 
+LONGEST_CONTEXT = 4_194_304
+"""Tokens of one sequence beyond which tables of attention are not made."""
+
+MOST_PATHS = 256
+"""Ways through a program's branches; each is compiled for every job."""
+
 _CROWD = 1e6
 """Requests in flight at which every device has long been saturated."""
 
@@ -185,6 +191,7 @@ class _Compiler:
     source: Source
     decoders: DecoderShelf
     sources: dict[str, Sourced] = field(default_factory=dict)
+    _priced: dict[tuple[str | int, ...], tuple[Segment, FloatArray, FloatArray]] = field(default_factory=dict)
 
     def compile(self, program: Sequence[Stage]) -> Compiled:
         variants: list[list[Phase]] = []
@@ -192,7 +199,14 @@ class _Compiler:
         energies: list[FloatArray] = []
         footprints: list[FloatArray] = []
         choice = np.zeros(self.source.count, dtype=np.int64)
+        self._check_words(program)
         flats = list(_paths(program))
+        if len(flats) > MOST_PATHS:
+            raise InputError(
+                f"this program has {len(flats):,} ways through its branches",
+                where=self.source.where(flats[0][0][0][0].path),
+                expected=f"at most {MOST_PATHS}",
+            )
         for number, (conditions, stages) in enumerate(flats):
             if conditions:
                 choice[self._taken(conditions)] = number
@@ -234,17 +248,25 @@ class _Compiler:
             if word is not None:
                 taken &= np.array([w == word for w in words])
                 continue
-            other = np.array([w not in branch.cases for w in words])
-            if branch.default is None and other.any():
-                trace = self.source.trace
-                row = int(other.argmax())
-                raise InputError(
-                    f"'{words[row]}' is none of the cases of this branch",
-                    where=trace.place(row, branch.column) if trace is not None else None,
-                    expected=f"one of {', '.join(branch.cases)}, or a default",
-                )
-            taken &= other
+            taken &= np.array([w not in branch.cases for w in words])
         return taken
+
+    def _check_words(self, program: Sequence[Stage]) -> None:
+        """A branch without a default must have a case for every word of its column."""
+        for stage in program:
+            if not isinstance(stage, Branch):
+                continue
+            if stage.default is None:
+                for row, word in enumerate(self.source.words(stage.column, (*stage.path, "on"))):
+                    if word not in stage.cases:
+                        trace = self.source.trace
+                        raise InputError(
+                            f"'{word}' is none of the cases of this branch",
+                            where=trace.place(row, stage.column) if trace is not None else None,
+                            expected=f"one of {', '.join(stage.cases)}, or a default",
+                        )
+            for body in stage.cases.values():
+                self._check_words(body)
 
     def _body(self, body: Sequence[Stage]) -> tuple[Body, FloatArray, FloatArray, FloatArray]:
         """Segments in order, with the expected seconds, joules above idle and memory of the whole."""
@@ -268,6 +290,12 @@ class _Compiler:
         return tuple(segments), seconds, joules, footprint
 
     def _operation(self, stage: OpStage) -> tuple[Segment, FloatArray, FloatArray]:
+        """The stage's segment, expected seconds and memory; a repeated stage is priced once."""
+        if stage.path not in self._priced:
+            self._priced[stage.path] = self._price(stage)
+        return self._priced[stage.path]
+
+    def _price(self, stage: OpStage) -> tuple[Segment, FloatArray, FloatArray]:
         numbers = {key: self.source.value(value, (*stage.path, key)) for key, value in stage.numbers.items()}
         rows = Rows(stage.op, stage.choices, numbers)
         try:
@@ -308,6 +336,13 @@ class _Compiler:
 def _compile_generate(stage: Generate, device: Device, source: Source, decoders: DecoderShelf) -> Compiled:
     prompts = source.value(stage.prompt, (*stage.path, "prompt"))
     outputs = source.value(stage.output, (*stage.path, "output"))
+    longest = float((prompts + outputs).max())
+    if longest > LONGEST_CONTEXT:
+        raise InputError(
+            f"a job has {longest:,.0f} tokens",
+            where=source.where(stage.path),
+            expected=f"at most {LONGEST_CONTEXT:,} of prompt and output together",
+        )
     try:
         costs = decoders[stage.model]
     except InputError as error:
@@ -362,7 +397,9 @@ def _paths(program: Sequence[Stage]) -> Iterator[tuple[list[tuple[Branch, str | 
     for i, stage in enumerate(program):
         if isinstance(stage, Branch):
             before, after = list(program[:i]), list(program[i + 1 :])
-            ways: list[tuple[str | None, Sequence[Stage]]] = [*stage.cases.items(), (None, stage.default or ())]
+            ways: list[tuple[str | None, Sequence[Stage]]] = [*stage.cases.items()]
+            if stage.default is not None:
+                ways.append((None, stage.default))
             for word, body in ways:
                 for conditions, stages in _paths([*body, *after]):
                     yield [(stage, word), *conditions], [*before, *stages]

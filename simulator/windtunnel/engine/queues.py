@@ -79,6 +79,10 @@ class QueueSet:
                     found, least = queue, head
         return found
 
+    def in_order(self, class_number: int) -> list[Queue]:
+        """The queues with jobs that a device of the class could take, the one ``best`` gives first."""
+        return sorted((queue for queue in self._by_class.get(class_number, ()) if queue), key=Queue.head)
+
     def __len__(self) -> int:
         return sum(len(queue) for queue in self._queues.values())
 
