@@ -192,6 +192,13 @@ def test_large_products_are_bound_by_compute_and_thin_ones_by_memory() -> None:
     assert run(m=1, n=8192, k=8192) == "memory"
 
 
+def test_units_without_work_draw_no_power_for_it() -> None:
+    full = watts("h100-sxm-80gb", "gemm", m=8192, n=8192, k=8192, dtype="bfloat16")
+    thin = watts("h100-sxm-80gb", "gemm", m=16, n=128, k=1_000_000, dtype="bfloat16")
+    assert full > 600
+    assert thin < 0.6 * full
+
+
 def test_dispatch_contexts_rank_device_graph_eager() -> None:
     values = {"m": 64, "n": 64, "k": 64, "dtype": "float16"}
     alone, graph, eager = (seconds("a100-sxm-80gb", "gemm", dispatch=d, **values) for d in ("device", "graph", "eager"))

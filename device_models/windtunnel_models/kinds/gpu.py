@@ -155,11 +155,16 @@ def _traffic_s(p: Parameters, rows: Rows, traffic: FloatArray, footprint: FloatA
 
 @dataclass(frozen=True)
 class _Work:
-    """What a kernel does side by side (seconds at full clock), and after it (``tail_s``, serial)."""
+    """What a kernel does side by side (seconds at full clock), and after it (``tail_s``, serial).
+
+    ``useful_s``: what the arithmetic alone would take on all units; less than ``compute_s`` where units wait for a last
+    wave, for operands or have no tile at all, and draw accordingly less. ``compute_s`` unless given.
+    """
 
     compute_s: FloatArray
     memory_s: FloatArray
     tail_s: FloatArray | float = 0.0
+    useful_s: FloatArray | None = None
 
 
 def _kernel(p: Parameters, rows: Rows, work: _Work) -> Raw:
@@ -176,14 +181,15 @@ def _kernel(p: Parameters, rows: Rows, work: _Work) -> Raw:
     floor = p("kernel_floor_s")
     compute = np.asarray(work.compute_s, dtype=np.float64)
     memory = np.asarray(work.memory_s, dtype=np.float64)
+    busy = compute if work.useful_s is None else np.minimum(work.useful_s, compute)
     activity = np.ones(())
     if rows.choices["clock"] == "sustained":
         whole = floor + np.maximum(compute, memory) + work.tail_s
         calm = p("power_share", "base") + p("power_share", "memory") * memory / whole
-        hot = p("power_share", "compute") * compute / whole
+        hot = p("power_share", "compute") * busy / whole
         room = np.maximum(1.0 - calm, 0.1)
         clock = np.where(hot > room, room / np.maximum(hot, 1e-300), 1.0) ** (1.0 / p("power_clock_exponent"))
-        compute = compute / clock
+        compute, busy = compute / clock, busy / clock
         activity = clock ** p("power_clock_exponent")
     body, bound = limit(compute=compute, memory=memory)
     kernel = floor + body + work.tail_s
@@ -195,7 +201,7 @@ def _kernel(p: Parameters, rows: Rows, work: _Work) -> Raw:
         duration = kernel + p.api_cost("graph_node_s")
     elif dispatch == "eager":
         duration = np.maximum(kernel, p.api_cost("dispatch_s") + p("framework_dispatch_s"))
-    power = active_power_w(p, {"compute": compute / duration * activity, "memory": memory / duration})
+    power = active_power_w(p, {"compute": busy / duration * activity, "memory": memory / duration})
     return Raw(duration, power, np.where(body < 0.5 * duration, "launch", bound))
 
 
@@ -230,7 +236,7 @@ def gemm(p: Parameters, rows: Rows) -> Raw:
     compute = gemm_compute_s(rows, units=units, rate=rate, unit_l2_rate=_unit_l2_rate(p), wave_s=p("wave_s"))
     traffic = Gemm.operand_bytes(rows.choices, rows.numbers)
     memory = _traffic_s(p, rows, traffic, traffic, np.asarray(units))
-    return _kernel(p, rows, _Work(compute, memory, _quantise_s(p, rows)))
+    return _kernel(p, rows, _Work(compute, memory, _quantise_s(p, rows), Gemm.flops(rows.numbers) / rate))
 
 
 def _quantise_s(p: Parameters, rows: Rows) -> FloatArray | float:
@@ -276,7 +282,8 @@ def _prefill(p: Parameters, rows: Rows, rate: float) -> Raw:
     compute = compute + np.ceil(heads * blocks / units) * p("attention_block_s")
     traffic = Attention.operand_bytes(rows.choices, n)
     memory = _traffic_s(p, rows, traffic, traffic, heads * blocks)
-    return _kernel(p, rows, _Work(compute, memory, p("attention_floor_s")))
+    useful = Attention.flops(rows.choices, n) / rate
+    return _kernel(p, rows, _Work(compute, memory, p("attention_floor_s"), useful))
 
 
 def _decode(p: Parameters, rows: Rows, rate: float) -> Raw:
@@ -301,7 +308,8 @@ def _decode(p: Parameters, rows: Rows, rate: float) -> Raw:
     combine = np.where(splits > 1.0, partials / (units * unit_l2), 0.0)
     compute = np.ceil(blocks / units) * (step + p("attention_block_s"))
     memory = _traffic_s(p, rows, traffic, traffic, blocks)
-    return _kernel(p, rows, _Work(compute, memory, p("attention_floor_s") + combine))
+    useful = Attention.flops(rows.choices, n) / rate
+    return _kernel(p, rows, _Work(compute, memory, p("attention_floor_s") + combine, useful))
 
 
 def _streaming(p: Parameters, rows: Rows, elements: FloatArray, traffic: FloatArray, arithmetic_s: FloatArray) -> Raw:
