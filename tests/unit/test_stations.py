@@ -325,3 +325,59 @@ def test_jobs_of_a_batch_share_its_energy_exactly() -> None:
     table = recording.intervals
     above_idle = float((table.watts * (table.end - table.start) / 1e12).sum())
     assert float(np.sum(recording.jobs.energy_j)) == pytest.approx(above_idle, rel=1e-9)
+
+
+def tight() -> dict[str, Any]:
+    weights = 2 * (4 * (4 * 1024**2 + 3 * 1024 * 2816 + 2048) + 2 * 32000 * 1024 + 1024)
+    return serving(30, 200, 300, "1e4 /s", CONTINUOUS, memory=f"{(weights + 1500 * 2 * 4 * 1024 * 2) / 0.9:.0f} B")
+
+
+def test_keys_and_values_never_take_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from windtunnel.engine.stations.continuous import ContinuousStation
+
+    fills: list[float] = []
+    original = ContinuousStation._begin_step
+
+    def watched(station: ContinuousStation) -> None:
+        original(station)
+        held = sum(s.prompt + 1 + station.steps - s.born for s in station.decoding)
+        held += sum(s.prompt for s in station.reading)
+        assert held == station.cached
+        fills.append((station.cached + len(station.decoding)) / station.capacity)
+
+    monkeypatch.setattr(ContinuousStation, "_begin_step", watched)
+    assert run(tight()).result["jobs"]["completed"] == 30
+    assert max(fills) <= 1.0
+    assert max(fills) > 0.9
+
+
+def test_the_youngest_is_put_off_so_that_equals_end_in_the_order_they_came() -> None:
+    jobs = run(tight()).recording.jobs
+    assert (np.diff(jobs.finish) >= 0).all()
+
+
+def test_a_prompt_in_chunks_costs_the_attention_of_the_whole() -> None:
+    from windtunnel.core.decoder import Decoder
+    from windtunnel.engine.decoding import DecoderCosts
+
+    model = Decoder(
+        layers=4, width=1024, heads=8, feed_forward=2816, vocabulary=32000, kv_heads=8, head_dim=128
+    )  # fmt: skip
+    costs = DecoderCosts(Catalogue().device("l4"), model, 64, 4, 5000)
+    whole = costs.prompt_attention(0, 4000)
+    parts = [costs.prompt_attention(start, 500) for start in range(0, 4000, 500)]
+    assert sum(seconds for seconds, _ in parts) == pytest.approx(whole[0])
+    assert sum(joules for _, joules in parts) == pytest.approx(whole[1])
+    # A later chunk has more before it to attend to.
+    assert parts[-1][0] > parts[1][0]
+
+
+def test_bursts_come_at_their_rates() -> None:
+    data = at_once(1, [{"launch": {"mode": "graph"}}])
+    burst = {"process": "burst", "rate": "200 /s", "burst_rate": "5000 /s", "every": "100 ms", "length": "20 ms"}
+    data["workload"][0]["arrivals"] = burst
+    data["stop"] = {"time": "20 s"}
+    arrival_s = run(data).recording.jobs.arrival / 1e12
+    within = arrival_s % 0.1 < 0.02
+    for found, expected in ((within.sum(), 5000 * 0.02 * 200), ((~within).sum(), 200 * 0.08 * 200)):
+        assert abs(found - expected) < 5 * expected**0.5
