@@ -24,10 +24,11 @@ from pydantic import (
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import ErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import PydanticCustomError, core_schema
 
 from windtunnel.core.decoder import Decoder
 from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.located import located
 from windtunnel.core.program import Stage, parse_program
 from windtunnel.core.target import Target, parse_target
 from windtunnel.core.units import parse_quantity, to_unit
@@ -385,7 +386,7 @@ def check_scenario(document: Document) -> Scenario:
     try:
         scenario = Scenario.model_validate(document.data)
     except ValidationError as error:
-        raise _located(error, document) from None
+        raise located(error, document, Scenario.model_json_schema(by_alias=True)) from None
     scenario._document = document
     _check_names(scenario, document)
     scenario._programs = [
@@ -423,135 +424,6 @@ def _check_names(scenario: Scenario, document: Document) -> None:
                 expected=one_of(sorted(seen)),
                 nearest=nearest(target.workload, seen),
             )
-
-
-def _located(error: ValidationError, document: Document) -> InputError:
-    """The first of pydantic's errors in our own words, with its place in the file."""
-    details = error.errors(include_url=False)
-    # Unknown keys first: a misspelt key is also reported as the right one missing.
-    first = min(details, key=lambda d: d["type"] not in ("extra_forbidden", "windtunnel"))
-    path = _real_path(first["loc"], document.data)
-    if first["type"] == "extra_forbidden":
-        allowed = _allowed_keys(path[:-1])
-        return InputError(
-            f"unknown key '{path[-1]}'",
-            where=document.where(path, key=True),
-            expected=one_of(allowed) if allowed else None,
-            nearest=nearest(str(path[-1]), allowed),
-        )
-    return _in_our_words(first, path, document)
-
-
-def _in_our_words(detail: ErrorDetails, path: NodePath, document: Document) -> InputError:
-    context = detail.get("ctx") or {}
-    where = document.where(path)
-    if detail["type"] == "windtunnel":
-        return InputError(
-            str(context.get("problem")),
-            where=where,
-            expected=context.get("expected"),
-            nearest=context.get("nearest"),
-        )
-    if detail["type"] == "missing":
-        return InputError(
-            f"'{path[-1]}' is missing",
-            where=Where(document.file, document.where(path[:-1]).line, document.where(path[:-1]).column, spell(path)),
-            expected=f"the key '{path[-1]}'",
-        )
-    found = detail.get("input")
-    shown = f"this is {found!r}" if isinstance(found, (str, int, float, bool, type(None))) else "this is not right"
-    if detail["type"] == "union_tag_invalid":
-        path = (*path, str(context.get("discriminator", "")).strip("'"))
-        where = document.where(path)
-    if detail["type"] in ("literal_error", "union_tag_invalid"):
-        choices = str(context.get("expected") or context.get("expected_tags") or "")
-        names = [part.strip(" '") for part in choices.replace(" or ", ", ").split(",") if part.strip(" '")]
-        tag = str(context.get("tag", found))
-        return InputError(
-            f"'{tag}' is not known here", where=where, expected=one_of(names), nearest=nearest(tag, names)
-        )
-    if detail["type"] == "union_tag_not_found":
-        key = str(context.get("discriminator", "")).strip("'")
-        return InputError(f"'{key}' is missing", where=where, expected=f"the key '{key}'")
-    return InputError(shown, where=where, expected=_expected(detail["type"], context, detail["msg"]))
-
-
-def _expected(kind: str, context: Mapping[str, Any], otherwise: str) -> str:
-    """What was expected, in words for people who do not know pydantic."""
-    words = {
-        "string_type": "text",
-        "list_type": "a list",
-        "dict_type": "a mapping",
-        "model_type": "a mapping",
-        "model_attributes_type": "a mapping",
-        "float_type": "a number",
-        "float_parsing": "a number",
-        "bool_type": "true or false",
-        "bool_parsing": "true or false",
-        "finite_number": "a finite number",
-        "greater_than_equal": "at least {ge}",
-        "greater_than": "more than {gt}",
-        "less_than_equal": "at most {le}",
-        "less_than": "less than {lt}",
-        "too_short": "at least {min_length} of them",
-        "too_long": "at most {max_length} of them",
-        "string_too_short": "some text",
-        "string_too_long": "at most {max_length} characters",
-    }
-    if kind in words:
-        return words[kind].format(**context)
-    return otherwise.removeprefix("Input should be ").lower()
-
-
-def _real_path(loc: tuple[int | str, ...], data: Any) -> NodePath:
-    """Pydantic's path without the tags of unions, which are no part of the file."""
-    path: list[str | int] = []
-    for i, part in enumerate(loc):
-        if (isinstance(data, dict) and part in data) or (
-            isinstance(data, list) and isinstance(part, int) and part < len(data)
-        ):
-            data = data[part]  # type: ignore[index]  # str into dict, int into list: just checked
-            path.append(part)
-        elif i == len(loc) - 1 and isinstance(data, dict) and part not in _UNION_TAGS:
-            path.append(part)
-    return tuple(path)
-
-
-_UNION_TAGS = frozenset({"str", "PolicyParts", "constrained-str"})
-
-
-def _allowed_keys(path: NodePath) -> list[str]:
-    """The keys of the mapping at ``path``, from the schema."""
-    schema = Scenario.model_json_schema(by_alias=True)
-    nodes: list[dict[str, Any]] = [schema]
-    for part in path:
-        nodes = [child for node in _resolve(nodes, schema) for child in _children(node, part)]
-    names: list[str] = []
-    for node in _resolve(nodes, schema):
-        names += [name for name in node.get("properties", {}) if name not in names]
-    return names
-
-
-def _children(node: dict[str, Any], part: str | int) -> list[dict[str, Any]]:
-    if isinstance(part, int):
-        return [node["items"]] if "items" in node else []
-    properties = node.get("properties", {})
-    if part in properties:
-        return [properties[part]]
-    extra = node.get("additionalProperties")
-    return [extra] if isinstance(extra, dict) else []
-
-
-def _resolve(nodes: Sequence[dict[str, Any]], schema: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for node in nodes:
-        if "$ref" in node:
-            found += _resolve([schema["$defs"][node["$ref"].rsplit("/", 1)[1]]], schema)
-        elif "anyOf" in node or "oneOf" in node:
-            found += _resolve(node.get("anyOf") or node["oneOf"], schema)
-        else:
-            found.append(node)
-    return found
 
 
 def _apply(document: Document, change: str) -> None:
