@@ -29,7 +29,7 @@ from windtunnel.core.result import Recording
 from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, read_scenario
 from windtunnel.core.units import to_unit
 from windtunnel.policies.matrix import recommendation
-from windtunnel_models.catalogue import Catalogue, api_profile, read_overlay
+from windtunnel_models.catalogue import Catalogue, read_overlay
 from windtunnel_models.kinds import find_kind, kind_names
 
 SAMPLE_ABOVE = 200_000
@@ -78,11 +78,17 @@ def device(name: str, known: Catalogue, calibration: str | None = None) -> Devic
     return known.device(name, overlay=overlay)
 
 
-def predict(op: str, device_name: str, values: Mapping[str, object], **options: Any) -> dict[str, Any]:
+def predict(
+    op: str,
+    device_name: str,
+    values: Mapping[str, object],
+    *,
+    known: Catalogue | None = None,
+    calibration: str | None = None,
+) -> dict[str, Any]:
     """One operation's cost on one device: the cost columns, in SI. Raises InputError for what is wrong."""
-    known = options.get("known") or Catalogue()
     operation = OPERATIONS.find(op)
-    target = device(device_name, known, options.get("calibration"))
+    target = device(device_name, known or Catalogue(), calibration)
     cost = target.cost(one_row(operation, values))
     return next(_cost_rows(cost))
 
@@ -373,4 +379,4 @@ def list_policies() -> list[str]:
     return list(POLICIES)
 
 
-__all__ = ["Run", "api_profile", "catalogue", "device", "predict", "run", "save"]
+__all__ = ["Run", "catalogue", "device", "predict", "run", "save"]

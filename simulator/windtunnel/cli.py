@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import sys
 import time
@@ -256,6 +255,10 @@ def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The console script: runs a command and turns errors into exit codes and one clear line."""
+    # A reader that has gone ends us as it ends any tool; click would exit with 1, which here means a missed target.
+    if hasattr(signal, "SIGPIPE"):
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     # A polite request to end is an end like any other: what is half-written is taken away.
     with contextlib.suppress(ValueError):  # not in the main thread
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -264,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _guard(command: Callable[[], Any]) -> None:
-    from windtunnel.core.errors import InvariantError, WindtunnelError
+    from windtunnel.core.errors import WindtunnelError
 
     try:
         # Standard output is flushed here, so that a full disk or a closed pipe is noticed while it can be told.
@@ -274,18 +277,11 @@ def _guard(command: Callable[[], Any]) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except InvariantError as error:
-        click.echo(f"windtunnel: {error}", err=True)
-        sys.exit(70)
     except WindtunnelError as error:
         click.echo(f"windtunnel: {error}", err=True)
         sys.exit(error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader has gone; Python must not try to tell it so again when it closes down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except OSError as error:
         click.echo(f"windtunnel: {error.filename or 'the output'}: {error.strerror}", err=True)
         sys.exit(2)

@@ -193,6 +193,28 @@ def test_batching_a_program_with_streams_is_refused_not_ignored(tmp_path: Path) 
     assert "request-level batching cannot take the program of 'calls'" in message(tmp_path, text)
 
 
+BRANCHED = TRACED.replace("stop: {jobs: 50}\n", "").replace(
+    "      - gemm: {m: $tokens, n: 64, k: 64, dtype: bfloat16}\n",
+    "      - branch:\n"
+    "          on: $kind\n"
+    "          cases: {a: [{launch: {}}]}\n"
+    "          default: [{branch: {on: $size, cases: {big: [{launch: {count: 9}}], small: [{launch: {}}]}}}]\n",
+)
+
+
+def test_a_word_that_no_branch_on_a_jobs_way_knows_is_refused_and_no_other(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("time,kind,size\n0,a,whatever\n1,b,big\n2,c,small\n")
+    (tmp_path / "s.yaml").write_text(BRANCHED)
+    # The first job never comes to the second branch, so its word there does not matter.
+    jobs = app.run(tmp_path / "s.yaml").recording.jobs
+    lengths = (jobs.finish - jobs.start).tolist()
+    assert lengths[0] == lengths[2] < lengths[1]
+    (tmp_path / "t.csv").write_text("time,kind,size\n0,a,big\n1,b,middling\n")
+    assert "t.csv:3: size: 'middling' is none of the cases of this branch; expected one of big, small" in message(
+        tmp_path, BRANCHED
+    )
+
+
 def test_a_broken_gzip_body_is_said(tmp_path: Path) -> None:
     body = bytearray(gzip.compress(TRACE.encode() * 50))
     body[20] ^= 0xFF

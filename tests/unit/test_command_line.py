@@ -289,6 +289,41 @@ def test_decimal_amounts_of_bytes_are_whole_numbers_of_them() -> None:
         app.predict("copy", "l4", {"bytes": "1.5 B", "direction": "h2d"})
 
 
+def test_a_cost_target_is_answered_in_the_unit_it_names() -> None:
+    target = "cost <= 12 USD/h"
+    done = windtunnel("run", "scenarios/azure-code.yaml", "--set", f"targets=['{target}']", "--format", "json")
+    (answer,) = json.loads(done.stdout)["targets"]
+    assert answer["unit"] == "USD/h"
+    assert (answer["value"], answer["limit"]) == pytest.approx((2 * 2.99 + 2 * 1.79 + 2 * 0.80, 12.0))
+    shown = windtunnel("run", "scenarios/azure-code.yaml", "--set", f"targets=['{target}']").stdout
+    assert "11.16 USD/h" in shown
+
+
+def test_a_closed_pipe_does_not_read_as_a_missed_target() -> None:
+    command = f"{sys.executable} -m windtunnel ops | head -1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 141
+    assert done.stdout.startswith("gemm")
+    assert done.stderr == ""
+
+
+def test_an_interrupted_run_exits_130_and_leaves_nothing(tmp_path: Path) -> None:
+    import signal
+    import time
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "windtunnel", "run", "scenarios/mm64.yaml", "--replications", "50", "--out", str(tmp_path / "out")],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stderr is not None
+    process.stderr.read(1)  # the progress bar: the run is under way
+    time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    process.communicate()
+    assert process.returncode == 130
+    assert not (tmp_path / "out").exists()
+
+
 def test_an_output_that_cannot_be_replaced_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "result.json").mkdir()
     windtunnel("run", "scenarios/mm64.yaml", "--set", "stop.jobs=100", "--out", tmp_path, expect=2)

@@ -115,7 +115,7 @@ class CentralDispatcher(_Dispatcher):
                 if device >= 0:
                     self.feed(self.stations[device])
             else:
-                for device in self._free_devices(number):
+                for device in list(self.free[number]):
                     self.feed(self.stations[device])
                     if not queue:
                         break
@@ -133,9 +133,9 @@ class CentralDispatcher(_Dispatcher):
         return -1
 
     def offer(self) -> None:
-        """Give every device with room what it can take."""
-        for number in range(len(self.free)):
-            for device in self._free_devices(number):
+        """Give every device with room what it can take. Only jobs that wait for company need it, none at once."""
+        for free in self.free:
+            for device in list(free):
                 self.feed(self.stations[device])
 
     def feed(self, station: Station) -> None:
@@ -149,7 +149,7 @@ class CentralDispatcher(_Dispatcher):
                 self.is_free[station.number] = 1
                 heappush(self.free[station.class_number], station.number)
             return
-        while station.has_room() and self._take(station):
+        while station.has_room() and _take_from(self.queues, station, self.batching):
             pass
         device, free = station.number, station.has_room()
         if free != bool(self.is_free[device]):
@@ -160,19 +160,12 @@ class CentralDispatcher(_Dispatcher):
             else:
                 del devices[bisect_left(devices, device)]
 
-    def _take(self, station: Station) -> bool:
-        return _take_from(self.queues, station, self.batching)
-
     def queue_for(self, station: Station) -> Queue | None:
         """Where a station's next job waits."""
         return self.queues.best(station.class_number)
 
     def left(self, job: int, station: Station) -> None:
         """A central queue does not follow loads."""
-
-    def _free_devices(self, number: int) -> list[int]:
-        """Those of a class that asks questions, which is kept sorted and exact; of the others only the first counts."""
-        return self.free[number][:1] if self.at_once[number] else self.free[number][:]
 
 
 class RoutedDispatcher(_Dispatcher):

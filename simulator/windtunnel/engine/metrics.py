@@ -10,6 +10,7 @@ import numpy as np
 from windtunnel.core.result import COMPLETED, STATUS, Recording
 from windtunnel.core.target import METRICS, Target
 from windtunnel.core.ticks import to_second_array
+from windtunnel.core.units import to_unit
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.statistics import Estimate, over_replications, spread
 
@@ -135,16 +136,17 @@ def _merge_times(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
     value = measured(target, result)
+    unit = METRICS[target.metric].unit
     return {
         "text": target.text,
         "met": target.met_by(value),
-        "value": value,
+        "value": None if value is None else to_unit(value, unit),
         "metric": target.metric,
         "statistic": target.statistic,
         "workload": target.workload,
         "comparison": target.comparison,
-        "limit": target.limit,
-        "unit": METRICS[target.metric].unit,
+        "limit": to_unit(target.limit, unit),
+        "unit": unit,
     }
 
 

@@ -198,8 +198,7 @@ class _Compiler:
         estimates: list[FloatArray] = []
         energies: list[FloatArray] = []
         footprints: list[FloatArray] = []
-        choice = np.zeros(self.source.count, dtype=np.int64)
-        self._check_words(program)
+        choice = np.full(self.source.count, -1, dtype=np.int64)
         flats = list(_paths(program))
         if len(flats) > MOST_PATHS:
             raise InputError(
@@ -208,8 +207,7 @@ class _Compiler:
                 expected=f"at most {MOST_PATHS}",
             )
         for number, (conditions, stages) in enumerate(flats):
-            if conditions:
-                choice[self._taken(conditions)] = number
+            choice[self._taken(conditions)] = number
             phases: list[Phase] = []
             seconds, joules, footprint = np.zeros(1), np.zeros(1), np.zeros(1)
             for stage in stages:
@@ -223,6 +221,8 @@ class _Compiler:
             estimates.append(seconds)
             energies.append(joules + seconds * self.device.idle_power_w)
             footprints.append(footprint)
+        if (choice < 0).any():
+            raise self._no_way(program, int(np.argmax(choice < 0)))
         if len(flats) == 1:
             estimate, energy, footprint = estimates[0], energies[0], footprints[0]
         else:
@@ -251,22 +251,24 @@ class _Compiler:
             taken &= np.array([w not in branch.cases for w in words])
         return taken
 
-    def _check_words(self, program: Sequence[Stage]) -> None:
-        """A branch without a default must have a case for every word of its column."""
-        for stage in program:
+    def _no_way(self, program: Sequence[Stage], row: int) -> InputError:
+        """The error for a job that no way through the program takes: the branch on its way that lacks its word."""
+        trace = self.source.trace
+        stages = list(program)
+        while stages:
+            stage = stages.pop(0)
             if not isinstance(stage, Branch):
                 continue
-            if stage.default is None:
-                for row, word in enumerate(self.source.words(stage.column, (*stage.path, "on"))):
-                    if word not in stage.cases:
-                        trace = self.source.trace
-                        raise InputError(
-                            f"'{word}' is none of the cases of this branch",
-                            where=trace.place(row, stage.column) if trace is not None else None,
-                            expected=f"one of {', '.join(stage.cases)}, or a default",
-                        )
-            for body in stage.cases.values():
-                self._check_words(body)
+            word = self.source.words(stage.column, (*stage.path, "on"))[row]
+            body = stage.cases.get(word, stage.default)
+            if body is None:
+                return InputError(
+                    f"'{word}' is none of the cases of this branch",
+                    where=trace.place(row, stage.column) if trace is not None else None,
+                    expected=f"one of {', '.join(stage.cases)}, or a default",
+                )
+            stages = [*body, *stages]
+        raise AssertionError("every branch has a case for the job, and yet no way takes it")
 
     def _body(self, body: Sequence[Stage]) -> tuple[Body, FloatArray, FloatArray, FloatArray]:
         """Segments in order, with the expected seconds, joules above idle and memory of the whole."""

@@ -173,6 +173,9 @@ class TargetLine:
 def target_line(target: Mapping[str, Any]) -> TargetLine:
     """A target of the result, in words: what was measured, against what, and by how much it was met or missed."""
     value, limit, unit = target.get("value"), target.get("limit"), target.get("unit") or "1"
+    # The result gives both in the target's own unit; numbers are shown from SI.
+    to_si = parse_unit(unit).factor
+    value, limit = (None if number is None else number * to_si for number in (value, limit))
     if unit == "1" and "%" in str(target["text"]):
         unit = "%"
     sign = _SIGNS.get(str(target.get("comparison")), "")
