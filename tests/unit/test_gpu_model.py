@@ -16,7 +16,7 @@ from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.ops import OPERATIONS, Gemm, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
-from windtunnel_models.kinds import gpu
+from windtunnel_models.kinds._gpu_gemm import gemm_compute_s
 
 CATALOGUE = Catalogue()
 SKUS = [spec.sku for spec in CATALOGUE.specs() if spec.kind == "gpu"]
@@ -166,7 +166,7 @@ def test_within_a_wave_more_columns_are_free() -> None:
     rows = Rows(
         rows.op, rows.choices, {**{k: np.full(len(columns), v[0]) for k, v in rows.numbers.items()}, "n": columns}
     )
-    took = gpu.gemm_compute_s(rows, units=108, rate=228e12, unit_l2_rate=99e9, wave_s=0.7e-6)
+    took = gemm_compute_s(rows, units=108, rate=228e12, unit_l2_rate=99e9, wave_s=0.7e-6)
     assert len(set(np.round(took[-15:], 12))) == 1
 
 
