@@ -13,7 +13,7 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Parameter
+from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Lineage, Parameter
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.provenance import PROVENANCES, Provenance, Sourced
 from windtunnel.core.units import is_dimensionless, parse_quantity
@@ -146,7 +146,7 @@ def _read_spec(path: Path) -> DeviceSpec:
     top = reader.mapping(
         (),
         required=("schema", "sku", "kind", "vendor", "name", "apis", "sources", "values"),
-        optional=("notes",),
+        optional=("notes", "lineage"),
     )
     reader.same(("sku",), path.stem)
     try:
@@ -187,6 +187,7 @@ def _read_spec(path: Path) -> DeviceSpec:
         apis=tuple(apis),
         values=values,
         notes=tuple(reader.words(("notes",))) if "notes" in top else (),
+        lineage=reader.lineage() if "lineage" in top else Lineage(),
     )
 
 
@@ -277,6 +278,19 @@ class _FileReader:
         if not isinstance(data, list) or not all(isinstance(item, str) for item in data):
             raise InputError("this is not a list of words", where=self.document.where(path), expected="[word, ...]")
         return list(data)
+
+    def lineage(self) -> Lineage:
+        """What the silicon descends from: ``{die, architecture, since, memory}``, any of them left out."""
+        entry = self.mapping(("lineage",), required=(), optional=("die", "architecture", "since", "memory"))
+        for key, value in entry.items():
+            wanted = int if key == "since" else str
+            if not isinstance(value, wanted) or isinstance(value, bool):
+                raise InputError(
+                    f"'{key}' is {value!r}",
+                    where=self.document.where(("lineage", key)),
+                    expected="a year" if key == "since" else "a word, in quotes where YAML reads it otherwise",
+                )
+        return Lineage(**entry)
 
     def values(self, data: Any, path: tuple[str | int, ...]) -> dict[str, Sourced]:
         """Parameters (and tables of them) at ``path``, flattened: ``name`` or ``name.key`` to a Sourced value."""

@@ -16,6 +16,7 @@ from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.ops import OPERATIONS, Gemm, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.kinds import gpu
 from windtunnel_models.kinds._gpu_gemm import gemm_compute_s
 
 CATALOGUE = Catalogue()

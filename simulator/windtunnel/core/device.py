@@ -139,6 +139,16 @@ class Parameters:
         self.used[path] = sourced
         return self._moved.get(path, sourced.value)
 
+    @property
+    def lineage(self) -> Lineage:
+        """What the silicon descends from."""
+        return self._device.spec.lineage
+
+    @property
+    def vendor(self) -> str:
+        """Who makes the silicon."""
+        return self._device.spec.vendor
+
     def feature(self, name: str) -> bool:
         """Whether the API offers ``name`` (``matrix``, ``graphs``, ``persistent`` ...)."""
         return name in self._device.api.features
@@ -209,6 +219,25 @@ class ApiProfile:
 
 
 @dataclass(frozen=True)
+class Lineage:
+    """What silicon descends from, as far as its file says: how measurements of one device bear on another.
+
+    ``die``: the chip's own name; ``architecture``: the vendor's word for the design; ``since``: the year of its first
+    product; ``memory``: the technology (``HBM3``, ``GDDR6``, ``LPDDR5``).
+    """
+
+    die: str | None = None
+    architecture: str | None = None
+    since: int | None = None
+    memory: str | None = None
+
+    @property
+    def stacked_memory(self) -> bool:
+        """Whether memory is stacked beside the die (high-bandwidth memory): servers' parts, of another balance."""
+        return self.memory is not None and self.memory.startswith("HBM")
+
+
+@dataclass(frozen=True)
 class DeviceSpec:
     """What a SKU file says: the silicon's numbers, each with its source, before any API is chosen."""
 
@@ -219,6 +248,7 @@ class DeviceSpec:
     apis: tuple[str, ...]
     values: Mapping[str, Sourced]
     notes: tuple[str, ...] = ()
+    lineage: Lineage = field(default_factory=Lineage)
 
     @property
     def provenance(self) -> Provenance:
