@@ -299,7 +299,10 @@ def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) 
 
 def _source_row(target: Device, path: str, sourced: Sourced) -> dict[str, Any]:
     name, _, rest = path.partition(".")
-    unit = _api_unit(rest) if name == "api" else target.kind.parameter(name).unit
+    if name == "learned":
+        unit = "1"
+    else:
+        unit = _api_unit(rest) if name == "api" else target.kind.parameter(name).unit
     scale = partial(to_unit, unit=unit)
     return {
         "device": target.label,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -51,12 +52,14 @@ class Parameter:
 class Raw:
     """What a cost function answers for n rows; arrays broadcast against each other.
 
-    ``power_w``: whole-device average while the operation runs. ``bound``: what limits it.
+    ``power_w``: whole-device average while the operation runs. ``bound``: what limits it. ``spread``: how far one
+    measurement may lie from the duration, 90% of them within exp(+-spread); None where only the kind's error is known.
     """
 
     duration_s: FloatArray
     power_w: FloatArray
     bound: StrArray
+    spread: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,37 @@ class Cost:
         return [Provenance(code).label for code in self.provenance]
 
 
+@dataclass(frozen=True)
+class Correction:
+    """What measurements say beyond a kind's formula, a row each.
+
+    ``log_factor``: logarithm of the time over the formula's. ``spread``: 90% of single measurements lie within
+    exp(+-spread) of the corrected time.
+    """
+
+    log_factor: FloatArray
+    spread: FloatArray
+
+
+class Residual(Protocol):
+    """What was learned about one operation of one device: a pure function of the rows.
+
+    Everything else (rates, clocks, sizes of caches) is frozen at what it was when the measurements were fitted, so that
+    changing a number of the device moves the formula alone and what physics says of the formula holds for the sum.
+    """
+
+    @property
+    def origin(self) -> Sourced:
+        """How many measurements it was learned from, with where they come from."""
+        ...
+
+    def __call__(self, rows: Rows) -> Correction | None:
+        """The correction of every row; None for choices (a type, a phase) that no measurement bears on."""
+
+
+Corrections = dict[int, tuple[Rows, Correction | None]]
+
+
 class Parameters:
     """The numbers of one device behind one API, as a cost function reads them.
 
@@ -93,9 +127,15 @@ class Parameters:
     uncertain numbers to move when its interval is asked for.
     """
 
-    def __init__(self, device: Device, moved: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        device: Device,
+        moved: Mapping[str, float] | None = None,
+        corrections: Corrections | None = None,
+    ) -> None:
         self._device = device
         self._moved = moved or {}
+        self._corrections = {} if corrections is None else corrections
         self.used: dict[str, Sourced] = {}
 
     @property
@@ -148,6 +188,19 @@ class Parameters:
     def vendor(self) -> str:
         """Who makes the silicon."""
         return self._device.spec.vendor
+
+    def correction(self, rows: Rows) -> Correction | None:
+        """What was learned of these rows on this device or its relatives; None where nothing was."""
+        residual = self._device.residuals.get(rows.op.name)
+        if residual is None:
+            return None
+        # A pure function of the rows, and dear: asked once for a cost, however often its parameters are moved.
+        if id(rows) not in self._corrections:
+            self._corrections[id(rows)] = rows, residual(rows)  # the rows too, so that no other takes their identity
+        found = self._corrections[id(rows)][1]
+        if found is not None:
+            self.used[f"learned.{rows.op.name}"] = residual.origin
+        return found
 
     def feature(self, name: str) -> bool:
         """Whether the API offers ``name`` (``matrix``, ``graphs``, ``persistent`` ...)."""
@@ -273,6 +326,7 @@ class Device:
     values: Mapping[str, Sourced]
     speed: float = 1.0
     cap_w: float | None = None
+    residuals: Mapping[str, Residual] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -343,17 +397,19 @@ class Device:
         Raises UnsupportedOperationError for what the device does not run.
         """
         run = self.cost_function(rows.op.name)
-        parameters = Parameters(self)
+        corrections: Corrections = {}
+        parameters = Parameters(self, None, corrections)
         shape = rows.shape
         try:
-            duration, power, bound = self._capped(run(parameters, rows), parameters, shape)
+            raw = run(parameters, rows)
+            duration, power, bound = self._capped(raw, parameters, shape)
         except ZeroDivisionError:
             raise InputError(
                 f"the cost of {rows.op.name} on {self.label} divides by a number that is zero",
                 expected="a catalogue entry or overlay without zeros where something is counted",
             ) from None
         if intervals:
-            low, high = self._interval(run, rows, parameters, duration, shape)
+            low, high = self._interval(run, rows, parameters, raw, duration, corrections)
         else:
             low = high = duration
         weakest = max((s.provenance for s in parameters.used.values()), default=Provenance.DATASHEET)
@@ -403,20 +459,24 @@ class Device:
         run: CostFunction,
         rows: Rows,
         parameters: Parameters,
+        raw: Raw,
         duration: FloatArray,
-        shape: tuple[int, ...],
+        corrections: Corrections,
     ) -> tuple[FloatArray, FloatArray]:
         """The model's own error and each uncertain parameter's effect, added in quadrature in the logarithm."""
         error = self.kind.errors.get(rows.op.name)
-        width = math.log(error.value) if error is not None else 0.0
-        below = np.full(shape, width**2)
-        above = np.full(shape, width**2)
+        width: FloatArray | float = math.log(error.value) if error is not None else 0.0
+        if raw.spread is not None:
+            width = raw.spread
+        shape = rows.shape
+        below = np.broadcast_to(np.square(width), shape)
+        above = below
         for path, sourced in parameters.used.items():
             if sourced.low is None or sourced.high is None or sourced.low == sourced.high:
                 continue
             ends = []
             for end in (sourced.low, sourced.high):
-                moved = Parameters(self, {path: end})
+                moved = Parameters(self, {path: end}, corrections)
                 ends.append(self._capped(run(moved, rows), moved, shape)[0])
             shortest, longest = np.minimum(*ends), np.maximum(*ends)
             below = below + np.log(np.minimum(shortest / duration, 1.0)) ** 2
