@@ -13,13 +13,17 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Lineage, Parameter
+from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Lineage, Parameter, Residual
 from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.provenance import PROVENANCES, Provenance, Sourced
 from windtunnel.core.units import is_dimensionless, parse_quantity
 from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind
+from windtunnel_models.learned.overlay import Fit, LearnedEntry, Overlay
+from windtunnel_models.learned.residuals import Transferred, bind
+from windtunnel_models.learned.transfer import Relative, relatives, taught
 
 HERE = Path(__file__).parent
 
@@ -49,6 +53,7 @@ class Catalogue:
             if not folder.is_dir():
                 raise InputError(f"there is no catalogue folder '{folder}'", expected="a folder of SKU files")
         self._folders = (HERE / "catalog", *folders)
+        self._residuals: dict[tuple[str, str], Residual] = {}
 
     @cached_property
     def _files(self) -> dict[str, Path]:
@@ -81,10 +86,19 @@ class Catalogue:
             )
         return _read_spec(self._files[sku])
 
-    def device(self, name: str, *, overlay: Mapping[str, Sourced] | None = None, calibrated: bool = True) -> Device:
+    def device(
+        self,
+        name: str,
+        *,
+        overlay: Mapping[str, Sourced] | None = None,
+        calibration: Overlay | None = None,
+        calibrated: bool = True,
+    ) -> Device:
         """The device called ``SKU`` or ``SKU@API``.
 
-        ``overlay`` replaces single values. ``calibrated`` false ignores what was fitted to this very SKU.
+        Numbers lie over each other: the kind's defaults, what calibrated relatives teach, the SKU's own file, its
+        calibration (``calibration``, else the shipped one), and single values (``overlay``). ``calibrated`` false
+        ignores what was fitted to this very SKU.
         """
         sku, at, api_name = name.partition("@")
         spec = self.spec(sku)
@@ -103,17 +117,81 @@ class Catalogue:
                 expected=one_of(spec.apis),
                 nearest=nearest(api_name, spec.apis),
             )
-        values: dict[str, Sourced] = {}
-        for parameter in kind.parameters:
-            if parameter.default is not None:
-                values[parameter.name] = parameter.default
-            for key, default in parameter.defaults.items():
-                values[f"{parameter.name}.{key}"] = default
-        values.update(spec.values)
-        if calibrated:
-            values.update(_shipped_overlay(sku, spec.kind))
+        if calibration is None and calibrated:
+            calibration = shipped_overlay(sku, spec.kind)
+        values, residuals = self._calibrated(spec, kind, calibration)
         values.update(overlay or {})
-        return Device(spec, kind, api_profile(api_name), values)
+        return Device(spec, kind, api_profile(api_name), values, residuals=residuals)
+
+    def _calibrated(
+        self, spec: DeviceSpec, kind: Kind, overlay: Overlay | None
+    ) -> tuple[dict[str, Sourced], dict[str, Residual]]:
+        """The device's numbers and residuals: its own calibration's, and its relatives' where that is silent."""
+        values = _defaults(kind)
+        names = [parameter.name for parameter in kind.parameters if parameter.taught]
+        kin, overlays = self._kin(spec) if names or kind.learned else ([], {})
+        values.update(taught(kin, overlays, names))
+        values.update(spec.values)
+        if overlay is not None:
+            values.update(overlay.values)
+        residuals: dict[str, Residual] = {}
+        ops = {op for known in overlays.values() for op in known.learned}
+        for op in sorted(ops | set(overlay.learned if overlay is not None else ())):
+            beneath = self._transferred(kind, kin, overlays, op)
+            entry = overlay.learned.get(op) if overlay is not None else None
+            if entry is not None and overlay is not None:
+                frozen = Device(spec, kind, api_profile(spec.apis[0]), dict(values))
+                residuals[op] = bind(entry, frozen, op, overlay.path, beneath)
+            elif beneath is not None:
+                residuals[op] = beneath
+        return values, residuals
+
+    def _kin(self, spec: DeviceSpec) -> tuple[list[Relative], dict[str, Overlay]]:
+        """The calibrated devices of the same kind that bear on ``spec``, and their overlays."""
+        overlays = {
+            path.stem: found
+            for path in sorted((HERE / "calibration").glob("*.yaml"))
+            if path.stem != spec.sku and path.stem in self._files
+            if self.spec(path.stem).kind == spec.kind and (found := shipped_overlay(path.stem, spec.kind)) is not None
+        }
+        return relatives(spec, [self.spec(sku) for sku in overlays]), overlays
+
+    def _transferred(
+        self, kind: Kind, kin: Sequence[Relative], overlays: Mapping[str, Overlay], op: str
+    ) -> Residual | None:
+        """What the relatives that learned something of ``op`` say together; None where none did."""
+        having = [relative for relative in kin if op in overlays[relative.sku].learned]
+        if not having:
+            return None
+        members = [(relative.weight, self._own_residual(relative.sku, op)) for relative in having]
+        nearest_kin = having[0].relation
+        spread = kind.transfer_errors[op][nearest_kin]
+        return Transferred(members, nearest_kin, spread, ", ".join(relative.sku for relative in having))
+
+    def _own_residual(self, sku: str, op: str) -> Residual:
+        """The residual of a shipped calibration, over that device as it was fitted."""
+        if (sku, op) not in self._residuals:
+            spec = self.spec(sku)
+            overlay = shipped_overlay(sku, spec.kind)
+            if overlay is None:
+                raise ValueError(f"{sku} has no calibration")
+            kind = find_kind(spec.kind)
+            values = _defaults(kind)
+            values.update(spec.values)
+            values.update(overlay.values)
+            frozen = Device(spec, kind, api_profile(spec.apis[0]), values)
+            self._residuals[sku, op] = bind(overlay.learned[op], frozen, op, overlay.path, None)
+        return self._residuals[sku, op]
+
+
+def _defaults(kind: Kind) -> dict[str, Sourced]:
+    """What every device of the kind is taken to have unless something says otherwise."""
+    values: dict[str, Sourced] = {}
+    for parameter in kind.parameters:
+        if parameter.default is not None:
+            values[parameter.name] = parameter.default
+        values.update({f"{parameter.name}.{key}": value for key, value in parameter.defaults.items()})
+    return values
 
 
 def api_names() -> list[str]:
@@ -203,22 +281,29 @@ def _require(kind: Kind, values: Mapping[str, Sourced], document: Document) -> N
 
 
 @lru_cache(maxsize=256)
-def _shipped_overlay(sku: str, kind: str) -> Mapping[str, Sourced]:
+def shipped_overlay(sku: str, kind: str) -> Overlay | None:
+    """The calibration that comes with the models, or None where the SKU was never measured."""
     path = HERE / "calibration" / f"{sku}.yaml"
-    return read_overlay(path, sku, kind) if path.is_file() else {}
+    return read_overlay(path, sku, kind) if path.is_file() else None
 
 
-def read_overlay(path: Path, sku: str, kind: str) -> Mapping[str, Sourced]:
-    """Fitted values to lay over ``sku``, a device of ``kind``, from an overlay file (``sources`` and ``values``).
+def read_overlay(path: Path, sku: str, kind: str) -> Overlay:
+    """What was fitted to ``sku``, a device of ``kind``, from a calibration file.
 
     Raises InputError for an overlay that was fitted to another SKU.
     """
     parameters = {parameter.name: parameter for parameter in find_kind(kind).parameters}
     reader = _FileReader(path, parameters, "calibration overlay")
-    top = reader.mapping((), required=("schema", "sku", "sources", "values"), optional=("fit",))
+    top = reader.mapping((), required=("schema", "sku", "sources", "values"), optional=("fit", "learned"))
     if top["sku"] != sku:
         raise InputError(f"this overlay is of '{top['sku']}'", where=reader.document.where(("sku",)), expected=sku)
-    return reader.values(top["values"], ("values",))
+    return Overlay(
+        sku,
+        reader.values(top["values"], ("values",)) if top["values"] else {},
+        reader.learned() if "learned" in top else {},
+        reader.fits() if "fit" in top else {},
+        path,
+    )
 
 
 class _FileReader:
@@ -291,6 +376,40 @@ class _FileReader:
                     expected="a year" if key == "since" else "a word, in quotes where YAML reads it otherwise",
                 )
         return Lineage(**entry)
+
+    def learned(self) -> dict[str, LearnedEntry]:
+        """Residuals by operation: ``{form, measurements, source}`` and what the form needs."""
+        found: dict[str, LearnedEntry] = {}
+        for op in self.mapping(("learned",), required=(), optional=tuple(OPERATIONS)):
+            needs = {"points": ("points", "scales"), "arrays": ("file",)}
+            here = ("learned", op)
+            form = self.document.data["learned"][op].get("form")
+            if form not in needs:
+                raise InputError(
+                    f"'{form}' is no form of a residual",
+                    where=self.document.where((*here, "form")),
+                    expected=one_of(needs),
+                    nearest=nearest(str(form), needs),
+                )
+            entry = self.mapping(here, required=("form", "measurements", "source", *needs[form]))
+            text, provenance = self.source(entry["source"], (*here, "source"))
+            count = entry["measurements"]
+            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+                raise InputError(
+                    f"this is {count!r}", where=self.document.where((*here, "measurements")), expected="a count"
+                )
+            found[op] = LearnedEntry(form, entry, Sourced(float(count), provenance, text))
+        return found
+
+    def fits(self) -> dict[str, Fit]:
+        """How each operation's fit did, by operation."""
+        found: dict[str, Fit] = {}
+        for op in self.mapping(("fit",), required=(), optional=tuple(OPERATIONS)):
+            entry = self.mapping(
+                ("fit", op), required=("rows",), optional=("held_out", "inside", "half_width", "split", "note")
+            )
+            found[op] = Fit(op, **entry)
+        return found
 
     def values(self, data: Any, path: tuple[str | int, ...]) -> dict[str, Sourced]:
         """Parameters (and tables of them) at ``path``, flattened: ``name`` or ``name.key`` to a Sourced value."""

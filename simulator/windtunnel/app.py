@@ -71,11 +71,10 @@ def device(name: str, known: Catalogue, calibration: str | None = None) -> Devic
     """The device ``SKU`` or ``SKU@API``; ``calibration`` is an overlay's path, or "none" to ignore the shipped one."""
     if calibration == "none":
         return known.device(name, calibrated=False)
-    overlay: Mapping[str, Sourced] | None = None
-    if calibration is not None:
-        spec = known.spec(name.partition("@")[0])
-        overlay = read_overlay(Path(calibration), spec.sku, spec.kind)
-    return known.device(name, overlay=overlay)
+    if calibration is None:
+        return known.device(name)
+    spec = known.spec(name.partition("@")[0])
+    return known.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
 
 
 def predict(
@@ -299,10 +298,7 @@ def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) 
 
 def _source_row(target: Device, path: str, sourced: Sourced) -> dict[str, Any]:
     name, _, rest = path.partition(".")
-    if name == "learned":
-        unit = "1"
-    else:
-        unit = _api_unit(rest) if name == "api" else target.kind.parameter(name).unit
+    unit = "1" if name == "learned" else _api_unit(rest) if name == "api" else target.kind.parameter(name).unit
     scale = partial(to_unit, unit=unit)
     return {
         "device": target.label,

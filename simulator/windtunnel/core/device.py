@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,8 @@ class Parameter:
 
     ``unit`` is the dimension, written as a unit; values are SI. ``keys`` are a table's allowed keys, empty
     for a single number. ``default`` (or ``defaults``, by key) is what every device of the kind is taken
-    to have unless its file says otherwise, with its own provenance.
+    to have unless its file says otherwise, with its own provenance. ``taught``: a number fitted to measurements, which
+    calibrated relatives hand on to a device that nobody measured (its uncertainty is that of the whole answer).
     """
 
     name: str
@@ -40,6 +41,7 @@ class Parameter:
     required: bool = False
     default: Sourced | None = None
     defaults: Mapping[str, Sourced] = field(default_factory=dict)
+    taught: bool = False
 
     @property
     def is_rate(self) -> bool:
@@ -238,6 +240,12 @@ class Kind:
     duration/f and duration*f when every parameter is right; the ranges of assumed parameters widen it.
     ``engine`` names the engine an operation occupies (``compute``, ``copy_h2d``, ``copy_d2h``).
     ``stated_power``: a scenario's ``power.max`` says what the device draws when busy, rather than capping it.
+
+    For calibration, by operation: ``fits`` names the parameters that measurements of it may move, with the standard
+    deviation (log) that another device's value is expected to differ by; ``coordinates`` says
+    where rows lie for a residual (n x d, about 1 a factor of 8 in size), the logarithms of the columns unless given;
+    ``learned`` evaluates a residual from a compact array file; ``transfer_errors`` gives the error factor (90%) of what
+    relatives of a relation (``die``, ``generation``, ``class``) say of a device that nobody measured.
     """
 
     name: str
@@ -247,6 +255,12 @@ class Kind:
     errors: Mapping[str, Sourced]
     engine: Callable[[Parameters, Rows], str] = compute_engine
     stated_power: bool = False
+    fits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    coordinates: Mapping[str, Callable[[Parameters, Rows], FloatArray]] = field(default_factory=dict)
+    learned: Mapping[str, Callable[[Mapping[str, Any], Parameters, Rows], Correction | None]] = field(
+        default_factory=dict
+    )
+    transfer_errors: Mapping[str, Mapping[str, Sourced]] = field(default_factory=dict)
 
     def parameter(self, name: str) -> Parameter:
         """The parameter called ``name``, or an InputError that names the nearest right one."""
@@ -401,7 +415,7 @@ class Device:
         parameters = Parameters(self, None, corrections)
         shape = rows.shape
         try:
-            raw = run(parameters, rows)
+            raw = self._corrected(run, parameters, rows)
             duration, power, bound = self._capped(raw, parameters, shape)
         except ZeroDivisionError:
             raise InputError(
@@ -428,6 +442,17 @@ class Device:
         parameters = Parameters(self)
         self.cost_function(rows.op.name)(parameters, rows)
         return dict(parameters.used)
+
+    @staticmethod
+    def _corrected(run: CostFunction, parameters: Parameters, rows: Rows) -> Raw:
+        """The cost function's answer; where it did not take what was learned into account itself, times that."""
+        raw = run(parameters, rows)
+        if raw.spread is not None:
+            return raw
+        learned = parameters.correction(rows)
+        if learned is None:
+            return raw
+        return replace(raw, duration_s=raw.duration_s * np.exp(learned.log_factor), spread=learned.spread)
 
     def _capped(
         self, raw: Raw, parameters: Parameters, shape: tuple[int, ...]
@@ -477,7 +502,7 @@ class Device:
             ends = []
             for end in (sourced.low, sourced.high):
                 moved = Parameters(self, {path: end}, corrections)
-                ends.append(self._capped(run(moved, rows), moved, shape)[0])
+                ends.append(self._capped(self._corrected(run, moved, rows), moved, shape)[0])
             shortest, longest = np.minimum(*ends), np.maximum(*ends)
             below = below + np.log(np.minimum(shortest / duration, 1.0)) ** 2
             above = above + np.log(np.maximum(longest / duration, 1.0)) ** 2

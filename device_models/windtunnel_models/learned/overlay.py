@@ -1,0 +1,52 @@
+"""What an overlay holds: numbers fitted to one SKU, residuals learned on it, and how the fit did on unseen rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from windtunnel.core.provenance import Sourced
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How well one operation of a device is known: what its measurements were and what was left out of the fit.
+
+    ``rows``: measurements that were fitted. ``held_out``: mean absolute percentage error (as a fraction) on rows that
+    the fit in question did not see, by whole ``split``; ``inside``: share of those within the 90% interval, and
+    ``half_width`` its median half-width over the value. ``split`` and ``note`` say how.
+    """
+
+    op: str
+    rows: int
+    held_out: float | None = None
+    inside: float | None = None
+    half_width: float | None = None
+    split: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class LearnedEntry:
+    """A residual as a file states it, before it is bound to a device.
+
+    ``form``: ``points`` (rows with their log ratios, for a Gaussian process) or ``arrays`` (a compact file that the
+    operation's own module reads). ``data``: what the form needs. ``source``: how many measurements, from where.
+    """
+
+    form: str
+    data: Mapping[str, Any]
+    source: Sourced
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """One calibration file: ``values`` lie over the SKU's own; ``learned`` residuals and ``fits`` are by operation."""
+
+    sku: str
+    values: Mapping[str, Sourced] = field(default_factory=dict)
+    learned: Mapping[str, LearnedEntry] = field(default_factory=dict)
+    fits: Mapping[str, Fit] = field(default_factory=dict)
+    path: Path | None = None

@@ -1,0 +1,149 @@
+"""A Gaussian process over a residual that was measured at some points: what calibration of a few rows leaves.
+
+log(time / formula) is taken as a level, two smooth parts (wide and narrow) over the kind's coordinates, and a mix of
+what the device's relatives say; the scales are those of greatest marginal likelihood over a small grid, so that few
+points are trusted little. Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, chapters
+2.2 (prediction), 5.4.1 (likelihood) and 5.4.2 (leaving one out in closed form).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.ops import FloatArray
+
+MOST_POINTS = 500
+"""Points that a process keeps; more rows than that are merged with their neighbours first (time goes as the cube)."""
+
+_CHUNK = 20_000
+"""Rows asked at once, so that memory stays bounded (20,000 x 500 distances are 80 MB)."""
+
+_LEVEL_SD = 0.3
+_WIDE_SDS = (0.05, 0.12, 0.25)
+_NARROW_SDS = (0.02, 0.06, 0.12)
+_NOISE_SDS = (0.01, 0.03, 0.06, 0.12)
+_MIXES = (0.0, 0.5, 1.0)
+_WIDE_LENGTH = 2.5
+_NARROW_LENGTH = 0.7
+"""Standard deviations of the logarithm, and lengths in the kind's coordinates (1 is about a factor of 8 in size)."""
+
+_Z90 = 1.6449
+"""Standard deviations that hold 90% of a normal distribution."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """A process's hyper-parameters: standard deviations of its parts, and the share of the relatives' answer."""
+
+    wide: float
+    narrow: float
+    noise: float
+    mix: float
+
+    def covariance(self, squared: FloatArray) -> FloatArray:
+        """Prior covariance of two points at ``squared`` distance."""
+        return np.asarray(
+            _LEVEL_SD**2
+            + self.wide**2 * np.exp(squared * (-0.5 / _WIDE_LENGTH**2))
+            + self.narrow**2 * np.exp(squared * (-0.5 / _NARROW_LENGTH**2))
+        )
+
+    @property
+    def prior_variance(self) -> float:
+        """Variance of the residual where nothing near was measured."""
+        return _LEVEL_SD**2 + self.wide**2 + self.narrow**2
+
+
+def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
+    """Squared distances between the rows of ``a`` (n x d) and of ``b`` (m x d): n x m."""
+    cross = a @ b.T
+    apart = (a**2).sum(1)[:, None] + (b**2).sum(1)[None, :] - 2.0 * cross
+    return np.asarray(np.maximum(apart, 0.0))
+
+
+class Process:
+    """The posterior of a residual given points.
+
+    ``z``: coordinates (n x d); ``residual``: log(time / formula) (n); ``relatives``: what relatives say there (n), zero
+    where there are none; ``noise_factor``: each point's noise variance over the common one (1 for a plain row, less for
+    merged rows, much more for an outlier). ``calibration`` multiplies the spread, so that 90% of what is left out lies
+    inside (conformal); 1 before it is known.
+    """
+
+    def __init__(
+        self,
+        z: FloatArray,
+        residual: FloatArray,
+        relatives: FloatArray,
+        noise_factor: FloatArray,
+        scales: Scales,
+        calibration: float = 1.0,
+    ) -> None:
+        self.z, self.scales, self.calibration = z, scales, calibration
+        left = residual - scales.mix * relatives
+        prior = scales.covariance(squared_distances(z, z))
+        self._factor = np.linalg.cholesky(prior + np.diag(scales.noise**2 * noise_factor))
+        self._half = np.linalg.solve(self._factor, left)
+        self._weights = np.linalg.solve(self._factor.T, self._half)
+
+    @cached_property
+    def _whitener(self) -> FloatArray:
+        return np.linalg.solve(self._factor, np.eye(len(self._half)))
+
+    @property
+    def log_likelihood(self) -> float:
+        """Logarithm of the marginal likelihood, less its constant."""
+        return float(-0.5 * self._half @ self._half - np.log(np.diag(self._factor)).sum())
+
+    def left_out(self) -> tuple[FloatArray, FloatArray]:
+        """Each point's error and standard deviation when the process is asked without it (closed form)."""
+        precision = (self._whitener**2).sum(0)
+        return self._weights / precision, 1.0 / np.sqrt(precision)
+
+    def __call__(self, z: FloatArray, relatives: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Mean of the residual and 90% half-width of one measurement, at coordinates ``z`` (m x d)."""
+        mean, spread = np.empty(len(z)), np.empty(len(z))
+        for start in range(0, len(z), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            cross = self.scales.covariance(squared_distances(z[part], self.z))
+            mean[part] = cross @ self._weights + self.scales.mix * relatives[part]
+            explained = ((cross @ self._whitener.T) ** 2).sum(1)
+            variance = np.maximum(self.scales.prior_variance - explained, 0.0) + self.scales.noise**2
+            spread[part] = self.calibration * _Z90 * np.sqrt(variance)
+        return mean, spread
+
+
+def best_scales(z: FloatArray, residual: FloatArray, relatives: FloatArray, noise_factor: FloatArray) -> Scales:
+    """The scales of greatest marginal likelihood over the grid."""
+    mixes = _MIXES if np.any(relatives) else (0.0,)
+    found: tuple[float, Scales] | None = None
+    for wide, narrow, noise, mix in itertools.product(_WIDE_SDS, _NARROW_SDS, _NOISE_SDS, mixes):
+        scales = Scales(wide, narrow, noise, mix)
+        try:
+            likelihood = Process(z, residual, relatives, noise_factor, scales).log_likelihood
+        except np.linalg.LinAlgError:  # points so near that they look the same: more noise will do
+            continue
+        if found is None or likelihood > found[0]:
+            found = likelihood, scales
+    if found is None:
+        raise ValueError("no scales make the covariance of these points positive definite")
+    return found[1]
+
+
+def merge(z: FloatArray, most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
+    """The group of each row when rows near to each other are merged until at most ``most`` groups stay.
+
+    Rows fall into cells of a grid over the coordinates; the cells grow until few enough are filled.
+    """
+    size = 0.05
+    while True:
+        _, group = np.unique(np.round(z / size), axis=0, return_inverse=True)
+        group = np.asarray(group).reshape(-1)
+        if group.max(initial=0) < most:
+            return group.astype(np.int64)
+        size *= 1.15

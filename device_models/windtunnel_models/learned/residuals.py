@@ -1,0 +1,195 @@
+"""Residuals bound to a device: from points, from a compact array file, and carried over from relatives."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.device import Correction, Device, Parameters, Residual
+from windtunnel.core.errors import InputError, Where
+from windtunnel.core.ops import CONTEXT, OPERATIONS, FloatArray, Operation, Rows
+from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel_models.learned.overlay import LearnedEntry
+from windtunnel_models.learned.process import Process, Scales
+
+STAND_IN = {"float16": "bfloat16", "bfloat16": "float16", "int8": "fp8", "fp8": "int8", "tf32": "bfloat16"}
+"""Number formats whose kernels stand in for each other where only one was measured: same width, same libraries."""
+
+LOG_RATIO, NOISE = "log_ratio", "noise_factor"
+"""Columns of a residual's points beside the operation's own."""
+
+_FREE = tuple(column.name for column in CONTEXT if column.name == "dispatch")
+"""Context that a residual of the device's own time does not depend on."""
+
+
+def coordinates(device: Device, rows: Rows) -> FloatArray:
+    """Where rows lie for a residual (n x d): the kind's own measure, or the logarithms of the columns."""
+    own = device.kind.coordinates.get(rows.op.name)
+    if own is not None:
+        return own(Parameters(device), rows)
+    columns = [np.broadcast_to(rows.numbers[c.name], rows.shape) for c in rows.op.columns if c.kind != "choice"]
+    return np.stack([np.log2(np.maximum(column, 1e-12)) / 3.0 for column in columns], 1)
+
+
+def choice_key(rows: Rows) -> tuple[str, ...]:
+    """The choices that tell one residual from another: all but how the operation was dispatched."""
+    return tuple(word for name, word in rows.choices.items() if name not in _FREE)
+
+
+class PointsResidual:
+    """A Gaussian process for every combination of choices, over points that a file lists.
+
+    ``device``: frozen as it was fitted; ``beneath``: what relatives say, which the processes mix in.
+    """
+
+    def __init__(self, entry: LearnedEntry, device: Device, op: str, beneath: Residual | None) -> None:
+        self._entry, self._device, self._beneath = entry, device, beneath
+        self._op: type[Operation] = OPERATIONS.find(op)
+
+    @property
+    def origin(self) -> Sourced:
+        """How many measurements, from where."""
+        return self._entry.source
+
+    def __call__(self, rows: Rows) -> Correction | None:
+        """The process's answer for the rows' choices, or for those that stand in for them."""
+        key = choice_key(rows)
+        found = self._processes.get(key) or self._stand_in(rows)
+        if found is None:
+            return None if self._beneath is None else self._beneath(rows)
+        mean, spread = found(coordinates(self._device, rows), relatives_of(self._beneath, rows))
+        return Correction(mean.reshape(rows.shape), spread.reshape(rows.shape))
+
+    def _stand_in(self, rows: Rows) -> Process | None:
+        """The process of another clock, cache or number format, in that order; None for another phase or operator."""
+        context = [column.name for column in CONTEXT]
+        for held in self._processes:
+            names = [name for name in rows.choices if name not in _FREE]
+            differ = [name for name, word in zip(names, held, strict=True) if rows.choices[name] != word]
+            if all(name in context or STAND_IN.get(rows.choices[name]) == held[names.index(name)] for name in differ):
+                return self._processes[held]
+        return None
+
+    @cached_property
+    def _processes(self) -> Mapping[tuple[str, ...], Process]:
+        found = {}
+        for rows, residual, noise in read_points(self._op, str(self._entry.data["points"])):
+            key = choice_key(rows)
+            name = "/".join(key)
+            stated = self._entry.data["scales"][name]
+            scales = Scales(*(float(stated[part]) for part in ("wide", "narrow", "noise", "mix")))
+            z = coordinates(self._device, rows)
+            beneath = relatives_of(self._beneath, rows)
+            found[key] = Process(z, residual, beneath, noise, scales, float(stated["calibration"]))
+        return found
+
+
+def relatives_of(beneath: Residual | None, rows: Rows) -> FloatArray:
+    """What relatives say of the rows; zero where they say nothing."""
+    correction = None if beneath is None else beneath(rows)
+    if correction is None:
+        return np.zeros(rows.shape)
+    return np.asarray(np.broadcast_to(correction.log_factor, rows.shape), dtype=np.float64)
+
+
+def read_points(op: type[Operation], text: str) -> Sequence[tuple[Rows, FloatArray, FloatArray]]:
+    """A residual's points from their text (a header and a line each), grouped by choices: rows, log ratios, noise."""
+    reader = csv.reader(io.StringIO(text))
+    header = next(reader)
+    lines = [line for line in reader if line]
+    columns = {name: [line[i] for line in lines] for i, name in enumerate(header)}
+    words = [c.name for c in op.all_columns() if c.kind == "choice" and c.name not in _FREE]
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for i, key in enumerate(zip(*(columns[name] for name in words), strict=True)):
+        groups.setdefault(key, []).append(i)
+    found = []
+    for key, places in groups.items():
+        choices = dict(zip(words, key, strict=True))
+        for column in op.all_columns():
+            if column.name in _FREE:
+                choices[column.name] = str(column.default)
+        numbers = {
+            c.name: np.array([float(columns[c.name][i]) for i in places])
+            for c in op.all_columns()
+            if c.kind != "choice"
+        }
+        ordered = {c.name: choices[c.name] for c in op.all_columns() if c.kind == "choice"}
+        ratio = np.array([float(columns[LOG_RATIO][i]) for i in places])
+        noise = np.array([float(columns[NOISE][i]) for i in places])
+        found.append((Rows(op, ordered, numbers), ratio, noise))
+    return found
+
+
+ArraysFunction = Callable[[Mapping[str, np.ndarray], Parameters, Rows], Correction | None]
+
+
+class ArraysResidual:
+    """A residual that the kind evaluates from a compact array file, read when first asked."""
+
+    def __init__(self, entry: LearnedEntry, device: Device, op: str, path: Path) -> None:
+        self._entry, self._device, self._op, self._path = entry, device, op, path
+
+    @property
+    def origin(self) -> Sourced:
+        """How many measurements, from where."""
+        return self._entry.source
+
+    def __call__(self, rows: Rows) -> Correction | None:
+        """The kind's answer from the arrays, with the device as it was fitted."""
+        return self._device.kind.learned[self._op](self._arrays, Parameters(self._device), rows)
+
+    @cached_property
+    def _arrays(self) -> Mapping[str, Any]:
+        try:
+            with np.load(self._path, allow_pickle=False) as file:
+                prefix = f"{self._op}."
+                return {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"the array file cannot be read: {error}", where=Where(str(self._path)), expected="an .npz file"
+            ) from None
+
+
+class Transferred:
+    """What relatives' residuals say together: their weighted mean, with the error that such answers were seen to have.
+
+    ``members``: each relative's weight and residual. ``spread``: 90% half-width (log) that held when whole devices were
+    left out. ``source`` names the relatives.
+    """
+
+    def __init__(self, members: Sequence[tuple[float, Residual]], relation: str, spread: Sourced, names: str) -> None:
+        self._members, self._spread, self._relation, self._names = members, spread, relation, names
+
+    @property
+    def origin(self) -> Sourced:
+        """How many measurements of other devices."""
+        count = sum(residual.origin.value for _, residual in self._members)
+        if self._relation == "die":
+            return Sourced(count, Provenance.PUBLISHED, f"measurements of {self._names}, the same die")
+        reason = f"carried over from {self._names}; {self._spread.source}"
+        return Sourced(count, Provenance.ASSUMED, "other devices' measurements", count, count, reason)
+
+    def __call__(self, rows: Rows) -> Correction | None:
+        """The weighted mean over the relatives that know the rows' choices."""
+        total, mean = 0.0, np.zeros(rows.shape)
+        for weight, residual in self._members:
+            found = residual(rows)
+            if found is not None:
+                mean = mean + weight * found.log_factor
+                total += weight
+        if not total:
+            return None
+        return Correction(mean / total, np.full(rows.shape, np.log(self._spread.value)))
+
+
+def bind(entry: LearnedEntry, device: Device, op: str, path: Path | None, beneath: Residual | None) -> Residual:
+    """The residual that ``entry`` states, over ``device`` as it was fitted; ``path`` is the overlay's file."""
+    if entry.form == "arrays":
+        return ArraysResidual(entry, device, op, (path or Path()).parent / str(entry.data["file"]))
+    return PointsResidual(entry, device, op, beneath)

@@ -1,0 +1,84 @@
+"""What the measurements of some devices say of another: who is related to whom, and how near.
+
+A device of the same die knows the kernels that will run; one of the same generation and memory knows most of the
+library's choices; anything else knows the form of the answer and little more. Nearness is set by lineage alone, which
+a datasheet states, so that a device nobody measured has relatives too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from windtunnel.core.device import DeviceSpec
+from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel_models.learned.overlay import Overlay
+
+RELATIONS = ("die", "generation", "class")
+"""From the nearest: the same die; the same vendor and memory class within a generation or so; any other."""
+
+_YEARS_A_GENERATION = 2.0
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A measured device, how it is related to the one in question, and its weight (all weights sum to 1)."""
+
+    sku: str
+    relation: str
+    weight: float
+
+
+def relation(spec: DeviceSpec, other: DeviceSpec) -> tuple[str, float]:
+    """How ``other`` is related to ``spec``, and its distance in generations."""
+    mine, theirs = spec.lineage, other.lineage
+    if mine.die is not None and spec.vendor == other.vendor and mine.die == theirs.die:
+        return "die", 0.0
+    years = abs(mine.since - theirs.since) if mine.since and theirs.since else 2.0 * _YEARS_A_GENERATION
+    far = years / _YEARS_A_GENERATION
+    far += 1.0 if mine.stacked_memory != theirs.stacked_memory else 0.0
+    if spec.vendor != other.vendor:
+        return "class", far + 2.0
+    alike = mine.stacked_memory == theirs.stacked_memory and years <= 2.0 * _YEARS_A_GENERATION
+    return ("generation" if alike else "class"), far
+
+
+def relatives(spec: DeviceSpec, measured: Sequence[DeviceSpec]) -> list[Relative]:
+    """The measured devices that bear on ``spec``, nearest first.
+
+    Where some share the die, only they count. Otherwise weights fall as exp(-generations apart).
+    """
+    found = [(other.sku, *relation(spec, other)) for other in measured if other.sku != spec.sku]
+    same = [entry for entry in found if entry[1] == "die"]
+    found = sorted(same or found, key=lambda entry: (RELATIONS.index(entry[1]), entry[2], entry[0]))
+    weights = [math.exp(-far) for _, _, far in found]
+    total = sum(weights)
+    return [Relative(sku, kin, weight / total) for (sku, kin, _), weight in zip(found, weights, strict=True)]
+
+
+def taught(kin: Sequence[Relative], overlays: Mapping[str, Overlay], names: Sequence[str]) -> dict[str, Sourced]:
+    """Values of the parameters ``names`` as relatives' overlays have them: weighted geometric means.
+
+    Their uncertainty is part of the interval of what is carried over (``Transferred``), so they have no range.
+    """
+    paths = dict.fromkeys(
+        path for relative in kin for path in overlays[relative.sku].values if path.partition(".")[0] in names
+    )
+    found: dict[str, Sourced] = {}
+    for path in paths:
+        have = [r for r in kin if path in overlays[r.sku].values]
+        total = sum(r.weight for r in have)
+        numbers = [overlays[r.sku].values[path].value for r in have]
+        if min(numbers) > 0.0:
+            value = math.exp(sum(r.weight * math.log(x) for r, x in zip(have, numbers, strict=True)) / total)
+        else:
+            value = sum(r.weight * x for r, x in zip(have, numbers, strict=True)) / total
+        names_of = ", ".join(r.sku for r in have)
+        if have[0].relation == "die":
+            source = overlays[have[0].sku].values[path].source
+            found[path] = Sourced(value, Provenance.PUBLISHED, f"{names_of}, the same die: {source}")
+        else:
+            reason = f"carried over from {names_of}, weighted by nearness of vendor, generation and memory"
+            found[path] = Sourced(value, Provenance.ASSUMED, "other devices' measurements", value, value, reason)
+    return found
