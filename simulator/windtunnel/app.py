@@ -125,6 +125,46 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
     return len(table.rows)
 
 
+def calibrate(
+    op: str,
+    measurements: Path,
+    device_name: str,
+    *,
+    out: Path | None = None,
+    strict: bool = False,
+    known: Catalogue | None = None,
+) -> dict[str, Any]:
+    """Fit a device to a table of measurements of one operation: its columns, ``latency_s`` and optionally ``power_w``.
+
+    Starts from the device's datasheet and what other devices taught. Writes the overlay to ``out``, and returns what
+    was learned and how sure it is. Raises InputError for too few rows, and on any outlier if ``strict``.
+    """
+    from windtunnel_models.learned.calibrate import calibrate as fit
+    from windtunnel_models.learned.write import overlay_data, overlay_text
+
+    target = device(device_name, known or Catalogue(), "none")
+    table = read_op_table(OPERATIONS.find(op), measurements)
+    found = fit(target, table, table.measured("latency_s"), table.measured("power_w", optional=True))
+    if strict and found.outliers:
+        first = found.outliers[0]
+        raise InputError(
+            f"{len(found.outliers)} of {found.rows} rows are far from what the others say; the first measured "
+            f"{first.measured_s:g} s where they say {first.expected_s:g} s",
+            where=Where(str(measurements), first.line, field="latency_s"),
+            expected="a time that the others bear out, or no --strict",
+        )
+    if out is not None:
+        note = f"windtunnel {__version__} calibrate, starting from what it knew without measurements of this SKU"
+        data = overlay_data(found, f"{found.rows} measurements in {measurements.name}", note)
+        text = overlay_text(data)
+
+        def write(stream: TextIO) -> None:
+            stream.write(text)
+
+        write_whole(out, write)
+    return found.report()
+
+
 # Running a scenario.
 
 
@@ -378,4 +418,4 @@ def list_policies() -> list[str]:
     return list(POLICIES)
 
 
-__all__ = ["Run", "catalogue", "device", "predict", "run", "save"]
+__all__ = ["Run", "calibrate", "catalogue", "device", "predict", "run", "save"]

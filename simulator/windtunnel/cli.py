@@ -129,6 +129,33 @@ def predict(
 
 
 @cli.command()
+@click.argument("op")
+@click.argument("measurements", type=click.Path(path_type=Path))
+@click.option("--device", "device_name", required=True, metavar="SKU[@API]", help="The device that was measured.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The overlay to write.")
+@click.option("--strict", is_flag=True, help="Refuse the table on any outlier.")
+@_CATALOG
+@_FORMAT
+def calibrate(
+    op: str, measurements: Path, device_name: str, out: Path, strict: bool, catalogs: Sequence[str], form: str
+) -> None:
+    """Fit a device to measurements of one operation, and write an overlay for `predict --calibration`.
+
+    MEASUREMENTS is a CSV file with the operation's columns, latency_s and optionally power_w.
+    """
+    from windtunnel import app
+    from windtunnel.report.calibration import lines
+
+    report = app.calibrate(op, measurements, device_name, out=out, strict=strict, known=app.catalogue(catalogs))
+    if form == "json":
+        _print_json({**report, "out": str(out)})
+        return
+    for line in lines(report):
+        click.echo(line)
+    click.echo(f"written: {out}")
+
+
+@cli.command()
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Write result.json, jobs.csv, report.html, trace.json.gz here."

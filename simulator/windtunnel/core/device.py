@@ -445,14 +445,21 @@ class Device:
 
     @staticmethod
     def _corrected(run: CostFunction, parameters: Parameters, rows: Rows) -> Raw:
-        """The cost function's answer; where it did not take what was learned into account itself, times that."""
+        """The cost function's answer; where it did not take what was learned into account itself, with that.
+
+        What is learned is of the device's own time, so what a context adds to it stays as it is.
+        """
         raw = run(parameters, rows)
         if raw.spread is not None:
             return raw
         learned = parameters.correction(rows)
         if learned is None:
             return raw
-        return replace(raw, duration_s=raw.duration_s * np.exp(learned.log_factor), spread=learned.spread)
+        own = raw.duration_s
+        if rows.choices.get("dispatch", "device") != "device":
+            own = run(parameters, replace(rows, choices={**rows.choices, "dispatch": "device"})).duration_s
+        duration = raw.duration_s + own * np.expm1(learned.log_factor)
+        return replace(raw, duration_s=duration, spread=learned.spread)
 
     def _capped(
         self, raw: Raw, parameters: Parameters, shape: tuple[int, ...]

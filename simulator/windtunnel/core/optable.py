@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 
@@ -48,6 +49,37 @@ class OpTable:
             index = np.array(places)
             choices = dict(zip(self._words, words, strict=True))
             yield index, Rows(self.op, choices, {name: values[index] for name, values in self._numbers.items()})
+
+    @overload
+    def measured(self, name: str) -> FloatArray: ...
+    @overload
+    def measured(self, name: str, *, optional: bool) -> FloatArray | None: ...
+    def measured(self, name: str, *, optional: bool = False) -> FloatArray | None:
+        """A column of measurements beside the operation's own: finite and above zero, one for each row.
+
+        Raises InputError for a column that is missing (None where it is ``optional``) and for any other cell.
+        """
+        if name not in self.table.header:
+            if optional:
+                return None
+            close = nearest(name, self.table.header)
+            raise InputError(
+                f"the table has no column '{name}'" + (f" (its column '{close}' is near)" if close else ""),
+                where=Where(self.table.file, 1),
+                expected=f"'{name}' beside the columns of {self.op.name}",
+                nearest=name if close else None,
+            )
+        values = np.empty(len(self.table.rows))
+        for place, text in enumerate(self.table.column(name)):
+            try:
+                values[place] = float(text)
+            except ValueError:
+                values[place] = np.nan
+            if not (np.isfinite(values[place]) and values[place] > 0.0):
+                raise InputError(
+                    f"this is '{text}'", where=self.where(place, name), expected="a plain number above zero, in SI"
+                )
+        return values
 
     def where(self, place: int, column: str | None = None) -> Where:
         """The line of a row, for an error."""

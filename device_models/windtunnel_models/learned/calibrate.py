@@ -1,0 +1,411 @@
+"""Fitting a device to measurements of it: the formula's numbers with a prior, then a process over what is left.
+
+What came before (a datasheet, other devices) is the prior, so a few rows move little and many rows move all. The
+error and the interval that are reported come from rows left out (five folds, every step of the fit repeated), never
+from rows that were fitted. A row far from what the others say of it is named and weighed down; equal rows are named
+and count as repeated measurements of one point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.device import Device, Parameters
+from windtunnel.core.errors import InputError, Where
+from windtunnel.core.ops import FloatArray, Rows
+from windtunnel.core.optable import OpTable
+from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel_models.learned.power import PowerFit, fit_power, robust
+from windtunnel_models.learned.process import MOST_POINTS, Process, best_scales, merge
+from windtunnel_models.learned.residuals import coordinates, relatives_of
+
+FEWEST_ROWS = 10
+"""Distinct rows below which nothing is fitted: five folds of fewer than two rows say nothing of what is left out."""
+
+FOLDS = 5
+
+_TYPICAL_ERROR = 0.08
+"""Size of a residual (log) that weighs as much as one standard deviation of the prior."""
+
+_FAR = 5.0
+"""Standard deviations from what the other rows say beyond which a row is an outlier, and at least by ``_FAR_LOG``."""
+_FAR_LOG = 0.25
+
+_MOST_FITTED = 500
+"""Rows the formula's numbers are fitted to; more are thinned, since a dozen numbers need no more."""
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """A row that the others contradict: its line, what was measured, and what the others say."""
+
+    line: int
+    measured_s: float
+    expected_s: float
+
+
+@dataclass(frozen=True)
+class LearnedNumber:
+    """One number of the formula: before and after, and one standard deviation of the latter as a factor."""
+
+    path: str
+    before: float
+    after: float
+    factor: float
+
+
+@dataclass
+class Calibration:
+    """What a fit found. ``error_before`` and ``error_after`` are mean absolute percentage errors (fractions).
+
+    ``error_before``: of the uncalibrated model on these rows; ``error_after``: of the calibrated one on rows left out;
+    ``inside``, ``half_width``: of its 90% intervals there, after their width was set so that 90% lie inside.
+    """
+
+    device: Device
+    op: str
+    rows: int
+    distinct: int
+    values: dict[str, Sourced] = field(default_factory=dict)
+    numbers: list[LearnedNumber] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    outliers: list[Outlier] = field(default_factory=list)
+    duplicates: list[tuple[int, ...]] = field(default_factory=list)
+    error_before: float = math.nan
+    error_after: float = math.nan
+    inside: float = math.nan
+    half_width: float = math.nan
+    launch_bound: int = 0
+    width: float = 1.0
+    points: list[Points] = field(default_factory=list)
+    power: PowerFit | None = None
+
+    def report(self) -> dict[str, Any]:
+        """What was learned and how sure it is, as plain data (errors as fractions, times in seconds)."""
+        return {
+            "device": self.device.label,
+            "op": self.op,
+            "rows": self.rows,
+            "distinct": self.distinct,
+            "launch_bound": self.launch_bound,
+            "duplicates": [list(lines) for lines in self.duplicates],
+            "outliers": [
+                {"line": o.line, "measured_s": o.measured_s, "expected_s": o.expected_s} for o in self.outliers
+            ],
+            "numbers": [
+                {"parameter": n.path, "before": n.before, "after": n.after, "sd_factor": n.factor} for n in self.numbers
+            ],
+            "error_before": self.error_before,
+            "error_left_out": self.error_after,
+            "inside": self.inside,
+            "half_width": self.half_width,
+            "power": None
+            if self.power is None
+            else {"error_before": self.power.error_before, "error_left_out": self.power.error_after},
+        }
+
+
+@dataclass
+class Group:
+    """The distinct rows of one combination of choices: medians of repeated measurements, as device time."""
+
+    rows: Rows
+    seconds: FloatArray
+    lines: npt.NDArray[np.int64]
+    fold: npt.NDArray[np.int64]
+    noise: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def take(self, index: npt.NDArray[np.int64]) -> Group:
+        """Some of the rows."""
+        numbers = {name: values[index] for name, values in self.rows.numbers.items()}
+        rows = Rows(self.rows.op, self.rows.choices, numbers)
+        return Group(rows, self.seconds[index], self.lines[index], self.fold[index], self.noise[index])
+
+
+def calibrate(device: Device, table: OpTable, seconds: FloatArray, power_w: FloatArray | None = None) -> Calibration:
+    """Fit ``device`` (as it is without measurements of its own) to ``seconds``, one for each row of ``table``.
+
+    ``power_w``: average power of the same rows (W), to which the numbers that power depends on are fitted.
+
+    Raises InputError for fewer than ``FEWEST_ROWS`` distinct rows.
+    """
+    found = Calibration(device, table.op.name, len(seconds), 0)
+    found.groups = list(_groups(device, table, seconds, found))
+    found.distinct = sum(len(group) for group in found.groups)
+    if found.distinct < FEWEST_ROWS:
+        raise InputError(
+            f"{found.distinct} distinct measurements are too few to fit {table.op.name} on {device.label}"
+            + (f" ({found.launch_bound} more are all launch)" if found.launch_bound else ""),
+            where=Where(table.table.file),
+            expected=f"at least {FEWEST_ROWS}",
+        )
+    _fit(found)
+    if power_w is not None:
+        fitted = replace(device, values={**device.values, **found.values}, residuals={})
+        found.power = fit_power(fitted, table, seconds, power_w)
+        if found.power is not None:
+            found.values.update(found.power.values)
+    return found
+
+
+def _groups(device: Device, table: OpTable, seconds: FloatArray, found: Calibration) -> Iterator[Group]:
+    """Rows by their choices, with repeated measurements merged and what the context added taken off."""
+    for places, rows in table.groups():
+        if not device.runs(rows.op.name):
+            device.cost_function(rows.op.name)
+        own = _device_seconds(device, rows, seconds[places])
+        valid = np.isfinite(own)
+        found.launch_bound += int(np.sum(~valid))
+        columns = np.stack([np.broadcast_to(values, rows.shape) for values in rows.numbers.values()], 1)
+        distinct, which = np.unique(columns[valid], axis=0, return_inverse=True)
+        which = np.asarray(which).reshape(-1)
+        lines = np.array([table.table.lines[place] for place in places[valid]])
+        medians, first, noise = np.empty(len(distinct)), np.empty(len(distinct), dtype=np.int64), np.ones(len(distinct))
+        for i in range(len(distinct)):
+            members = which == i
+            medians[i], first[i] = np.median(own[valid][members]), lines[members][0]
+            noise[i] = 1.0 / members.sum()
+            if members.sum() > 1:
+                found.duplicates.append(tuple(int(line) for line in lines[members]))
+        numbers = {name: distinct[:, i] for i, name in enumerate(rows.numbers)}
+        if len(distinct):
+            # Folds by place, not by a draw: the same table gives the same fit.
+            fold = np.random.default_rng(len(distinct)).permutation(len(distinct)) % FOLDS
+            choices = {**rows.choices, "dispatch": "device"} if "dispatch" in rows.choices else rows.choices
+            yield Group(Rows(rows.op, choices, numbers), medians, first, fold, noise)
+
+
+def _device_seconds(device: Device, rows: Rows, seconds: FloatArray) -> FloatArray:
+    """The device's own part of each time (s): what the model says the context adds is taken off.
+
+    NaN where less than a third of the time is left: such a row measures the host, not the device.
+    """
+    if rows.choices.get("dispatch", "device") == "device":
+        return seconds
+    bare = replace(rows, choices={**rows.choices, "dispatch": "device"})
+    added = device.cost(rows, intervals=False).duration_s - device.cost(bare, intervals=False).duration_s
+    own = seconds - added
+    return np.asarray(np.where(own > seconds / 3.0, own, np.nan))
+
+
+def _formula_log_s(device: Device, group: Group, values: dict[str, Sourced]) -> FloatArray:
+    """Logarithm of what the formula alone says."""
+    bare = replace(device, values={**device.values, **values}, residuals={})
+    return np.log(bare.cost(group.rows, intervals=False).duration_s)
+
+
+def _beneath(device: Device, group: Group) -> FloatArray:
+    """What the device's relatives say of the residual; zero where there are none."""
+    return relatives_of(device.residuals.get(group.rows.op.name), group.rows)
+
+
+def _movable(device: Device, groups: Sequence[Group]) -> dict[str, float]:
+    """Paths of the parameters that the kind lets measurements of the operation move and that these rows read."""
+    deviations = device.kind.fits.get(groups[0].rows.op.name, {})
+    used: dict[str, Sourced] = {}
+    for group in groups:
+        parameters = Parameters(replace(device, residuals={}))
+        device.cost_function(group.rows.op.name)(parameters, group.rows)
+        used.update(parameters.used)
+    return {path: deviations[path.partition(".")[0]] for path in sorted(used) if path.partition(".")[0] in deviations}
+
+
+class _Formula:
+    """The formula's numbers as shifts (log, in prior standard deviations) from where they start."""
+
+    def __init__(self, device: Device, groups: Sequence[Group], beneath: Sequence[FloatArray]) -> None:
+        self.device, self.groups = device, groups
+        self.deviations = _movable(device, groups)
+        self.start = {path: device.values[path] for path in self.deviations if device.values[path].value > 0.0}
+        self.paths = list(self.start)
+        self._targets = [np.log(g.seconds) - b for g, b in zip(groups, beneath, strict=True)]
+
+    def values(self, shifts: FloatArray) -> dict[str, Sourced]:
+        """The numbers at ``shifts``."""
+        source = f"fitted to {sum(len(group) for group in self.groups)} measurements"
+        moved = {}
+        for path, shift in zip(self.paths, shifts, strict=True):
+            value = self.start[path].value * math.exp(float(np.clip(shift, -6.0, 6.0)) * self.deviations[path])
+            moved[path] = Sourced(value, Provenance.MEASURED, source)
+        return moved
+
+    def errors(self, shifts: FloatArray) -> FloatArray:
+        """Every row's error and every number's shift, in standard deviations: what least squares brings down."""
+        values = self.values(shifts)
+        parts = []
+        for group, target in zip(self.groups, self._targets, strict=True):
+            error = (_formula_log_s(self.device, group, values) - target) / _TYPICAL_ERROR
+            parts.append(robust(error))
+        return np.concatenate([*parts, shifts])
+
+    def fit(self) -> tuple[FloatArray, FloatArray]:
+        """Shifts of least loss, and one standard deviation of each (from the curvature)."""
+        from scipy.optimize import least_squares
+
+        if not self.paths:
+            return np.zeros(0), np.zeros(0)
+        found = least_squares(self.errors, np.zeros(len(self.paths)), diff_step=0.05, max_nfev=30)
+        curvature = found.jac.T @ found.jac
+        return np.asarray(found.x), np.sqrt(np.diag(np.linalg.pinv(curvature)))
+
+
+@dataclass(frozen=True)
+class Points:
+    """What a process keeps of a group: rows (all, or one for each merged cell), their residuals (clipped) and noise."""
+
+    group: Group
+    residual: FloatArray
+    process: Process
+
+
+def _points(device: Device, frozen: Device, group: Group, under: FloatArray, values: dict[str, Sourced]) -> Points:
+    """The process over what the formula leaves of a group's rows."""
+    residual = _clipped(np.log(group.seconds) - _formula_log_s(device, group, values), under)
+    z = coordinates(frozen, group.rows)
+    if len(group) > MOST_POINTS:
+        cell = merge(z)
+        kept = np.array([members[len(members) // 2] for members in _members(cell)])
+        mean = np.array([float(np.mean((residual - under)[members])) for members in _members(cell)]) + under[kept]
+        # Rows of a cell differ by more than their noise, so that a hundred of them are not a hundred times as sure.
+        noise = np.array([max(float(np.mean(group.noise[m])) / len(m), 0.25) for m in _members(cell)])
+        group, z, under, residual = group.take(kept), z[kept], under[kept], mean
+        group.noise = noise
+    scales = best_scales(z, residual, under, group.noise)
+    return Points(group, residual, Process(z, residual, under, group.noise, scales))
+
+
+def _members(cell: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+    order = np.argsort(cell, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(cell[order])) + 1)
+
+
+@dataclass
+class _Fitted:
+    """A fit of the formula's numbers, and a process a group over what they leave (None for a group without rows)."""
+
+    device: Device
+    frozen: Device
+    values: dict[str, Sourced]
+    numbers: list[LearnedNumber]
+    points: list[Points | None]
+
+    def ask(self, place: int, rest: Group) -> tuple[FloatArray, FloatArray]:
+        """Logarithm of the time and its 90% half-width of rows of the group at ``place``."""
+        formula = _formula_log_s(self.device, rest, self.values)
+        beneath = _beneath(self.device, rest)
+        points = self.points[place]
+        if points is None:
+            return formula + beneath, np.full(len(rest), 2.0 * _FAR_LOG)
+        mean, spread = points.process(coordinates(self.frozen, rest.rows), beneath)
+        return formula + mean, spread
+
+
+def _fit_once(device: Device, groups: Sequence[Group]) -> _Fitted:
+    """Numbers and processes on the rows given, the relatives' answer taken off first or not: whichever is likelier."""
+    beneath = [_beneath(device, group) for group in groups]
+    candidates = [0.0, 1.0] if any(np.any(b) for b in beneath) else [0.0]
+    best: tuple[float, _Fitted] | None = None
+    for share in candidates:
+        thin = _thinned(groups)
+        formula = _Formula(device, thin, [share * _beneath(device, group) for group in thin])
+        shifts, deviations = formula.fit()
+        values = formula.values(shifts)
+        frozen = replace(device, values={**device.values, **values}, residuals={})
+        likelihood = 0.0
+        points: list[Points | None] = []
+        for group, under in zip(groups, beneath, strict=True):
+            points.append(_points(device, frozen, group, under, values) if len(group) else None)
+            likelihood += points[-1].process.log_likelihood if points[-1] is not None else 0.0
+        likelihood -= 0.5 * float(shifts @ shifts)
+        if best is None or likelihood > best[0]:
+            numbers = [
+                LearnedNumber(
+                    path, formula.start[path].value, values[path].value, math.exp(sd * formula.deviations[path])
+                )
+                for path, sd in zip(formula.paths, deviations, strict=True)
+            ]
+            best = likelihood, _Fitted(device, frozen, values, numbers, points)
+    assert best is not None  # noqa: S101  there is always a first candidate
+    return best[1]
+
+
+def _fit(found: Calibration) -> None:
+    """The whole fit: on all rows to find far ones, a fold at a time for the figures, and on all rows to ship."""
+    device, groups = found.device, found.groups
+    before = [device.cost(group.rows, intervals=False).duration_s / group.seconds - 1.0 for group in groups]
+    found.error_before = float(np.abs(np.concatenate(before)).mean())
+    _weigh_down(found, _fit_once(device, groups))
+    left_out, spreads = [np.zeros(len(g)) for g in groups], [np.zeros(len(g)) for g in groups]
+    for fold in range(FOLDS):
+        fitted = _fit_once(device, [group.take(np.flatnonzero(group.fold != fold)) for group in groups])
+        for i, group in enumerate(groups):
+            asked = np.flatnonzero(group.fold == fold)
+            if len(asked):
+                left_out[i][asked], spreads[i][asked] = fitted.ask(i, group.take(asked))
+    final = _fit_once(device, groups)
+    found.values, found.numbers = final.values, final.numbers
+    errors = [np.log(group.seconds) - said for group, said in zip(groups, left_out, strict=True)]
+    # One width for all groups: a group of few rows has no quantile of its own. The quantile is that of a further row
+    # (conformal prediction on rows left out), not of these.
+    score = np.sort(np.abs(np.concatenate(errors)) / np.concatenate(spreads))
+    width = float(score[min(len(score) - 1, math.ceil(0.9 * (len(score) + 1)) - 1)])
+    found.points = [points for points in final.points if points is not None]
+    found.width = width
+    every, widths = np.concatenate(errors), width * np.concatenate(spreads)
+    found.error_after = float(np.abs(np.expm1(-every)).mean())
+    found.inside = float(np.mean(np.abs(every) <= widths))
+    found.half_width = float(np.median(np.sinh(widths)))
+
+
+def _clipped(residual: FloatArray, beneath: FloatArray) -> FloatArray:
+    """Residuals held within a factor of two about their median, so that a slip of the unit bends nothing."""
+    middle = np.median(residual)
+    return np.asarray(
+        np.clip(residual, middle - math.log(2.0) - np.abs(beneath), middle + math.log(2.0) + np.abs(beneath))
+    )
+
+
+def _weigh_down(found: Calibration, first: _Fitted) -> None:
+    """Name the rows far from what all others say, and give them the noise that makes them plausible."""
+    for i, group in enumerate(found.groups):
+        points = first.points[i]
+        if points is None:
+            continue
+        error, deviation = _errors_left_out(first, points, group)
+        typical = 1.4826 * float(np.median(np.abs(error)))
+        sigma = np.maximum(np.minimum(deviation, 3.0 * typical), 1e-3)
+        far = (np.abs(error) > _FAR * sigma) & (np.abs(error) > _FAR_LOG)
+        for place in np.flatnonzero(far):
+            expected = float(group.seconds[place] * math.exp(-error[place]))
+            found.outliers.append(Outlier(int(group.lines[place]), float(group.seconds[place]), expected))
+        inflated = (np.abs(error) / points.process.scales.noise) ** 2
+        group.noise = np.where(far, np.maximum(group.noise, inflated), group.noise)
+    found.outliers.sort(key=lambda outlier: outlier.line)
+
+
+def _errors_left_out(fitted: _Fitted, points: Points, group: Group) -> tuple[FloatArray, FloatArray]:
+    """Each row's error (log) and deviation when the process is asked without it (merged rows: with their cell)."""
+    residual = np.log(group.seconds) - _formula_log_s(fitted.device, group, fitted.values)
+    if len(points.group) == len(group):
+        error, deviation = points.process.left_out()
+        return residual - (points.residual - error), deviation
+    mean, spread = points.process(coordinates(fitted.frozen, group.rows), _beneath(fitted.device, group))
+    return residual - mean, spread
+
+
+def _thinned(groups: Sequence[Group]) -> list[Group]:
+    """At most ``_MOST_FITTED`` rows in all, evenly from each group, in the order of their columns."""
+    total = sum(len(group) for group in groups)
+    if total <= _MOST_FITTED:
+        return list(groups)
+    step = total / _MOST_FITTED
+    return [group.take(np.unique(np.arange(0.0, len(group), step).astype(np.int64))) for group in groups]

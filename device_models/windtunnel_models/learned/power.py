@@ -1,0 +1,109 @@
+"""Fitting the numbers that a device's power depends on to measured power."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.device import Device
+from windtunnel.core.ops import FloatArray, Rows
+from windtunnel.core.optable import OpTable
+from windtunnel.core.provenance import Provenance, Sourced
+
+POWER = "power"
+"""The entry of a kind's ``fits`` for what power depends on, whatever the operation."""
+
+SHORTEST_S = 1e-4
+"""A board's meter sees nothing of what is shorter: such rows carry the power of whatever ran around them."""
+
+FEWEST_ROWS, FOLDS = 10, 5
+
+_TYPICAL_ERROR = 0.08
+"""Error of power (log) that weighs as much as one standard deviation of the prior."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class PowerFit:
+    """The numbers, and mean absolute percentage errors (fractions): before, and of the fit on rows left out."""
+
+    values: dict[str, Sourced]
+    error_before: float
+    error_after: float
+
+
+def robust(error: FloatArray) -> FloatArray:
+    """The signed root of the pseudo-Huber loss of errors: squares of it grow linearly for far ones."""
+    return np.asarray(np.sign(error) * np.sqrt(2.0 * (np.sqrt(1.0 + error**2) - 1.0)))
+
+
+def fit_power(device: Device, table: OpTable, seconds: FloatArray, power_w: FloatArray) -> PowerFit | None:
+    """Fit to rows that lasted long enough to have a power of their own; None where rows or numbers are too few."""
+    return _Power(device, table, seconds, power_w).fit()
+
+
+class _Power:
+    def __init__(self, device: Device, table: OpTable, seconds: FloatArray, power_w: FloatArray) -> None:
+        self.device = device
+        self.parts: list[tuple[Rows, FloatArray]] = []
+        for places, rows in table.groups():
+            long = seconds[places] > SHORTEST_S
+            if long.any():
+                numbers = {name: np.broadcast_to(values, rows.shape)[long] for name, values in rows.numbers.items()}
+                self.parts.append((Rows(rows.op, rows.choices, numbers), power_w[places][long]))
+        deviations = device.kind.fits.get(POWER, {})
+        self.deviations = {
+            path: deviations[path.partition(".")[0]]
+            for path in sorted(device.values)
+            if path.partition(".")[0] in deviations and device.values[path].value > 0.0
+        }
+        self.count = sum(len(watts) for _, watts in self.parts)
+
+    def fit(self) -> PowerFit | None:
+        if self.count < FEWEST_ROWS or not self.deviations:
+            return None
+        folds = [np.random.default_rng(len(watts)).permutation(len(watts)) % FOLDS for _, watts in self.parts]
+        every = [np.ones(len(watts), dtype=bool) for _, watts in self.parts]
+        left_out = [
+            self._errors(self._shifts([place != fold for place in folds]), [place == fold for place in folds])
+            for fold in range(FOLDS)
+        ]
+        before = self._errors(np.zeros(len(self.deviations)), every)
+        return PowerFit(
+            self._moved(self._shifts(every)),
+            float(np.abs(np.expm1(before)).mean()),
+            float(np.abs(np.expm1(np.concatenate(left_out))).mean()),
+        )
+
+    def _moved(self, shifts: FloatArray) -> dict[str, Sourced]:
+        source = f"fitted to the power of {self.count} measurements"
+        return {
+            path: Sourced(
+                self.device.values[path].value * math.exp(float(np.clip(shift, -4.0, 4.0)) * deviation),
+                Provenance.MEASURED,
+                source,
+            )
+            for (path, deviation), shift in zip(self.deviations.items(), shifts, strict=True)
+        }
+
+    def _errors(self, shifts: FloatArray, kept: Sequence[Mask]) -> FloatArray:
+        """log(modelled / measured) of the rows kept."""
+        target = replace(self.device, values={**self.device.values, **self._moved(shifts)})
+        errors = [
+            np.log(target.cost(rows, intervals=False).power_w / watts)[mask]
+            for (rows, watts), mask in zip(self.parts, kept, strict=True)
+        ]
+        return np.concatenate(errors)
+
+    def _shifts(self, kept: Sequence[Mask]) -> FloatArray:
+        from scipy.optimize import least_squares
+
+        def loss(shifts: FloatArray) -> FloatArray:
+            return np.concatenate([robust(self._errors(shifts, kept) / _TYPICAL_ERROR), shifts])
+
+        return np.asarray(least_squares(loss, np.zeros(len(self.deviations)), diff_step=0.05, max_nfev=20).x)
