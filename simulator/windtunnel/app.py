@@ -26,7 +26,8 @@ from windtunnel.core.optable import read_op_table
 from windtunnel.core.policy import POLICIES, Batch, Policy
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel.core.result import Recording
-from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, read_scenario
+from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, read_scenario, scenario_from_data
+from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.core.units import to_unit
 from windtunnel.policies.matrix import recommendation
 from windtunnel_models.catalogue import Catalogue, read_overlay
@@ -357,6 +358,39 @@ def _api_unit(name: str) -> str:
     from windtunnel_models.catalogue import API_PARAMETERS
 
     return next(parameter.unit for parameter in API_PARAMETERS if parameter.name == name)
+
+
+def claims(only: str | None = None, known: Catalogue | None = None) -> list[dict[str, Any]]:
+    """What `windtunnel claims` prints: every figure of the founding documents beside the models' and physics' own.
+
+    ``only`` names one group of them. Raises InputError for a group that is not there.
+    """
+    from windtunnel.validation.claims import report
+    from windtunnel.validation.claims_models import Setting
+
+    catalogued = known or Catalogue()
+    return report(Setting(partial(device, known=catalogued), one_job_s), only)
+
+
+def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of ``claims`` for people."""
+    from windtunnel.validation import claims_text as text
+
+    return text.claims_text(rows)
+
+
+def one_job_s(target: Device, ops: Sequence[Mapping[str, Any]]) -> float:
+    """How long one job of the program ``ops`` takes on ``target``, alone, in the process engine (s)."""
+    from windtunnel.engine import invariants, process
+    from windtunnel.engine.fleet import prepare
+
+    job = {"name": "job", "arrivals": {"process": "deterministic", "rate": "1 /s"}, "ops": list(ops)}
+    scenario = scenario_from_data(
+        {"schema": 1, "name": "one job", "fleet": [{"device": target.label}], "workload": [job], "stop": {"jobs": 1}}
+    )
+    recording = process.run(prepare(scenario, [target], policy_of(scenario)))
+    invariants.check(recording)
+    return float(recording.jobs.finish[0] - recording.jobs.arrival[0]) / TICKS_PER_SECOND
 
 
 def save(finished: Run, folder: Path) -> list[Path]:

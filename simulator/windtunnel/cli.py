@@ -209,6 +209,21 @@ def run(
 
 
 @cli.command()
+@click.option("--only", metavar="GROUP", help="One group of claims, such as rtx.")
+@_CATALOG
+@_FORMAT
+def claims(only: str | None, catalogs: Sequence[str], form: str) -> None:
+    """Hold every figure of the founding documents against the models and against physics."""
+    from windtunnel import app
+
+    rows = app.claims(only, app.catalogue(catalogs))
+    if form == "json":
+        _print_json(rows)
+        return
+    click.echo(app.claims_text(rows))
+
+
+@cli.command()
 def schema() -> None:
     """Print the JSON Schema of a scenario file."""
     from windtunnel.core.scenario import json_schema

@@ -1,0 +1,1 @@
+"""Holding the models against what others state: so far the figures of the founding documents."""
