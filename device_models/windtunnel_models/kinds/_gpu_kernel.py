@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windtunnel.core.device import Parameters, Raw
+from windtunnel.core.device import Parameters, Raw, StrArray
 from windtunnel.core.ops import FloatArray, Rows
-from windtunnel_models.kinds._shared import active_power_w, limit
+from windtunnel_models.kinds._gpu_power import Activity, activity_of, power_w, sustained_s
+from windtunnel_models.kinds._shared import limit
 
 _TYPE_FEATURES = {
     "tf32": "matrix",
@@ -65,16 +66,41 @@ def unit_l2_rate_of(p: Parameters) -> float:
     return p("l2_bytes_per_clock") * p("boost_clock_hz")
 
 
-def traffic_s(p: Parameters, rows: Rows, traffic: FloatArray, footprint: FloatArray, blocks: FloatArray) -> FloatArray:
+CACHE_KEEPS = (0.6, 1.0)
+"""Operands below the first share of the last-level cache stay in it from one run to the next, above the second none do.
+
+From element-wise rows of A100 (sitar-lab/NeuSight@6945927), which repeat on the same arrays: at 0.7 of the cache what
+remains beside the launch is half of what memory would take, at 0.95 nine tenths.
+"""
+
+
+def missing_share(p: Parameters, footprint: FloatArray) -> FloatArray:
+    """The share of ``footprint`` (bytes) that a repeated run finds no longer in the last-level cache, 0 to 1."""
+    low, high = CACHE_KEEPS
+    return np.clip((footprint / p("l2_bytes") - low) / (high - low), 0.0, 1.0)
+
+
+def traffic_s(
+    p: Parameters,
+    rows: Rows,
+    traffic: FloatArray,
+    footprint: FloatArray,
+    blocks: FloatArray,
+    *,
+    rate: float | None = None,
+    warm: bool | None = None,
+) -> FloatArray:
     """Time of ``traffic`` (bytes): from the cache where the context is warm and ``footprint`` fits, else from memory.
 
-    Few ``blocks`` leave units idle, and each unit draws no more than its path to the cache carries.
+    Few ``blocks`` leave units idle, and each unit draws no more than its path to the cache carries. ``rate``: attained
+    memory bandwidth (B/s) where it is not that of products; ``warm``: in place of the context's ``cache``.
     """
     units = p("compute_units")
     supply = np.minimum(blocks, units) * unit_l2_rate_of(p)
-    limit_per_s: FloatArray | float = memory_rate(p)
-    if rows.choices["cache"] == "warm":
-        limit_per_s = np.where(footprint <= p("l2_bytes"), np.inf, limit_per_s)
+    limit_per_s: FloatArray | float = memory_rate(p) if rate is None else rate
+    if rows.choices["cache"] == "warm" if warm is None else warm:
+        missing = missing_share(p, footprint)
+        limit_per_s = np.where(missing > 0.0, limit_per_s / np.maximum(missing, 1e-12), np.inf)
     return traffic / np.minimum(supply, limit_per_s)
 
 
@@ -83,48 +109,57 @@ class Work:
     """What a kernel does side by side (seconds at full clock), and after it (``tail_s``, serial).
 
     ``useful_s``: what the arithmetic alone would take on all units; less than ``compute_s`` where units wait for a last
-    wave, for operands or have no tile at all, and draw accordingly less. ``compute_s`` unless given.
+    wave, for operands or have no tile at all. ``compute_s`` unless given. ``activity``: what power follows from;
+    for products and attention it follows from their rows, elsewhere from the times given here.
     """
 
     compute_s: FloatArray
     memory_s: FloatArray
     tail_s: FloatArray | float = 0.0
     useful_s: FloatArray | None = None
+    activity: Activity | None = None
 
 
 def kernel(p: Parameters, rows: Rows, work: Work) -> Raw:
-    """One kernel in its context: floor, then the longest of arithmetic and traffic, then the tail.
-
-    ``dispatch``: ``device`` is the kernel alone; ``graph`` adds the gap to the next node of a replayed graph; in
-    ``eager`` the host issues one operation after another, so an operation takes the longer of its kernel and of the
-    host's part (the API's dispatch and the framework around it).
-
-    ``clock``: in a ``sustained`` loop whose demand exceeds the board's limit the clock of the compute units falls
-    until the demand meets it, with their dynamic power going as clock to ``power_clock_exponent``; traffic keeps
-    its rate. A burst is over before the board reacts.
-    """
-    floor = p("kernel_floor_s")
+    """One kernel in its context: floor, then the longest of arithmetic and traffic, then the tail."""
     compute = np.asarray(work.compute_s, dtype=np.float64)
     memory = np.asarray(work.memory_s, dtype=np.float64)
-    busy = compute if work.useful_s is None else np.minimum(work.useful_s, compute)
-    activity = np.ones(())
-    if rows.choices["clock"] == "sustained":
-        whole = floor + np.maximum(compute, memory) + work.tail_s
-        calm = p("power_share", "base") + p("power_share", "memory") * memory / whole
-        hot = p("power_share", "compute") * busy / whole
-        room = np.maximum(1.0 - calm, 0.1)
-        clock = np.where(hot > room, room / np.maximum(hot, 1e-300), 1.0) ** (1.0 / p("power_clock_exponent"))
-        compute, busy = compute / clock, busy / clock
-        activity = clock ** p("power_clock_exponent")
     body, bound = limit(compute=compute, memory=memory)
-    kernel = floor + body + work.tail_s
-    duration = kernel
+    device_s = p("kernel_floor_s") + body + work.tail_s
+    activity = work.activity
+    if activity is None and rows.op.name in ("gemm", "attention"):
+        activity = activity_of(p, rows)
+    elif activity is None:
+        busy = compute if work.useful_s is None else np.minimum(work.useful_s, compute)
+        activity = Activity(
+            peak_s=busy * p("vector_efficiency") * p.api_cost("compute_efficiency"),
+            moved_bytes=memory * memory_rate(p),
+        )
+    return in_context(p, rows, device_s, activity, np.where(body < 0.5 * device_s, "launch", bound))
+
+
+def in_context(p: Parameters, rows: Rows, device_s: FloatArray, activity: Activity, bound: StrArray | str) -> Raw:
+    """A kernel of ``device_s`` (s, alone on the device at boost) in the context of its rows.
+
+    ``clock``: ``sustained`` loops slow down at the power cap (see ``sustained_s``); a burst is over before the board
+    reacts. ``dispatch``: ``device`` is the kernel alone; ``graph`` adds the gap to the next node of a replayed graph;
+    in ``eager`` a framework issues one operation after another and each is timed by itself: what it adds to the
+    kernel (``eager_gap_s``), and never less than the host's own part (the API's dispatch and the framework around it).
+    """
+    busy = np.asarray(device_s, dtype=np.float64)
+    named = np.asarray(bound)
+    if rows.choices["clock"] == "sustained":
+        slowed = sustained_s(p, busy, activity)
+        named = np.where(slowed > 1.02 * busy, "power", named)
+        busy = slowed
+    duration = busy
     dispatch = rows.choices["dispatch"]
     if dispatch == "graph":
         if not p.feature("graphs"):
             raise p.refuse(f"does not replay graphs: the API '{p.api}' has no 'graphs'")
-        duration = kernel + p.api_cost("graph_node_s")
+        duration = busy + p.api_cost("graph_node_s")
     elif dispatch == "eager":
-        duration = np.maximum(kernel, p.api_cost("dispatch_s") + p("framework_dispatch_s"))
-    power = active_power_w(p, {"compute": busy / duration * activity, "memory": memory / duration})
-    return Raw(duration, power, np.where(body < 0.5 * duration, "launch", bound))
+        host = p.api_cost("dispatch_s") + p("framework_dispatch_s")
+        duration = np.maximum(busy + p("eager_gap_s"), host)
+    named = np.where(busy < 0.5 * duration, "launch", named)
+    return Raw(duration, power_w(p, duration, activity), named)

@@ -6,9 +6,9 @@ import numpy as np
 
 from windtunnel.core.device import Parameters, Raw
 from windtunnel.core.ops import Copy, FloatArray, Rows
-from windtunnel_models.kinds._gpu_kernel import Work, kernel, memory_rate
+from windtunnel_models.kinds._gpu_kernel import in_context, memory_rate
+from windtunnel_models.kinds._gpu_power import Activity, power_w
 from windtunnel_models.kinds._gpu_streaming import streaming
-from windtunnel_models.kinds._shared import active_power_w
 
 
 def is_unified(p: Parameters) -> bool:
@@ -31,15 +31,18 @@ def copy(p: Parameters, rows: Rows) -> Raw:
     setup = p.api_cost("copy_setup_s")
     if is_unified(p):
         if memory != "pageable":
-            return Raw(setup + 0.0 * size, active_power_w(p, {}) + 0.0 * size, np.full(size.shape, "launch"))
+            mapped = setup + 0.0 * size
+            return Raw(mapped, power_w(p, mapped, Activity()), np.full(size.shape, "launch"))
         moving, share = 2.0 * size / memory_rate(p), "memory"
+        activity = Activity(moved_bytes=2.0 * size)
     else:
         rate = p("host_link_bytes_per_s") * p("host_link_efficiency")
         if memory != "pinned":
             rate *= p.api_cost(f"{memory}_fraction")
         moving, share = size / rate, "link"
+        activity = Activity(link_s=moving)
     duration = setup + moving
-    return Raw(duration, active_power_w(p, {share: moving / duration}), np.where(moving < setup, "launch", share))
+    return Raw(duration, power_w(p, duration, activity), np.where(moving < setup, "launch", share))
 
 
 def launch(p: Parameters, rows: Rows) -> Raw:
@@ -62,7 +65,7 @@ def launch(p: Parameters, rows: Rows) -> Raw:
     else:
         each = max(p.api_cost("dispatch_s"), p("kernel_floor_s"))
         duration = p.api_cost("round_trip_s") + (count - 1.0) * each
-    return Raw(duration, active_power_w(p, {}), np.asarray("launch"))
+    return Raw(duration, power_w(p, duration, Activity()), np.asarray("launch"))
 
 
 def _links(p: Parameters, rows: Rows) -> FloatArray:
@@ -106,10 +109,9 @@ def send_recv(p: Parameters, rows: Rows) -> Raw:
 
 
 def _collective(p: Parameters, rows: Rows, steps_s: FloatArray, moving_s: FloatArray) -> Raw:
-    raw = kernel(p, rows, Work(np.zeros_like(moving_s), np.zeros_like(moving_s), steps_s + moving_s))
-    busy = moving_s / raw.duration_s
-    bound = np.where(busy > 0.5, "link", "launch")
-    return Raw(raw.duration_s, active_power_w(p, {"link": busy}), bound)
+    seconds = p("kernel_floor_s") + steps_s + moving_s
+    bound = np.where(moving_s > 0.5 * seconds, "link", "launch")
+    return in_context(p, rows, seconds, Activity(link_s=moving_s), bound)
 
 
 def engine(p: Parameters, rows: Rows) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from windtunnel.core.device import Parameter
 from windtunnel.core.provenance import Provenance, Sourced, assumed
-from windtunnel_models.kinds._shared import API_KEYS, COMMON, DTYPE_KEYS, power_shares
+from windtunnel_models.kinds._shared import API_KEYS, COMMON, DTYPE_KEYS
 
 _FIT = "fitted by benchmarks/accuracy/fit_gpu_kind.py to "
 GEMM_DATA = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), GEMM of A100, H100, L40S, B200 and Arc Pro B60"
@@ -22,9 +22,83 @@ def fitted(value: float, low: float, high: float, data: str) -> Sourced:
     return Sourced(value, Provenance.PUBLISHED, _FIT + data, low, high)
 
 
+_STREAM_FIT = "fitted by benchmarks/accuracy/membound.py to "
+_POWER_FIT = "fitted by benchmarks/accuracy/power.py to "
+POWER_DATA = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), board power of B200 products in sustained loops"
+STENCIL_DATA = "ProjectPhysX/FluidX3D@8986874, lattice-Boltzmann updates (153 B each) over specified bandwidth"
+
+
+def streamed(value: float, low: float, high: float, data: str = EAGER_DATA) -> Sourced:
+    """A number of streaming kernels (SI) with the range over fits that each leave one device out."""
+    return Sourced(value, Provenance.PUBLISHED, _STREAM_FIT + data, low, high)
+
+
+def carried(value: float, low: float, high: float) -> Sourced:
+    """A power share fitted to one device and carried over to the others by their limits: there it is an assumption."""
+    return assumed(value, low, high, _POWER_FIT + POWER_DATA + "; carried over as a share of the limit")
+
+
+def counted(value: float, low: float, high: float, data: str) -> Sourced:
+    """The median (1) of published measurements of a group of devices, with its range."""
+    return Sourced(value, Provenance.PUBLISHED, "median of " + data, low, high)
+
+
 PARAMETERS = (
     *COMMON,
-    power_shares(base=0.3, compute=0.75, memory=0.35, link=0.1),
+    Parameter(
+        "power_share",
+        "1",
+        "of (max - idle) power: awake, compute units occupied, 16-bit matrix peak, memory and link at full rate",
+        keys=("base", "busy", "compute", "memory", "link"),
+        defaults={
+            "base": carried(0.13, 0.05, 0.25),
+            "busy": carried(0.43, 0.25, 0.5),
+            "compute": carried(1.74, 1.2, 2.2),
+            "memory": carried(0.1, 0.05, 0.4),
+            "link": assumed(0.1, 0.05, 0.15, "no vendor publishes the split of power between units"),
+        },
+    ),
+    Parameter(
+        "type_power",
+        "1",
+        "power of products at the peak of a type over that of 16-bit ones; of the vector units at theirs",
+        keys=(*DTYPE_KEYS, "vector"),
+        defaults={
+            **{
+                key: assumed(
+                    1.0, 0.7, 1.4, "each type's peak is set by the same power budget; only 16 and 4 bits are measured"
+                )
+                for key in DTYPE_KEYS
+                if key != "nvfp4"
+            },
+            "nvfp4": carried(1.17, 0.9, 1.5),
+            "vector": assumed(0.5, 0.25, 1.0, "vector units reach the limit on boards without matrix units; no split"),
+        },
+    ),
+    Parameter(
+        "long_k_power",
+        "1",
+        "factor on the power of compute and memory of 16-bit products from k = 65,536 on; measured, not explained",
+        default=carried(0.19, 0.1, 1.0),
+    ),
+    Parameter(
+        "power_cap_share",
+        "1",
+        "of the limit at which a loop above it is held on average",
+        default=carried(0.98, 0.95, 1.0),
+    ),
+    Parameter(
+        "throttle_exponent",
+        "1",
+        "a loop's time grows as demand over cap to this power; less than 1 as voltage falls with the clock",
+        default=carried(0.25, 0.15, 0.5),
+    ),
+    Parameter(
+        "design_power_w",
+        "W",
+        "power that the silicon would need at its peak rates, to which shares refer; the limit unless a board is held "
+        "far below or above that of its die's first one",
+    ),
     Parameter("compute_units", "1", "streaming multiprocessors, compute units, Xe cores or GPU cores", required=True),
     Parameter("boost_clock_hz", "Hz", "clock of a short run", required=True),
     Parameter("matrix_flops_per_s", "FLOP/s", "dense peak of the matrix units", keys=DTYPE_KEYS),
@@ -164,22 +238,98 @@ PARAMETERS = (
         default=assumed(16.0, 8.0, 32.0, "16 on NVIDIA (CUDA programming guide) and a quarter of 64 lanes on AMD"),
     ),
     Parameter(
-        "row_reads",
+        "inband_ecc",
         "1",
-        "times that softmax and layer norm read a row",
-        default=assumed(2.0, 1.0, 3.0, "1 where a row stays in registers, 2 to 3 in library kernels for long rows"),
+        "1 where the check bits of error correction are kept in the device memory itself",
+        default=Sourced(0.0, Provenance.DATASHEET, "stacked memory keeps them apart; consumer boards have none"),
+    ),
+    Parameter(
+        "stream_efficiency",
+        "1",
+        "attained over specified bandwidth of large passes over arrays, by group of devices",
+        keys=("hbm", "early", "gddr", "gddr_ecc", "amd", "intel", "apple"),
+        defaults={
+            "hbm": streamed(0.92, 0.88, 0.95),
+            "early": streamed(0.76, 0.73, 0.79),
+            "amd": streamed(0.88, 0.8, 0.92),
+            "gddr": Sourced(
+                0.92,
+                Provenance.PUBLISHED,
+                "krrishnarraj/clpeak@a89d2ae^ (Apache-2.0): 419 to 425 of 448 GB/s on RTX 5060; " + STENCIL_DATA,
+                0.85,
+                0.96,
+            ),
+            "gddr_ecc": assumed(
+                0.84, 0.74, 0.9, "1.16 times what lattice-Boltzmann sweeps attain on such boards, as on HBM boards"
+            ),
+            "intel": assumed(0.88, 0.7, 0.94, "1.16 times what lattice-Boltzmann sweeps attain, as on NVIDIA's boards"),
+            "apple": Sourced(
+                0.91,
+                Provenance.PUBLISHED,
+                "krrishnarraj/clpeak@a89d2ae^ (Apache-2.0): 182 to 184 of 200 GB/s on M1 Pro",
+                0.85,
+                0.95,
+            ),
+        },
+    ),
+    Parameter(
+        "stencil_efficiency",
+        "1",
+        "attained over specified bandwidth of sweeps over neighbours, by group of devices",
+        keys=("hbm", "early", "gddr", "gddr_ecc", "amd", "intel", "apple"),
+        defaults={
+            "hbm": counted(0.805, 0.7, 0.85, STENCIL_DATA),
+            "early": counted(0.77, 0.66, 0.85, STENCIL_DATA),
+            "gddr": counted(0.85, 0.78, 0.93, STENCIL_DATA),
+            "gddr_ecc": counted(0.745, 0.67, 0.79, STENCIL_DATA),
+            "amd": counted(0.61, 0.49, 0.76, STENCIL_DATA),
+            "intel": counted(0.72, 0.46, 0.88, STENCIL_DATA),
+            "apple": counted(0.875, 0.8, 0.92, STENCIL_DATA),
+        },
+    ),
+    Parameter(
+        "element_clocks",
+        "1",
+        "vector instructions an element, of float32 lanes",
+        keys=("activation", "pow", "pow_amd", "softmax", "softmax_long", "ln"),
+        defaults={
+            "activation": streamed(7.0, 4.0, 12.0),
+            "pow": streamed(48.0, 35.0, 60.0),
+            "pow_amd": streamed(160.0, 100.0, 200.0),
+            "softmax": streamed(55.0, 30.0, 70.0),
+            "softmax_long": streamed(68.0, 40.0, 90.0),
+            "ln": streamed(24.0, 10.0, 40.0),
+        },
+    ),
+    Parameter(
+        "row_clocks",
+        "1",
+        "clocks of a compute unit for each row, beside its elements: reductions and the block's start",
+        keys=("softmax", "softmax_amd", "ln"),
+        defaults={
+            "softmax": streamed(150.0, 50.0, 400.0),
+            "softmax_amd": streamed(3200.0, 1500.0, 5000.0),
+            "ln": streamed(780.0, 500.0, 1000.0),
+        },
+    ),
+    Parameter(
+        "reread",
+        "1",
+        "of a long row's traffic, what a second look at it adds",
+        keys=("softmax", "ln"),
+        defaults={"softmax": streamed(0.16, 0.05, 0.3), "ln": streamed(0.65, 0.5, 0.8)},
+    ),
+    Parameter(
+        "eager_gap_s",
+        "s",
+        "what an eager framework's timing of one operation adds to its kernel: the launch and the events around it",
+        default=streamed(17.5e-6, 14e-6, 21e-6),
     ),
     Parameter(
         "framework_dispatch_s",
         "s",
         "host time of an eager framework around one operation, beside the API's own",
         default=fitted(26e-6, 16e-6, 44e-6, EAGER_DATA),
-    ),
-    Parameter(
-        "power_clock_exponent",
-        "1",
-        "dynamic power of compute as a power of its clock",
-        default=assumed(2.0, 1.3, 3.0, "1 where voltage is fixed, 3 where it falls with the clock"),
     ),
     Parameter(
         "aes_bytes_per_clock",

@@ -1,4 +1,10 @@
-"""Kernels that pass over arrays on a GPU: element by element, sums of neighbours, transforms."""
+"""Kernels that pass over arrays on a GPU: element by element, sums of neighbours, transforms.
+
+Traffic and arithmetic overlap; where they are alike neither hides the other wholly: ``(memory^4 + compute^4)^(1/4)``.
+Softmax and layer norm work in rows: phases of one row wait for each other, so their exponent is 2; a block of threads
+takes a time of its own for each row; long rows are read a second time. The numbers were fitted to eager PyTorch on six
+GPUs (benchmarks/accuracy/membound.py, which holds whole devices back).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,8 @@ import numpy as np
 
 from windtunnel.core.device import Parameters, Raw
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Elementwise, Fft, FloatArray, Rows, Stencil, VectorAdd
-from windtunnel_models.kinds._gpu_kernel import Work, kernel, need_type, traffic_s, vector_rate
+from windtunnel_models.kinds._gpu_kernel import in_context, need_type, traffic_s, vector_rate
+from windtunnel_models.kinds._gpu_power import Activity
 
 _BLOCK_ELEMENTS = 4096
 """Elements one block of a streaming kernel handles: 256 threads with four 4-element loads each."""
@@ -14,41 +21,103 @@ _BLOCK_ELEMENTS = 4096
 _FFT_POINTS_ON_CHIP = 4096
 """Points of one complex float32 pass that fit in a unit's shared memory (32 KiB)."""
 
-_ARITHMETIC = {
-    "add": (1.0, 0.0),
-    "mul": (1.0, 0.0),
-    "relu": (1.0, 0.0),
-    "div": (8.0, 1.0),
-    "pow": (24.0, 2.0),
-    "tanh": (10.0, 2.0),
-    "gelu": (16.0, 1.0),
-    "softmax": (6.0, 1.0),
-    "ln": (8.0, 0.0),
-}
-"""Vector and special-function instructions an element, counted from the usual polynomial forms."""
+_SHORT_ROW = 1024.0
+"""Elements of a row that PyTorch's softmax keeps in the registers of one warp."""
+
+_LONG_ROW = 2048.0
+"""Elements of a row from which the second read of layer norm finds nothing of it on the chip."""
+
+_OVERLAP = 4.0
+_ROW_OVERLAP = 2.0
+"""Exponents in ``(memory^x + compute^x)^(1/x)``."""
+
+_ELEMENT_KEYS = {"pow": "pow", "powu": "pow", "gelu": "activation", "tanh": "activation"}
+
+MEMORY_CLASSES = ("hbm", "early", "gddr", "gddr_ecc", "amd", "intel", "apple")
+"""Groups of devices that attain about the same share of their specified bandwidth (see ``memory_class``)."""
 
 
-def streaming(p: Parameters, rows: Rows, elements: FloatArray, traffic: FloatArray, arithmetic_s: FloatArray) -> Raw:
-    """A kernel that passes over arrays: arithmetic beside traffic, in blocks of 4,096 elements."""
+def memory_class(p: Parameters) -> str:
+    """The group whose attained share of bandwidth a device is taken to have, from its datasheet.
+
+    ``hbm``: NVIDIA with stacked memory from Volta on. ``early``: NVIDIA before Ampere without it, and Pascal with it,
+    whose controllers attain less. ``gddr``: NVIDIA's later boards; ``gddr_ecc``: those of them that keep the check bits
+    of their error correction in the same memory. Others by their vendor.
+    """
+    vendor = p.vendor.lower()
+    if vendor != "nvidia":
+        return vendor if vendor in MEMORY_CLASSES else "gddr"
+    since = p.lineage.since or 2020
+    if p.lineage.stacked_memory and since >= 2017:
+        return "hbm"
+    if since < 2020:
+        return "early"
+    return "gddr_ecc" if p("inband_ecc") >= 0.5 else "gddr"
+
+
+def stream_rate(p: Parameters) -> float:
+    """Attained bandwidth (B/s) of large passes over arrays."""
+    return p("memory_bandwidth_bytes_per_s") * p("stream_efficiency", memory_class(p))
+
+
+def lane_rate(p: Parameters) -> float:
+    """Vector instructions a second in float32, all lanes of all units."""
+    return p("vector_flops_per_s", "float32") / 2.0 * p.api_cost("compute_efficiency")
+
+
+def streaming(
+    p: Parameters,
+    rows: Rows,
+    elements: FloatArray,
+    traffic: FloatArray,
+    arithmetic_s: FloatArray,
+    *,
+    rate: float | None = None,
+    overlap: float = _OVERLAP,
+) -> Raw:
+    """A kernel that passes over arrays: arithmetic beside traffic, in blocks of 4,096 elements.
+
+    An eager framework runs each operation on tensors that the one before has just touched, and nothing flushes the
+    cache between: in that context operands that fit are found there, whatever ``cache`` says.
+    """
     blocks = np.ceil(elements / _BLOCK_ELEMENTS)
-    return kernel(p, rows, Work(arithmetic_s, traffic_s(p, rows, traffic, rows.footprint_bytes(), blocks)))
+    warm = rows.choices["dispatch"] == "eager" or rows.choices["cache"] == "warm"
+    footprint = rows.footprint_bytes()
+    memory = traffic_s(p, rows, traffic, footprint, blocks, rate=rate or stream_rate(p), warm=warm)
+    compute = np.asarray(arithmetic_s, dtype=np.float64)
+    longer = np.maximum(memory, compute)
+    body = longer * ((memory / longer) ** overlap + (compute / longer) ** overlap) ** (1.0 / overlap)
+    seconds = p("kernel_floor_s") + body
+    bound = np.where(body < 0.5 * seconds, "launch", np.where(memory >= compute, "memory", "compute"))
+    return in_context(p, rows, seconds, Activity(peak_s=compute, moved_bytes=traffic), bound)
 
 
 def elementwise(p: Parameters, rows: Rows) -> Raw:
-    """One pass over the operands; softmax and layer norm read their rows ``row_reads`` times."""
+    """One pass over the operands; softmax of long rows and layer norm pay for rows and for reading them again."""
     n, op = rows.numbers, rows.choices["op"]
     need_type(p, rows.choices["dtype"])
     elements = n["rows"] * n["width"]
     traffic = Elementwise.operand_bytes(rows.choices, n)
-    if op in ("softmax", "ln"):
-        traffic = traffic * (p("row_reads") + 1.0) / 2.0
-    plain, special = _ARITHMETIC[op if op in _ARITHMETIC else op.removesuffix("u")]
-    arithmetic = elements * 2.0 * plain / vector_rate(p, "float32")
-    if special:
-        arithmetic = arithmetic + elements * special / (
-            p("special_ops_per_clock") * p("boost_clock_hz") * p("compute_units")
-        )
-    return streaming(p, rows, elements, traffic, arithmetic)
+    clocks: FloatArray | float = 1.0
+    row_clocks: FloatArray | float = 0.0
+    overlap = _OVERLAP
+    amd = p.vendor.lower() == "amd"
+    if op == "softmax":
+        overlap = _ROW_OVERLAP
+        long = n["width"] > _SHORT_ROW
+        traffic = traffic * np.where(long, 1.0 + p("reread", "softmax"), 1.0)
+        clocks = np.where(long, p("element_clocks", "softmax_long"), p("element_clocks", "softmax"))
+        row_clocks = np.where(long, p("row_clocks", "softmax_amd" if amd else "softmax"), 0.0)
+    elif op == "ln":
+        overlap = _ROW_OVERLAP
+        traffic = traffic * (1.0 + p("reread", "ln") * np.minimum(n["width"] / _LONG_ROW, 1.0))
+        clocks, row_clocks = p("element_clocks", "ln"), p("row_clocks", "ln")
+    elif op in _ELEMENT_KEYS:
+        key = _ELEMENT_KEYS[op]
+        clocks = p("element_clocks", f"{key}_amd" if amd and key == "pow" else key)
+    arithmetic = elements * clocks / lane_rate(p)
+    arithmetic = arithmetic + n["rows"] * row_clocks / (p("compute_units") * p("boost_clock_hz"))
+    return streaming(p, rows, elements, traffic, arithmetic, overlap=overlap)
 
 
 def vector_add(p: Parameters, rows: Rows) -> Raw:
@@ -56,18 +125,22 @@ def vector_add(p: Parameters, rows: Rows) -> Raw:
     need_type(p, rows.choices["dtype"])
     elements = rows.numbers["n"]
     traffic = VectorAdd.operand_bytes(rows.choices, rows.numbers)
-    return streaming(p, rows, elements, traffic, 2.0 * elements / vector_rate(p, "float32"))
+    return streaming(p, rows, elements, traffic, elements / lane_rate(p))
 
 
 def stencil(p: Parameters, rows: Rows) -> Raw:
-    """One sweep: a read and a write a cell while three planes fit in the cache, two reads more where they do not."""
+    """One sweep: a read and a write a cell while three planes fit in the cache, two reads more where they do not.
+
+    Sweeps attain less of the bandwidth than plain passes (``stencil_efficiency``, from lattice-Boltzmann codes).
+    """
     n = rows.numbers
     need_type(p, rows.choices["dtype"])
     cells = Stencil.cells(n)
     size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
     layers = np.where(n["nz"] > 1, 3.0 * n["nx"] * n["ny"], 3.0 * n["nx"]) * size
     traffic = Stencil.operand_bytes(rows.choices, n) * np.where(layers > p("l2_bytes"), 2.0, 1.0)
-    return streaming(p, rows, cells, traffic, 8.0 * cells / vector_rate(p, "float32"))
+    rate = p("memory_bandwidth_bytes_per_s") * p("stencil_efficiency", memory_class(p))
+    return streaming(p, rows, cells, traffic, 4.0 * cells / lane_rate(p), rate=rate)
 
 
 def fft(p: Parameters, rows: Rows) -> Raw:

@@ -1,0 +1,102 @@
+"""Board power of a GPU from what it does, and what the power cap does to a long loop.
+
+Demand is linear in achieved rates: a board that is awake, compute units occupied at all, FLOP/s over the peak of the
+units used, bytes/s over the specified memory and link bandwidth, each with its share of the range from idle to the
+limit. The board holds its average at a little under the limit, so demand meets a soft cap. A loop whose demand is
+above the cap runs at a lower clock and voltage: its time grows as a power of demand over cap, and by less than in
+proportion, because the energy of an operation falls with the voltage.
+
+The shares were fitted to board power of B200 products in sustained loops (benchmarks/accuracy/power.py); being shares
+they carry over by the datasheet's limit. One device cannot show how well they do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from windtunnel.core.device import Parameters
+from windtunnel.core.ops import BYTES_PER_ELEMENT, Attention, FloatArray, Gemm, Rows
+
+_SHARPNESS = 12.0
+"""Exponent of the soft cap: demand at exactly the cap reads 6% below it, at 0.8 of it 0.6% below demand."""
+
+_BUSY_FROM = 0.1
+"""Share of the peak rates from which the whole chip counts as occupied; below it, in proportion."""
+
+_LONG_K = 65536.0
+"""Reduction length from which 16-bit products draw less at the same rate (see ``long_k_power``)."""
+
+
+@dataclass(frozen=True)
+class Activity:
+    """What an operation does, whatever time it takes.
+
+    ``peak_s``: useful FLOPs over the datasheet peak of the units used (s). ``moved_bytes``: to and from device memory.
+    ``link_s``: time a link would be busy at its attained rate. ``units``: ``vector``, or the number format of a product
+    on matrix units. ``dynamic``: factor on the power of compute and memory.
+    """
+
+    peak_s: FloatArray | float = 0.0
+    moved_bytes: FloatArray | float = 0.0
+    link_s: FloatArray | float = 0.0
+    units: str = "vector"
+    dynamic: FloatArray | float = 1.0
+
+
+def datasheet_peak(p: Parameters, dtype: str) -> tuple[float, str]:
+    """The peak (FLOP/s) of the units that products in ``dtype`` use through this API, and the units' name."""
+    key = "fp8" if dtype == "fp8_block" else dtype
+    rate = p.maybe("matrix_flops_per_s", key) if p.feature("matrix") else None
+    if rate is not None:
+        return rate, dtype
+    return max(p("vector_flops_per_s", "float32"), p.maybe("vector_flops_per_s", key) or 0.0), "vector"
+
+
+def activity_of(p: Parameters, rows: Rows) -> Activity:
+    """The activity of a product or of attention: its useful FLOPs and each operand moved once."""
+    dtype = rows.choices["dtype"]
+    peak, units = datasheet_peak(p, dtype)
+    n = rows.numbers
+    dynamic: FloatArray | float = 1.0
+    if rows.op is Gemm and BYTES_PER_ELEMENT[dtype] == 2.0:
+        dynamic = np.where(n["k"] >= _LONG_K, p("long_k_power"), 1.0)
+    if rows.op is Gemm:
+        flops, moved = Gemm.flops(n), Gemm.operand_bytes(rows.choices, n)
+    else:
+        flops, moved = Attention.flops(rows.choices, n), Attention.operand_bytes(rows.choices, n)
+    return Activity(flops / peak, moved, units=units, dynamic=dynamic)
+
+
+def demand_w(p: Parameters, duration_s: FloatArray, activity: Activity) -> FloatArray:
+    """Power (W) the board would draw if nothing capped it."""
+    idle = p("idle_power_w")
+    design = p.maybe("design_power_w") or p("max_power_w")
+    compute = activity.peak_s / duration_s
+    memory = activity.moved_bytes / p("memory_bandwidth_bytes_per_s") / duration_s
+    link = np.minimum(activity.link_s / duration_s, 1.0)
+    share = p("power_share", "base") + p("power_share", "busy") * np.minimum((compute + memory) / _BUSY_FROM, 1.0)
+    compute = p("power_share", "compute") * p("type_power", activity.units) * compute
+    share = share + activity.dynamic * (compute + p("power_share", "memory") * memory) + p("power_share", "link") * link
+    return np.asarray(idle + (design - idle) * share)
+
+
+def sustained_s(p: Parameters, burst_s: FloatArray, activity: Activity) -> FloatArray:
+    """Time (s) in a long loop of a kernel that takes ``burst_s`` at boost: longer where demand exceeds the cap.
+
+    ``burst_s * max(1, demand / cap) ** throttle_exponent``, softly; grows with ``burst_s`` and with the work.
+    """
+    over = demand_w(p, burst_s, activity) / (p("power_cap_share") * p("max_power_w"))
+    # max(1, over), softly, written so that no power overflows.
+    high = np.maximum(over, 1.0)
+    soft = high * (high**-_SHARPNESS + (over / high) ** _SHARPNESS) ** (1.0 / _SHARPNESS)
+    return np.asarray(burst_s * soft ** p("throttle_exponent"))
+
+
+def power_w(p: Parameters, duration_s: FloatArray, activity: Activity) -> FloatArray:
+    """Average board power (W) over ``duration_s``: demand under the soft cap, never below idle."""
+    demand = demand_w(p, duration_s, activity)
+    cap = p("power_cap_share") * p("max_power_w")
+    drawn = cap * (1.0 + (cap / demand) ** _SHARPNESS) ** (-1.0 / _SHARPNESS)
+    return np.asarray(np.maximum(drawn, p("idle_power_w")))
