@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import InputError, Where
@@ -148,12 +149,14 @@ def calibrate(device: Device, table: OpTable, seconds: FloatArray, power_w: Floa
             where=Where(table.table.file),
             expected=f"at least {FEWEST_ROWS}",
         )
-    _fit(found)
-    if power_w is not None:
-        fitted = replace(device, values={**device.values, **found.values}, residuals={})
-        found.power = fit_power(fitted, table, seconds, power_w)
-        if found.power is not None:
-            found.values.update(found.power.values)
+    # Hundreds of small systems: threads would wait for each other longer than they work.
+    with threadpool_limits(1):
+        _fit(found)
+        if power_w is not None:
+            fitted = replace(device, values={**device.values, **found.values}, residuals={})
+            found.power = fit_power(fitted, table, seconds, power_w)
+            if found.power is not None:
+                found.values.update(found.power.values)
     return found
 
 
@@ -343,7 +346,7 @@ def _fit(found: Calibration) -> None:
     device, groups = found.device, found.groups
     before = [device.cost(group.rows, intervals=False).duration_s / group.seconds - 1.0 for group in groups]
     found.error_before = float(np.abs(np.concatenate(before)).mean())
-    _weigh_down(found, _fit_once(device, groups))
+    _weigh_down(found, device)
     left_out, spreads = [np.zeros(len(g)) for g in groups], [np.zeros(len(g)) for g in groups]
     for fold in range(FOLDS):
         fitted = _fit_once(device, [group.take(np.flatnonzero(group.fold != fold)) for group in groups])
@@ -374,21 +377,29 @@ def _clipped(residual: FloatArray, beneath: FloatArray) -> FloatArray:
     )
 
 
-def _weigh_down(found: Calibration, first: _Fitted) -> None:
-    """Name the rows far from what all others say, and give them the noise that makes them plausible."""
-    for i, group in enumerate(found.groups):
-        points = first.points[i]
-        if points is None:
-            continue
-        error, deviation = _errors_left_out(first, points, group)
-        typical = 1.4826 * float(np.median(np.abs(error)))
-        sigma = np.maximum(np.minimum(deviation, 3.0 * typical), 1e-3)
-        far = (np.abs(error) > _FAR * sigma) & (np.abs(error) > _FAR_LOG)
-        for place in np.flatnonzero(far):
-            expected = float(group.seconds[place] * math.exp(-error[place]))
-            found.outliers.append(Outlier(int(group.lines[place]), float(group.seconds[place]), expected))
-        inflated = (np.abs(error) / points.process.scales.noise) ** 2
-        group.noise = np.where(far, np.maximum(group.noise, inflated), group.noise)
+def _weigh_down(found: Calibration, device: Device) -> None:
+    """Name the rows far from what all others say, and give them the noise that makes them plausible.
+
+    Twice: a slip of the unit makes its neighbours look far too, until it counts for nothing itself.
+    """
+    plain = [group.noise for group in found.groups]
+    for _ in range(2):
+        fitted = _fit_once(device, found.groups)
+        found.outliers = []
+        for group, points, noise in zip(found.groups, fitted.points, plain, strict=True):
+            if points is None:
+                continue
+            error, deviation = _errors_left_out(fitted, points, group)
+            typical = 1.4826 * float(np.median(np.abs(error)))
+            sigma = np.maximum(np.minimum(deviation, 3.0 * typical), 1e-3)
+            far = (np.abs(error) > _FAR * sigma) & (np.abs(error) > _FAR_LOG)
+            for place in np.flatnonzero(far):
+                expected = float(group.seconds[place] * math.exp(-error[place]))
+                found.outliers.append(Outlier(int(group.lines[place]), float(group.seconds[place]), expected))
+            implied = (np.abs(error) / points.process.scales.noise) ** 2
+            group.noise = np.where(far, np.maximum(noise, implied), noise)
+        if not found.outliers:
+            return
     found.outliers.sort(key=lambda outlier: outlier.line)
 
 

@@ -8,14 +8,16 @@ points are trusted little. Rasmussen and Williams, "Gaussian Processes for Machi
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from windtunnel.core.ops import FloatArray
+
+_MOST_JUDGED, _MOST_ROUNDS = 250, 4
 
 MOST_POINTS = 500
 """Points that a process keeps; more rows than that are merged with their neighbours first (time goes as the cube)."""
@@ -24,10 +26,12 @@ _CHUNK = 20_000
 """Rows asked at once, so that memory stays bounded (20,000 x 500 distances are 80 MB)."""
 
 _LEVEL_SD = 0.3
-_WIDE_SDS = (0.05, 0.12, 0.25)
-_NARROW_SDS = (0.02, 0.06, 0.12)
-_NOISE_SDS = (0.01, 0.03, 0.06, 0.12)
-_MIXES = (0.0, 0.5, 1.0)
+_GRID: Mapping[str, tuple[float, ...]] = {
+    "noise": (0.01, 0.02, 0.03, 0.045, 0.06, 0.08, 0.11, 0.15),
+    "wide": (0.02, 0.05, 0.1, 0.18, 0.3),
+    "narrow": (0.01, 0.03, 0.06, 0.1, 0.16),
+    "mix": (0.0, 0.25, 0.5, 0.75, 1.0),
+}
 _WIDE_LENGTH = 2.5
 _NARROW_LENGTH = 0.7
 """Standard deviations of the logarithm, and lengths in the kind's coordinates (1 is about a factor of 8 in size)."""
@@ -119,20 +123,33 @@ class Process:
 
 
 def best_scales(z: FloatArray, residual: FloatArray, relatives: FloatArray, noise_factor: FloatArray) -> Scales:
-    """The scales of greatest marginal likelihood over the grid."""
-    mixes = _MIXES if np.any(relatives) else (0.0,)
-    found: tuple[float, Scales] | None = None
-    for wide, narrow, noise, mix in itertools.product(_WIDE_SDS, _NARROW_SDS, _NOISE_SDS, mixes):
-        scales = Scales(wide, narrow, noise, mix)
-        try:
-            likelihood = Process(z, residual, relatives, noise_factor, scales).log_likelihood
-        except np.linalg.LinAlgError:  # points so near that they look the same: more noise will do
-            continue
-        if found is None or likelihood > found[0]:
-            found = likelihood, scales
-    if found is None:
-        raise ValueError("no scales make the covariance of these points positive definite")
-    return found[1]
+    """The scales of greatest marginal likelihood over the grid, one after another until none moves.
+
+    Of more than ``_MOST_JUDGED`` points an even part is judged: four scales need no more.
+    """
+    step = max(1, -(-len(z) // _MOST_JUDGED))
+    judged = (z[::step], residual[::step], relatives[::step], noise_factor[::step])
+    names = [name for name in _GRID if name != "mix" or np.any(relatives)]
+    best = Scales(0.1, 0.06, 0.06, 0.5 if np.any(relatives) else 0.0)
+    likelihood = _log_likelihood(judged, best)
+    for _ in range(_MOST_ROUNDS):
+        before = best
+        for name in names:
+            for value in _GRID[name]:
+                tried = replace(best, **{name: value})
+                reached = _log_likelihood(judged, tried)
+                if reached > likelihood:
+                    best, likelihood = tried, reached
+        if best == before:
+            break
+    return best
+
+
+def _log_likelihood(judged: tuple[FloatArray, FloatArray, FloatArray, FloatArray], scales: Scales) -> float:
+    try:
+        return Process(*judged, scales).log_likelihood
+    except np.linalg.LinAlgError:  # points so near that they look the same: more noise will do
+        return -np.inf
 
 
 def merge(z: FloatArray, most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
