@@ -379,6 +379,22 @@ def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.claims_text(rows)
 
 
+def advise_launch(
+    commands_per_s: float, steps_per_command: int, device_name: str, known: Catalogue | None = None
+) -> dict[str, Any]:
+    """Launch for each command or keep a kernel running: both sides, the crossovers, and which is recommended."""
+    from windtunnel.planning.launch_or_persist import advise
+
+    return advise(device(device_name, known or Catalogue()), commands_per_s, steps_per_command)
+
+
+def advice_text(advice: Mapping[str, Any]) -> str:
+    """What ``advise_launch`` answers, for people."""
+    from windtunnel.planning import launch_or_persist
+
+    return launch_or_persist.advice_text(advice)
+
+
 def one_job_s(target: Device, ops: Sequence[Mapping[str, Any]]) -> float:
     """How long one job of the program ``ops`` takes on ``target``, alone, in the process engine (s)."""
     from windtunnel.engine import invariants, process

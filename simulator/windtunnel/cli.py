@@ -232,10 +232,38 @@ def schema() -> None:
 
 
 @cli.command()
-@click.option("--for", "use", required=True, metavar="USE", help='A use case, such as "ml training".')
+@click.option("--for", "use", metavar="USE", help='A use case, such as "ml training".')
+@click.option("--commands-per-s", "rate", type=float, metavar="X", help="Commands a second that a device is sent.")
+@click.option("--steps-per-command", "steps", type=int, metavar="Y", help="Steps of two kernels that each starts.")
+@click.option("--device", "device_name", metavar="SKU[@API]", help="For the latter; rtx-6000-ada unless given.")
+@_CATALOG
 @_FORMAT
-def advise(use: str, form: str) -> None:
-    """What the recommendation matrix says: primary, alternative and fallback for a use case."""
+def advise(
+    use: str | None, rate: float | None, steps: int | None, device_name: str | None, catalogs: Sequence[str], form: str
+) -> None:
+    r"""Which device for a use case, or whether to launch for each command or keep a kernel running.
+
+    \b
+    windtunnel advise --for "ml training"
+    windtunnel advise --commands-per-s 60 --steps-per-command 5 --device h100-sxm-80gb
+    """
+    from windtunnel.core.errors import InputError, Where
+
+    if use is None:
+        if rate is None or steps is None:
+            raise InputError(
+                "nothing to advise on is described",
+                where=Where(field="advise"),
+                expected="--for USE, or --commands-per-s X and --steps-per-command Y",
+            )
+        from windtunnel import app
+
+        found = app.advise_launch(rate, steps, device_name or "rtx-6000-ada", app.catalogue(catalogs))
+        _print_json(found) if form == "json" else click.echo(app.advice_text(found))
+        return
+    for field, value in (("--commands-per-s", rate), ("--steps-per-command", steps), ("--device", device_name)):
+        if value is not None:
+            raise InputError("a use case has none", where=Where(field=field), expected="--for USE alone")
     from windtunnel.policies.matrix import recommendation
 
     row = recommendation(use)

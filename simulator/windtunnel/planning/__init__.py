@@ -1,0 +1,1 @@
+"""Choosing before building: which way to drive a device."""

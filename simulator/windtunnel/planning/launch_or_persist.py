@@ -1,0 +1,314 @@
+"""Launch a kernel for each command, or keep one running and send it commands: which answers sooner, and how much.
+
+The workload is that of the founding documents' benchmark: a state of 64x64x64 float32 cells on the device; a command
+changes it (two whole arrays go up from pageable memory, because the host holds the master copy) and runs some steps
+of two kernels each (update, boundary). Both sides are made of the device model's own primitives:
+
+launch per command  copies, the way of the first kernel there and of the answer back, and then whichever is longer of
+                    enqueuing the kernels and executing them
+persistent          a write to mapped memory, the same execution, and a poll that sees the answer. Where a launched
+                    kernel has its floor, a persistent one has a barrier across the grid: ``BARRIER``, assumed
+
+One host thread sends commands one after another, so a command also waits for those before it: an M/D/1 queue, whose
+mean wait is s rho / (2 (1 - rho)) for service time s and utilisation rho (Pollaczek and Khinchine).
+
+A persistent kernel holds the whole device, spinning, whether commands come or not. So it is recommended where it
+shortens the mean response by at least a tenth (``WORTH``), and launching wherever its overhead is amortised below that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from textwrap import wrap
+from typing import Any
+
+from windtunnel.core.device import Device, Parameters
+from windtunnel.core.errors import InputError, Where
+from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.provenance import assumed
+from windtunnel.core.units import format_quantity as show
+
+SIDE = 64
+"""Cells along each edge of the state."""
+WORTH = 0.10
+"""Share of the mean response that a persistent kernel must save to be worth holding the device for."""
+BARRIER = assumed(
+    1.0,
+    0.5,
+    2.0,
+    "a barrier across a grid takes a microsecond to a few, as the floor of a kernel does; cooperative grids are "
+    "studied by Zhang et al., arXiv:2004.05371, and not measured on these devices",
+)
+"""A barrier across the grid of a persistent kernel, over the floor of a launched one."""
+MOST_STEPS = 10**7
+LAUNCH, PERSISTENT = "launch", "persistent"
+
+
+@dataclass(frozen=True)
+class Primitives:
+    """What both sides are made of (s); ``write_s`` and ``poll_s`` are None where no kernel can persist.
+
+    ``step_s``: a step's kernels, floors included. ``barriers_s``: what barriers in their place add to it.
+    """
+
+    copy_in_s: float
+    start_s: float
+    enqueue_s: float
+    synchronize_s: float
+    step_s: float
+    barriers_s: float
+    write_s: float | None
+    poll_s: float | None
+
+
+@dataclass(frozen=True)
+class Side:
+    """One way of driving the device at a rate of commands.
+
+    ``latency_s``: a command alone. ``response_s``: its mean with the wait for those before it; None where commands come
+    quicker than they can be answered. Shares of the time: ``host_busy`` in calls, ``device_busy`` computing,
+    ``device_held`` not free for others.
+    """
+
+    latency_s: float
+    response_s: float | None
+    capacity_per_s: float
+    host_busy: float
+    device_busy: float
+    device_held: float
+
+
+def primitives(device: Device, barrier: float = BARRIER.value) -> Primitives:
+    """The primitives of ``device``; UnsupportedOperationError where it cannot copy or step."""
+    p = Parameters(device)
+    array = 4 * SIDE**3
+    kernels = [_seconds(device, "stencil", nx=SIDE, ny=SIDE, nz=nz) for nz in (SIDE, 6)]
+    # A round trip holds an empty kernel, which is nothing but its floor.
+    floor = device.number("kernel_floor_s") or 0.0
+    dispatch = p.api_cost("dispatch_s")
+    persists = p.feature("persistent")
+    return Primitives(
+        copy_in_s=2 * _seconds(device, "copy", bytes=array, direction="h2d", memory="pageable"),
+        start_s=max(p.api_cost("round_trip_s") - floor, dispatch),
+        enqueue_s=2 * dispatch,
+        synchronize_s=p.api_cost("synchronize_s"),
+        step_s=sum(kernels),
+        barriers_s=2 * floor * (barrier - 1.0),
+        write_s=p.api_cost("persistent_write_s") if persists else None,
+        poll_s=p.api_cost("persistent_poll_s") if persists else None,
+    )
+
+
+def _seconds(device: Device, op: str, **values: object) -> float:
+    return float(device.cost(one_row(OPERATIONS.find(op), values), intervals=False).duration_s[0])
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Both ways at one rate and size of command; the recommendation follows from them."""
+
+    parts: Primitives
+    commands_per_s: float
+    steps: float
+
+    @property
+    def launch(self) -> Side:
+        """A launch for each command."""
+        parts, steps = self.parts, self.steps
+        executed, enqueued = steps * parts.step_s, steps * parts.enqueue_s
+        latency = parts.copy_in_s + parts.start_s + max(executed, enqueued)
+        calls = parts.copy_in_s + enqueued + parts.synchronize_s
+        return self._side(latency, calls, executed, held=None)
+
+    @property
+    def persistent(self) -> Side | None:
+        """A kernel that stays; None where the API cannot keep one running."""
+        parts = self.parts
+        if parts.write_s is None or parts.poll_s is None:
+            return None
+        executed = self.steps * (parts.step_s + parts.barriers_s)
+        calls = parts.write_s + parts.poll_s
+        return self._side(calls + executed, calls, executed, held=1.0)
+
+    def _side(self, latency: float, calls: float, executed: float, held: float | None) -> Side:
+        load = self.commands_per_s * latency
+        busy = min(self.commands_per_s, 1.0 / latency)
+        return Side(
+            latency_s=latency,
+            response_s=latency * (1.0 + load / (2.0 * (1.0 - load))) if load < 1.0 else None,
+            capacity_per_s=1.0 / latency,
+            host_busy=min(busy * calls, 1.0),
+            device_busy=busy * executed,
+            device_held=busy * executed if held is None else held,
+        )
+
+    @property
+    def saving(self) -> float:
+        """The share of the mean response that persisting saves; of the time of one command where neither keeps up."""
+        launched, kept = self.launch, self.persistent
+        if kept is None:
+            return 0.0
+        if kept.response_s is None:
+            return 1.0 - kept.latency_s / launched.latency_s
+        return 1.0 if launched.response_s is None else 1.0 - kept.response_s / launched.response_s
+
+    @property
+    def recommended(self) -> str:
+        """``launch`` or ``persistent``."""
+        return PERSISTENT if self.saving >= WORTH else LAUNCH
+
+
+def crossover_steps(parts: Primitives, commands_per_s: float) -> int | None:
+    """The fewest steps a command at which launching is recommended at this rate; None where it never is.
+
+    Beyond it the saving can grow again only where launching runs out of capacity.
+    """
+    before = 0
+    for steps in _spread():
+        if Choice(parts, commands_per_s, steps).recommended == LAUNCH:
+            first = steps
+            while first - before > 1:
+                middle = (before + first) // 2
+                if Choice(parts, commands_per_s, middle).recommended == LAUNCH:
+                    first = middle
+                else:
+                    before = middle
+            return first
+        before = steps
+    return None
+
+
+def _spread() -> Iterator[int]:
+    """Whole numbers to MOST_STEPS, each a hundredth more than the last."""
+    steps = 1
+    while steps <= MOST_STEPS:
+        yield steps
+        steps = max(steps + 1, int(steps * 1.01))
+
+
+def crossover_rate(parts: Primitives, steps: float) -> float | None:
+    """The rate (commands/s) from which persisting is recommended at this size: 0 at every rate, None at none.
+
+    The saving grows with the rate, because the slower side's queue grows sooner.
+    """
+    if Choice(parts, 0.0, steps).recommended == PERSISTENT:
+        return 0.0
+    low, high = 0.0, Choice(parts, 0.0, steps).launch.capacity_per_s
+    if Choice(parts, high, steps).recommended == LAUNCH:
+        return None
+    for _ in range(100):
+        middle = (low + high) / 2.0
+        if Choice(parts, middle, steps).recommended == LAUNCH:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def advise(device: Device, commands_per_s: float, steps_per_command: int) -> dict[str, Any]:
+    """Which way to drive ``device`` at this rate and size of command, both sides, and the crossovers."""
+    for field, value in (("--commands-per-s", commands_per_s), ("--steps-per-command", steps_per_command)):
+        if not 0 < value < math.inf:
+            raise InputError(f"this is {value:g}", where=Where(field=field), expected="more than zero, and finite")
+    if steps_per_command > MOST_STEPS:
+        raise InputError(
+            f"this is {steps_per_command:,}",
+            where=Where(field="--steps-per-command"),
+            expected=f"at most {MOST_STEPS:,}",
+        )
+    parts = primitives(device)
+    choice = Choice(parts, commands_per_s, steps_per_command)
+    kept = choice.persistent
+    ends = [primitives(device, end) for end in (BARRIER.high, BARRIER.low) if end is not None]
+    return {
+        "device": device.label,
+        "commands_per_s": commands_per_s,
+        "steps_per_command": steps_per_command,
+        "recommended": choice.recommended,
+        "why": _why(device, choice),
+        "saving": choice.saving,
+        "crossover_steps_per_command": None if kept is None else crossover_steps(parts, commands_per_s),
+        "crossover_steps_ends": [] if kept is None else [crossover_steps(end, commands_per_s) for end in ends],
+        "crossover_commands_per_s": None if kept is None else crossover_rate(parts, steps_per_command),
+        "launch": asdict(choice.launch),
+        "persistent": None if kept is None else asdict(kept),
+        "primitives": asdict(parts),
+        "assumed": f"barrier over kernel floor is {BARRIER.value:g} ({BARRIER.low:g} to {BARRIER.high:g}): "
+        f"{BARRIER.reason}",
+    }
+
+
+def _why(device: Device, choice: Choice) -> str:
+    launched, kept = choice.launch, choice.persistent
+    if kept is None:
+        return f"{device.label} keeps no kernel running: the API '{device.api.name}' has no 'persistent'"
+    fixed = choice.parts.copy_in_s + choice.parts.start_s
+    if kept.response_s is None:
+        return (
+            f"neither keeps up with {choice.commands_per_s:g} commands/s; persisting carries "
+            f"{kept.capacity_per_s / launched.capacity_per_s - 1.0:.0%} more"
+        )
+    if launched.response_s is None:
+        return f"launching carries {_rate(launched.capacity_per_s)} at most, persisting {_rate(kept.capacity_per_s)}"
+    if choice.recommended == PERSISTENT:
+        return f"persisting saves {choice.saving:.0%} of the response; copies and launches are {show(fixed, 's')} of it"
+    return (
+        f"copies and launches, {show(fixed, 's')} a command, are amortised: persisting would save "
+        f"{choice.saving:.1%} of the response and hold the device all the time"
+    )
+
+
+def advice_text(advice: Mapping[str, Any]) -> str:
+    """What ``advise`` answers, for people."""
+    launched, kept = advice["launch"], advice["persistent"]
+    rate, steps = advice["commands_per_s"], advice["steps_per_command"]
+    lines = [
+        f"{advice['device']}: {rate:g} commands/s of {steps:,} {'step' if steps == 1 else 'steps'} each",
+        f"recommended: {'launch per command' if advice['recommended'] == LAUNCH else 'persistent'}",
+        f"  {advice['why']}",
+        "",
+        f"{'':<18}{'launch per command':>20}{'persistent':>16}",
+    ]
+    for label, key, spell in (
+        ("latency", "latency_s", lambda v: show(v, "s")),
+        ("mean response", "response_s", lambda v: "too slow" if v is None else show(v, "s")),
+        ("most commands", "capacity_per_s", _rate),
+        ("host in calls", "host_busy", _share),
+        ("device computing", "device_busy", _share),
+        ("device held", "device_held", _share),
+    ):
+        lines.append(f"{label:<18}{spell(launched[key]):>20}{'-' if kept is None else spell(kept[key]):>16}")
+    if kept is not None:
+        at, rates = advice["crossover_steps_per_command"], advice["crossover_commands_per_s"]
+        low, high = ("never" if end is None else f"{end:,}" for end in advice["crossover_steps_ends"])
+        over = "" if low == high else f" ({low} to {high}, over the range of what is assumed)"
+        lines += ["", f"crossover at {rate:g} commands/s: {_steps_words(at)}{over}"]
+        most = max(launched["capacity_per_s"], kept["capacity_per_s"])
+        lines.append(
+            f"crossover at {steps:,} {'step' if steps == 1 else 'steps'} a command: {_rate_words(rates)}; "
+            f"beyond {_rate(most)} neither keeps up"
+        )
+        lines += wrap(f"assumed: {advice['assumed']}", 120, subsequent_indent="  ")
+    return "\n".join(lines)
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f} /s" if value >= 1000 else f"{value:.3g} /s"
+
+
+def _share(value: float) -> str:
+    return f"{value:.3%}" if value < 0.001 else f"{value:.1%}"
+
+
+def _steps_words(steps: int | None) -> str:
+    if steps is None:
+        return "none, persisting at every size of command"
+    return "none, launching from one step on" if steps == 1 else f"launching from {steps:,} steps a command on"
+
+
+def _rate_words(rate: float | None) -> str:
+    if rate is None:
+        return "none, launching at every rate"
+    return "none, persisting at every rate" if rate == 0.0 else f"persisting from {_rate(rate)} on"

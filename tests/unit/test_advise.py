@@ -1,0 +1,185 @@
+"""Launch for each command or keep a kernel running: both sides from the device model, and the documents' guide."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from windtunnel import app
+from windtunnel.cli import cli
+from windtunnel.core.errors import InputError
+from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.planning.launch_or_persist import (
+    BARRIER,
+    LAUNCH,
+    MOST_STEPS,
+    PERSISTENT,
+    WORTH,
+    Choice,
+    advise,
+    crossover_rate,
+    crossover_steps,
+    primitives,
+)
+from windtunnel.validation.claims_benchmark import STEPS, Benchmark
+
+KNOWN = app.catalogue()
+ADA = app.device("rtx-6000-ada", KNOWN)
+PARTS = primitives(ADA)
+
+# The documents' decision guide, each row as a rate of commands and their size.
+GUIDE = [
+    ("run 10,000 simulation steps", 0.1, 10_000, LAUNCH),
+    ("run 10,000 simulation steps", 1.0, 10_000, LAUNCH),
+    ("real-time GUI at 60 FPS", 60.0, 1, PERSISTENT),
+    ("real-time GUI at 60 FPS", 60.0, 5, PERSISTENT),
+    ("interactive parameter tuning", 1.0, 1, PERSISTENT),
+    ("interactive parameter tuning", 1000.0, 1, PERSISTENT),
+    ("batch matrix operations", 1.0, 1_000, LAUNCH),
+    ("game physics with user input", 60.0, 10, PERSISTENT),
+    ("game physics with user input", 144.0, 4, PERSISTENT),
+]
+
+
+@pytest.mark.parametrize(("use", "rate", "steps", "recommended"), GUIDE, ids=str)
+@pytest.mark.parametrize("sku", ["rtx-6000-ada", "rtx-4090", "h100-sxm-80gb", "mi300x"])
+def test_it_agrees_with_the_decision_guide(use: str, rate: float, steps: int, recommended: str, sku: str) -> None:
+    assert advise(app.device(sku, KNOWN), rate, steps)["recommended"] == recommended, use
+
+
+@pytest.mark.parametrize("rate", [0.01, 1.0, 60.0, 1000.0])
+def test_the_recommendation_turns_at_the_crossover_in_steps(rate: float) -> None:
+    steps = crossover_steps(PARTS, rate)
+    assert steps is not None
+    assert steps > 1
+    assert Choice(PARTS, rate, steps - 1).recommended == PERSISTENT
+    assert Choice(PARTS, rate, steps).recommended == LAUNCH
+    assert Choice(PARTS, rate, steps - 1).saving >= WORTH > Choice(PARTS, rate, steps).saving
+
+
+@pytest.mark.parametrize("steps", [400, 1_000, 10_000])
+def test_the_recommendation_turns_at_the_crossover_in_rate(steps: int) -> None:
+    rate = crossover_rate(PARTS, steps)
+    assert rate is not None
+    assert 0 < rate < Choice(PARTS, rate, steps).launch.capacity_per_s
+    assert Choice(PARTS, rate * 0.999, steps).recommended == LAUNCH
+    assert Choice(PARTS, rate * 1.0001, steps).recommended == PERSISTENT
+
+
+def test_small_commands_are_worth_persisting_for_at_every_rate() -> None:
+    assert crossover_rate(PARTS, 1) == 0.0
+    assert all(Choice(PARTS, rate, 1).recommended == PERSISTENT for rate in (1e-6, 1.0, 1e3, 1e6))
+
+
+def test_the_crossover_is_where_a_tenth_of_an_unhurried_command_is_overhead() -> None:
+    """With no queue: fixed = WORTH x (fixed + steps x step), less what persisting itself takes."""
+    assert PARTS.write_s is not None and PARTS.poll_s is not None
+    fixed = PARTS.copy_in_s + PARTS.start_s
+    expected = ((1 - WORTH) * fixed - PARTS.write_s - PARTS.poll_s) / (WORTH * PARTS.step_s)
+    assert crossover_steps(PARTS, 1e-9) == math.ceil(expected)
+
+
+def test_a_launched_command_takes_what_the_process_engine_takes() -> None:
+    """One repetition of the benchmark's mixed workload, on the catalogue's own numbers, is one command of five steps."""
+    bench = Benchmark(ADA, app.one_job_s)
+    facts = replace(
+        bench.facts,
+        pageable_bytes_per_s=_fact(2 * 4 * 64**3 / (PARTS.copy_in_s - 2 * ADA.api.values["copy_setup_s"].value)),
+        copy_setup_s=_fact(ADA.api.values["copy_setup_s"].value),
+        launch_latency_s=_fact(PARTS.start_s),
+        synchronize_s=_fact(0.0),
+        cells_per_s=_fact((64**3 + 6 * 64**2) / (PARTS.step_s - 2 * bench.floor_s)),
+    )
+    engine_s = Benchmark(ADA, app.one_job_s, facts).seconds("mixed-launch") / 100
+    assert Choice(PARTS, 1.0, STEPS).launch.latency_s == pytest.approx(engine_s, rel=0.02)
+
+
+def _fact(value: float) -> Sourced:
+    return Sourced(max(value, 1e-12), Provenance.MEASURED, "this test")
+
+
+def test_the_response_holds_the_wait_of_an_m_d_1_queue() -> None:
+    alone = Choice(PARTS, 1.0, 100).launch.latency_s
+    half = Choice(PARTS, 0.5 / alone, 100).launch
+    assert half.response_s == pytest.approx(alone * (1 + 0.5 / (2 * 0.5)))
+    assert Choice(PARTS, 1.001 / alone, 100).launch.response_s is None
+
+
+def test_a_kernel_that_stays_holds_the_device_whether_commands_come_or_not() -> None:
+    rare = Choice(PARTS, 0.001, 5)
+    assert rare.persistent is not None
+    assert rare.persistent.device_held == 1.0
+    assert rare.launch.device_held == rare.launch.device_busy < 1e-6
+    assert rare.persistent.host_busy < rare.launch.host_busy
+
+
+def test_slower_enqueues_gate_a_launched_command() -> None:
+    slow = replace(PARTS, enqueue_s=10 * PARTS.step_s)
+    extra = Choice(slow, 1.0, 100).launch.latency_s - Choice(PARTS, 1.0, 100).launch.latency_s
+    assert extra == pytest.approx(100 * 9 * PARTS.step_s)
+
+
+def test_the_assumed_barrier_moves_the_crossover_and_its_range_is_told() -> None:
+    told = advise(ADA, 60, 5)
+    late = primitives(ADA, BARRIER.low or 0.0)
+    early = primitives(ADA, BARRIER.high or 0.0)
+    assert told["crossover_steps_ends"] == [crossover_steps(early, 60), crossover_steps(late, 60)]
+    assert told["crossover_steps_ends"][0] < told["crossover_steps_per_command"]
+    assert "arXiv:2004.05371" in told["assumed"]
+
+
+def test_an_api_that_keeps_no_kernel_running_is_launched_on() -> None:
+    told = advise(app.device("apple-m1", KNOWN), 60, 1)
+    assert told["recommended"] == LAUNCH
+    assert told["persistent"] is None
+    assert told["crossover_steps_per_command"] is None
+    assert "'metal' has no 'persistent'" in told["why"]
+
+
+def test_where_neither_keeps_up_the_one_that_carries_more_is_named() -> None:
+    told = advise(ADA, 1e6, 5)
+    assert told["recommended"] == PERSISTENT
+    assert "neither keeps up" in told["why"]
+    assert told["launch"]["response_s"] is None
+    assert told["persistent"]["response_s"] is None
+    assert advise(ADA, 1e6, 10_000)["recommended"] == LAUNCH
+
+
+def test_the_command_prints_both_forms() -> None:
+    runner = CliRunner()
+    arguments = ["advise", "--commands-per-s", "60", "--steps-per-command", "5"]
+    text = runner.invoke(cli, arguments, catch_exceptions=False)
+    assert text.exit_code == 0
+    assert "recommended: persistent" in text.stdout
+    assert "crossover at 60 commands/s: launching from " in text.stdout
+    told = json.loads(runner.invoke(cli, [*arguments, "--format", "json"], catch_exceptions=False).stdout)
+    assert told == json.loads(json.dumps(advise(ADA, 60.0, 5)))
+    other = runner.invoke(cli, [*arguments, "--device", "h100-sxm-80gb"], catch_exceptions=False)
+    assert other.stdout.startswith("h100-sxm-80gb: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "expected --for USE, or --commands-per-s X and --steps-per-command Y"),
+        (["--commands-per-s", "5"], "expected --for USE, or --commands-per-s X and --steps-per-command Y"),
+        (["--commands-per-s", "0", "--steps-per-command", "5"], "expected more than zero"),
+        (["--commands-per-s", "nan", "--steps-per-command", "5"], "expected more than zero"),
+        (["--commands-per-s", "inf", "--steps-per-command", "5"], "expected more than zero"),
+        (["--commands-per-s", "5", "--steps-per-command", "-1"], "expected more than zero"),
+        (["--commands-per-s", "5", "--steps-per-command", str(MOST_STEPS + 1)], "at most 10,000,000"),
+        (["--commands-per-s", "5", "--steps-per-command", "5", "--device", "rtx-6000-add"], "'rtx-6000-ada'"),
+        (["--commands-per-s", "5", "--steps-per-command", "5", "--device", "qat-8970"], "does not run stencil"),
+        (["--for", "ml training", "--commands-per-s", "5"], "expected --for USE alone"),
+    ],
+    ids=str,
+)
+def test_wrong_input_is_told_what_was_expected(arguments: list[str], message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        CliRunner().invoke(cli, ["advise", *arguments], catch_exceptions=False, standalone_mode=False)
+    assert message in str(caught.value)
+    assert caught.value.exit_code == 2

@@ -1,0 +1,386 @@
+"""Every figure of the founding documents is a claim, and every verdict follows from models and datasheets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from windtunnel import app
+from windtunnel.cli import cli
+from windtunnel.core.device import Device
+from windtunnel.core.errors import InputError
+from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.validation import claims as judged
+from windtunnel.validation.claims_benchmark import FACTS, ROWS, Benchmark, Facts, host
+from windtunnel.validation.claims_bounds import time_bound
+from windtunnel.validation.claims_models import Modelled, Setting
+
+Row = Mapping[str, Any]
+KNOWN = app.catalogue()
+
+# What the documents state, as they state it, with its unit: the RTX table first.
+FIGURES = [
+    *[("RTX Ada, inject", v, "us") for v in (317.0, 0.03)],
+    *[("RTX Ada, single step", v, "us") for v in (3.2, 163.0)],
+    *[("RTX Ada, mixed 300 operations", v, "ms") for v in (40.5, 15.3)],
+    *[("RTX Ada", v, "x") for v in (11327.0, 51.0, 2.7)],
+    ("60 FPS", 2.7, "x"),
+    *[("vector addition, 1M", v, "ms") for v in (2.0, 0.05, 0.08, 0.06, 0.10, 0.12)],
+    *[("matrix multiply 1024x1024", v, "ms") for v in (800.0, 1.5, 0.8, 2.0, 3.0)],
+    *[("AES-256, 1 GB", v, "ms") for v in (500.0, 10.0, 50.0)],
+    *[("vector addition", v, "x") for v in (40.0, 25.0, 33.0, 20.0, 16.0)],
+    *[("matrix multiply", v, "x") for v in (533.0, 1000.0, 400.0, 266.0)],
+    *[("AES-256", v, "x") for v in (50.0, 10.0)],
+    ("launch per command: copy in", 50.0, "us"),
+    ("launch per command: launch", 30.0, "us"),
+    ("launch per command: synchronize", 20.0, "us"),
+    ("launch per command: copy out", 50.0, "us"),
+    ("persistent: write", 50.0, "ns"),
+    ("persistent: poll", 5.0, "us"),
+    *[(f"{name}: latency", 10.0, "us") for name in ("CUDA", "ROCm", "Vulkan", "wgpu", "OpenCL")],
+    *[(f"{name}: latency", 5.0, "us") for name in ("Metal", "TPU")],
+    *[(f"{name}: latency", 1.0, "us") for name in ("FPGA", "QAT", "DPU")],
+    ("CUDA", 20.0, "TFLOP/s"),
+    ("ROCm", 15.0, "TFLOP/s"),
+    ("Metal", 10.0, "TFLOP/s"),
+    ("TPU", 100.0, "TOP/s"),
+    ("QAT", 100.0, "Gbit/s"),
+    ("DPU", 200.0, "Gbit/s"),
+    *[
+        (name, v, "W")
+        for name, v in (
+            ("CUDA", 250),
+            ("ROCm", 300),
+            ("Metal", 50),
+            ("FPGA", 75),
+            ("TPU", 250),
+            ("QAT", 20),
+            ("DPU", 25),
+        )
+    ],
+    ("unified memory", 30.0, "%"),
+    ("device pool", 70.0, "%"),
+    ("pipelines", 3.0, "x"),
+    ("compute graphs", 40.0, "%"),
+    ("changed kernel", 500.0, "ms"),
+    ("500,000 particles", 60.0, "/s"),
+    ("runtime issues", 90.0, "%"),
+]
+RANGES = {
+    "CUDA: latency": (1, 10),
+    "Metal: latency": (1, 5),
+    "Metal: 20-50 W": (20, 50),
+    "FPGA: 25-75 W": (25, 75),
+    "TPU: 75-250 W": (75, 250),
+    "launch per command: copy in": (20, 50),
+    "launch per command: launch": (10, 30),
+    "launch per command: synchronize": (5, 20),
+    "launch per command: copy out": (20, 50),
+    "persistent: write": (10, 50),
+    "persistent: poll": (1, 5),
+}
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    return app.claims(known=KNOWN)
+
+
+def find(rows: list[dict[str, Any]], text: str) -> dict[str, Any]:
+    (row,) = [row for row in rows if text in row["claim"]]
+    return row
+
+
+def setting(device: Callable[[str], Device] = lambda name: app.device(name, KNOWN), facts: Facts = FACTS) -> Setting:
+    return Setting(device, app.one_job_s, facts)
+
+
+def bench(facts: Facts = FACTS, **values: float) -> Benchmark:
+    """The benchmark with some numbers of its device or its API changed (SI)."""
+    device = app.device("rtx-6000-ada", KNOWN)
+    moved = {name: Sourced(value, Provenance.MEASURED, "this test") for name, value in values.items()}
+    api = {name: value for name, value in moved.items() if name in device.api.values}
+    own = {name: value for name, value in moved.items() if name not in api}
+    device = replace(
+        device, values={**device.values, **own}, api=replace(device.api, values={**device.api.values, **api})
+    )
+    return Benchmark(device, app.one_job_s, facts)
+
+
+def stating(**values: float) -> Facts:
+    return replace(FACTS, **{k: Sourced(v, Provenance.MEASURED, "this test") for k, v in values.items()})
+
+
+@pytest.mark.parametrize(("text", "value", "unit"), FIGURES, ids=str)
+def test_every_figure_of_the_documents_is_a_row(rows: list[dict[str, Any]], text: str, value: float, unit: str) -> None:
+    assert [r for r in rows if text in r["claim"] and r["stated"] == value and r["unit"] == unit], f"{text} {value}"
+
+
+@pytest.mark.parametrize(("text", "ends"), RANGES.items(), ids=str)
+def test_a_stated_range_keeps_both_its_ends(rows: list[dict[str, Any]], text: str, ends: tuple[float, float]) -> None:
+    row = find(rows, text)
+    assert (row["stated_low"], row["stated_high"]) == ends
+    assert row["stated"] == ends[1]
+
+
+def test_rows_hold_what_scripts_rely_on(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        assert list(row)[:8] == ["claim", "device", "stated", "modelled", "bound", "unit", "verdict", "why"]
+        assert row["verdict"] in ("reproduced", "off", "impossible", "untested")
+        assert isinstance(row["stated"], float)
+        assert all(row[key] is None or isinstance(row[key], float) for key in ("modelled", "bound"))
+        assert row["device"] is None or app.device(row["device"], KNOWN)
+        assert len(row["why"]) > 30
+    assert len({row["claim"] for row in rows}) == len(rows)
+
+
+def test_what_needs_the_runtime_is_untested_and_says_what_will_test_it(rows: list[dict[str, Any]]) -> None:
+    waiting = [row for row in rows if row["group"] == "runtime"]
+    assert len(waiting) == 7
+    for row in waiting:
+        assert (row["verdict"], row["modelled"], row["independent"]) == ("untested", None, None)
+        assert "to be tested by" in row["why"]
+    assert all(row["modelled"] is not None for row in rows if row["group"] != "runtime")
+
+
+@pytest.mark.parametrize("row", list(ROWS))
+def test_the_rtx_table_comes_out_within_a_tenth(rows: list[dict[str, Any]], row: str) -> None:
+    (claim,) = [c for c in judged.read_claims() if c.model.get("benchmark") == row]
+    found = find(rows, claim.claim)
+    assert found["modelled"] == pytest.approx(found["stated"], rel=0.10)
+    assert found["verdict"] == "reproduced"
+    assert found["modelled_low"] <= found["modelled"] <= found["modelled_high"]
+
+
+@pytest.mark.parametrize(
+    ("row", "changed", "factor"),
+    [
+        ("inject-launch", stating(pageable_bytes_per_s=3.8e9), 1.87),
+        ("inject-launch", stating(copy_setup_s=0.0), 0.873),
+        ("step-persistent", stating(sleep_s=200e-6), 1.645),
+        ("step-persistent", stating(timer_slack_s=1e-6), 0.684),
+        ("mixed-launch", stating(launch_latency_s=30e-6), 1.054),
+        ("mixed-launch", stating(synchronize_s=20e-6), 1.04),
+        ("mixed-persistent", stating(wake_s=25e-6), 1.129),
+    ],
+    ids=str,
+)
+def test_a_fact_moves_the_rows_it_enters(row: str, changed: Facts, factor: float) -> None:
+    assert bench(changed).seconds(row) / bench().seconds(row) == pytest.approx(factor, rel=0.01)
+
+
+def test_a_primitive_of_the_device_moves_the_rows_it_enters() -> None:
+    assert bench(dispatch_s=5e-6).seconds("step-launch") == pytest.approx(10e-6)
+    assert bench(persistent_write_s=50e-9).seconds("inject-persistent") == pytest.approx(50e-9)
+    slower = bench(kernel_floor_s=12.3e-6)
+    added = 100 * 10 * (slower.floor_s - bench().floor_s)
+    assert slower.seconds("mixed-launch") - bench().seconds("mixed-launch") == pytest.approx(added, rel=0.01)
+
+
+def test_enqueuing_and_execution_overlap_and_the_longer_gates() -> None:
+    """With enqueues far slower than kernels the ten enqueues are what a repetition of the mixed workload takes."""
+    slow = bench(dispatch_s=100e-6)
+    expected = 100 * (slow.seconds("inject-launch") + 10 * 100e-6 + FACTS.synchronize_s.value)
+    assert slow.seconds("mixed-launch") == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_mixed_rows_follow_from_the_single_ones() -> None:
+    b = bench()
+    assert b.seconds("mixed-persistent") == pytest.approx(
+        100 * (b.seconds("inject-persistent") + b.seconds("step-persistent")), rel=1e-6
+    )
+    rest = b.seconds("mixed-launch") / 100 - b.seconds("inject-launch")
+    assert rest > 5 * b.seconds("step-launch"), "execution shows once something waits for it"
+
+
+def test_a_command_that_outlasts_a_sleep_is_seen_one_look_later() -> None:
+    short = bench(stating(sleep_s=10e-6, timer_slack_s=0.0, wake_s=0.0))
+    assert short.looks(5) == 3
+    assert short.seconds("step-persistent") == pytest.approx(10e-6, rel=0.01)
+    assert short.acknowledged(5)[1]["streams"][0] == [host(10e-6)] * 3
+
+
+def test_the_catalogue_is_not_changed_by_the_benchmark() -> None:
+    before = app.device("rtx-6000-ada", KNOWN)
+    bench().seconds("mixed-launch")
+    after = app.catalogue().device("rtx-6000-ada")
+    assert (before.values, before.api.values) == (after.values, after.api.values)
+
+
+def test_aes_of_a_gigabyte_on_qat_is_impossible_by_its_own_datasheet(rows: list[dict[str, Any]]) -> None:
+    """1 GB is 8 Gbit; at 100 Gbit/s that takes 80 ms, and 10 ms would be 800 Gbit/s."""
+    row = find(rows, "AES-256, 1 GB: QAT")
+    assert row["verdict"] == "impossible"
+    assert row["bound"] == pytest.approx(8e9 / 100e9 * 1e3)
+    assert re.search(r"8\.00 Gbit.*100 Gbit/s.*80\.0 ms.*8 times", row["why"])
+    ratio = find(rows, "AES-256: QAT 50x")
+    assert ratio["verdict"] == "impossible"
+    assert ratio["bound"] == pytest.approx(500 / 80)
+
+
+def test_a_vector_on_an_m1_cannot_move_faster_than_its_memory(rows: list[dict[str, Any]]) -> None:
+    row = find(rows, "Metal on M1 0.06 ms")
+    bandwidth = app.device("apple-m1", KNOWN).number("memory_bandwidth_bytes_per_s")
+    assert row["bound"] == pytest.approx(3 * 4 * 1e6 / bandwidth * 1e3, rel=1e-5)
+    assert row["verdict"] == "impossible"
+
+
+def test_impossible_gives_way_when_the_datasheet_does() -> None:
+    """Ten times the engines and the bus, and 1 GB in 10 ms becomes possible: the bound is arithmetic, not a list."""
+
+    def faster(name: str) -> Device:
+        device = app.device(name, KNOWN)
+        if device.kind.name != "qat":
+            return device
+        names = ("bulk_bytes_s.aes_gcm", "host_link_bytes_s")
+        more = {n: Sourced(device.values[n].value * 10, Provenance.DATASHEET, "this test") for n in names}
+        return replace(device, values={**device.values, **more})
+
+    (row,) = [r for r in judged.report(setting(faster), "aes") if "QAT" in r["claim"]]
+    assert row["verdict"] != "impossible"
+    assert row["bound"] == pytest.approx(8.0)
+
+
+def test_the_doubt_is_the_claims(rows: list[dict[str, Any]]) -> None:
+    """A claim within the favourable end of an uncertain datasheet number is off, not impossible."""
+    claim = next(c for c in judged.read_claims() if c.id == "aes-qat")
+    device = app.device("qat-8970", KNOWN)
+    bound = time_bound(device, one_row(OPERATIONS["aes"], claim.model["values"]))
+    assert bound is not None
+    assert bound.favourable < bound.value
+    between = (bound.favourable + bound.value) / 2
+    near = replace(claim, stated=judged.Stated(between, between), tolerance=0.0)
+    report = judged.Report(setting(), [near])
+    assert report.row(near)["verdict"] == "off"
+    below = replace(claim, stated=judged.Stated(bound.favourable * 0.99, bound.favourable * 0.99))
+    assert judged.Report(setting(), [below]).row(below)["verdict"] == "impossible"
+
+
+def test_no_modelled_value_beats_its_bound(rows: list[dict[str, Any]]) -> None:
+    sense = {claim.claim: claim.sense for claim in judged.read_claims()}
+    for row in rows:
+        if row["modelled"] is None or row["bound"] is None or row["unit"] == "x":
+            continue
+        if sense[row["claim"]] == "time":
+            assert row["modelled"] >= row["bound"] * (1 - 1e-9), row["claim"]
+        else:
+            assert row["modelled"] <= row["bound"] * (1 + 1e-9), row["claim"]
+
+
+def test_11327_is_not_what_317_over_3_hundredths_is(rows: list[dict[str, Any]]) -> None:
+    row = find(rows, "11,327x")
+    assert row["verdict"] == "off"
+    assert "10,567x, not 11,327x" in row["why"]
+
+
+def test_ratios_are_of_the_rows_they_name(rows: list[dict[str, Any]]) -> None:
+    cpu, cuda = find(rows, "vector addition, 1M elements: CPU"), find(rows, "vector addition, 1M elements: CUDA")
+    ratio = find(rows, "vector addition: CUDA 40x")
+    assert ratio["modelled"] == pytest.approx(cpu["modelled"] / cuda["modelled"], rel=1e-4)
+    assert ratio["bound"] == pytest.approx(cpu["stated"] / cuda["bound"], rel=1e-4)
+
+
+def test_a_figure_that_the_model_took_from_the_documents_proves_nothing(rows: list[dict[str, Any]]) -> None:
+    taken = find(rows, "persistent: write")
+    assert (taken["verdict"], taken["independent"]) == ("reproduced", False)
+    assert "not independent: taken from these documents: persistent_write_s" in taken["why"]
+    assert find(rows, "single step: launch per command")["independent"] is True
+    assert find(rows, "QAT: 100 Gbps")["independent"] is False
+    # The watts of a device may be assumed from them; they do not enter the times.
+    assert find(rows, "TPU: latency")["independent"] is True
+
+
+def test_the_facts_name_their_sources_and_assumptions_have_ranges() -> None:
+    for field in fields(FACTS):
+        fact: Sourced = getattr(FACTS, field.name)
+        assert fact.source
+        if fact.provenance is Provenance.ASSUMED:
+            assert fact.low is not None and fact.high is not None and fact.low < fact.high and fact.reason
+
+
+@pytest.mark.parametrize(
+    ("stated", "value", "verdict"),
+    [
+        ("10 us", 10.9e-6, "reproduced"),
+        ("10 us", 11.1e-6, "off"),
+        ("10 us", 9.1e-6, "reproduced"),
+        ("10 us", 8.9e-6, "off"),
+        ({"low": "1 us", "high": "10 us"}, 5e-6, "reproduced"),
+        ({"low": "1 us", "high": "10 us"}, 10.9e-6, "reproduced"),
+        ({"low": "1 us", "high": "10 us"}, 12e-6, "off"),
+        ({"low": "1 us", "high": "10 us"}, 0.8e-6, "off"),
+        ({"below": "1 us"}, 1e-9, "reproduced"),
+        ({"below": "1 us"}, 2e-6, "off"),
+        ({"at_least": "1 us"}, 1.0, "reproduced"),
+        ({"at_least": "1 us"}, 0.5e-6, "off"),
+    ],
+    ids=str,
+)
+def test_the_rules_of_the_verdicts(stated: Any, value: float, verdict: str) -> None:
+    claim = judged.Claim(
+        "id", "group", "claim", "document", None, judged._stated(stated, "us"), "us", "time", {"untested": "x"}
+    )
+    report = judged.Report(setting(), [claim])
+    assert report.judge(claim, Modelled(value, "because"))[0] == verdict
+
+
+def test_a_factor_and_a_reason_stand_in_every_row_that_is_off(rows: list[dict[str, Any]]) -> None:
+    off = [row for row in rows if row["verdict"] == "off"]
+    assert off
+    for row in off:
+        assert re.search(r"off by a factor of [\d.e+]+: the model says (more|less)|not 11,327x", row["why"]), row[
+            "claim"
+        ]
+        assert "likeliest: " in row["why"], row["claim"]
+
+
+def test_the_factor_is_the_distance_of_the_figures(rows: list[dict[str, Any]]) -> None:
+    row = find(rows, "TPU: latency 1-5 us")
+    factor = float(re.search(r"factor of ([\d.]+)", row["why"])[1])  # type: ignore[index]
+    assert factor == pytest.approx(row["modelled"] / 5.0, rel=0.01)
+
+
+def test_the_command_prints_json_text_and_groups() -> None:
+    runner = CliRunner()
+    whole = runner.invoke(cli, ["claims", "--format", "json"], catch_exceptions=False)
+    assert whole.exit_code == 0
+    data = json.loads(whole.stdout)
+    some = runner.invoke(cli, ["claims", "--only", "rtx", "--format", "json"], catch_exceptions=False)
+    assert json.loads(some.stdout) == [row for row in data if row["group"] == "rtx"]
+    text = runner.invoke(cli, ["claims"], catch_exceptions=False)
+    assert text.exit_code == 0
+    assert text.stdout.rstrip().splitlines()[-1].startswith(f"{len(data)} claims: ")
+    for row in data:
+        assert row["claim"] in text.stdout
+
+
+def test_an_unknown_group_is_told_the_nearest() -> None:
+    with pytest.raises(InputError, match="did you mean 'overview'"):
+        app.claims("overveiw")
+
+
+@pytest.mark.parametrize(
+    ("broken", "expected"),
+    [
+        ("unit: ms", "unit: kg"),
+        ("document: evaluation", "document: evalution"),
+        ("unit: us, sense: time", "unit: us, sens: time"),
+        ("{low: 1 us, high: 10 us}", "{lowest: 1 us, high: 10 us}"),
+        ("id: cuda-latency", "id: cuda-power"),
+    ],
+)
+def test_a_broken_list_of_claims_is_refused(tmp_path: Path, broken: str, expected: str) -> None:
+    text = judged.FILE.read_text()
+    assert broken in text
+    path = tmp_path / "claims.yaml"
+    path.write_text(text.replace(broken, expected, 1))
+    with pytest.raises(InputError, match=r"claims\.yaml"):
+        judged.read_claims(path)
