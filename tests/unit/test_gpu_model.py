@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel.core.device import Device
+from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.ops import OPERATIONS, Gemm, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds import gpu
-from windtunnel_models.kinds._gpu_gemm import gemm_compute_s
+from windtunnel_models.kinds._gpu_gemm import numbers_of, tiles_s
 
 CATALOGUE = Catalogue()
 SKUS = [spec.sku for spec in CATALOGUE.specs() if spec.kind == "gpu"]
@@ -167,7 +167,7 @@ def test_within_a_wave_more_columns_are_free() -> None:
     rows = Rows(
         rows.op, rows.choices, {**{k: np.full(len(columns), v[0]) for k, v in rows.numbers.items()}, "n": columns}
     )
-    took = gemm_compute_s(rows, units=108, rate=228e12, unit_l2_rate=99e9, wave_s=0.7e-6)
+    took = tiles_s(rows, numbers_of(Parameters(device("a100-sxm-80gb")), "float16", "any"))
     assert len(set(np.round(took[-15:], 12))) == 1
 
 

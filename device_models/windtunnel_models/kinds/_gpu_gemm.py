@@ -1,12 +1,27 @@
-"""Matrix products on a GPU."""
+"""Matrix products on a GPU: tiles and waves beside traffic, with a cache that keeps part of small operands.
+
+A library chooses a tile shape and a split of k; the cost is that of its best choice. Tiles run in whole waves over the
+compute units. Operands are read once, less what the last-level cache still holds of them. Arithmetic and traffic
+overlap, not quite perfectly. The numbers come from calibration, a set for each number format; a device that nobody
+measured has its relatives' (see ``learned.transfer``).
+
+Sources of the forms: tile and wave quantisation, NVIDIA, "Matrix Multiplication Background User's Guide"; splitting k,
+Osama et al., "Stream-K", PPoPP 2023 (arXiv:2301.03598). What the numbers were fitted to, and how they do on shapes and
+devices left out: benchmarks/accuracy/NOTES-gemm.md.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 
-from windtunnel.core.device import Parameters, Raw
-from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Gemm, Rows
-from windtunnel_models.kinds._gpu_kernel import Work, kernel, memory_rate, product_rate, traffic_s, unit_l2_rate_of
+from windtunnel.core.device import Parameter, Parameters, Raw
+from windtunnel.core.ops import BYTES_PER_ELEMENT, DTYPES, FloatArray, Rows
+from windtunnel.core.provenance import Sourced, assumed
+from windtunnel_models.kinds._gpu_kernel import in_context, need_type, vector_rate
+from windtunnel_models.kinds._gpu_power import activity_of
 
 _TILES = (
     (256, 256),
@@ -18,55 +33,224 @@ _TILES = (
     (64, 64),
     (16, 128),
     (128, 16),
+    (32, 32),
 )
-_SPLITS = (1, 2, 4, 8)
-"""Tile shapes and split-k factors a library chooses from; the cost is that of its best choice."""
+_SPLITS = (1, 2, 4, 8, 16)
+"""Tile shapes and split-k factors a library chooses from."""
+
+ANY = "any"
+"""Key of the numbers for a format that neither this device nor a relative of it was measured in."""
+
+_STAND_INS: Mapping[str, tuple[str, ...]] = {
+    "tf32": ("bfloat16",),
+    "float16": ("bfloat16",),
+    "bfloat16": ("float16",),
+    "fp8": ("int8",),
+    "fp8_block": ("fp8",),
+    "nvfp4": ("fp8",),
+    "int8": ("fp8",),
+}
+"""Formats whose kernels come from the same libraries with the same tiles, nearest first."""
+
+SUSTAINED = "_sustained"
+_KEYS = (*DTYPES, *(f"{dtype}{SUSTAINED}" for dtype in DTYPES), ANY)
 
 
-def gemm_compute_s(rows: Rows, *, units: float, rate: float, unit_l2_rate: float, wave_s: float) -> FloatArray:
+def _number(name: str, unit: str, doc: str, value: float, low: float, high: float) -> Parameter:
+    reason = "between what the fits of five measured devices gave (benchmarks/accuracy/NOTES-gemm.md)"
+    return Parameter(
+        f"gemm_{name}", unit, doc, keys=_KEYS, defaults={ANY: assumed(value, low, high, reason)}, taught=True
+    )
+
+
+PARAMETERS = (
+    _number("efficiency", "1", "attained fraction of the matrix peak inside a full wave", 0.77, 0.6, 0.95),
+    _number("memory_efficiency", "1", "attained fraction of the memory bandwidth", 0.9, 0.7, 1.05),
+    _number("floor_s", "s", "device time of the shortest product: launch, first loads, drain", 2.4e-6, 1.5e-6, 5e-6),
+    _number("l2_bytes_per_clock", "B", "operands one unit draws from the cache in a clock", 60.0, 30.0, 150.0),
+    _number("wave_s", "s", "time of a wave beside its steps over k", 0.6e-6, 0.1e-6, 1.5e-6),
+    _number("k_step_s", "s", "least time of a tile for one element of k", 1.2e-9, 0.3e-9, 4e-9),
+    _number(
+        "cache_weights", "1", "share of the last-level cache that keeps weights, in a cold context", 0.08, 0.0, 0.5
+    ),
+    _number("cache_activations", "1", "the same for activations and results", 0.25, 0.0, 1.0),
+    _number("overlap", "1", "exponent of the soft maximum of arithmetic and traffic", 2.3, 1.3, 6.0),
+    _number("split_s", "s", "fixed time of splitting k", 2.2e-6, 0.5e-6, 6e-6),
+    _number("quantise_passes", "1", "passes over the activations that make a narrow format of them", 3.4, 0.5, 6.0),
+)
+
+FITS = {
+    "gemm_efficiency": 0.15,
+    "gemm_memory_efficiency": 0.15,
+    "gemm_floor_s": 0.7,
+    "gemm_l2_bytes_per_clock": 0.5,
+    "gemm_wave_s": 0.8,
+    "gemm_k_step_s": 0.5,
+    "gemm_cache_weights": 1.0,
+    "gemm_cache_activations": 1.0,
+    "gemm_overlap": 0.3,
+    "gemm_split_s": 0.7,
+    "gemm_quantise_passes": 0.5,
+}
+"""How far (log, one standard deviation) a device's numbers lie from what others' say: the spread of the five fits."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of one device in one format, as the formula takes them (SI)."""
+
+    rate: float
+    memory_rate: float
+    floor_s: float
+    unit_l2_rate: float
+    wave_s: float
+    k_step_s: float
+    kept_weights_bytes: float
+    kept_activations_bytes: float
+    overlap: float
+    split_s: float
+    quantise_passes: float
+    units: float
+    l2_bytes: float
+
+
+def number_key(p: Parameters, dtype: str, clock: str) -> str:
+    """The key of the format's numbers on this device: its own, those of a format alike, or anybody's."""
+    names: tuple[str, ...] = (dtype, *_STAND_INS.get(dtype, ()))
+    keys = [f"{name}{SUSTAINED}" for name in names] if clock == "sustained" else []
+    for key in (*keys, *names):
+        if p.maybe("gemm_efficiency", key) is not None:
+            return key
+    return ANY
+
+
+def numbers_of(p: Parameters, dtype: str, key: str) -> Numbers:
+    """The device's numbers for products in ``dtype``, from the parameters under ``key``.
+
+    Refuses a format for which the silicon has neither matrix nor vector units that the API reaches, naming it.
+    """
+    need_type(p, dtype)
+    sheet = "fp8" if dtype == "fp8_block" else dtype
+    rate = p.maybe("matrix_flops_per_s", sheet) if p.feature("matrix") else None
+    if rate is not None:
+        rate *= p("gemm_efficiency", key)
+    elif p.maybe("vector_flops_per_s", sheet) is not None:
+        rate = vector_rate(p, sheet)
+    else:
+        raise p.refuse(
+            f"does not run products in {dtype} through {p.api}: neither matrix nor vector units that the API reaches "
+            "have a stated rate in it"
+        )
+    l2 = p("l2_bytes")
+    return Numbers(
+        rate=rate,
+        memory_rate=p("memory_bandwidth_bytes_per_s") * p("gemm_memory_efficiency", key),
+        floor_s=p("gemm_floor_s", key),
+        unit_l2_rate=p("gemm_l2_bytes_per_clock", key) * p("boost_clock_hz"),
+        wave_s=p("gemm_wave_s", key),
+        k_step_s=p("gemm_k_step_s", key),
+        kept_weights_bytes=p("gemm_cache_weights", key) * l2,
+        kept_activations_bytes=p("gemm_cache_activations", key) * l2,
+        overlap=p("gemm_overlap", key),
+        split_s=p("gemm_split_s", key),
+        quantise_passes=p("gemm_quantise_passes", key) if BYTES_PER_ELEMENT[dtype] < 2.0 else 0.0,
+        units=p("compute_units"),
+        l2_bytes=l2,
+    )
+
+
+def tiles_s(rows: Rows, x: Numbers) -> FloatArray:
     """Time (s) the compute units need for a product, in tiles and waves, for the best tile and split-k factor.
 
-    ``rate``: attained FLOP/s of the whole chip; ``unit_l2_rate``: B/s that one unit draws from the cache. A tile of
-    tm x tn over k / split takes the longer of 2 tm tn k / split / (rate / units) and the time to draw its operands;
-    ``ceil(tiles * split / units)`` waves follow each other, the last as long as a full one. Partial sums of a split
-    are written and read once in float32. After NVIDIA's "Matrix Multiplication Background User's Guide".
+    A tile of tm x tn takes, for each element of k, the longest of its arithmetic on one unit, the draw of its operands
+    from the cache, and a least step; ``ceil(tiles * split / units)`` waves follow each other, the last as long as a
+    full one. Partial sums of a split are written and read once in float32.
     """
     n = rows.numbers
     size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
     m, columns, k, batch = np.broadcast_arrays(n["m"], n["n"], n["k"], n["batch"])
-    reduction = 8.0 * m * columns * batch / (units * unit_l2_rate)
+    reduction = 8.0 * m * columns * batch / (x.units * x.unit_l2_rate)
     best = np.full(m.shape, np.inf)
     for tm, tn in _TILES:
-        per_k = max(2.0 * tm * tn / (rate / units), (tm + tn) * size / unit_l2_rate)
+        per_k = max(2.0 * tm * tn / (x.rate / x.units), (tm + tn) * size / x.unit_l2_rate, x.k_step_s)
         tiles = np.ceil(m / tm) * np.ceil(columns / tn) * batch
         for split in _SPLITS:
-            took = np.ceil(tiles * (split / units)) * (k * (per_k / split) + wave_s)
+            took = np.ceil(tiles * (split / x.units)) * (k * (per_k / split) + x.wave_s)
             if split > 1:
-                took += split * reduction
+                took += split * reduction + x.split_s
             np.minimum(best, took, out=best)
     return best
 
 
-def gemm(p: Parameters, rows: Rows) -> Raw:
-    """C = A B: tiles and waves over the units against each operand moved once."""
-    rate = product_rate(p, rows.choices["dtype"], "matrix_efficiency")
-    units = p("compute_units")
-    compute = gemm_compute_s(rows, units=units, rate=rate, unit_l2_rate=unit_l2_rate_of(p), wave_s=p("wave_s"))
-    traffic = Gemm.operand_bytes(rows.choices, rows.numbers)
-    memory = traffic_s(p, rows, traffic, traffic, np.asarray(units))
-    return kernel(p, rows, Work(compute, memory, _quantise_s(p, rows), Gemm.flops(rows.numbers) / rate))
+def traffic_s(rows: Rows, x: Numbers) -> FloatArray:
+    """Time (s) of the operands: drawn from memory less what the cache keeps of them, all of them through the cache.
 
-
-def _quantise_s(p: Parameters, rows: Rows) -> FloatArray | float:
-    """Time (s) of the kernel that turns 16-bit activations into a narrow type before their product.
-
-    Activations leave the layer before in 16 bits, so a product in 8 or 4 bits is preceded by a pass over A; the
-    published campaigns measure the two together. The pass reads 16 bits and writes the narrow type,
-    ``quantise_passes`` times over.
+    Of x bytes a cache that keeps f of them leaves x^2 / (x + f) to be drawn: little of what is small, all of what is
+    large. A warm context keeps whatever fits.
     """
-    size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
-    if size >= 2.0:
-        return 0.0
     n = rows.numbers
-    moved = n["batch"] * n["m"] * n["k"] * (2.0 + size)
-    return p("kernel_floor_s") + p("quantise_passes") * moved / memory_rate(p)
+    size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
+    weights = size * n["n"] * n["k"] * n["batch"]
+    others = (size * n["m"] * n["k"] + max(size, 2.0) * n["m"] * n["n"]) * n["batch"]
+    drawn = weights**2 / (weights + x.kept_weights_bytes) + others**2 / (others + x.kept_activations_bytes)
+    if rows.choices["cache"] == "warm":
+        drawn = np.where(weights + others <= x.l2_bytes, 0.0, drawn)
+    return drawn / x.memory_rate + (weights + others) / (x.units * x.unit_l2_rate)
+
+
+def formula_s(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Device time at boost (s) of the whole, of the tiles and of the traffic.
+
+    By form not decreasing in m, n, k and batch, nor in one over any rate. In formats narrower than 16 bits the
+    activations are made narrow first, in a kernel of its own that reads 16 bits and writes the format.
+    """
+    compute, memory = tiles_s(rows, x), traffic_s(rows, x)
+    largest = np.maximum(compute, memory)
+    ratio = np.minimum(compute, memory) / largest
+    whole = x.floor_s + largest * (1.0 + ratio**x.overlap) ** (1.0 / x.overlap)
+    if x.quantise_passes:
+        n = rows.numbers
+        size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
+        moved = n["batch"] * n["m"] * n["k"] * (2.0 + size)
+        whole = whole + 0.5 * x.floor_s + x.quantise_passes * moved / x.memory_rate
+    return whole, compute, memory
+
+
+def gemm(p: Parameters, rows: Rows) -> Raw:
+    """C = A B: the formula, what was learned of the device beyond it, and the context."""
+    dtype, clock = rows.choices["dtype"], rows.choices["clock"]
+    key = number_key(p, dtype, clock)
+    x = numbers_of(p, dtype, key)
+    whole, compute, memory = formula_s(rows, x)
+    bound = np.where(compute > memory, "compute", "memory")
+    bound = np.where(np.maximum(compute, memory) < 0.5 * whole, "launch", bound)
+    learned = p.correction(rows)
+    if learned is not None:
+        whole = whole * np.exp(learned.log_factor)
+    # Numbers that were fitted to sustained loops already hold what the power cap does to them.
+    settled = key.endswith(SUSTAINED)
+    spread = None if learned is None else learned.spread
+    return in_context(p, rows, whole, activity_of(p, rows), bound, settled=settled, spread=spread)
+
+
+def own_numbers(p: Parameters, rows: Rows) -> dict[str, Sourced]:
+    """The numbers that products like ``rows`` read, under the key of their own format and clock.
+
+    A calibration moves these, so that measuring one format says nothing of another that it stood in for.
+    """
+    dtype, clock = rows.choices["dtype"], rows.choices["clock"]
+    numbers_of(p, dtype, number_key(p, dtype, clock))
+    own = dtype + (SUSTAINED if clock == "sustained" else "")
+    return {f"{path.partition('.')[0]}.{own}": value for path, value in p.used.items() if path.startswith("gemm_")}
+
+
+def coordinates(p: Parameters, rows: Rows) -> FloatArray:
+    """Where products lie for a residual (n x 5), in logarithms: sizes, time over floor, arithmetic over traffic."""
+    dtype = rows.choices["dtype"]
+    x = numbers_of(p, dtype, number_key(p, dtype, rows.choices["clock"]))
+    whole, compute, memory = formula_s(rows, x)
+    n = rows.numbers
+    m, columns, k = np.broadcast_arrays(n["m"] * n["batch"], n["n"], n["k"])
+    balance = np.log((x.floor_s + compute) / (x.floor_s + memory)) / 1.5
+    parts = [np.log2(m) / 3.0, np.log2(columns) / 2.0, np.log2(k) / 2.0, np.log(whole / x.floor_s) / 1.5, balance]
+    return np.stack(parts, 1)

@@ -138,17 +138,27 @@ def kernel(p: Parameters, rows: Rows, work: Work) -> Raw:
     return in_context(p, rows, device_s, activity, np.where(body < 0.5 * device_s, "launch", bound))
 
 
-def in_context(p: Parameters, rows: Rows, device_s: FloatArray, activity: Activity, bound: StrArray | str) -> Raw:
+def in_context(
+    p: Parameters,
+    rows: Rows,
+    device_s: FloatArray,
+    activity: Activity,
+    bound: StrArray | str,
+    *,
+    settled: bool = False,
+    spread: FloatArray | None = None,
+) -> Raw:
     """A kernel of ``device_s`` (s, alone on the device at boost) in the context of its rows.
 
     ``clock``: ``sustained`` loops slow down at the power cap (see ``sustained_s``); a burst is over before the board
     reacts. ``dispatch``: ``device`` is the kernel alone; ``graph`` adds the gap to the next node of a replayed graph;
     in ``eager`` a framework issues one operation after another and each is timed by itself: what it adds to the
     kernel (``eager_gap_s``), and never less than the host's own part (the API's dispatch and the framework around it).
+    ``settled``: ``device_s`` is that of a sustained loop already. ``spread``: see ``Raw``.
     """
     busy = np.asarray(device_s, dtype=np.float64)
     named = np.asarray(bound)
-    if rows.choices["clock"] == "sustained":
+    if rows.choices["clock"] == "sustained" and not settled:
         slowed = sustained_s(p, busy, activity)
         named = np.where(slowed > 1.02 * busy, "power", named)
         busy = slowed
@@ -162,4 +172,4 @@ def in_context(p: Parameters, rows: Rows, device_s: FloatArray, activity: Activi
         host = p.api_cost("dispatch_s") + p("framework_dispatch_s")
         duration = np.maximum(busy + p("eager_gap_s"), host)
     named = np.where(busy < 0.5 * duration, "launch", named)
-    return Raw(duration, power_w(p, duration, activity), named)
+    return Raw(duration, power_w(p, duration, activity), named, spread)

@@ -18,8 +18,8 @@ import numpy as np
 from windtunnel.core.device import Kind, Parameters, Raw
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import assumed
+from windtunnel_models.kinds import _gpu_gemm
 from windtunnel_models.kinds._gpu_attention import attention
-from windtunnel_models.kinds._gpu_gemm import gemm
 from windtunnel_models.kinds._gpu_kernel import Work, kernel, traffic_s
 from windtunnel_models.kinds._gpu_links import all_reduce, copy, engine, launch, send_recv
 from windtunnel_models.kinds._gpu_parameters import (
@@ -59,12 +59,15 @@ def aes(p: Parameters, rows: Rows) -> Raw:
     return Raw(raw.duration_s / flying, raw.power_w, raw.bound)
 
 
+POWER_FITS = {"power_share": 0.3, "type_power": 0.3, "throttle_exponent": 0.3, "power_cap_share": 0.05}
+"""How far (log, one standard deviation) a board's shares of power may lie from those of the one that was measured."""
+
 KIND = Kind(
     name="gpu",
     doc="compute units behind caches, copy engines beside them, an API in front",
-    parameters=PARAMETERS,
+    parameters=(*PARAMETERS, *_gpu_gemm.PARAMETERS),
     costs={
-        "gemm": gemm,
+        "gemm": _gpu_gemm.gemm,
         "attention": attention,
         "elementwise": elementwise,
         "vector_add": vector_add,
@@ -92,4 +95,7 @@ KIND = Kind(
         "service": EXACT,
     },
     engine=engine,
+    fits={"gemm": _gpu_gemm.FITS, "power": POWER_FITS},
+    own_numbers={"gemm": _gpu_gemm.own_numbers},
+    coordinates={"gemm": _gpu_gemm.coordinates},
 )

@@ -141,6 +141,7 @@ def calibrate(device: Device, table: OpTable, seconds: FloatArray, power_w: Floa
     """
     found = Calibration(device, table.op.name, len(seconds), 0)
     found.groups = list(_groups(device, table, seconds, found))
+    found.device = device = _with_own_numbers(device, found.groups)
     found.distinct = sum(len(group) for group in found.groups)
     if found.distinct < FEWEST_ROWS:
         raise InputError(
@@ -158,6 +159,16 @@ def calibrate(device: Device, table: OpTable, seconds: FloatArray, power_w: Floa
             if found.power is not None:
                 found.values.update(found.power.values)
     return found
+
+
+def _with_own_numbers(device: Device, groups: Sequence[Group]) -> Device:
+    """``device`` with a number of its own wherever the rows would read one that stands in."""
+    own = device.kind.own_numbers.get(groups[0].rows.op.name) if groups else None
+    values = dict(device.values)
+    for group in groups if own is not None else ():
+        assert own is not None  # noqa: S101  said by the condition above, which the type checker cannot follow
+        values.update({path: v for path, v in own(Parameters(device), group.rows).items() if path not in values})
+    return replace(device, values=values)
 
 
 def _groups(device: Device, table: OpTable, seconds: FloatArray, found: Calibration) -> Iterator[Group]:

@@ -242,7 +242,8 @@ class Kind:
     ``stated_power``: a scenario's ``power.max`` says what the device draws when busy, rather than capping it.
 
     For calibration, by operation: ``fits`` names the parameters that measurements of it may move, with the standard
-    deviation (log) that another device's value is expected to differ by; ``coordinates`` says
+    deviation (log) that another device's value is expected to differ by; ``own_numbers`` gives those that rows read
+    under a stand-in's key once more under their own; ``coordinates`` says
     where rows lie for a residual (n x d, about 1 a factor of 8 in size), the logarithms of the columns unless given;
     ``learned`` evaluates a residual from a compact array file; ``transfer_errors`` gives the error factor (90%) of what
     relatives of a relation (``die``, ``generation``, ``class``) say of a device that nobody measured.
@@ -256,6 +257,7 @@ class Kind:
     engine: Callable[[Parameters, Rows], str] = compute_engine
     stated_power: bool = False
     fits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    own_numbers: Mapping[str, Callable[[Parameters, Rows], Mapping[str, Sourced]]] = field(default_factory=dict)
     coordinates: Mapping[str, Callable[[Parameters, Rows], FloatArray]] = field(default_factory=dict)
     learned: Mapping[str, Callable[[Mapping[str, Any], Parameters, Rows], Correction | None]] = field(
         default_factory=dict

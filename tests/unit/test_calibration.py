@@ -1,0 +1,243 @@
+"""Calibration: a known law is found again, slips are named, and what is reported comes from rows left out."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from windtunnel.cli import cli
+from windtunnel.core.csvfile import read_csv
+from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Parameter, Parameters, Raw
+from windtunnel.core.errors import InputError
+from windtunnel.core.ops import FloatArray, Rows, VectorAdd
+from windtunnel.core.optable import OpTable
+from windtunnel.core.provenance import assumed
+from windtunnel_models.learned.calibrate import FEWEST_ROWS, Calibration, calibrate
+from windtunnel_models.learned.process import Process, Scales, best_scales, merge
+
+
+def _cost(p: Parameters, rows: Rows) -> Raw:
+    moved = 12.0 * rows.numbers["n"]
+    return Raw(p("floor_s") + moved / p("rate_bytes_per_s"), np.asarray(100.0), np.asarray("memory"))
+
+
+_GUESS = assumed(1.0, 0.1, 10.0, "a guess")
+FAKE = Kind(
+    name="fake",
+    doc="a floor and a rate",
+    parameters=(Parameter("floor_s", "s", "floor"), Parameter("rate_bytes_per_s", "B/s", "rate")),
+    costs={"vector_add": _cost},
+    errors={},
+    fits={"vector_add": {"floor_s": 1.0, "rate_bytes_per_s": 1.0}},
+)
+
+
+def fake(floor_s: float = 5e-6, rate: float = 1e11) -> Device:
+    """A device of the fake kind, before any measurement of it."""
+    values = {
+        "floor_s": replace(_GUESS, value=floor_s, low=floor_s / 10, high=floor_s * 10),
+        "rate_bytes_per_s": replace(_GUESS, value=rate, low=rate / 10, high=rate * 10),
+        "idle_power_w": _GUESS,
+        "max_power_w": replace(_GUESS, value=100.0, high=200.0),
+    }
+    spec = DeviceSpec("fake", "fake", "nobody", "Fake", ("native",), values)
+    return Device(spec, FAKE, ApiProfile("native", "", ("fake",), frozenset(), {}), values)
+
+
+def measured(
+    path: Path, sizes: FloatArray, seconds: FloatArray, fit_to: Device | None = None, extra: str = ""
+) -> Calibration:
+    """The calibration of the fake device from a table written to ``path``."""
+    lines = [f"{int(n)},{t!r}" for n, t in zip(sizes.tolist(), seconds.tolist(), strict=True)]
+    path.write_text("n,latency_s\n" + "\n".join(lines) + "\n" + extra)
+    table = OpTable(VectorAdd, read_csv(path, "table"))
+    return calibrate(fit_to or fake(), table, table.measured("latency_s"))
+
+
+SIZES = np.round(np.logspace(3, 8, 40))
+LAW = 9e-6 + 12.0 * SIZES / 2.5e11
+
+
+def test_a_device_of_known_law_is_found_again_within_a_percent(tmp_path: Path) -> None:
+    found = measured(tmp_path / "t.csv", SIZES, LAW)
+    assert found.values["floor_s"].value == pytest.approx(9e-6, rel=0.01)
+    assert found.values["rate_bytes_per_s"].value == pytest.approx(2.5e11, rel=0.01)
+    assert found.error_after < 0.01 < found.error_before
+    assert not found.outliers
+    assert not found.duplicates
+
+
+def test_a_few_rows_move_the_numbers_less_than_many(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+
+    def floor_of(count: int) -> float:
+        sizes = np.round(np.logspace(7, 8, count))  # far above the floor: these rows say next to nothing of it
+        seconds = (30e-6 + 12.0 * sizes / 1e11) * np.exp(rng.normal(0.0, 0.02, count))
+        return abs(math.log(measured(tmp_path / "t.csv", sizes, seconds).values["floor_s"].value / 5e-6))
+
+    assert floor_of(12) < floor_of(400)
+
+
+def test_an_outlier_is_named_with_what_the_others_say_and_bends_nothing(tmp_path: Path) -> None:
+    seconds = LAW.copy()
+    seconds[17] *= 1000.0  # milliseconds where the others are seconds
+    found = measured(tmp_path / "t.csv", SIZES, seconds)
+    assert [outlier.line for outlier in found.outliers] == [19]
+    assert found.outliers[0].expected_s == pytest.approx(LAW[17], rel=0.1)
+    assert found.values["rate_bytes_per_s"].value == pytest.approx(2.5e11, rel=0.03)
+
+
+def test_repeated_points_are_named_and_their_median_counts(tmp_path: Path) -> None:
+    sizes = np.concatenate([SIZES, SIZES[:1], SIZES[:1]])
+    seconds = np.concatenate([LAW, LAW[:1], LAW[:1] * 3.0])
+    found = measured(tmp_path / "t.csv", sizes, seconds)
+    assert found.duplicates == [(2, 42, 43)]
+    assert found.distinct == 40
+    assert found.rows == 42
+    assert found.error_after < 0.01
+
+
+def test_too_few_distinct_rows_are_refused_however_often_they_are_repeated(tmp_path: Path) -> None:
+    sizes = np.tile(SIZES[: FEWEST_ROWS - 1], 3)
+    with pytest.raises(InputError, match=f"{FEWEST_ROWS - 1} distinct measurements are too few"):
+        measured(tmp_path / "t.csv", sizes, np.tile(LAW[: FEWEST_ROWS - 1], 3))
+    assert measured(tmp_path / "t.csv", SIZES[:FEWEST_ROWS], LAW[:FEWEST_ROWS]).distinct == FEWEST_ROWS
+
+
+def test_the_interval_holds_nine_tenths_of_rows_that_no_fit_saw(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    sizes = np.round(np.exp(rng.uniform(np.log(1e3), np.log(1e9), 200)))
+    seconds = (9e-6 + 12.0 * sizes / 2.5e11) * np.exp(rng.normal(0.0, 0.08, 200))
+    found = measured(tmp_path / "t.csv", sizes[:100], seconds[:100])
+    assert 0.85 <= found.inside <= 0.97
+    assert 0.10 < found.half_width < 0.20  # 1.645 x 0.08 = 0.13
+    assert 0.04 < found.error_after < 0.09  # mean |error| of such noise is 0.064: no fit can do better
+
+
+def test_leaving_a_point_out_in_closed_form_is_leaving_it_out() -> None:
+    rng = np.random.default_rng(3)
+    z, residual = rng.normal(size=(12, 2)), rng.normal(0.0, 0.1, 12)
+    none, noise = np.zeros(12), np.ones(12)
+    scales = Scales(0.12, 0.06, 0.03, 0.0)
+    error, deviation = Process(z, residual, none, noise, scales).left_out()
+    for i in range(12):
+        kept = np.arange(12) != i
+        rest = Process(z[kept], residual[kept], none[kept], noise[kept], scales)
+        mean, spread = rest(z[[i]], none[[i]])
+        assert error[i] == pytest.approx(residual[i] - mean[0], abs=1e-9)
+        assert deviation[i] * 1.6449 == pytest.approx(spread[0], rel=1e-6)
+
+
+def test_relatives_count_as_far_as_they_explain() -> None:
+    rng = np.random.default_rng(5)
+    z = rng.uniform(-3.0, 3.0, (80, 3))
+    relatives = 0.3 * np.sin(40.0 * z[:, 0])  # too rough for the process itself to learn
+    noise = np.ones(80)
+    said = best_scales(z, relatives + rng.normal(0.0, 0.02, 80), relatives, noise)
+    unsaid = best_scales(z, 0.1 * np.tanh(z[:, 1]) + rng.normal(0.0, 0.02, 80), relatives, noise)
+    assert said.mix == 1.0
+    assert unsaid.mix == 0.0
+
+
+def test_merged_rows_are_near_each_other_and_few_enough() -> None:
+    z = np.random.default_rng(2).normal(size=(5000, 3))
+    group = merge(z, 300)
+    assert group.max() < 300
+    widths = [np.ptp(z[group == g], axis=0).max() for g in range(group.max() + 1)]
+    assert np.median(widths) < 1.5
+
+
+def command(*arguments: object) -> tuple[int, str]:
+    """Exit code and everything printed of a `windtunnel` command."""
+    from windtunnel.cli import main
+
+    runner = CliRunner()
+    with runner.isolation() as (out, err, _):
+        try:
+            main([str(argument) for argument in arguments])
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, out.getvalue().decode() + err.getvalue().decode()
+
+
+@pytest.fixture
+def products(tmp_path: Path) -> Path:
+    """Thirty products as an L4 twice as slow as its model would take."""
+    shapes = tmp_path / "shapes.csv"
+    lines = [
+        f"{m},{n},{k},float16" for m in (16, 200, 1000, 4096, 9000) for n, k in ((512, 512), (4096, 1024), (2048, 8192))
+    ]
+    lines += [f"{m},3000,3000,float16" for m in range(100, 1600, 100)]
+    shapes.write_text("m,n,k,dtype\n" + "\n".join(lines) + "\n")
+    from windtunnel import app
+
+    out = tmp_path / "predicted.csv"
+    app.predict_table("gemm", app.device("l4", app.catalogue(), "none"), shapes, out)
+    header, *rows = out.read_text().splitlines()
+    at = header.split(",").index("duration_s")
+    table = tmp_path / "measured.csv"
+    table.write_text(
+        "m,n,k,dtype,latency_s\n"
+        + "".join(f"{','.join(r.split(',')[:4])},{2.0 * float(r.split(',')[at])!r}\n" for r in rows)
+    )
+    return table
+
+
+def test_the_overlay_that_calibrate_writes_moves_predict(products: Path, tmp_path: Path) -> None:
+    overlay = tmp_path / "l4.yaml"
+    code, said = command("calibrate", "gemm", products, "--device", "l4", "--out", overlay)
+    assert code == 0, said
+    assert "30 measurements" in said
+    question = ("gemm", "--device", "l4", "m=700", "n=3000", "k=3000", "dtype=float16", "--format", "json")
+    before = json.loads(command("predict", *question, "--calibration", "none")[1])
+    after = json.loads(command("predict", *question, "--calibration", overlay)[1])
+    assert after["duration_s"] == pytest.approx(2.0 * before["duration_s"], rel=0.05)
+    width = math.log(after["duration_high_s"] / after["duration_low_s"])
+    assert width < 0.5 * math.log(before["duration_high_s"] / before["duration_low_s"])
+
+
+def test_calibrate_reports_as_json_and_refuses_outliers_when_strict(products: Path, tmp_path: Path) -> None:
+    lines = products.read_text().splitlines()
+    cells = lines[7].split(",")
+    lines[7] = ",".join([*cells[:4], repr(float(cells[4]) * 1000.0)])
+    products.write_text("\n".join(lines) + "\n")
+    overlay = tmp_path / "l4.yaml"
+    code, said = command("calibrate", "gemm", products, "--device", "l4", "--out", overlay, "--format", "json")
+    assert code == 0, said
+    assert [outlier["line"] for outlier in json.loads(said)["outliers"]] == [8]
+    overlay.unlink()
+    code, said = command("calibrate", "gemm", products, "--device", "l4", "--out", overlay, "--strict")
+    assert code == 2
+    assert "measured.csv:8" in said
+    assert not overlay.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("m,n,k,dtype\n8,8,8,float16\n", "no column 'latency_s'"),
+        ("m,n,k,dtype,latency\n8,8,8,float16,1e-5\n", "(its column 'latency' is near)"),
+        ("m,n,k,dtype,latency_s\n8,8,8,float16,12 us\n", "this is '12 us'"),
+        ("m,n,k,dtype,latency_s\n8,8,8,float16,-1\n", "above zero"),
+        ("m,n,k,dtype,latency_s\n8,8,8,float61,1e-5\n", "did you mean 'float16'"),
+        ("m,n,k,dtype,latency_s\n8,8,8,float16,1e-5\n", "1 distinct measurements are too few"),
+    ],
+)
+def test_a_table_that_cannot_be_fitted_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text(text)
+    code, printed = command("calibrate", "gemm", table, "--device", "l4", "--out", tmp_path / "o.yaml")
+    assert code == 2
+    assert said in printed
+    assert "t.csv" in printed
+
+
+def test_calibrate_is_listed() -> None:
+    assert "calibrate" in CliRunner().invoke(cli, ["--help"]).output
