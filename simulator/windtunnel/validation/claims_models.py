@@ -274,10 +274,11 @@ def parameter(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled
         value = reader(*path.split(".", 1))
         owner = device.label
     (sourced,) = reader.used.values()
+    shown = show(value, "s") if path.endswith("_s") else f"{value:.3g}"
     text = sourced.reason if sourced.provenance is Provenance.ASSUMED else sourced.source
     return Modelled(
         value,
-        f"{owner} is entered with {path.removeprefix('api.')} = {value:.3g} ({sourced.provenance.label}: {text})",
+        f"{owner} is entered with {path.removeprefix('api.')} = {shown} ({sourced.provenance.label}: {text})",
         low=sourced.low,
         high=sourced.high,
         used=dict(reader.used),
