@@ -13,7 +13,7 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Lineage, Parameter, Residual
+from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Known, Lineage, Parameter, Residual
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.provenance import PROVENANCES, Provenance, Sourced
@@ -119,14 +119,14 @@ class Catalogue:
             )
         if calibration is None and calibrated:
             calibration = shipped_overlay(sku, spec.kind)
-        values, residuals = self._calibrated(spec, kind, calibration)
+        values, residuals, known = self._calibrated(spec, kind, calibration)
         values.update(overlay or {})
-        return Device(spec, kind, api_profile(api_name), values, residuals=residuals)
+        return Device(spec, kind, api_profile(api_name), values, residuals=residuals, known=known)
 
     def _calibrated(
         self, spec: DeviceSpec, kind: Kind, overlay: Overlay | None
-    ) -> tuple[dict[str, Sourced], dict[str, Residual]]:
-        """The device's numbers and residuals: its own calibration's, and its relatives' where that is silent."""
+    ) -> tuple[dict[str, Sourced], dict[str, Residual], dict[str, Known]]:
+        """The device's numbers and residuals: its calibration's, its relatives' where that is silent; and how good."""
         values = _defaults(kind)
         names = [parameter.name for parameter in kind.parameters if parameter.taught]
         kin, overlays = self._kin(spec) if names or kind.learned else ([], {})
@@ -135,6 +135,7 @@ class Catalogue:
         if overlay is not None:
             values.update(overlay.values)
         residuals: dict[str, Residual] = {}
+        known = {op: fit.known() for op, fit in overlay.fits.items()} if overlay is not None else {}
         ops = {op for known in overlays.values() for op in known.learned}
         for op in sorted(ops | set(overlay.learned if overlay is not None else ())):
             beneath = self._transferred(kind, kin, overlays, op)
@@ -144,7 +145,8 @@ class Catalogue:
                 residuals[op] = bind(entry, frozen, op, overlay.path, beneath)
             elif beneath is not None:
                 residuals[op] = beneath
-        return values, residuals
+                known.setdefault(op, beneath.known(op))
+        return values, residuals, known
 
     def _kin(self, spec: DeviceSpec) -> tuple[list[Relative], dict[str, Overlay]]:
         """The calibrated devices of the same kind that bear on ``spec``, and their overlays."""
@@ -158,7 +160,7 @@ class Catalogue:
 
     def _transferred(
         self, kind: Kind, kin: Sequence[Relative], overlays: Mapping[str, Overlay], op: str
-    ) -> Residual | None:
+    ) -> Transferred | None:
         """What the relatives that learned something of ``op`` say together; None where none did."""
         having = [relative for relative in kin if op in overlays[relative.sku].learned]
         if not having:

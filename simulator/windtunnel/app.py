@@ -10,7 +10,7 @@ import json
 import platform
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
@@ -291,6 +291,7 @@ def run(
         "policy": policy.name,
         **summarise(first, recordings, scenario.parsed_targets()),
         "provenance": provenance(first.compiled, first.classes),
+        "models": models(first.compiled, first.classes),
         "notes": list(dict.fromkeys(note for r in recordings for note in r.notes)),
         "scenario": scenario.resolved(),
         "versions": versions(),
@@ -334,6 +335,17 @@ def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) 
         target = fleet_class.device
         for path in ("idle_power_w", "max_power_w"):
             found.setdefault((target.label, path), _source_row(target, path, target.values[path]))
+    return [found[key] for key in sorted(found)]
+
+
+def models(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
+    """How well each operation that a run priced is known on each of its devices."""
+    asked = {(number, op) for (number, _), program in compiled.items() for op in program.operations}
+    found = {}
+    for number, op in sorted(asked):
+        target: Device = classes[number].device
+        if op != "service":  # a stated time is known by definition
+            found[target.label, op] = {"device": target.label, **asdict(target.knowledge(op))}
     return [found[key] for key in sorted(found)]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from windtunnel.core.device import Known
 from windtunnel.core.provenance import Sourced
 
 
@@ -26,6 +27,11 @@ class Fit:
     half_width: float | None = None
     split: str = ""
     note: str = ""
+
+    def known(self) -> Known:
+        """The same, as a device says it."""
+        text = f"fitted to {self.rows:,} measurements of this SKU" + (f"; {self.note}" if self.note else "")
+        return Known(self.op, "measured", text, self.rows, self.held_out, self.inside, self.half_width, self.split)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.device import Correction, Device, Parameters, Residual
+from windtunnel.core.device import Correction, Device, Known, Parameters, Residual
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.ops import CONTEXT, OPERATIONS, FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance, Sourced
@@ -174,6 +174,13 @@ class Transferred:
             return Sourced(count, Provenance.PUBLISHED, f"measurements of {self._names}, the same die")
         reason = f"carried over from {self._names}; {self._spread.source}"
         return Sourced(count, Provenance.ASSUMED, "other devices' measurements", count, count, reason)
+
+    def known(self, op: str) -> Known:
+        """How well ``op`` is known from relatives alone."""
+        kin = {"die": "the same die", "generation": "a like design", "class": "other classes of device"}[self._relation]
+        text = f"carried over from {self._names} ({kin}); {self._spread.source}"
+        rows = int(self.origin.value)
+        return Known(op, "relatives", text, rows, factor=self._spread.value, split="whole devices")
 
     def __call__(self, rows: Rows) -> Correction | None:
         """The weighted mean over the relatives that know the rows' choices."""

@@ -103,6 +103,28 @@ class Correction:
     spread: FloatArray
 
 
+@dataclass(frozen=True)
+class Known:
+    """How well the time of one operation is known on one device.
+
+    ``basis``: ``measured`` (fitted to measurements of this SKU), ``relatives`` (carried over from other devices'
+    measurements) or ``formula`` (the kind's formula with published or assumed constants). ``rows``: those fitted.
+    ``held_out``: mean absolute percentage error (a fraction) on measurements that were not fitted, held back by
+    ``split``; ``inside`` the share of them in the 90% interval; ``half_width`` its median half-width over the value.
+    None where that was not measured. ``factor``: 90% of measurements are expected within the time over or times this.
+    """
+
+    op: str
+    basis: str
+    text: str
+    rows: int = 0
+    held_out: float | None = None
+    inside: float | None = None
+    half_width: float | None = None
+    split: str = ""
+    factor: float | None = None
+
+
 class Residual(Protocol):
     """What was learned about one operation of one device: a pure function of the rows.
 
@@ -343,6 +365,7 @@ class Device:
     speed: float = 1.0
     cap_w: float | None = None
     residuals: Mapping[str, Residual] = field(default_factory=dict)
+    known: Mapping[str, Known] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -401,6 +424,15 @@ class Device:
     def engine_of(self, rows: Rows) -> str:
         """The engine of the device that the operation occupies."""
         return self.kind.engine(Parameters(self), rows)
+
+    def knowledge(self, op: str) -> Known:
+        """How well the time of ``op`` is known here."""
+        if op in self.known:
+            return self.known[op]
+        error = self.kind.errors.get(op)
+        if error is None:
+            return Known(op, "formula", "no measurement at hand")
+        return Known(op, "formula", error.reason or error.source, factor=error.value)
 
     def cost(self, rows: Rows, *, intervals: bool = True) -> Cost:
         """The cost of every row.

@@ -68,7 +68,8 @@ class Compiled:
     ``variants`` are the ways through its branches and ``variant_of`` which one each job takes (None: all the
     first). ``estimate_s`` is the expected time of a job until its first result, ``mean_s`` the mean of that,
     ``energy_j`` the energy of a whole job with the device's idle power, ``footprint_bytes`` the memory it needs;
-    each one number or one a job. ``decoder`` is set when the program is a single `generate`.
+    each one number or one a job. ``operations`` names what was priced.
+    ``decoder`` is set when the program is a single `generate`.
     """
 
     variants: Sequence[Sequence[Phase]]
@@ -78,6 +79,7 @@ class Compiled:
     energy_j: FloatArray
     footprint_bytes: FloatArray
     sources: Mapping[str, Sourced]
+    operations: frozenset[str]
     decoder: DecoderCosts | None = None
     prompts: np.ndarray | None = None
     outputs: np.ndarray | None = None
@@ -191,6 +193,7 @@ class _Compiler:
     source: Source
     decoders: DecoderShelf
     sources: dict[str, Sourced] = field(default_factory=dict)
+    operations: set[str] = field(default_factory=set)
     _priced: dict[tuple[str | int, ...], tuple[Segment, FloatArray, FloatArray]] = field(default_factory=dict)
 
     def compile(self, program: Sequence[Stage]) -> Compiled:
@@ -238,6 +241,7 @@ class _Compiler:
             energy_j=energy,
             footprint_bytes=footprint,
             sources=self.sources,
+            operations=frozenset(self.operations),
         )
 
     def _taken(self, conditions: Sequence[tuple[Branch, str | None]]) -> np.ndarray:
@@ -282,6 +286,7 @@ class _Compiler:
                 segments.append(segment)
                 time_s = np.asarray(segment.ticks) / 1e12
                 self.sources.update(inner.sources)
+                self.operations |= inner.operations
                 footprint = np.maximum(footprint, inner.footprint_bytes)
                 seconds, joules = seconds + time_s, joules + time_s * segment.watts
             elif isinstance(stage, OpStage):
@@ -304,6 +309,7 @@ class _Compiler:
             cost = self.device.cost(rows, intervals=False)
             engine = self.device.engine_of(rows)
             self.sources.update(self.device.sources(rows))
+            self.operations.add(rows.op.name)
             ticks = self._ticks(stage, cost.duration_s)
         except InputError as error:
             raise error.at(self.source.where(stage.path)) from None
@@ -356,7 +362,8 @@ def _compile_generate(stage: Generate, device: Device, source: Source, decoders:
     ticks = to_tick_array(whole_s)
     watts = np.rint(whole_j / np.maximum(whole_s, 1e-12) / WATT_GRAIN) * WATT_GRAIN
     sources: dict[str, Sourced] = {}
-    for part in [*model.linear_operations(), model.head_operation(), model.attention_operation("decode")]:
+    parts = [*model.linear_operations(), model.head_operation(), model.attention_operation("decode")]
+    for part in parts:
         column = {"gemm": ("m",), "elementwise": ("rows",)}.get(part.op.name, ("batch", "kv_tokens"))
         complete = part.op.complete(part.values | dict.fromkeys(column, 1))
         sources.update(
@@ -376,6 +383,7 @@ def _compile_generate(stage: Generate, device: Device, source: Source, decoders:
         energy_j=whole_j + whole_s * device.idle_power_w,
         footprint_bytes=footprint,
         sources=sources,
+        operations=frozenset(part.op.name for part in parts),
         decoder=costs,
         prompts=prompts.astype(np.int64),
         outputs=outputs.astype(np.int64),

@@ -73,6 +73,13 @@ PROVENANCE_MEANING = {
 PROVENANCE_MARK = {"measured": "●", "published": "◐", "datasheet": "○", "assumed": "▲"}
 
 
+MODEL_BASIS = {
+    "measured": "measurements of this SKU",
+    "relatives": "measurements of other devices",
+    "formula": "formula and published constants",
+}
+
+
 def render(result: Mapping[str, Any], recording: Recording) -> str:
     """The report of one run as a complete HTML document.
 
@@ -107,6 +114,7 @@ def render(result: Mapping[str, Any], recording: Recording) -> str:
         workloads=_workload_rows(result["workloads"]),
         scenario=_scenario(result["scenario"]),
         provenance=_provenance(result.get("provenance") or ()),
+        models=_models(result.get("models") or ()),
         notes=_notes(result),
         glossary=GLOSSARY,
         versions=result["versions"],
@@ -577,6 +585,24 @@ def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "assumed": counts["assumed"],
         "groups": groups,
     }
+
+
+def _models(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """How well each operation is known, by device."""
+    devices: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        told = {
+            "op": str(row["op"]),
+            "basis": MODEL_BASIS[row["basis"]],
+            "error": words.share(row["held_out"]),
+            "inside": words.share(row["inside"]),
+            "width": f"±{words.share(row['half_width'])}" if words.known(row["half_width"]) else words.NOTHING,
+            "text": str(row["text"]) + (f"; held back by {row['split']}" if row["split"] else ""),
+        }
+        if words.known(row["factor"]):
+            told["width"] = f"×/÷ {words.number(row['factor'])}"
+        devices.setdefault(str(row["device"]), []).append(told)
+    return [{"device": device, "rows": told} for device, told in devices.items()]
 
 
 def _shortened(source: str) -> str:
