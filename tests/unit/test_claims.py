@@ -9,14 +9,15 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from windtunnel import app
 from windtunnel.cli import cli
-from windtunnel.core.device import Device
+from windtunnel.core.device import Correction, Device
 from windtunnel.core.errors import InputError
-from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.ops import OPERATIONS, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel.validation import claims as judged
 from windtunnel.validation.claims_benchmark import FACTS, ROWS, Benchmark, Facts, host
@@ -213,6 +214,23 @@ def test_the_catalogue_is_not_changed_by_the_benchmark() -> None:
     bench().seconds("mixed-launch")
     after = app.catalogue().device("rtx-6000-ada")
     assert (before.values, before.api.values) == (after.values, after.api.values)
+
+
+class Doubled:
+    """A residual that says everything takes twice as long."""
+
+    origin = Sourced(1.0, Provenance.MEASURED, "this test")
+
+    def __call__(self, rows: Rows) -> Correction:
+        return Correction(np.full(rows.shape, np.log(2.0)), np.full(rows.shape, 0.1))
+
+
+def test_what_was_learned_of_a_device_does_not_enter_what_the_benchmark_states() -> None:
+    plain = app.device("rtx-6000-ada", KNOWN)
+    taught = replace(plain, residuals=dict.fromkeys(("stencil", "copy", "launch"), Doubled()))
+    copy = one_row(OPERATIONS["copy"], {"bytes": 4096, "direction": "h2d"})
+    assert taught.cost(copy).duration_s[0] == pytest.approx(2 * plain.cost(copy).duration_s[0])
+    assert Benchmark(taught, app.one_job_s).seconds("mixed-launch") == bench().seconds("mixed-launch")
 
 
 def test_aes_of_a_gigabyte_on_qat_is_impossible_by_its_own_datasheet(rows: list[dict[str, Any]]) -> None:

@@ -112,7 +112,9 @@ def benchmark_device(device: Device, facts: Facts) -> Device:
 
     lanes = {"service": "host", "launch": "front end"}
     costs = {**kind.costs, "service": host_time, "launch": on_the_way, "stencil": stencil}
-    return replace(device, values=values, kind=replace(kind, costs=costs, engine=engine))
+    # What was learned of these operations on this device is of its own times, which are stated here instead.
+    residuals = {op: learned for op, learned in device.residuals.items() if op not in (*lanes, "stencil", "copy")}
+    return replace(device, values=values, kind=replace(kind, costs=costs, engine=engine), residuals=residuals)
 
 
 def host(seconds: float) -> dict[str, Any]:

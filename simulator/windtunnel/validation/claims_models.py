@@ -204,7 +204,9 @@ def naive(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
     scalar = Sourced(32.0, Provenance.DATASHEET, "a plain loop: one 32-bit number an instruction")
     units = Sourced(1 / _FADD.value, Provenance.ASSUMED, "assumed", 1 / 4.0, 1 / 3.0, _FADD.reason)
     whole = Sourced(1.0, Provenance.DATASHEET, "nothing else is slower than the chain of additions")
-    loop = _with(device, {"threads": one, "simd_bits": scalar, "fma_units": units, "kernel_efficiency.gemm": whole})
+    plain = {"threads": one, "simd_bits": scalar, "fma_units": units, "kernel_efficiency.gemm": whole}
+    # Whatever was learned of products on this processor is of a library's, not of a plain loop's.
+    loop = replace(_with(device, plain), residuals={})
     rows, cost = _priced(loop, op, values)
     seconds = float(cost.duration_s[0])
     clock = Parameters(device)("clock_hz", "boost")
