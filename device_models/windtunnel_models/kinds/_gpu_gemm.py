@@ -19,7 +19,7 @@ import numpy as np
 
 from windtunnel.core.device import Parameter, Parameters, Raw
 from windtunnel.core.ops import BYTES_PER_ELEMENT, DTYPES, FloatArray, Rows
-from windtunnel.core.provenance import Sourced, assumed
+from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel_models.kinds._gpu_kernel import in_context, need_type, vector_rate
 from windtunnel_models.kinds._gpu_power import activity_of
 
@@ -41,7 +41,7 @@ _SPLITS = (1, 2, 4, 8, 16)
 ANY = "any"
 """Key of the numbers for a format that neither this device nor a relative of it was measured in."""
 
-_STAND_INS: Mapping[str, tuple[str, ...]] = {
+STAND_INS: Mapping[str, tuple[str, ...]] = {
     "tf32": ("bfloat16",),
     "float16": ("bfloat16",),
     "bfloat16": ("float16",),
@@ -115,12 +115,21 @@ class Numbers:
 
 
 def number_key(p: Parameters, dtype: str, clock: str) -> str:
-    """The key of the format's numbers on this device: its own, those of a format alike, or anybody's."""
-    names: tuple[str, ...] = (dtype, *_STAND_INS.get(dtype, ()))
-    keys = [f"{name}{SUSTAINED}" for name in names] if clock == "sustained" else []
-    for key in (*keys, *names):
-        if p.maybe("gemm_efficiency", key) is not None:
-            return key
+    """The key of the format's numbers on this device: its own, those of a format alike, or anybody's.
+
+    Numbers of sustained loops hold what the power cap of that board does, so another board's are not taken.
+    """
+    names: tuple[str, ...] = (dtype, *STAND_INS.get(dtype, ()))
+    if clock == "sustained":
+        for name in names:
+            path = f"gemm_efficiency.{name}{SUSTAINED}"
+            if p.maybe("gemm_efficiency", f"{name}{SUSTAINED}") is not None:
+                if p.used[path].provenance is not Provenance.ASSUMED:
+                    return f"{name}{SUSTAINED}"
+                del p.used[path]
+    for name in names:
+        if p.maybe("gemm_efficiency", name) is not None:
+            return name
     return ANY
 
 

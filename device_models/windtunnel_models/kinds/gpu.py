@@ -18,7 +18,7 @@ import numpy as np
 from windtunnel.core.device import Kind, Parameters, Raw
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import assumed
-from windtunnel_models.kinds import _gpu_gemm
+from windtunnel_models.kinds import _gpu_gemm, _gpu_gemm_learned
 from windtunnel_models.kinds._gpu_attention import attention
 from windtunnel_models.kinds._gpu_kernel import Work, kernel, traffic_s
 from windtunnel_models.kinds._gpu_links import all_reduce, copy, engine, launch, send_recv
@@ -98,4 +98,5 @@ KIND = Kind(
     fits={"gemm": _gpu_gemm.FITS, "power": POWER_FITS},
     own_numbers={"gemm": _gpu_gemm.own_numbers},
     coordinates={"gemm": _gpu_gemm.coordinates},
+    learned={"gemm": _gpu_gemm_learned.learned},
 )

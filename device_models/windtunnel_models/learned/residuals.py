@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -130,10 +131,13 @@ ArraysFunction = Callable[[Mapping[str, np.ndarray], Parameters, Rows], Correcti
 
 
 class ArraysResidual:
-    """A residual that the kind evaluates from a compact array file, read when first asked."""
+    """A residual that the kind evaluates from a compact array file, read when first asked.
 
-    def __init__(self, entry: LearnedEntry, device: Device, op: str, path: Path) -> None:
-        self._entry, self._device, self._op, self._path = entry, device, op, path
+    ``beneath`` (what relatives say) answers for choices that were not measured on this device.
+    """
+
+    def __init__(self, entry: LearnedEntry, device: Device, op: str, path: Path, beneath: Residual | None) -> None:
+        self._entry, self._device, self._op, self._path, self._beneath = entry, device, op, path, beneath
 
     @property
     def origin(self) -> Sourced:
@@ -142,7 +146,8 @@ class ArraysResidual:
 
     def __call__(self, rows: Rows) -> Correction | None:
         """The kind's answer from the arrays, with the device as it was fitted."""
-        return self._device.kind.learned[self._op](self._arrays, Parameters(self._device), rows)
+        found = self._device.kind.learned[self._op](self._arrays, Parameters(self._device), rows)
+        return found if found is not None or self._beneath is None else self._beneath(rows)
 
     @cached_property
     def _arrays(self) -> Mapping[str, Any]:
@@ -184,6 +189,9 @@ class Transferred:
 
     def __call__(self, rows: Rows) -> Correction | None:
         """The weighted mean over the relatives that know the rows' choices."""
+        if self._relation != "die" and "clock" in rows.choices:
+            # What the power cap does to a loop is the board's own; only the kernels are alike.
+            rows = replace(rows, choices={**rows.choices, "clock": "burst"})
         total, mean = 0.0, np.zeros(rows.shape)
         for weight, residual in self._members:
             found = residual(rows)
@@ -198,5 +206,5 @@ class Transferred:
 def bind(entry: LearnedEntry, device: Device, op: str, path: Path | None, beneath: Residual | None) -> Residual:
     """The residual that ``entry`` states, over ``device`` as it was fitted; ``path`` is the overlay's file."""
     if entry.form == "arrays":
-        return ArraysResidual(entry, device, op, (path or Path()).parent / str(entry.data["file"]))
+        return ArraysResidual(entry, device, op, (path or Path()).parent / str(entry.data["file"]), beneath)
     return PointsResidual(entry, device, op, beneath)

@@ -1,0 +1,145 @@
+"""What was learned of a GPU's matrix products beyond the formula: a small network a format, evaluated with NumPy.
+
+The network was fitted to measurements of one device alone (benchmarks/accuracy/fit_gemm.py says how, and how it does on
+shapes left out). Its inputs are logarithms of sizes, waves and component times, taken with the device's numbers as they
+were at the fit. The arrays of one device, for each table i (one number format at one clock):
+
+    tables      (T,)    names "dtype/clock"
+    sheet       (4,)    units, clock (Hz), memory bandwidth (B/s), last-level cache (B)
+    peak, size  (T,)    matrix peak (FLOP/s) and bytes of an operand element
+    numbers     (T, 11) the formula's numbers, in the order of ``NAMES``
+    mean_i, spread_i (F,), w0_i (F, H), b0_i (H,), w1_i (H, H), b1_i (H,), w2_i (H,), b2_i ()   the network
+    width_i     (8,)    90% half-width of the logarithm of a time, by region
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.device import Correction, Parameters
+from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows
+from windtunnel_models.kinds._gpu_gemm import STAND_INS, Numbers, formula_s
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+NAMES = (
+    "efficiency",
+    "memory_efficiency",
+    "floor_s",
+    "l2_bytes_per_clock",
+    "wave_s",
+    "k_step_s",
+    "cache_weights",
+    "cache_activations",
+    "overlap",
+    "split_s",
+    "quantise_passes",
+)
+"""The formula's numbers, in the order that arrays hold them; parameters are called ``gemm_<name>``."""
+
+REGIONS = 8
+
+_BLOCK = 8192
+"""Rows evaluated at once: their inputs stay in the processor's cache."""
+
+_WAVES = ((256, 256), (256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (32, 64))
+_PARTS = ((256, 128), (128, 128), (64, 64))
+
+
+def numbers_at(arrays: Arrays, table: int) -> Numbers:
+    """The formula's numbers as they were at the fit of a table."""
+    units, clock, bandwidth, cache = (float(v) for v in arrays["sheet"])
+    x = dict(zip(NAMES, (float(v) for v in arrays["numbers"][table]), strict=True))
+    return Numbers(
+        rate=float(arrays["peak"][table]) * x["efficiency"],
+        memory_rate=bandwidth * x["memory_efficiency"],
+        floor_s=x["floor_s"],
+        unit_l2_rate=x["l2_bytes_per_clock"] * clock,
+        wave_s=x["wave_s"],
+        k_step_s=x["k_step_s"],
+        kept_weights_bytes=x["cache_weights"] * cache,
+        kept_activations_bytes=x["cache_activations"] * cache,
+        overlap=x["overlap"],
+        split_s=x["split_s"],
+        quantise_passes=x["quantise_passes"] if float(arrays["size"][table]) < 2.0 else 0.0,
+        units=units,
+        l2_bytes=cache,
+    )
+
+
+def inputs(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
+    """The network's inputs (n x 52), the logarithm of the formula's time (n), and the region of the interval (n).
+
+    A batch is taken as that many times the rows: its tiles fill the units alike. Times enter as shares of the whole.
+    Regions: launch-bound, memory-bound, few and many waves, each apart for up to 16 rows of activations.
+    """
+    numbers = rows.numbers
+    m, n, k = np.broadcast_arrays(numbers["m"] * numbers["batch"], numbers["n"], numbers["k"])
+    size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
+    whole, compute, memory = formula_s(rows, x)
+    log, log_whole, floor = np.log, np.log(whole), x.floor_s
+    f = [log(m), log(n), log(k), log_whole - np.log(floor), log(floor + compute) - log_whole]
+    f += [log(floor + memory) - log_whole, log(floor + 2.0 * m * n * k / x.rate) - log_whole]
+    down = {tile: np.ceil(m / tile) for tile in (8, 16, 32, 64, 128, 256)}
+    across = {tile: np.ceil(n / tile) for tile in (64, 128, 256)}
+    for tm, tn in _WAVES:
+        waves = np.ceil(down[tm] * across[tn] / x.units)
+        f += [log(waves), log(floor + waves * k * (2.0 * tm * tn * x.units / x.rate)) - log_whole]
+    for tm, tn in _PARTS:
+        share = down[tm] * across[tn] / x.units
+        f += [log(share), share / np.ceil(share)]
+        tile_s = 2.0 * tm * tn * x.units / x.rate
+        f += [log(floor + np.ceil(share * split) * k * (tile_s / split)) - log_whole for split in (2, 4, 8)]
+    for part in (size * m * k, size * n * k, 2.0 * m * n):
+        f += [log((1e6 + part) / x.l2_bytes), log(floor + part / x.memory_rate) - log_whole]
+    f += [log(m / (down[tile] * tile)) for tile in (64, 128, 256)]
+    f += [log(down[tile]) for tile in (8, 16, 64)] + [log(across[128])]
+    quantise = 6.0 * m * k / x.memory_rate if size < 2.0 else 0.0 * m
+    f.append(log(floor + quantise) - log_whole)
+    waves_region = np.where(whole < 25.0 * floor, 2, 3)
+    region = np.where(whole < 2.5 * floor, 0, np.where(memory > compute, 1, waves_region))
+    return np.clip(np.stack(f, 1), -8.0, 16.0), log_whole, np.asarray(2 * region + (m <= 16), dtype=np.int64)
+
+
+def network(arrays: Arrays, table: int, x: FloatArray) -> FloatArray:
+    """log(time / formula) at the inputs ``x``: two hidden layers of x sigmoid(x) (SiLU)."""
+    a = {name: np.asarray(arrays[f"{name}_{table}"], dtype=np.float32) for name in ("mean", "spread", "w2", "b2")}
+    hidden = (x.astype(np.float32) - a["mean"]) / a["spread"]
+    for layer in "01":
+        weight, bias = (np.asarray(arrays[f"{part}{layer}_{table}"], dtype=np.float32) for part in "wb")
+        reached = hidden @ weight + bias
+        hidden = reached / (1.0 + np.exp(np.minimum(-reached, 60.0)))
+    return np.asarray(hidden @ a["w2"] + a["b2"], dtype=np.float64)
+
+
+def table_of(arrays: Arrays, dtype: str, clock: str) -> int | None:
+    """The table that answers for a format and clock: its own, the burst's, or a format's that stands in."""
+    names = [str(name) for name in arrays["tables"]]
+    for name in (dtype, *STAND_INS.get(dtype, ())):
+        for held in dict.fromkeys((clock, "burst")):
+            if f"{name}/{held}" in names:
+                return names.index(f"{name}/{held}")
+    return None
+
+
+def learned(arrays: Arrays, _p: Parameters, rows: Rows) -> Correction | None:
+    """The correction of products: a function of their sizes, format and clock alone."""
+    table = table_of(arrays, rows.choices["dtype"], rows.choices["clock"])
+    if table is None:
+        return None
+    x = numbers_at(arrays, table)
+    shape = rows.shape
+    numbers = {name: np.broadcast_to(values, shape).reshape(-1) for name, values in rows.numbers.items()}
+    widths = np.asarray(arrays[f"width_{table}"], dtype=np.float64)
+    count = len(next(iter(numbers.values())))
+    factor, spread = np.empty(count), np.empty(count)
+    for start in range(0, count, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        some = Rows(rows.op, rows.choices, {name: values[part] for name, values in numbers.items()})
+        features, _, region = inputs(some, x)
+        factor[part], spread[part] = network(arrays, table, features), widths[region]
+    return Correction(factor.reshape(shape), spread.reshape(shape))
