@@ -23,8 +23,6 @@ def fitted(value: float, low: float, high: float, data: str) -> Sourced:
 
 
 _STREAM_FIT = "fitted by benchmarks/accuracy/membound.py to "
-_POWER_FIT = "fitted by benchmarks/accuracy/power.py to "
-POWER_DATA = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), board power of B200 products in sustained loops"
 STENCIL_DATA = "ProjectPhysX/FluidX3D@8986874, lattice-Boltzmann updates (153 B each) over specified bandwidth"
 
 
@@ -33,9 +31,9 @@ def streamed(value: float, low: float, high: float, data: str = EAGER_DATA) -> S
     return Sourced(value, Provenance.PUBLISHED, _STREAM_FIT + data, low, high)
 
 
-def carried(value: float, low: float, high: float) -> Sourced:
-    """A power share fitted to one device and carried over to the others by their limits: there it is an assumption."""
-    return assumed(value, low, high, _POWER_FIT + POWER_DATA + "; carried over as a share of the limit")
+def shared_out(value: float, low: float, high: float, why: str) -> Sourced:
+    """A power number before any device has taught it: B200's calibration holds what was fitted."""
+    return assumed(value, low, high, why + "; no vendor publishes the split of power between units")
 
 
 def counted(value: float, low: float, high: float, data: str) -> Sourced:
@@ -51,12 +49,13 @@ PARAMETERS = (
         "of (max - idle) power: awake, compute units occupied, 16-bit matrix peak, memory and link at full rate",
         keys=("base", "busy", "compute", "memory", "link"),
         defaults={
-            "base": carried(0.13, 0.05, 0.25),
-            "busy": carried(0.43, 0.25, 0.5),
-            "compute": carried(1.74, 1.2, 2.2),
-            "memory": carried(0.1, 0.05, 0.4),
-            "link": assumed(0.1, 0.05, 0.15, "no vendor publishes the split of power between units"),
+            "base": shared_out(0.15, 0.05, 0.25, "an open context and raised clocks"),
+            "busy": shared_out(0.35, 0.2, 0.5, "clocks, caches and schedulers of a chip that works at all"),
+            "compute": shared_out(1.4, 1.0, 2.0, "peaks are stated above what the limit lets a board hold"),
+            "memory": shared_out(0.2, 0.05, 0.45, "a stream at full bandwidth draws two thirds of the limit"),
+            "link": shared_out(0.1, 0.05, 0.15, "lanes of a link at full rate"),
         },
+        taught=True,
     ),
     Parameter(
         "type_power",
@@ -64,34 +63,31 @@ PARAMETERS = (
         "power of products at the peak of a type over that of 16-bit ones; of the vector units at theirs",
         keys=(*DTYPE_KEYS, "vector"),
         defaults={
-            **{
-                key: assumed(
-                    1.0, 0.7, 1.4, "each type's peak is set by the same power budget; only 16 and 4 bits are measured"
-                )
-                for key in DTYPE_KEYS
-                if key != "nvfp4"
-            },
-            "nvfp4": carried(1.17, 0.9, 1.5),
-            "vector": assumed(0.5, 0.25, 1.0, "vector units reach the limit on boards without matrix units; no split"),
+            **{key: shared_out(1.0, 0.7, 1.4, "peaks of all types are set by one power budget") for key in DTYPE_KEYS},
+            "vector": shared_out(0.5, 0.25, 1.0, "vector units alone reach less than the matrix units"),
         },
+        taught=True,
     ),
     Parameter(
         "long_k_power",
         "1",
         "factor on the power of compute and memory of 16-bit products from k = 65,536 on; measured, not explained",
-        default=carried(0.19, 0.1, 1.0),
+        default=shared_out(1.0, 0.1, 1.0, "no effect of the reduction's length"),
+        taught=True,
     ),
     Parameter(
         "power_cap_share",
         "1",
         "of the limit at which a loop above it is held on average",
-        default=carried(0.98, 0.95, 1.0),
+        default=shared_out(0.98, 0.95, 1.0, "the board's controller keeps a margin"),
+        taught=True,
     ),
     Parameter(
         "throttle_exponent",
         "1",
         "a loop's time grows as demand over cap to this power; less than 1 as voltage falls with the clock",
-        default=carried(0.25, 0.15, 0.5),
+        default=shared_out(0.3, 0.15, 0.5, "dynamic power goes as the clock to between 2 and 3"),
+        taught=True,
     ),
     Parameter(
         "design_power_w",
