@@ -12,7 +12,7 @@ import numpy as np
 
 from windtunnel.core.device import Parameters, Raw
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Elementwise, Fft, FloatArray, Rows, Stencil, VectorAdd
-from windtunnel_models.kinds._gpu_kernel import in_context, need_type, traffic_s, vector_rate
+from windtunnel_models.kinds._gpu_kernel import in_context, need_type, traffic_s, unit_l2_rate_of, vector_rate
 from windtunnel_models.kinds._gpu_power import Activity
 
 _BLOCK_ELEMENTS = 4096
@@ -83,7 +83,11 @@ def streaming(
     blocks = np.ceil(elements / _BLOCK_ELEMENTS)
     warm = rows.choices["dispatch"] == "eager" or rows.choices["cache"] == "warm"
     footprint = rows.footprint_bytes()
-    memory = traffic_s(p, rows, traffic, footprint, blocks, rate=rate or stream_rate(p), warm=warm)
+    units = p("compute_units")
+    memory = traffic_s(p, rows, traffic, footprint, np.asarray(units), rate=rate or stream_rate(p), warm=warm)
+    # The fullest unit ends last: it draws whole blocks one after another over its own path to the cache.
+    drawn = np.ceil(blocks / units) * np.minimum(elements, _BLOCK_ELEMENTS) * (traffic / elements)
+    memory = np.maximum(memory, drawn / unit_l2_rate_of(p))
     compute = np.asarray(arithmetic_s, dtype=np.float64)
     longer = np.maximum(memory, compute)
     body = longer * ((memory / longer) ** overlap + (compute / longer) ** overlap) ** (1.0 / overlap)
