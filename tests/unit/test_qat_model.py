@@ -71,7 +71,7 @@ def test_rate_grows_with_requests_in_flight_then_saturates_where_a_roofline_woul
 
 
 def test_little_s_law_sets_the_knee_at_latency_times_engine_rate() -> None:
-    card = device("qat-4xxx")
+    card = device("qat-4xxx", queue_pair_sign_rate__rsa2048=1e9)
     latency, rate = card.number("request_latency_s", "rsa2048"), card.number("sign_rate", "rsa2048")
     assert latency is not None and rate is not None
     knee = latency * rate

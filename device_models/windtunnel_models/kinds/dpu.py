@@ -241,6 +241,14 @@ KIND = Kind(
         "launch": assumed(2.0, 1.4, 4.0, _UNMEASURED),
         "service": EXACT,
     },
+    fits={
+        "packets": {"packet_rate": 0.3, "packet_latency_s": 0.6},
+        "rdma": {"rdma_latency_s": 0.4, "message_rate": 0.5},
+        "aes": {"engine_bytes_s": 0.5, "engine_latency_s": 0.6, "arm_bytes_s": 0.4},
+        "compress": {"engine_bytes_s": 0.5, "engine_latency_s": 0.6, "arm_bytes_s": 0.4},
+        "decompress": {"engine_bytes_s": 0.5, "engine_latency_s": 0.6, "arm_bytes_s": 0.4},
+        "sign": {"engine_sign_rate": 0.6, "engine_latency_s": 0.6, "arm_sign_rate": 0.4},
+    },
     engine=engines_by_op(
         network=("packets", "rdma"), crypto=("aes", "sign"), compression=("compress", "decompress"), dma=("copy",)
     ),

@@ -1,0 +1,583 @@
+"""How well the TPU, FPGA and QAT models are known, from their own small tables: what is left out is predicted.
+
+    python benchmarks/accuracy/small_tables.py ../shared/truth            # prints the tables, in a minute
+    python benchmarks/accuracy/small_tables.py ../shared/truth --write    # and writes overlays and the published table
+
+Every prediction is ``Device.cost`` of the shipped cost functions. A fold's device is the SKU without its shipped
+overlay (``calibrated=False``), under an overlay fitted to the fold's other rows. No figure is of rows that were fitted.
+Only NumPy is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.device import Cost, Device
+from windtunnel.core.ops import OPERATIONS, Gemm, Rows, one_row
+from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel_models.catalogue import HERE, Catalogue
+
+Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
+REPOSITORY = Path(__file__).resolve().parents[2]
+CATALOGUE = Catalogue()
+DATE = "2026-11-21"
+PUBLISHED = REPOSITORY / "reports" / "validation" / "published" / "small_tables.md"
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table of measurements of one SKU and one operation, and what of its model is fitted to them.
+
+    ``fitted``: parameter to its bounds (SI). ``choices``: parameter to the few values it may take (a compiler's or a
+    designer's choice). ``stated``: what is taken as known, and is not fitted. ``groups``: a way to leave rows out to
+    a label for each row; each label is left out once, as a whole. ``source`` and ``text`` name the measurements.
+    """
+
+    name: str
+    sku: str
+    op: str
+    context: Mapping[str, str]
+    numbers: Mapping[str, Array]
+    words: Mapping[str, Sequence[str]]
+    seconds: Array
+    source: str
+    text: str
+    fitted: Mapping[str, tuple[float, float]]
+    choices: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    stated: Mapping[str, float] = field(default_factory=dict)
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+
+def device_of(study: Study, values: Mapping[str, float]) -> Device:
+    """The study's SKU without what was fitted to it, under ``values``."""
+    source = "fitted to the rows that were not left out"
+    overlay = {path: Sourced(value, Provenance.PUBLISHED, source) for path, value in values.items()}
+    plain = CATALOGUE.device(study.sku, calibrated=False)
+    return replace(plain, values={**plain.values, **overlay})
+
+
+def costs(
+    study: Study, device: Device, index: Indices, *, intervals: bool = False, **context: str
+) -> tuple[Array, ...]:
+    """Predicted time, low and high (s) of the rows of ``index``."""
+    out = np.empty((3, len(index)))
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for place, row in enumerate(index):
+        groups.setdefault(tuple(words[row] for words in study.words.values()), []).append(place)
+    for words, places in groups.items():
+        at: Indices = np.array(places)
+        choices = {**study.context, **context, **dict(zip(study.words, words, strict=True))}
+        numbers = {name: values[index[at]] for name, values in study.numbers.items()}
+        cost: Cost = device.cost(Rows(OPERATIONS.find(study.op), choices, numbers), intervals=intervals)
+        out[:, at] = cost.duration_s, cost.duration_low_s, cost.duration_high_s
+    return tuple(out)
+
+
+USUAL = 0.03
+"""An error (log) up to which a row counts by its square; larger ones count in proportion, so that none pulls hard."""
+
+LEAST_GAIN = 0.1
+"""Share that another choice must take off the loss before it is believed."""
+
+
+def fit(study: Study, index: Indices) -> dict[str, float]:
+    """The parameters of least loss over the rows of ``index``.
+
+    Damped Gauss-Newton on the logarithms of the fitted parameters, its rows reweighted so that an outlier pulls no
+    harder than in a sum of absolute errors; first for the first of the choices, then a few steps for each other one,
+    and to the end for the best of them.
+    """
+    device = CATALOGUE.device(study.sku, calibrated=False)
+    first = {path: device.number(*path.split(".")) or 1.0 for path in study.fitted}
+    best: tuple[float, dict[str, float], dict[str, float]] | None = None
+    for combination in itertools.product(*study.choices.values()):
+        fixed = {**study.stated, **dict(zip(study.choices, combination, strict=True))}
+        loss, found = _descend(study, index, fixed, first if best is None else best[2], steps=30 if best is None else 4)
+        # A choice that the rows can hardly tell from the one before it stays as it was.
+        if best is None or loss < best[0] * (1.0 - LEAST_GAIN):
+            best = loss, fixed, found
+    assert best is not None
+    return {**best[1], **_descend(study, index, best[1], best[2], steps=30)[1]}
+
+
+def _loss(residuals: Array) -> float:
+    """Huber's, of logarithmic errors."""
+    size = np.abs(residuals)
+    return float(np.where(size <= USUAL, 0.5 * size**2, USUAL * (size - 0.5 * USUAL)).mean())
+
+
+def _descend(
+    study: Study, index: Indices, fixed: Mapping[str, float], first: Mapping[str, float], *, steps: int
+) -> tuple[float, dict[str, float]]:
+    paths = list(study.fitted)
+    low, high = np.log(np.array([study.fitted[path] for path in paths])).T
+    measured = np.log(study.seconds[index])
+
+    def residual(x: Array) -> Array:
+        values = {**fixed, **dict(zip(paths, np.exp(x), strict=True))}
+        found: Array = np.log(costs(study, device_of(study, values), index)[0]) - measured
+        return found
+
+    x = minimise(residual, np.log(np.array([first[path] for path in paths])), low, high, steps=steps)
+    return _loss(residual(x)), dict(zip(paths, np.exp(x).tolist(), strict=True))
+
+
+def minimise(residual: Callable[[Array], Array], x: Array, low: Array, high: Array, *, steps: int) -> Array:
+    """The point between ``low`` and ``high`` of least loss, by damped Gauss-Newton from ``x``."""
+    x = np.clip(x, low, high)
+    now = residual(x)
+    damping = 1e-3
+    for _ in range(steps):
+        slopes = np.empty((len(now), len(x)))
+        for i in range(len(x)):
+            moved = x.copy()
+            moved[i] += 0.01 if x[i] + 0.01 < high[i] else -0.01
+            slopes[:, i] = (residual(moved) - now) / (moved[i] - x[i])
+        weight = np.minimum(1.0, USUAL / np.maximum(np.abs(now), 1e-12))
+        normal = slopes.T @ (weight[:, None] * slopes)
+        better = False
+        while not better and damping < 1e4:
+            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-9), -slopes.T @ (weight * now))
+            trial = np.clip(x + np.clip(step, -1.0, 1.0), low, high)
+            then = residual(trial)
+            better = _loss(then) < _loss(now) - 1e-9
+            damping = max(damping / 5.0, 1e-6) if better else damping * 5.0
+        if not better:
+            break
+        x, now = trial, then
+    return x
+
+
+def left_out(study: Study, labels: Sequence[str], **context: str) -> tuple[Array, Array, Array]:
+    """Time, low and high (s) of every row, each from a fit to the rows with another label."""
+    out = np.empty((3, len(study)))
+    names = np.array(labels)
+    for label in dict.fromkeys(labels):
+        rest, held = np.flatnonzero(names != label), np.flatnonzero(names == label)
+        out[:, held] = costs(study, device_of(study, fit(study, rest)), held, intervals=True, **context)
+    return out[0], out[1], out[2]
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def numbers(rows: Sequence[Mapping[str, str]], *names: str) -> dict[str, Array]:
+    """Columns as arrays; an empty cell is 1."""
+    return {name: np.array([float(row[name] or 1.0) for row in rows]) for name in names}
+
+
+DEVICE = {"dispatch": "device", "clock": "burst", "cache": "cold"}
+EAGER = {"dispatch": "eager", "clock": "burst", "cache": "warm"}
+
+
+def tpu(folder: Path) -> Study:
+    """Products on a TPU v6e: wall clock, so dispatch is in it; the same operands call after call, so they are warm."""
+    rows = read(folder / "tpu_gemm.csv")
+    n = numbers(rows, "m", "n", "k")
+    return Study(
+        name="TPU v6e gemm, wall clock",
+        sku="tpu-v6e",
+        op="gemm",
+        context=EAGER,
+        numbers={**n, "batch": np.ones(len(rows))},
+        words={"dtype": [row["dtype"] for row in rows]},
+        seconds=np.array([float(row["time_us"]) * 1e-6 for row in rows]),
+        source="v6e",
+        text="yangwhale/gpu-tpu-pedia TPU v6e wall-clock timings, 84 products, fitted by small_tables.py",
+        fitted={
+            "round_trip_s.jax": (50e-6, 250e-6),
+            "memory_efficiency": (0.5, 1.0),
+            "issue_rate.bfloat16": (0.4, 1.0),
+            "issue_rate.float32": (0.4, 1.0),
+            "issue_rate.int8": (0.4, 1.0),
+        },
+        stated={"exposed_fill": 0.0},
+        choices={"vmem_panel": (2.0**23, 2.0**22, 2.0**24), "vmem_tile": (1024.0, 512.0, 2048.0)},
+        groups={
+            "row": [str(i) for i in range(len(rows))],
+            "shape (m,n,k)": [f"{r['m']}x{r['n']}x{r['k']}" for r in rows],
+            "weights (n,k)": [f"{r['n']}x{r['k']}" for r in rows],
+        },
+    )
+
+
+def fpga_gemm(folder: Path) -> Study:
+    """Square products on an Alveo U250, kernel time; clock, lanes, units and ports are stated by the source."""
+    rows = [row for row in read(folder / "fpga.csv") if row["op"] == "gemm_fp32"]
+    n = numbers(rows, "m", "n", "k")
+    return Study(
+        name="Alveo U250 gemm, kernel",
+        sku="alveo-u250",
+        op="gemm",
+        context=DEVICE,
+        numbers={**n, "batch": np.ones(len(rows))},
+        words={"dtype": ["float32"] * len(rows)},
+        seconds=np.array([float(row["kernel_s"]) for row in rows]),
+        source="gemm",
+        text="Xilinx/Vitis_Libraries blas L2_benchmark_gemm.rst, gemm_4CU, 7 kernel times, fitted by small_tables.py",
+        fitted={
+            "pipeline_depth.gemm": (100.0, 5000.0),
+            "row_cycle_s": (20e-9, 100e-9),
+        },
+        stated={"tile": 64.0, "row_bytes": 2048.0},
+        groups={"row": [str(i) for i in range(len(rows))]},
+    )
+
+
+def fpga_gemv(folder: Path) -> Study:
+    """Matrix-vector products on an Alveo U280, kernel time; clock, lanes and ports are stated by the source."""
+    rows = [row for row in read(folder / "fpga.csv") if row["op"] == "gemv_fp32"]
+    n = numbers(rows, "m", "n")
+    return Study(
+        name="Alveo U280 gemv, kernel",
+        sku="alveo-u280",
+        op="gemm",
+        context=DEVICE,
+        numbers={"m": n["m"], "n": np.ones(len(rows)), "k": n["n"], "batch": np.ones(len(rows))},
+        words={"dtype": ["float32"] * len(rows)},
+        seconds=np.array([float(row["kernel_s"]) for row in rows]),
+        source="gemv",
+        text="Xilinx/Vitis_Libraries blas L2_benchmark_gemv.rst, 6 kernel times, fitted by small_tables.py",
+        fitted={"pipeline_depth.gemv": (100.0, 10000.0), "issue_rate.gemv": (0.3, 1.0)},
+        groups={"row": [str(i) for i in range(len(rows))]},
+    )
+
+
+def fpga_launch(folder: Path) -> Study:
+    """Launches a second on an Alveo U250 by commands in flight, as the time that so many together take."""
+    rows = read(folder / "fpga_launch.csv")
+    count = np.array([float(row["commands_in_flight"]) for row in rows])
+    return Study(
+        name="Alveo U250 launches, XRT",
+        sku="alveo-u250",
+        op="launch",
+        context={"dispatch": "device", "clock": "burst", "cache": "cold", "mode": "stream"},
+        numbers={"count": count},
+        words={},
+        seconds=count / np.array([float(row["launches_per_s"]) for row in rows]),
+        source="iops",
+        text="Xilinx/Vitis_Accel_Examples iops_test_xrt, 15 counts of commands in flight, fitted by small_tables.py",
+        fitted={
+            "round_trip_s.xrt": (10e-6, 500e-6),
+            "dispatch_s.xrt": (0.5e-6, 50e-6),
+            "settled_share": (0.5, 1.0),
+            "settling_commands": (100.0, 1e6),
+        },
+        groups={"row": [str(i) for i in range(len(rows))]},
+    )
+
+
+STUDIES: tuple[Callable[[Path], Study], ...] = (tpu, fpga_gemm, fpga_gemv, fpga_launch)
+
+
+def work(study: Study) -> tuple[Array, Array]:
+    """Least compute time and least memory time (s) by the datasheet, of products; NaN for other operations."""
+    device = CATALOGUE.device(study.sku, calibrated=False)
+
+    def number(name: str, key: str | None = None) -> float:
+        return device.number(name, key) or float("nan")
+
+    n = study.numbers
+    macs = n["m"] * n["n"] * n["k"]
+    moved = np.empty(len(study))
+    peak = np.empty(len(study))
+    for i, dtype in enumerate(study.words["dtype"]):
+        moved[i] = Gemm.operand_bytes({"dtype": dtype}, {name: values[i : i + 1] for name, values in n.items()})[0]
+        if device.kind.name == "tpu":
+            peak[i] = np.prod([number(name) for name in ("arrays", "array_rows", "array_columns", "clock_hz")])
+            peak[i] /= number("passes", dtype)
+        else:
+            design, lanes = ("gemv", "gemv") if n["n"][i] == 1 else ("gemm", f"gemm_{dtype}")
+            peak[i] = number("lanes", lanes) * number("clock_hz", design)
+    if device.kind.name == "tpu":
+        return macs / peak, moved / number("memory_bytes_s")
+    return macs / peak, moved / (number("memory_banks") * number("bank_bytes_s"))
+
+
+def constants(study: Study) -> Array:
+    """A baseline: a fixed time and one efficiency for compute and one for memory (launches: one time each), fitted to
+    the other rows of a least-squares fit in the logarithm, each row left out in turn (s)."""
+    compute, memory = (study.numbers["count"] * 1e-6, np.zeros(len(study))) if study.op == "launch" else work(study)
+    out = np.empty(len(study))
+
+    def model(x: Array) -> Array:
+        t0, a, b = np.exp(x)
+        found: Array = t0 + np.maximum(compute * a, memory * b)
+        return found
+
+    for row in range(len(study)):
+        rest = np.flatnonzero(np.arange(len(study)) != row)
+        measured = np.log(study.seconds[rest])
+        start = np.log(np.array([study.seconds.min(), 1.2, 1.2]))
+        wide = np.full(3, 12.0)
+        x = minimise(lambda x: np.log(model(x)[rest]) - measured, start, start - wide, start + wide, steps=60)  # noqa: B023
+        out[row] = model(x)[row]
+    return out
+
+
+def line(name: str, seconds: Array, found: Array, low: Array | None = None, high: Array | None = None) -> str:
+    """A row of a table: errors in percent, bias as the median error, the interval where there is one."""
+    error = found / seconds - 1.0
+    size = np.abs(error) * 100.0
+    cells = [f"{len(seconds)}", f"{size.mean():.1f}", f"{np.median(size):.1f}", f"{np.quantile(size, 0.9):.1f}"]
+    cells.append(f"{100.0 * np.median(error):+.1f}")
+    if low is not None and high is not None:
+        inside, half = (seconds >= low) & (seconds <= high), (high - low) / 2.0 / found
+        cells += [f"{100.0 * inside.mean():.0f}", f"{100.0 * np.median(half):.0f}"]
+    else:
+        cells += ["", ""]
+    return f"| {name} | " + " | ".join(cells) + " |"
+
+
+HEAD = """| | rows | MAPE | median | p90 | bias | inside 90% | half-width |
+|---|--:|--:|--:|--:|--:|--:|--:|"""
+
+
+@dataclass
+class Outcome:
+    """A study's table, its held-out answers by group, and what all rows together give."""
+
+    study: Study
+    lines: list[str]
+    held_out: dict[str, tuple[Array, Array, Array]]
+    values: dict[str, float]
+
+
+def judge(study: Study) -> Outcome:
+    """Every split of a study, its baselines, and the SKU as it would be had nobody measured it."""
+    every = np.arange(len(study))
+    held_out = {name: left_out(study, labels) for name, labels in study.groups.items()}
+    lines = [HEAD]
+    lines += [line(f"left out: one {name}", study.seconds, *found) for name, found in held_out.items()]
+    if study.context["dispatch"] == "eager":
+        found = left_out(study, study.groups["weights (n,k)"], cache="cold")
+        lines.append(line("left out: one weights (n,k), asked as cache=cold", study.seconds, *found))
+    never = costs(study, CATALOGUE.device(study.sku, calibrated=False), every, intervals=True)
+    lines.append(line("nothing of this SKU fitted (`--calibration none`)", study.seconds, *never))
+    lines.append(line("baseline: constants, one row left out", study.seconds, constants(study)))
+    if study.op != "launch":
+        lines.append(line("baseline: datasheet roofline", study.seconds, np.maximum(*work(study))))
+        floor = 120e-6 if study.context["dispatch"] == "eager" else 0.0
+        if floor:
+            lines.append(line("baseline: roofline and 120 us", study.seconds, floor + np.maximum(*work(study))))
+    return Outcome(study, lines, held_out, fit(study, every))
+
+
+def api_calls(folder: Path) -> list[str]:
+    """The API column of the FPGA table beside what the model has for a call: launch and kernel, and with its copies."""
+    rows = read(folder / "fpga.csv")
+    lines = [
+        "| SKU | op | size | API, measured (ms) | kernel and round trip (ms) | with copies (ms) | beside them (ms) |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for row in rows:
+        device = CATALOGUE.device(row["sku"])
+        m, n = float(row["m"]), float(row["n"])
+        shape = (m, n, float(row["k"])) if row["k"] else (m, 1.0, n)
+        (a, b, c) = (4.0 * shape[0] * shape[2], 4.0 * shape[2] * shape[1], 4.0 * shape[0] * shape[1])
+
+        def one(op: str, numbers: Mapping[str, float], device: Device = device, **choices: str) -> float:
+            found = Rows(OPERATIONS.find(op), {**DEVICE, **choices}, {k: np.array([v]) for k, v in numbers.items()})
+            return float(device.cost(found, intervals=False).duration_s[0])
+
+        product = dict(zip(("m", "n", "k", "batch"), (*shape, 1.0), strict=True))
+        called = one("gemm", product, dtype="float32", dispatch="eager")
+        copies = sum(one("copy", {"bytes": size}, direction="h2d", memory="pinned") for size in (a, b))
+        copies += one("copy", {"bytes": c}, direction="d2h", memory="pinned")
+        lines.append(
+            f"| {row['sku']} | {row['op']} | {m:.0f} | {float(row['api_s']) * 1e3:.2f} | {called * 1e3:.2f} "
+            f"| {(called + copies) * 1e3:.2f} | {(float(row['api_s']) - called) * 1e3:.2f} |"
+        )
+    return lines
+
+
+def rates() -> list[str]:
+    """Every figure of the catalogue's facts on QAT and DPU beside the model, and whether the model was given it."""
+
+    def rate(sku: str, op: str, work: float, **values: object) -> float:
+        return work / float(CATALOGUE.device(sku).cost(one_row(OPERATIONS.find(op), values)).duration_s[0])
+
+    gbit = 8e-9
+    figures: list[tuple[str, str, float, float, str]] = [
+        ("qat-8970", "RSA-2048, one at a time (/s)", 2310.0, rate("qat-8970", "sign", 1, scheme="rsa2048"), "given"),
+        (
+            "qat-8970",
+            "RSA-2048, 72 in flight (/s)",
+            65901.0,
+            rate("qat-8970", "sign", 1, scheme="rsa2048", in_flight=72),
+            "given",
+        ),
+        (
+            "qat-8970",
+            "RSA-2048, openssl speed on a C6xx (/s)",
+            110000.0,
+            rate("qat-8970", "sign", 1, scheme="rsa2048", in_flight=648),
+            "not given",
+        ),
+        (
+            "qat-8950",
+            "RSA-2048 (/s)",
+            40000.0,
+            rate("qat-8950", "sign", 1, scheme="rsa2048", in_flight=648),
+            "given",
+        ),
+        (
+            "qat-8950",
+            "bulk crypto (Gbit/s)",
+            50.0,
+            gbit * rate("qat-8950", "aes", 65536, bytes=65536, in_flight=128),
+            "given",
+        ),
+        (
+            "qat-8950",
+            "compression (Gbit/s)",
+            24.0,
+            gbit * rate("qat-8950", "compress", 65536, bytes=65536, in_flight=128),
+            "given",
+        ),
+        (
+            "qat-4xxx",
+            "deflate, qzip (Gbit/s)",
+            30.3,
+            gbit * rate("qat-4xxx", "compress", 65536, bytes=65536, in_flight=128),
+            "given",
+        ),
+        (
+            "bluefield-2",
+            "DEFLATE of 86 MB (s)",
+            0.126,
+            1.0 / rate("bluefield-2", "compress", 1, bytes=86_000_000),
+            "given",
+        ),
+        (
+            "bluefield-3",
+            "RDMA write of 64 KB into a GPU, median (us)",
+            34.0,
+            1e6 / rate("bluefield-3", "rdma", 1, bytes=65536, count=1),
+            "not given: staged through the host and a GPU, which `rdma` is not",
+        ),
+    ]
+    lines = ["| SKU | figure | stated | modelled | |", "|---|---|--:|--:|---|"]
+    lines += [f"| {sku} | {what} | {stated:g} | {found:.4g} | {note} |" for sku, what, stated, found, note in figures]
+    return lines
+
+
+def carried_over() -> list[str]:
+    """One process's rate over the engines' (RSA-2048): each card's from the other's, the only figures of this to leave
+    out."""
+    share = {}
+    for sku in ("qat-8950", "qat-8970"):
+        device = CATALOGUE.device(sku)
+        pair, engines = device.number("queue_pair_sign_rate", "rsa2048"), device.number("sign_rate", "rsa2048")
+        share[sku] = ((pair or 0.0), (engines or 1.0))
+    lines = ["| card | one process, measured (/s) | from the other card's share (/s) | error |", "|---|--:|--:|--:|"]
+    for sku, other in (("qat-8950", "qat-8970"), ("qat-8970", "qat-8950")):
+        said = share[sku][1] * share[other][0] / share[other][1]
+        lines.append(f"| {sku} | {share[sku][0]:.0f} | {said:.0f} | {100.0 * (said / share[sku][0] - 1.0):+.0f}% |")
+    return lines
+
+
+def row_by_row(outcomes: Sequence[Outcome]) -> list[str]:
+    """Every kernel time beside what the fit to the others says of it."""
+    lines = ["| SKU | kernel | size | measured (us) | left out (us) | error |", "|---|---|--:|--:|--:|--:|"]
+    for outcome in outcomes:
+        study, said = outcome.study, outcome.held_out["row"][0]
+        for i, measured in enumerate(study.seconds):
+            kernel = "gemv" if study.numbers["n"][i] == 1 else "gemm"
+            size = f"{study.numbers['m'][i]:.0f} x {study.numbers['k'][i]:.0f}"
+            times = f"{measured * 1e6:.1f} | {said[i] * 1e6:.1f} | {100.0 * (said[i] / measured - 1.0):+.1f}%"
+            lines.append(f"| {study.sku} | {kernel} | {size} | {times} |")
+    return lines
+
+
+def _figure(study: Study, path: str, value: float) -> str:
+    """Four digits of a fitted number; what was chosen or taken as known in full."""
+    return f"{value:.4g}" if path in study.fitted else f"{value:.10g}"
+
+
+def overlay_text(sku: str, outcomes: Sequence[Outcome], sources: Mapping[str, str]) -> str:
+    """A SKU's overlay: the numbers that all rows give, and how the fits did on rows left out."""
+    text = ["schema: 1", f"sku: {sku}", "sources:"]
+    for op, source in sources.items():
+        text.append(f'  {op}: {{text: "{source}", provenance: published}}')
+    values: dict[str, list[str]] = {}
+    fits: list[str] = []
+    for outcome in outcomes:
+        study = outcome.study
+        for path, value in outcome.values.items():
+            name, _, key = path.partition(".")
+            parameter = CATALOGUE.device(sku).kind.parameter(name)
+            unit = "" if parameter.unit == "1" else f" {parameter.unit}"
+            entry = f"{{value: {_figure(study, path, value)}{unit}, source: {study.source}}}"
+            values.setdefault(name, []).append(f"    {key}: {entry}" if key else entry)
+        split = list(study.groups)[-1]
+        found, low, high = outcome.held_out[split]
+        error = np.abs(found / study.seconds - 1.0).mean()
+        inside = ((study.seconds >= low) & (study.seconds <= high)).mean()
+        half = np.median((high - low) / 2.0 / found)
+        fits += [
+            f"  {study.op}:",
+            f"    rows: {len(study)}",
+            f"    held_out: {error:.4f}",
+            f"    inside: {inside:.3f}",
+            f"    half_width: {half:.3f}",
+            f"    split: one {split} left out",
+            f"    note: benchmarks/accuracy/small_tables.py, {DATE}",
+        ]
+    text.append("values:")
+    for name, entries in values.items():
+        text += [f"  {name}: {entries[0]}"] if entries[0].startswith("{") else [f"  {name}:", *entries]
+    return "\n".join([*text, "fit:", *fits, ""])
+
+
+def main() -> None:
+    """Print the tables; with ``--write`` write the overlays and the published table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("truth", type=Path, help="folder of tpu_gemm.csv, fpga.csv and fpga_launch.csv")
+    parser.add_argument("--write", action="store_true", help="write the overlays and the published table")
+    options = parser.parse_args()
+    outcomes = [judge(make(options.truth)) for make in STUDIES]
+    text = ["# TPU, FPGA, QAT and DPU against their own small tables", ""]
+    text += [
+        "Written by `benchmarks/accuracy/small_tables.py`; what it means is in",
+        "`benchmarks/accuracy/NOTES-small-tables.md`.",
+    ]
+    text += ["Errors in percent; every prediction is of rows that its fit did not see.", ""]
+    for outcome in outcomes:
+        text += [f"## {outcome.study.name}", "", *outcome.lines, ""]
+    kernels = [outcomes[i] for i in (1, 2)]
+    seconds = np.concatenate([o.study.seconds for o in kernels])
+    found, low, high = (np.concatenate([o.held_out["row"][i] for o in kernels]) for i in range(3))
+    text += ["## FPGA kernels together", "", HEAD, line("left out: one row", seconds, found, low, high), ""]
+    text += ["### Row by row", "", *row_by_row(kernels)]
+    text += ["", "## FPGA, API call", "", *api_calls(options.truth), ""]
+    text += ["## QAT and DPU: the catalogue's figures", "", *rates(), "", *carried_over(), ""]
+    print("\n".join(text))
+    for outcome in outcomes:
+        print(outcome.study.name, {path: float(f"{value:.4g}") for path, value in outcome.values.items()})
+    if options.write:
+        PUBLISHED.parent.mkdir(parents=True, exist_ok=True)
+        PUBLISHED.write_text("\n".join(text))
+        for sku in dict.fromkeys(outcome.study.sku for outcome in outcomes):
+            of_sku = [outcome for outcome in outcomes if outcome.study.sku == sku]
+            sources = {outcome.study.source: outcome.study.text for outcome in of_sku}
+            (HERE / "calibration" / f"{sku}.yaml").write_text(overlay_text(sku, of_sku, sources))
+
+
+if __name__ == "__main__":
+    main()
