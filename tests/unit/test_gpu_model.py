@@ -311,8 +311,38 @@ def test_collectives_cross_nodes_slower_and_one_worker_moves_nothing() -> None:
         "kernel_floor_s"
     )
     # A ring moves 2 (w-1)/w of the bytes; over the A100's link at its attained share.
-    rate = 300e9 * (device("a100-sxm-80gb").number("scale_up_efficiency", "all_reduce") or 0.0)
+    d = device("a100-sxm-80gb")
+    rate = 300e9 * (d.number("scale_up_efficiency", "all_reduce") or 0.0) * (d.number("protocol_share", "ll128") or 0.0)
     assert seconds("a100-sxm-80gb", "all_reduce", workers=8, **shared) == pytest.approx(1.75e9 / rate, rel=0.05)
+
+
+def test_small_collectives_take_flagged_words_and_large_ones_whole_lines() -> None:
+    shared = {"workers": 8, "devices_per_node": 8}
+    d = device("a100-sxm-80gb")
+    without = with_values("a100-sxm-80gb", collective_step_s__ll=1.0)
+    assert seconds(d, "all_reduce", bytes=4096, **shared) < seconds(without, "all_reduce", bytes=4096, **shared)
+    big = 10**8
+    assert seconds(d, "all_reduce", bytes=big, **shared) == seconds(without, "all_reduce", bytes=big, **shared)
+    # A tree's steps grow with the logarithm of the workers: eight times as many cost two further levels, not a ring.
+    few, many = (seconds(d, "all_reduce", bytes=8, workers=w, devices_per_node=64) for w in (8, 64))
+    assert many - few == pytest.approx(2 * 3 * (d.number("collective_step_s", "ll") or 0.0), rel=1e-3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    op=st.sampled_from(["all_reduce", "send_recv"]),
+    size=st.integers(1, 10**9),
+    more=st.integers(1, 10**9),
+    workers=st.sampled_from([2, 4, 8, 16, 64]),
+    per_node=st.sampled_from([1, 2, 4, 8]),
+)
+def test_more_bytes_and_nodes_never_make_a_collective_cheaper(
+    op: str, size: int, more: int, workers: int, per_node: int
+) -> None:
+    shared = {"workers": workers, "devices_per_node": per_node}
+    small = seconds("h100-sxm-80gb", op, bytes=size, **shared)
+    assert seconds("h100-sxm-80gb", op, bytes=size + more, **shared) >= small
+    assert seconds("h100-sxm-80gb", op, bytes=size, workers=workers, devices_per_node=64) <= small * (1 + 1e-9)
 
 
 def test_launch_modes_cost_what_the_api_charges() -> None:

@@ -68,50 +68,97 @@ def launch(p: Parameters, rows: Rows) -> Raw:
     return Raw(duration, power_w(p, duration, Activity()), np.asarray("launch"))
 
 
-def _links(p: Parameters, rows: Rows) -> FloatArray:
-    """Attained rate (B/s) of the slowest link between the workers.
+_PROTOCOLS = ("ll", "ll128", "simple")
+"""How NCCL and RCCL move data: words of 8 bytes that each carry a flag, lines of 128 that do, or whole chunks."""
 
-    Inside a node: the link between devices, or the host's bus where there is none. The network once workers span
-    nodes; a device that shares its memory with the host is a node of its own.
+_WIDE_NODE = 4.0
+"""Workers of one node from which their rings leave it by more than one port."""
+
+
+def _inside_rate(p: Parameters, op: str) -> tuple[float | None, bool]:
+    """Attained rate (B/s) between the workers of a node, and whether a device is a node of its own.
+
+    The link between devices, or the host's bus where there is none; a device that shares its memory with the host
+    has no neighbour.
     """
-    n = rows.numbers
     nominal = p.maybe("scale_up_bytes_per_s")
-    alone = nominal is None and is_unified(p)
-    outside = n["workers"] > (1.0 if alone else n["devices_per_node"])
-    if np.all(outside):
-        return np.asarray(p("scale_out_bytes_per_s"))
     if nominal is not None:
-        inside = nominal * p("scale_up_efficiency", rows.op.name)
-    elif alone:
-        inside = memory_rate(p)
-    else:
-        inside = p("host_link_bytes_per_s") * p("host_link_efficiency")
-    return np.where(outside, p("scale_out_bytes_per_s"), inside) if np.any(outside) else np.asarray(inside)
+        return nominal * p("scale_up_efficiency", op), False
+    if is_unified(p):
+        return None, True
+    return p("host_link_bytes_per_s") * p("host_link_efficiency"), False
+
+
+def _group(p: Parameters, rows: Rows) -> tuple[FloatArray, FloatArray]:
+    """Workers of a node, and nodes."""
+    n = rows.numbers
+    alone = _inside_rate(p, rows.op.name)[1]
+    local = np.minimum(n["workers"], 1.0 if alone else n["devices_per_node"])
+    return local, np.ceil(n["workers"] / local)
+
+
+def _rate(p: Parameters, rows: Rows, local: FloatArray, nodes: FloatArray) -> FloatArray:
+    """Attained rate (B/s) of the slowest link between the workers: the network once they span nodes."""
+    inside = _inside_rate(p, rows.op.name)[0]
+    if inside is not None and np.all(nodes <= 1.0):
+        return np.asarray(inside)
+    port = p("scale_out_bytes_per_s") * p("scale_out_efficiency", rows.op.name)
+    outside = port * np.where(local >= _WIDE_NODE, p("scale_out_ports"), 1.0)
+    if inside is None:
+        return np.asarray(outside)
+    return np.where(nodes > 1.0, np.minimum(outside, inside), inside)
+
+
+def _protocols(p: Parameters, inside: FloatArray, outside: FloatArray, moving_s: FloatArray) -> FloatArray:
+    """The best protocol's time (s) for ``inside`` and ``outside`` steps of latency and ``moving_s`` at the link's rate.
+
+    Flags cost a share of the rate and save synchronisation. ``simple`` moves chunks that each step passes on: with
+    the best chunk, filling the pipeline and cutting it cost ``(sqrt(latency) + sqrt(moving))^2`` together.
+    """
+    best = np.full(np.broadcast_shapes(inside.shape, outside.shape, moving_s.shape), np.inf)
+    for protocol in _PROTOCOLS:
+        steps = inside * p("collective_step_s", protocol)
+        if np.any(outside > 0.0):
+            steps = steps + outside * p("collective_step_s", f"{protocol}_out")
+        if protocol == "simple":
+            took = (np.sqrt(steps) + np.sqrt(moving_s)) ** 2
+        else:
+            took = steps + moving_s / p("protocol_share", protocol)
+        best = np.minimum(best, took)
+    return best
 
 
 def all_reduce(p: Parameters, rows: Rows) -> Raw:
-    """The better of a ring (2 (w-1) steps, 2 (w-1)/w of the bytes) and a tree (2 log2 w steps, twice the bytes)."""
-    n = rows.numbers
-    workers, size, rate, step = n["workers"], n["bytes"], _links(p, rows), p("collective_step_s", rows.op.name)
-    ring_s, tree_s = 2.0 * (workers - 1.0) * step, 2.0 * np.ceil(np.log2(workers)) * step
-    ring, tree = 2.0 * (workers - 1.0) / workers * size / rate, 2.0 * size / rate
-    shorter = ring_s + ring <= tree_s + tree
-    return _collective(
-        p, rows, np.where(shorter, ring_s, tree_s), np.where(workers > 1, np.where(shorter, ring, tree), 0.0)
-    )
+    """The better of a ring and a tree, each in its best protocol.
+
+    Ring: 2 (w-1) steps and 2 (w-1)/w of the bytes; tree: 2 log2 w steps and twice the bytes. Steps between nodes cost
+    the network's latency.
+    """
+    workers, size = rows.numbers["workers"], rows.numbers["bytes"]
+    local, nodes = _group(p, rows)
+    rate = _rate(p, rows, local, nodes)
+    crossing = np.where(nodes > 1.0, nodes, 0.0)
+    ring = _protocols(p, 2.0 * (workers - nodes), 2.0 * crossing, 2.0 * (workers - 1.0) / workers * size / rate)
+    hops = np.ceil(np.log2(local))
+    tree = _protocols(p, 2.0 * hops, 2.0 * np.ceil(np.log2(nodes)), 2.0 * size / rate)
+    return _collective(p, rows, np.where(workers > 1.0, np.minimum(ring, tree), 0.0), size / rate)
 
 
 def send_recv(p: Parameters, rows: Rows) -> Raw:
-    """One step over the link."""
-    return _collective(
-        p, rows, np.asarray(p("collective_step_s", rows.op.name)), rows.numbers["bytes"] / _links(p, rows)
-    )
+    """One step over the link, in its best protocol."""
+    size = rows.numbers["bytes"]
+    local, nodes = _group(p, rows)
+    rate = _rate(p, rows, local, nodes)
+    away = np.where(nodes > 1.0, 1.0, 0.0)
+    return _collective(p, rows, _protocols(p, 1.0 - away, away, size / rate), size / rate)
 
 
-def _collective(p: Parameters, rows: Rows, steps_s: FloatArray, moving_s: FloatArray) -> Raw:
-    seconds = p("kernel_floor_s") + steps_s + moving_s
+def _collective(p: Parameters, rows: Rows, took_s: FloatArray, moving_s: FloatArray) -> Raw:
+    """``took_s`` for steps and data, behind the launch on all workers and their meeting; none of it for one worker."""
+    meeting = np.where(rows.numbers["workers"] > 1.0, p("collective_launch_s", rows.op.name), 0.0)
+    seconds = p("kernel_floor_s") + meeting + took_s
     bound = np.where(moving_s > 0.5 * seconds, "link", "launch")
-    return in_context(p, rows, seconds, Activity(link_s=moving_s), bound)
+    return in_context(p, rows, seconds, Activity(link_s=np.minimum(moving_s, took_s)), bound)
 
 
 def engine(p: Parameters, rows: Rows) -> str:
