@@ -31,6 +31,12 @@ def streamed(value: float, low: float, high: float, data: str = EAGER_DATA) -> S
     return Sourced(value, Provenance.PUBLISHED, _STREAM_FIT + data, low, high)
 
 
+def launched(value: float, low: float, high: float, what: str) -> Sourced:
+    """The median (SI) of published launches or copies, with their range."""
+    source = f"krrishnarraj/clpeak before a89d2ae (Apache-2.0), median of {what}; benchmarks/accuracy/launches.py"
+    return Sourced(value, Provenance.PUBLISHED, source, low, high)
+
+
 def collective(value: float, low: float, high: float) -> Sourced:
     """A number of collectives (SI) with the range over fits that each leave one set of workers out."""
     return Sourced(
@@ -114,6 +120,12 @@ PARAMETERS = (
     Parameter("memory_bandwidth_bytes_per_s", "B/s", "specified bandwidth of device memory", required=True),
     Parameter("memory_bytes", "B", "device memory that one program can use", required=True),
     Parameter("l2_bytes", "B", "last-level cache", required=True),
+    Parameter(
+        "shared_memory_bytes",
+        "B",
+        "memory that the blocks of one compute unit share",
+        default=assumed(96 * 1024.0, 64 * 1024.0, 228 * 1024.0, "64 KiB on AMD, 64 to 228 KiB on NVIDIA by generation"),
+    ),
     Parameter(
         "l2_bytes_per_clock",
         "B",
@@ -215,10 +227,39 @@ PARAMETERS = (
         "1 where host and device share one physical memory",
         default=Sourced(0.0, Provenance.DATASHEET, "a discrete card has its own memory"),
     ),
+    Parameter(
+        "host_copy_bytes_per_s",
+        "B/s",
+        "rate at which the host copies pageable memory to or from the driver's pinned buffer",
+        default=launched(14.2e9, 5e9, 22e9, "pageable copies of six devices with a known link"),
+    ),
+    Parameter(
+        "vendor_round_trip_s",
+        "s",
+        "the API's round_trip_s with a vendor's driver",
+        keys=("opencl_nvidia", "opencl_amd", "opencl_intel", "opencl_apple", "vulkan_apple"),
+        defaults={
+            "opencl_nvidia": launched(6.5e-6, 3.4e-6, 25e-6, "31 NVIDIA GPUs"),
+            "opencl_amd": launched(12.8e-6, 8e-6, 43e-6, "nine AMD GPUs"),
+            "opencl_intel": launched(34e-6, 29e-6, 40e-6, "Intel's integrated GPUs"),
+            "opencl_apple": launched(197e-6, 80e-6, 300e-6, "M1 Pro"),
+            "vulkan_apple": launched(324e-6, 150e-6, 500e-6, "M1 Pro"),
+        },
+    ),
+    Parameter(
+        "vendor_dispatch_s",
+        "s",
+        "the API's dispatch_s with a vendor's driver",
+        keys=("opencl_apple", "vulkan_apple"),
+        defaults={
+            "opencl_apple": launched(2.2e-6, 1e-6, 10e-6, "M1 Pro"),
+            "vulkan_apple": launched(151e-6, 50e-6, 300e-6, "M1 Pro"),
+        },
+    ),
     Parameter("dispatch_s", "s", "this silicon's own value of the API's dispatch_s", keys=API_KEYS),
     Parameter("round_trip_s", "s", "this silicon's own value of the API's round_trip_s", keys=API_KEYS),
     Parameter("copy_setup_s", "s", "this silicon's own value of the API's copy_setup_s", keys=API_KEYS),
-    Parameter("pageable_fraction", "1", "this silicon's own value of the API's pageable_fraction", keys=API_KEYS),
+    Parameter("pageable_fraction", "1", "rate of pageable over pinned copies where it was measured", keys=API_KEYS),
     Parameter(
         "kernel_floor_s",
         "s",
