@@ -156,7 +156,8 @@ def main() -> None:
         "left out with all of its sets at once. `three numbers`: a latency, one for each worker, a share of the link,",
         "with the number of workers left out as well. No target is stated.",
         "",
-        "| operation | workers | of a node | sizes left out | under 1 MB | bias | p90 | workers left out | three numbers |",
+        "| operation | workers | of a node | sizes left out | under 1 MB | bias | p90 "
+        "| workers left out | three numbers |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     inside: list[float] = []

@@ -294,6 +294,46 @@ def test_pageable_copies_are_slower_than_pinned_and_small_ones_cost_their_setup(
     assert small == pytest.approx(device("a100-sxm-80gb").api.values["copy_setup_s"].value, rel=1e-3)
 
 
+@settings(max_examples=80, deadline=None)
+@given(
+    sku=st.sampled_from(SKUS),
+    size=st.integers(1, 10**10),
+    more=st.integers(1, 10**10),
+    direction=st.sampled_from(["h2d", "d2h"]),
+)
+def test_more_bytes_are_never_cheaper_and_pinned_memory_never_slower(
+    sku: str, size: int, more: int, direction: str
+) -> None:
+    for api in device(sku).spec.apis:
+        name = f"{sku}@{api}"
+        took = {}
+        for memory in ("pageable", "pinned", "unified"):
+            if memory == "unified" and "unified" not in device(name).api.features:
+                continue
+            took[memory] = seconds(name, "copy", bytes=size, direction=direction, memory=memory)
+            assert seconds(name, "copy", bytes=size + more, direction=direction, memory=memory) >= took[memory]
+        assert took["pinned"] <= took["pageable"]
+        assert took["pinned"] <= took.get("unified", math.inf)
+
+
+def test_a_fast_link_does_not_speed_up_pageable_copies_beyond_the_host() -> None:
+    rates = [
+        10**9 / seconds(sku, "copy", bytes=10**9, direction="h2d", memory="pageable")
+        for sku in ("v100-pcie-32gb", "a100-sxm-80gb", "h100-sxm-80gb")
+    ]
+    assert rates[0] < rates[1] < rates[2] < (device("h100-sxm-80gb").number("host_copy_bytes_per_s") or 0.0)
+    assert rates[2] / rates[1] < 1.1
+
+
+def test_a_vendors_driver_sets_the_round_trip_where_the_device_itself_was_not_measured() -> None:
+    assert seconds("apple-m4-max@vulkan", "launch") == device("apple-m4-max").number("vendor_round_trip_s.vulkan_apple")
+    assert seconds("mi210@opencl", "launch") > seconds("l40s@opencl", "launch")
+    assert seconds("mi300x@opencl", "launch") == pytest.approx(28.1e-6)
+    for count in (1, 2, 1000):
+        each = [seconds(f"l40s@{api}", "launch", count=count) for api in ("cuda", "opencl", "vulkan")]
+        assert each == sorted(each)
+
+
 def test_unified_memory_maps_instead_of_copying() -> None:
     mapped = [seconds("apple-m1-pro", "copy", bytes=n, direction="h2d", memory="pinned") for n in (1, 10**9)]
     copied = seconds("apple-m1-pro", "copy", bytes=10**9, direction="h2d", memory="pageable")

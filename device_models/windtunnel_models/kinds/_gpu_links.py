@@ -15,12 +15,17 @@ def is_unified(p: Parameters) -> bool:
     return p("unified_memory") >= 0.5
 
 
+_STAGES = 4.0
+"""How sharply the slower of two overlapping stages of a copy sets its rate: alike, they take 1.2 times one of them."""
+
+
 def copy(p: Parameters, rows: Rows) -> Raw:
     """Between host and device over the link, within the device through memory, or by mapping where memory is shared.
 
     On a unified-memory device ``pinned`` and ``unified`` cost what the API charges for a mapping and move nothing;
-    ``pageable`` is a copy within the one memory. Elsewhere the link's attained rate carries ``pinned``, and
-    ``pageable`` and ``unified`` run at the API's fraction of it.
+    ``pageable`` is a copy within the one memory. Elsewhere the link's attained rate carries ``pinned``; ``unified``
+    migrates at the API's fraction of it. ``pageable`` passes through the driver's own pinned buffer while the host
+    fills it, so the slower of the link and of the host's copying sets its rate.
     """
     size, choices = rows.numbers["bytes"], rows.choices
     if choices["direction"] == "d2d":
@@ -37,12 +42,27 @@ def copy(p: Parameters, rows: Rows) -> Raw:
         activity = Activity(moved_bytes=2.0 * size)
     else:
         rate = p("host_link_bytes_per_s") * p("host_link_efficiency")
-        if memory != "pinned":
-            rate *= p.api_cost(f"{memory}_fraction")
+        own = p.maybe("pageable_fraction", p.api) if memory == "pageable" else None
+        if own is not None:
+            rate *= own
+        elif memory == "pageable":
+            rate = float((rate**-_STAGES + p("host_copy_bytes_per_s") ** -_STAGES) ** (-1.0 / _STAGES))
+        elif memory == "unified":
+            rate *= p.api_cost("unified_fraction")
         moving, share = size / rate, "link"
         activity = Activity(link_s=moving)
     duration = setup + moving
     return Raw(duration, power_w(p, duration, activity), np.where(moving < setup, "launch", share))
+
+
+def _by_vendor(p: Parameters, name: str) -> float:
+    """An API's time on this device: the SKU's own, else its vendor's driver's, else the API's."""
+    vendor = f"{p.api}_{p.vendor.lower()}"
+    if p.maybe(name, p.api) is None:
+        found = p.maybe(f"vendor_{name}", vendor)
+        if found is not None:
+            return found
+    return p.api_cost(name)
 
 
 def launch(p: Parameters, rows: Rows) -> Raw:
@@ -61,10 +81,12 @@ def launch(p: Parameters, rows: Rows) -> Raw:
     elif mode == "graph":
         if not p.feature("graphs"):
             raise p.refuse(f"does not replay graphs: the API '{p.api}' has no 'graphs'")
-        duration = p.api_cost("round_trip_s") + (count - 1.0) * p.api_cost("graph_node_s")
+        duration = _by_vendor(p, "round_trip_s") + (count - 1.0) * p.api_cost("graph_node_s")
     else:
-        each = max(p.api_cost("dispatch_s"), p("kernel_floor_s"))
-        duration = p.api_cost("round_trip_s") + (count - 1.0) * each
+        # Enqueuing is a part of a round trip, whatever two campaigns say apart.
+        once = _by_vendor(p, "round_trip_s")
+        each = max(min(_by_vendor(p, "dispatch_s"), once), p("kernel_floor_s"))
+        duration = once + (count - 1.0) * each
     return Raw(duration, power_w(p, duration, Activity()), np.asarray("launch"))
 
 
