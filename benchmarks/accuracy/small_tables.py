@@ -563,7 +563,13 @@ def main() -> None:
     kernels = [outcomes[i] for i in (1, 2)]
     seconds = np.concatenate([o.study.seconds for o in kernels])
     found, low, high = (np.concatenate([o.held_out["row"][i] for o in kernels]) for i in range(3))
-    text += ["## FPGA kernels together", "", HEAD, line("left out: one row", seconds, found, low, high), ""]
+    text += ["## FPGA kernels together", "", HEAD, line("left out: one row", seconds, found, low, high)]
+    # What an open row of memory serves is taken as known; here each fold chooses it from its own rows.
+    gemm = kernels[0].study
+    chosen = replace(gemm, stated={"tile": 64.0}, choices={"row_bytes": (2048.0, 1024.0, 4096.0)})
+    anew = left_out(chosen, gemm.groups["row"])
+    both = [np.concatenate([anew[i], kernels[1].held_out["row"][i]]) for i in range(3)]
+    text += [line("the same, `row_bytes` chosen anew by each fold", seconds, *both), ""]
     text += ["### Row by row", "", *row_by_row(kernels)]
     text += ["", "## FPGA, API call", "", *api_calls(options.truth), ""]
     text += ["## QAT and DPU: the catalogue's figures", "", *rates(), "", *carried_over(), ""]

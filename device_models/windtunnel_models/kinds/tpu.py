@@ -158,7 +158,10 @@ _PARAMETERS = (
         keys=API_KEYS,
         defaults={
             "jax": assumed(
-                120e-6, 50e-6, 250e-6, "the host's Python and runtime set it, not the chip; one campaign states 120 us"
+                120e-6,
+                95e-6,
+                150e-6,
+                "the host's Python and runtime set it, not the chip: about 120 us in one campaign",
             ),
         },
     ),
