@@ -146,6 +146,14 @@ def test_a_command_costs_the_less_the_more_of_them_are_in_flight() -> None:
     assert rates[0] == pytest.approx(11_000, rel=0.05) and rates[-1] == pytest.approx(359_184, rel=0.02)
 
 
+def test_a_thin_product_runs_in_the_design_that_is_done_sooner() -> None:
+    card = device("alveo-u280")
+    small = {"m": 1, "n": 64, "k": 55, "dtype": "int8", "cache": "warm"}
+    assert cost(card, "gemm", **small).duration_s[0] <= cost(card, "gemm", **{**small, "m": 4}).duration_s[0]
+    large, square = (cost(card, "gemm", m=4096, n=n, k=4096).duration_s[0] for n in (1, 64))
+    assert large < 0.2 * square
+
+
 def test_dispatch_adds_the_api_to_the_pipeline_and_clocks_do_not_boost() -> None:
     card = device("alveo-u250")
     times = {d: cost(card, "gemm", dispatch=d).duration_s[0] for d in ("device", "graph", "eager")}
