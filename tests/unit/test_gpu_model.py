@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import UnsupportedOperationError
-from windtunnel.core.ops import OPERATIONS, Gemm, Rows, one_row
+from windtunnel.core.ops import ELEMENTWISE_OPS, OPERATIONS, Gemm, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds import gpu
@@ -510,6 +510,79 @@ def test_more_work_is_never_faster(m: int, n: int, k: int, more: int) -> None:
     small = seconds("a100-sxm-80gb", "gemm", m=m, n=n, k=k, dtype="bfloat16")
     for grown in ({"m": m + more, "n": n, "k": k}, {"m": m, "n": n + more, "k": k}, {"m": m, "n": n, "k": k + more}):
         assert seconds("a100-sxm-80gb", "gemm", dtype="bfloat16", **grown) >= small * (1 - 1e-9)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    sku=st.sampled_from(["a100-sxm-80gb", "l4", "mi100", "arc-b580", "apple-m2-ultra"]),
+    op=st.sampled_from(ELEMENTWISE_OPS),
+    rows=st.integers(1, 20_000),
+    width=st.integers(1, 5000),
+    more=st.integers(1, 5000),
+    dispatch=st.sampled_from(["device", "eager"]),
+    clock=st.sampled_from(["burst", "sustained"]),
+    factor=st.floats(1.0, 4.0),
+)
+def test_passes_over_more_data_or_at_less_bandwidth_are_never_faster(
+    sku: str, op: str, rows: int, width: int, more: int, dispatch: str, clock: str, factor: float
+) -> None:
+    context = {"op": op, "dispatch": dispatch, "clock": clock}
+    small = seconds(sku, "elementwise", rows=rows, width=width, **context)
+    for grown in ({"rows": rows + more, "width": width}, {"rows": rows, "width": width + more}):
+        assert seconds(sku, "elementwise", **grown, **context) >= small * (1 - 1e-9)
+    bandwidth = device(sku).number("memory_bandwidth_bytes_per_s") or 0.0
+    faster = with_values(sku, memory_bandwidth_bytes_per_s=bandwidth * factor)
+    assert seconds(faster, "elementwise", rows=rows, width=width, **context) <= small * (1 + 1e-9)
+
+
+def test_the_share_of_bandwidth_follows_the_memory_and_its_generation() -> None:
+    def share(sku: str) -> float:
+        d = device(sku)
+        moved = 12e9 / seconds(d, "vector_add", n=10**9)
+        return moved / (d.number("memory_bandwidth_bytes_per_s") or math.nan)
+
+    assert share("h100-sxm-80gb") > share("mi210") > share("p100-pcie-16gb")
+    assert share("rtx-4090") > share("l4") > share("t4")  # check bits in the memory; an older controller
+    assert all(0.6 < share(sku) < 1.0 for sku in SKUS)
+
+
+def test_an_eager_operation_finds_what_fits_in_the_cache_there() -> None:
+    # L2 of 48 MB: 16 MB of operands stay, 400 MB do not, whatever `cache` says of the loop around.
+    def beyond_launch(rows: int, cache: str) -> float:
+        values = {"op": "add", "rows": rows, "width": 1000, "dispatch": "eager", "cache": cache}
+        return seconds("l4", "elementwise", **values)
+
+    assert beyond_launch(1300, "cold") == beyond_launch(1300, "warm")
+    assert beyond_launch(1300, "cold") < 16e6 / 300e9
+    assert beyond_launch(33_000, "cold") > 400e6 / 300e9
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sku=st.sampled_from(["b200-sxm-180gb", "gb200", "a100-pcie-40gb", "l40s", "mi300x"]),
+    sides=st.tuples(st.integers(1, 20_000), st.integers(1, 20_000), st.integers(1, 70_000)),
+    factor=st.floats(1.0, 4.0),
+)
+def test_a_loop_at_the_cap_is_slower_than_a_burst_and_draws_no_more_than_the_limit(
+    sku: str, sides: tuple[int, int, int], factor: float
+) -> None:
+    m, n, k = sides
+    values = {"m": m, "n": n, "k": k, "dtype": "bfloat16"}
+    burst, loop = (seconds(sku, "gemm", clock=clock, **values) for clock in ("burst", "sustained"))
+    assert burst * (1 - 1e-12) <= loop < 2.0 * burst
+    assert watts(sku, "gemm", clock="sustained", **values) <= (device(sku).number("max_power_w") or 0.0)
+    peak = device(sku).number("matrix_flops_per_s", "bfloat16") or 0.0
+    faster = with_values(sku, matrix_flops_per_s__bfloat16=peak * factor)
+    assert seconds(faster, "gemm", clock="sustained", **values) <= loop * (1 + 1e-9)
+
+
+def test_a_board_held_below_the_first_of_its_die_slows_down_more() -> None:
+    values = {"m": 8192, "n": 8192, "k": 8192, "dtype": "bfloat16"}
+
+    def slower(sku: str) -> float:
+        return seconds(sku, "gemm", clock="sustained", **values) / seconds(sku, "gemm", **values)
+
+    assert slower("a100-pcie-40gb") > 1.05 * slower("a100-sxm-40gb")
 
 
 def test_a_table_costs_what_its_rows_cost_one_by_one() -> None:
