@@ -28,15 +28,6 @@ CATALOGUE = Catalogue()
 Table = list[dict[str, str]]
 Group = tuple[str, Rows, np.ndarray, np.ndarray]  # device, operations, measured seconds, whether held back
 
-NEUSIGHT = {
-    "AMD Instinct MI100": "mi100",
-    "NVIDIA A100-PCIE-40GB": "a100-pcie-40gb",
-    "Tesla P100-PCIE-16GB": "p100-pcie-16gb",
-    "Tesla P4": "p4",
-    "Tesla T4": "t4",
-    "Tesla V100-PCIE-32GB": "v100-pcie-32gb",
-}
-
 
 def read(path: Path) -> Table:
     with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as file:
@@ -150,24 +141,6 @@ def attention_groups(folder: Path, phase: str) -> list[Group]:
     return found
 
 
-def elementwise_groups(folder: Path, ops: Iterable[str]) -> list[Group]:
-    table = [r for r in read(folder / "elementwise.csv.gz") if r["op"] in ops]
-    context = {"dispatch": "eager", "clock": "burst", "cache": "cold"}
-    found = []
-    for name, sku in NEUSIGHT.items():
-        mine = thin([r for r in table if r["device"] == name], 3000)
-        for rows, measured, held in rows_of("elementwise", mine, context, lambda r: held_back(r["rows"], r["width"])):
-            found.append((sku, rows, measured, held))
-    return found
-
-
-def collective_groups(folder: Path, op: str) -> list[Group]:
-    table = [r for r in read(folder / "collectives.csv.gz") if r["op"] == op]
-    context = {"dispatch": "device", "clock": "burst", "cache": "cold"}
-    inside = [r for r in table if int(r["workers"]) <= int(r["devices_per_node"])]
-    return [("a100-sxm-80gb", *g) for g in rows_of(op, inside, context, lambda r: held_back(r["bytes"]))]
-
-
 def memory_bound(folder: Path) -> None:
     """Lattice-Boltzmann sweeps move 153 bytes a cell in float32 (FluidX3D's own count)."""
     table = [r for r in read(folder / "membound_devices.csv") if r["vendor"] in ("NVIDIA", "AMD", "Intel", "Apple")]
@@ -212,26 +185,6 @@ def main() -> None:
         both = attention_groups(folder, "prefill") + attention_groups(folder, "decode")
         start = {"attention_efficiency": 0.7, "attention_floor_s": 8e-6, "attention_block_s": 3e-6}
         report("attention", both, start)
-    if on("elementwise"):
-        plain = ["add", "addu", "mul", "mulu", "div", "divu", "relu", "gelu", "tanh", "pow", "powu"]
-        report(
-            "elementwise, eager",
-            elementwise_groups(folder, ["add"]),
-            {"framework_dispatch_s": 22e-6, "memory_efficiency": 0.8},
-        )
-        report(
-            "elementwise, eager, all", elementwise_groups(folder, plain), {"framework_dispatch_s": 22e-6}, each=False
-        )
-        report(
-            "row reductions, eager",
-            elementwise_groups(folder, ["softmax", "ln"]),
-            {"row_reads": 2.0, "framework_dispatch_s": 30e-6},
-            each=False,
-        )
-    if on("collectives"):
-        for op in ("all_reduce", "send_recv"):
-            start = {f"scale_up_efficiency.{op}": 0.7, f"collective_step_s.{op}": 5e-6}
-            report(op, collective_groups(folder, op), start, each=False)
 
 
 if __name__ == "__main__":
