@@ -343,7 +343,10 @@ KIND = Kind(
         "service": service,
     },
     errors={
-        "gemm": _published(1.075, "84 timings of a v6e, each (n,k) left out of its fit: nine in ten lie within this"),
+        "gemm": _published(
+            1.085,
+            "84 timings of a v6e, each (n,k) left out of its fit: 93% lie within this, 86% if asked as cache=cold",
+        ),
         "attention": assumed(1.6, 1.3, 2.5, "no measurement here; fused kernels differ by this between versions"),
         "elementwise": assumed(1.4, 1.2, 2.0, "no measurement here; instruction counts of the compiler vary"),
         "all_reduce": assumed(1.5, 1.2, 2.5, "no measurement here; small slices do not close their rings"),
