@@ -446,3 +446,23 @@ PARAMETERS = (
         default=assumed(1.6, 1.1, 3.0, "no carry-less multiplication in hardware: GHASH by tables"),
     ),
 )
+
+STREAM_FITS = {
+    "stream_efficiency": 0.1,
+    "element_clocks": 0.5,
+    "row_clocks": 0.5,
+    "reread": 0.3,
+    "eager_gap_s": 0.15,
+    "framework_dispatch_s": 0.3,
+}
+STENCIL_FITS = {"stencil_efficiency": 0.15, "eager_gap_s": 0.15, "framework_dispatch_s": 0.3}
+COPY_FITS = {"host_link_efficiency": 0.15, "host_copy_bytes_per_s": 0.4, "stream_efficiency": 0.1}
+COLLECTIVE_FITS = {
+    "scale_up_efficiency": 0.3,
+    "scale_out_bytes_per_s": 0.7,
+    "scale_out_ports": 0.3,
+    "collective_launch_s": 0.4,
+    "collective_step_s": 0.3,
+    "protocol_share": 0.3,
+}
+"""How far (log, one standard deviation) a device's own number may lie from what others taught."""
