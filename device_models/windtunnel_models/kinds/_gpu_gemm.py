@@ -2,7 +2,8 @@
 
 A library chooses a tile shape and a split of k; the cost is that of its best choice. Tiles run in whole waves over the
 compute units. Operands are read once, less what the last-level cache still holds of them. Arithmetic and traffic
-overlap, not quite perfectly. The numbers come from calibration, a set for each number format; a device that nobody
+overlap, not quite perfectly. The numbers come from calibration, a set for each number format, and are in units that
+carry over between designs: latencies in clocks, the path to the cache by the peak it feeds. A device that nobody
 measured has its relatives' (see ``learned.transfer``).
 
 Sources of the forms: tile and wave quantisation, NVIDIA, "Matrix Multiplication Background User's Guide"; splitting k,
@@ -66,30 +67,30 @@ def _number(name: str, unit: str, doc: str, value: float, low: float, high: floa
 PARAMETERS = (
     _number("efficiency", "1", "attained fraction of the matrix peak inside a full wave", 0.77, 0.6, 0.95),
     _number("memory_efficiency", "1", "attained fraction of the memory bandwidth", 0.9, 0.7, 1.05),
-    _number("floor_s", "s", "device time of the shortest product: launch, first loads, drain", 2.4e-6, 1.5e-6, 5e-6),
-    _number("l2_bytes_per_clock", "B", "operands one unit draws from the cache in a clock", 60.0, 30.0, 150.0),
-    _number("wave_s", "s", "time of a wave beside its steps over k", 0.6e-6, 0.1e-6, 1.5e-6),
-    _number("k_step_s", "s", "least time of a tile for one element of k", 1.2e-9, 0.3e-9, 4e-9),
+    _number("floor_clocks", "1", "the shortest product, launch to drain, in clocks of the device", 4700.0, 2500.0, 1e4),
+    _number("l2_bytes_per_flop", "B", "operands a unit draws from the cache for a FLOP of its peak", 0.02, 0.01, 0.04),
+    _number("wave_clocks", "1", "clocks of a wave beside its steps over k", 1200.0, 200.0, 3000.0),
+    _number("k_step_clocks", "1", "least clocks of a tile for one element of k", 2.3, 0.5, 8.0),
     _number(
         "cache_weights", "1", "share of the last-level cache that keeps weights, in a cold context", 0.08, 0.0, 0.5
     ),
     _number("cache_activations", "1", "the same for activations and results", 0.25, 0.0, 1.0),
     _number("overlap", "1", "exponent of the soft maximum of arithmetic and traffic", 2.3, 1.3, 6.0),
-    _number("split_s", "s", "fixed time of splitting k", 2.2e-6, 0.5e-6, 6e-6),
+    _number("split_clocks", "1", "fixed clocks of splitting k", 4300.0, 1000.0, 1.2e4),
     _number("quantise_passes", "1", "passes over the activations that make a narrow format of them", 3.4, 0.5, 6.0),
 )
 
 FITS = {
     "gemm_efficiency": 0.15,
     "gemm_memory_efficiency": 0.15,
-    "gemm_floor_s": 0.7,
-    "gemm_l2_bytes_per_clock": 0.5,
-    "gemm_wave_s": 0.8,
-    "gemm_k_step_s": 0.5,
+    "gemm_floor_clocks": 0.7,
+    "gemm_l2_bytes_per_flop": 0.5,
+    "gemm_wave_clocks": 0.8,
+    "gemm_k_step_clocks": 0.5,
     "gemm_cache_weights": 1.0,
     "gemm_cache_activations": 1.0,
     "gemm_overlap": 0.3,
-    "gemm_split_s": 0.7,
+    "gemm_split_clocks": 0.7,
     "gemm_quantise_passes": 0.5,
 }
 """How far (log, one standard deviation) a device's numbers lie from what others' say: the spread of the five fits."""
@@ -133,6 +134,18 @@ def number_key(p: Parameters, dtype: str, clock: str) -> str:
     return ANY
 
 
+def unit_peak(p: Parameters) -> float:
+    """Peak of one unit (FLOP/s) in 16 bits: what a design's path to its cache is sized for.
+
+    The matrix units' where the API reaches them, else the vector units'.
+    """
+    for dtype in ("bfloat16", "float16") if p.feature("matrix") else ():
+        peak = p.maybe("matrix_flops_per_s", dtype)
+        if peak is not None:
+            return peak / p("compute_units")
+    return p("vector_flops_per_s", "float32") / p("compute_units")
+
+
 def numbers_of(p: Parameters, dtype: str, key: str) -> Numbers:
     """The device's numbers for products in ``dtype``, from the parameters under ``key``.
 
@@ -150,18 +163,18 @@ def numbers_of(p: Parameters, dtype: str, key: str) -> Numbers:
             f"does not run products in {dtype} through {p.api}: neither matrix nor vector units that the API reaches "
             "have a stated rate in it"
         )
-    l2 = p("l2_bytes")
+    l2, clock_s = p("l2_bytes"), 1.0 / p("boost_clock_hz")
     return Numbers(
         rate=rate,
         memory_rate=p("memory_bandwidth_bytes_per_s") * p("gemm_memory_efficiency", key),
-        floor_s=p("gemm_floor_s", key),
-        unit_l2_rate=p("gemm_l2_bytes_per_clock", key) * p("boost_clock_hz"),
-        wave_s=p("gemm_wave_s", key),
-        k_step_s=p("gemm_k_step_s", key),
+        floor_s=p("gemm_floor_clocks", key) * clock_s,
+        unit_l2_rate=p("gemm_l2_bytes_per_flop", key) * unit_peak(p),
+        wave_s=p("gemm_wave_clocks", key) * clock_s,
+        k_step_s=p("gemm_k_step_clocks", key) * clock_s,
         kept_weights_bytes=p("gemm_cache_weights", key) * l2,
         kept_activations_bytes=p("gemm_cache_activations", key) * l2,
         overlap=p("gemm_overlap", key),
-        split_s=p("gemm_split_s", key),
+        split_s=p("gemm_split_clocks", key) * clock_s,
         quantise_passes=p("gemm_quantise_passes", key) if BYTES_PER_ELEMENT[dtype] < 2.0 else 0.0,
         units=p("compute_units"),
         l2_bytes=l2,
