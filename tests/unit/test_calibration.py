@@ -15,7 +15,7 @@ from windtunnel.cli import cli
 from windtunnel.core.csvfile import read_csv
 from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Parameter, Parameters, Raw
 from windtunnel.core.errors import InputError
-from windtunnel.core.ops import FloatArray, Rows, VectorAdd
+from windtunnel.core.ops import OPERATIONS, FloatArray, Rows, VectorAdd
 from windtunnel.core.optable import OpTable
 from windtunnel.core.provenance import assumed
 from windtunnel_models.learned.calibrate import FEWEST_ROWS, Calibration, calibrate
@@ -241,3 +241,31 @@ def test_a_table_that_cannot_be_fitted_is_refused_with_its_line(tmp_path: Path, 
 
 def test_calibrate_is_listed() -> None:
     assert "calibrate" in CliRunner().invoke(cli, ["--help"]).output
+
+
+def test_times_taken_by_the_host_are_parted_into_the_hosts_and_the_devices(tmp_path: Path) -> None:
+    from windtunnel import app
+
+    known = app.catalogue()
+    model = app.device("tpu-v5e", known, "none")
+    moved = {
+        path: replace(model.values[path], value=model.values[path].value * factor, low=None, high=None)
+        for path, factor in (("round_trip_s.jax", 1.6), ("issue_rate.bfloat16", 0.85))
+    }
+    truth = replace(model, values={**model.values, **moved})
+    shapes = [(m, n, n) for m in (128, 512, 2048, 8192) for n in (512, 1024, 2048, 4096, 8192)]
+    numbers = {name: np.array([float(shape[i]) for shape in shapes]) for i, name in enumerate("mnk")}
+    rows = Rows(
+        OPERATIONS["gemm"],
+        {"dtype": "bfloat16", "dispatch": "eager", "clock": "burst", "cache": "warm"},
+        {**numbers, "batch": np.ones(len(shapes))},
+    )
+    took = truth.cost(rows, intervals=False).duration_s
+    lines = [f"{m},{n},{k},bfloat16,eager,warm,{t!r}" for (m, n, k), t in zip(shapes, took.tolist(), strict=True)]
+    path = tmp_path / "t.csv"
+    path.write_text("m,n,k,dtype,dispatch,cache,latency_s\n" + "\n".join(lines) + "\n")
+    table = OpTable(OPERATIONS["gemm"], read_csv(path, "table"))
+    found = calibrate(model, table, table.measured("latency_s"))
+    assert found.values["round_trip_s.jax"].value == pytest.approx(moved["round_trip_s.jax"].value, rel=0.03)
+    assert found.values["issue_rate.bfloat16"].value == pytest.approx(moved["issue_rate.bfloat16"].value, rel=0.03)
+    assert found.launch_bound > 0

@@ -23,7 +23,7 @@ from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.optable import OpTable
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.learned.power import PowerFit, fit_power, robust
-from windtunnel_models.learned.process import MOST_POINTS, Process, best_scales, merge
+from windtunnel_models.learned.process import MOST_POINTS, Z90, Process, best_scales, merge
 from windtunnel_models.learned.residuals import coordinates, relatives_of
 
 FEWEST_ROWS = 10
@@ -31,12 +31,20 @@ FEWEST_ROWS = 10
 
 FOLDS = 5
 
+_LEAST_OWN_SHARE = 1.0 / 3.0
+"""Share of a time that must be the device's own for the row to say something of the device rather than of the host."""
+
 _TYPICAL_ERROR = 0.08
 """Size of a residual (log) that weighs as much as one standard deviation of the prior."""
 
 _FAR = 5.0
 """Standard deviations from what the other rows say beyond which a row is an outlier, and at least by ``_FAR_LOG``."""
 _FAR_LOG = 0.25
+
+_HOST_NUMBERS = dict.fromkeys(
+    ("round_trip_s", "dispatch_s", "graph_node_s", "framework_dispatch_s", "eager_gap_s"), 0.5
+)
+"""What rows timed by the host read beside the device's own numbers, and how far (log) hosts differ."""
 
 _MOST_FITTED = 500
 """Rows the formula's numbers are fitted to; more are thinned, since a dozen numbers need no more."""
@@ -114,7 +122,7 @@ class Calibration:
 
 @dataclass
 class Group:
-    """The distinct rows of one combination of choices: medians of repeated measurements, as device time."""
+    """The distinct rows of one combination of choices, context included: medians of repeated measurements (s)."""
 
     rows: Rows
     seconds: FloatArray
@@ -124,6 +132,13 @@ class Group:
 
     def __len__(self) -> int:
         return len(self.seconds)
+
+    @property
+    def bare(self) -> Rows:
+        """The same rows as the device alone would time them."""
+        if self.rows.choices.get("dispatch", "device") == "device":
+            return self.rows
+        return replace(self.rows, choices={**self.rows.choices, "dispatch": "device"})
 
     def take(self, index: npt.NDArray[np.int64]) -> Group:
         """Some of the rows."""
@@ -145,8 +160,7 @@ def calibrate(device: Device, table: OpTable, seconds: FloatArray, power_w: Floa
     found.distinct = sum(len(group) for group in found.groups)
     if found.distinct < FEWEST_ROWS:
         raise InputError(
-            f"{found.distinct} distinct measurements are too few to fit {table.op.name} on {device.label}"
-            + (f" ({found.launch_bound} more are all launch)" if found.launch_bound else ""),
+            f"{found.distinct} distinct measurements are too few to fit {table.op.name} on {device.label}",
             where=Where(table.table.file),
             expected=f"at least {FEWEST_ROWS}",
         )
@@ -172,59 +186,60 @@ def _with_own_numbers(device: Device, groups: Sequence[Group]) -> Device:
 
 
 def _groups(device: Device, table: OpTable, seconds: FloatArray, found: Calibration) -> Iterator[Group]:
-    """Rows by their choices, with repeated measurements merged and what the context added taken off."""
+    """Rows by their choices, with repeated measurements merged."""
     for places, rows in table.groups():
-        if not device.runs(rows.op.name):
-            device.cost_function(rows.op.name)
-        own = _device_seconds(device, rows, seconds[places])
-        valid = np.isfinite(own)
-        found.launch_bound += int(np.sum(~valid))
+        device.cost_function(rows.op.name)  # refuses what the kind does not run
         columns = np.stack([np.broadcast_to(values, rows.shape) for values in rows.numbers.values()], 1)
-        distinct, which = np.unique(columns[valid], axis=0, return_inverse=True)
+        distinct, which = np.unique(columns, axis=0, return_inverse=True)
         which = np.asarray(which).reshape(-1)
-        lines = np.array([table.table.lines[place] for place in places[valid]])
+        lines = np.array([table.table.lines[place] for place in places])
         medians, first, noise = np.empty(len(distinct)), np.empty(len(distinct), dtype=np.int64), np.ones(len(distinct))
         for i in range(len(distinct)):
             members = which == i
-            medians[i], first[i] = np.median(own[valid][members]), lines[members][0]
+            medians[i], first[i] = np.median(seconds[places][members]), lines[members][0]
             noise[i] = 1.0 / members.sum()
             if members.sum() > 1:
                 found.duplicates.append(tuple(int(line) for line in lines[members]))
         numbers = {name: distinct[:, i] for i, name in enumerate(rows.numbers)}
-        if len(distinct):
-            # Folds by place, not by a draw: the same table gives the same fit.
-            fold = np.random.default_rng(len(distinct)).permutation(len(distinct)) % FOLDS
-            choices = {**rows.choices, "dispatch": "device"} if "dispatch" in rows.choices else rows.choices
-            yield Group(Rows(rows.op, choices, numbers), medians, first, fold, noise)
+        # Folds by place, not by a draw: the same table gives the same fit.
+        fold = np.random.default_rng(len(distinct)).permutation(len(distinct)) % FOLDS
+        yield Group(Rows(rows.op, rows.choices, numbers), medians, first, fold, noise)
 
 
-def _device_seconds(device: Device, rows: Rows, seconds: FloatArray) -> FloatArray:
-    """The device's own part of each time (s): what the model says the context adds is taken off.
+@dataclass(frozen=True)
+class _Times:
+    """What the formula says of rows: in their context, and of the device's own part of that (s)."""
 
-    NaN where less than a third of the time is left: such a row measures the host, not the device.
-    """
-    if rows.choices.get("dispatch", "device") == "device":
-        return seconds
-    bare = replace(rows, choices={**rows.choices, "dispatch": "device"})
-    added = device.cost(rows, intervals=False).duration_s - device.cost(bare, intervals=False).duration_s
-    own = seconds - added
-    return np.asarray(np.where(own > seconds / 3.0, own, np.nan))
+    whole: FloatArray
+    own: FloatArray
+
+    def with_factor(self, log_factor: FloatArray) -> FloatArray:
+        """The time in context when the device's part is ``exp(log_factor)`` as long."""
+        return np.asarray(self.whole + self.own * np.expm1(log_factor))
+
+    def own_of(self, seconds: FloatArray) -> FloatArray:
+        """The device's own part of measured times: what the context is said to add is taken off."""
+        return np.asarray(seconds - (self.whole - self.own))
 
 
-def _formula_log_s(device: Device, group: Group, values: dict[str, Sourced]) -> FloatArray:
-    """Logarithm of what the formula alone says."""
+def _formula(device: Device, group: Group, values: dict[str, Sourced]) -> _Times:
+    """What the formula alone says."""
     bare = replace(device, values={**device.values, **values}, residuals={})
-    return np.log(bare.cost(group.rows, intervals=False).duration_s)
+    own = bare.cost(group.bare, intervals=False).duration_s
+    whole = own if group.bare is group.rows else bare.cost(group.rows, intervals=False).duration_s
+    return _Times(whole, own)
 
 
 def _beneath(device: Device, group: Group) -> FloatArray:
     """What the device's relatives say of the residual; zero where there are none."""
-    return relatives_of(device.residuals.get(group.rows.op.name), group.rows)
+    return relatives_of(device.residuals.get(group.rows.op.name), group.bare)
 
 
 def _movable(device: Device, groups: Sequence[Group]) -> dict[str, float]:
     """Paths of the parameters that the kind lets measurements of the operation move and that these rows read."""
-    deviations = device.kind.fits.get(groups[0].rows.op.name, {})
+    deviations = dict(device.kind.fits.get(groups[0].rows.op.name, {}))
+    if any(group.bare is not group.rows for group in groups):
+        deviations = {**_HOST_NUMBERS, **deviations}
     used: dict[str, Sourced] = {}
     for group in groups:
         parameters = Parameters(replace(device, residuals={}))
@@ -241,7 +256,7 @@ class _Formula:
         self.deviations = _movable(device, groups)
         self.start = {path: device.values[path] for path in self.deviations if device.values[path].value > 0.0}
         self.paths = list(self.start)
-        self._targets = [np.log(g.seconds) - b for g, b in zip(groups, beneath, strict=True)]
+        self.beneath = beneath
 
     def values(self, shifts: FloatArray) -> dict[str, Sourced]:
         """The numbers at ``shifts``."""
@@ -256,8 +271,9 @@ class _Formula:
         """Every row's error and every number's shift, in standard deviations: what least squares brings down."""
         values = self.values(shifts)
         parts = []
-        for group, target in zip(self.groups, self._targets, strict=True):
-            error = (_formula_log_s(self.device, group, values) - target) / _TYPICAL_ERROR
+        for group, beneath in zip(self.groups, self.beneath, strict=True):
+            said = _formula(self.device, group, values).with_factor(beneath)
+            error = np.log(np.maximum(said, 1e-15) / group.seconds) / _TYPICAL_ERROR
             parts.append(robust(error))
         return np.concatenate([*parts, shifts])
 
@@ -274,17 +290,29 @@ class _Formula:
 
 @dataclass(frozen=True)
 class Points:
-    """What a process keeps of a group: rows (all, or one for each merged cell), their residuals (clipped) and noise."""
+    """What a process keeps of a group: rows (all, or one for each merged cell), their residuals (clipped) and noise.
+
+    ``of``: places of the rows in their group, before any were merged; rows that are nearly all launch are left out.
+    """
 
     group: Group
     residual: FloatArray
     process: Process
+    of: npt.NDArray[np.int64]
 
 
-def _points(device: Device, frozen: Device, group: Group, under: FloatArray, values: dict[str, Sourced]) -> Points:
-    """The process over what the formula leaves of a group's rows."""
-    residual = _clipped(np.log(group.seconds) - _formula_log_s(device, group, values), under)
-    z = coordinates(frozen, group.rows)
+def _points(
+    device: Device, frozen: Device, group: Group, under: FloatArray, values: dict[str, Sourced]
+) -> Points | None:
+    """The process over what the formula leaves of a group's rows; None where no row says enough of the device."""
+    said = _formula(device, group, values)
+    own = said.own_of(group.seconds)
+    of = np.flatnonzero(own > _LEAST_OWN_SHARE * group.seconds)
+    if not len(of):
+        return None
+    group, under = group.take(of), under[of]
+    residual = _clipped(np.log(own[of] / said.own[of]), under)
+    z = coordinates(frozen, group.bare)
     if len(group) > MOST_POINTS:
         cell = merge(z)
         kept = np.array([members[len(members) // 2] for members in _members(cell)])
@@ -294,7 +322,7 @@ def _points(device: Device, frozen: Device, group: Group, under: FloatArray, val
         group, z, under, residual = group.take(kept), z[kept], under[kept], mean
         group.noise = noise
     scales = best_scales(z, residual, under, group.noise)
-    return Points(group, residual, Process(z, residual, under, group.noise, scales))
+    return Points(group, residual, Process(z, residual, under, group.noise, scales), of)
 
 
 def _members(cell: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
@@ -314,13 +342,15 @@ class _Fitted:
 
     def ask(self, place: int, rest: Group) -> tuple[FloatArray, FloatArray]:
         """Logarithm of the time and its 90% half-width of rows of the group at ``place``."""
-        formula = _formula_log_s(self.device, rest, self.values)
-        beneath = _beneath(self.device, rest)
+        said, beneath = _formula(self.device, rest, self.values), _beneath(self.device, rest)
         points = self.points[place]
         if points is None:
-            return formula + beneath, np.full(len(rest), 2.0 * _FAR_LOG)
-        mean, spread = points.process(coordinates(self.frozen, rest.rows), beneath)
-        return formula + mean, spread
+            return np.log(said.with_factor(beneath)), np.full(len(rest), 2.0 * _FAR_LOG)
+        mean, spread = points.process(coordinates(self.frozen, rest.bare), beneath)
+        whole = np.maximum(said.with_factor(mean), 1e-15)
+        # The device's part is what is uncertain; the rest of the time still varies as measurements do.
+        part = np.minimum(said.own * np.exp(mean) / whole, 1.0)
+        return np.log(whole), np.maximum(spread * part, Z90 * points.process.scales.noise)
 
 
 def _fit_once(device: Device, groups: Sequence[Group]) -> _Fitted:
@@ -337,8 +367,9 @@ def _fit_once(device: Device, groups: Sequence[Group]) -> _Fitted:
         likelihood = 0.0
         points: list[Points | None] = []
         for group, under in zip(groups, beneath, strict=True):
-            points.append(_points(device, frozen, group, under, values) if len(group) else None)
-            likelihood += points[-1].process.log_likelihood if points[-1] is not None else 0.0
+            kept = _points(device, frozen, group, under, values) if len(group) else None
+            points.append(kept)
+            likelihood += kept.process.log_likelihood if kept is not None else 0.0
         likelihood -= 0.5 * float(shifts @ shifts)
         if best is None or likelihood > best[0]:
             numbers = [
@@ -373,6 +404,7 @@ def _fit(found: Calibration) -> None:
     score = np.sort(np.abs(np.concatenate(errors)) / np.concatenate(spreads))
     width = float(score[min(len(score) - 1, math.ceil(0.9 * (len(score) + 1)) - 1)])
     found.points = [points for points in final.points if points is not None]
+    found.launch_bound = found.distinct - sum(len(points.of) for points in found.points)
     found.width = width
     every, widths = np.concatenate(errors), width * np.concatenate(spreads)
     found.error_after = float(np.abs(np.expm1(-every)).mean())
@@ -416,12 +448,13 @@ def _weigh_down(found: Calibration, device: Device) -> None:
 
 def _errors_left_out(fitted: _Fitted, points: Points, group: Group) -> tuple[FloatArray, FloatArray]:
     """Each row's error (log) and deviation when the process is asked without it (merged rows: with their cell)."""
-    residual = np.log(group.seconds) - _formula_log_s(fitted.device, group, fitted.values)
-    if len(points.group) == len(group):
-        error, deviation = points.process.left_out()
-        return residual - (points.residual - error), deviation
-    mean, spread = points.process(coordinates(fitted.frozen, group.rows), _beneath(fitted.device, group))
-    return residual - mean, spread
+    said, beneath = _formula(fitted.device, group, fitted.values), _beneath(fitted.device, group)
+    mean, spread = points.process(coordinates(fitted.frozen, group.bare), beneath)
+    deviation = spread / Z90
+    if len(points.group) == len(points.of):
+        error, deviation[points.of] = points.process.left_out()
+        mean[points.of] = points.residual - error
+    return np.log(group.seconds / np.maximum(said.with_factor(mean), 1e-15)), deviation
 
 
 def _thinned(groups: Sequence[Group]) -> list[Group]:

@@ -36,7 +36,7 @@ _WIDE_LENGTH = 2.5
 _NARROW_LENGTH = 0.7
 """Standard deviations of the logarithm, and lengths in the kind's coordinates (1 is about a factor of 8 in size)."""
 
-_Z90 = 1.6449
+Z90 = 1.6449
 """Standard deviations that hold 90% of a normal distribution."""
 
 
@@ -118,7 +118,7 @@ class Process:
             mean[part] = cross @ self._weights + self.scales.mix * relatives[part]
             explained = ((cross @ self._whitener.T) ** 2).sum(1)
             variance = np.maximum(self.scales.prior_variance - explained, 0.0) + self.scales.noise**2
-            spread[part] = self.calibration * _Z90 * np.sqrt(variance)
+            spread[part] = self.calibration * Z90 * np.sqrt(variance)
         return mean, spread
 
 

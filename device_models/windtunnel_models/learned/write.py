@@ -17,7 +17,7 @@ _DIGITS = 6
 def overlay_data(found: Calibration, source: str, note: str) -> dict[str, Any]:
     """The overlay of one calibration, as plain data: numbers, the residual's points, and how the fit did."""
     op = found.op
-    points = "\n".join(_point_lines(found.points))
+    points = "\n".join(_point_lines(found.points)) if found.points else ""
     scales = {
         "/".join(choice_key(kept.group.rows)): {
             "wide": kept.process.scales.wide,
@@ -28,31 +28,26 @@ def overlay_data(found: Calibration, source: str, note: str) -> dict[str, Any]:
         }
         for kept in found.points
     }
-    return {
+    data: dict[str, Any] = {
         "schema": 1,
         "sku": found.device.spec.sku,
         "sources": {"measurements": {"text": source, "provenance": "measured"}},
         "values": values_data(found.device, found.values, "measurements"),
-        "learned": {
-            op: {
-                "form": "points",
-                "measurements": found.rows,
-                "source": "measurements",
-                "scales": scales,
-                "points": points + "\n",
-            }
-        },
-        "fit": {
-            op: {
-                "rows": found.rows,
-                "held_out": _round(found.error_after),
-                "inside": _round(found.inside),
-                "half_width": _round(found.half_width),
-                "split": "rows at random, five folds",
-                "note": note,
-            }
-        },
     }
+    if points:
+        stated = {"form": "points", "measurements": found.rows, "source": "measurements"}
+        data["learned"] = {op: {**stated, "scales": scales, "points": points + "\n"}}
+    data["fit"] = {
+        op: {
+            "rows": found.rows,
+            "held_out": _round(found.error_after),
+            "inside": _round(found.inside),
+            "half_width": _round(found.half_width),
+            "split": "rows at random, five folds",
+            "note": note,
+        }
+    }
+    return data
 
 
 def values_data(device: Device, values: Mapping[str, Sourced], source: str) -> dict[str, Any]:
