@@ -17,7 +17,7 @@ from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Paramet
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, FloatArray, Rows, VectorAdd
 from windtunnel.core.optable import OpTable
-from windtunnel.core.provenance import assumed
+from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel_models.learned.calibrate import FEWEST_ROWS, Calibration, calibrate
 from windtunnel_models.learned.process import Process, Scales, best_scales, merge
 
@@ -249,7 +249,7 @@ def test_times_taken_by_the_host_are_parted_into_the_hosts_and_the_devices(tmp_p
     known = app.catalogue()
     model = app.device("tpu-v5e", known, "none")
     moved = {
-        path: replace(model.values[path], value=model.values[path].value * factor, low=None, high=None)
+        path: Sourced(model.values[path].value * factor, Provenance.MEASURED, "a test")
         for path, factor in (("round_trip_s.jax", 1.6), ("issue_rate.bfloat16", 0.85))
     }
     truth = replace(model, values={**model.values, **moved})
