@@ -103,13 +103,16 @@ class DecoderCosts:
     def prompt_attention(self, start: int, chunk: int) -> tuple[float, float]:
         """Attention of ``chunk`` prompt tokens from ``start`` on: a prompt up to their end, less one up to their start.
 
-        The difference of two causal prefills has exactly the scores of the chunk.
+        The difference of two causal prefills has exactly the scores of the chunk. Where the longer takes hardly more
+        time but draws more power, the difference in energy is held at what the device can draw in that time.
         """
         until = self._between(self.prefill, start + chunk)
         if not start:
             return until
         before = self._between(self.prefill, start)
-        return max(until[0] - before[0], 0.0), max(until[1] - before[1], 0.0)
+        seconds = max(until[0] - before[0], 0.0)
+        most = seconds * (self.device.power_limit_w - self.device.idle_power_w)
+        return seconds, min(max(until[1] - before[1], 0.0), most)
 
     def alone(self, prompts: FloatArray, outputs: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """(first-token s, whole s, first-token J, whole J) of requests served one at a time; arrays of one shape."""
