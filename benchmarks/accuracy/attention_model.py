@@ -353,7 +353,7 @@ def features(rows: Rows, g: Geometry, p: Parts, sheet: Sheet) -> np.ndarray:
         (g.splits > 1.0) * 1.0,
         np.clip(np.log2(g.longest), 0.0, 8.0),
     )
-    return np.stack(columns, 1) / np.array(list(FEATURES.values()))
+    return np.asarray(np.stack(columns, 1) / np.array(list(FEATURES.values())))
 
 
 AMPLITUDE = 0.01
@@ -374,8 +374,8 @@ Arrays: TypeAlias = dict[str, np.ndarray]
 
 def frozen_sheet(arrays: Arrays) -> Sheet:
     """The sheet that the fit was made with."""
-    *numbers, hopper = arrays["sheet"].tolist()
-    return Sheet(*numbers, hopper=bool(hopper))
+    units, clock, bandwidth, l2, peak, shared, hopper = arrays["sheet"].tolist()
+    return Sheet(units, clock, bandwidth, l2, peak, shared, bool(hopper))
 
 
 def log_factor(arrays: Arrays, rows: Rows) -> tuple[np.ndarray, np.ndarray]:

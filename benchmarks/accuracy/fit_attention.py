@@ -41,7 +41,7 @@ from attention_model import (
 _NOISE = 0.03
 _CENTRES = 400
 _WIDTHS = np.array([[0.08, 0.12], [0.11, 0.13]])
-"""Half-widths of 90% (logarithm) before calibration: one query, prompt by grouped, multi-head; wide ones thrice."""
+"""Half-widths of 90% (logarithm) before calibration: one query, prompt by grouped, multi-head; wide ones five times."""
 
 
 def _fit_numbers(g: Geometry, sheet: Sheet, y: np.ndarray, start: np.ndarray, pull: float, count: int) -> np.ndarray:
@@ -93,7 +93,7 @@ def fit_device(rows: Rows, sheet: Sheet, y: np.ndarray, count: int = 1500, centr
     x, r, kind = features(rows, g, p, sheet), y - np.log(p.total), regime(g)
     out: Arrays = {"numbers": numbers, "sheet": np.array([float(v) for v in vars(sheet).values()])}
     out["halfwidth"] = (
-        np.tile(_WIDTHS, (len(REGIMES) // 2, 1)) * np.where(np.arange(len(REGIMES)) > 3, 3.0, 1.0)[:, None]
+        np.tile(_WIDTHS, (len(REGIMES) // 2, 1)) * np.where(np.arange(len(REGIMES)) > 3, 5.0, 1.0)[:, None]
     )
     for k in np.unique(kind):
         index = np.flatnonzero(kind == k)
