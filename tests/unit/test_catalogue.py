@@ -109,7 +109,7 @@ sku: h100-sxm-80gb
 sources:
   mine: {text: fitted here, provenance: measured}
 values:
-  matrix_efficiency: {value: 0.5, source: mine}
+  gemm_efficiency: {bfloat16: {value: 0.4, source: mine}}
 """
 
 

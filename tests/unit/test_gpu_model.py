@@ -147,7 +147,7 @@ def _roofline_s(name: str, m: int, n: int, k: int) -> float:
     """The same peaks and efficiencies without tiles and waves: what the model must not be."""
     d = device(name)
     number = lambda path, key=None: float(d.number(path, key) or math.nan)  # noqa: E731
-    rate = number("matrix_flops_per_s", "float16") * number("matrix_efficiency")
+    rate = number("matrix_flops_per_s", "float16") * number("gemm_efficiency", "any")
     moved = 2.0 * (m * k + k * n + m * n) / (number("memory_bandwidth_bytes_per_s") * number("memory_efficiency"))
     return number("kernel_floor_s") + max(2.0 * m * n * k / rate, moved)
 

@@ -1,72 +1,182 @@
-"""Fused attention on a GPU: prefill by query blocks, decode by splitting keys and values."""
+"""Fused attention on a GPU: the kernels' block structure, a device's numbers, and what was learned beyond them.
+
+``_gpu_attention_formula`` has the two kernel families and their times. Here they meet a device: its datasheet, its
+numbers (a set for each family and regime, so that a device takes only those of relatives that run the same kernels),
+and the residual of a calibrated device, a Gaussian process evaluated from a compact array file.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
-from windtunnel.core.device import Parameters, Raw
-from windtunnel.core.ops import BYTES_PER_ELEMENT, Attention, Rows
-from windtunnel_models.kinds._gpu_kernel import Work, kernel, product_rate, traffic_s, unit_l2_rate_of
+from windtunnel.core.device import Correction, Parameter, Parameters, Raw
+from windtunnel.core.ops import FloatArray, Rows
+from windtunnel.core.provenance import assumed
+from windtunnel_models.kinds._gpu_attention_formula import (
+    HOPPER_TAIL,
+    NUMBERS,
+    REGIMES,
+    Geometry,
+    Numbers,
+    Sheet,
+    features,
+    formula,
+    geometry,
+    regime,
+)
+from windtunnel_models.kinds._gpu_kernel import in_context, need_type, vector_rate
+from windtunnel_models.kinds._gpu_power import activity_of
 
-_QUERY_TILE = 128
-_KEY_TILE = 128
-_MMA_ROWS = 16
-"""Rows a matrix instruction needs: fewer queries that share a key are padded to it."""
+_FAMILIES = ("fa2", "fa3")
+_KEYS = tuple(f"{family}_{name}" for family in _FAMILIES for name in REGIMES)
+
+_Z90 = 1.6449
+
+
+def _number(name: str, value: float, deviation: float, unit: str, doc: str) -> Parameter:
+    reason = "before any measurement: what the kernels' source and the fits of two devices suggest"
+    factor = math.exp(_Z90 * deviation)
+
+    def default(key: str) -> float:
+        return HOPPER_TAIL if name == "tail" and key.startswith("fa3") else value
+
+    defaults = {key: assumed(default(key), default(key) / factor, default(key) * factor, reason) for key in _KEYS}
+    return Parameter(f"attention_{name}", unit, doc, keys=_KEYS, defaults=defaults, taught=True)
+
+
+PARAMETERS = tuple(_number(name, *stated) for name, stated in NUMBERS.items())
+
+FITS = {
+    f"attention_{name}": NUMBERS[name][1]
+    for name in (
+        "floor_s",
+        "prompt_s",
+        "efficiency",
+        "exponentials",
+        "block_s",
+        "stream_bytes",
+        "bandwidth",
+        "token_s",
+        "split_s",
+        "sequence_s",
+    )
+}
+"""What a calibration of few rows may move, with the deviations of ``NUMBERS``; the rest tells too little apart."""
+
+
+def family(p: Parameters) -> str:
+    """The kernels that a framework takes: FlashAttention-3 on Hopper and on later server parts of its maker, else 2."""
+    lineage = p.lineage
+    later = lineage.stacked_memory and (lineage.since or 0) >= 2022
+    return "fa3" if p.vendor == "NVIDIA" and (lineage.architecture == "Hopper" or later) else "fa2"
+
+
+def _numbers(p: Parameters, place: int) -> Numbers:
+    key = f"{family(p)}_{REGIMES[place]}"
+    return {name: p(f"attention_{name}", key) for name in NUMBERS}
+
+
+def _sheet(p: Parameters, dtype: str) -> Sheet:
+    """The sheet for attention in ``dtype``; refuses a type in which no unit that the API reaches has a rate."""
+    need_type(p, dtype)
+    peak = p.maybe("matrix_flops_per_s", dtype) if p.feature("matrix") else None
+    if peak is None:
+        if p.maybe("vector_flops_per_s", dtype) is None:
+            raise p.refuse(
+                f"does not run products in {dtype} through {p.api}: neither matrix nor vector units that the API "
+                "reaches have a stated rate in it"
+            )
+        # What the vector units attain is known by itself, so the step's efficiency is taken off again.
+        peak = vector_rate(p, dtype) / NUMBERS["efficiency"][0]
+    return Sheet(
+        units=p("compute_units"),
+        clock=p("boost_clock_hz"),
+        bandwidth=p("memory_bandwidth_bytes_per_s"),
+        l2=p("l2_bytes"),
+        peak=peak,
+        shared=p("shared_memory_bytes"),
+        hopper=family(p) == "fa3",
+    )
+
+
+def _flat(rows: Rows) -> Rows:
+    """``rows`` with every column of the common shape, as one dimension."""
+    shape = rows.shape
+    numbers = {name: np.broadcast_to(values, shape).reshape(-1) for name, values in rows.numbers.items()}
+    return Rows(rows.op, rows.choices, numbers)
 
 
 def attention(p: Parameters, rows: Rows) -> Raw:
-    """Fused attention: query tiles by heads over the units (prefill), or keys and values streamed once (decode)."""
-    rate = product_rate(p, rows.choices["dtype"], "attention_efficiency")
-    return (_prefill if rows.choices["phase"] == "prefill" else _decode)(p, rows, rate)
+    """The formula, what was learned of the device beyond it, and the context.
 
-
-def _prefill(p: Parameters, rows: Rows, rate: float) -> Raw:
-    """Blocks of 128 queries of one head walk over the keys before them, 128 at a time.
-
-    A block's step takes 4 x 128 x 128 x head_dim operations and 128 x 128 exponentials. Steps fill the units in
-    whole waves, and no schedule ends before the longest block, which sees every key. Keys and values are drawn again
-    by every block, from the cache. A prompt of one token is decoded: the queries that share a key make one block.
+    ``cache`` changes nothing: a step finds what the step before left in the cache, in the campaigns and in use.
     """
-    n = rows.numbers
-    units, unit_l2 = p("compute_units"), unit_l2_rate_of(p)
-    blocks = np.ceil(n["kv_tokens"] / _QUERY_TILE)
-    heads = n["batch"] * np.where(n["kv_tokens"] > 1, n["heads"], n["kv_heads"])
-    queries = np.minimum(_QUERY_TILE, np.ceil(n["kv_tokens"] / _MMA_ROWS) * _MMA_ROWS)
-    steps = heads * blocks * (blocks + 1.0) / 2.0
-    kv_size = BYTES_PER_ELEMENT[rows.choices["kv_dtype"]]
-    step = np.maximum(
-        4.0 * queries * np.minimum(_KEY_TILE, queries) * n["head_dim"] / (rate / units),
-        2.0 * np.minimum(_KEY_TILE, n["kv_tokens"]) * n["head_dim"] * kv_size / unit_l2,
-    ) + queries * np.minimum(_KEY_TILE, queries) / (p("special_ops_per_clock") * p("boost_clock_hz"))
-    compute = np.maximum(np.ceil(steps / units), blocks) * step
-    compute = compute + np.ceil(heads * blocks / units) * p("attention_block_s")
-    traffic = Attention.operand_bytes(rows.choices, n)
-    memory = traffic_s(p, rows, traffic, traffic, heads * blocks)
-    useful = Attention.flops(rows.choices, n) / rate
-    return kernel(p, rows, Work(compute, memory, p("attention_floor_s"), useful))
+    sheet, flat = _sheet(p, rows.choices["dtype"]), _flat(rows)
+    found = formula(geometry(flat, sheet), sheet, lambda place: _numbers(p, place))
+    shape = rows.shape
+    total, steps, memory = (part.reshape(shape) for part in (found.total, found.steps, found.memory))
+    bound = np.where(steps > memory, "compute", "memory")
+    bound = np.where(np.maximum(steps, memory) < 0.5 * total, "launch", bound)
+    learned = p.correction(rows)
+    if learned is not None:
+        total = total * np.exp(learned.log_factor)
+    spread = None if learned is None else learned.spread
+    return in_context(p, rows, total, activity_of(p, rows), bound, spread=spread)
 
 
-def _decode(p: Parameters, rows: Rows, rate: float) -> Raw:
-    """One query a head: every block streams a part of one key-value head's keys and values, once for all its queries.
+def coordinates(p: Parameters, rows: Rows) -> FloatArray:
+    """Where rows lie for a residual: the formula's own view of them, [rows, features]."""
+    sheet, flat = _sheet(p, rows.choices["dtype"]), _flat(rows)
+    g = geometry(flat, sheet)
+    return features(g, formula(g, sheet, lambda place: _numbers(p, place)), sheet)
 
-    Sequences are split until the blocks fill the chip (Flash-Decoding), and a further kernel combines the parts.
-    """
-    n = rows.numbers
-    units, unit_l2 = p("compute_units"), unit_l2_rate_of(p)
-    pairs = n["batch"] * n["kv_heads"]
-    splits = np.clip(np.floor(units / pairs), 1.0, np.ceil(n["kv_tokens"] / _KEY_TILE))
-    blocks = pairs * splits
-    keys = np.ceil(n["kv_tokens"] / splits)
-    kv_size = BYTES_PER_ELEMENT[rows.choices["kv_dtype"]]
-    queries = np.ceil(np.maximum(n["heads"] / n["kv_heads"], 1.0) / _MMA_ROWS) * _MMA_ROWS
-    step = np.maximum(
-        4.0 * queries * keys * n["head_dim"] / (rate / units),
-        2.0 * keys * n["head_dim"] * kv_size / unit_l2,
-    )
-    traffic = Attention.operand_bytes(rows.choices, n)
-    partials = 8.0 * splits * n["batch"] * n["heads"] * n["head_dim"]
-    combine = np.where(splits > 1.0, partials / (units * unit_l2), 0.0)
-    compute = np.ceil(blocks / units) * (step + p("attention_block_s"))
-    memory = traffic_s(p, rows, traffic, traffic, blocks)
-    useful = Attention.flops(rows.choices, n) / rate
-    return kernel(p, rows, Work(compute, memory, p("attention_floor_s") + combine, useful))
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+"""One device's fit: ``names`` [numbers]; ``numbers`` [regimes, numbers], logarithms; ``sheet`` [7], see ``Sheet``;
+``halfwidth`` [regimes, 2], grouped and multi-head; ``centres_r`` [centres, features] and ``weights_r`` [centres] of
+regime r, where it had rows."""
+
+
+def frozen(arrays: Arrays) -> tuple[Sheet, list[Numbers]]:
+    """The sheet and the numbers of every regime as they were at the fit."""
+    units, clock, bandwidth, l2, peak, shared, hopper = (float(value) for value in arrays["sheet"])
+    names = [str(name) for name in arrays["names"]]
+    each: list[Numbers] = [dict(zip(names, np.exp(row).tolist(), strict=True)) for row in arrays["numbers"]]
+    return Sheet(units, clock, bandwidth, l2, peak, shared, bool(hopper)), each
+
+
+def similarity(a: FloatArray, b: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Squared-exponential similarity of the rows of a and b, [a, b]."""
+    x, y = a.astype(np.float32), b.astype(np.float32)
+    distance = np.maximum((x * x).sum(1)[:, None] + (y * y).sum(1)[None] - 2.0 * (x @ y.T), 0.0)
+    return np.asarray(np.exp(-0.5 * distance), dtype=np.float32)
+
+
+def log_factor(arrays: Arrays, rows: Rows) -> tuple[FloatArray, FloatArray, Geometry]:
+    """Logarithm of measured over formula and its 90% half-width, of flat rows; and their geometry at the fit."""
+    sheet, numbers = frozen(arrays)
+    g = geometry(rows, sheet)
+    x, kind = features(g, formula(g, sheet, numbers.__getitem__), sheet), regime(g)
+    factor = np.zeros(len(x))
+    width = np.asarray(arrays["halfwidth"], dtype=np.float64)[kind, (g.group == 1.0).astype(int)]
+    for k in np.unique(kind).tolist():
+        if f"centres_{k}" not in arrays:
+            continue
+        index = np.flatnonzero(kind == k)
+        near = similarity(x[index], arrays[f"centres_{k}"])
+        factor[index] = near @ arrays[f"weights_{k}"].astype(np.float32)
+        # Twice as wide where nothing like the row was measured.
+        width[index] *= 2.0 - near.max(1)
+    return factor, width, g
+
+
+def learned(arrays: Arrays, p: Parameters, rows: Rows) -> Correction | None:
+    """The correction of attention: a function of the rows alone."""
+    del p
+    factor, width, _ = log_factor(arrays, _flat(rows))
+    return Correction(factor.reshape(rows.shape), width.reshape(rows.shape))

@@ -164,18 +164,24 @@ def numbers_of(p: Parameters, dtype: str, key: str) -> Numbers:
             "have a stated rate in it"
         )
     l2, clock_s = p("l2_bytes"), 1.0 / p("boost_clock_hz")
+
+    def number(name: str) -> float:
+        """A number under the key, or anybody's where an overlay states only some."""
+        own = p.maybe(f"gemm_{name}", key)
+        return p(f"gemm_{name}", ANY) if own is None else own
+
     return Numbers(
         rate=rate,
-        memory_rate=p("memory_bandwidth_bytes_per_s") * p("gemm_memory_efficiency", key),
-        floor_s=p("gemm_floor_clocks", key) * clock_s,
-        unit_l2_rate=p("gemm_l2_bytes_per_flop", key) * unit_peak(p),
-        wave_s=p("gemm_wave_clocks", key) * clock_s,
-        k_step_s=p("gemm_k_step_clocks", key) * clock_s,
-        kept_weights_bytes=p("gemm_cache_weights", key) * l2,
-        kept_activations_bytes=p("gemm_cache_activations", key) * l2,
-        overlap=p("gemm_overlap", key),
-        split_s=p("gemm_split_clocks", key) * clock_s,
-        quantise_passes=p("gemm_quantise_passes", key) if BYTES_PER_ELEMENT[dtype] < 2.0 else 0.0,
+        memory_rate=p("memory_bandwidth_bytes_per_s") * number("memory_efficiency"),
+        floor_s=number("floor_clocks") * clock_s,
+        unit_l2_rate=number("l2_bytes_per_flop") * unit_peak(p),
+        wave_s=number("wave_clocks") * clock_s,
+        k_step_s=number("k_step_clocks") * clock_s,
+        kept_weights_bytes=number("cache_weights") * l2,
+        kept_activations_bytes=number("cache_activations") * l2,
+        overlap=number("overlap"),
+        split_s=number("split_clocks") * clock_s,
+        quantise_passes=number("quantise_passes") if BYTES_PER_ELEMENT[dtype] < 2.0 else 0.0,
         units=p("compute_units"),
         l2_bytes=l2,
     )

@@ -36,26 +36,6 @@ def vector_rate(p: Parameters, dtype: str) -> float:
     return max(base, own or 0.0) * p("vector_efficiency") * p.api_cost("compute_efficiency")
 
 
-def product_rate(p: Parameters, dtype: str, efficiency: str) -> float:
-    """Attained FLOP/s of matrix products in a type: the matrix units where the API reaches them, else the vector units.
-
-    Refuses a type for which the silicon has neither (its file gives no rate), naming it.
-    """
-    need_type(p, dtype)
-    key = "fp8" if dtype == "fp8_block" else dtype
-    if p.feature("matrix"):
-        rate = p.maybe("matrix_flops_per_s", key)
-        if rate is not None:
-            blocks = p("block_scale_efficiency") if dtype in ("fp8_block", "nvfp4") else 1.0
-            return rate * p(efficiency) * blocks
-    if p.maybe("vector_flops_per_s", key) is None:
-        raise p.refuse(
-            f"does not run products in {dtype} through {p.api}: neither matrix nor vector units that the API reaches "
-            "have a stated rate in it"
-        )
-    return vector_rate(p, key)
-
-
 def memory_rate(p: Parameters) -> float:
     """Attained memory bandwidth (B/s)."""
     return p("memory_bandwidth_bytes_per_s") * p("memory_efficiency")

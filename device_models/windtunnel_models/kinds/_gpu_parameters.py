@@ -267,52 +267,10 @@ PARAMETERS = (
         default=fitted(2.3e-6, 1.8e-6, 4e-6, GEMM_DATA),
     ),
     Parameter(
-        "wave_s",
-        "s",
-        "time of a wave of product tiles beside its steps over k: filling the pipeline, writing the result",
-        default=fitted(0.68e-6, 0.1e-6, 1.1e-6, GEMM_DATA),
-    ),
-    Parameter(
-        "matrix_efficiency",
-        "1",
-        "attained fraction of the matrix units' peak inside a full wave",
-        default=fitted(0.77, 0.65, 0.94, GEMM_DATA),
-    ),
-    Parameter(
-        "block_scale_efficiency",
-        "1",
-        "further factor where a scale is applied to every block of operands",
-        default=fitted(0.93, 0.61, 1.0, GEMM_DATA),
-    ),
-    Parameter(
-        "quantise_passes",
-        "1",
-        "passes over the activations that a product in 8 or 4 bits needs before it",
-        default=fitted(3.4, 1.4, 5.8, GEMM_DATA),
-    ),
-    Parameter(
         "vector_efficiency",
         "1",
         "attained fraction of the vector units' peak",
         default=assumed(0.75, 0.5, 0.95, "library kernels without matrix units attain most of the peak"),
-    ),
-    Parameter(
-        "attention_efficiency",
-        "1",
-        "attained fraction of the matrix units' peak inside a tile of attention",
-        default=fitted(0.65, 0.5, 0.83, ATTENTION_DATA),
-    ),
-    Parameter(
-        "attention_floor_s",
-        "s",
-        "device time of an attention call beside its blocks and its first kernel's floor: it is several kernels",
-        default=fitted(7.7e-6, 5.4e-6, 9.2e-6, ATTENTION_DATA),
-    ),
-    Parameter(
-        "attention_block_s",
-        "s",
-        "time of an attention block beside its arithmetic and traffic: dependent look-ups, filling and draining",
-        default=fitted(3.4e-6, 2.6e-6, 3.6e-6, ATTENTION_DATA),
     ),
     Parameter(
         "memory_efficiency",

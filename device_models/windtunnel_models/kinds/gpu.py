@@ -18,8 +18,7 @@ import numpy as np
 from windtunnel.core.device import Kind, Parameters, Raw
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import assumed
-from windtunnel_models.kinds import _gpu_gemm, _gpu_gemm_learned
-from windtunnel_models.kinds._gpu_attention import attention
+from windtunnel_models.kinds import _gpu_attention, _gpu_gemm, _gpu_gemm_learned
 from windtunnel_models.kinds._gpu_kernel import Work, kernel, traffic_s
 from windtunnel_models.kinds._gpu_links import all_reduce, copy, engine, launch, send_recv
 from windtunnel_models.kinds._gpu_parameters import (
@@ -69,10 +68,10 @@ POWER_FITS = {"power_share": 0.3, "type_power": 0.3, "throttle_exponent": 0.3, "
 KIND = Kind(
     name="gpu",
     doc="compute units behind caches, copy engines beside them, an API in front",
-    parameters=(*PARAMETERS, *_gpu_gemm.PARAMETERS),
+    parameters=(*PARAMETERS, *_gpu_gemm.PARAMETERS, *_gpu_attention.PARAMETERS),
     costs={
         "gemm": _gpu_gemm.gemm,
-        "attention": attention,
+        "attention": _gpu_attention.attention,
         "elementwise": elementwise,
         "vector_add": vector_add,
         "stencil": stencil,
@@ -101,6 +100,7 @@ KIND = Kind(
     engine=engine,
     fits={
         "gemm": _gpu_gemm.FITS,
+        "attention": _gpu_attention.FITS,
         "elementwise": STREAM_FITS,
         "vector_add": STREAM_FITS,
         "fft": STREAM_FITS,
@@ -111,6 +111,6 @@ KIND = Kind(
         "power": POWER_FITS,
     },
     own_numbers={"gemm": _gpu_gemm.own_numbers},
-    coordinates={"gemm": _gpu_gemm.coordinates},
-    learned={"gemm": _gpu_gemm_learned.learned},
+    coordinates={"gemm": _gpu_gemm.coordinates, "attention": _gpu_attention.coordinates},
+    learned={"gemm": _gpu_gemm_learned.learned, "attention": _gpu_attention.learned},
 )

@@ -1,0 +1,354 @@
+"""How long attention takes on a GPU, from the block structure of the kernels that run it.
+
+Two kernel families, after their published source (Dao-AILab/flash-attention, BSD-3-Clause):
+
+- FlashAttention-2 (Dao, arXiv:2307.08691). Blocks of 64 queries of a head against 256, 128 or 64 keys at a time
+  (head_dim to 64, to 128, over), as many resident on a unit as shared memory allows, two at most. One query a
+  sequence: the queries that share a key-value head are one block's rows and keys are split by ``num_splits_heuristic``
+  over twice the units; with heads == kv_heads they are not split, so a block pads one query to 64 rows.
+- FlashAttention-3 (Shah et al., arXiv:2407.08608). One persistent block a unit, 192 or 128 rows, queries that share a
+  key-value head packed in rows; keys are split so that a unit gets ceil(1.1 x all blocks / units) of them
+  (``prepare_varlen_num_blocks``), 32 parts at most, not over 992 sequences.
+
+Both write the new keys and values to the paged cache first, one thread block a token. What the numbers were fitted to,
+and how they do on head sets left out: benchmarks/accuracy/NOTES-attention-membound-power.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows
+
+BoolArray = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What a datasheet says: units, clock (Hz), memory (B/s), last-level cache (B), matrix peak (FLOP/s).
+
+    ``shared``: shared memory of a unit (B). ``hopper``: units have warpgroup matrix instructions, so the framework
+    takes FlashAttention-3.
+    """
+
+    units: float
+    clock: float
+    bandwidth: float
+    l2: float
+    peak: float
+    shared: float
+    hopper: bool
+
+
+_MAX_SPLITS = 128
+_MAX_DYNAMIC_SPLITS = 32
+_SCHEDULED = 992.0
+"""Sequences that FlashAttention-3's scheduler kernel handles; beyond, keys are not split and another kernel runs."""
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """What follows from the shape and the sheet alone; all arrays [rows]."""
+
+    one: BoolArray
+    """one query a sequence: decode, and prompts of one token"""
+    wide: BoolArray
+    """head_dim over 256: no fused kernel of these families, another one runs"""
+    group: FloatArray
+    """query heads of a key-value head"""
+    rows: FloatArray
+    keys: FloatArray
+    """tile of a block's step"""
+    blocks: FloatArray
+    """thread blocks, splits counted"""
+    longest: FloatArray
+    mean: FloatArray
+    """steps of the longest and of the mean block"""
+    splits: FloatArray
+    resident: FloatArray
+    """blocks a unit holds at once"""
+    pairs: FloatArray
+    repack: BoolArray
+    """queries and output are copied to group them by key-value head"""
+    fp8: BoolArray
+    kv: FloatArray
+    queries: FloatArray
+    fresh: FloatArray
+    """bytes: all keys and values; queries (as many again as output); new keys and values, read and written"""
+    tokens: FloatArray
+    batch: FloatArray
+    heads: FloatArray
+    kv_heads: FloatArray
+    head_dim: FloatArray
+    length: FloatArray
+    kv_size: FloatArray
+    """bytes of one element of keys and values"""
+
+    def take(self, index: IntArray) -> Geometry:
+        """Some of the rows."""
+        return Geometry(**{name: value[index] for name, value in vars(self).items()})
+
+
+def _heuristic_splits(blocks: FloatArray, key_blocks: FloatArray, slots: float) -> FloatArray:
+    """FlashAttention-2's ``num_splits_heuristic``: the fewest parts that fill the last wave to 85% of the best.
+
+    For blocks that fill less than 80% of the slots; more are not split.
+    """
+    efficiency = np.zeros((_MAX_SPLITS, len(blocks)))
+    before = key_blocks
+    for parts in range(1, _MAX_SPLITS + 1):
+        now = np.ceil(key_blocks / parts)
+        waves = blocks * parts / slots
+        useful = (parts <= np.minimum(slots, key_blocks)) & ((now != before) | (parts == 1))
+        efficiency[parts - 1] = np.where(useful, waves / np.ceil(waves), 0.0)
+        before = now
+    return np.asarray(np.argmax(efficiency >= 0.85 * efficiency.max(0), 0) + 1.0)
+
+
+def geometry(rows: Rows, sheet: Sheet) -> Geometry:
+    """The blocks, steps and bytes of each row; the rows' arrays are of one shape."""
+    n = rows.numbers
+    batch, heads, kv_heads, dim, length = (n[k] for k in ("batch", "heads", "kv_heads", "head_dim", "kv_tokens"))
+    dtype_bytes, kv_bytes = BYTES_PER_ELEMENT[rows.choices["dtype"]], BYTES_PER_ELEMENT[rows.choices["kv_dtype"]]
+    one = np.full(dim.shape, rows.choices["phase"] == "decode") | (length <= 1.0)
+    fp8 = np.full(dim.shape, kv_bytes < 2.0)
+    group = heads / kv_heads
+    narrow, usual = dim <= 64, dim <= 128
+    if sheet.hopper:
+        tile = np.where(narrow, 192.0, 128.0)
+        packed = np.where(one, group, length * group)
+        tile = np.where((dim == 128) & (packed <= 64), 64.0, tile)
+        prefill_keys = np.where(usual, 128.0, np.where(dim <= 192, 96.0, 80.0))
+        keys = np.where(one & narrow, 160.0, prefill_keys)
+        keys = np.where(fp8, np.where(dim > 192, 128.0, np.where(one & ~narrow, 96.0, 160.0)), keys)
+        row_blocks = np.ceil(packed / tile)
+        advance = tile / group
+        many = batch * kv_heads * row_blocks
+        key_blocks = np.ceil(length / keys)
+        share = np.ceil(1.1 * many * key_blocks / sheet.units)
+        splits = np.where(batch > _SCHEDULED, 1.0, np.clip(np.ceil(key_blocks / share), 1.0, _MAX_DYNAMIC_SPLITS))
+        resident = np.ones_like(dim)
+        repack = np.zeros(one.shape, dtype=bool)
+    else:
+        tile = np.full_like(dim, 64.0)
+        keys = np.where(narrow, 256.0, np.where(usual, 128.0, 64.0))
+        row_blocks = np.where(one, np.where(group > 1, np.ceil(group / 64.0), 1.0), np.ceil(length / 64.0))
+        advance = tile
+        many = batch * np.where(one & (group > 1), kv_heads, heads) * row_blocks
+        key_blocks = np.ceil(length / keys)
+        splits = np.ones_like(dim)
+        some = one & (group > 1) & (many < 0.8 * 2.0 * sheet.units)
+        splits[some] = _heuristic_splits(many[some], key_blocks[some], 2.0 * sheet.units)
+        resident = np.clip(np.floor(sheet.shared / (2.0 * dim * (tile + 2.0 * keys))), 1.0, 2.0)
+        repack = one & (kv_heads > 1) & (batch > 1) & (group > 1)
+    longest = np.ceil(key_blocks / splits)
+    # causal: the i-th block of rows sees i x advance keys, in whole tiles (half a tile too many on average)
+    part = advance / keys
+    triangle = (row_blocks + 1.0) / 2.0 * part + 0.5 * (1.0 - np.minimum(part, 1.0))
+    mean = np.where(one, longest, np.clip(triangle / splits, 1.0, longest))
+    tokens = batch * np.where(one, 1.0, length)
+    return Geometry(
+        one=one,
+        wide=dim > 256,
+        group=group,
+        rows=tile,
+        keys=keys,
+        blocks=many * splits,
+        longest=longest,
+        mean=mean,
+        splits=splits,
+        resident=resident,
+        pairs=many,
+        repack=repack,
+        fp8=fp8,
+        kv=2.0 * batch * kv_heads * length * dim * kv_bytes,
+        queries=tokens * heads * dim * dtype_bytes,
+        fresh=2.0 * tokens * kv_heads * dim * (dtype_bytes + kv_bytes),
+        tokens=tokens,
+        batch=batch,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=dim,
+        length=length,
+        kv_size=np.full(dim.shape, kv_bytes),
+    )
+
+
+Numbers = Mapping[str, float]
+
+NUMBERS: Mapping[str, tuple[float, float, str, str]] = {
+    "floor_s": (10e-6, 1.0, "s", "launches"),
+    "floor_dim_s": (0.7e-6, 0.5, "s", "more for each doubling of head_dim over 64"),
+    "prompt_s": (1e-6, 1.0, "s", "more for a prompt than for one query"),
+    "group_s": (1.5e-6, 1.0, "s", "FlashAttention-2: grouped queries, one query a sequence"),
+    "efficiency": (0.65, 0.3, "1", "attained share of the matrix peak in a step"),
+    "efficiency_dim": (1.0, 0.15, "1", "factor on it for each e-fold of head_dim over 128"),
+    "exponentials": (24.0, 0.2, "1", "exponentials of a unit in a clock"),
+    "block_s": (0.7e-6, 1.0, "s", "prologue and epilogue of a block"),
+    "block_dim": (1.0, 0.2, "1", "factor on it for each e-fold of head_dim over 128"),
+    "block_one": (1.0, 0.3, "1", "the same, times this, where a sequence has one query"),
+    "row_bytes": (6.4, 1.0, "1", "bytes a clock at which a block reads and writes its rows"),
+    "row_bytes_many": (0.4, 1.0, "1", "cost of a row over 992 sequences, relative"),
+    "chain": (1.1, 0.2, "1", "a lone block's step over a full unit's"),
+    "chain_dim": (1.0, 0.15, "1", "factor on it for each e-fold of head_dim over 128"),
+    "tail": (0.7, 0.7, "1", "of the longest block is idle time at the end, causal"),
+    "even": (2.0, 0.3, "1", "how fast waves count whole as blocks become alike"),
+    "stream_bytes": (60.0, 0.7, "1", "a clock that one unit draws of keys and values"),
+    "fp8_turn_s": (0.1e-9, 0.7, "s", "turning one fp8 value of a tile"),
+    "fp8": (1.0, 0.3, "1", "fp8 step over bf16 step"),
+    "fp8_dim": (1.0, 0.2, "1", "factor on it for each e-fold of head_dim over 128"),
+    "fp8_s": (1e-6, 1.0, "s", "quantising the queries"),
+    "bandwidth": (0.85, 0.2, "1", "attained share of the specified bandwidth"),
+    "spill_s": (2e-6, 1.0, "s", "keys and values just over the cache"),
+    "warm": (1.5, 0.5, "1", "speed of keys and values that the step before left in the cache"),
+    "warm_fit": (0.8, 0.3, "1", "share of the cache that holds them"),
+    "knee": (12.0, 0.3, "1", "how sharply the cache stops holding them"),
+    "overlap": (3.0, 0.4, "1", "power of the soft maximum of steps and memory, one query"),
+    "overlap_prompt": (1.5, 0.5, "1", "the same for prompts"),
+    "write": (0.85, 0.08, "1", "share of bandwidth in writing the cache"),
+    "write_warm": (2.0, 0.5, "1", "speed of that while it fits the cache"),
+    "write_fit": (0.7, 0.3, "1", "share of the cache in which it fits"),
+    "token_s": (1e-9, 1.0, "s", "a 512-thread block that writes one token's keys and values"),
+    "token_fp8": (1.5, 0.3, "1", "factor on it where keys and values are made fp8"),
+    "split_s": (2e-6, 1.0, "s", "the kernel that combines parts of the keys"),
+    "part_s": (0.05e-6, 1.0, "s", "each of the parts that it combines"),
+    "part_bytes": (0.6, 0.3, "1", "share of bandwidth for parts and copies"),
+    "copy_s": (5e-6, 0.5, "s", "FlashAttention-2: two copies that regroup queries and output"),
+    "sequence_s": (60e-9, 1.0, "s", "scheduling a sequence (Hopper), bounds the blocks' rate"),
+    "sequence_many_s": (30e-9, 1.0, "s", "the same beyond 992 sequences"),
+    "bound": (4.0, 0.2, "1", "power of the soft maximum of that and the starts of blocks"),
+    "wide_step": (2.0, 0.5, "1", "factor on a step, head_dim over 256"),
+    "wide_floor": (1.5, 0.3, "1", "factor on the floor, head_dim over 256"),
+    "wide_sequence_s": (2e-6, 0.5, "s", "a sequence and key-value head, head_dim over 256"),
+    "wide_sequence_many_s": (0.16e-6, 0.5, "s", "the same beyond 992 sequences"),
+}
+"""By name: value before any measurement, how far a device may lie from it (standard deviation of the logarithm), unit,
+and what it is. Bytes a clock and exponentials a clock are of one unit."""
+
+HOPPER_TAIL = 0.15
+"""FlashAttention-3 starts long blocks first, so little idles at the end: its ``tail`` before any measurement."""
+
+
+def _soft_max(a: FloatArray, b: FloatArray, power: float) -> FloatArray:
+    high, low = np.maximum(a, b), np.minimum(a, b)
+    return np.asarray(high * (1.0 + (low / high) ** power) ** (1.0 / power))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Seconds, [rows]: blocks' starts and ends, their steps, memory, all that is in series with them, and the whole."""
+
+    blocks: FloatArray
+    steps: FloatArray
+    memory: FloatArray
+    serial: FloatArray
+    total: FloatArray
+
+
+def parts(g: Geometry, sheet: Sheet, p: Numbers) -> Parts:
+    """The times of rows of one regime, from its numbers (see ``NUMBERS``).
+
+    More bandwidth, peak or clock never costs more: each only divides a term of sums and maxima.
+    """
+    units, one, clock = sheet.units, g.one, sheet.clock
+    dim = np.log(g.head_dim / 128.0)
+
+    def power(name: str) -> FloatArray:
+        return np.asarray(np.exp(np.log(p[name]) * dim))
+
+    rate = sheet.peak / units * p["efficiency"] * power("efficiency_dim")
+    step = g.rows * g.keys * (4.0 * g.head_dim / rate + 1.0 / (p["exponentials"] * clock))
+    step = np.where(g.fp8, step * p["fp8"] * power("fp8_dim") + p["fp8_turn_s"] * g.keys * g.head_dim, step)
+    step = step + np.where(one, 2.0 * g.keys * g.head_dim * g.kv_size / (p["stream_bytes"] * clock), 0.0)
+    step = step * np.where(g.wide, p["wide_step"], 1.0)
+    row = g.head_dim * 8.0 / (p["row_bytes"] * clock) * np.where(g.batch > _SCHEDULED, p["row_bytes_many"], 1.0)
+    block = p["block_s"] * power("block_dim") * np.where(one, p["block_one"], 1.0)
+    block = block + np.where(one, np.minimum(g.group, g.rows) * row, 0.0)
+    longest = block + g.longest * step * np.where(one, 1.0, p["chain"] * power("chain_dim"))
+    waves = np.where(g.blocks <= units, 1.0, g.resident * np.ceil(g.blocks / (g.resident * units)))
+    alike = (g.mean / g.longest) ** p["even"]
+    idle = alike * (waves - g.blocks / units) + (1.0 - alike) * p["tail"]
+    busy = np.maximum(longest, g.blocks * (block + g.mean * step) / units + longest * idle)
+    starts = block * np.where(one, waves, np.maximum(1.0, g.blocks / units))
+    steps = np.maximum(busy - starts, 1e-9)
+    if sheet.hopper:
+        many = g.batch > _SCHEDULED
+        turn = np.where(many, p["sequence_many_s"], p["sequence_s"]) * g.batch
+        wide = np.where(many, p["wide_sequence_many_s"], p["wide_sequence_s"]) * g.pairs
+        starts = _soft_max(starts, np.where(g.wide & one, wide, turn), p["bound"])
+    foot = np.where(one, g.kv, g.fresh * g.kv_size / (2.0 + g.kv_size)) + 2.0 * g.queries
+    warm = 1.0 / (1.0 + (foot / (p["warm_fit"] * sheet.l2)) ** p["knee"])
+    memory = foot / (sheet.bandwidth * p["bandwidth"] * (1.0 + (p["warm"] - 1.0) * warm))
+    memory = memory + np.where(one, p["spill_s"] * (1.0 - warm), 0.0)
+    body = np.where(one, _soft_max(steps, memory, p["overlap"]), _soft_max(steps, memory, p["overlap_prompt"]))
+    held = 1.0 / (1.0 + ((g.fresh + 2.0 * g.queries) / (p["write_fit"] * sheet.l2)) ** p["knee"])
+    write = sheet.bandwidth * p["write"] * (1.0 + (p["write_warm"] - 1.0) * held)
+    threads = np.minimum(g.kv_heads * g.head_dim, 512.0) / 512.0
+    serial = p["floor_s"] * np.where(g.wide, p["wide_floor"], 1.0) + p["floor_dim_s"] * np.log2(g.head_dim / 64.0)
+    serial = serial + g.fresh / write + g.tokens * p["token_s"] * threads * np.where(g.fp8, p["token_fp8"], 1.0)
+    serial = serial + np.where(one, 0.0, p["prompt_s"]) + np.where(g.fp8, p["fp8_s"] + 1.5 * g.queries / write, 0.0)
+    slow = sheet.bandwidth * p["part_bytes"]
+    partial = 8.0 * g.splits * g.tokens * g.heads * g.head_dim / slow
+    serial = serial + np.where(g.splits > 1.0, p["split_s"] + p["part_s"] * g.splits + partial, 0.0)
+    if not sheet.hopper:
+        serial = serial + np.where(one & (g.group > 1.0), p["group_s"], 0.0)
+    serial = np.maximum(serial + np.where(g.repack, p["copy_s"] + 4.0 * g.queries / slow, 0.0), 1e-6)
+    return Parts(starts, steps, memory, serial, serial + starts + body)
+
+
+REGIMES = ("one", "prompt", "one_fp8", "prompt_fp8", "one_wide", "prompt_wide")
+"""Kinds of rows with numbers and a learned rest of their own: one query a sequence or a prompt, keys and values in 8
+bits, head_dim over 256 (another kernel)."""
+
+
+def regime(g: Geometry) -> IntArray:
+    """The row's place in REGIMES, [rows]."""
+    return np.asarray(np.where(g.wide, 4, np.where(g.fp8, 2, 0)) + np.where(g.one, 0, 1), dtype=np.int64)
+
+
+def formula(g: Geometry, sheet: Sheet, numbers: Callable[[int], Numbers]) -> Parts:
+    """The times of rows, each with the numbers of its regime (``numbers`` gives those of a place in REGIMES)."""
+    kind = regime(g)
+    out = {name: np.empty(len(kind)) for name in ("blocks", "steps", "memory", "serial", "total")}
+    for r in np.unique(kind).tolist():
+        index = np.flatnonzero(kind == r)
+        for name, value in vars(parts(g.take(index), sheet, numbers(r))).items():
+            out[name][index] = value
+    return Parts(**out)
+
+
+# what the learned rest sees; scales are lengths over which it may change (octaves, or natural logarithms)
+FEATURES = {
+    "log2 kv_tokens": 4.5,
+    "log2 batch x kv_heads": 4.5,
+    "log2 head_dim": 3.0,
+    "fp8": 2.25,
+    "log seconds": 3.0,
+    "log memory / steps": 2.25,
+    "log steps / serial": 2.25,
+    "log2 blocks / units": 3.0,
+    "split": 3.0,
+    "log2 longest": 4.5,
+}
+
+
+def features(g: Geometry, p: Parts, sheet: Sheet) -> FloatArray:
+    """What a residual sees of rows, [rows, features], each over its length."""
+    columns = (
+        np.log2(g.length),
+        np.log2(g.batch * g.kv_heads),
+        np.log2(g.head_dim),
+        g.fp8 * 1.0,
+        np.log(p.total),
+        np.clip(np.log(p.memory / p.steps), -3.0, 3.0),
+        np.clip(np.log(p.steps / p.serial), -3.0, 3.0),
+        np.log2(np.clip(g.blocks / sheet.units, 0.1, 64.0)),
+        (g.splits > 1.0) * 1.0,
+        np.clip(np.log2(g.longest), 0.0, 8.0),
+    )
+    return np.asarray(np.stack(columns, 1) / np.array(list(FEATURES.values())))
