@@ -126,11 +126,11 @@ def fit(tables: list[Table]) -> dict[str, float]:
         for t in tables:
             watts, seconds = modelled(t, values)
             # Rows below the cap are few, and it is they that tell one number from another.
-            weight = np.where(t.watts < BELOW_CAP * max_w(), 1.5, 1.0)
+            weight = np.where(t.watts < BELOW_CAP * max_w(), 2.0, 1.0)
             parts += [weight * (watts / t.watts - 1.0), 0.5 * np.log(seconds / t.seconds)]
         return np.concatenate(parts)
 
-    found = least_squares(residual, start, loss="soft_l1", f_scale=0.03, max_nfev=60, diff_step=1e-3)
+    found = least_squares(residual, start, loss="soft_l1", f_scale=0.06, max_nfev=60, diff_step=1e-3)
     return dict(zip(START, np.exp(found.x).tolist(), strict=True))
 
 
