@@ -217,8 +217,8 @@ def main() -> None:
     lines += [
         "",
         "`assumed numbers alone`: what the kind takes any board to be before one was measured. Rows of `fp8_block`",
-        "under 0.25 ms wait for the host (a floor of 0.16 ms) and are left out; above, their power still grows with the",
-        "length of a run, from half of the limit at 0.3 ms to three quarters at 20 ms: not steady, and not modelled.",
+        "under 0.25 ms wait for the host (a floor of 0.16 ms) and are left out; above, their power still grows with",
+        "the length of a run, from half of the limit at 0.3 ms to three quarters at 20 ms: not steady, not modelled.",
         "",
         "## Sustained time from burst time, shapes left out",
         "",
