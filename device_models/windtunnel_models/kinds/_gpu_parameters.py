@@ -50,7 +50,7 @@ def step(value: float, low: float, high: float) -> Sourced:
 
 
 def shared_out(value: float, low: float, high: float, why: str) -> Sourced:
-    """A power number before any device has taught it: B200's calibration holds what was fitted."""
+    """A power number where no device teaches one: round, and chosen with B200's fits in sight."""
     return assumed(value, low, high, why + "; no vendor publishes the split of power between units")
 
 
