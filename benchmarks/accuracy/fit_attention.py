@@ -1,8 +1,8 @@
 """Fits the attention model to measurements, and prints what it is worth on head sets and devices held back.
 
-    python benchmarks/accuracy/fit_attention.py ../shared/truth [held|fit FOLDER|transfer|monotone]
+    python benchmarks/accuracy/fit_attention.py ../shared/truth [held|ship|transfer|monotone]
 
-``held`` holds back whole head sets, (heads, kv_heads, head_dim); ``fit`` writes one array file a device; ``transfer``
+``held`` holds back whole head sets, (heads, kv_heads, head_dim); ``ship`` writes the calibrations; ``transfer``
 predicts each device from the other's fit; ``monotone`` counts pairs where more work costs less. Fitting needs SciPy.
 """
 
@@ -37,6 +37,11 @@ from attention_model import (
     seconds,
     similar,
 )
+from shipping import ship
+
+from windtunnel_models.kinds._gpu_attention_formula import NUMBERS
+
+SOURCE = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), attention; fitted by benchmarks/accuracy/fit_attention.py"
 
 _NOISE = 0.03
 _CENTRES = 400
@@ -97,7 +102,11 @@ def fit_device(rows: Rows, sheet: Sheet, y: np.ndarray, count: int = 1500, centr
     numbers = fit_numbers(g, sheet, y, count)
     p = base(g, sheet, numbers)
     x, r, kind = features(rows, g, p, sheet), y - np.log(p.total), regime(g)
-    out: Arrays = {"numbers": numbers, "sheet": np.array([float(v) for v in vars(sheet).values()])}
+    out: Arrays = {
+        "names": np.array(NAMES),
+        "numbers": numbers,
+        "sheet": np.array([float(v) for v in vars(sheet).values()]),
+    }
     out["halfwidth"] = (
         np.tile(_WIDTHS, (len(REGIMES) // 2, 1)) * np.where(np.arange(len(REGIMES)) > 3, 5.0, 1.0)[:, None]
     )
@@ -256,21 +265,41 @@ def run_held(tables: list[Table]) -> None:
         print(f"mean of prefill and decode on two devices, {name}: {value:.2%}")
 
 
-def run_fit(tables: list[Table], folder: Path) -> None:
-    """One array file a device from all its rows; half-widths from head sets held back."""
-    folder.mkdir(parents=True, exist_ok=True)
+def run_ship(tables: list[Table]) -> None:
+    """Each device's calibration from all its rows; half-widths and reported figures from head sets held back."""
     for table in tables:
         _, whole, width = held_out(table)
         arrays = fit_device(table.rows, table.sheet, table.y, count=3000)
         arrays["halfwidth"] = arrays["halfwidth"] * calibrated(table, whole, width)
-        np.savez_compressed(folder / f"attention-{table.sku}.npz", **arrays)
-        for r, name in enumerate(REGIMES):
-            print(
-                table.sku,
-                name,
-                {n: float(f"{v:.3g}") for n, v in zip(NAMES, np.exp(arrays["numbers"][r]), strict=True)},
-            )
-        print(table.sku, "half-widths", arrays["halfwidth"].round(3))
+        family = "fa3" if table.sheet.hopper else "fa2"
+        values: dict[str, dict[str, float]] = {}
+        for r, regime_name in enumerate(REGIMES):
+            for name, value in zip(NAMES, np.exp(arrays["numbers"][r]).tolist(), strict=True):
+                values.setdefault(f"attention_{name}", {})[f"{family}_{regime_name}"] = value
+        inner = nested_width(table, whole, width, set_fold(table, FOLDS[table.sku]))
+        error = np.abs(np.exp(whole - table.y) - 1.0)
+        usual = table.rows["head_dim"] <= 256
+        cells = [f"{name} {100 * error[index].mean():.1f}%" for name, index in _cells(table)]
+        fit = {
+            "rows": len(table.y),
+            "held_out": float(error[usual].mean()),
+            "inside": float((np.abs(whole - table.y) <= inner)[usual].mean()),
+            "half_width": float(np.median(np.sinh(inner[usual]))),
+            "split": "whole head sets",
+            "note": f"errors on head sets held back: {', '.join(cells)}; the figures beside leave head_dim 512 out",
+        }
+        units = {f"attention_{name}": unit for name, (_, _, unit, _) in NUMBERS.items()}
+        path = ship(
+            table.sku,
+            "attention",
+            source=SOURCE,
+            values=values,
+            units=units,
+            arrays=arrays,
+            measurements=len(table.y),
+            fit=fit,
+        )
+        print(path.name, fit, "half-widths", arrays["halfwidth"].round(3).tolist())
 
 
 def run_transfer(tables: list[Table]) -> None:
@@ -335,8 +364,8 @@ def main() -> None:
     what = sys.argv[2] if len(sys.argv) > 2 else "held"
     if what == "held":
         run_held(tables)
-    elif what == "fit":
-        run_fit(tables, Path(sys.argv[3]))
+    elif what == "ship":
+        run_ship(tables)
     elif what == "transfer":
         run_transfer(tables)
     else:

@@ -1,34 +1,101 @@
-"""Fits the shipped GEMM model of one device to that device's own measurements.
+"""Fits the shipped model of matrix products to each device's own measurements, and says what it is worth.
 
-    python benchmarks/accuracy/fit_gemm.py ../shared/truth SKU OUT.npz   fits; says the held-out accuracy (4 folds)
-    python benchmarks/accuracy/fit_gemm.py ../shared/truth shapes        ten folds of whole shapes, four devices
+    python benchmarks/accuracy/fit_gemm.py ../shared/truth held [FOLDS]    held-out table of the four devices' bfloat16
+    python benchmarks/accuracy/fit_gemm.py ../shared/truth ship [SKU ...]  calibration files, with held-out figures
 
-Boosted trees on log(time / base) are the teacher; a net of two hidden layers learns from the measurements and from the
-teacher at random products nobody measured, and pays for larger products that it calls cheaper. The net is what ships
-(``gemm_serving``). Needs torch, lightgbm, scipy.
+A device's file is fitted to that device alone. The formula's numbers come first. Boosted trees on log(time / formula)
+are the teacher; a network of two hidden layers learns from the measurements and from the teacher at random products
+that nobody measured, and pays for larger products that it calls cheaper. The network is what ships; the package evaluates
+it (``windtunnel_models.kinds._gpu_gemm_learned``), here as there. Needs torch, lightgbm and scipy in an environment of
+their own, with the package's two source roots on the path.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import gemm_base
 import lightgbm
 import numpy as np
 import split as sp
 import torch
-from gemm_serving import REGIONS, encode, features, log_factor
+from scipy.optimize import minimize
+from shipping import ship
+
+from windtunnel.core.ops import OPERATIONS, Rows
+from windtunnel_models.kinds import _gpu_gemm_learned as learned
+from windtunnel_models.kinds._gpu_gemm import formula_s
 
 torch.set_num_threads(1)
+warnings.filterwarnings("ignore", message="X does not have valid feature names")
+
+START = {
+    "efficiency": 0.77,
+    "memory_efficiency": 0.9,
+    "floor_s": 2.4e-6,
+    "l2_bytes_per_clock": 60.0,
+    "wave_s": 1.2e-6,
+    "wave_area": 0.8,
+    "wave_spread": 0.3,
+    "k_step_s": 1.2e-9,
+    "cache_weights": 0.09,
+    "cache_knee": 7.0,
+    "cache_activations": 0.25,
+    "overlap": 2.3,
+    "sag": 0.08,
+    "split_s": 2.2e-6,
+    "quantise_passes": 3.4,
+}
+"""Where every fit starts (SI), and what it is drawn to: rough values of the four devices together."""
+
+SOURCE = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), matrix products; fitted by benchmarks/accuracy/fit_gemm.py"
+
+
+def rows_of(t: sp.Table) -> Rows:
+    """A table's products, in the campaign's context."""
+    choices = {"dtype": t.dtype, "dispatch": "device", "clock": t.clock, "cache": "cold"}
+    return Rows(OPERATIONS["gemm"], choices, {"m": t.m, "n": t.n, "k": t.k, "batch": np.ones(len(t))})
+
+
+def frozen(t: sp.Table, numbers: np.ndarray) -> dict[str, np.ndarray]:
+    """What the package needs to know of one table beside the network."""
+    s = t.sheet
+    return {
+        "sheet": np.array([s.units, s.clock, s.bandwidth, s.l2]),
+        "peak": np.array([s.peak[t.dtype]]),
+        "size": np.array([sp.BYTES[t.dtype]]),
+        "numbers": numbers[None],
+    }
 
 
 def inputs(t: sp.Table, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    s = t.sheet
-    sheet = np.array([s.units, s.clock, s.bandwidth, s.l2])
-    return features(t.m, t.n, t.k, numbers, sheet, s.peak[t.dtype], sp.BYTES[t.dtype])
+    """The network's inputs, the logarithm of the formula's time, and the region of every product."""
+    return learned.inputs(rows_of(t), learned.numbers_at(frozen(t, numbers), 0))
+
+
+def fit_numbers(t: sp.Table, start: np.ndarray | None = None, penalty: float = 0.01, most: int = 1500) -> np.ndarray:
+    """The formula's numbers of least mean absolute log error, drawn to ``start`` by the squared log ratio."""
+    first = np.array([START[name] for name in learned.NAMES]) if start is None else start
+    thin = t.take(np.random.default_rng(0).choice(len(t), min(most, len(t)), replace=False))
+    rows, target = rows_of(thin), np.log(thin.seconds)
+
+    def at(x: np.ndarray) -> np.ndarray:
+        return first * np.exp(np.clip(x, -4.0, 4.0))
+
+    def loss(x: np.ndarray) -> float:
+        said = np.log(formula_s(rows, learned.numbers_at(frozen(thin, at(x)), 0))[0])
+        return float(np.mean(np.abs(said - target)) + penalty * np.sum(x**2) / len(x))
+
+    x = np.zeros(len(first))
+    for _ in range(2):
+        options = {"maxiter": 500, "xatol": 0.01, "fatol": 1e-4, "adaptive": True}
+        options["initial_simplex"] = np.vstack([x, x + 0.3 * np.eye(len(x))])
+        x = minimize(loss, x, method="Nelder-Mead", options=options).x
+    return at(x)
 
 
 def teacher(x: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -78,10 +145,10 @@ def student(
     batch: int = 512,
     rate: float = 8e-3,
 ) -> dict[str, np.ndarray]:
-    """Weights of the net on targets ``y``; ``larger`` are inputs of grown products, ``rise`` the base's log rise."""
+    """Weights of the net on targets ``y``; ``larger`` are inputs of grown products, ``rise`` the formula's log rise."""
     torch.manual_seed(seed)
     knots = np.array([cuts(column, ramps) for column in x.T], dtype=np.float32)
-    x, larger = encode(x, knots), encode(larger, knots)
+    x, larger = learned.encode(x, knots), learned.encode(larger, knots)
     mean, spread = x.mean(0), np.maximum(x.std(0), 0.05)
 
     def tensor(a: np.ndarray) -> torch.Tensor:
@@ -118,24 +185,30 @@ def student(
 
 
 def fit_table(t: sp.Table, seed: int = 0, extra: int = 30000, **options: float) -> dict[str, np.ndarray]:
-    """Base numbers and net of one table, without interval."""
+    """The formula's numbers and the net of one table, without interval."""
     rng = np.random.default_rng(seed)
-    numbers = gemm_base.fit([t])
-    x, log_base, _ = inputs(t, numbers)
-    y = np.clip(np.log(t.seconds) - log_base, -1.5, 1.5)
+    numbers = fit_numbers(t)
+    x, log_formula, _ = inputs(t, numbers)
+    y = np.clip(np.log(t.seconds) - log_formula, -1.5, 1.5)
     taught = teacher(x, y)
     more = unmeasured(t, extra, rng)
     xm, log_more, _ = inputs(more, numbers)
-    every = sp.Table(
-        *(t.sku, t.dtype, t.clock), *(np.append(getattr(t, a), getattr(more, a)) for a in "mnk"), np.ones(1)
-    )
+    sizes = (np.append(getattr(t, a), getattr(more, a)) for a in "mnk")
+    every = sp.Table(t.sku, t.dtype, t.clock, *sizes, np.ones(1))
     larger, log_larger, _ = inputs(grown(every, rng), numbers)
-    rise = log_larger - np.append(log_base, log_more)
+    rise = log_larger - np.append(log_formula, log_more)
     return student(np.vstack([x, xm]), np.append(y, taught(xm)), larger, rise, seed, **options) | {"numbers": numbers}
 
 
+def log_time(t: sp.Table, fitted: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Logarithm of the predicted time, that of the formula alone, and the region, by a table's fit."""
+    arrays = {f"{name}_0": value for name, value in fitted.items() if name != "numbers"}
+    x, log_formula, region = inputs(t, fitted["numbers"])
+    return log_formula + learned.network(arrays, 0, x), log_formula, region
+
+
 def pack(sku: str, fitted: dict[tuple[str, str], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """Arrays of one device, as ``gemm_serving`` reads them, from the fits of its tables by (dtype, clock)."""
+    """Arrays of one device, as the package reads them, from the fits of its tables by (dtype, clock)."""
     s = sp.SHEETS[sku]
     out = {
         "tables": np.array([f"{dtype}/{clock}" for dtype, clock in fitted]),
@@ -146,85 +219,106 @@ def pack(sku: str, fitted: dict[tuple[str, str], dict[str, np.ndarray]]) -> dict
     }
     for i, f in enumerate(fitted.values()):
         out |= {f"{name}_{i}": value for name, value in f.items() if name != "numbers"}
-        out.setdefault(f"width_{i}", np.full(REGIONS, np.nan))
     return out
 
 
 def quantiles(score: np.ndarray, region: np.ndarray, level: float = 0.91) -> np.ndarray:
     """Quantile of the scores in each region, or over all where a region has under 100."""
     whole = np.quantile(score, level)
-    picked = [score[region == r] for r in range(REGIONS)]
+    picked = [score[region == r] for r in range(learned.REGIONS)]
     return np.array([np.quantile(v, level) if len(v) >= 100 else whole for v in picked])
 
 
-def held_out(
-    t: sp.Table, folds: int, wanted: Sequence[int] | None = None, **options: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Log times predicted for shapes in no fit, their regions, folds, and (larger, cheaper) drops; NaN if unwanted."""
-    fold, log_time = sp.shape_fold(t.n, t.k, folds), np.full(len(t), np.nan)
-    region, drops = np.zeros(len(t), dtype=int), []
-    for f in range(folds) if wanted is None else wanted:
-        rows = np.flatnonzero(fold == f)
-        fitted = fit_table(t.take(np.flatnonzero(fold != f)), seed=f, **options)
-        arrays, some = pack(t.sku, {(t.dtype, t.clock): fitted}), t.take(rows)
-        more = grown(some, np.random.default_rng(f))
-        logs = []
-        for part in (some, more):
-            _, log_base, cell = inputs(part, fitted["numbers"])
-            logs.append(log_base + log_factor(arrays, part.m, part.n, part.k, t.dtype, t.clock)[0])
-            if part is some:
-                region[rows] = cell
-        log_time[rows] = logs[0]
-        drops.append(logs[0] - logs[1])
-    return log_time, region, fold, np.concatenate(drops)
+class Held:
+    """Predictions for shapes in no fit: fold after fold of whole (n, k)."""
+
+    def __init__(self, t: sp.Table, folds: int, **options: float) -> None:
+        self.t, self.fold = t, sp.shape_fold(t.n, t.k, folds)
+        self.log_time, self.log_formula = np.full(len(t), np.nan), np.full(len(t), np.nan)
+        self.region, drops = np.zeros(len(t), dtype=int), []
+        for f in range(folds):
+            rows = np.flatnonzero(self.fold == f)
+            fitted = fit_table(t.take(np.flatnonzero(self.fold != f)), seed=f, **options)
+            some = t.take(rows)
+            self.log_time[rows], self.log_formula[rows], self.region[rows] = log_time(some, fitted)
+            drops.append(self.log_time[rows] - log_time(grown(some, np.random.default_rng(f)), fitted)[0])
+        self.drops = np.concatenate(drops)
+
+    @property
+    def score(self) -> np.ndarray:
+        return np.abs(np.log(self.t.seconds) - self.log_time)
+
+    def metrics(self) -> dict[str, float]:
+        """Errors, and coverage of intervals whose width comes from the other folds."""
+        width = np.zeros(len(self.t))
+        for f in np.unique(self.fold):
+            others = self.fold != f
+            width[~others] = quantiles(self.score[others], self.region[others])[self.region[~others]]
+        value, seconds = np.exp(self.log_time), self.t.seconds
+        inside, half = sp.interval_metrics(seconds, value, value * np.exp(-width), value * np.exp(width))
+        formula = float(np.mean(np.abs(np.exp(self.log_formula) / seconds - 1.0)))
+        found = sp.metrics(seconds, value) | {"inside": inside, "half_width": half, "formula": formula}
+        return found | {"cheaper": float(np.mean(self.drops > 0.01)), "worst": float(np.expm1(self.drops.max()))}
 
 
-def judge(t: sp.Table, log_time: np.ndarray, region: np.ndarray, fold: np.ndarray) -> dict[str, float]:
-    """Metrics over held-out rows; each fold's interval comes from the other folds."""
-    seen = np.isfinite(log_time)
-    score, width = np.abs(np.log(t.seconds) - log_time), np.zeros(len(t))
-    for f in np.unique(fold[seen]):
-        others = seen & (fold != f)
-        width[fold == f] = quantiles(score[others], region[others])[region[fold == f]]
-    value, width, seconds = np.exp(log_time[seen]), width[seen], t.seconds[seen]
-    inside, half = sp.interval_metrics(seconds, value, value * np.exp(-width), value * np.exp(width))
-    return sp.metrics(seconds, value) | {"inside": inside, "half_width": half}
+def clocks(t: sp.Table, numbers: np.ndarray) -> dict[str, float]:
+    """The formula's numbers as the catalogue's parameters: latencies in clocks, the cache's path by the peak it feeds."""
+    s, x = t.sheet, dict(zip(learned.NAMES, numbers.tolist(), strict=True))
+    out = {
+        f"gemm_{name}": value for name, value in x.items() if not name.endswith("_s") and name != "l2_bytes_per_clock"
+    }
+    for name in ("floor", "wave", "k_step", "split"):
+        out[f"gemm_{name}_clocks"] = x[f"{name}_s"] * s.clock
+    out["gemm_l2_bytes_per_flop"] = x["l2_bytes_per_clock"] * s.clock / (s.peak["bfloat16"] / s.units)
+    return out
 
 
-def fit_device(
-    tables: Sequence[sp.Table], folds: int = 4, **options: float
-) -> tuple[dict[str, np.ndarray], dict[str, dict[str, float]]]:
-    """Arrays of one device, with intervals from folds of whole shapes, and the held-out metrics of each table."""
-    fitted, report = {}, {}
-    for t in tables:
-        log_time, region, fold, drops = held_out(t, folds, **options)
-        name = f"{t.dtype}/{t.clock}"
-        report[name] = judge(t, log_time, region, fold) | {"cheaper": float(np.mean(drops > 0.01))}
-        widths = quantiles(np.abs(np.log(t.seconds) - log_time), region)
-        fitted[t.dtype, t.clock] = fit_table(t, **options) | {"width": widths.astype(np.float32)}
-    return pack(tables[0].sku, fitted), report
+def run_ship(data: dict[tuple[str, str, str], sp.Table], skus: Sequence[str]) -> None:
+    """Every device's calibration, its intervals and reported figures from shapes held back."""
+    for sku in skus or dict.fromkeys(key[0] for key in data):
+        fitted, values, report = {}, {}, {}
+        for key, t in data.items():
+            if key[0] != sku:
+                continue
+            began = time.perf_counter()
+            main = t.dtype == "bfloat16" and t.clock == "burst"
+            options = {} if main else {"hidden": 56, "ramps": 4}
+            held = Held(t, 10 if main else 4, **options)
+            report[f"{t.dtype}/{t.clock}"] = found = held.metrics()
+            one = fit_table(t, **options) | {"width": quantiles(held.score, held.region).astype(np.float32)}
+            fitted[t.dtype, t.clock] = one
+            name = t.dtype + ("_sustained" if t.clock == "sustained" else "")
+            for parameter, value in clocks(t, one["numbers"]).items():
+                values.setdefault(parameter, {})[name] = value
+            shown = {name: round(value, 4) for name, value in found.items()}
+            print(sku, t.dtype, t.clock, len(t), json.dumps(shown), f"{time.perf_counter() - began:.0f} s", flush=True)
+        rows = sum(len(t) for key, t in data.items() if key[0] == sku)
+        first = report["bfloat16/burst"]
+        fit = {name: first[short] for name, short in (("held_out", "mape"), ("inside", "inside"), ("half_width",) * 2)}
+        others = ", ".join(f"{name} {100 * found['mape']:.1f}%" for name, found in report.items())
+        note = f"errors on shapes held back: {others}; the figures beside are of bfloat16 in bursts"
+        fit = {"rows": rows, **fit, "split": "whole (n, k)", "note": note}
+        units = dict.fromkeys(values, "1") | {"gemm_l2_bytes_per_flop": "B"}
+        arrays = pack(sku, fitted)
+        ship(sku, "gemm", source=SOURCE, values=values, units=units, arrays=arrays, measurements=rows, fit=fit)
+
+
+def run_held(data: dict[tuple[str, str, str], sp.Table], folds: int) -> None:
+    """The table of the four devices in bfloat16 bursts."""
+    means = []
+    for sku in sp.FOUR:
+        found = Held(data[sku, "bfloat16", "burst"], folds).metrics()
+        means.append(found["mape"])
+        print(sku, json.dumps({name: round(value, 4) for name, value in found.items()}), flush=True)
+    print(f"mean of four devices: {np.mean(means):.2%}")
 
 
 def main() -> None:
     data = sp.read(Path(sys.argv[1]))
-    began = time.perf_counter()
-    if sys.argv[2] == "shapes":
-        for sku in sp.FOUR:
-            t = data[sku, "bfloat16", "burst"]
-            log_time, region, fold, drops = held_out(t, 10)
-            print(sp.line(sku, t.seconds, np.exp(log_time)))
-            numbers = judge(t, log_time, region, fold)
-            print(
-                f"    inside {numbers['inside']:.1%} half-width {numbers['half_width']:.1%}; cheaper by over 1% "
-                f"{np.mean(drops > 0.01):.2%}, worst {np.expm1(drops.max()):.1%}",
-                flush=True,
-            )
-        return
-    arrays, report = fit_device([t for key, t in data.items() if key[0] == sys.argv[2]])
-    np.savez_compressed(sys.argv[3], **arrays)
-    for name, metrics in report.items():
-        print(name, {key: round(value, 4) for key, value in metrics.items()})
-    print(f"{Path(sys.argv[3]).stat().st_size / 1024:.0f} KiB, {time.perf_counter() - began:.0f} s")
+    if sys.argv[2] == "ship":
+        run_ship(data, sys.argv[3:])
+    else:
+        run_held(data, int(sys.argv[3]) if len(sys.argv) > 3 else 10)
 
 
 if __name__ == "__main__":

@@ -22,8 +22,9 @@ from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind
 from windtunnel_models.learned.overlay import Fit, LearnedEntry, Overlay
-from windtunnel_models.learned.residuals import Transferred, bind
+from windtunnel_models.learned.residuals import Member, Transferred, bind
 from windtunnel_models.learned.transfer import Relative, relatives, taught
+from windtunnel_models.learned.transfer import nearest as nearest_kin
 
 HERE = Path(__file__).parent
 
@@ -162,13 +163,16 @@ class Catalogue:
         self, kind: Kind, kin: Sequence[Relative], overlays: Mapping[str, Overlay], op: str
     ) -> Transferred | None:
         """What the relatives that learned something of ``op`` say together; None where none did."""
-        having = [relative for relative in kin if op in overlays[relative.sku].learned]
+        having = nearest_kin([relative for relative in kin if op in overlays[relative.sku].learned])
         if not having:
             return None
-        members = [(relative.weight, self._own_residual(relative.sku, op)) for relative in having]
-        nearest_kin = having[0].relation
-        spread = kind.transfer_errors[op][nearest_kin]
-        return Transferred(members, nearest_kin, spread, ", ".join(relative.sku for relative in having))
+        shares = kind.transfer_shares.get(op, {})
+        members = [
+            Member(relative.weight, shares.get(relative.relation, 0.0), self._own_residual(relative.sku, op))
+            for relative in having
+        ]
+        closest = having[0].relation
+        return Transferred(members, closest, kind.transfer_errors[op][closest], ", ".join(r.sku for r in having))
 
     def _own_residual(self, sku: str, op: str) -> Residual:
         """The residual of a shipped calibration, over that device as it was fitted."""

@@ -39,6 +39,12 @@ _TILES = (
 _SPLITS = (1, 2, 4, 8, 16)
 """Tile shapes and split-k factors a library chooses from."""
 
+MOST_SPREAD = 0.95
+"""A last wave is never spread quite evenly, so that a tile more never costs nothing."""
+
+BOOST_S = 0.5e-3
+"""Time (s) in which half of the sag from boost has set in; the devices' own fits gave 0.33 to 0.57 ms."""
+
 ANY = "any"
 """Key of the numbers for a format that neither this device nor a relative of it was measured in."""
 
@@ -69,13 +75,15 @@ PARAMETERS = (
     _number("memory_efficiency", "1", "attained fraction of the memory bandwidth", 0.9, 0.7, 1.05),
     _number("floor_clocks", "1", "the shortest product, launch to drain, in clocks of the device", 4700.0, 2500.0, 1e4),
     _number("l2_bytes_per_flop", "B", "operands a unit draws from the cache for a FLOP of its peak", 0.02, 0.01, 0.04),
-    _number("wave_clocks", "1", "clocks of a wave beside its steps over k", 1200.0, 200.0, 3000.0),
+    _number("wave_clocks", "1", "clocks of a wave of 128 x 128 tiles beside its k", 2400.0, 800.0, 5000.0),
+    _number("wave_area", "1", "power of a tile's area that these go with", 0.8, 0.4, 1.0),
+    _number("wave_spread", "1", "share of the last wave's tiles that are spread over all units", 0.3, 0.05, 0.95),
     _number("k_step_clocks", "1", "least clocks of a tile for one element of k", 2.3, 0.5, 8.0),
-    _number(
-        "cache_weights", "1", "share of the last-level cache that keeps weights, in a cold context", 0.08, 0.0, 0.5
-    ),
-    _number("cache_activations", "1", "the same for activations and results", 0.25, 0.0, 1.0),
+    _number("cache_weights", "1", "share of the cache below which weights stay in it, cold", 0.09, 0.05, 1.0),
+    _number("cache_knee", "1", "how sharply they stop to", 7.0, 3.0, 10.0),
+    _number("cache_activations", "1", "share of the cache that keeps activations and results", 0.25, 0.05, 1.0),
     _number("overlap", "1", "exponent of the soft maximum of arithmetic and traffic", 2.3, 1.3, 6.0),
+    _number("sag", "1", "how much longer arithmetic takes once a product outlasts the boost", 0.08, 0.03, 0.25),
     _number("split_clocks", "1", "fixed clocks of splitting k", 4300.0, 1000.0, 1.2e4),
     _number("quantise_passes", "1", "passes over the activations that make a narrow format of them", 3.4, 0.5, 6.0),
 )
@@ -85,11 +93,15 @@ FITS = {
     "gemm_memory_efficiency": 0.15,
     "gemm_floor_clocks": 0.7,
     "gemm_l2_bytes_per_flop": 0.5,
-    "gemm_wave_clocks": 0.8,
+    "gemm_wave_clocks": 0.6,
+    "gemm_wave_area": 0.3,
+    "gemm_wave_spread": 0.7,
     "gemm_k_step_clocks": 0.5,
-    "gemm_cache_weights": 1.0,
+    "gemm_cache_weights": 0.7,
+    "gemm_cache_knee": 0.3,
     "gemm_cache_activations": 1.0,
     "gemm_overlap": 0.3,
+    "gemm_sag": 0.7,
     "gemm_split_clocks": 0.7,
     "gemm_quantise_passes": 0.5,
 }
@@ -105,10 +117,14 @@ class Numbers:
     floor_s: float
     unit_l2_rate: float
     wave_s: float
+    wave_area: float
+    wave_spread: float
     k_step_s: float
     kept_weights_bytes: float
+    cache_knee: float
     kept_activations_bytes: float
     overlap: float
+    sag: float
     split_s: float
     quantise_passes: float
     units: float
@@ -176,10 +192,14 @@ def numbers_of(p: Parameters, dtype: str, key: str) -> Numbers:
         floor_s=number("floor_clocks") * clock_s,
         unit_l2_rate=number("l2_bytes_per_flop") * unit_peak(p),
         wave_s=number("wave_clocks") * clock_s,
+        wave_area=number("wave_area"),
+        wave_spread=min(number("wave_spread"), MOST_SPREAD),
         k_step_s=number("k_step_clocks") * clock_s,
         kept_weights_bytes=number("cache_weights") * l2,
+        cache_knee=number("cache_knee"),
         kept_activations_bytes=number("cache_activations") * l2,
         overlap=number("overlap"),
+        sag=number("sag"),
         split_s=number("split_clocks") * clock_s,
         quantise_passes=number("quantise_passes") if BYTES_PER_ELEMENT[dtype] < 2.0 else 0.0,
         units=p("compute_units"),
@@ -191,8 +211,9 @@ def tiles_s(rows: Rows, x: Numbers) -> FloatArray:
     """Time (s) the compute units need for a product, in tiles and waves, for the best tile and split-k factor.
 
     A tile of tm x tn takes, for each element of k, the longest of its arithmetic on one unit, the draw of its operands
-    from the cache, and a least step; ``ceil(tiles * split / units)`` waves follow each other, the last as long as a
-    full one. Partial sums of a split are written and read once in float32.
+    from the cache, and a least step; ``ceil(tiles * split / units)`` waves follow each other. The last takes as long as
+    a full one, but for the share that schedulers of persistent blocks spread over all units. Partial sums of a split
+    are written and read once in float32.
     """
     n = rows.numbers
     size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
@@ -201,9 +222,13 @@ def tiles_s(rows: Rows, x: Numbers) -> FloatArray:
     best = np.full(m.shape, np.inf)
     for tm, tn in _TILES:
         per_k = max(2.0 * tm * tn / (x.rate / x.units), (tm + tn) * size / x.unit_l2_rate, x.k_step_s)
+        wave_s = x.wave_s * (tm * tn / 128.0**2) ** x.wave_area
         tiles = np.ceil(m / tm) * np.ceil(columns / tn) * batch
         for split in _SPLITS:
-            took = np.ceil(tiles * (split / x.units)) * (k * (per_k / split) + x.wave_s)
+            filled = tiles * (split / x.units)
+            waves = np.ceil(filled)
+            waves = np.where(filled > 1.0, waves + x.wave_spread * (filled - waves), waves)
+            took = waves * (k * (per_k / split) + wave_s)
             if split > 1:
                 took += split * reduction + x.split_s
             np.minimum(best, took, out=best)
@@ -213,14 +238,16 @@ def tiles_s(rows: Rows, x: Numbers) -> FloatArray:
 def traffic_s(rows: Rows, x: Numbers) -> FloatArray:
     """Time (s) of the operands: drawn from memory less what the cache keeps of them, all of them through the cache.
 
-    Of x bytes a cache that keeps f of them leaves x^2 / (x + f) to be drawn: little of what is small, all of what is
-    large. A warm context keeps whatever fits.
+    Campaigns rotate a few copies of the weights, so those below a share of the cache stay in it and larger ones do not:
+    x bytes are drawn but for 1 / (1 + (x / kept)^knee) of them. Activations and results are not rotated: of x bytes
+    x^2 / (x + kept) are drawn. A warm context keeps whatever fits.
     """
     n = rows.numbers
     size = BYTES_PER_ELEMENT[rows.choices["dtype"]]
     weights = size * n["n"] * n["k"] * n["batch"]
     others = (size * n["m"] * n["k"] + max(size, 2.0) * n["m"] * n["n"]) * n["batch"]
-    drawn = weights**2 / (weights + x.kept_weights_bytes) + others**2 / (others + x.kept_activations_bytes)
+    times = np.minimum(weights / x.kept_weights_bytes, 1e6) ** x.cache_knee
+    drawn = weights * (times / (1.0 + times)) + others**2 / (others + x.kept_activations_bytes)
     if rows.choices["cache"] == "warm":
         drawn = np.where(weights + others <= x.l2_bytes, 0.0, drawn)
     return drawn / x.memory_rate + (weights + others) / (x.units * x.unit_l2_rate)
@@ -230,9 +257,12 @@ def formula_s(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, FloatArra
     """Device time at boost (s) of the whole, of the tiles and of the traffic.
 
     By form not decreasing in m, n, k and batch, nor in one over any rate. In formats narrower than 16 bits the
-    activations are made narrow first, in a kernel of its own that reads 16 bits and writes the format.
+    activations are made narrow first, in a kernel of its own that reads 16 bits and writes the format. Boost clocks
+    hold for a fraction of a millisecond under full load, so longer products compute more slowly.
     """
     compute, memory = tiles_s(rows, x), traffic_s(rows, x)
+    body = np.maximum(compute, memory)
+    compute = compute * (1.0 + x.sag * body / (body + BOOST_S))
     largest = np.maximum(compute, memory)
     ratio = np.minimum(compute, memory) / largest
     whole = x.floor_s + largest * (1.0 + ratio**x.overlap) ** (1.0 / x.overlap)

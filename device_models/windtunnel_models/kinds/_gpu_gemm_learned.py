@@ -7,8 +7,10 @@ were at the fit. The arrays of one device, for each table i (one number format a
     tables      (T,)    names "dtype/clock"
     sheet       (4,)    units, clock (Hz), memory bandwidth (B/s), last-level cache (B)
     peak, size  (T,)    matrix peak (FLOP/s) and bytes of an operand element
-    numbers     (T, 11) the formula's numbers, in the order of ``NAMES``
-    mean_i, spread_i (F,), w0_i (F, H), b0_i (H,), w1_i (H, H), b1_i (H,), w2_i (H,), b2_i ()   the network
+    numbers     (T, 15) the formula's numbers, in the order of ``NAMES``
+    knots_i (52, B + 1)     quantiles of the inputs that cut each into B ramps from 0 to 1
+    mean_i, spread_i (F,)   standardise F = 52 + 52 B inputs: the 52, then their ramps
+    w0_i (F, H) int8, scale0_i (H,), b0_i (H,), w1_i (H, H), b1_i (H,), w2_i (H,), b2_i ()   the network
     width_i     (8,)    90% half-width of the logarithm of a time, by region
 """
 
@@ -22,7 +24,7 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Correction, Parameters
 from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows
-from windtunnel_models.kinds._gpu_gemm import STAND_INS, Numbers, formula_s
+from windtunnel_models.kinds._gpu_gemm import MOST_SPREAD, STAND_INS, Numbers, formula_s
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -32,14 +34,18 @@ NAMES = (
     "floor_s",
     "l2_bytes_per_clock",
     "wave_s",
+    "wave_area",
+    "wave_spread",
     "k_step_s",
     "cache_weights",
+    "cache_knee",
     "cache_activations",
     "overlap",
+    "sag",
     "split_s",
     "quantise_passes",
 )
-"""The formula's numbers, in the order that arrays hold them; parameters are called ``gemm_<name>``."""
+"""The formula's numbers, in the order that arrays hold them (SI; ``_gpu_gemm`` has those of time in clocks)."""
 
 REGIONS = 8
 
@@ -60,10 +66,14 @@ def numbers_at(arrays: Arrays, table: int) -> Numbers:
         floor_s=x["floor_s"],
         unit_l2_rate=x["l2_bytes_per_clock"] * clock,
         wave_s=x["wave_s"],
+        wave_area=x["wave_area"],
+        wave_spread=min(x["wave_spread"], MOST_SPREAD),
         k_step_s=x["k_step_s"],
         kept_weights_bytes=x["cache_weights"] * cache,
+        cache_knee=x["cache_knee"],
         kept_activations_bytes=x["cache_activations"] * cache,
         overlap=x["overlap"],
+        sag=x["sag"],
         split_s=x["split_s"],
         quantise_passes=x["quantise_passes"] if float(arrays["size"][table]) < 2.0 else 0.0,
         units=units,
@@ -105,14 +115,30 @@ def inputs(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, npt.NDArray[
     return np.clip(np.stack(f, 1), -8.0, 16.0), log_whole, np.asarray(2 * region + (m <= 16), dtype=np.int64)
 
 
+def encode(x: npt.NDArray[Any], knots: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Inputs and their ramps (n x F): ramp j of an input climbs from 0 to 1 between its knots j and j + 1.
+
+    Piecewise-linear encoding (Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning", 2022):
+    a small network then turns as sharply as trees do, where a library switches kernels.
+    """
+    values, low = x.astype(np.float32), knots[:, :-1].astype(np.float32)
+    ramps = values[:, :, None] - low
+    ramps /= np.diff(knots, axis=1).astype(np.float32)
+    np.clip(ramps, 0.0, 1.0, out=ramps)
+    return np.concatenate([values, ramps.reshape(len(values), -1)], axis=1)
+
+
+def _silu(x: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    return np.asarray(x / (1.0 + np.exp(np.minimum(-x, 60.0))), dtype=np.float32)
+
+
 def network(arrays: Arrays, table: int, x: FloatArray) -> FloatArray:
-    """log(time / formula) at the inputs ``x``: two hidden layers of x sigmoid(x) (SiLU)."""
-    a = {name: np.asarray(arrays[f"{name}_{table}"], dtype=np.float32) for name in ("mean", "spread", "w2", "b2")}
-    hidden = (x.astype(np.float32) - a["mean"]) / a["spread"]
-    for layer in "01":
-        weight, bias = (np.asarray(arrays[f"{part}{layer}_{table}"], dtype=np.float32) for part in "wb")
-        reached = hidden @ weight + bias
-        hidden = reached / (1.0 + np.exp(np.minimum(-reached, 60.0)))
+    """log(time / formula) at the inputs ``x`` (n x 52): two hidden layers of x sigmoid(x) (SiLU) over the ramps."""
+    names = ("knots", "mean", "spread", "scale0", "w0", "b0", "w1", "b1", "w2", "b2")
+    a = {name: np.asarray(arrays[f"{name}_{table}"], dtype=np.float32) for name in names}
+    first = a["w0"] * (a["scale0"] / 127.0) / a["spread"][:, None]
+    hidden = _silu(encode(x, a["knots"]) @ first + (a["b0"] - a["mean"] @ first))
+    hidden = _silu(hidden @ a["w1"] + a["b1"])
     return np.asarray(hidden @ a["w2"] + a["b2"], dtype=np.float64)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from windtunnel.core.device import Kind, Parameters, Raw
 from windtunnel.core.ops import Rows
-from windtunnel.core.provenance import assumed
+from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel_models.kinds import _gpu_attention, _gpu_gemm, _gpu_gemm_learned
 from windtunnel_models.kinds._gpu_kernel import Work, kernel, traffic_s
 from windtunnel_models.kinds._gpu_links import all_reduce, copy, engine, launch, send_recv
@@ -65,6 +65,29 @@ def aes(p: Parameters, rows: Rows) -> Raw:
 POWER_FITS = {"power_share": 0.3, "type_power": 0.3, "throttle_exponent": 0.3, "power_cap_share": 0.05}
 """How far (log, one standard deviation) a board's shares of power may lie from those of the one that was measured."""
 
+_LEFT_OUT = "whole devices left out (reports/validation/published)"
+
+
+def _spread(value: float, source: str) -> Sourced:
+    return Sourced(value, Provenance.PUBLISHED, source)
+
+
+_SAME_DIE = "no two measured devices share a die: campaigns of one device differ by up to 12%, and memory by more"
+
+TRANSFER_ERRORS = {
+    "gemm": {
+        "die": assumed(1.22, 1.1, 1.4, _SAME_DIE),
+        "generation": _spread(1.35, _LEFT_OUT),
+        "class": _spread(1.5, _LEFT_OUT),
+    },
+    "attention": {
+        "die": assumed(1.25, 1.1, 1.5, _SAME_DIE),
+        "generation": _spread(1.5, _LEFT_OUT),
+        "class": assumed(1.6, 1.3, 2.0, "one step further than the generation that was left out"),
+    },
+}
+"""Factor that holds 90% of a device's measurements about what its relatives say of it."""
+
 KIND = Kind(
     name="gpu",
     doc="compute units behind caches, copy engines beside them, an API in front",
@@ -110,7 +133,9 @@ KIND = Kind(
         "send_recv": COLLECTIVE_FITS,
         "power": POWER_FITS,
     },
-    own_numbers={"gemm": _gpu_gemm.own_numbers},
+    own_numbers={"gemm": _gpu_gemm.own_numbers, "attention": _gpu_attention.own_numbers},
     coordinates={"gemm": _gpu_gemm.coordinates, "attention": _gpu_attention.coordinates},
+    transfer_errors=TRANSFER_ERRORS,
+    transfer_shares={"gemm": {"die": 1.0, "generation": 0.75}, "attention": {"die": 1.0}},
     learned={"gemm": _gpu_gemm_learned.learned, "attention": _gpu_attention.learned},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -161,20 +161,29 @@ class ArraysResidual:
             ) from None
 
 
+@dataclass(frozen=True)
+class Member:
+    """A relative: its weight, the share of its residual that is believed, and the residual."""
+
+    weight: float
+    share: float
+    residual: Residual
+
+
 class Transferred:
     """What relatives' residuals say together: their weighted mean, with the error that such answers were seen to have.
 
-    ``members``: each relative's weight and residual. ``spread``: 90% half-width (log) that held when whole devices were
+    ``spread``: 90% half-width (log) that held when whole devices were
     left out. ``source`` names the relatives.
     """
 
-    def __init__(self, members: Sequence[tuple[float, Residual]], relation: str, spread: Sourced, names: str) -> None:
+    def __init__(self, members: Sequence[Member], relation: str, spread: Sourced, names: str) -> None:
         self._members, self._spread, self._relation, self._names = members, spread, relation, names
 
     @property
     def origin(self) -> Sourced:
         """How many measurements of other devices."""
-        count = sum(residual.origin.value for _, residual in self._members)
+        count = sum(member.residual.origin.value for member in self._members)
         if self._relation == "die":
             return Sourced(count, Provenance.PUBLISHED, f"measurements of {self._names}, the same die")
         reason = f"carried over from {self._names}; {self._spread.source}"
@@ -193,11 +202,11 @@ class Transferred:
             # What the power cap does to a loop is the board's own; only the kernels are alike.
             rows = replace(rows, choices={**rows.choices, "clock": "burst"})
         total, mean = 0.0, np.zeros(rows.shape)
-        for weight, residual in self._members:
-            found = residual(rows)
+        for member in self._members:
+            found = member.residual(rows)
             if found is not None:
-                mean = mean + weight * found.log_factor
-                total += weight
+                mean = mean + member.weight * member.share * found.log_factor
+                total += member.weight
         if not total:
             return None
         return Correction(mean / total, np.full(rows.shape, np.log(self._spread.value)))

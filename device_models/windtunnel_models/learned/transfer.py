@@ -23,7 +23,7 @@ _YEARS_A_GENERATION = 2.0
 
 @dataclass(frozen=True)
 class Relative:
-    """A measured device, how it is related to the one in question, and its weight (all weights sum to 1)."""
+    """A measured device, how it is related to the one in question, and its weight beside the others."""
 
     sku: str
     relation: str
@@ -45,16 +45,17 @@ def relation(spec: DeviceSpec, other: DeviceSpec) -> tuple[str, float]:
 
 
 def relatives(spec: DeviceSpec, measured: Sequence[DeviceSpec]) -> list[Relative]:
-    """The measured devices that bear on ``spec``, nearest first.
-
-    Where some share the die, only they count. Otherwise weights fall as exp(-generations apart).
-    """
+    """The measured devices that bear on ``spec``, nearest first; weights fall as exp(-generations apart)."""
     found = [(other.sku, *relation(spec, other)) for other in measured if other.sku != spec.sku]
-    same = [entry for entry in found if entry[1] == "die"]
-    found = sorted(same or found, key=lambda entry: (RELATIONS.index(entry[1]), entry[2], entry[0]))
-    weights = [math.exp(-far) for _, _, far in found]
-    total = sum(weights)
-    return [Relative(sku, kin, weight / total) for (sku, kin, _), weight in zip(found, weights, strict=True)]
+    found = sorted(found, key=lambda entry: (RELATIONS.index(entry[1]), entry[2], entry[0]))
+    return [Relative(sku, kin, math.exp(-far)) for sku, kin, far in found]
+
+
+def nearest(kin: Sequence[Relative]) -> list[Relative]:
+    """Those of the same die alone, where there are any; else all, with weights that sum to 1."""
+    kept = [relative for relative in kin if relative.relation == "die"] or list(kin)
+    total = sum(relative.weight for relative in kept)
+    return [Relative(r.sku, r.relation, r.weight / total) for r in kept]
 
 
 def taught(kin: Sequence[Relative], overlays: Mapping[str, Overlay], names: Sequence[str]) -> dict[str, Sourced]:
@@ -67,13 +68,12 @@ def taught(kin: Sequence[Relative], overlays: Mapping[str, Overlay], names: Sequ
     )
     found: dict[str, Sourced] = {}
     for path in paths:
-        have = [r for r in kin if path in overlays[r.sku].values]
-        total = sum(r.weight for r in have)
+        have = nearest([r for r in kin if path in overlays[r.sku].values])
         numbers = [overlays[r.sku].values[path].value for r in have]
         if min(numbers) > 0.0:
-            value = math.exp(sum(r.weight * math.log(x) for r, x in zip(have, numbers, strict=True)) / total)
+            value = math.exp(sum(r.weight * math.log(x) for r, x in zip(have, numbers, strict=True)))
         else:
-            value = sum(r.weight * x for r, x in zip(have, numbers, strict=True)) / total
+            value = sum(r.weight * x for r, x in zip(have, numbers, strict=True))
         names_of = ", ".join(r.sku for r in have)
         if have[0].relation == "die":
             source = overlays[have[0].sku].values[path].source
