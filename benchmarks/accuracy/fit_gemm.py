@@ -5,8 +5,8 @@
 
 A device's file is fitted to that device alone. The formula's numbers come first. Boosted trees on log(time / formula)
 are the teacher; a network of two hidden layers learns from the measurements and from the teacher at random products
-that nobody measured, and pays for larger products that it calls cheaper. The network is what ships; the package evaluates
-it (``windtunnel_models.kinds._gpu_gemm_learned``), here as there. Needs torch, lightgbm and scipy in an environment of
+that nobody measured, and pays for larger products that it calls cheaper. The network ships; the package evaluates it
+(``windtunnel_models.kinds._gpu_gemm_learned``), here as there. Needs torch, lightgbm and scipy in an environment of
 their own, with the package's two source roots on the path.
 """
 
@@ -262,7 +262,7 @@ class Held:
 
 
 def clocks(t: sp.Table, numbers: np.ndarray) -> dict[str, float]:
-    """The formula's numbers as the catalogue's parameters: latencies in clocks, the cache's path by the peak it feeds."""
+    """The formula's numbers as the catalogue's parameters: latencies in clocks, the cache's path by its unit's peak."""
     s, x = t.sheet, dict(zip(learned.NAMES, numbers.tolist(), strict=True))
     out = {
         f"gemm_{name}": value for name, value in x.items() if not name.endswith("_s") and name != "l2_bytes_per_clock"

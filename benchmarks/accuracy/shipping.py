@@ -53,7 +53,9 @@ def ship(
         key: float(f"{value:.4g}") if isinstance(value, float) else value for key, value in fit.items()
     }
     order = ("schema", "sku", "sources", "values", "learned", "fit")
-    text = yaml.safe_dump({key: data[key] for key in order if key in data}, sort_keys=False, width=118, default_flow_style=None)
+    text = yaml.safe_dump(
+        {key: data[key] for key in order if key in data}, sort_keys=False, width=118, default_flow_style=None
+    )
     path.write_text(text, encoding="utf-8")
     return path
 

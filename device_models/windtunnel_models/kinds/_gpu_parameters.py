@@ -9,7 +9,7 @@ from windtunnel.core.device import Parameter
 from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel_models.kinds._shared import API_KEYS, COMMON, DTYPE_KEYS
 
-_FIT = "fitted by benchmarks/accuracy/fit_gpu_kind.py to "
+_FIT = "fitted, one value for all devices, to "
 GEMM_DATA = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), GEMM of A100, H100, L40S, B200 and Arc Pro B60"
 ATTENTION_DATA = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), attention of A100 and H100"
 MEMBOUND_DATA = "ProjectPhysX/FluidX3D@8986874, lattice-Boltzmann updates of 87 GPUs against their specified bandwidth"

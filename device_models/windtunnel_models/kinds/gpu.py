@@ -8,7 +8,8 @@ whole further wave.
 
 Sources of the forms: tile and wave quantisation, NVIDIA, "Matrix Multiplication Background User's Guide"; roofline,
 Williams et al., CACM 52(4), 2009; split key-value decoding, Dao et al., "Flash-Decoding", 2023; ring collectives,
-Patarasu and Yuan, JPDC 69(2), 2009. The few fitted numbers come from benchmarks/accuracy/fit_gpu_kind.py.
+Patarasu and Yuan, JPDC 69(2), 2009. What was fitted, and how it does on what was left
+out, is in benchmarks/accuracy.
 """
 
 from __future__ import annotations
