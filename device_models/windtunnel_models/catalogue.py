@@ -389,7 +389,10 @@ class _FileReader:
         for op in self.mapping(("learned",), required=(), optional=tuple(OPERATIONS)):
             needs = {"points": ("points", "scales"), "arrays": ("file",)}
             here = ("learned", op)
-            form = self.document.data["learned"][op].get("form")
+            stated = self.document.data["learned"][op]
+            form = stated.get("form") if isinstance(stated, dict) else None
+            if not isinstance(stated, dict):
+                raise InputError("this is not a mapping", where=self.document.where(here), expected="form: points")
             if form not in needs:
                 raise InputError(
                     f"'{form}' is no form of a residual",

@@ -49,8 +49,10 @@ class PointsResidual:
     ``device``: frozen as it was fitted; ``beneath``: what relatives say, which the processes mix in.
     """
 
-    def __init__(self, entry: LearnedEntry, device: Device, op: str, beneath: Residual | None) -> None:
-        self._entry, self._device, self._beneath = entry, device, beneath
+    def __init__(
+        self, entry: LearnedEntry, device: Device, op: str, beneath: Residual | None, path: Path | None = None
+    ) -> None:
+        self._entry, self._device, self._beneath, self._path = entry, device, beneath, path
         self._op: type[Operation] = OPERATIONS.find(op)
 
     @property
@@ -79,6 +81,16 @@ class PointsResidual:
 
     @cached_property
     def _processes(self) -> Mapping[tuple[str, ...], Process]:
+        try:
+            return self._read()
+        except (KeyError, ValueError, TypeError, StopIteration, np.linalg.LinAlgError) as error:
+            raise InputError(
+                f"the points of {self._op.name} cannot be read ({type(error).__name__}: {error})",
+                where=Where(str(self._path or "overlay"), field=f"learned.{self._op.name}.points"),
+                expected=f"what `windtunnel calibrate {self._op.name}` wrote: a header, points, scales",
+            ) from None
+
+    def _read(self) -> Mapping[tuple[str, ...], Process]:
         found = {}
         for rows, residual, noise in read_points(self._op, str(self._entry.data["points"])):
             key = choice_key(rows)
@@ -216,4 +228,4 @@ def bind(entry: LearnedEntry, device: Device, op: str, path: Path | None, beneat
     """The residual that ``entry`` states, over ``device`` as it was fitted; ``path`` is the overlay's file."""
     if entry.form == "arrays":
         return ArraysResidual(entry, device, op, (path or Path()).parent / str(entry.data["file"]), beneath)
-    return PointsResidual(entry, device, op, beneath)
+    return PointsResidual(entry, device, op, beneath, path)

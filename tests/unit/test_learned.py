@@ -1,0 +1,173 @@
+"""What measurements of some devices say of others: relatives by lineage, and what a calibration may not leak."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from windtunnel import app
+from windtunnel.core.errors import InputError
+from windtunnel.core.ops import OPERATIONS, Rows
+from windtunnel.core.provenance import Provenance
+from windtunnel_models import catalogue
+from windtunnel_models.catalogue import Catalogue, read_overlay, shipped_overlay
+from windtunnel_models.learned.transfer import nearest, relation, relatives
+
+KNOWN = Catalogue()
+CALIBRATED = [sku for sku in KNOWN.skus() if sku != "host" and shipped_overlay(sku, KNOWN.spec(sku).kind) is not None]
+LEARNED = [sku for sku in CALIBRATED if (found := shipped_overlay(sku, KNOWN.spec(sku).kind)) and found.learned]
+
+
+def products(dtype: str = "bfloat16", **context: str) -> Rows:
+    """A few products of different sizes."""
+    m, n, k = (
+        np.array(column, dtype=float)
+        for column in ([1, 64, 700, 8192], [4096, 512, 3072, 8192], [4096, 4096, 768, 8192])
+    )
+    choices = {"dtype": dtype, "dispatch": "device", "clock": "burst", "cache": "cold", **context}
+    return Rows(OPERATIONS["gemm"], choices, {"m": m, "n": n, "k": k, "batch": np.ones(4)})
+
+
+@pytest.mark.parametrize(
+    ("sku", "other", "expected"),
+    [
+        ("h200-sxm-141gb", "h100-sxm-80gb", "die"),
+        ("a100-pcie-40gb", "a100-sxm-80gb", "die"),
+        ("rtx-6000-ada", "l40s", "die"),
+        ("h100-sxm-80gb", "a100-sxm-80gb", "generation"),
+        ("b200-sxm-180gb", "h100-sxm-80gb", "generation"),
+        ("l40s", "a100-sxm-80gb", "class"),  # other memory
+        ("mi300x", "h100-sxm-80gb", "class"),  # another maker
+        ("b200-sxm-180gb", "p100-pcie-16gb", "class"),  # eight years apart
+    ],
+)
+def test_kinship_follows_from_what_a_datasheet_states(sku: str, other: str, expected: str) -> None:
+    assert relation(KNOWN.spec(sku), KNOWN.spec(other))[0] == expected
+    assert relation(KNOWN.spec(other), KNOWN.spec(sku))[0] == expected
+
+
+def test_the_same_die_answers_alone_and_weights_sum_to_one() -> None:
+    measured = [KNOWN.spec(sku) for sku in ("a100-sxm-80gb", "h100-sxm-80gb", "l40s")]
+    of_h200 = nearest(relatives(KNOWN.spec("h200-sxm-141gb"), measured))
+    assert [kin.sku for kin in of_h200] == ["h100-sxm-80gb"]
+    of_b200 = nearest(relatives(KNOWN.spec("b200-sxm-180gb"), measured))
+    assert len(of_b200) == 3
+    assert sum(kin.weight for kin in of_b200) == pytest.approx(1.0)
+    assert of_b200[0].sku == "h100-sxm-80gb"
+    assert of_b200[0].weight == max(kin.weight for kin in of_b200)
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
+    """A catalogue whose calibration folder lacks one SKU's files."""
+
+    def make(sku: str) -> Catalogue:
+        folder = tmp_path / "models"
+        shutil.copytree(catalogue.HERE, folder, ignore=shutil.ignore_patterns("__pycache__", "kinds"))
+        for path in (folder / "calibration").glob(f"{sku}.*"):
+            path.unlink()
+        monkeypatch.setattr(catalogue, "HERE", folder)
+        catalogue.shipped_overlay.cache_clear()
+        return Catalogue()
+
+    yield make
+    catalogue.shipped_overlay.cache_clear()
+
+
+@pytest.mark.parametrize("sku", LEARNED)
+def test_calibration_none_answers_as_if_the_sku_had_never_been_measured(sku: str, without: object) -> None:
+    none = KNOWN.device(sku, calibrated=False).cost(products())
+    own = KNOWN.device(sku).cost(products())
+    never = without(sku).device(sku).cost(products())  # type: ignore[operator]
+    np.testing.assert_array_equal(none.duration_s, never.duration_s)
+    np.testing.assert_array_equal(none.duration_high_s, never.duration_high_s)
+    assert (none.duration_s != own.duration_s).any()
+
+
+@pytest.mark.parametrize("sku", LEARNED)
+def test_intervals_are_wider_where_only_relatives_were_measured(sku: str) -> None:
+    def width(calibrated: bool) -> float:
+        cost = KNOWN.device(sku, calibrated=calibrated).cost(products())
+        return float(np.median(np.log(cost.duration_high_s / cost.duration_low_s)))
+
+    assert width(calibrated=True) < width(calibrated=False)
+
+
+def test_the_h200_has_no_file_of_its_own_and_what_it_takes_from_its_die_says_so() -> None:
+    assert "h200-sxm-141gb" not in CALIBRATED
+    device = KNOWN.device("h200-sxm-141gb")
+    taught = device.values["gemm_efficiency.bfloat16"]
+    assert taught.provenance is Provenance.PUBLISHED
+    assert taught.source.startswith("h100-sxm-80gb, the same die: ")
+    assert device.knowledge("gemm").basis == "relatives"
+    faster = KNOWN.device("h200-sxm-141gb").cost(products()).duration_s
+    assert (faster <= KNOWN.device("h100-sxm-80gb").cost(products()).duration_s * 1.001).all()
+
+
+def test_a_format_nobody_measured_takes_the_kernels_of_its_width() -> None:
+    half, brain = (KNOWN.device("a100-sxm-80gb").cost(products(dtype)) for dtype in ("float16", "bfloat16"))
+    np.testing.assert_allclose(half.duration_s, brain.duration_s)
+    assert (KNOWN.device("a100-sxm-80gb").cost(products("float32")).duration_s > 4 * brain.duration_s)[-1]
+
+
+def test_how_well_a_device_is_known_is_told_by_its_fit_or_its_relatives() -> None:
+    own, kin = KNOWN.device("a100-sxm-80gb").knowledge("gemm"), KNOWN.device("mi300x").knowledge("gemm")
+    assert own.basis == "measured"
+    assert own.held_out is not None
+    assert 0.0 < own.held_out < 0.2
+    assert kin.basis == "relatives"
+    assert kin.factor is not None
+    assert kin.factor > 1.2
+    assert KNOWN.device("mi300x").knowledge("fft").basis == "formula"
+
+
+OVERLAY = """\
+schema: 1
+sku: l4
+sources:
+  mine: {text: here, provenance: measured}
+values: {}
+learned:
+  gemm: {form: points, measurements: 12, source: mine, points: "m,n\\n", scales: {}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("form: points", "form: point", "did you mean 'points'"),
+        ("measurements: 12", "measurements: none", "expected a count"),
+        ("source: mine, points", "source: yours, points", "unknown source 'yours'"),
+        ("  gemm:", "  gem:", "did you mean 'gemm'"),
+        (", scales: {}", "", "'scales' is missing"),
+        (
+            '  gemm: {form: points, measurements: 12, source: mine, points: "m,n\\n", scales: {}}',
+            "  gemm: 3",
+            "not a mapping",
+        ),
+    ],
+)
+def test_a_slip_in_what_was_learned_is_named_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
+    path = tmp_path / "l4.yaml"
+    assert old in OVERLAY
+    path.write_text(OVERLAY.replace(old, new))
+    with pytest.raises(InputError, match=said) as caught:
+        read_overlay(path, "l4", "gpu")
+    assert "l4.yaml:7" in str(caught.value)
+
+
+def test_points_that_were_cut_are_refused_where_they_stand(tmp_path: Path) -> None:
+    path = tmp_path / "l4.yaml"
+    path.write_text(OVERLAY)
+    with pytest.raises(InputError, match="points"):
+        app.predict("gemm", "l4", {"m": 64, "n": 64, "k": 64, "dtype": "float16"}, calibration=str(path))
+
+
+def test_an_array_file_that_is_missing_is_named(without: object, tmp_path: Path) -> None:
+    known = without("nothing")  # type: ignore[operator]
+    (catalogue.HERE / "calibration" / "a100-sxm-80gb.npz").unlink()
+    with pytest.raises(InputError, match=r"a100-sxm-80gb\.npz: the array file cannot be read"):
+        known.device("a100-sxm-80gb").cost(products())
