@@ -3,7 +3,8 @@
     python benchmarks/accuracy/fit_attention.py ../shared/truth [held|table OUT.md|ship|transfer|monotone]
 
 ``held`` (and ``table``) holds back whole head sets, (heads, kv_heads, head_dim); ``ship`` writes the calibrations;
-``transfer`` predicts each device from the other's fit; ``monotone`` counts pairs where more work costs less. Fitting needs SciPy.
+``transfer`` predicts each device from the other's fit; ``monotone`` counts pairs where more work costs less. Fitting
+needs SciPy, and the package's two source roots on the path.
 """
 
 from __future__ import annotations

@@ -109,21 +109,24 @@ def teacher(x: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def unmeasured(t: sp.Table, count: int, rng: np.random.Generator) -> sp.Table:
-    """Random products: half of the (n, k) of measured n and k, half free; m mostly of the measured ones."""
-    half = count // 2
-    free = np.round(np.exp(rng.uniform(np.log(32.0), np.log(65536.0), (2, count - half))) / 16.0) * 16.0
-    n, k = (np.concatenate([rng.choice(np.unique(a), half), b]) for a, b in zip((t.n, t.k), free, strict=True))
-    m = np.round(np.exp(rng.uniform(0.0, np.log(32768.0), count)))
-    m = np.where(rng.random(count) < 0.6, rng.choice(np.unique(t.m), count), m)
+    """Random products: m mostly of the measured ones; n and k measured ones, free multiples of 16, or any whole numbers."""
+    third = count // 3
+    known = (rng.choice(np.unique(a), third) for a in (t.n, t.k))
+    free = np.exp(rng.uniform(np.log(32.0), np.log(70000.0), (2, count - third)))
+    free[:, :third] = np.round(free[:, :third] / 16.0) * 16.0
+    n, k = (np.concatenate([a, np.maximum(np.round(b), 16.0)]) for a, b in zip(known, free, strict=True))
+    m = np.round(np.exp(rng.uniform(0.0, np.log(70000.0), count)))
+    m = np.where(rng.random(count) < 0.5, rng.choice(np.unique(t.m), count), m)
     return sp.Table(t.sku, t.dtype, t.clock, m, n, k, np.ones(count))
 
 
 def grown(t: sp.Table, rng: np.random.Generator) -> sp.Table:
     """Every product made larger along one of m, n and k, by one to a doubling: it must not cost less."""
     axis, factor = rng.integers(0, 3, len(t)), np.exp(rng.uniform(0.0, 0.7, len(t)) ** 2 * 1.4)
+    step = np.where(rng.random(len(t)) < 0.6, 8.0, 1.0)
     m = np.where(axis == 0, np.maximum(t.m + 1.0, np.round(t.m * factor)), t.m)
-    n = np.where(axis == 1, np.ceil((t.n * factor + 1.0) / 8.0) * 8.0, t.n)
-    k = np.where(axis == 2, np.ceil((t.k * factor + 1.0) / 8.0) * 8.0, t.k)
+    n = np.where(axis == 1, np.ceil((t.n * factor + 1.0) / step) * step, t.n)
+    k = np.where(axis == 2, np.ceil((t.k * factor + 1.0) / step) * step, t.k)
     return sp.Table(t.sku, t.dtype, t.clock, m, n, k, t.seconds)
 
 
@@ -141,7 +144,7 @@ def student(
     seed: int,
     hidden: int = 80,
     epochs: int = 30,
-    monotone: float = 12.0,
+    monotone: float = 30.0,
     ramps: int = 6,
     batch: int = 512,
     rate: float = 8e-3,
@@ -185,7 +188,7 @@ def student(
     return out
 
 
-def fit_table(t: sp.Table, seed: int = 0, extra: int = 30000, **options: float) -> dict[str, np.ndarray]:
+def fit_table(t: sp.Table, seed: int = 0, extra: int = 45000, **options: float) -> dict[str, np.ndarray]:
     """The formula's numbers and the net of one table, without interval."""
     rng = np.random.default_rng(seed)
     numbers = fit_numbers(t)

@@ -40,7 +40,7 @@ def products(dtype: str = "bfloat16", **context: str) -> Rows:
         ("h100-sxm-80gb", "a100-sxm-80gb", "generation"),
         ("b200-sxm-180gb", "h100-sxm-80gb", "generation"),
         ("l40s", "a100-sxm-80gb", "class"),  # other memory
-        ("mi300x", "h100-sxm-80gb", "class"),  # another maker
+        ("mi300x", "h100-sxm-80gb", "maker"),
         ("b200-sxm-180gb", "p100-pcie-16gb", "class"),  # eight years apart
     ],
 )

@@ -80,11 +80,15 @@ TRANSFER_ERRORS = {
         "die": assumed(1.22, 1.1, 1.4, _SAME_DIE),
         "generation": _spread(1.35, _LEFT_OUT),
         "class": _spread(1.5, _LEFT_OUT),
+        "maker": assumed(
+            1.75, 1.5, 2.5, "one device of another maker left out: its p90 error is 80%, a host floor included"
+        ),
     },
     "attention": {
         "die": assumed(1.25, 1.1, 1.5, _SAME_DIE),
         "generation": _spread(1.5, _LEFT_OUT),
         "class": assumed(1.6, 1.3, 2.0, "one step further than the generation that was left out"),
+        "maker": assumed(1.8, 1.4, 2.5, "two steps further than the generation that was left out"),
     },
 }
 """Factor that holds 90% of a device's measurements about what its relatives say of it."""

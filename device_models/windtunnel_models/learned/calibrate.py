@@ -46,6 +46,9 @@ _HOST_NUMBERS = dict.fromkeys(
 )
 """What rows timed by the host read beside the device's own numbers, and how far (log) hosts differ."""
 
+_SURPRISE = 1.5
+"""Standard deviations beyond which a row's noise is taken to be as large as its error (Huber's weights)."""
+
 _MOST_FITTED = 500
 """Rows the formula's numbers are fitted to; more are thinned, since a dozen numbers need no more."""
 
@@ -321,6 +324,10 @@ def _points(
         noise = np.array([max(float(np.mean(group.noise[m])) / len(m), 0.25) for m in _members(cell)])
         group, z, under, residual = group.take(kept), z[kept], under[kept], mean
         group.noise = noise
+    process = Process(z, residual, under, group.noise, best_scales(z, residual, under, group.noise))
+    # Rows are less alike than a normal distribution has it: those that surprise count for less, and the scales follow.
+    error, deviation = process.left_out()
+    group.noise = group.noise * np.maximum(1.0, np.abs(error) / (_SURPRISE * deviation)) ** 2
     scales = best_scales(z, residual, under, group.noise)
     return Points(group, residual, Process(z, residual, under, group.noise, scales), of)
 

@@ -203,7 +203,12 @@ class Transferred:
 
     def known(self, op: str) -> Known:
         """How well ``op`` is known from relatives alone."""
-        kin = {"die": "the same die", "generation": "a like design", "class": "other classes of device"}[self._relation]
+        kin = {
+            "die": "the same die",
+            "generation": "a like design",
+            "class": "other classes of device",
+            "maker": "other makers",
+        }[self._relation]
         text = f"carried over from {self._names} ({kin}); {self._spread.source}"
         rows = int(self.origin.value)
         return Known(op, "relatives", text, rows, factor=self._spread.value, split="whole devices")

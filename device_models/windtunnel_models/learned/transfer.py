@@ -15,10 +15,12 @@ from windtunnel.core.device import DeviceSpec
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.learned.overlay import Overlay
 
-RELATIONS = ("die", "generation", "class")
-"""From the nearest: the same die; the same vendor and memory class within a generation or so; any other."""
+RELATIONS = ("die", "generation", "class", "maker")
+"""From the nearest: the same die; the same maker and memory class within two generations; the same maker; another."""
 
 _YEARS_A_GENERATION = 2.0
+_CLASS_APART = _VENDOR_APART = 2.0
+"""Another memory (so another balance of the design) or another maker count as two generations."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +39,9 @@ def relation(spec: DeviceSpec, other: DeviceSpec) -> tuple[str, float]:
         return "die", 0.0
     years = abs(mine.since - theirs.since) if mine.since and theirs.since else 2.0 * _YEARS_A_GENERATION
     far = years / _YEARS_A_GENERATION
-    far += 1.0 if mine.stacked_memory != theirs.stacked_memory else 0.0
+    far += _CLASS_APART if mine.stacked_memory != theirs.stacked_memory else 0.0
     if spec.vendor != other.vendor:
-        return "class", far + 2.0
+        return "maker", far + _VENDOR_APART
     alike = mine.stacked_memory == theirs.stacked_memory and years <= 2.0 * _YEARS_A_GENERATION
     return ("generation" if alike else "class"), far
 

@@ -268,7 +268,7 @@ class Kind:
     under a stand-in's key once more under their own; ``coordinates`` says
     where rows lie for a residual (n x d, about 1 a factor of 8 in size), the logarithms of the columns unless given;
     ``learned`` evaluates a residual from a compact array file; ``transfer_errors`` gives the error factor (90%) of what
-    relatives of a relation (``die``, ``generation``, ``class``) say of a device that nobody measured, and
+    relatives of a relation (``die``, ``generation``, ``class``, ``maker``) say of a device that nobody measured, and
     ``transfer_shares`` how much of their residual is believed (none, where a relation is not named).
     """
 
