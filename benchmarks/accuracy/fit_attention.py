@@ -325,8 +325,11 @@ def run_ship(tables: list[Table]) -> None:
         arrays["halfwidth"] = arrays["halfwidth"] * calibrated(table, whole, width)
         family = "fa3" if table.sheet.hopper else "fa2"
         values: dict[str, dict[str, float]] = {}
+        measured = np.unique(regime(geometry(table.rows, table.sheet)))
         for r, regime_name in enumerate(REGIMES):
             for name, value in zip(NAMES, np.exp(arrays["numbers"][r]).tolist(), strict=True):
+                if r not in measured:
+                    continue
                 values.setdefault(f"attention_{name}", {})[f"{family}_{regime_name}"] = value
         inner = nested_width(table, whole, width, set_fold(table, FOLDS[table.sku]))
         error = np.abs(np.exp(whole - table.y) - 1.0)

@@ -109,7 +109,7 @@ def teacher(x: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def unmeasured(t: sp.Table, count: int, rng: np.random.Generator) -> sp.Table:
-    """Random products: m mostly of the measured ones; n and k measured ones, free multiples of 16, or any whole numbers."""
+    """Random products: m half of the measured ones; n and k measured ones, multiples of 16, or any whole numbers."""
     third = count // 3
     known = (rng.choice(np.unique(a), third) for a in (t.n, t.k))
     free = np.exp(rng.uniform(np.log(32.0), np.log(70000.0), (2, count - third)))
