@@ -141,8 +141,8 @@ KIND = Kind(
     own_numbers={"gemm": _gpu_gemm.own_numbers, "attention": _gpu_attention.own_numbers},
     coordinates={"gemm": _gpu_gemm.coordinates, "attention": _gpu_attention.coordinates},
     transfer_errors=TRANSFER_ERRORS,
-    # Of other dies the numbers are taken and not the residual: it gained under a point where it gained at all, and its dips
-    # lie where the other device's waves end.
+    # Of other dies the numbers are taken and not the residual: it gained under a point where it gained at all, and
+    # its dips lie where the other device's waves end.
     transfer_shares={"gemm": {"die": 1.0}, "attention": {"die": 1.0}},
     learned={"gemm": _gpu_gemm_learned.learned, "attention": _gpu_attention.learned},
 )
