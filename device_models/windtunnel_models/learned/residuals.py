@@ -209,9 +209,14 @@ class Transferred:
             "class": "other classes of device",
             "maker": "other makers",
         }[self._relation]
-        text = f"carried over from {self._names} ({kin}); {self._spread.source}"
-        rows = int(self.origin.value)
-        return Known(op, "relatives", text, rows, factor=self._spread.value, split="whole devices")
+        guessed = self._spread.provenance is Provenance.ASSUMED
+        why = (
+            f"the spread is assumed: {self._spread.reason}"
+            if guessed
+            else f"the spread is that of {self._spread.source}"
+        )
+        text = f"carried over from {self._names} ({kin}); {why}"
+        return Known(op, "relatives", text, int(self.origin.value), factor=self._spread.value)
 
     def __call__(self, rows: Rows) -> Correction | None:
         """The weighted mean over the relatives that know the rows' choices."""
