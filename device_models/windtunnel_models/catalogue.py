@@ -8,6 +8,7 @@ is laid over a SKU without editing it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -27,6 +28,8 @@ from windtunnel_models.learned.transfer import Relative, relatives, taught
 from windtunnel_models.learned.transfer import nearest as nearest_kin
 
 HERE = Path(__file__).parent
+
+_MEMORY = r"(HBM|GDDR|LPDDR|DDR)\d"
 
 HOST = "host"
 """The SKU that no file describes: this machine's processor."""
@@ -375,7 +378,15 @@ class _FileReader:
         entry = self.mapping(("lineage",), required=(), optional=("die", "architecture", "since", "memory"))
         for key, value in entry.items():
             wanted = int if key == "since" else str
-            if not isinstance(value, wanted) or isinstance(value, bool):
+            slip = not isinstance(value, wanted) or isinstance(value, bool)
+            if not slip and key == "memory" and not re.match(_MEMORY, str(value), re.IGNORECASE):
+                raise InputError(
+                    f"'{value}' is no memory technology that is known here",
+                    where=self.document.where(("lineage", key)),
+                    expected="HBM, GDDR, LPDDR or DDR with its generation, such as HBM3e",
+                    nearest=nearest(str(value).upper(), ("HBM2", "HBM2e", "HBM3", "HBM3e", "GDDR6", "GDDR7", "LPDDR5")),
+                )
+            if slip or (key == "since" and not 1990 <= int(value) <= 2100):
                 raise InputError(
                     f"'{key}' is {value!r}",
                     where=self.document.where(("lineage", key)),

@@ -100,14 +100,18 @@ def _cost_rows(cost: Cost) -> Iterator[dict[str, Any]]:
 
 
 def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
-    """Predict every row of a CSV file (plain or .gz), keeping its rows, order and columns; returns the rows."""
+    """Predict every row of a CSV file (plain or .gz), keeping its rows, order and columns; returns the rows.
+
+    A column of the table that is called like a cost column (measured ``power_w``) is kept as ``<name>_given``.
+    """
     if out.exists() and out.samefile(source):
         raise InputError("this is the table itself", where=Where(str(out), field="--out"), expected="another file")
     rows = read_op_table(OPERATIONS.find(op), source)
     table = rows.table
-    clash = [name for name in Cost.COLUMNS if name in table.header]
-    if clash:
-        raise InputError(f"the table already has a column '{clash[0]}'", where=Where(str(source), 1, field=clash[0]))
+    header = [f"{name}_given" if name in Cost.COLUMNS else name for name in table.header]
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise InputError(f"the table would have two columns '{twice[0]}'", where=Where(str(source), 1, field=twice[0]))
     cells: list[dict[str, Any]] = [{}] * len(table.rows)
     for places, group in rows.groups():
         try:
@@ -119,7 +123,7 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
 
     def write(stream: TextIO) -> None:
         writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*table.header, *Cost.COLUMNS])
+        writer.writerow([*header, *Cost.COLUMNS])
         writer.writerows([*row, *extra.values()] for row, extra in zip(table.rows, cells, strict=True))
 
     write_whole(out, write)
@@ -143,9 +147,16 @@ def calibrate(
     from windtunnel_models.learned.calibrate import calibrate as fit
     from windtunnel_models.learned.write import overlay_data, overlay_text
 
+    operation = OPERATIONS.find(op)
+    if not operation.hardware:
+        raise InputError(f"{op} takes the time that it is told", expected="an operation that runs on hardware")
+    if out is not None and out.exists() and measurements.exists() and out.samefile(measurements):
+        raise InputError("this is the table itself", where=Where(str(out), field="--out"), expected="another file")
     target = device(device_name, known or Catalogue(), "none")
-    table = read_op_table(OPERATIONS.find(op), measurements)
+    table = read_op_table(operation, measurements)
     found = fit(target, table, table.measured("latency_s"), table.measured("power_w", optional=True))
+    if strict and found.warnings:
+        raise InputError(found.warnings[0], where=Where(str(measurements), field="latency_s"), expected="seconds")
     if strict and found.outliers:
         first = found.outliers[0]
         raise InputError(

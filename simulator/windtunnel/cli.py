@@ -107,6 +107,10 @@ def predict(
         from windtunnel.core.ops import OPERATIONS
 
         OPERATIONS.find(op)
+        if calibration is not None and out.exists() and Path(calibration).exists() and out.samefile(calibration):
+            raise InputError(
+                "this is the overlay itself", where=Where(str(out), field="--out"), expected="another file"
+            )
         count = app.predict_table(op, app.device(device_name, known, calibration), table, out)
         click.echo(f"{count:,} rows predicted: {out}", err=True)
         if form == "json":

@@ -225,7 +225,7 @@ def test_calibrate_reports_as_json_and_refuses_outliers_when_strict(products: Pa
         ("m,n,k,dtype\n8,8,8,float16\n", "no column 'latency_s'"),
         ("m,n,k,dtype,latency\n8,8,8,float16,1e-5\n", "(its column 'latency' is near)"),
         ("m,n,k,dtype,latency_s\n8,8,8,float16,12 us\n", "this is '12 us'"),
-        ("m,n,k,dtype,latency_s\n8,8,8,float16,-1\n", "above zero"),
+        ("m,n,k,dtype,latency_s\n8,8,8,float16,-1\n", "from 1e-12 to 1e+09"),
         ("m,n,k,dtype,latency_s\n8,8,8,float61,1e-5\n", "did you mean 'float16'"),
         ("m,n,k,dtype,latency_s\n8,8,8,float16,1e-5\n", "1 distinct measurements are too few"),
     ],
@@ -269,3 +269,83 @@ def test_times_taken_by_the_host_are_parted_into_the_hosts_and_the_devices(tmp_p
     assert found.values["round_trip_s.jax"].value == pytest.approx(moved["round_trip_s.jax"].value, rel=0.03)
     assert found.values["issue_rate.bfloat16"].value == pytest.approx(moved["issue_rate.bfloat16"].value, rel=0.03)
     assert found.launch_bound > 0
+
+
+def test_a_named_outlier_sets_no_interval_however_few_rows_there_are(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    seconds = LAW[:12] * np.exp(rng.normal(0.0, 0.04, 12))
+    clean = measured(tmp_path / "t.csv", SIZES[:12], seconds)
+    seconds[5] *= 1000.0
+    found = measured(tmp_path / "t.csv", SIZES[:12], seconds)
+    assert [outlier.line for outlier in found.outliers] == [7]
+    assert found.half_width < 3.0 * clean.half_width
+    assert found.error_after < 0.2
+
+
+def test_repeats_that_contradict_each_other_are_outliers(tmp_path: Path) -> None:
+    sizes, seconds = np.concatenate([SIZES, SIZES[:1], SIZES[:1]]), np.concatenate([LAW, LAW[:1], LAW[:1] * 5.0])
+    assert [outlier.line for outlier in measured(tmp_path / "t.csv", sizes, seconds).outliers] == [43]
+    torn = measured(tmp_path / "t.csv", np.repeat(SIZES, 2), np.repeat(LAW, 2) * np.tile([1.0, 5.0], 40))
+    assert len(torn.outliers) == 80
+
+
+def test_a_table_in_milliseconds_is_warned_of(tmp_path: Path) -> None:
+    device = fake(9e-6, 2.5e11)
+    assert not measured(tmp_path / "t.csv", SIZES, LAW, device).warnings
+    (warning,) = measured(tmp_path / "t.csv", SIZES, LAW * 1e3, device).warnings
+    assert "milliseconds" in warning
+
+
+def test_the_interval_that_is_reported_is_the_one_that_predict_gives(products: Path, tmp_path: Path) -> None:
+    overlay = tmp_path / "l4.yaml"
+    code, said = command("calibrate", "gemm", products, "--device", "l4", "--out", overlay, "--format", "json")
+    assert code == 0, said
+    out = tmp_path / "predicted.csv"
+    code, printed = command(
+        "predict", "gemm", "--device", "l4", "--calibration", overlay, "--table", products, "--out", out
+    )
+    assert code == 0, printed
+    lines = [line.split(",") for line in out.read_text().splitlines()]
+    at = {name: lines[0].index(name) for name in ("duration_s", "duration_low_s", "duration_high_s")}
+    value, low, high = (np.array([float(line[at[name]]) for line in lines[1:]]) for name in at)
+    assert np.median((high - low) / 2.0 / value) == pytest.approx(json.loads(said)["half_width"], rel=0.35)
+
+
+def test_a_calibration_overwrites_neither_its_measurements_nor_an_overlay_its_predictions(
+    products: Path, tmp_path: Path
+) -> None:
+    before = products.read_text()
+    assert command("calibrate", "gemm", products, "--device", "l4", "--out", products)[0] == 2
+    assert products.read_text() == before
+    overlay = tmp_path / "l4.yaml"
+    assert command("calibrate", "gemm", products, "--device", "l4", "--out", overlay)[0] == 0
+    written = overlay.read_text()
+    code, _ = command(
+        "predict", "gemm", "--device", "l4", "--calibration", overlay, "--table", products, "--out", overlay
+    )
+    assert code == 2
+    assert overlay.read_text() == written
+
+
+def test_a_stated_time_cannot_be_calibrated(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("distribution,mean,latency_s\ndeterministic,1,1\n")
+    code, said = command("calibrate", "service", tmp_path / "t.csv", "--device", "server", "--out", tmp_path / "o.yaml")
+    assert code == 2
+    assert "takes the time that it is told" in said
+
+
+def test_a_cut_overlay_is_refused_and_not_a_bug(products: Path, tmp_path: Path) -> None:
+    overlay = tmp_path / "l4.yaml"
+    assert command("calibrate", "gemm", products, "--device", "l4", "--out", overlay)[0] == 0
+    question = ("gemm", "--device", "l4", "m=700", "n=3000", "k=3000", "dtype=float16", "--calibration", overlay)
+    text = overlay.read_text()
+    for slip in (
+        text.replace(",float16,1,", ",float16\n", 1),
+        text.replace("wide: ", "wide: 1e9", 1),
+        text.replace("noise: ", "noise: -", 1),
+    ):
+        assert slip != text
+        overlay.write_text(slip)
+        code, said = command("predict", *question)
+        assert code == 2, said
+        assert "l4.yaml" in said

@@ -262,7 +262,7 @@ def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path) -> None:
         ("m,n,k,dtype\n1,1,1,float16\n1,x,1,float16\n", "in.csv:3: n: n is 'x'; expected a number"),
         ("m,n,k,dtype\n1,1,1,floaty\n", "in.csv:2: dtype"),
         ("m,n,k,dtype\n1,1,1\n", "in.csv:2: this row has 3 cells"),
-        ("m,n,k,dtype,power_w\n1,1,1,float16,2\n", "already has a column 'power_w'"),
+        ("m,n,k,dtype,power_w,power_w_given\n1,1,1,float16,2,3\n", "would have two columns 'power_w_given'"),
         ("", "this table is empty"),
     ],
 )
@@ -424,3 +424,14 @@ def test_every_shipped_scenario_runs(path: Path) -> None:
         "streams",
         "branch",
     }
+
+
+def test_a_measured_column_beside_its_prediction_is_kept_under_a_name_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("m,n,k,dtype,latency_s,power_w\n64,64,64,float16,1e-5,60\n")
+    windtunnel("predict", "gemm", "--device", "l4", "--table", tmp_path / "in.csv", "--out", tmp_path / "out.csv")
+    with (tmp_path / "out.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert row["latency_s"] == "1e-5"
+    assert row["power_w_given"] == "60"
+    assert float(row["power_w"]) > 0
+    assert "duration_s" in row

@@ -9,7 +9,7 @@ and count as repeated measurements of one point.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,6 +49,9 @@ _HOST_NUMBERS = dict.fromkeys(
 _SURPRISE = 1.5
 """Standard deviations beyond which a row's noise is taken to be as large as its error (Huber's weights)."""
 
+_MANY_GROUPS = 5
+"""Combinations of choices that are fitted with as many steps as it takes."""
+
 _MOST_FITTED = 500
 """Rows the formula's numbers are fitted to; more are thinned, since a dozen numbers need no more."""
 
@@ -77,7 +80,8 @@ class Calibration:
     """What a fit found. ``error_before`` and ``error_after`` are mean absolute percentage errors (fractions).
 
     ``error_before``: of the uncalibrated model on these rows; ``error_after``: of the calibrated one on rows left out;
-    ``inside``, ``half_width``: of its 90% intervals there, after their width was set so that 90% lie inside.
+    ``inside``, ``half_width``: of its 90% intervals there, after their width was set so that 90% lie inside. Rows that
+    are named as outliers count in none of these.
     """
 
     device: Device
@@ -88,6 +92,8 @@ class Calibration:
     numbers: list[LearnedNumber] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     outliers: list[Outlier] = field(default_factory=list)
+    repeat_outliers: list[Outlier] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     duplicates: list[tuple[int, ...]] = field(default_factory=list)
     error_before: float = math.nan
     error_after: float = math.nan
@@ -106,6 +112,7 @@ class Calibration:
             "rows": self.rows,
             "distinct": self.distinct,
             "launch_bound": self.launch_bound,
+            "warnings": self.warnings,
             "duplicates": [list(lines) for lines in self.duplicates],
             "outliers": [
                 {"line": o.line, "measured_s": o.measured_s, "expected_s": o.expected_s} for o in self.outliers
@@ -198,15 +205,29 @@ def _groups(device: Device, table: OpTable, seconds: FloatArray, found: Calibrat
         lines = np.array([table.table.lines[place] for place in places])
         medians, first, noise = np.empty(len(distinct)), np.empty(len(distinct), dtype=np.int64), np.ones(len(distinct))
         for i in range(len(distinct)):
-            members = which == i
-            medians[i], first[i] = np.median(seconds[places][members]), lines[members][0]
-            noise[i] = 1.0 / members.sum()
-            if members.sum() > 1:
-                found.duplicates.append(tuple(int(line) for line in lines[members]))
+            members = np.flatnonzero(which == i)
+            medians[i], first[i], noise[i] = _repeated(seconds[places][members], lines[members], found)
         numbers = {name: distinct[:, i] for i, name in enumerate(rows.numbers)}
         # Folds by place, not by a draw: the same table gives the same fit.
         fold = np.random.default_rng(len(distinct)).permutation(len(distinct)) % FOLDS
         yield Group(Rows(rows.op, rows.choices, numbers), medians, first, fold, noise)
+
+
+def _repeated(seconds: FloatArray, lines: npt.NDArray[np.int64], found: Calibration) -> tuple[float, int, float]:
+    """One point of repeated measurements: their median, the first line, and its noise over that of a single row.
+
+    Repeats far from their median are named as outliers. However many there are, a point is never more than four times
+    as sure as a row (the model itself is rough), and repeats that disagree make it less sure than one.
+    """
+    middle = float(np.median(seconds))
+    if len(seconds) == 1:
+        return middle, int(lines[0]), 1.0
+    found.duplicates.append(tuple(int(line) for line in lines))
+    apart = np.log(seconds / middle)
+    for place in np.flatnonzero(np.abs(apart) > _FAR_LOG):
+        found.repeat_outliers.append(Outlier(int(lines[place]), float(seconds[place]), middle))
+    spread = 1.4826 * float(np.median(np.abs(apart)))
+    return middle, int(lines[0]), max(1.0 / len(seconds), 0.25, (spread / _TYPICAL_ERROR) ** 2)
 
 
 @dataclass(frozen=True)
@@ -280,15 +301,29 @@ class _Formula:
             parts.append(robust(error))
         return np.concatenate([*parts, shifts])
 
-    def fit(self) -> tuple[FloatArray, FloatArray]:
-        """Shifts of least loss, and one standard deviation of each (from the curvature)."""
+    def _reads(self) -> npt.NDArray[np.int8]:
+        """Which errors depend on which numbers: numbers of different formats can be moved at once."""
+        blocks = []
+        for group in self.groups:
+            parameters = Parameters(replace(self.device, residuals={}))
+            self.device.cost_function(group.rows.op.name)(parameters, group.rows)
+            read = np.array([path in parameters.used for path in self.paths], dtype=np.int8)
+            blocks.append(np.tile(read, (len(group), 1)))
+        return np.concatenate([*blocks, np.eye(len(self.paths), dtype=np.int8)])
+
+    def fit(self, start: Mapping[str, float]) -> tuple[FloatArray, FloatArray]:
+        """Shifts of least loss, looked for from ``start``, and one standard deviation of each (from the curvature)."""
         from scipy.optimize import least_squares
 
         if not self.paths:
             return np.zeros(0), np.zeros(0)
-        found = least_squares(self.errors, np.zeros(len(self.paths)), diff_step=0.05, max_nfev=30)
-        curvature = found.jac.T @ found.jac
-        return np.asarray(found.x), np.sqrt(np.diag(np.linalg.pinv(curvature)))
+        first = np.array([start.get(path, 0.0) for path in self.paths])
+        sparsity = self._reads() if len(self.groups) > 1 else None
+        # Every combination of choices is priced by itself, so many of them leave fewer steps within the same time.
+        steps = max(6, 30 * _MANY_GROUPS // max(len(self.groups), _MANY_GROUPS))
+        found = least_squares(self.errors, first, diff_step=0.05, max_nfev=steps, jac_sparsity=sparsity)
+        slopes = np.asarray(found.jac.todense() if sparsity is not None else found.jac)
+        return np.asarray(found.x), np.sqrt(np.diag(np.linalg.pinv(slopes.T @ slopes)))
 
 
 @dataclass(frozen=True)
@@ -346,6 +381,7 @@ class _Fitted:
     values: dict[str, Sourced]
     numbers: list[LearnedNumber]
     points: list[Points | None]
+    shifts: Mapping[str, float]
 
     def ask(self, place: int, rest: Group) -> tuple[FloatArray, FloatArray]:
         """Logarithm of the time and its 90% half-width of rows of the group at ``place``."""
@@ -360,7 +396,7 @@ class _Fitted:
         return np.log(whole), np.maximum(spread * part, Z90 * points.process.scales.noise)
 
 
-def _fit_once(device: Device, groups: Sequence[Group]) -> _Fitted:
+def _fit_once(device: Device, groups: Sequence[Group], start: Mapping[str, float] | None = None) -> _Fitted:
     """Numbers and processes on the rows given, the relatives' answer taken off first or not: whichever is likelier."""
     beneath = [_beneath(device, group) for group in groups]
     candidates = [0.0, 1.0] if any(np.any(b) for b in beneath) else [0.0]
@@ -368,7 +404,7 @@ def _fit_once(device: Device, groups: Sequence[Group]) -> _Fitted:
     for share in candidates:
         thin = _thinned(groups)
         formula = _Formula(device, thin, [share * _beneath(device, group) for group in thin])
-        shifts, deviations = formula.fit()
+        shifts, deviations = formula.fit(start or {})
         values = formula.values(shifts)
         frozen = replace(device, values={**device.values, **values}, residuals={})
         likelihood = 0.0
@@ -385,7 +421,10 @@ def _fit_once(device: Device, groups: Sequence[Group]) -> _Fitted:
                 )
                 for path, sd in zip(formula.paths, deviations, strict=True)
             ]
-            best = likelihood, _Fitted(device, frozen, values, numbers, points)
+            best = (
+                likelihood,
+                _Fitted(device, frozen, values, numbers, points, dict(zip(formula.paths, shifts, strict=True))),
+            )
     assert best is not None  # noqa: S101  there is always a first candidate
     return best[1]
 
@@ -393,30 +432,48 @@ def _fit_once(device: Device, groups: Sequence[Group]) -> _Fitted:
 def _fit(found: Calibration) -> None:
     """The whole fit: on all rows to find far ones, a fold at a time for the figures, and on all rows to ship."""
     device, groups = found.device, found.groups
-    before = [device.cost(group.rows, intervals=False).duration_s / group.seconds - 1.0 for group in groups]
-    found.error_before = float(np.abs(np.concatenate(before)).mean())
-    _weigh_down(found, device)
+    before = [np.log(device.cost(group.rows, intervals=False).duration_s / group.seconds) for group in groups]
+    _look_for_units(found, np.concatenate(before))
+    start = _weigh_down(found, device)
+    named = {outlier.line for outlier in found.outliers if outlier not in found.repeat_outliers}
+    usual = np.concatenate([~np.isin(group.lines, list(named)) for group in groups])
+    usual = usual | ~usual.any()
+    found.error_before = float(np.abs(np.expm1(np.concatenate(before)[usual])).mean())
     left_out, spreads = [np.zeros(len(g)) for g in groups], [np.zeros(len(g)) for g in groups]
     for fold in range(FOLDS):
-        fitted = _fit_once(device, [group.take(np.flatnonzero(group.fold != fold)) for group in groups])
+        fitted = _fit_once(device, [group.take(np.flatnonzero(group.fold != fold)) for group in groups], start)
         for i, group in enumerate(groups):
             asked = np.flatnonzero(group.fold == fold)
             if len(asked):
                 left_out[i][asked], spreads[i][asked] = fitted.ask(i, group.take(asked))
-    final = _fit_once(device, groups)
+    final = _fit_once(device, groups, start)
     found.values, found.numbers = final.values, final.numbers
     errors = [np.log(group.seconds) - said for group, said in zip(groups, left_out, strict=True)]
     # One width for all groups: a group of few rows has no quantile of its own. The quantile is that of a further row
     # (conformal prediction on rows left out), not of these.
-    score = np.sort(np.abs(np.concatenate(errors)) / np.concatenate(spreads))
+    score = np.sort((np.abs(np.concatenate(errors)) / np.concatenate(spreads))[usual])
     width = float(score[min(len(score) - 1, math.ceil(0.9 * (len(score) + 1)) - 1)])
     found.points = [points for points in final.points if points is not None]
     found.launch_bound = found.distinct - sum(len(points.of) for points in found.points)
     found.width = width
-    every, widths = np.concatenate(errors), width * np.concatenate(spreads)
+    every, widths = np.concatenate(errors)[usual], width * np.concatenate(spreads)[usual]
     found.error_after = float(np.abs(np.expm1(-every)).mean())
     found.inside = float(np.mean(np.abs(every) <= widths))
     found.half_width = float(np.median(np.sinh(widths)))
+
+
+def _look_for_units(found: Calibration, before: FloatArray) -> None:
+    """Warn where the model is off by a factor that a slip of the unit makes."""
+    factor = math.exp(-float(np.median(before)))
+    for name, size in (("milliseconds", 1e3), ("microseconds", 1e6), ("nanoseconds", 1e9)):
+        if 0.1 < factor / size < 10.0:
+            found.warnings.append(
+                f"half of the rows took over {factor:.3g} times what was expected: is latency_s in {name}?"
+            )
+    if factor < 1e-2:
+        found.warnings.append(
+            f"half of the rows took less than {factor:.2g} of what was expected: is latency_s in seconds?"
+        )
 
 
 def _clipped(residual: FloatArray, beneath: FloatArray) -> FloatArray:
@@ -427,21 +484,24 @@ def _clipped(residual: FloatArray, beneath: FloatArray) -> FloatArray:
     )
 
 
-def _weigh_down(found: Calibration, device: Device) -> None:
+def _weigh_down(found: Calibration, device: Device) -> Mapping[str, float]:
     """Name the rows far from what all others say, and give them the noise that makes them plausible.
 
-    Twice: a slip of the unit makes its neighbours look far too, until it counts for nothing itself.
+    Twice: a slip of the unit makes its neighbours look far too, until it counts for nothing itself. Returns where the
+    numbers ended, for later fits to set out from (where they end does not depend on it, how soon does).
     """
     plain = [group.noise for group in found.groups]
+    start: Mapping[str, float] = {}
     for _ in range(2):
-        fitted = _fit_once(device, found.groups)
+        fitted = _fit_once(device, found.groups, start)
+        start = fitted.shifts
         found.outliers = []
         for group, points, noise in zip(found.groups, fitted.points, plain, strict=True):
             if points is None:
                 continue
             error, deviation = _errors_left_out(fitted, points, group)
             typical = 1.4826 * float(np.median(np.abs(error)))
-            sigma = np.maximum(np.minimum(deviation, 3.0 * typical), 1e-3)
+            sigma = np.maximum(np.minimum(deviation, 2.0 * typical), 1e-3)
             far = (np.abs(error) > _FAR * sigma) & (np.abs(error) > _FAR_LOG)
             for place in np.flatnonzero(far):
                 expected = float(group.seconds[place] * math.exp(-error[place]))
@@ -449,8 +509,10 @@ def _weigh_down(found: Calibration, device: Device) -> None:
             implied = (np.abs(error) / points.process.scales.noise) ** 2
             group.noise = np.where(far, np.maximum(noise, implied), noise)
         if not found.outliers:
-            return
+            break
+    found.outliers += found.repeat_outliers
     found.outliers.sort(key=lambda outlier: outlier.line)
+    return start
 
 
 def _errors_left_out(fitted: _Fitted, points: Points, group: Group) -> tuple[FloatArray, FloatArray]:

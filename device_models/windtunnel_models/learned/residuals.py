@@ -83,7 +83,7 @@ class PointsResidual:
     def _processes(self) -> Mapping[tuple[str, ...], Process]:
         try:
             return self._read()
-        except (KeyError, ValueError, TypeError, StopIteration, np.linalg.LinAlgError) as error:
+        except (KeyError, IndexError, ValueError, TypeError, StopIteration, np.linalg.LinAlgError) as error:
             raise InputError(
                 f"the points of {self._op.name} cannot be read ({type(error).__name__}: {error})",
                 where=Where(str(self._path or "overlay"), field=f"learned.{self._op.name}.points"),
@@ -96,11 +96,19 @@ class PointsResidual:
             key = choice_key(rows)
             name = "/".join(key)
             stated = self._entry.data["scales"][name]
-            scales = Scales(*(float(stated[part]) for part in ("wide", "narrow", "noise", "mix")))
+            scales = Scales(*(_within(stated, part, 10.0) for part in ("wide", "narrow", "noise", "mix")))
             z = coordinates(self._device, rows)
             beneath = relatives_of(self._beneath, rows)
-            found[key] = Process(z, residual, beneath, noise, scales, float(stated["calibration"]))
+            found[key] = Process(z, residual, beneath, noise, scales, _within(stated, "calibration", 1000.0))
         return found
+
+
+def _within(stated: Mapping[str, Any], name: str, most: float) -> float:
+    """A scale as an overlay states it; ValueError unless it is between nothing and ``most``."""
+    value = float(stated[name])
+    if not 0.0 <= value <= most or (value == 0.0 and name != "mix"):
+        raise ValueError(f"{name} is {value:g}, where 0 to {most:g} makes sense")
+    return value
 
 
 def relatives_of(beneath: Residual | None, rows: Rows) -> FloatArray:
@@ -128,13 +136,15 @@ def read_points(op: type[Operation], text: str) -> Sequence[tuple[Rows, FloatArr
             if column.name in _FREE:
                 choices[column.name] = str(column.default)
         numbers = {
-            c.name: np.array([float(columns[c.name][i]) for i in places])
+            c.name: np.array([float(c.parse(columns[c.name][i])) for i in places])
             for c in op.all_columns()
             if c.kind != "choice"
         }
         ordered = {c.name: choices[c.name] for c in op.all_columns() if c.kind == "choice"}
         ratio = np.array([float(columns[LOG_RATIO][i]) for i in places])
         noise = np.array([float(columns[NOISE][i]) for i in places])
+        if not (np.isfinite(ratio).all() and np.isfinite(noise).all() and (noise > 0.0).all()):
+            raise ValueError(f"{LOG_RATIO} and {NOISE} are numbers, the latter above zero")
         found.append((Rows(op, ordered, numbers), ratio, noise))
     return found
 

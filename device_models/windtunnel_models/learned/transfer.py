@@ -35,12 +35,13 @@ class Relative:
 def relation(spec: DeviceSpec, other: DeviceSpec) -> tuple[str, float]:
     """How ``other`` is related to ``spec``, and its distance in generations."""
     mine, theirs = spec.lineage, other.lineage
-    if mine.die is not None and spec.vendor == other.vendor and mine.die == theirs.die:
+    same = mine.die is not None and theirs.die is not None and mine.die.casefold() == theirs.die.casefold()
+    if same and spec.vendor.casefold() == other.vendor.casefold():
         return "die", 0.0
     years = abs(mine.since - theirs.since) if mine.since and theirs.since else 2.0 * _YEARS_A_GENERATION
     far = years / _YEARS_A_GENERATION
     far += _CLASS_APART if mine.stacked_memory != theirs.stacked_memory else 0.0
-    if spec.vendor != other.vendor:
+    if spec.vendor.casefold() != other.vendor.casefold():
         return "maker", far + _VENDOR_APART
     alike = mine.stacked_memory == theirs.stacked_memory and years <= 2.0 * _YEARS_A_GENERATION
     return ("generation" if alike else "class"), far

@@ -327,7 +327,7 @@ class Lineage:
     @property
     def stacked_memory(self) -> bool:
         """Whether memory is stacked beside the die (high-bandwidth memory): servers' parts, of another balance."""
-        return self.memory is not None and self.memory.startswith("HBM")
+        return self.memory is not None and self.memory.upper().startswith("HBM")
 
 
 @dataclass(frozen=True)
@@ -531,16 +531,25 @@ class Device:
         duration: FloatArray,
         corrections: Corrections,
     ) -> tuple[FloatArray, FloatArray]:
-        """The model's own error and each uncertain parameter's effect, added in quadrature in the logarithm."""
+        """The model's own error and each uncertain parameter's effect, added in quadrature in the logarithm.
+
+        A spread that was measured holds what is uncertain of the device itself. What the context adds (a host, another
+        API) was not measured with it and still widens.
+        """
         error = self.kind.errors.get(rows.op.name)
+        settled: Mapping[str, Sourced] = {}
         width: FloatArray | float = math.log(error.value) if error is not None else 0.0
         if raw.spread is not None:
             width = raw.spread
+            if self.api.name == self.spec.apis[0]:
+                bare = Parameters(self, None, corrections)
+                run(bare, replace(rows, choices={**rows.choices, "dispatch": "device"}))
+                settled = bare.used
         shape = rows.shape
         below = np.broadcast_to(np.square(width), shape)
         above = below
         for path, sourced in parameters.used.items():
-            if sourced.low is None or sourced.high is None or sourced.low == sourced.high:
+            if path in settled or sourced.low is None or sourced.high is None or sourced.low == sourced.high:
                 continue
             ends = []
             for end in (sourced.low, sourced.high):
@@ -549,7 +558,8 @@ class Device:
             shortest, longest = np.minimum(*ends), np.maximum(*ends)
             below = below + np.log(np.minimum(shortest / duration, 1.0)) ** 2
             above = above + np.log(np.maximum(longest / duration, 1.0)) ** 2
-        return duration * np.exp(-np.sqrt(below)), duration * np.exp(np.sqrt(above))
+        # Beyond exp(50) nothing is said any more, and nothing overflows.
+        return duration * np.exp(-np.minimum(np.sqrt(below), 50.0)), duration * np.exp(np.minimum(np.sqrt(above), 50.0))
 
 
 def configure(

@@ -13,6 +13,9 @@ from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.ops import Column, Operation, Rows
 from windtunnel.core.ticks import FloatArray
 
+_LEAST, _MOST = 1e-12, 1e9
+"""What anything measured lies between (s, W): a picosecond is the engines' tick, a gigasecond a lifetime."""
+
 
 class OpTable:
     """The rows of a table of one operation, every cell checked.
@@ -75,9 +78,11 @@ class OpTable:
                 values[place] = float(text)
             except ValueError:
                 values[place] = np.nan
-            if not (np.isfinite(values[place]) and values[place] > 0.0):
+            if not _LEAST <= values[place] <= _MOST:
                 raise InputError(
-                    f"this is '{text}'", where=self.where(place, name), expected="a plain number above zero, in SI"
+                    f"this is '{text}'",
+                    where=self.where(place, name),
+                    expected=f"a plain number in SI, from {_LEAST:g} to {_MOST:g}",
                 )
         return values
 

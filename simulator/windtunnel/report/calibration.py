@@ -15,6 +15,7 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"{report['op']} on {report['device']}: {report['rows']} measurements, {report['distinct']} of them distinct"
     if report["launch_bound"]:
         yield f"  {report['launch_bound']} are nearly all launch: they tell of the host, and of the device nothing"
+    yield from (f"  warning: {warning}" for warning in report["warnings"])
     for group in report["duplicates"][:_SHOWN]:
         yield f"  lines {', '.join(map(str, group))} are the same point: their median counts, as that many measurements"
     yield from _more(report["duplicates"], "repeated points")
