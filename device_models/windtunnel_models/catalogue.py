@@ -24,7 +24,7 @@ from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind
 from windtunnel_models.learned.overlay import Fit, LearnedEntry, Overlay
 from windtunnel_models.learned.residuals import Member, Transferred, bind
-from windtunnel_models.learned.transfer import Relative, relatives, taught
+from windtunnel_models.learned.transfer import Relative, relatives, same_units, taught
 from windtunnel_models.learned.transfer import nearest as nearest_kin
 
 HERE = Path(__file__).parent
@@ -142,7 +142,7 @@ class Catalogue:
         known = {op: fit.known() for op, fit in overlay.fits.items()} if overlay is not None else {}
         ops = {op for known in overlays.values() for op in known.learned}
         for op in sorted(ops | set(overlay.learned if overlay is not None else ())):
-            beneath = self._transferred(kind, kin, overlays, op)
+            beneath = self._transferred(spec, kind, kin, overlays, op)
             entry = overlay.learned.get(op) if overlay is not None else None
             if entry is not None and overlay is not None:
                 frozen = Device(spec, kind, api_profile(spec.apis[0]), dict(values))
@@ -163,7 +163,7 @@ class Catalogue:
         return relatives(spec, [self.spec(sku) for sku in overlays]), overlays
 
     def _transferred(
-        self, kind: Kind, kin: Sequence[Relative], overlays: Mapping[str, Overlay], op: str
+        self, spec: DeviceSpec, kind: Kind, kin: Sequence[Relative], overlays: Mapping[str, Overlay], op: str
     ) -> Transferred | None:
         """What the relatives that learned something of ``op`` say together; None where none did."""
         having = nearest_kin([relative for relative in kin if op in overlays[relative.sku].learned])
@@ -171,7 +171,11 @@ class Catalogue:
             return None
         shares = kind.transfer_shares.get(op, {})
         members = [
-            Member(relative.weight, shares.get(relative.relation, 0.0), self._own_residual(relative.sku, op))
+            Member(
+                relative.weight,
+                shares.get(relative.relation, 0.0) if same_units(spec, self.spec(relative.sku)) else 0.0,
+                self._own_residual(relative.sku, op),
+            )
             for relative in having
         ]
         closest = having[0].relation

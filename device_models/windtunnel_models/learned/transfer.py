@@ -47,6 +47,12 @@ def relation(spec: DeviceSpec, other: DeviceSpec) -> tuple[str, float]:
     return ("generation" if alike else "class"), far
 
 
+def same_units(spec: DeviceSpec, other: DeviceSpec) -> bool:
+    """Whether as many compute units are enabled: waves of tiles, and so dips of a residual, then end alike."""
+    mine, theirs = (one.values.get("compute_units") for one in (spec, other))
+    return mine is None or theirs is None or mine.value == theirs.value
+
+
 def relatives(spec: DeviceSpec, measured: Sequence[DeviceSpec]) -> list[Relative]:
     """The measured devices that bear on ``spec``, nearest first; weights fall as exp(-generations apart)."""
     found = [(other.sku, *relation(spec, other)) for other in measured if other.sku != spec.sku]
@@ -55,8 +61,12 @@ def relatives(spec: DeviceSpec, measured: Sequence[DeviceSpec]) -> list[Relative
 
 
 def nearest(kin: Sequence[Relative]) -> list[Relative]:
-    """Those of the same die alone, where there are any; else all, with weights that sum to 1."""
-    kept = [relative for relative in kin if relative.relation == "die"] or list(kin)
+    """Those of the same die alone, where there are any; else those of the same maker; else all. Weights sum to 1.
+
+    Another maker's numbers hold another library's habits and another campaign's host.
+    """
+    kept = [relative for relative in kin if relative.relation == "die"]
+    kept = kept or [relative for relative in kin if relative.relation != "maker"] or list(kin)
     total = sum(relative.weight for relative in kept)
     return [Relative(r.sku, r.relation, r.weight / total) for r in kept]
 
