@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Known, Lineage, Parameter, Residual
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.provenance import PROVENANCES, Provenance, Sourced
 from windtunnel.core.units import is_dimensionless, parse_quantity
@@ -120,6 +120,12 @@ class Catalogue:
                 f"{sku} is not reached through {api_name}",
                 expected=one_of(spec.apis),
                 nearest=nearest(api_name, spec.apis),
+            )
+        if calibration is not None and calibration.api not in (None, api_name):
+            raise InputError(
+                f"this overlay is of {sku} through {calibration.api}, not through {api_name}",
+                where=Where(str(calibration.path), field="api"),
+                expected=f"measurements of {name}",
             )
         if calibration is None and calibrated:
             calibration = shipped_overlay(sku, spec.kind)
@@ -307,7 +313,7 @@ def read_overlay(path: Path, sku: str, kind: str) -> Overlay:
     """
     parameters = {parameter.name: parameter for parameter in find_kind(kind).parameters}
     reader = _FileReader(path, parameters, "calibration overlay")
-    top = reader.mapping((), required=("schema", "sku", "sources", "values"), optional=("fit", "learned"))
+    top = reader.mapping((), required=("schema", "sku", "sources", "values"), optional=("api", "fit", "learned"))
     if top["sku"] != sku:
         raise InputError(f"this overlay is of '{top['sku']}'", where=reader.document.where(("sku",)), expected=sku)
     return Overlay(
@@ -316,6 +322,7 @@ def read_overlay(path: Path, sku: str, kind: str) -> Overlay:
         reader.learned() if "learned" in top else {},
         reader.fits() if "fit" in top else {},
         path,
+        str(top["api"]) if "api" in top else None,
     )
 
 

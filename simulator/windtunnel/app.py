@@ -30,7 +30,7 @@ from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, re
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.core.units import to_unit
 from windtunnel.policies.matrix import recommendation
-from windtunnel_models.catalogue import Catalogue, read_overlay
+from windtunnel_models.catalogue import Catalogue, read_overlay, shipped_overlay
 from windtunnel_models.kinds import find_kind, kind_names
 
 SAMPLE_ABOVE = 200_000
@@ -174,7 +174,8 @@ def calibrate(
             stream.write(text)
 
         write_whole(out, write)
-    return found.report()
+    shipped = shipped_overlay(target.spec.sku, target.spec.kind)
+    return {**found.report(), "instead_of": sorted(shipped.fits) if shipped is not None else []}
 
 
 # Running a scenario.

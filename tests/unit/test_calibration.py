@@ -350,3 +350,21 @@ def test_a_cut_overlay_is_refused_and_not_a_bug(products: Path, tmp_path: Path) 
         code, said = command("predict", *question)
         assert code == 2, said
         assert "l4.yaml" in said
+
+
+def test_an_overlay_measured_through_one_api_does_not_answer_for_another(products: Path, tmp_path: Path) -> None:
+    overlay = tmp_path / "l4.yaml"
+    assert command("calibrate", "gemm", products, "--device", "l4@vulkan", "--out", overlay)[0] == 0
+    question = ("m=700", "n=3000", "k=3000", "dtype=float16", "--calibration", overlay)
+    assert command("predict", "gemm", "--device", "l4@vulkan", *question)[0] == 0
+    code, said = command("predict", "gemm", "--device", "l4", *question)
+    assert code == 2
+    assert "through vulkan, not through cuda" in said
+
+
+def test_a_calibration_says_what_it_stands_in_place_of(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    table = root / "scenarios" / "measurements" / "arc-pro-b60-gemm.csv"
+    code, said = command("calibrate", "gemm", table, "--device", "arc-pro-b60", "--out", tmp_path / "o.yaml")
+    assert code == 0, said
+    assert "in place of the calibration that is shipped (gemm)" in said

@@ -49,10 +49,14 @@ class LearnedEntry:
 
 @dataclass(frozen=True)
 class Overlay:
-    """One calibration file: ``values`` lie over the SKU's own; ``learned`` residuals and ``fits`` are by operation."""
+    """One calibration file: ``values`` lie over the SKU's own; ``learned`` residuals and ``fits`` are by operation.
+
+    ``api``: what the device was reached through when it was measured, where the file says so.
+    """
 
     sku: str
     values: Mapping[str, Sourced] = field(default_factory=dict)
     learned: Mapping[str, LearnedEntry] = field(default_factory=dict)
     fits: Mapping[str, Fit] = field(default_factory=dict)
     path: Path | None = None
+    api: str | None = None

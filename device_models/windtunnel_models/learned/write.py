@@ -31,6 +31,7 @@ def overlay_data(found: Calibration, source: str, note: str) -> dict[str, Any]:
     data: dict[str, Any] = {
         "schema": 1,
         "sku": found.device.spec.sku,
+        "api": found.device.api.name,
         "sources": {"measurements": {"text": source, "provenance": "measured"}},
         "values": values_data(found.device, found.values, "measurements"),
     }
