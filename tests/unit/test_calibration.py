@@ -367,4 +367,4 @@ def test_a_calibration_says_what_it_stands_in_place_of(tmp_path: Path) -> None:
     table = root / "scenarios" / "measurements" / "arc-pro-b60-gemm.csv"
     code, said = command("calibrate", "gemm", table, "--device", "arc-pro-b60", "--out", tmp_path / "o.yaml")
     assert code == 0, said
-    assert "in place of the calibration that is shipped (gemm)" in said
+    assert "in place of the shipped calibration (gemm)" in said

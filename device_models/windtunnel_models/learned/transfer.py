@@ -23,6 +23,9 @@ _CLASS_APART = _VENDOR_APART = 2.0
 """Another memory (so another balance of the design) or another maker count as two generations."""
 
 
+_LEAST_RANGE = 1.2
+
+
 @dataclass(frozen=True)
 class Relative:
     """A measured device, how it is related to the one in question, and its weight beside the others."""
@@ -74,7 +77,8 @@ def nearest(kin: Sequence[Relative]) -> list[Relative]:
 def taught(kin: Sequence[Relative], overlays: Mapping[str, Overlay], names: Sequence[str]) -> dict[str, Sourced]:
     """Values of the parameters ``names`` as relatives' overlays have them: weighted geometric means.
 
-    Their uncertainty is part of the interval of what is carried over (``Transferred``), so they have no range.
+    Their range is that of the relatives, and a fifth either way at least. Where whole devices left out gave the spread
+    of the whole answer (``Transferred``), that holds it already.
     """
     paths = dict.fromkeys(
         path for relative in kin for path in overlays[relative.sku].values if path.partition(".")[0] in names
@@ -93,5 +97,6 @@ def taught(kin: Sequence[Relative], overlays: Mapping[str, Overlay], names: Sequ
             found[path] = Sourced(value, Provenance.PUBLISHED, f"{names_of}, the same die: {source}")
         else:
             reason = f"carried over from {names_of}, weighted by nearness of vendor, generation and memory"
-            found[path] = Sourced(value, Provenance.ASSUMED, "other devices' measurements", value, value, reason)
+            low, high = min(*numbers, value / _LEAST_RANGE), max(*numbers, value * _LEAST_RANGE)
+            found[path] = Sourced(value, Provenance.ASSUMED, "other devices' measurements", low, high, reason)
     return found

@@ -33,10 +33,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         before, after = _percent(power["error_before"]), _percent(power["error_left_out"])
         yield f"  power: error before {before}; on rows left out {after}"
     if report["instead_of"]:
-        yield (
-            f"  used, this stands in place of the calibration that is shipped ({', '.join(report['instead_of'])}): what "
-            "it does not hold, other devices answer for"
-        )
+        shipped = ", ".join(report["instead_of"])
+        yield f"  it stands in place of the shipped calibration ({shipped}); other devices answer for what it lacks"
     if report["numbers"]:
         yield "  learned (one standard deviation as a factor):"
     for entry in report["numbers"]:
