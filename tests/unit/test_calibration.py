@@ -368,3 +368,34 @@ def test_a_calibration_says_what_it_stands_in_place_of(tmp_path: Path) -> None:
     code, said = command("calibrate", "gemm", table, "--device", "arc-pro-b60", "--out", tmp_path / "o.yaml")
     assert code == 0, said
     assert "in place of the shipped calibration (gemm)" in said
+
+
+def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path) -> None:
+    from windtunnel import app
+
+    known = app.catalogue()
+    device = app.device("l40s", known, "none")
+    shapes = [(m, n, 8192) for m in (2048, 4096, 8192) for n in (2048, 4096, 6144, 8192, 12288)]
+    numbers = {name: np.array([float(shape[i]) for shape in shapes]) for i, name in enumerate("mnk")}
+    context = {"dtype": "bfloat16", "dispatch": "device", "clock": "sustained", "cache": "cold"}
+    rows = Rows(OPERATIONS["gemm"], context, {**numbers, "batch": np.ones(len(shapes))})
+    less = {
+        p: Sourced(v.value * 0.7, Provenance.MEASURED, "a test")
+        for p, v in device.values.items()
+        if p.startswith("power_share")
+    }
+    cost = replace(device, values={**device.values, **less}).cost(rows, intervals=False)
+    watts = [f"{w:.2f}" for w in cost.power_w.tolist()]
+    watts[3] = ""
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "m,n,k,dtype,clock,latency_s,power_w\n"
+        + "".join(
+            f"{m},{n},{k},bfloat16,sustained,{t!r},{w}\n"
+            for (m, n, k), t, w in zip(shapes, cost.duration_s.tolist(), watts, strict=True)
+        )
+    )
+    report = app.calibrate("gemm", path, "l40s", out=tmp_path / "o.yaml", known=known)
+    assert report["power"]["error_left_out"] < 0.5 * report["power"]["error_before"]
+    path.write_text(path.read_text().replace("power_w", "note"))
+    assert app.calibrate("gemm", path, "l40s", known=known)["power"] is None

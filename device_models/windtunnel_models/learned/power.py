@@ -52,7 +52,7 @@ class _Power:
         self.device = device
         self.parts: list[tuple[Rows, FloatArray]] = []
         for places, rows in table.groups():
-            long = seconds[places] > SHORTEST_S
+            long = (seconds[places] > SHORTEST_S) & np.isfinite(power_w[places])
             if long.any():
                 numbers = {name: np.broadcast_to(values, rows.shape)[long] for name, values in rows.numbers.items()}
                 self.parts.append((Rows(rows.op, rows.choices, numbers), power_w[places][long]))

@@ -60,7 +60,8 @@ class OpTable:
     def measured(self, name: str, *, optional: bool = False) -> FloatArray | None:
         """A column of measurements beside the operation's own: finite and above zero, one for each row.
 
-        Raises InputError for a column that is missing (None where it is ``optional``) and for any other cell.
+        An ``optional`` column may be missing (None) or empty in some rows (NaN, and None where it is in all). Raises
+        InputError for a column that is missing otherwise, and for any other cell.
         """
         if name not in self.table.header:
             if optional:
@@ -74,6 +75,9 @@ class OpTable:
             )
         values = np.empty(len(self.table.rows))
         for place, text in enumerate(self.table.column(name)):
+            if optional and not text:
+                values[place] = np.nan
+                continue
             try:
                 values[place] = float(text)
             except ValueError:
@@ -84,7 +88,7 @@ class OpTable:
                     where=self.where(place, name),
                     expected=f"a plain number in SI, from {_LEAST:g} to {_MOST:g}",
                 )
-        return values
+        return None if optional and np.isnan(values).all() else values
 
     def where(self, place: int, column: str | None = None) -> Where:
         """The line of a row, for an error."""
