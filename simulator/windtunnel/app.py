@@ -78,6 +78,17 @@ def device(name: str, known: Catalogue, calibration: str | None = None) -> Devic
     return known.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
 
 
+def known_from(op: str, target: Device) -> str:
+    """One line on what an operation's time rests on: this SKU's measurements, other devices', or a formula."""
+    known = target.knowledge(op)
+    if known.basis != "measured":
+        return known.text
+    held = (
+        "" if known.held_out is None else f"; {known.held_out:.1%} off in the mean on those held back ({known.split})"
+    )
+    return f"{known.rows:,} measurements of this SKU{held}"
+
+
 def predict(
     op: str,
     device_name: str,
@@ -214,8 +225,11 @@ def fleet_devices(scenario: Scenario, known: Catalogue) -> list[Device]:
     devices: list[Device] = []
     for i, entry in enumerate(scenario.fleet):
         try:
+            calibration = entry.calibration
+            if calibration not in (None, "none"):
+                calibration = str(scenario.folder / calibration)
             found = configure(
-                known.device(entry.device),
+                device(entry.device, known, calibration),
                 speed=entry.speed,
                 idle_w=entry.power.idle,
                 max_w=entry.power.max,

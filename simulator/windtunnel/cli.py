@@ -130,6 +130,7 @@ def predict(
     click.echo(f"  energy   {show(cost['energy_j'], 'J')}")
     click.echo(f"  bound by {cost['bound']}")
     click.echo(f"  weakest number that entered: {cost['provenance']}")
+    click.echo(f"  time: {app.known_from(op, app.device(device_name, known, calibration))}")
 
 
 @cli.command()

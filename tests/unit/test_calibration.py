@@ -399,3 +399,29 @@ def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path
     assert report["power"]["error_left_out"] < 0.5 * report["power"]["error_before"]
     path.write_text(path.read_text().replace("power_w", "note"))
     assert app.calibrate("gemm", path, "l40s", known=known)["power"] is None
+
+
+def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(products: Path, tmp_path: Path) -> None:
+    from windtunnel import app
+    from windtunnel.core.scenario import read_scenario
+
+    assert command("calibrate", "gemm", products, "--device", "l4", "--out", tmp_path / "l4.yaml")[0] == 0
+    scenario = tmp_path / "s.yaml"
+
+    def latency(calibration: str) -> float:
+        scenario.write_text(
+            "schema: 1\nname: s\nfleet:\n  - {device: l4" + calibration + "}\nworkload:\n  - name: w\n"
+            "    arrivals: {process: poisson, rate: 10 /s}\n"
+            "    ops:\n      - gemm: {m: 700, n: 3000, k: 3000, dtype: float16}\nstop: {jobs: 50}\n"
+        )
+        return float(app.run(scenario).result["latency_s"]["p50"]["value"])
+
+    assert latency(", calibration: l4.yaml") == pytest.approx(2.0 * latency(", calibration: none"), rel=0.1)
+    assert latency("") == latency(", calibration: none")  # an L4 has no calibration of its own for products
+    scenario.write_text(
+        scenario.read_text()
+        .replace("l4}", "l4, calibration: l5.yaml}")
+        .replace("calibration: none", "calibration: l5.yaml")
+    )
+    with pytest.raises(InputError, match=r"there is no such calibration overlay; did you mean .l4\.yaml"):
+        app.run(read_scenario(scenario))

@@ -133,6 +133,9 @@ class FleetEntry(_Model):
     price: PricePerHour | None = None
     power: PowerLimits = PowerLimits()
     memory: Bytes | None = Field(None, description="memory to use instead of the SKU's own")
+    calibration: Text | None = Field(
+        None, description="an overlay that `windtunnel calibrate` wrote, in place of the shipped one; or none"
+    )
     streams: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1024)] = Field(
         1, description="jobs a device works on at the same time, as far as its engines allow"
     )
