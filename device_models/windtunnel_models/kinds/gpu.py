@@ -77,7 +77,7 @@ _SAME_DIE = "no two measured devices share a die: campaigns of one device differ
 
 TRANSFER_ERRORS = {
     "gemm": {
-        "die": assumed(1.22, 1.1, 1.4, _SAME_DIE),
+        "die": assumed(1.25, 1.1, 1.5, _SAME_DIE),
         "generation": _spread(1.45, _LEFT_OUT),
         "class": _spread(1.5, _LEFT_OUT),
         "maker": assumed(
