@@ -146,7 +146,7 @@ class Catalogue:
             values.update(overlay.values)
         residuals: dict[str, Residual] = {}
         known = {op: fit.known() for op, fit in overlay.fits.items()} if overlay is not None else {}
-        ops = {op for known in overlays.values() for op in known.learned}
+        ops = {op for theirs in overlays.values() for op in theirs.learned}
         for op in sorted(ops | set(overlay.learned if overlay is not None else ())):
             beneath = self._transferred(spec, kind, kin, overlays, op)
             entry = overlay.learned.get(op) if overlay is not None else None

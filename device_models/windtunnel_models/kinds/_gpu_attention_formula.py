@@ -230,9 +230,6 @@ NUMBERS: Mapping[str, tuple[float, float, str, str]] = {
 """By name: value before any measurement, how far a device may lie from it (standard deviation of the logarithm), unit,
 and what it is. Bytes a clock and exponentials a clock are of one unit."""
 
-HOPPER_TAIL = 0.15
-"""FlashAttention-3 starts long blocks first, so little idles at the end: its ``tail`` before any measurement."""
-
 
 def _soft_max(a: FloatArray, b: FloatArray, power: float) -> FloatArray:
     high, low = np.maximum(a, b), np.minimum(a, b)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from windtunnel.core.device import Parameters, Raw, StrArray
 from windtunnel.core.ops import FloatArray, Rows
-from windtunnel_models.kinds._gpu_power import Activity, activity_of, power_w, sustained_s
-from windtunnel_models.kinds._shared import limit
+from windtunnel_models.kinds._gpu_power import Activity, power_w, sustained_s
 
 _TYPE_FEATURES = {
     "tf32": "matrix",
@@ -82,40 +79,6 @@ def traffic_s(
         missing = missing_share(p, footprint)
         limit_per_s = np.where(missing > 0.0, limit_per_s / np.maximum(missing, 1e-12), np.inf)
     return traffic / np.minimum(supply, limit_per_s)
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a kernel does side by side (seconds at full clock), and after it (``tail_s``, serial).
-
-    ``useful_s``: what the arithmetic alone would take on all units; less than ``compute_s`` where units wait for a last
-    wave, for operands or have no tile at all. ``compute_s`` unless given. ``activity``: what power follows from;
-    for products and attention it follows from their rows, elsewhere from the times given here.
-    """
-
-    compute_s: FloatArray
-    memory_s: FloatArray
-    tail_s: FloatArray | float = 0.0
-    useful_s: FloatArray | None = None
-    activity: Activity | None = None
-
-
-def kernel(p: Parameters, rows: Rows, work: Work) -> Raw:
-    """One kernel in its context: floor, then the longest of arithmetic and traffic, then the tail."""
-    compute = np.asarray(work.compute_s, dtype=np.float64)
-    memory = np.asarray(work.memory_s, dtype=np.float64)
-    body, bound = limit(compute=compute, memory=memory)
-    device_s = p("kernel_floor_s") + body + work.tail_s
-    activity = work.activity
-    if activity is None and rows.op.name in ("gemm", "attention"):
-        activity = activity_of(p, rows)
-    elif activity is None:
-        busy = compute if work.useful_s is None else np.minimum(work.useful_s, compute)
-        activity = Activity(
-            peak_s=busy * p("vector_efficiency") * p.api_cost("compute_efficiency"),
-            moved_bytes=memory * memory_rate(p),
-        )
-    return in_context(p, rows, device_s, activity, np.where(body < 0.5 * device_s, "launch", bound))
 
 
 def in_context(

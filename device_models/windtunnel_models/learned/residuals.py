@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -149,9 +149,6 @@ def read_points(op: type[Operation], text: str) -> Sequence[tuple[Rows, FloatArr
     return found
 
 
-ArraysFunction = Callable[[Mapping[str, np.ndarray], Parameters, Rows], Correction | None]
-
-
 class ArraysResidual:
     """A residual that the kind evaluates from a compact array file, read when first asked.
 
@@ -195,8 +192,8 @@ class Member:
 class Transferred:
     """What relatives' residuals say together: their weighted mean, with the error that such answers were seen to have.
 
-    ``spread``: 90% half-width (log) that held when whole devices were
-    left out. ``source`` names the relatives.
+    ``relation``: that of the nearest. ``spread``: factor that held 90% of rows when whole devices were left out.
+    ``names``: the relatives', for people.
     """
 
     def __init__(self, members: Sequence[Member], relation: str, spread: Sourced, names: str) -> None:
