@@ -11,19 +11,17 @@ from __future__ import annotations
 import csv
 import gzip
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
+from gemm_devices import calibrated_on
 from split import interval_metrics, metrics
 
 from windtunnel.core.csvfile import Table
 from windtunnel.core.device import Device
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.optable import OpTable
-from windtunnel_models.catalogue import Catalogue, read_overlay
-from windtunnel_models.learned.calibrate import calibrate
-from windtunnel_models.learned.write import overlay_data, overlay_text
+from windtunnel_models.catalogue import Catalogue
 
 COLUMNS = ("phase", "batch", "heads", "kv_heads", "head_dim", "kv_tokens", "dtype", "kv_dtype")
 DEVICES = ("a100-sxm-80gb", "h100-sxm-80gb")
@@ -66,15 +64,6 @@ def asked(device: Device, lines: list[list[str]], seconds: np.ndarray) -> dict[s
     return found
 
 
-def after(known: Catalogue, sku: str, lines: list[list[str]], seconds: np.ndarray, draw: int) -> Device:
-    """The device calibrated on the rows given."""
-    found = calibrate(known.device(sku, calibrated=False), table_of(lines), seconds)
-    with tempfile.TemporaryDirectory() as scratch:
-        path = Path(scratch) / f"{draw}.yaml"
-        path.write_text(overlay_text(overlay_data(found, "a draw", "")), encoding="utf-8")
-        return known.device(sku, calibration=read_overlay(path, sku, "gpu"))
-
-
 def main() -> None:
     known, out = Catalogue(), []
     for sku in DEVICES:
@@ -84,7 +73,7 @@ def main() -> None:
         for draw in range(DRAWS):
             drawn = np.random.default_rng(draw).choice(len(lines), 100, replace=False)
             rest = np.setdiff1d(np.arange(len(lines)), drawn)
-            fitted = after(known, sku, [lines[i] for i in drawn], seconds[drawn], draw)
+            fitted, _ = calibrated_on(known, sku, table_of([lines[i] for i in drawn]), seconds[drawn])
             draws.append(asked(fitted, [lines[i] for i in rest], seconds[rest]))
         results.append((100, {k: {m: float(np.mean([d[k][m] for d in draws])) for m in draws[0][k]} for k in draws[0]}))
         for count, each in results:

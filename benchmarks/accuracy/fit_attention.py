@@ -40,8 +40,6 @@ from attention_model import (
 )
 from shipping import ship
 
-from windtunnel_models.kinds._gpu_attention_formula import NUMBERS
-
 SOURCE = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), attention; fitted by benchmarks/accuracy/fit_attention.py"
 
 _NOISE = 0.03
@@ -324,13 +322,13 @@ def run_ship(tables: list[Table]) -> None:
         arrays = fit_device(table.rows, table.sheet, table.y, count=3000)
         arrays["halfwidth"] = arrays["halfwidth"] * calibrated(table, whole, width)
         family = "fa3" if table.sheet.hopper else "fa2"
-        values: dict[str, dict[str, float]] = {}
+        values: dict[str, float] = {}
         measured = np.unique(regime(geometry(table.rows, table.sheet)))
         for r, regime_name in enumerate(REGIMES):
             for name, value in zip(NAMES, np.exp(arrays["numbers"][r]).tolist(), strict=True):
                 if r not in measured:
                     continue
-                values.setdefault(f"attention_{name}", {})[f"{family}_{regime_name}"] = value
+                values[f"attention_{name}.{family}_{regime_name}"] = value
         inner = nested_width(table, whole, width, set_fold(table, FOLDS[table.sku]))
         error = np.abs(np.exp(whole - table.y) - 1.0)
         usual = table.rows["head_dim"] <= 256
@@ -343,13 +341,11 @@ def run_ship(tables: list[Table]) -> None:
             "split": "whole head sets",
             "note": f"errors on head sets held back: {', '.join(cells)}; the figures beside leave head_dim 512 out",
         }
-        units = {f"attention_{name}": unit for name, (_, _, unit, _) in NUMBERS.items()}
         path = ship(
             table.sku,
             "attention",
             source=SOURCE,
             values=values,
-            units=units,
             arrays=arrays,
             measurements=len(table.y),
             fit=fit,

@@ -293,7 +293,7 @@ def run_ship(data: dict[tuple[str, str, str], sp.Table], skus: Sequence[str]) ->
             fitted[t.dtype, t.clock] = one
             name = t.dtype + ("_sustained" if t.clock == "sustained" else "")
             for parameter, value in clocks(t, one["numbers"]).items():
-                values.setdefault(parameter, {})[name] = value
+                values[f"{parameter}.{name}"] = value
             shown = {name: round(value, 4) for name, value in found.items()}
             print(sku, t.dtype, t.clock, len(t), json.dumps(shown), f"{time.perf_counter() - began:.0f} s", flush=True)
         rows = sum(len(t) for key, t in data.items() if key[0] == sku)
@@ -302,9 +302,8 @@ def run_ship(data: dict[tuple[str, str, str], sp.Table], skus: Sequence[str]) ->
         others = ", ".join(f"{name} {100 * found['mape']:.1f}%" for name, found in report.items())
         note = f"errors on shapes held back: {others}; the figures beside are of bfloat16 in bursts"
         fit = {"rows": rows, **fit, "split": "whole (n, k)", "note": note}
-        units = dict.fromkeys(values, "1") | {"gemm_l2_bytes_per_flop": "B"}
         arrays = pack(sku, fitted)
-        ship(sku, "gemm", source=SOURCE, values=values, units=units, arrays=arrays, measurements=rows, fit=fit)
+        ship(sku, "gemm", source=SOURCE, values=values, arrays=arrays, measurements=rows, fit=fit)
 
 
 def run_held(data: dict[tuple[str, str, str], sp.Table], folds: int) -> None:

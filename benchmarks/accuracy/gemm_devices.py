@@ -9,6 +9,7 @@ Every device's calibration file is fitted to that device alone. So what the cata
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.optable import OpTable
 from windtunnel_models.catalogue import Catalogue, read_overlay
-from windtunnel_models.learned.calibrate import calibrate
+from windtunnel_models.learned.calibrate import Calibration, calibrate
 from windtunnel_models.learned.write import overlay_data, overlay_text
 
 DEVICES = (*sp.FOUR, "arc-pro-b60")
@@ -59,24 +60,28 @@ def roofline(t: sp.Table) -> float:
     )
 
 
-def after(known: Catalogue, t: sp.Table, count: int, draw: int, folder: Path) -> dict[str, float]:
+def calibrated_on(known: Catalogue, sku: str, table: OpTable, seconds: np.ndarray) -> tuple[Device, Calibration]:
+    """The device with the overlay that a calibration on these rows writes, and the calibration."""
+    found = calibrate(known.device(sku, calibrated=False), table, seconds)
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "overlay.yaml"
+        path.write_text(overlay_text(overlay_data(found, "a draw", "")), encoding="utf-8")
+        return known.device(sku, calibration=read_overlay(path, sku, "gpu")), found
+
+
+def after(known: Catalogue, t: sp.Table, count: int, draw: int) -> dict[str, float]:
     """The device calibrated on ``count`` rows drawn at random, asked for others."""
     drawn = sp.few(count, t, draw)
     rest = np.setdiff1d(np.arange(len(t)), drawn)
     rest = np.random.default_rng(draw).choice(rest, min(MOST_ASKED, len(rest)), replace=False)
     few = t.take(drawn)
     began = time.perf_counter()
-    found = calibrate(known.device(t.sku, calibrated=False), as_table(few), few.seconds)
+    device, found = calibrated_on(known, t.sku, as_table(few), few.seconds)
     took = time.perf_counter() - began
-    path = folder / "overlay.yaml"
-    path.write_text(overlay_text(overlay_data(found, "a draw", "")), encoding="utf-8")
-    device = known.device(t.sku, calibration=read_overlay(path, t.sku, "gpu"))
     return judge(device, t.take(rest)) | {"seconds": took, "said": found.error_after}
 
 
 def main() -> None:
-    import tempfile
-
     data, known = sp.read(Path(sys.argv[1])), Catalogue()
     lines = [
         "# Matrix products on a device left out whole",
@@ -89,20 +94,19 @@ def main() -> None:
         "| device left out | rows | error | median | p90 | bias | under 10 us | inside | half-width | said | fit, s |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    with tempfile.TemporaryDirectory() as scratch:
-        for sku in DEVICES:
-            t = data[sku, "bfloat16", "burst"]
-            print(f"{sku}: datasheet roofline {roofline(t):.1%}", file=sys.stderr)
-            results = [(0, judge(known.device(sku, calibrated=False), t))]
-            for count in (20, 100, 500):
-                each = [after(known, t, count, draw, Path(scratch)) for draw in range(DRAWS)]
-                results.append((count, {name: float(np.mean([e[name] for e in each])) for name in each[0]}))
-            for count, r in results:
-                shown = [f"**{r['mape']:.1%}**", f"{r['median']:.1%}", f"{r['p90']:.1%}", f"{r['bias']:+.3f}"]
-                shown += [f"{r['mape_short']:.1%}", f"{r['inside']:.0%}", f"{r['half_width']:.0%}"]
-                shown += [f"{r['said']:.1%}", f"{r['seconds']:.1f}"] if count else ["–", "–"]
-                lines.append(f"| {sku} | {count} | {' | '.join(shown)} |")
-                print(lines[-1], file=sys.stderr, flush=True)
+    for sku in DEVICES:
+        t = data[sku, "bfloat16", "burst"]
+        print(f"{sku}: datasheet roofline {roofline(t):.1%}", file=sys.stderr)
+        results = [(0, judge(known.device(sku, calibrated=False), t))]
+        for count in (20, 100, 500):
+            each = [after(known, t, count, draw) for draw in range(DRAWS)]
+            results.append((count, {name: float(np.mean([e[name] for e in each])) for name in each[0]}))
+        for count, r in results:
+            shown = [f"**{r['mape']:.1%}**", f"{r['median']:.1%}", f"{r['p90']:.1%}", f"{r['bias']:+.3f}"]
+            shown += [f"{r['mape_short']:.1%}", f"{r['inside']:.0%}", f"{r['half_width']:.0%}"]
+            shown += [f"{r['said']:.1%}", f"{r['seconds']:.1f}"] if count else ["–", "–"]
+            lines.append(f"| {sku} | {count} | {' | '.join(shown)} |")
+            print(lines[-1], file=sys.stderr, flush=True)
     text = "\n".join(lines) + "\n"
     if len(sys.argv) > 2:
         Path(sys.argv[2]).write_text(text, encoding="utf-8")

@@ -13,6 +13,10 @@ from typing import Any
 import numpy as np
 import yaml
 
+from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.learned.write import values_data
+
 CALIBRATION = Path(__file__).parents[2] / "device_models" / "windtunnel_models" / "calibration"
 
 
@@ -21,26 +25,24 @@ def ship(
     op: str,
     *,
     source: str,
-    values: Mapping[str, Mapping[str, float]],
-    units: Mapping[str, str],
+    values: Mapping[str, float],
     arrays: Mapping[str, np.ndarray],
     measurements: int,
     fit: Mapping[str, Any],
 ) -> Path:
     """Write one operation's calibration; returns the YAML file.
 
-    ``values``: parameter to key to value (SI), ``units``: each parameter's unit (``1`` for none). ``fit``: ``rows``,
-    ``held_out``, ``inside``, ``half_width`` (fractions), ``split`` and ``note``, from rows left out.
+    ``values``: path of a parameter (``name`` or ``name.key``) to its value (SI). ``fit``: ``rows``, ``held_out``,
+    ``inside``, ``half_width`` (fractions), ``split`` and ``note``, from rows left out.
     """
     path = CALIBRATION / f"{sku}.yaml"
     data = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
     data.setdefault("schema", 1)
     data.setdefault("sku", sku)
     data.setdefault("sources", {})[op] = {"text": source, "provenance": "published"}
-    stated = data.setdefault("values", {}) or {}
-    for name, keyed in values.items():
-        stated[name] = {key: {"value": _quantity(value, units[name]), "source": op} for key, value in keyed.items()}
-    data["values"] = stated
+    sourced = {name: Sourced(value, Provenance.PUBLISHED, source) for name, value in values.items()}
+    device = Catalogue().device(sku, calibrated=False)
+    data["values"] = {**(data.get("values") or {}), **values_data(device, sourced, op)}
     if arrays:
         file = path.with_suffix(".npz")
         kept = dict(np.load(file)) if file.is_file() else {}
@@ -58,8 +60,3 @@ def ship(
     )
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def _quantity(value: float, unit: str) -> float | str:
-    number = float(f"{value:.7g}")
-    return number if unit == "1" else f"{number!r} {unit}"
