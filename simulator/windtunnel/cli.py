@@ -89,12 +89,12 @@ def predict(
     catalogs: Sequence[str],
     form: str,
 ) -> None:
-    r"""Predict what one operation costs on a device: time with its 90% interval, power, energy, what bounds it.
+    """Predict what one operation costs on a device: time with its 90% interval, power, energy, what bounds it.
 
     \b
     windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
     windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
-    """
+    """  # noqa: D301  click's mark for lines to keep
     from windtunnel import app
     from windtunnel.core.errors import InputError, Where
 
@@ -138,7 +138,7 @@ def predict(
 @click.argument("measurements", type=click.Path(path_type=Path))
 @click.option("--device", "device_name", required=True, metavar="SKU[@API]", help="The device that was measured.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The overlay to write.")
-@click.option("--strict", is_flag=True, help="Refuse the table on any outlier.")
+@click.option("--strict", is_flag=True, help="Refuse the table on any outlier or doubt about its unit.")
 @_CATALOG
 @_FORMAT
 def calibrate(
@@ -246,12 +246,12 @@ def schema() -> None:
 def advise(
     use: str | None, rate: float | None, steps: int | None, device_name: str | None, catalogs: Sequence[str], form: str
 ) -> None:
-    r"""Which device for a use case, or whether to launch for each command or keep a kernel running.
+    """Which device for a use case, or whether to launch for each command or keep a kernel running.
 
     \b
     windtunnel advise --for "ml training"
     windtunnel advise --commands-per-s 60 --steps-per-command 5 --device h100-sxm-80gb
-    """
+    """  # noqa: D301  as above
     from windtunnel.core.errors import InputError, Where
 
     if use is None:

@@ -435,3 +435,9 @@ def test_a_measured_column_beside_its_prediction_is_kept_under_a_name_of_its_own
     assert row["power_w_given"] == "60"
     assert float(row["power_w"]) > 0
     assert "duration_s" in row
+
+
+def test_the_help_of_predict_shows_its_examples_a_line_each() -> None:
+    shown = windtunnel("predict", "--help").stdout
+    assert "\\b" not in shown + windtunnel("advise", "--help").stdout
+    assert "\n  windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv\n" in shown
