@@ -46,8 +46,8 @@ def to_tick_array(seconds: npt.ArrayLike) -> TickArray:
 
 
 def to_seconds(ticks: Ticks) -> float:
-    """A time or span in ticks as SI seconds."""
-    return ticks / TICKS_PER_SECOND
+    """A time or span in ticks as SI seconds, rounded as arrays of them are (``to_second_array``)."""
+    return float(ticks) / TICKS_PER_SECOND
 
 
 def to_second_array(ticks: npt.ArrayLike) -> FloatArray:

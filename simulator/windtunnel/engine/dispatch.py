@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 import numpy as np
 
 from windtunnel.core.policy import Candidate, JobKey
-from windtunnel.core.ticks import TICKS_PER_SECOND
+from windtunnel.core.ticks import TICKS_PER_SECOND, to_seconds
 from windtunnel.engine.fleet import FAR
 from windtunnel.engine.queues import LoadIndex, Queue, QueueSet
 from windtunnel.engine.stations import TIMER, Alarm, RunContext, SingleStation, Station, event_order
@@ -197,7 +197,7 @@ class RoutedDispatcher(_Dispatcher):
         number = books.workload_of[job]
         rank = books.rank[job]
         deadline = prepared.workloads[number].deadline_ticks
-        slack = deadline / TICKS_PER_SECOND if deadline < FAR else float("inf")
+        slack = to_seconds(deadline) if deadline < FAR else float("inf")
         best: tuple[float, float, float, int] | None = None
         for class_number in prepared.signatures[books.eligible[job]]:
             device = self.index.best(class_number)
@@ -207,7 +207,7 @@ class RoutedDispatcher(_Dispatcher):
             score = self.score(
                 Candidate(
                     present=self.present[device],
-                    backlog_s=max(self.ready[device] - now, 0) / TICKS_PER_SECOND,
+                    backlog_s=to_seconds(max(self.ready[device] - now, 0)),
                     estimate_s=estimate,
                     mean_s=compiled.mean_s,
                     cost_usd=price * estimate,

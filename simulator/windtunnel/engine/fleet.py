@@ -17,11 +17,19 @@ from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.policy import Policy
 from windtunnel.core.program import Generate, OpStage, Stage
 from windtunnel.core.scenario import Scenario, Workload
-from windtunnel.core.ticks import TickArray, to_ticks
+from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import arrivals, merged
 from windtunnel.engine.decoding import DecoderShelf
-from windtunnel.engine.programs import Compiled, Source, compile_program, grain, longest_contexts
+from windtunnel.engine.programs import (
+    BatchTable,
+    Compiled,
+    Source,
+    batch_table,
+    compile_program,
+    grain,
+    longest_contexts,
+)
 
 FAR = 2**62
 """A tick later than any run: the deadline of a job without one."""
@@ -86,10 +94,36 @@ class Prepared:
     end: int | None
     """Tick at which everything stops; None: run until drained."""
 
+    budget_w: float | None = None
+    """Power that the whole fleet may draw; None without a limit."""
+    stretch: FloatArray | None = None
+    """Each job's slowdown by its number, where stragglers are stated."""
+
     @property
     def device_count(self) -> int:
         """Devices in the whole fleet."""
         return sum(c.count for c in self.classes)
+
+    @property
+    def batch_wait_ticks(self) -> int:
+        """How long a request-level batch waits for company."""
+        return to_ticks(self.policy.batch.wait_s)
+
+    def is_own_interval(self, program: Compiled) -> bool:
+        """Whether the program's jobs are of one piece, so that their own start and finish say what the device did."""
+        return program.single is not None and program.decoder is None and self.policy.batch.kind == "none"
+
+    @property
+    def writes_intervals(self) -> bool:
+        """Whether what devices do has to be written down as it happens."""
+        return not all(self.is_own_interval(program) for program in self.compiled.values())
+
+    def batches(self, cls: int, work: int) -> BatchTable | None:
+        """Request-level batches of the workload on the class; None where more than their number and draw matters."""
+        if self.compiled[cls, work].decoder is not None:
+            return None
+        job_class = self.workloads[work]
+        return batch_table(job_class.program, self.classes[cls].device, job_class.source, self.policy.batch.size)
 
     def class_of_device(self) -> np.ndarray:
         """Each device's class number."""

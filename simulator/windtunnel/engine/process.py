@@ -36,7 +36,7 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     context.dispatcher = dispatcher_for(context, stations)
     try:
         _bring_arrivals(context, progress)
-        env.run(until=prepared.end)
+        _drain(env, prepared.end)
     except OverflowError:
         # A tick that no longer fits where ticks are kept.
         raise InputError(
@@ -51,6 +51,13 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     if progress is not None:
         progress(books.count)
     return accounting.record(prepared, books, end)
+
+
+def _drain(env: simpy.Environment, end: int | None) -> None:
+    """Let what is under way go on, up to and including the tick ``end``."""
+    queue, step = env._queue, env.step
+    while queue and (end is None or queue[0][0] <= end):
+        step()
 
 
 def _bring_arrivals(context: RunContext, progress: Progress | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -37,6 +38,18 @@ def grain(watts: float) -> float:
 
 
 @dataclass(frozen=True)
+class Drawn:
+    """A stated time drawn for each job: ``seconds`` times the job's variate."""
+
+    seconds: float
+    variates: FloatArray
+
+    def ticks(self) -> TickArray:
+        """Every job's, to the nearest tick."""
+        return to_tick_array(self.seconds * self.variates)
+
+
+@dataclass(frozen=True)
 class Segment:
     """Time on one engine of a device. ``ticks`` and ``watts`` (above idle) are one number, or one a job by its rank.
 
@@ -45,9 +58,19 @@ class Segment:
 
     engine: str
     name: str
-    ticks: int | TickArray
+    span: int | TickArray | Drawn
     watts: float | FloatArray
     share: float = 1.0
+
+    @cached_property
+    def ticks(self) -> int | TickArray:
+        """How long it takes; drawn times are worked out when first asked for."""
+        return self.span.ticks() if isinstance(self.span, Drawn) else self.span
+
+    @property
+    def drawn(self) -> Drawn | None:
+        """Where a stated time is drawn for each job."""
+        return self.span if isinstance(self.span, Drawn) else None
 
     def at(self, rank: int) -> tuple[int, float]:
         """(ticks, watts above idle) of the job of that rank."""
@@ -310,24 +333,23 @@ class _Compiler:
             engine = self.device.engine_of(rows)
             self.sources.update(self.device.sources(rows))
             self.operations.add(rows.op.name)
-            ticks = self._ticks(stage, cost.duration_s)
+            span = self._span(stage, cost.duration_s)
         except InputError as error:
             raise error.at(self.source.where(stage.path)) from None
         watts = np.maximum(np.rint((cost.power_w - self.device.idle_power_w) / WATT_GRAIN), 0.0) * WATT_GRAIN
         seconds = cost.duration_s
-        constant = len(ticks) == 1
         power = float(watts[0]) if len(watts) == 1 or (watts == watts[0]).all() else watts
         share = 1.0 / self._side_by_side(rows, seconds)
-        segment = Segment(engine, stage.op.name, int(ticks[0]) if constant else ticks, power, share)
+        segment = Segment(engine, stage.op.name, span, power, share)
         return segment, seconds, rows.footprint_bytes()
 
-    def _ticks(self, stage: OpStage, seconds: FloatArray) -> TickArray:
+    def _span(self, stage: OpStage, seconds: FloatArray) -> int | TickArray | Drawn:
         """Each job's duration, or one for all; a stated time is drawn for each."""
-        if stage.op.name != "service":
-            return to_tick_array(seconds)
-        if stage.choices["distribution"] == "deterministic" and len(seconds) == 1:
-            return to_tick_array(seconds)
-        return to_tick_array(seconds * self.source.variates(stage))
+        drawn = stage.op.name == "service" and (stage.choices["distribution"] != "deterministic" or len(seconds) > 1)
+        if not drawn:
+            return _one_or_all(to_tick_array(seconds))
+        variates = self.source.variates(stage)
+        return Drawn(float(seconds[0]), variates) if len(seconds) == 1 else to_tick_array(seconds * variates)
 
     def _side_by_side(self, rows: Rows, alone_s: FloatArray) -> int:
         """How many single requests an engine serves at once: until more of them would make no request a second more.
@@ -428,6 +450,10 @@ def _joined(phases: Sequence[Phase]) -> list[Phase]:
     return joined
 
 
+def _one_or_all(ticks: TickArray) -> int | TickArray:
+    return int(ticks[0]) if len(ticks) == 1 else ticks
+
+
 def _largest(arrays: Sequence[FloatArray]) -> FloatArray:
     result = arrays[0]
     for array in arrays[1:]:
@@ -446,13 +472,53 @@ def _pick(choice: np.ndarray, parts: Sequence[FloatArray]) -> FloatArray:
     return result
 
 
+@dataclass(frozen=True)
+class BatchTable:
+    """What request-level batches of 1, 2, ... jobs of a workload take on a device: seconds, and watts above idle.
+
+    ``drawn``: a batch takes that times the longest of its jobs' draws.
+    """
+
+    seconds: FloatArray
+    watts: FloatArray
+    drawn: bool
+
+
+def batch_table(program: Sequence[Stage], device: Device, source: Source, size: int) -> BatchTable | None:
+    """Batches of up to ``size`` jobs, where their number (and their draws) is all that matters; otherwise None.
+
+    Columns that an operation ``sums`` add up over the jobs, the others stay; operations with nothing to add up run one
+    after another, and stated times side by side, as long as the longest.
+    """
+    stages = [stage for stage in program if isinstance(stage, OpStage)]
+    columns = any(isinstance(value, ColumnRef) for stage in stages for value in stage.numbers.values())
+    drawn = [s for s in stages if s.op.name == "service" and s.choices["distribution"] != "deterministic"]
+    if len(stages) < len(program) or columns or (drawn and len(stages) > 1):
+        return None
+    counts = np.arange(1, size + 1, dtype=np.float64)
+    seconds, joules = np.zeros(size), np.zeros(size)
+    for stage in stages:
+        numbers = {
+            key: counts * value if key in stage.op.sums else np.full(1, value, dtype=np.float64)
+            for key, value in stage.numbers.items()
+            if not isinstance(value, ColumnRef)
+        }
+        cost = device.cost(Rows(stage.op, stage.choices, numbers), intervals=False)
+        time_s = np.broadcast_to(cost.duration_s, (size,))
+        if stage.op.name != "service" and not stage.op.sums:
+            time_s = time_s * counts
+        seconds = seconds + time_s
+        joules = joules + time_s * np.maximum(cost.power_w - device.idle_power_w, 0.0)
+    watts = np.divide(joules, seconds, out=np.zeros(size), where=seconds > 0)
+    return BatchTable(seconds, np.rint(watts / WATT_GRAIN) * WATT_GRAIN, bool(drawn))
+
+
 def batch_cost(
     program: Sequence[Stage], device: Device, source: Source, ranks: Sequence[int], compiled: Compiled
 ) -> tuple[int, float, int]:
-    """(ticks, watts above idle, ticks to the first token) of several jobs of a workload run as one.
+    """(ticks, watts above idle, ticks to the first token) of several jobs of a workload that differ, run as one.
 
-    Columns that an operation ``sums`` add up over the jobs, the others take their largest value; operations with
-    nothing to add up run one after another, and stated times side by side, as long as the longest.
+    As ``batch_table``; of columns that are not summed the largest value counts.
     """
     if compiled.decoder is not None:
         return _batch_generate(compiled, ranks)
@@ -498,13 +564,3 @@ def _batch_generate(compiled: Compiled, ranks: Sequence[int]) -> tuple[int, floa
         s, j = costs.linear_and_decode(size, context, 0, 0)
         seconds, joules = seconds + s, joules + j
     return to_ticks(float(seconds)), grain(float(joules / seconds)), first
-
-
-def is_uniform(program: Sequence[Stage]) -> bool:
-    """Whether every job of the program is the same: plain operations with no columns of a trace and no draws."""
-    return all(
-        isinstance(stage, OpStage)
-        and stage.op.name != "service"
-        and not any(isinstance(value, ColumnRef) for value in stage.numbers.values())
-        for stage in program
-    )

@@ -6,21 +6,25 @@ has room. All times are ticks, all powers watts above idle.
 
 from __future__ import annotations
 
-from windtunnel.engine.fleet import FleetClass
+from windtunnel.engine.fleet import FleetClass, Prepared
 from windtunnel.engine.stations.base import TIMER, Alarm, RunContext, Station, event_order
 from windtunnel.engine.stations.continuous import ContinuousStation
 from windtunnel.engine.stations.single import SingleStation
 from windtunnel.engine.stations.stream import StreamStation
 
-__all__ = ["TIMER", "Alarm", "RunContext", "SingleStation", "Station", "event_order", "station_for"]
+__all__ = ["TIMER", "Alarm", "RunContext", "SingleStation", "Station", "event_order", "kind_of_station", "station_for"]
+
+
+def kind_of_station(prepared: Prepared, fleet_class: FleetClass) -> str:
+    """``continuous``, ``stream`` or ``single``: what a class's fleet entry and the policy's batching call for."""
+    if prepared.policy.batch.kind == "continuous":
+        return "continuous"
+    programs = [compiled for (c, _), compiled in prepared.compiled.items() if c == fleet_class.number]
+    side_by_side = any(len(phase) > 1 for p in programs for variant in p.variants for phase in variant)
+    return "stream" if fleet_class.streams > 1 or side_by_side else "single"
 
 
 def station_for(context: RunContext, number: int, fleet_class: FleetClass) -> Station:
-    """The station that a device's fleet entry and the policy's batching call for."""
-    if context.prepared.policy.batch.kind == "continuous":
-        return ContinuousStation(context, number, fleet_class)
-    programs = [compiled for (c, _), compiled in context.prepared.compiled.items() if c == fleet_class.number]
-    side_by_side = any(len(phase) > 1 for p in programs for variant in p.variants for phase in variant)
-    if fleet_class.streams > 1 or side_by_side:
-        return StreamStation(context, number, fleet_class)
-    return SingleStation(context, number, fleet_class)
+    """The station of one device."""
+    kinds = {"continuous": ContinuousStation, "stream": StreamStation, "single": SingleStation}
+    return kinds[kind_of_station(context.prepared, fleet_class)](context, number, fleet_class)

@@ -9,9 +9,11 @@ from typing import Protocol
 
 import simpy
 
+from windtunnel.core.program import OpStage
+from windtunnel.core.ticks import to_ticks
 from windtunnel.engine.books import Books, numbers
 from windtunnel.engine.fleet import FleetClass, Prepared
-from windtunnel.engine.programs import Compiled, batch_cost, is_uniform
+from windtunnel.engine.programs import BatchTable, Compiled, batch_cost, batch_table
 from windtunnel.engine.queues import Queue
 
 FINISH, TIMER = 0, 1
@@ -75,8 +77,7 @@ class RunContext:
         self.prepared = prepared
         self.books = books
         self._quick: dict[int, array[int]] = {}
-        self._uniform = [is_uniform(w.program) for w in prepared.workloads]
-        self._batch_costs: dict[tuple[int, int, int], tuple[int, float, int]] = {}
+        self._batch_tables: dict[tuple[int, int], BatchTable | None] = {}
 
     def finished(self, job: int, station: Station) -> None:
         """A job has ended now."""
@@ -96,16 +97,21 @@ class RunContext:
 
     def batch_cost(self, station: Station, workload: int, jobs: Sequence[int]) -> tuple[int, float, int]:
         """(ticks, watts, ticks to the first token) of a request-level batch."""
-        key = (station.class_number, workload, len(jobs))
-        if key in self._batch_costs:
-            return self._batch_costs[key]
-        job_class = self.prepared.workloads[workload]
+        key = (station.class_number, workload)
+        job_class, device = self.prepared.workloads[workload], station.fleet_class.device
+        if key not in self._batch_tables:
+            most = self.prepared.policy.batch.size
+            self._batch_tables[key] = batch_table(job_class.program, device, job_class.source, most)
+        table = self._batch_tables[key]
         ranks = [self.books.rank[job] for job in jobs]
-        compiled = station.program(jobs[0])
-        cost = batch_cost(job_class.program, station.fleet_class.device, job_class.source, ranks, compiled)
-        if self._uniform[workload]:
-            self._batch_costs[key] = cost
-        return cost
+        if table is None:
+            return batch_cost(job_class.program, device, job_class.source, ranks, station.program(jobs[0]))
+        seconds = float(table.seconds[len(jobs) - 1])
+        if table.drawn:
+            (stage,) = job_class.program
+            assert isinstance(stage, OpStage)  # noqa: S101  what a drawn table is made of
+            seconds *= float(max(job_class.source.variates(stage)[rank] for rank in ranks))
+        return to_ticks(seconds), float(table.watts[len(jobs) - 1]), 0
 
 
 class Station:

@@ -6,7 +6,7 @@ from array import array
 
 import simpy
 
-from windtunnel.core.ticks import TICKS_PER_SECOND, to_ticks
+from windtunnel.core.ticks import to_seconds
 from windtunnel.engine.fleet import FleetClass
 from windtunnel.engine.queues import Queue
 from windtunnel.engine.stations.base import FINISH, Alarm, RunContext, Station, event_order
@@ -28,7 +28,7 @@ class SingleStation(Station):
         # A program of one segment needs no more than its end: ticks for all, or an array of them by rank.
         self.quick: list[int | array[int] | None] = []
         for workload, compiled in enumerate(self.compiled):
-            if compiled is None or compiled.single is None or compiled.decoder is not None or self.batch.kind != "none":
+            if compiled is None or not context.prepared.is_own_interval(compiled):
                 self.quick.append(None)
             else:
                 self.quick.append(context.quick_ticks(compiled))
@@ -43,7 +43,7 @@ class SingleStation(Station):
             self.start(queue.pop())
             return True
         waited = self.env.now - books.arrival[queue.head()[1]]
-        wait = to_ticks(self.batch.wait_s)
+        wait = context.prepared.batch_wait_ticks
         if len(queue) < self.batch.size and waited < wait:
             context.dispatcher.look_again(queue.head()[1], wait - waited)
             return False
@@ -128,7 +128,7 @@ class SingleStation(Station):
     def _record(self, end: int) -> None:
         lane, name, start, watts = self._current
         self.books.intervals.add(self.number, lane, name, start, end, watts)
-        energy = watts * ((end - start) / TICKS_PER_SECOND) / len(self.jobs)
+        energy = watts * to_seconds(end - start) / len(self.jobs)
         for job in self.jobs:
             self.books.energy[job] += energy
 

@@ -1,0 +1,1 @@
+"""The compiled engine: the fleet's semantics over arrays, with Numba."""

@@ -1,0 +1,292 @@
+"""A prepared scenario as the arrays that the kernel works on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit, typeof, types
+
+from windtunnel.core.policy import Candidate, JobKey
+from windtunnel.engine.compiled import state
+from windtunnel.engine.compiled.kernel import advance
+from windtunnel.engine.compiled.state import Records, World, records
+from windtunnel.engine.compiled.structures import tree_build
+from windtunnel.engine.fleet import FAR, Prepared
+from windtunnel.engine.programs import Segment
+
+_CANDIDATE = types.NamedTuple(
+    (types.int64, *(types.float64,) * 6, types.int64, types.float64),
+    Candidate,
+)
+_JOB_KEY = types.NamedTuple((types.int64, types.int64, types.int64, types.float64), JobKey)
+SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
+KEY = types.float64(_JOB_KEY)
+
+
+def kernel() -> Callable[..., int]:
+    """The kernel, compiled once for every policy (its machine code is kept beside the source)."""
+    world = typeof(_empty())
+    return njit(types.int64(world, types.FunctionType(SCORE), types.FunctionType(KEY)), cache=True, _nrt=False, error_model="numpy")(advance)
+
+
+def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable[..., tuple[float, float]]:
+    """A route's score for the kernel; raises what Numba raises for one that does not compile."""
+    return njit(SCORE)(score or _no_score)
+
+
+def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
+    """An order's key for the kernel; raises what Numba raises for one that does not compile."""
+    return njit(KEY)(key or _no_key)
+
+
+def _no_score(device: Candidate) -> tuple[float, float]:
+    return 0.0, 0.0
+
+
+def _no_key(job: JobKey) -> float:
+    return 0.0
+
+
+def _empty() -> World:
+    """A world of no devices: what the kernel's types are read off."""
+    return World(
+        run=records(1, state.RUN),
+        devices=records(0, state.DEVICE),
+        slots=records(0, state.SLOT),
+        draws=np.ones((0, 1)),
+        ends=records(0, state.ENTRY),
+        timers=records(0, state.ENTRY),
+        tree=records(0, state.NODE),
+        classes=records(0, state.CLASS),
+        programs=records(0, state.PROGRAM),
+        ways=records(0, state.WAY),
+        segments=records(0, state.SEGMENT),
+        workloads=records(0, state.WORKLOAD),
+        ints=np.zeros(0, dtype=np.int64),
+        numbers=np.zeros(0),
+        queues=records(0, state.QUEUE),
+        faults=records(0, state.FAULT),
+        line=np.zeros(0, dtype=np.int64),
+        arrivals=records(0, state.ARRIVAL),
+        arrival_draws=np.ones((0, 1)),
+        intervals=records(0, state.INTERVAL),
+        jobs=records(0, state.JOB),
+    )
+
+
+class _Pool:
+    """Arrays laid end to end in one, and where each begins."""
+
+    def __init__(self, dtype: type) -> None:
+        self._dtype = dtype
+        self._parts: list[np.ndarray] = []
+        self._at: dict[int, int] = {}
+        self._size = 0
+
+    def add(self, values: np.ndarray) -> int:
+        """Where ``values`` begins; the same array is laid down once."""
+        if id(values) not in self._at:
+            self._at[id(values)] = self._size
+            self._parts.append(values)
+            self._size += len(values)
+        return self._at[id(values)]
+
+    def array(self) -> np.ndarray:
+        """Everything that was added."""
+        if not self._parts:
+            return np.zeros(1, dtype=self._dtype)
+        return np.concatenate(self._parts).astype(self._dtype, copy=False)
+
+
+@dataclass
+class Words:
+    """Names of lanes and segments by number, as the recording's intervals have them."""
+
+    numbers: dict[str, int]
+
+    def __call__(self, text: str) -> int:
+        return self.numbers.setdefault(text, len(self.numbers))
+
+
+def build(prepared: Prepared, words: Words, *, slots: int, record: bool) -> World:
+    """The world at tick 0, with no job in it yet and no block of arrivals."""
+    classes = prepared.classes
+    policy = prepared.policy
+    batching = policy.batch.kind == "request"
+    routed = policy.route.score is not None
+    devices = prepared.device_count
+    ints, numbers = _Pool(np.int64), _Pool(np.float64)
+    programs, ways, segments, workloads = _programs(prepared, words, ints, numbers)
+    class_rows, tree = _trees(prepared)
+    queue_at, queues_of, queues = _queues(prepared, routed, batching)
+    run = records(1, state.RUN)
+    r = run[0]
+    r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
+    r.end = min(prepared.end, FAR - 1) if prepared.end is not None else FAR - 1
+    r.turn = devices
+    r.routed = routed
+    r.by = {"present": state.BY_PRESENT, "backlog": state.BY_BACKLOG, "turn": state.BY_TURN}[policy.route.by]
+    r.keyed = policy.order.key is not None
+    r.batch = state.REQUEST if batching else state.NO_BATCH
+    r.batch_size, r.batch_wait = policy.batch.size, prepared.batch_wait_ticks
+    r.gated = prepared.budget_w is not None
+    r.cap_w = prepared.budget_w if prepared.budget_w is not None else 0.0
+    r.drawn_w = sum(c.idle_w * c.count for c in classes)
+    r.workloads, r.devices, r.classes = len(prepared.workloads), devices, len(classes)
+    r.draws = draw_columns(prepared)
+    r.record, r.write = record, prepared.writes_intervals
+    r.signature_at = ints.add(np.cumsum([0, *(len(s) for s in prepared.signatures)]))
+    # In the order of the fleet, which is also the order in which a central queue looks for a free device.
+    r.signature_classes = ints.add(np.array([c for s in prepared.signatures for c in sorted(s)], dtype=np.int64))
+    r.queue_at, r.queues_of = ints.add(queue_at), ints.add(queues_of)
+    r.all_classes = ints.add(np.arange(len(classes)))
+    rows = records(devices, state.DEVICE)
+    rows.slot, rows.up, rows.linked, rows.rate = -1, 1, 1, 1.0
+    rows.turn = np.arange(devices)
+    rows.cls = prepared.class_of_device()
+    slot_rows = records(slots, state.SLOT)
+    slot_rows.next = np.append(np.arange(1, slots), -1)
+    queue_rows = records(queues, state.QUEUE)
+    queue_rows.head = queue_rows.tail = -1
+    jobs = records(len(prepared.arrival) if record else 0, state.JOB)
+    jobs.start = jobs.finish = jobs.on = -1
+    return World(
+        run=run,
+        devices=rows,
+        slots=slot_rows,
+        draws=np.ones((slots, r.draws)),
+        ends=records(devices + 2, state.ENTRY),
+        timers=records(2 * queues + 1024 if batching else 1, state.ENTRY),
+        tree=tree,
+        classes=class_rows,
+        programs=programs,
+        ways=ways,
+        segments=segments,
+        workloads=workloads,
+        ints=ints.array(),
+        numbers=numbers.array(),
+        queues=queue_rows,
+        faults=records(0, state.FAULT),
+        line=np.zeros(devices, dtype=np.int64),
+        arrivals=records(0, state.ARRIVAL),
+        arrival_draws=np.ones((0, r.draws)),
+        intervals=records(4 * devices + 65_536 if r.write else 1, state.INTERVAL),
+        jobs=jobs,
+    )
+
+
+def _programs(
+    prepared: Prepared, words: Words, ints: _Pool, numbers: _Pool
+) -> tuple[Records, Records, Records, Records]:
+    """Programs, ways through them, segments and workloads."""
+    works = len(prepared.workloads)
+    programs = records(len(prepared.classes) * works, state.PROGRAM)
+    ways: list[tuple[int, int]] = []
+    segments: list[tuple[float, ...]] = []
+    columns = draws(prepared)
+    rows = records(works, state.WORKLOAD)
+    for number, job_class in enumerate(prepared.workloads):
+        rows[number].deadline = job_class.deadline_ticks
+        rows[number].priority = job_class.workload.priority
+        rows[number].way_at = -1
+    for (cls, work), compiled in prepared.compiled.items():
+        p = programs[cls * works + work]
+        p.ways = len(ways)
+        for variant in compiled.variants:
+            first = len(segments)
+            for phase in variant:
+                segments += [_segment(s, columns.get(work, []), ints, numbers, words) for s in phase[0]]
+            ways.append((first, len(segments) - 1))
+        if compiled.variant_of is not None:
+            rows[work].way_at = ints.add(compiled.variant_of)
+        p.estimate_at, p.estimate = _one_or_all(compiled.estimate_s, numbers)
+        p.energy_at, p.energy = _one_or_all(compiled.energy_j, numbers)
+        p.footprint_at, p.footprint = _one_or_all(compiled.footprint_bytes, numbers)
+        p.weights = compiled.decoder.weight_bytes if compiled.decoder is not None else 0.0
+        p.mean = compiled.mean_s
+        p.price = prepared.classes[cls].price_usd_per_s or 0.0
+        p.preference = prepared.preference[cls, work]
+        p.own = prepared.is_own_interval(compiled)
+        p.batch_at = -1
+        if prepared.policy.batch.kind == "request":
+            table = prepared.batches(cls, work)
+            assert table is not None  # noqa: S101  others are refused
+            p.batch_at = numbers.add(np.concatenate([table.seconds, table.watts]))
+            p.batch_drawn = table.drawn
+    return (
+        programs,
+        np.array(ways or [(0, 0)], dtype=state.WAY).view(np.recarray),
+        np.array(segments, dtype=state.SEGMENT).view(np.recarray),
+        rows,
+    )
+
+
+def _trees(prepared: Prepared) -> tuple[Records, Records]:
+    """Classes, and the trees of their devices."""
+    rows = records(len(prepared.classes), state.CLASS)
+    root = 0
+    for row, fleet_class in zip(rows, prepared.classes, strict=True):
+        row.leaves = 2
+        while row.leaves < fleet_class.count:
+            row.leaves *= 2
+        row.first, row.count, row.root = fleet_class.first, fleet_class.count, root
+        row.memory = fleet_class.device.memory_bytes
+        root += 2 * row.leaves
+    tree = records(root, state.NODE)
+    for row in rows:
+        at = row.root + row.leaves
+        if prepared.policy.route.score is not None and prepared.policy.route.by == "turn":
+            tree.load[at : at + row.count] = np.arange(row.first, row.first + row.count)
+        tree_build(tree, row.root, row.leaves, row.first, row.count)
+    return rows, tree
+
+
+def draws(prepared: Prepared) -> dict[int, list[np.ndarray]]:
+    """Each workload's columns of draws, one for every stated time that is drawn."""
+    found: dict[int, list[np.ndarray]] = {}
+    for (_, work), compiled in prepared.compiled.items():
+        columns = found.setdefault(work, [])
+        for segment in (s for way in compiled.variants for phase in way for body in phase for s in body):
+            if segment.drawn is not None and not any(segment.drawn.variates is known for known in columns):
+                columns.append(segment.drawn.variates)
+    return found
+
+
+def draw_columns(prepared: Prepared) -> int:
+    """How many draws a job may have; at least one."""
+    return max(1, max((len(columns) for columns in draws(prepared).values()), default=0))
+
+
+def _one_or_all(values: np.ndarray, pool: _Pool) -> tuple[int, float]:
+    """(place of the first job's value, or -1; the value for all)."""
+    return (-1, float(values[0])) if values.size == 1 else (pool.add(values), 0.0)
+
+
+def _segment(
+    segment: Segment, draws: list[np.ndarray], ticks: _Pool, numbers: _Pool, words: Words
+) -> tuple[float, ...]:
+    watts_at, watts = (-1, segment.watts) if isinstance(segment.watts, float) else (numbers.add(segment.watts), 0.0)
+    lane, name = words(segment.engine), words(segment.name)
+    if segment.drawn is not None:
+        column = next(i for i, known in enumerate(draws) if known is segment.drawn.variates)
+        return (state.DRAWN, 0, 0, column, watts_at, lane, name, segment.drawn.seconds, watts)
+    if isinstance(segment.ticks, int):
+        return (state.CONSTANT, segment.ticks, 0, 0, watts_at, lane, name, 0.0, watts)
+    return (state.BY_JOB, 0, ticks.add(segment.ticks), 0, watts_at, lane, name, 0.0, watts)
+
+
+def _queues(prepared: Prepared, routed: bool, batching: bool) -> tuple[np.ndarray, np.ndarray, int]:
+    """Which central queues each class takes from, and how many queues there are."""
+    works = len(prepared.workloads) if batching else 1
+    if routed:
+        empty = np.zeros(len(prepared.classes) + 1, dtype=np.int64)
+        return empty, np.zeros(1, dtype=np.int64), prepared.device_count * works
+    of: list[list[int]] = [[] for _ in prepared.classes]
+    for number, signature in enumerate(prepared.signatures):
+        for cls in signature:
+            of[cls] += range(number * works, (number + 1) * works)
+    at = np.cumsum([0, *(len(queues) for queues in of)]).astype(np.int64)
+    flat = np.array([queue for queues in of for queue in queues] or [0], dtype=np.int64)
+    return at, flat, len(prepared.signatures) * works

@@ -1,0 +1,168 @@
+"""Driving the kernel: block after block of arrivals, more room when it asks for it, and the recording at the end."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from windtunnel.core.errors import InputError
+from windtunnel.core.result import Recording
+from windtunnel.core.ticks import MAX_SECONDS
+from windtunnel.engine import accounting
+from windtunnel.engine.books import Books
+from windtunnel.engine.compiled import state
+from windtunnel.engine.compiled.build import Words, build, compiled_key, compiled_score, draw_columns, draws, kernel
+from windtunnel.engine.compiled.kernel import close
+from windtunnel.engine.compiled.state import Records, World, records
+from windtunnel.engine.fleet import Prepared
+from windtunnel.engine.stations import kind_of_station
+
+Progress = Callable[[int], None]
+_BLOCK = 262_144
+_SLOTS = 1024
+
+
+def refusal(prepared: Prepared) -> str | None:
+    """Why only the process engine can run this; None where the compiled one can too."""
+    policy = prepared.policy
+    if policy.batch.kind == "continuous":
+        return "continuous batching"
+    for fleet_class in prepared.classes:
+        if kind_of_station(prepared, fleet_class) != "single":
+            return f"several jobs, or streams of one, at a time on {fleet_class.name}"
+    if policy.batch.kind == "request":
+        for (cls, work), _ in prepared.compiled.items():
+            job_class = prepared.workloads[work]
+            if prepared.batches(cls, work) is None:
+                return f"request-level batches whose jobs differ in more than one draw ('{job_class.workload.name}')"
+    return None
+
+
+def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
+    """Run a prepared scenario to its end, and account for all of it: what the process engine records, to the tick."""
+    words = Words({})
+    if prepared.policy.batch.kind == "request":
+        words("compute")
+    world = build(prepared, words, slots=_SLOTS, record=True)
+    score = compiled_score(prepared.policy.route.score)
+    key = compiled_key(prepared.policy.order.key)
+    blocks = _blocks(prepared)
+    advance = kernel()
+    while True:
+        code = advance(world, score, key)
+        if code == state.DONE:
+            break
+        if code == state.MORE_JOBS:
+            world = _next_block(world, next(blocks, None))
+            if progress is not None:
+                progress(int(world.run[0].arrived))
+        elif code == state.MORE_SLOTS:
+            world = _more_slots(world)
+        elif code == state.MORE_INTERVALS:
+            world = world._replace(intervals=_larger(world.intervals))
+        elif code == state.MORE_TIMERS:
+            world = world._replace(timers=_larger(world.timers))
+        else:
+            raise InputError(
+                f"the work takes longer than the {MAX_SECONDS / 86400:.0f} days a run may last",
+                where=prepared.scenario.where("workload"),
+                expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
+            )
+    r = world.run[0]
+    r.end = r.last_finish if prepared.end is None else prepared.end
+    close(world)
+    if progress is not None:
+        progress(int(r.arrived))
+    return accounting.record(prepared, _books(prepared, world, words), int(r.end))
+
+
+def _blocks(prepared: Prepared) -> Iterator[tuple[Records, np.ndarray]]:
+    """Arrivals and their draws, a block at a time."""
+    known = draws(prepared)
+    columns = draw_columns(prepared)
+    for first in range(0, len(prepared.arrival), _BLOCK):
+        part = slice(first, first + _BLOCK)
+        rows = records(len(prepared.arrival[part]), state.ARRIVAL)
+        rows.tick, rows.work = prepared.arrival[part], prepared.workload_of[part]
+        rows.rank, rows.signature = prepared.rank[part], prepared.eligible[part]
+        rows.stretch = 1.0 if prepared.stretch is None else prepared.stretch[part]
+        drawn = np.ones((len(rows), columns))
+        for work, variates in known.items():
+            mine = rows.work == work
+            for column, values in enumerate(variates):
+                drawn[mine, column] = values[rows.rank[mine]]
+        yield rows, drawn
+
+
+def _next_block(world: World, block: tuple[Records, np.ndarray] | None) -> World:
+    world.run[0].next = 0
+    if block is None:
+        world.run[0].last = 1
+        return world._replace(arrivals=world.arrivals[:0], arrival_draws=world.arrival_draws[:0])
+    return world._replace(arrivals=block[0], arrival_draws=block[1])
+
+
+def _larger(rows: Records) -> Records:
+    grown = np.zeros(2 * len(rows), dtype=rows.dtype).view(np.recarray)
+    grown[: len(rows)] = rows
+    return grown
+
+
+def _more_slots(world: World) -> World:
+    count = len(world.slots)
+    slots = _larger(world.slots)
+    slots.next[count:] = np.append(np.arange(count + 1, 2 * count), -1)
+    world.run[0].free = count
+    draws = np.ones((2 * count, world.draws.shape[1]))
+    draws[:count] = world.draws
+    return world._replace(slots=slots, draws=draws)
+
+
+def _books(prepared: Prepared, world: World, words: Words) -> Books:
+    """What the kernel wrote down, in the form that is accounted for."""
+    books = Books(prepared)
+    jobs = world.jobs
+    books.start, books.finish, books.device = (_plain(a) for a in (jobs.start, jobs.finish, jobs.on))
+    books.energy = array("d", np.ascontiguousarray(jobs.energy).tobytes())
+    books.own_interval = {key for key, program in prepared.compiled.items() if prepared.is_own_interval(program)}
+    written = world.intervals[: world.run[0].written]
+    table = books.intervals
+    table.words = dict(words.numbers)
+    names = written.name
+    if prepared.policy.batch.kind == "request":
+        sizes = np.unique(-names) if len(names) else np.zeros(0, dtype=np.int64)
+        spelled = {int(size): table.word(f"batch of {size}") for size in sizes}
+        names = np.array([spelled[-int(name)] for name in names], dtype=np.int64)
+    table.device, table.lane, table.name = _plain(written.on), _plain(written.lane), _plain(names)
+    table.start, table.end = _plain(written.start), _plain(written.end)
+    table.watts = array("d", np.ascontiguousarray(written.watts).tobytes())
+    _add_tokens(prepared, books)
+    return books
+
+
+def _plain(values: np.ndarray) -> array[int]:
+    return array("q", np.ascontiguousarray(values).tobytes())
+
+
+def _add_tokens(prepared: Prepared, books: Books) -> None:
+    """First tokens and gaps of requests that were served alone, in the order in which they ended."""
+    generating = [
+        (key, compiled) for key, compiled in prepared.compiled.items() if compiled.first_ticks is not None
+    ]
+    if not generating:
+        return
+    start, finish, device = (np.frombuffer(a, dtype=np.int64) for a in (books.start, books.finish, books.device))
+    class_of = prepared.class_of_device()
+    first = np.full(books.count, -1, dtype=np.int64)
+    which = np.full(books.count, -1, dtype=np.int64)
+    for number, ((cls, work), compiled) in enumerate(generating):
+        mine = np.flatnonzero((device >= 0) & (prepared.workload_of == work) & (class_of[device] == cls))
+        assert compiled.first_ticks is not None  # noqa: S101
+        first[mine] = start[mine] + compiled.first_ticks[prepared.rank[mine]]
+        which[mine] = number
+    books.first = _plain(first)
+    done = np.flatnonzero((which >= 0) & (finish >= 0))
+    for job in done[np.lexsort((device[done], finish[done]))].tolist():
+        books.add_gaps_of_lone(job, generating[which[job]][1])

@@ -1,0 +1,115 @@
+"""The compiled engine's state: a few arrays of records, and one record that says where the run is.
+
+All of a run's state is in these arrays, so the kernel can stop (for more room, for the next jobs) and go on, and its
+memory is in proportion to devices and to jobs that are present, not to jobs in all. Few arrays: Numba's time to compile grows
+with how many the functions pass on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Records = Any
+"""An array of records, or one of them, whose fields are read by name."""
+
+
+def _layout(integers: str, floats: str = "") -> np.dtype:
+    names = [(name, np.int64) for name in integers.split()] + [(name, np.float64) for name in floats.split()]
+    return np.dtype(names, align=True)
+
+
+RUN = _layout(
+    # Where it is. `stale`: the heap's first entry has been dealt with; its device's number plus 1. `last`: no block of
+    # arrivals follows. `limbo`, `placing`: first and last slot of the jobs that no device that is up can take, and of
+    # those that are to be placed next.
+    "now end heap timer_count stale free next job arrived last turn fault written "
+    "limbo limbo_end placing placing_end waiting running completed failed last_finish "
+    # What is to be done before the next event. `feeding`: a device that may take work; `sweeping`: the place in the list
+    # of classes whose idle devices are offered work, until `sweep_end`; `draining`: whether power may have become free.
+    "feeding sweeping sweep_end draining tried refused line_first line_count paused "
+    # What does not change.
+    "routed by keyed batch batch_size batch_wait gated workloads devices classes draws record write "
+    # Places in `ints` of: the classes of signature s (from signature_at + s), the queues that class c takes from (from
+    # queue_at + c) and all classes.
+    "signature_at signature_classes queue_at queues_of all_classes",
+    "drawn_w cap_w",
+)
+DEVICE = _layout(
+    # slot: the job under way, the first of a batch; -1 without. since, left: the tick from which the present segment is
+    # accounted for, and its ticks still to do from then on at full speed. up, linked: 0 while it has failed, or cannot be
+    # reached. held: its job has ended and cannot be delivered. paused: its job waits for power; in_line: its next one does.
+    "slot count segment last since left began present ready turn cls up linked held paused in_line busy done",
+    # rate: its speed, 1.0 unless throttled. full, watts: above idle, of the present segment at full speed, and now. need:
+    # what the power budget holds for it. energy: above idle (J).
+    "rate full watts need energy",
+)
+SLOT = _layout("job arrival start work rank signature next child starts timed", "key stretch energy")
+ENTRY = _layout("tick which")
+NODE = _layout("load winner")
+QUEUE = _layout("head tail number")
+CLASS = _layout("first count root leaves", "memory")
+# A workload on a class, at class * workloads + workload. *_at: place in `numbers` of the first job's value, or -1: one for
+# all. batch_at: place of the seconds of a batch of one; the watts follow the seconds. weights: bytes that a batch shares.
+PROGRAM = _layout(
+    "ways estimate_at energy_at footprint_at batch_at batch_drawn own",
+    "estimate energy footprint weights mean price preference",
+)
+WAY = _layout("first last")
+SEGMENT = _layout("kind ticks ticks_at draw watts_at lane name", "seconds watts")
+WORKLOAD = _layout("deadline priority way_at")
+INTERVAL = _layout("on lane name start end", "watts")
+FAULT = _layout("tick on code jobs attempts", "value")
+ARRIVAL = _layout("tick work rank signature", "stretch")
+JOB = _layout("start finish on starts lost", "energy")
+
+CONSTANT, BY_JOB, DRAWN = range(3)
+"""How a segment's ticks are stated: one number, one a job, or seconds times the job's draw."""
+BY_PRESENT, BY_BACKLOG, BY_TURN = range(3)
+NO_BATCH, REQUEST = range(2)
+FAIL, REPAIR, SPEED, LINK_DOWN, LINK_UP, CAP = range(6)
+"""Codes of faults."""
+RETRY, MIGRATE, LOSE = range(3)
+"""What becomes of the jobs of a device that fails."""
+
+DONE, MORE_JOBS, MORE_SLOTS, MORE_INTERVALS, MORE_TIMERS, TOO_LONG = range(6)
+"""Why the kernel stopped."""
+
+
+class World(NamedTuple):
+    """Everything, as the kernel takes it."""
+
+    run: Records
+    """One record."""
+    devices: Records
+    slots: Records
+    """Jobs that are present."""
+    draws: np.ndarray
+    """Each slot's draws: slots by draws."""
+    ends: Records
+    """The heap of devices at work, by the tick at which their segments end."""
+    timers: Records
+    tree: Records
+    classes: Records
+    programs: Records
+    ways: Records
+    """Ways through programs: their first and last segments."""
+    segments: Records
+    workloads: Records
+    ints: np.ndarray
+    numbers: np.ndarray
+    queues: Records
+    faults: Records
+    line: np.ndarray
+    """Ring of the devices whose next jobs wait for power."""
+    arrivals: Records
+    arrival_draws: np.ndarray
+    intervals: Records
+    jobs: Records
+    """Every job's times by number, where they are kept."""
+
+
+def records(count: int, layout: np.dtype) -> Records:
+    """So many records of zeros."""
+    return np.zeros(count, dtype=layout).view(np.recarray)
