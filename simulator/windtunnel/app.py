@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -32,6 +32,9 @@ from windtunnel.core.units import to_unit
 from windtunnel.policies.matrix import recommendation
 from windtunnel_models.catalogue import Catalogue, read_overlay, shipped_overlay
 from windtunnel_models.kinds import find_kind, kind_names
+
+if TYPE_CHECKING:
+    from windtunnel.engine.fleet import Prepared
 
 SAMPLE_ABOVE = 200_000
 """Jobs above this many are written as a stated sample unless all are asked for."""
@@ -327,6 +330,16 @@ def run(
         sample = np.linspace(0, count - 1, SAMPLE_ABOVE).astype(np.int64)
         result["notes"].append(f"jobs.csv holds {SAMPLE_ABOVE:,} of {count:,} jobs, evenly spaced")
     return Run(result, recordings[0], sample)
+
+
+def prepare_run(scenario: Scenario, known: Catalogue | None = None) -> Prepared:
+    """A scenario made ready for an engine; InputError for what can be known to be wrong before anything runs."""
+    from windtunnel.engine.fleet import prepare
+
+    def preference(use: str, api: str, kind: str) -> float:
+        return recommendation(use).preference(api=api, kind=kind)
+
+    return prepare(scenario, fleet_devices(scenario, known or Catalogue()), policy_of(scenario), preference)
 
 
 def _report(progress: Callable[[int, int], None], total: int, done: int) -> None:

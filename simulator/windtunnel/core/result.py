@@ -57,7 +57,8 @@ class Jobs:
     """Every job in order of arrival; one array element each. Ticks are picoseconds; -1 where it did not come to that.
 
     ``first`` is when a generating job's first token left, ``tokens`` how many it made (0 for other jobs).
-    ``energy_j`` is what the job drew above the idle power of its device.
+    ``energy_j`` is what the job drew above the idle power of its devices, ``starts`` how often it was started:
+    ``start`` and ``device`` are those of its last attempt.
     """
 
     workload: IntArray
@@ -69,6 +70,7 @@ class Jobs:
     device: IntArray
     status: IntArray
     energy_j: FloatArray
+    starts: IntArray
 
     def __len__(self) -> int:
         return len(self.arrival)

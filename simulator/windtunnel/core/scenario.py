@@ -6,7 +6,6 @@ SI floats here. Every error names the file, line, column and field.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,93 +16,35 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
     PrivateAttr,
     ValidationError,
     model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import PydanticCustomError, core_schema
 
 from windtunnel.core.decoder import Decoder
 from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.faults import Fault
 from windtunnel.core.located import located
 from windtunnel.core.program import Stage, parse_program
+from windtunnel.core.quantity import (
+    Bytes,
+    Count,
+    Natural,
+    PerSecond,
+    PositiveSeconds,
+    PricePerHour,
+    Quantity,
+    Seconds,
+    Text,
+    Watts,
+    as_custom,
+    whole,
+)
 from windtunnel.core.target import Target, parse_target
-from windtunnel.core.units import parse_quantity, to_unit
 from windtunnel.core.yamlfile import Document, parse, read_text, spell
 
 NodePath = tuple[str | int, ...]
-_MAX_COUNT = 1_000_000
 _MAX_SEED = 2**63 - 1
-
-
-def _as_custom(error: InputError) -> PydanticCustomError:
-    return PydanticCustomError(
-        "windtunnel",
-        "{problem}",
-        {"problem": error.problem, "expected": error.expected, "nearest": error.nearest},
-    )
-
-
-class _Quantity:
-    """Makes a float field a quantity: SI here, text in ``unit`` or any unit of its dimension in files."""
-
-    def __init__(self, unit: str, *, positive: bool = False, most: float = math.inf) -> None:
-        self.unit = unit
-        self.positive = positive
-        self.most = most
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_before_validator_function(
-            self.read, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(self.write)
-        )
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"type": "string", "description": f"a quantity measured in {self.unit}", "examples": [f"10 {self.unit}"]}
-
-    def read(self, value: Any) -> float:
-        """Text with a unit to SI."""
-        try:
-            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-                raise InputError(f"this is {value!r}", expected=f"a quantity such as '10 {self.unit}'")
-            number = parse_quantity(str(value), self.unit)
-            if number < 0 or (self.positive and number == 0):
-                raise InputError(f"'{value}' is {'negative' if number < 0 else 'zero'}", expected="more than zero")
-            if number > self.most:
-                raise InputError(
-                    f"'{value}' is too much", expected=f"at most {to_unit(self.most, self.unit):g} {self.unit}"
-                )
-        except InputError as error:
-            raise _as_custom(error) from None
-        return number
-
-    def write(self, value: float) -> str:
-        """SI to text that reads back."""
-        return f"{to_unit(value, self.unit)!r} {self.unit}"
-
-
-Seconds = Annotated[float, _Quantity("s")]
-PositiveSeconds = Annotated[float, _Quantity("s", positive=True)]
-PerSecond = Annotated[float, _Quantity("/s", positive=True)]
-Bytes = Annotated[float, _Quantity("B", positive=True, most=1e18)]
-Watts = Annotated[float, _Quantity("W", most=1e9)]
-PricePerHour = Annotated[float, _Quantity("USD/h", most=1e9)]
-
-
-def _whole(value: Any) -> Any:
-    """Whole numbers are written as such: neither text nor 1.5 nor true."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _as_custom(InputError(f"this is {value!r}", expected="a whole number"))
-    return value
-
-
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=_MAX_COUNT)]
-Natural = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=10**12)]
-Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class _Model(BaseModel):
@@ -119,7 +60,7 @@ class PowerLimits(_Model):
     @model_validator(mode="after")
     def _ordered(self) -> PowerLimits:
         if self.idle is not None and self.max is not None and self.idle > self.max:
-            raise _as_custom(InputError("idle power is above max", expected="idle <= max"))
+            raise as_custom(InputError("idle power is above max", expected="idle <= max"))
         return self
 
 
@@ -136,7 +77,7 @@ class FleetEntry(_Model):
     calibration: Text | None = Field(
         None, description="an overlay that `windtunnel calibrate` wrote, in place of the shipped one; or none"
     )
-    streams: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=1024)] = Field(
+    streams: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1024)] = Field(
         1, description="jobs a device works on at the same time, as far as its engines allow"
     )
 
@@ -159,9 +100,9 @@ class DecoderModel(_Model):
     @model_validator(mode="after")
     def _whole_heads(self) -> DecoderModel:
         if self.head_dim is None and self.width % self.heads:
-            raise _as_custom(InputError(f"width {self.width} is not a multiple of heads {self.heads}"))
+            raise as_custom(InputError(f"width {self.width} is not a multiple of heads {self.heads}"))
         if self.kv_heads is not None and self.heads % self.kv_heads:
-            raise _as_custom(InputError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}"))
+            raise as_custom(InputError(f"heads {self.heads} is not a multiple of kv_heads {self.kv_heads}"))
         return self
 
     def decoder(self) -> Decoder:
@@ -215,7 +156,7 @@ class Burst(_Model):
     @model_validator(mode="after")
     def _fits(self) -> Burst:
         if self.length > self.every:
-            raise _as_custom(InputError("a burst is longer than the time between bursts", expected="length <= every"))
+            raise as_custom(InputError("a burst is longer than the time between bursts", expected="length <= every"))
         return self
 
 
@@ -243,7 +184,7 @@ class Workload(_Model):
     )
     arrivals: Arrivals
     ops: list[Any] = Field(min_length=1, description="the job's program; `windtunnel ops` lists the operations")
-    priority: Annotated[int, BeforeValidator(_whole), Field(ge=-(10**6), le=10**6)] = 0
+    priority: Annotated[int, BeforeValidator(whole), Field(ge=-(10**6), le=10**6)] = 0
     deadline: PositiveSeconds | None = Field(
         None, description="time from arrival within which a job is due; a generating job's first token"
     )
@@ -253,7 +194,7 @@ class RequestBatch(_Model):
     """Up to ``size`` jobs of one workload run as one, after waiting at most ``wait`` for them."""
 
     kind: Literal["request"]
-    size: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=100_000)]
+    size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100_000)]
     wait: Seconds = 0.0
 
 
@@ -261,8 +202,8 @@ class ContinuousBatch(_Model):
     """Generating jobs join and leave a device's batch at every step, as memory for their keys and values allows."""
 
     kind: Literal["continuous"]
-    size: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=4096)] = 256
-    tokens: Annotated[int, BeforeValidator(_whole), Field(ge=16, le=131_072)] = Field(
+    size: Annotated[int, BeforeValidator(whole), Field(ge=1, le=4096)] = 256
+    tokens: Annotated[int, BeforeValidator(whole), Field(ge=16, le=131_072)] = Field(
         2048, description="tokens of one step, prompts' chunks included"
     )
     memory: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
@@ -281,7 +222,7 @@ class PolicyParts(_Model):
     @model_validator(mode="after")
     def _one_way(self) -> PolicyParts:
         if (self.name is None) == (self.route is None and self.order is None):
-            raise _as_custom(
+            raise as_custom(
                 InputError("a policy is a name, or a route and an order", expected="name, or route and order")
             )
         return self
@@ -290,13 +231,13 @@ class PolicyParts(_Model):
 class Stop(_Model):
     """When a run ends: arrivals end after ``jobs`` and the system drains, or everything stops at ``time``."""
 
-    jobs: Annotated[int, BeforeValidator(_whole), Field(ge=1, le=10**9)] | None = None
+    jobs: Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**9)] | None = None
     time: PositiveSeconds | None = None
 
     @model_validator(mode="after")
     def _one(self) -> Stop:
         if (self.jobs is None) == (self.time is None):
-            raise _as_custom(InputError("a stop is a number of jobs or a time", expected="jobs or time"))
+            raise as_custom(InputError("a stop is a number of jobs or a time", expected="jobs or time"))
         return self
 
 
@@ -306,7 +247,7 @@ def _target(value: Any) -> Any:
             raise InputError(f"{value!r} is not a target", expected="text such as 'latency p99 <= 20 ms'")
         parse_target(value)
     except InputError as error:
-        raise _as_custom(error) from None
+        raise as_custom(error) from None
     return value
 
 
@@ -319,11 +260,15 @@ class Scenario(_Model):
     schema_: Literal[1] = Field(alias="schema")
     name: Text
     description: str | None = None
-    seed: Annotated[int, BeforeValidator(_whole), Field(ge=0, le=_MAX_SEED)] = 1
+    seed: Annotated[int, BeforeValidator(whole), Field(ge=0, le=_MAX_SEED)] = 1
     fleet: Annotated[list[FleetEntry], Field(min_length=1, max_length=10_000)]
     models: dict[str, DecoderModel] = Field(default_factory=dict)
     workload: Annotated[list[Workload], Field(min_length=1, max_length=10_000)]
     policy: Text | PolicyParts = "fifo"
+    faults: Annotated[list[Fault], Field(max_length=60)] = Field(default_factory=list)
+    power_budget: Annotated[float, Quantity("W", positive=True, most=1e12)] | None = Field(
+        None, description="what the whole fleet may draw at any instant; a job that would exceed it waits"
+    )
     stop: Stop | None = None
     targets: list[TargetText] = Field(default_factory=list)
 
@@ -418,6 +363,23 @@ def _check_names(scenario: Scenario, document: Document) -> None:
                     where=document.where(("workload", i, "devices", j)),
                     expected=one_of(sorted(entries)),
                     nearest=nearest(name, entries),
+                )
+    for i, fault in enumerate(scenario.faults):
+        for j, name in enumerate(getattr(fault, "devices", None) or ()):
+            if name not in entries:
+                raise InputError(
+                    f"the fleet has no '{name}'",
+                    where=document.where(("faults", i, "devices", j)),
+                    expected=one_of(sorted(entries)),
+                    nearest=nearest(name, entries),
+                )
+        for j, name in enumerate(getattr(fault, "workloads", None) or ()):
+            if name not in seen:
+                raise InputError(
+                    f"unknown workload '{name}'",
+                    where=document.where(("faults", i, "workloads", j)),
+                    expected=one_of(sorted(seen)),
+                    nearest=nearest(name, seen),
                 )
     for i, target in enumerate(scenario.parsed_targets()):
         if target.workload is not None and target.workload not in seen:

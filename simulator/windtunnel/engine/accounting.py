@@ -15,6 +15,7 @@ import numpy as np
 
 from windtunnel.core.result import (
     COMPLETED,
+    FAILED,
     QUEUED,
     RUNNING,
     DeviceRecord,
@@ -40,6 +41,11 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         np.frombuffer(a, dtype=np.int64) for a in (books.start, books.finish, books.first, books.device)
     )
     status = np.where(finish >= 0, COMPLETED, np.where(start >= 0, RUNNING, QUEUED))
+    status[np.frombuffer(books.lost, dtype=np.uint8) > 0] = FAILED
+    # Where nothing is interrupted, a job that started did so once.
+    starts = (start >= 0).astype(np.int64)
+    if prepared.interrupts:
+        starts = np.frombuffer(books.starts, dtype=np.int64)
     first = np.where(first > end, -1, first)
     energy = np.frombuffer(books.energy, dtype=np.float64).copy()
     table = _intervals(prepared, books, start, finish, device, energy, end)
@@ -62,6 +68,7 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         device=device,
         status=status,
         energy_j=energy,
+        starts=starts,
     )
     idle_w = sum(c.idle_w * c.count for c in prepared.classes)
     begun = start[start >= 0]

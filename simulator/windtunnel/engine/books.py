@@ -59,6 +59,10 @@ class Books:
         self.eligible = numbers(prepared.eligible)
         never = np.full(self.count, -1, dtype=np.int64)
         self.start, self.finish, self.first, self.device = (numbers(never) for _ in range(4))
+        self.starts = array("q", bytes(8 * self.count))
+        """How often each job was started, where that is more than once or not at all."""
+        self.lost = bytearray(self.count)
+        """1 for jobs that were given up."""
         self.energy = array("d", bytes(8 * self.count))
         """Joules above idle; without those of jobs that are their own interval."""
         self.intervals = Intervals()

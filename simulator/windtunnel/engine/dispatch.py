@@ -6,7 +6,7 @@ The state of the fleet that a route sees is kept up to date at every change, nev
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 
 import numpy as np
@@ -14,7 +14,8 @@ import numpy as np
 from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.core.ticks import TICKS_PER_SECOND, to_seconds
 from windtunnel.engine.fleet import FAR
-from windtunnel.engine.queues import LoadIndex, Queue, QueueSet
+from windtunnel.engine.power import PowerGate
+from windtunnel.engine.queues import NOT_HERE, LoadIndex, Queue, QueueSet
 from windtunnel.engine.stations import TIMER, Alarm, RunContext, SingleStation, Station, event_order
 
 
@@ -44,12 +45,19 @@ def _job_key(context: RunContext) -> Callable[[int], float] | None:
     return of
 
 
-def _take_from(queues: QueueSet, station: Station, batching: bool) -> bool:
+def _take_from(queues: QueueSet, station: Station, batching: bool, gate: PowerGate | None) -> bool:
     """Let a station take from the first queue; where jobs are batched, from a later one while an earlier waits."""
     if batching:
-        return any(station.take(queue) for queue in queues.in_order(station.class_number))
-    queue = queues.best(station.class_number)
-    return queue is not None and station.take(queue)
+        for queue in queues.in_order(station.class_number):
+            if gate is not None:
+                gate.refused = False
+            if station.take(queue):
+                return True
+            if gate is not None and gate.refused:
+                return False
+        return False
+    best = queues.best(station.class_number)
+    return best is not None and station.take(best)
 
 
 class _Dispatcher:
@@ -87,7 +95,10 @@ class CentralDispatcher(_Dispatcher):
         self.is_free = bytearray(b"\1" * len(stations))
         # A free device that works on one job at a time has nothing waiting for it, so an arrival starts at once.
         self.at_once = [
-            prepared.policy.batch.kind == "none" and isinstance(stations[c.first], SingleStation)
+            prepared.policy.batch.kind == "none"
+            and isinstance(stations[c.first], SingleStation)
+            and context.gate is None
+            and not prepared.interrupts
             for c in prepared.classes
         ]
         self.classes = [sorted(signature) for signature in prepared.signatures]
@@ -107,20 +118,10 @@ class CentralDispatcher(_Dispatcher):
         else:
             self.queues.push(job, signature, books.workload_of[job])
             return
-        # Some class asks questions before it takes a job (for memory, for company): offer to each in its turn.
+        # Some class asks questions before it takes a job (for memory, for company, for power): offer to each in its
+        # turn.
         queue = self.queues.push(job, signature, books.workload_of[job])
-        for number in classes:
-            if self.at_once[number]:
-                device = self._take_free(number)
-                if device >= 0:
-                    self.feed(self.stations[device])
-            else:
-                for device in list(self.free[number]):
-                    self.feed(self.stations[device])
-                    if not queue:
-                        break
-            if not queue:
-                return
+        self._offer(classes, queue)
 
     def _take_free(self, number: int) -> int:
         """The free device of the class with the lowest number, no longer free; -1 without one."""
@@ -133,10 +134,33 @@ class CentralDispatcher(_Dispatcher):
         return -1
 
     def offer(self) -> None:
-        """Give every device with room what it can take. Only jobs that wait for company need it, none at once."""
-        for free in self.free:
-            for device in list(free):
-                self.feed(self.stations[device])
+        """Give every device with room what it can take."""
+        self._offer(range(len(self.free)), None)
+
+    def _offer(self, classes: Iterable[int], queue: Queue | None) -> None:
+        """Offer work to the free devices of these classes, in order, until ``queue`` is empty, if one is given.
+
+        A refusal for power ends the round: nothing overtakes.
+        """
+        gate = self.context.gate
+        if gate is not None and gate.paused:
+            return
+        for number in classes:
+            if self.at_once[number]:
+                device = self._take_free(number)
+                if device >= 0:
+                    self.feed(self.stations[device])
+            else:
+                for device in list(self.free[number]):
+                    if gate is not None:
+                        gate.refused = False
+                    self.feed(self.stations[device])
+                    if gate is not None and gate.refused:
+                        return
+                    if queue is not None and not queue:
+                        break
+            if queue is not None and not queue:
+                return
 
     def feed(self, station: Station) -> None:
         """A device may have room: give it what it can take."""
@@ -149,8 +173,12 @@ class CentralDispatcher(_Dispatcher):
                 self.is_free[station.number] = 1
                 heappush(self.free[station.class_number], station.number)
             return
-        while station.has_room() and _take_from(self.queues, station, self.batching):
+        while station.has_room() and _take_from(self.queues, station, self.batching, self.context.gate):
             pass
+        self.refresh(station)
+
+    def refresh(self, station: Station) -> None:
+        """Note whether a device has room."""
         device, free = station.number, station.has_room()
         if free != bool(self.is_free[device]):
             self.is_free[device] = free
@@ -166,6 +194,19 @@ class CentralDispatcher(_Dispatcher):
 
     def left(self, job: int, station: Station) -> None:
         """A central queue does not follow loads."""
+
+    def requeue(self, job: int, station: Station) -> None:
+        """A job that was interrupted waits again, in its old place."""
+        books = self.context.books
+        self.queues.push(job, books.eligible[job], books.workload_of[job])
+
+    def emptied(self, station: Station) -> list[int]:
+        """No job waits for one device alone."""
+        return []
+
+    def stranded(self) -> list[int]:
+        """Jobs wait in the one queue, whatever is up."""
+        return []
 
 
 class RoutedDispatcher(_Dispatcher):
@@ -184,10 +225,12 @@ class RoutedDispatcher(_Dispatcher):
         members = [range(c.first, c.first + c.count) for c in prepared.classes]
         self.index = LoadIndex(members, list(range(count)) if self.by == "turn" else [0] * count)
         self.turn = count
+        self.turns = list(range(count))
         self.present = [0] * count
         self.ready = [0] * count
         key = _job_key(context)
         self.queues = [QueueSet([frozenset({s.class_number})], key) for s in stations]
+        self._stranded: list[int] = []
 
     def place(self, job: int) -> None:
         """A job has arrived."""
@@ -201,6 +244,8 @@ class RoutedDispatcher(_Dispatcher):
         best: tuple[float, float, float, int] | None = None
         for class_number in prepared.signatures[books.eligible[job]]:
             device = self.index.best(class_number)
+            if self.index.absent(device):
+                continue
             compiled = prepared.compiled[class_number, number]
             estimate = _value(compiled.estimate_s, rank)
             price = prepared.classes[class_number].price_usd_per_s or 0.0
@@ -220,11 +265,14 @@ class RoutedDispatcher(_Dispatcher):
             rated = (*score, compiled.mean_s, device)
             if best is None or _before(rated, best):
                 best, chosen_estimate = rated, estimate
-        assert best is not None  # noqa: S101  every job has a class that can run it
+        if best is None:  # nothing that can run it is up
+            self._stranded.append(job)
+            return
         device = best[3]
         self.present[device] += 1
         self.ready[device] = max(self.ready[device], now) + round(chosen_estimate * TICKS_PER_SECOND)
         self.turn += 1
+        self.turns[device] = self.turn
         self._reindex(device)
         self.queues[device].push(job, 0, number)
         self.feed(self.stations[device])
@@ -237,7 +285,7 @@ class RoutedDispatcher(_Dispatcher):
 
     def feed(self, station: Station) -> None:
         """A device may have room: give it what waits for it."""
-        while station.has_room() and _take_from(self.queues[station.number], station, self.batching):
+        while station.has_room() and _take_from(self.queues[station.number], station, self.batching, self.context.gate):
             pass
 
     def queue_for(self, station: Station) -> Queue | None:
@@ -254,8 +302,26 @@ class RoutedDispatcher(_Dispatcher):
             self._reindex(device)
 
     def _reindex(self, device: int) -> None:
-        load = {"present": self.present, "backlog": self.ready}.get(self.by)
-        self.index.update(device, self.turn if load is None else load[device])
+        station = self.stations[device]
+        load = {"present": self.present, "backlog": self.ready, "turn": self.turns}[self.by]
+        self.index.update(device, load[device] if station.up and station.linked else NOT_HERE)
+
+    def refresh(self, station: Station) -> None:
+        """Note whether a device can be chosen."""
+        self._reindex(station.number)
+
+    def requeue(self, job: int, station: Station) -> None:
+        """A job that was interrupted waits again for its device."""
+        self.queues[station.number].push(job, 0, self.context.books.workload_of[job])
+
+    def emptied(self, station: Station) -> list[int]:
+        """The jobs that wait for this device, in order, which wait for it no more."""
+        return self.queues[station.number].emptied()
+
+    def stranded(self) -> list[int]:
+        """The jobs that found no device that is up, in order; they are to be placed anew."""
+        jobs, self._stranded = self._stranded, []
+        return jobs
 
 
 def _before(one: tuple[float, float, float, int], other: tuple[float, float, float, int]) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, UnsupportedOperationError
+from windtunnel.core.faults import BrownOut, Straggler
 from windtunnel.core.policy import Policy
 from windtunnel.core.program import Generate, OpStage, Stage
 from windtunnel.core.scenario import Scenario, Workload
@@ -21,6 +22,7 @@ from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import arrivals, merged
 from windtunnel.engine.decoding import DecoderShelf
+from windtunnel.engine.faults import FaultSchedule, stretches
 from windtunnel.engine.programs import (
     BatchTable,
     Compiled,
@@ -94,8 +96,10 @@ class Prepared:
     end: int | None
     """Tick at which everything stops; None: run until drained."""
 
+    faults: FaultSchedule | None = None
+    """What strikes devices, and when; None where nothing does."""
     budget_w: float | None = None
-    """Power that the whole fleet may draw; None without a limit."""
+    """Power that the whole fleet may draw (infinite: only in a brown-out is there a limit); None without any."""
     stretch: FloatArray | None = None
     """Each job's slowdown by its number, where stragglers are stated."""
 
@@ -105,13 +109,24 @@ class Prepared:
         return sum(c.count for c in self.classes)
 
     @property
+    def interrupts(self) -> bool:
+        """Whether what a device does may be interrupted or slowed."""
+        return self.faults is not None
+
+    @property
+    def idle_w(self) -> float:
+        """What the whole fleet draws when nothing runs."""
+        return sum(c.idle_w * c.count for c in self.classes)
+
+    @property
     def batch_wait_ticks(self) -> int:
         """How long a request-level batch waits for company."""
         return to_ticks(self.policy.batch.wait_s)
 
     def is_own_interval(self, program: Compiled) -> bool:
         """Whether the program's jobs are of one piece, so that their own start and finish say what the device did."""
-        return program.single is not None and program.decoder is None and self.policy.batch.kind == "none"
+        alone = program.decoder is None and self.policy.batch.kind == "none" and not self.interrupts
+        return alone and program.single is not None
 
     @property
     def writes_intervals(self) -> bool:
@@ -185,10 +200,12 @@ def prepare(
             except UnsupportedOperationError as error:
                 refusals.setdefault(job_class.number, []).append(error)
     _check_batches(scenario, policy, workloads, compiled)
+    budget_w = _budget(scenario, classes)
+    schedule = _schedule(scenario, classes, budget_w)
     limit = scenario.stop.jobs if scenario.stop is not None else None
     arrival, workload_of, rank = merged({w.number: w.source.ticks for w in workloads if w.source.count}, limit)
     signatures, eligible = _eligibility(scenario, policy, classes, workloads, compiled, refusals, workload_of, rank)
-    return Prepared(
+    prepared = Prepared(
         scenario=scenario,
         policy=policy,
         classes=classes,
@@ -201,7 +218,12 @@ def prepare(
         eligible=eligible,
         signatures=signatures,
         end=to_ticks(scenario.stop.time) if scenario.stop is not None and scenario.stop.time is not None else None,
+        faults=schedule,
+        budget_w=budget_w,
+        stretch=stretches(scenario.faults, scenario.seed, [w.name for w in scenario.workload], workload_of, rank),
     )
+    _check_faults(prepared)
+    return prepared
 
 
 def _classes(scenario: Scenario, devices: Sequence[Device]) -> list[FleetClass]:
@@ -258,6 +280,91 @@ def _workloads(scenario: Scenario) -> list[JobClass]:
             expected="a later stop, or higher rates",
         )
     return found
+
+
+def _budget(scenario: Scenario, classes: Sequence[FleetClass]) -> float | None:
+    """What the whole fleet may draw (W): infinite where only brown-outs state a limit, None where nothing does."""
+    limits = [
+        (fault.budget, scenario.where("faults", i, "budget"))
+        for i, fault in enumerate(scenario.faults)
+        if isinstance(fault, BrownOut)
+    ]
+    if scenario.power_budget is not None:
+        limits.append((scenario.power_budget, scenario.where("power_budget")))
+    idle_w = sum(c.idle_w * c.count for c in classes)
+    for budget, where in limits:
+        if budget < idle_w:
+            raise InputError(
+                f"the fleet draws {format_quantity(idle_w, 'W')} when it does nothing, more than this budget",
+                where=where,
+                expected=f"more than {format_quantity(idle_w, 'W')}, or fewer devices",
+            )
+    if scenario.power_budget is not None:
+        return scenario.power_budget
+    return math.inf if limits else None
+
+
+def _schedule(scenario: Scenario, classes: Sequence[FleetClass], budget_w: float | None) -> FaultSchedule | None:
+    """When which devices are struck; None where no fault strikes devices or power."""
+    if all(isinstance(fault, Straggler) for fault in scenario.faults):
+        return None
+    struck: list[np.ndarray] = []
+    for fault in scenario.faults:
+        named = getattr(fault, "devices", None)
+        entries = [
+            np.arange(c.first, c.first + c.count)
+            for c in classes
+            if named is None or scenario.fleet[c.number].device in named or scenario.fleet[c.number].name in named
+        ]
+        # A brown-out strikes no device by itself: it has one time line of its own.
+        struck.append(np.array([-1]) if isinstance(fault, BrownOut) else np.concatenate(entries))
+    return FaultSchedule(scenario.faults, struck, math.inf if budget_w is None else budget_w, scenario.seed)
+
+
+def _check_faults(prepared: Prepared) -> None:
+    """Refuse faults and budgets where the engine does not know what they would do."""
+    scenario = prepared.scenario
+    stated = "power_budget" if not scenario.faults else "faults"
+    if not scenario.faults and prepared.budget_w is None:
+        return
+    expected = "streams: 1, no streams in programs, no continuous batch, no generate"
+    for fleet_class in prepared.classes:
+        if fleet_class.streams > 1:
+            raise InputError(
+                f"{stated} with several jobs at a time on {fleet_class.name} are not modelled",
+                where=scenario.where(stated),
+                expected=expected,
+            )
+    for (_, work), compiled in prepared.compiled.items():
+        side_by_side = any(len(phase) > 1 for variant in compiled.variants for phase in variant)
+        generates = any(isinstance(stage, Generate) for stage in prepared.workloads[work].program)
+        if side_by_side or generates or prepared.policy.batch.kind == "continuous":
+            raise InputError(
+                f"{stated} are not modelled for the program of '{prepared.workloads[work].workload.name}'",
+                where=scenario.where(stated),
+                expected=expected,
+            )
+    if prepared.budget_w is None or math.isinf(prepared.budget_w):
+        return
+    for (cls, work), compiled in prepared.compiled.items():
+        most = max(
+            float(np.max(segment.watts))
+            for variant in compiled.variants
+            for phase in variant
+            for s in phase
+            for segment in s
+        )
+        if prepared.policy.batch.kind == "request":
+            table = prepared.batches(cls, work)
+            most = most if table is None else float(table.watts.max())
+        if prepared.idle_w + most > prepared.budget_w:
+            name = prepared.workloads[work].workload.name
+            raise InputError(
+                f"'{name}' on {prepared.classes[cls].name} would never be started: it draws "
+                f"{format_quantity(most, 'W')} beside the idle fleet's {format_quantity(prepared.idle_w, 'W')}",
+                where=scenario.where("power_budget"),
+                expected=f"at least {format_quantity(prepared.idle_w + most, 'W')}",
+            )
 
 
 def _check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass]) -> None:

@@ -13,12 +13,15 @@ import simpy
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
-from windtunnel.core.ticks import MAX_SECONDS
+from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS
 from windtunnel.engine import accounting
 from windtunnel.engine.books import Books
 from windtunnel.engine.dispatch import dispatcher_for
+from windtunnel.engine.faults import FaultSchedule, look_ahead
 from windtunnel.engine.fleet import Prepared
-from windtunnel.engine.stations import RunContext, station_for
+from windtunnel.engine.incidents import Incidents
+from windtunnel.engine.power import PowerGate
+from windtunnel.engine.stations import TIMER, RunContext, event_order, station_for
 
 Progress = Callable[[int], None]
 _REPORT_MASK = 255
@@ -33,10 +36,16 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     books = Books(prepared)
     context = RunContext(env, prepared, books)
     stations = [station_for(context, c.first + i, c) for c in prepared.classes for i in range(c.count)]
+    context.stations = stations
+    if prepared.budget_w is not None:
+        context.gate = PowerGate(context, prepared.budget_w, prepared.idle_w)
     context.dispatcher = dispatcher_for(context, stations)
     try:
-        _bring_arrivals(context, progress)
-        _drain(env, prepared.end)
+        if prepared.faults is None:
+            _bring_arrivals(context, progress)
+            _drain(env, prepared.end)
+        else:
+            _bring_faults_too(context, prepared.faults, progress)
     except OverflowError:
         # A tick that no longer fits where ticks are kept.
         raise InputError(
@@ -73,5 +82,46 @@ def _bring_arrivals(context: RunContext, progress: Progress | None) -> None:
             step()
         env._now = tick
         place(job)
+        if progress is not None and not job & _REPORT_MASK:
+            progress(job)
+
+
+def _bring_faults_too(context: RunContext, schedule: FaultSchedule, progress: Progress | None) -> None:
+    """Let time pass from arrival to arrival and from fault to fault, until the run is over."""
+    env, arrival, end = context.env, context.books.arrival, context.prepared.end
+    queue, step = env._queue, env.step
+    incidents = Incidents(context)
+    horizon = look_ahead(context.prepared.arrival, end)
+    events = schedule.until(horizon)
+    job = number = 0
+    before_timers = event_order(TIMER, 0)
+    while True:
+        while number == len(events) and horizon < MAX_TICKS:
+            horizon = min(2 * horizon, MAX_TICKS)
+            events = schedule.until(horizon)
+        fault = int(events[number]["tick"]) if number < len(events) else MAX_TICKS
+        tick = arrival[job] if job < len(arrival) else MAX_TICKS
+        if fault <= tick:
+            while queue and (queue[0][0] < fault or (queue[0][0] == fault and queue[0][1] < before_timers)):
+                if end is not None and queue[0][0] > end:
+                    return
+                step()
+            if (
+                fault >= MAX_TICKS
+                or (end is not None and fault > end)
+                or (job == len(arrival) and not context.outstanding)
+            ):
+                _drain(env, end)
+                return
+            env._now = fault
+            incidents.happen(events[number])
+            number += 1
+            continue
+        while queue and queue[0][0] <= tick:
+            step()
+        env._now = tick
+        context.outstanding += 1
+        context.dispatcher.place(job)
+        job += 1
         if progress is not None and not job & _REPORT_MASK:
             progress(job)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import islice
 
 Key = Callable[[int], float]
+NOT_HERE = 2**62
+"""The load of a device that cannot be chosen: larger than any that can."""
 
 
 class Queue:
@@ -31,6 +35,10 @@ class Queue:
     def push(self, job: int) -> None:
         """Add a job."""
         if self._key is None:
+            if self._fifo and job < self._fifo[-1]:
+                # One that comes back from a failure goes to its place in the order of arrival.
+                self._fifo.insert(bisect_left(self._fifo, job), job)
+                return
             self._fifo.append(job)
         else:
             heappush(self._heap, (self._key(job), job))
@@ -38,6 +46,12 @@ class Queue:
     def head(self) -> tuple[float, int]:
         """(key, job) of the next job; the queue must not be empty."""
         return self._heap[0] if self._heap else (0.0, self._fifo[0])
+
+    def first(self, count: int) -> list[int]:
+        """The next jobs, at most ``count`` of them, left where they are."""
+        if self._heap:
+            return [job for _, job in nsmallest(count, self._heap)]
+        return list(islice(self._fifo, count))
 
     def pop(self) -> int:
         """Remove and return the next job."""
@@ -79,6 +93,15 @@ class QueueSet:
                     found, least = queue, head
         return found
 
+    def emptied(self) -> list[int]:
+        """Every job that waits, in order; none waits any more."""
+        jobs: list[tuple[float, int]] = []
+        for queue in self._queues.values():
+            while queue:
+                jobs.append(queue.head())
+                queue.pop()
+        return [job for _, job in sorted(jobs)]
+
     def in_order(self, class_number: int) -> list[Queue]:
         """The queues with jobs that a device of the class could take, the one ``best`` gives first."""
         return sorted((queue for queue in self._by_class.get(class_number, ()) if queue), key=Queue.head)
@@ -117,6 +140,10 @@ class LoadIndex:
             heapify(heap)
         else:
             heappush(heap, (load, device))
+
+    def absent(self, device: int) -> bool:
+        """Whether the device cannot be chosen."""
+        return self._load[device] == NOT_HERE
 
     def load(self, device: int) -> int:
         """The device's load, as last told."""

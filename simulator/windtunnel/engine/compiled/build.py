@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numba import njit, typeof, types
 
 from windtunnel.core.policy import Candidate, JobKey
+from windtunnel.core.ticks import MAX_TICKS
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.kernel import advance
 from windtunnel.engine.compiled.state import Records, World, records
 from windtunnel.engine.compiled.structures import tree_build
-from windtunnel.engine.fleet import FAR, Prepared
+from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.programs import Segment
 
 _CANDIDATE = types.NamedTuple(
@@ -25,17 +27,21 @@ SCORE = types.UniTuple(types.float64, 2)(_CANDIDATE)
 KEY = types.float64(_JOB_KEY)
 
 
+@cache
 def kernel() -> Callable[..., int]:
     """The kernel, compiled once for every policy (its machine code is kept beside the source)."""
-    world = typeof(_empty())
-    return njit(types.int64(world, types.FunctionType(SCORE), types.FunctionType(KEY)), cache=True, _nrt=False, error_model="numpy")(advance)
+    signature = types.int64(typeof(_empty()), types.FunctionType(SCORE), types.FunctionType(KEY))
+    compiled: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(advance)
+    return compiled
 
 
+@cache
 def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable[..., tuple[float, float]]:
     """A route's score for the kernel; raises what Numba raises for one that does not compile."""
     return njit(SCORE)(score or _no_score)
 
 
+@cache
 def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
     """An order's key for the kernel; raises what Numba raises for one that does not compile."""
     return njit(KEY)(key or _no_key)
@@ -124,7 +130,8 @@ def build(prepared: Prepared, words: Words, *, slots: int, record: bool) -> Worl
     run = records(1, state.RUN)
     r = run[0]
     r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
-    r.end = min(prepared.end, FAR - 1) if prepared.end is not None else FAR - 1
+    r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
+    r.faults_end = prepared.faults is None
     r.turn = devices
     r.routed = routed
     r.by = {"present": state.BY_PRESENT, "backlog": state.BY_BACKLOG, "turn": state.BY_TURN}[policy.route.by]
@@ -133,7 +140,7 @@ def build(prepared: Prepared, words: Words, *, slots: int, record: bool) -> Worl
     r.batch_size, r.batch_wait = policy.batch.size, prepared.batch_wait_ticks
     r.gated = prepared.budget_w is not None
     r.cap_w = prepared.budget_w if prepared.budget_w is not None else 0.0
-    r.drawn_w = sum(c.idle_w * c.count for c in classes)
+    r.drawn_w = prepared.idle_w
     r.workloads, r.devices, r.classes = len(prepared.workloads), devices, len(classes)
     r.draws = draw_columns(prepared)
     r.record, r.write = record, prepared.writes_intervals

@@ -1,17 +1,19 @@
-"""The fleet's semantics as one state machine over arrays: arrive, route, start, end, fail, repair, slow, wait for power.
+"""The fleet's semantics as one state machine over arrays: arrive, route, start, end, fail, repair, slow, wait for
+power.
 
 What each transition means is the process engine's (engine/dispatch.py, engine/stations/single.py), which is written for
-reading; this one is for speed, and the differential tests hold them to the same ticks. Of the events of one tick ends come
-first, by device; then faults, in the order of their schedule; then timers; then arrivals.
+reading; this one is for speed, and the differential tests hold them to the same ticks. Of the events of one tick ends
+come first, by device; then faults, in the order of their schedule; then timers; then arrivals.
 
 An event does not call what follows from it: it notes it in the run's record (``feeding``, ``sweeping``, ``placing``,
-``draining``), and the loop does that before the next event. So each function is called from one place, which keeps both the
-reader and the compiler from going around in circles.
+``draining``), and the loop does that before the next event. So each function is called from one place, which keeps
+both the reader and the compiler from going around in circles.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -21,49 +23,45 @@ from windtunnel.engine.compiled.state import (
     BY_JOB,
     BY_PRESENT,
     BY_TURN,
-    CAP,
     CONSTANT,
     DONE,
-    FAIL,
-    LINK_DOWN,
-    LINK_UP,
-    LOSE,
-    MIGRATE,
+    MORE_FAULTS,
     MORE_INTERVALS,
     MORE_JOBS,
     MORE_SLOTS,
     MORE_TIMERS,
     NO_BATCH,
-    SPEED,
     TOO_LONG,
     Records,
     World,
 )
 from windtunnel.engine.compiled.structures import (
-    COLD,
-    HOT,
     NOT_HERE,
+    cold,
     heap_pop,
     heap_remove,
+    hot,
     meld,
     sift_down,
     sift_up,
     tree_set,
     without_root,
 )
+from windtunnel.engine.faults import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
 from windtunnel.engine.fleet import FAR
 from windtunnel.engine.programs import WATT_GRAIN
 
 PER_SECOND = 1e12
 _TOO_MANY = 9.2e18
 """Ticks beyond which no span is kept."""
+_NEVER = 2**63 - 1
 _LATEST = 2**63 - 2
 
 
 # Queues of waiting jobs.
 
 
-@HOT
+@hot
 def _push(w: World, queue: int, slot: int) -> None:
     q, slots = w.queues[queue], w.slots
     q.number += 1
@@ -88,7 +86,7 @@ def _push(w: World, queue: int, slot: int) -> None:
             slots[before].next = slot
 
 
-@HOT
+@hot
 def _pop(w: World, queue: int) -> int:
     q = w.queues[queue]
     slot = q.head
@@ -97,7 +95,7 @@ def _pop(w: World, queue: int) -> int:
     return slot
 
 
-@HOT
+@hot
 def _own_queue(w: World, device: int, slot: int) -> int:
     """The queue that the job waits in: the device's, or where there is one for all, that of its signature."""
     r = w.run[0]
@@ -105,7 +103,7 @@ def _own_queue(w: World, device: int, slot: int) -> int:
     return owner if r.batch == NO_BATCH else owner * r.workloads + w.slots[slot].work
 
 
-@HOT
+@hot
 def _best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
     """The queue whose next job the device should take, of those whose heads come after (key, job); -1 without one."""
     r = w.run[0]
@@ -133,7 +131,7 @@ def _best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
 # What the tree of a class says of a device.
 
 
-@HOT
+@hot
 def _reindex(w: World, device: int) -> None:
     r, d = w.run[0], w.devices[device]
     if d.up == 0 or d.linked == 0:
@@ -153,7 +151,7 @@ def _reindex(w: World, device: int) -> None:
 # Work under way.
 
 
-@HOT
+@hot
 def _way(w: World, device: int, slot: int) -> Records:
     """The job's way through its program."""
     r, s = w.run[0], w.slots[slot]
@@ -162,13 +160,13 @@ def _way(w: World, device: int, slot: int) -> Records:
     return w.ways[way if choice < 0 else way + w.ints[choice + s.rank]]
 
 
-@HOT
+@hot
 def _segment_watts(w: World, segment: int, slot: int) -> float:
     g = w.segments[segment]
     return g.watts if g.watts_at < 0 else w.numbers[g.watts_at + w.slots[slot].rank]
 
 
-@HOT
+@hot
 def _go(w: World, device: int) -> bool:
     """Let the present segment go on from now, at the device's speed; False beyond the last tick there is."""
     r, d = w.run[0], w.devices[device]
@@ -194,7 +192,7 @@ def _go(w: World, device: int) -> bool:
     return True
 
 
-@HOT
+@hot
 def _segment(w: World, device: int) -> bool:
     """Begin the present segment of the device's job."""
     d = w.devices[device]
@@ -218,7 +216,7 @@ def _segment(w: World, device: int) -> bool:
     return _go(w, device)
 
 
-@HOT
+@hot
 def _started(w: World, device: int, slot: int) -> None:
     r, s = w.run[0], w.slots[slot]
     s.start = r.now
@@ -229,7 +227,7 @@ def _started(w: World, device: int, slot: int) -> None:
         w.jobs[s.job].start, w.jobs[s.job].on = r.now, device
 
 
-@HOT
+@hot
 def _begin(w: World, device: int, queue: int, need: float) -> bool:
     """Start the queue's next job on an idle device."""
     r, d = w.run[0], w.devices[device]
@@ -242,11 +240,12 @@ def _begin(w: World, device: int, queue: int, need: float) -> bool:
     return _segment(w, device)
 
 
-@COLD
+@cold
 def _begin_batch(w: World, device: int, queue: int, size: int, need: float) -> bool:
     """Start the first ``size`` jobs of a queue as one."""
     r, d = w.run[0], w.devices[device]
-    first = last = np.int64(-1)
+    first: Any = np.int64(-1)
+    last: Any = np.int64(-1)
     longest, stretch = 0.0, 1.0
     for _ in range(size):
         slot = _pop(w, queue)
@@ -275,7 +274,7 @@ def _begin_batch(w: World, device: int, queue: int, size: int, need: float) -> b
     return _go(w, device)
 
 
-@HOT
+@hot
 def _settle(w: World, device: int) -> None:
     """Write down what the device has done of its present segment until now."""
     r, d = w.run[0], w.devices[device]
@@ -300,7 +299,7 @@ def _settle(w: World, device: int) -> None:
         iv.lane, iv.name = 0, -d.count
 
 
-@COLD
+@cold
 def _pass_time(w: World, device: int) -> None:
     """Take what was done since the segment was last looked at off what is left of it."""
     r, d = w.run[0], w.devices[device]
@@ -313,14 +312,14 @@ def _pass_time(w: World, device: int) -> None:
 # Power.
 
 
-@COLD
+@cold
 def _start_sweep(w: World, first: int, end: int) -> None:
     """Offer work to the idle devices of the classes listed from ``first`` up to ``end``, in their order."""
     r = w.run[0]
     r.sweeping, r.sweep_end, r.tried, r.refused = first, end, -1, 0
 
 
-@COLD
+@cold
 def _may_draw(w: World, device: int, need: float) -> bool:
     """Whether the power budget lets the device start what needs ``need`` watts; otherwise it stands in line for it."""
     r, d = w.run[0], w.devices[device]
@@ -336,7 +335,7 @@ def _may_draw(w: World, device: int, need: float) -> bool:
     return False
 
 
-@COLD
+@cold
 def _release(w: World, device: int) -> None:
     """The device's work no longer needs its watts."""
     r, d = w.run[0], w.devices[device]
@@ -349,7 +348,7 @@ def _release(w: World, device: int) -> None:
     r.draining = 1
 
 
-@COLD
+@cold
 def _shed(w: World) -> None:
     """Pause what was started last until the rest keeps within the budget."""
     r = w.run[0]
@@ -369,7 +368,7 @@ def _shed(w: World) -> None:
         r.drawn_w -= w.devices[latest].need
 
 
-@COLD
+@cold
 def _drain(w: World) -> bool:
     """One step of giving away power that may have become free: to paused work, oldest first, then along the line."""
     r = w.run[0]
@@ -413,7 +412,7 @@ def _drain(w: World) -> bool:
 # Dispatch.
 
 
-@COLD
+@cold
 def _batch_size(w: World, device: int, queue: int) -> int:
     """How many jobs of the queue the device would take as one now; 0: they wait for company, and a timer is set."""
     r, d, slots = w.run[0], w.devices[device], w.slots
@@ -439,13 +438,14 @@ def _batch_size(w: World, device: int, queue: int) -> int:
     return size
 
 
-@HOT
+@hot
 def _feed(w: World, device: int) -> bool:
     """Give the device what it can take; False when time runs out of ticks."""
     r, d = w.run[0], w.devices[device]
     if d.slot >= 0 or d.up == 0 or d.linked == 0:
         return True
-    after_key, after_job = -math.inf, np.int64(-1)
+    after_key = -math.inf
+    after_job: Any = np.int64(-1)
     need = 0.0
     while True:
         queue = _best_queue(w, device, after_key, after_job)
@@ -478,7 +478,7 @@ def _feed(w: World, device: int) -> bool:
     return good
 
 
-@COLD
+@cold
 def _sweep(w: World) -> None:
     """One step of offering work to idle devices, class after class; a refusal for power ends it."""
     r = w.run[0]
@@ -498,18 +498,18 @@ def _sweep(w: World) -> None:
     r.tried = -1
 
 
-@HOT
+@hot
 def _near(one: float, other: float) -> bool:
     return one == other or abs(one - other) <= 1e-12 * max(abs(one), abs(other))
 
 
-@HOT
-def _choose(w: World, score, slot: int) -> tuple[int, float]:
+@hot
+def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
     """The device that the policy's score likes best, and the job's expected time there; -1 when none of its is up."""
     r, s = w.run[0], w.slots[slot]
     deadline = w.workloads[s.work].deadline
     slack = float(deadline) / PER_SECOND if deadline < FAR else math.inf
-    best = np.int64(-1)
+    best: Any = np.int64(-1)
     best_0 = best_1 = best_mean = best_estimate = 0.0
     for place in range(w.ints[r.signature_at + s.signature], w.ints[r.signature_at + s.signature + 1]):
         cls = w.ints[r.signature_classes + place]
@@ -522,9 +522,7 @@ def _choose(w: World, score, slot: int) -> tuple[int, float]:
         energy = p.energy if p.energy_at < 0 else w.numbers[p.energy_at + s.rank]
         backlog = float(max(d.ready - r.now, 0)) / PER_SECOND
         score_0, score_1 = score(
-            Candidate(
-                d.present, backlog, estimate, p.mean, p.price * estimate, energy, slack, node.load, p.preference
-            )
+            Candidate(d.present, backlog, estimate, p.mean, p.price * estimate, energy, slack, node.load, p.preference)
         )
         if best < 0:
             better = True
@@ -541,8 +539,8 @@ def _choose(w: World, score, slot: int) -> tuple[int, float]:
     return best, best_estimate
 
 
-@HOT
-def _place(w: World, score) -> None:
+@hot
+def _place(w: World, score: Any) -> None:
     """Find a place for the next of the jobs that need one: a device's queue, or the one for all."""
     r = w.run[0]
     slot = r.placing
@@ -574,7 +572,7 @@ def _place(w: World, score) -> None:
         _start_sweep(w, r.signature_classes + w.ints[at], r.signature_classes + w.ints[at + 1])
 
 
-@HOT
+@hot
 def _to_place(w: World, slot: int) -> None:
     r = w.run[0]
     w.slots[slot].next = -1
@@ -586,7 +584,7 @@ def _to_place(w: World, slot: int) -> None:
     r.placing_end = slot
 
 
-@HOT
+@hot
 def _left(w: World, device: int) -> None:
     """A job has left the device, done, moved or lost."""
     r, d = w.run[0], w.devices[device]
@@ -597,7 +595,7 @@ def _left(w: World, device: int) -> None:
         _reindex(w, device)
 
 
-@HOT
+@hot
 def _end_job(w: World, device: int, slot: int, completed: bool) -> None:
     r, s = w.run[0], w.slots[slot]
     r.running -= 1
@@ -618,7 +616,7 @@ def _end_job(w: World, device: int, slot: int, completed: bool) -> None:
     r.free = slot
 
 
-@HOT
+@hot
 def _complete(w: World, device: int) -> None:
     """The device's job, or batch, is done and delivered."""
     r, d = w.run[0], w.devices[device]
@@ -638,7 +636,7 @@ def _complete(w: World, device: int) -> None:
         r.feeding = device
 
 
-@HOT
+@hot
 def _end(w: World, device: int) -> bool:
     """The present segment of the device has come to its end."""
     d = w.devices[device]
@@ -658,7 +656,7 @@ def _end(w: World, device: int) -> bool:
 # Faults.
 
 
-@COLD
+@cold
 def _fail(w: World, fault: Records) -> None:
     """A device stops: its work is interrupted, and tried again, moved or lost."""
     r, device = w.run[0], fault.on
@@ -683,7 +681,8 @@ def _fail(w: World, fault: Records) -> None:
                 r.running -= 1
                 s.start = -1
                 if r.record:
-                    w.jobs[s.job].start = w.jobs[s.job].on = -1
+                    j = w.jobs[s.job]
+                    j.start, j.on, j.starts, j.energy = -1, -1, s.starts, s.energy
                 if moving:
                     _left(w, device)
                     _to_place(w, slot)
@@ -705,7 +704,7 @@ def _fail(w: World, fault: Records) -> None:
         _start_sweep(w, r.all_classes, r.all_classes + r.classes)
 
 
-@COLD
+@cold
 def _back(w: World, device: int) -> None:
     """The device can be used again, if it is up and can be reached."""
     r, d = w.run[0], w.devices[device]
@@ -725,7 +724,7 @@ def _back(w: World, device: int) -> None:
         _to_place(w, slot)
 
 
-@COLD
+@cold
 def _fault(w: World) -> bool:
     """The next fault of the schedule happens."""
     r = w.run[0]
@@ -762,8 +761,8 @@ def _fault(w: World) -> bool:
 # Time.
 
 
-@HOT
-def _arrive(w: World, key) -> None:
+@hot
+def _arrive(w: World, key: Any) -> None:
     r = w.run[0]
     slot = r.free
     s, a = w.slots[slot], w.arrivals[r.next]
@@ -784,7 +783,7 @@ def _arrive(w: World, key) -> None:
     _to_place(w, slot)
 
 
-@HOT
+@hot
 def _room(w: World) -> int:
     """What the kernel might run out of at the next event; DONE when nothing."""
     r = w.run[0]
@@ -796,10 +795,12 @@ def _room(w: World) -> int:
         return MORE_JOBS
     if r.free < 0:
         return MORE_SLOTS
+    if r.fault >= len(w.faults) and not r.faults_end:
+        return MORE_FAULTS
     return DONE
 
 
-def advance(w: World, score, key) -> int:
+def advance(w: World, score: Any, key: Any) -> int:
     """Let events happen until the run is over or something is needed; says which."""
     r = w.run[0]
     while True:
@@ -828,9 +829,9 @@ def advance(w: World, score, key) -> int:
         needed = _room(w)
         if needed != DONE:
             return needed
-        arrival = w.arrivals[r.next].tick if r.next < len(w.arrivals) else FAR
-        timer = w.timers[0].tick if r.timer_count else FAR
-        fault = w.faults[r.fault].tick if r.fault < len(w.faults) else FAR
+        arrival = w.arrivals[r.next].tick if r.next < len(w.arrivals) else np.int64(_NEVER)
+        timer = w.timers[0].tick if r.timer_count else np.int64(_NEVER)
+        fault = w.faults[r.fault].tick if r.fault < len(w.faults) else np.int64(_NEVER)
         # The least tick goes first; at one tick an end, then a fault, then a timer, then an arrival.
         other = min(arrival, timer, fault)
         if r.heap and w.ends[0].tick <= other:
@@ -843,7 +844,7 @@ def advance(w: World, score, key) -> int:
             w.ends[0].which = -1
             if not _end(w, device):
                 return TOO_LONG
-        elif other > r.end or (other == fault and arrival == FAR and r.running + r.waiting == 0):
+        elif other > r.end or (other == fault and arrival == _NEVER and r.running + r.waiting == 0):
             return DONE
         elif other == fault:
             r.now = fault
@@ -862,7 +863,7 @@ def advance(w: World, score, key) -> int:
             _arrive(w, key)
 
 
-@COLD
+@cold
 def close(w: World) -> None:
     """The run has stopped at its end: write down what was still going on, device by device."""
     r = w.run[0]

@@ -9,13 +9,14 @@ import numpy as np
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
-from windtunnel.core.ticks import MAX_SECONDS
+from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS
 from windtunnel.engine import accounting
 from windtunnel.engine.books import Books
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import Words, build, compiled_key, compiled_score, draw_columns, draws, kernel
 from windtunnel.engine.compiled.kernel import close
 from windtunnel.engine.compiled.state import Records, World, records
+from windtunnel.engine.faults import look_ahead
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.stations import kind_of_station
 
@@ -33,7 +34,7 @@ def refusal(prepared: Prepared) -> str | None:
         if kind_of_station(prepared, fleet_class) != "single":
             return f"several jobs, or streams of one, at a time on {fleet_class.name}"
     if policy.batch.kind == "request":
-        for (cls, work), _ in prepared.compiled.items():
+        for cls, work in prepared.compiled:
             job_class = prepared.workloads[work]
             if prepared.batches(cls, work) is None:
                 return f"request-level batches whose jobs differ in more than one draw ('{job_class.workload.name}')"
@@ -50,6 +51,7 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     key = compiled_key(prepared.policy.order.key)
     blocks = _blocks(prepared)
     advance = kernel()
+    horizon = look_ahead(prepared.arrival, prepared.end) // 2
     while True:
         code = advance(world, score, key)
         if code == state.DONE:
@@ -62,6 +64,8 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
             world = _more_slots(world)
         elif code == state.MORE_INTERVALS:
             world = world._replace(intervals=_larger(world.intervals))
+        elif code == state.MORE_FAULTS:
+            world, horizon = _more_faults(prepared, world, horizon)
         elif code == state.MORE_TIMERS:
             world = world._replace(timers=_larger(world.timers))
         else:
@@ -104,6 +108,13 @@ def _next_block(world: World, block: tuple[Records, np.ndarray] | None) -> World
     return world._replace(arrivals=block[0], arrival_draws=block[1])
 
 
+def _more_faults(prepared: Prepared, world: World, horizon: int) -> tuple[World, int]:
+    assert prepared.faults is not None  # noqa: S101  without a schedule nothing is asked for
+    horizon = min(2 * horizon, MAX_TICKS)
+    world.run[0].faults_end = horizon == MAX_TICKS
+    return world._replace(faults=prepared.faults.until(horizon).view(np.recarray)), horizon
+
+
 def _larger(rows: Records) -> Records:
     grown = np.zeros(2 * len(rows), dtype=rows.dtype).view(np.recarray)
     grown[: len(rows)] = rows
@@ -126,6 +137,7 @@ def _books(prepared: Prepared, world: World, words: Words) -> Books:
     jobs = world.jobs
     books.start, books.finish, books.device = (_plain(a) for a in (jobs.start, jobs.finish, jobs.on))
     books.energy = array("d", np.ascontiguousarray(jobs.energy).tobytes())
+    books.starts, books.lost = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
     books.own_interval = {key for key, program in prepared.compiled.items() if prepared.is_own_interval(program)}
     written = world.intervals[: world.run[0].written]
     table = books.intervals
@@ -148,9 +160,7 @@ def _plain(values: np.ndarray) -> array[int]:
 
 def _add_tokens(prepared: Prepared, books: Books) -> None:
     """First tokens and gaps of requests that were served alone, in the order in which they ended."""
-    generating = [
-        (key, compiled) for key, compiled in prepared.compiled.items() if compiled.first_ticks is not None
-    ]
+    generating = [(key, compiled) for key, compiled in prepared.compiled.items() if compiled.first_ticks is not None]
     if not generating:
         return
     start, finish, device = (np.frombuffer(a, dtype=np.int64) for a in (books.start, books.finish, books.device))

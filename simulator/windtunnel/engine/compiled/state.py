@@ -1,8 +1,8 @@
 """The compiled engine's state: a few arrays of records, and one record that says where the run is.
 
 All of a run's state is in these arrays, so the kernel can stop (for more room, for the next jobs) and go on, and its
-memory is in proportion to devices and to jobs that are present, not to jobs in all. Few arrays: Numba's time to compile grows
-with how many the functions pass on.
+memory is in proportion to devices and to jobs that are present, not to jobs in all. Few arrays: Numba's time to
+compile grows with how many the functions pass on.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from windtunnel.engine.faults import EVENT
 
 Records = Any
 """An array of records, or one of them, whose fields are read by name."""
@@ -22,12 +24,13 @@ def _layout(integers: str, floats: str = "") -> np.dtype:
 
 RUN = _layout(
     # Where it is. `stale`: the heap's first entry has been dealt with; its device's number plus 1. `last`: no block of
-    # arrivals follows. `limbo`, `placing`: first and last slot of the jobs that no device that is up can take, and of
-    # those that are to be placed next.
-    "now end heap timer_count stale free next job arrived last turn fault written "
+    # arrivals follows; `faults_end`: no fault does. `limbo`, `placing`: first and last slot of the jobs that no
+    # device that is up can take, and of those that are to be placed next.
+    "now end heap timer_count stale free next job arrived last turn fault faults_end written "
     "limbo limbo_end placing placing_end waiting running completed failed last_finish "
-    # What is to be done before the next event. `feeding`: a device that may take work; `sweeping`: the place in the list
-    # of classes whose idle devices are offered work, until `sweep_end`; `draining`: whether power may have become free.
+    # What is to be done before the next event. `feeding`: a device that may take work; `sweeping`: the place in the
+    # list of classes whose idle devices are offered work, until `sweep_end`; `draining`: whether power may have
+    # become free.
     "feeding sweeping sweep_end draining tried refused line_first line_count paused "
     # What does not change.
     "routed by keyed batch batch_size batch_wait gated workloads devices classes draws record write "
@@ -38,11 +41,12 @@ RUN = _layout(
 )
 DEVICE = _layout(
     # slot: the job under way, the first of a batch; -1 without. since, left: the tick from which the present segment is
-    # accounted for, and its ticks still to do from then on at full speed. up, linked: 0 while it has failed, or cannot be
-    # reached. held: its job has ended and cannot be delivered. paused: its job waits for power; in_line: its next one does.
+    # accounted for, and its ticks still to do from then on at full speed. up, linked: 0 while it has failed, or
+    # cannot be reached. held: its job has ended and cannot be delivered. paused: its job waits for power; in_line:
+    # its next one does.
     "slot count segment last since left began present ready turn cls up linked held paused in_line busy done",
-    # rate: its speed, 1.0 unless throttled. full, watts: above idle, of the present segment at full speed, and now. need:
-    # what the power budget holds for it. energy: above idle (J).
+    # rate: its speed, 1.0 unless throttled. full, watts: above idle, of the present segment at full speed, and now.
+    # need: what the power budget holds for it. energy: above idle (J).
     "rate full watts need energy",
 )
 SLOT = _layout("job arrival start work rank signature next child starts timed", "key stretch energy")
@@ -50,8 +54,9 @@ ENTRY = _layout("tick which")
 NODE = _layout("load winner")
 QUEUE = _layout("head tail number")
 CLASS = _layout("first count root leaves", "memory")
-# A workload on a class, at class * workloads + workload. *_at: place in `numbers` of the first job's value, or -1: one for
-# all. batch_at: place of the seconds of a batch of one; the watts follow the seconds. weights: bytes that a batch shares.
+# A workload on a class, at class * workloads + workload. *_at: place in `numbers` of the first job's value, or -1:
+# one for all. batch_at: place of the seconds of a batch of one; the watts follow the seconds. weights: bytes that a
+# batch shares.
 PROGRAM = _layout(
     "ways estimate_at energy_at footprint_at batch_at batch_drawn own",
     "estimate energy footprint weights mean price preference",
@@ -60,7 +65,7 @@ WAY = _layout("first last")
 SEGMENT = _layout("kind ticks ticks_at draw watts_at lane name", "seconds watts")
 WORKLOAD = _layout("deadline priority way_at")
 INTERVAL = _layout("on lane name start end", "watts")
-FAULT = _layout("tick on code jobs attempts", "value")
+FAULT = EVENT
 ARRIVAL = _layout("tick work rank signature", "stretch")
 JOB = _layout("start finish on starts lost", "energy")
 
@@ -68,12 +73,8 @@ CONSTANT, BY_JOB, DRAWN = range(3)
 """How a segment's ticks are stated: one number, one a job, or seconds times the job's draw."""
 BY_PRESENT, BY_BACKLOG, BY_TURN = range(3)
 NO_BATCH, REQUEST = range(2)
-FAIL, REPAIR, SPEED, LINK_DOWN, LINK_UP, CAP = range(6)
-"""Codes of faults."""
-RETRY, MIGRATE, LOSE = range(3)
-"""What becomes of the jobs of a device that fails."""
 
-DONE, MORE_JOBS, MORE_SLOTS, MORE_INTERVALS, MORE_TIMERS, TOO_LONG = range(6)
+DONE, MORE_JOBS, MORE_SLOTS, MORE_INTERVALS, MORE_TIMERS, MORE_FAULTS, TOO_LONG = range(7)
 """Why the kernel stopped."""
 
 

@@ -1,28 +1,45 @@
 """What the compiled engine keeps in order: the heap of ends, the tree of best devices, queues of waiting jobs.
 
-Plain functions over arrays of records. Each runs as Python and compiled by Numba (`NUMBA_DISABLE_JIT=1` for the former),
-and each answers exactly as its counterpart of the process engine does (`engine/queues.py`): one total order, no ties.
+Plain functions over arrays of records. Each runs as Python and compiled by Numba (`NUMBA_DISABLE_JIT=1` for the
+former), and each answers exactly as its counterpart of the process engine does (`engine/queues.py`): one total order,
+no ties.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import numpy as np
 from numba import njit
 
-HOT = njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)
-COLD = njit(cache=True, _nrt=False, error_model="numpy")
-"""How the kernel's functions are compiled. Nothing here makes an array, so Numba need not count references to any: that
-alone takes two thirds off the time of a job. What every job passes through is inlined, since each function is passed all
-the arrays; what is rare is not, to keep the time to compile down."""
-
+Function = TypeVar("Function", bound=Callable[..., Any])
 Records = np.ndarray
+
+
+def hot(function: Function) -> Function:
+    """Compile what every job passes through: inlined, since each function is passed all the arrays.
+
+    Nothing here makes an array, so Numba need not count references to any (``_nrt``): that alone takes two thirds off
+    the time of a job.
+    """
+    compiled: Function = njit(cache=True, _nrt=False, error_model="numpy", forceinline=True)(function)
+    return compiled
+
+
+def cold(function: Function) -> Function:
+    """Compile what is rare: not inlined, to keep the time to compile down."""
+    compiled: Function = njit(cache=True, _nrt=False, error_model="numpy")(function)
+    return compiled
+
+
 NOT_HERE = 2**62
 """The load of a device that cannot be chosen: larger than any that can."""
 
 # The heap: entries (tick, which), least first. Four children a node: fewer levels, and the four lie side by side.
 
 
-@HOT
+@hot
 def sift_up(heap: Records, at: int) -> None:
     """Move the entry at ``at`` towards the root until it is in order."""
     tick, which = heap[at].tick, heap[at].which
@@ -35,7 +52,7 @@ def sift_up(heap: Records, at: int) -> None:
     heap[at].tick, heap[at].which = tick, which
 
 
-@HOT
+@hot
 def sift_down(heap: Records, size: int, at: int) -> None:
     """Move the entry at ``at`` towards the leaves until it is in order."""
     tick, which = heap[at].tick, heap[at].which
@@ -56,7 +73,7 @@ def sift_down(heap: Records, size: int, at: int) -> None:
     heap[at].tick, heap[at].which = tick, which
 
 
-@HOT
+@hot
 def heap_pop(heap: Records, size: int) -> int:
     """Take the first entry away; the new size."""
     size -= 1
@@ -66,7 +83,7 @@ def heap_pop(heap: Records, size: int) -> int:
     return size
 
 
-@COLD
+@cold
 def heap_remove(heap: Records, size: int, which: int) -> int:
     """Take the entry of ``which`` out, wherever it is (only faults need it); the new size."""
     for at in range(size):
@@ -84,7 +101,7 @@ def heap_remove(heap: Records, size: int, which: int) -> int:
 # left child wins ties, and so does the lowest number.
 
 
-@HOT
+@hot
 def tree_set(tree: Records, root: int, leaves: int, place: int, load: int) -> None:
     """The device at ``place`` of the class, whose tree of ``leaves`` begins at ``root``, now has ``load``."""
     node = leaves + place
@@ -99,7 +116,7 @@ def tree_set(tree: Records, root: int, leaves: int, place: int, load: int) -> No
         tree[up].load, tree[up].winner = tree[better].load, tree[better].winner
 
 
-@COLD
+@cold
 def tree_build(tree: Records, root: int, leaves: int, first: int, count: int) -> None:
     """A class's tree from the loads of its leaves; its devices are ``first`` to ``first + count - 1``."""
     for place in range(leaves):
@@ -117,7 +134,7 @@ def tree_build(tree: Records, root: int, leaves: int, first: int, count: int) ->
 # proportion to the jobs that are present.
 
 
-@COLD
+@cold
 def meld(one: int, other: int, slots: Records) -> int:
     """The root of two pairing heaps put together; -1 is the empty heap."""
     if one < 0:
@@ -132,7 +149,7 @@ def meld(one: int, other: int, slots: Records) -> int:
     return one
 
 
-@COLD
+@cold
 def without_root(root: int, slots: Records) -> int:
     """The heap less its root: children melded in pairs from the left, the pairs then from the right."""
     pairs = -1

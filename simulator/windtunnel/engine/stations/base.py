@@ -13,10 +13,11 @@ from windtunnel.core.program import OpStage
 from windtunnel.core.ticks import to_ticks
 from windtunnel.engine.books import Books, numbers
 from windtunnel.engine.fleet import FleetClass, Prepared
+from windtunnel.engine.power import PowerGate
 from windtunnel.engine.programs import BatchTable, Compiled, batch_cost, batch_table
 from windtunnel.engine.queues import Queue
 
-FINISH, TIMER = 0, 1
+FINISH, FAULT, TIMER = 0, 1, 2
 """Kinds of event, in the order in which those of one tick happen; arrivals come after both."""
 _ENTITIES = 2**40
 
@@ -66,24 +67,63 @@ class Dispatcher(Protocol):
     def left(self, job: int, station: Station) -> None:
         """A job has ended."""
 
+    def offer(self) -> None:
+        """Give every device with room what it can take."""
+
+    def refresh(self, station: Station) -> None:
+        """A device's load, or whether it can be used at all, has changed."""
+
+    def requeue(self, job: int, station: Station) -> None:
+        """A job that was interrupted waits again, in its old place."""
+
+    def emptied(self, station: Station) -> list[int]:
+        """The jobs that wait for this device alone, which wait for it no more."""
+
+    def stranded(self) -> list[int]:
+        """The jobs that found no device that is up, to be placed anew."""
+
 
 class RunContext:
     """What stations and dispatchers share of one run."""
 
     dispatcher: Dispatcher
+    stations: Sequence[Station]
+    gate: PowerGate | None = None
 
     def __init__(self, env: simpy.Environment, prepared: Prepared, books: Books) -> None:
         self.env = env
         self.prepared = prepared
         self.books = books
+        self.stretch = None if prepared.stretch is None else array("d", prepared.stretch.tobytes())
+        """Each job's slowdown, where stragglers are stated."""
+        self.outstanding = 0
+        """Jobs that have arrived and neither ended nor been given up; kept up where faults are stated."""
         self._quick: dict[int, array[int]] = {}
         self._batch_tables: dict[tuple[int, int], BatchTable | None] = {}
 
     def finished(self, job: int, station: Station) -> None:
         """A job has ended now."""
         self.books.finish[job] = self.env.now
+        self.outstanding -= 1
         if self.dispatcher.follows_load:
             self.dispatcher.left(job, station)
+
+    def failed(self, job: int, station: Station) -> None:
+        """A job is given up now."""
+        self.books.lost[job] = 1
+        self.finished(job, station)
+
+    def ended(self, station: Station) -> None:
+        """A station has room again, and needs no power for what it did."""
+        if self.gate is None:
+            self.dispatcher.feed(station)
+            return
+        self.gate.release(station)
+        if self.dispatcher.follows_load:
+            self.dispatcher.feed(station)
+        else:
+            self.dispatcher.refresh(station)
+        self.gate.drain()
 
     def quick_ticks(self, compiled: Compiled) -> int | array[int]:
         """A single-segment program's durations, in the form that is quickest to read; made once a program."""
@@ -127,6 +167,11 @@ class Station:
         self.compiled: list[Compiled | None] = [
             context.prepared.compiled.get((fleet_class.number, w.number)) for w in context.prepared.workloads
         ]
+        self.up = self.linked = True
+        self.held = False
+        """Whether its job has ended but cannot be delivered, since the device cannot be reached."""
+        self.began = 0
+        """When the present job or batch was started."""
 
     def has_room(self) -> bool:
         """Whether the station could start another job now."""
@@ -138,6 +183,26 @@ class Station:
 
     def start(self, job: int) -> None:
         """Start one job that has not been queued; the station must have room."""
+        raise NotImplementedError
+
+    def interrupt(self) -> list[int]:
+        """The device has failed: stop what is under way; the jobs that were."""
+        raise NotImplementedError
+
+    def deliver(self) -> None:
+        """Hand over the job that was held, now that the device can be reached."""
+        raise NotImplementedError
+
+    def set_speed(self, speed: float) -> None:
+        """The device works at this share of its speed from now on."""
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """Stop for want of power, keeping what was done."""
+        raise NotImplementedError
+
+    def resume(self) -> None:
+        """Go on after a pause."""
         raise NotImplementedError
 
     def close(self, end: int) -> None:

@@ -1,0 +1,158 @@
+"""The compiled engine against the process engine: the same jobs, devices, ticks, energies and result, for whatever fits both."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from windtunnel import app
+from windtunnel.core.errors import InputError
+from windtunnel.core.result import Recording
+from windtunnel.core.scenario import scenario_from_data
+from windtunnel.engine import process
+from windtunnel.engine.compiled import run as compiled
+from windtunnel.engine.fleet import Prepared
+
+POLICIES = [name for name in app.list_policies() if name != "recommendation-matrix"]
+ROUTES = ["central", "round-robin", "least-loaded", "shortest-expected-completion", "cheapest-that-meets-the-deadline"]
+ORDERS = ["arrival", "priority", "deadline", "shortest"]
+
+
+def prepared(data: dict[str, Any]) -> Prepared:
+    return app.prepare_run(scenario_from_data(data))
+
+
+def canonical_log(recording: Recording) -> list[tuple[int, int, int, int, int, float, int]]:
+    """What the engines are compared by: job, device, start, end, status, energy, starts."""
+    jobs = recording.jobs
+    columns = (jobs.device, jobs.start, jobs.finish, jobs.first, jobs.status, jobs.energy_j, jobs.starts)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def assert_same(one: Recording, other: Recording) -> None:
+    assert canonical_log(one) == canonical_log(other)
+    assert one.end == other.end
+    for steps, others in ((one.power, other.power), (one.waiting, other.waiting)):
+        assert np.array_equal(steps.ticks, others.ticks)
+        assert np.array_equal(steps.values, others.values)
+    assert one.devices == other.devices
+    assert spelled(one) == spelled(other)
+    for field in dataclasses.fields(one.token_gaps):
+        assert np.array_equal(getattr(one.token_gaps, field.name), getattr(other.token_gaps, field.name))
+    assert one.notes == other.notes
+
+
+def spelled(recording: Recording) -> list[tuple[Any, ...]]:
+    """Intervals in the order in which they were written, with their words."""
+    table = recording.intervals
+    assert table is not None
+    rows = zip(
+        *(c.tolist() for c in (table.device, table.lane, table.name, table.start, table.end, table.watts)), strict=True
+    )
+    return [(d, table.words[lane], table.words[name], s, e, w) for d, lane, name, s, e, w in rows]
+
+
+@st.composite
+def times(draw: st.DrawFn) -> dict[str, Any]:
+    if draw(st.booleans()):
+        return {"every": "8 ms", "lasts": draw(st.sampled_from(["1 ms", "6 ms"]))}
+    moments = draw(st.lists(st.integers(0, 60), min_size=1, max_size=3, unique=True))
+    return {"at": [f"{moment} ms" for moment in moments], "lasts": draw(st.sampled_from(["2 ms", "15 ms"]))}
+
+
+@st.composite
+def faults(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
+    kind = draw(st.sampled_from(["failure", "failure", "throttle", "link-loss", "straggler", "brown-out"]))
+    on: dict[str, Any] = draw(st.sampled_from([{}, {"devices": [names[0]]}]))
+    if kind == "straggler":
+        return {"kind": kind, "probability": 0.2, "slowdown": draw(st.sampled_from([1.5, 7]))}
+    if kind == "failure":
+        jobs = {"jobs": draw(st.sampled_from(["retry", "migrate", "lose"])), "attempts": draw(st.integers(1, 3))}
+        stated = draw(times())
+        if "every" in stated:
+            stated = {"mtbf": stated["every"], "mttr": stated["lasts"]}
+        return {"kind": kind, **on, **jobs, **stated}
+    if kind == "throttle":
+        return {"kind": kind, **on, **draw(times()), "speed": draw(st.sampled_from([0.25, 0.7]))}
+    if kind == "link-loss":
+        return {"kind": kind, **on, **draw(times())}
+    return {"kind": kind, **draw(times()), "budget": draw(st.sampled_from(["700 W", "1500 W"]))}
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> dict[str, Any]:
+    """Fleets, workloads, policies, batches, priorities, faults and budgets that both engines know."""
+    real = draw(st.booleans())
+    skus = ["l4@vulkan", "alveo-u280", "epyc-9654"] if real else ["server"]
+    fleet = [
+        {
+            "device": draw(st.sampled_from(skus)),
+            "name": f"d{i}",
+            "count": draw(st.integers(1, 4)),
+            "speed": draw(st.sampled_from([0.5, 1.0, 3.0])),
+            "price": f"{i + 1} USD/h",
+            **({} if real else {"power": {"idle": "20 W", "max": draw(st.sampled_from(["100 W", "300 W"]))}}),
+        }
+        for i in range(draw(st.integers(1, 3)))
+    ]
+    names = [entry["name"] for entry in fleet]
+    service = {
+        "service": {
+            "distribution": draw(st.sampled_from(["exponential", "lognormal", "deterministic"])),
+            "mean": draw(st.sampled_from(["1 ms", "3 ms"])),
+        }
+    }
+    several = [
+        {"copy": {"bytes": 1_000_000, "direction": "h2d"}},
+        {"repeat": {"times": 2, "ops": [{"launch": {}}]}},
+        {"copy": {"bytes": 1_000_000, "direction": "d2h"}},
+    ]
+    programs = [[service], [service, service], *([several] if real else [])]
+    arrivals = [
+        {"process": "poisson", "rate": "1500 /s"},
+        {"process": "deterministic", "rate": "1000 /s"},
+        {"process": "burst", "rate": "100 /s", "burst_rate": "5000 /s", "every": "50 ms", "length": "10 ms"},
+    ]
+    workload = [
+        {
+            "name": f"w{i}",
+            "arrivals": draw(st.sampled_from(arrivals)),
+            "ops": draw(st.sampled_from(programs)),
+            "priority": draw(st.integers(-1, 1)),
+            "deadline": draw(st.sampled_from(["2 ms", "20 ms"])),
+            **draw(st.sampled_from([{}, {"devices": [names[-1]]}])),
+        }
+        for i in range(draw(st.integers(1, 3)))
+    ]
+    policy: dict[str, Any] = {"route": draw(st.sampled_from(ROUTES)), "order": draw(st.sampled_from(ORDERS))}
+    if draw(st.integers(0, 3)) == 0:
+        for entry in workload:
+            entry["ops"] = [service] if not real else entry["ops"] if len(entry["ops"]) > 2 else [service]
+        policy["batch"] = {"kind": "request", "size": draw(st.integers(1, 5)), "wait": draw(st.sampled_from(["0 ms", "2 ms"]))}
+    return {
+        "schema": 1,
+        "name": "generated",
+        "seed": draw(st.integers(0, 5)),
+        "fleet": fleet,
+        "workload": workload,
+        "policy": policy,
+        "stop": draw(st.sampled_from([{"jobs": 80}, {"time": "40 ms"}, {"jobs": 3}])),
+        "faults": draw(st.lists(faults(names), max_size=3)),
+        **({} if real else draw(st.sampled_from([{}, {}, {"power_budget": "600 W"}, {"power_budget": "1200 W"}]))),
+    }
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(scenarios())
+def test_both_engines_tell_the_same_story(data: dict[str, Any]) -> None:
+    try:
+        ready = prepared(data)
+    except InputError:
+        return  # refused before any engine sees it
+    assert compiled.refusal(ready) is None
+    assert_same(process.run(ready), compiled.run(ready))
