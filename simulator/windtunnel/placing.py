@@ -25,10 +25,9 @@ _PARAMETERS = ("idle_power_w", "max_power_w")
 
 def policies() -> list[str]:
     """Every placement policy, by name."""
-    import windtunnel.policies.placement  # registers them
+    import windtunnel.policies.placement  # noqa: F401  registers them
     from windtunnel.core.placement import PLACEMENTS
 
-    del windtunnel
     return list(PLACEMENTS)
 
 
@@ -70,7 +69,7 @@ def run_placement(
         recording = placement.run(scenario, placing, policy, _seed(scenario.seed, number))
         placement_invariants.check(recording, placing)
         recordings.append(recording)
-    notes = _notes(scenario, placing.tasks.never_started, power, inflate, runs)
+    notes = _notes(placing.tasks.never_started, power, inflate, runs)
     result = {
         "name": scenario.name,
         "description": scenario.description,
@@ -166,9 +165,7 @@ def _source(sku: str, path: str, sourced: Sourced) -> dict[str, Any]:
     }
 
 
-def _notes(
-    scenario: PlacementScenario, never: int, power: dict[str, NodePower], inflate: bool, runs: int
-) -> list[str]:
+def _notes(never: int, power: dict[str, NodePower], inflate: bool, runs: int) -> list[str]:
     notes = []
     unknown = [model for model, one in power.items() if one.idle_w is None]
     if inflate:
@@ -186,7 +183,6 @@ def _notes(
         notes.append(f"{never:,} tasks never started in the trace; a later column says when they began")
     if runs > 1:
         notes.append(f"job counts are the sum of {runs} runs; nodes are the first run's")
-    del scenario
     return notes
 
 

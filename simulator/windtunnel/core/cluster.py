@@ -298,8 +298,10 @@ class PlacementScenario(_Model):
     cluster: Cluster
     workload: Annotated[list[Tasks], Field(min_length=1, max_length=1_000)]
     policy: Text = "fragmentation-gradient-descent"
-    ties: Literal["first", "random"] = Field(
-        "first", description="among equally good nodes: the first, or (as Kubernetes) one drawn at random"
+    ties: Literal["first", "shuffled", "random"] = Field(
+        "first",
+        description="among equally good nodes: the first; the first in an order drawn once a run (the paper's "
+        "experiments); or one drawn each time (Kubernetes)",
     )
     mode: Annotated[Replay | Inflate, Field(discriminator="kind"), BeforeValidator(_mode)] = Replay()
     fragmentation: Fragmentation = Fragmentation()

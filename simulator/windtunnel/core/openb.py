@@ -63,10 +63,18 @@ def read_openb_pods(path: Path, where: Where | None = None) -> tuple[list[OpenbP
     for i, row in enumerate(table.rows):
         cell = dict(zip(table.header, row, strict=True))
         scheduled = cell["scheduled_time"]
+        number = {name: _whole(cell[name], table, i, name) for name in whole}
         pods.append(
             OpenbPod(
-                **{name: cell[name] for name in ("name", "qos", "pod_phase")},
-                **{name: _whole(cell[name], table, i, name) for name in whole},
+                name=cell["name"],
+                qos=cell["qos"],
+                pod_phase=cell["pod_phase"],
+                cpu_milli=number["cpu_milli"],
+                memory_mib=number["memory_mib"],
+                num_gpu=number["num_gpu"],
+                gpu_milli=number["gpu_milli"],
+                creation_time=number["creation_time"],
+                deletion_time=number["deletion_time"],
                 gpu_spec=tuple(cell["gpu_spec"].split("|")) if cell["gpu_spec"] else (),
                 scheduled_time=_whole(scheduled, table, i, "scheduled_time") if scheduled else None,
             )

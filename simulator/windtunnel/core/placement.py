@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 def compiled(function: _F) -> _F:
     """Numba's ``njit``, its result kept on disk, typed as what it wraps."""
-    wrapped: _F = _njit(cache=True)(function)
-    return wrapped
+    return cast("_F", _njit(cache=True)(function))
 
 
 class Nodes(NamedTuple):

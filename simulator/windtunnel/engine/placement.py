@@ -53,23 +53,27 @@ def _stale(nodes: Nodes, classes: Classes, c: int, fresh: IntArray, scores: Floa
 
 
 @compiled
-def _pick(scores: FloatArray, draw: float) -> int:
-    """The node with the highest score: the first, or with a ``draw`` in [0, 1) any of the equals; -1 for none."""
-    best, equals = -1, 0
-    for n in range(len(scores)):
+def _pick(scores: FloatArray, order: IntArray, draw: float) -> int:
+    """The node with the highest score: the first in ``order``, or with a ``draw`` in [0, 1) any of the equals.
+
+    -1 for none.
+    """
+    best, place, equals = -1, 0, 0
+    for k in range(len(order)):
+        n = order[k]
         if scores[n] == -np.inf:
             continue
         if best < 0 or scores[n] > scores[best]:
-            best, equals = n, 1
+            best, place, equals = n, k, 1
         elif scores[n] == scores[best]:
             equals += 1
     if draw < 0.0 or equals < 2:
         return best
     wanted = min(int(draw * equals), equals - 1)
-    for n in range(best, len(scores)):
-        if scores[n] == scores[best]:
+    for k in range(place, len(order)):
+        if scores[order[k]] == scores[best]:
             if wanted == 0:
-                return n
+                return int(order[k])
             wanted -= 1
     return best
 
@@ -107,11 +111,13 @@ def _give_back(nodes: Nodes, n: int, classes: Classes, c: int, mask: int) -> Non
 class _Cluster:
     """The nodes' state under one policy, and the scores that still hold."""
 
-    def __init__(self, placing: Placing, policy: PlacementPolicy, random_ties: bool) -> None:
+    def __init__(self, placing: Placing, policy: PlacementPolicy, ties: str, seed: int) -> None:
         self.placing, self.policy = placing, policy
-        self.random = random_ties or policy.random
+        self.random = ties == "random" or policy.random
         self.nodes = placing.nodes.empty(placing.tags)
         size, kinds = len(placing.nodes.cpu), len(placing.classes.cpu)
+        order = stream(seed, "placement", "order").permutation(size) if ties == "shuffled" else np.arange(size)
+        self._order = order.astype(np.int64)
         self._kept = size * kinds <= _KEPT_SCORES
         rows = kinds if self._kept else 1
         self._scores = np.empty((rows, size))
@@ -132,7 +138,7 @@ class _Cluster:
         if count:
             which = self._which[:count]
             self.policy.score(nodes, placing.classes, c, placing.target, placing.largest, which, scores)
-        n = int(_pick(scores, node_draw if self.random else -1.0))
+        n = int(_pick(scores, self._order, node_draw if self.random else -1.0))
         if n < 0:
             return -1, 0
         part = placing.classes.gpus[c] > 0 and placing.classes.milli[c] < MILLI
@@ -152,9 +158,7 @@ class _Cluster:
         nodes = self.nodes
         self._fresh[:, n] = False
         now = int(
-            node_fragmentation(
-                nodes.cpu_left[n], nodes.gpu_left[n], nodes.gpus[n], nodes.model[n], self.placing.target
-            )
+            node_fragmentation(nodes.cpu_left[n], nodes.gpu_left[n], nodes.gpus[n], nodes.model[n], self.placing.target)
         )
         self.total_fragmented += now - int(self.fragmented[n])
         self.fragmented[n] = now
@@ -190,7 +194,7 @@ class _Log:
 
 def run(scenario: PlacementScenario, placing: Placing, policy: PlacementPolicy, seed: int) -> PlacementRecording:
     """One run of the scenario under ``seed``; the same arguments give the same recording."""
-    cluster = _Cluster(placing, policy, scenario.ties == "random")
+    cluster = _Cluster(placing, policy, scenario.ties, seed)
     if isinstance(scenario.mode, Inflate):
         recording = _inflate(scenario, placing, cluster, scenario.mode, seed)
     else:

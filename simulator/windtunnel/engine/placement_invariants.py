@@ -1,4 +1,4 @@
-"""What must hold of every placement run, worked out from the recorded starts and ends alone. docs/placement.md lists them.
+"""What must hold of every placement run, worked out from the recorded starts and ends alone (docs/placement.md).
 
 P1 conservation  arrived = completed + running + queued + dropped, and each status goes with the times it needs
 P2 causality     arrival <= start, and finish = start + the time the task lasts, within the run
@@ -32,7 +32,11 @@ def check(recording: PlacementRecording, placing: Placing) -> None:
     tasks = recording.tasks
     status, started, ended = tasks.status, tasks.started >= 0, tasks.ended >= 0
     known = np.isin(status, (COMPLETED, RUNNING, QUEUED, DROPPED))
-    if not known.all() or (started != np.isin(status, (COMPLETED, RUNNING))).any() or (ended != (status == COMPLETED)).any():
+    if (
+        not known.all()
+        or (started != np.isin(status, (COMPLETED, RUNNING))).any()
+        or (ended != (status == COMPLETED)).any()
+    ):
         _broken("P1", "a task's status does not go with what happened to it")
     if (started != (tasks.node >= 0)).any():
         _broken("P1", "a task runs nowhere, or a node holds what never started")

@@ -47,7 +47,15 @@ def summarise_placing(
         result["jobs"] = {name: sum(run["jobs"][name] for run in runs) for name in _ORDER}
         for key in ("latency_s", "waiting_s"):
             result[key] = _merged([run[key] for run in runs])
-        for key in ("span_s", "throughput_per_s", "utilisation", "energy_j", "average_power_w", "peak_power_w", "cost_usd"):
+        for key in (
+            "span_s",
+            "throughput_per_s",
+            "utilisation",
+            "energy_j",
+            "average_power_w",
+            "peak_power_w",
+            "cost_usd",
+        ):
             numbers = [run[key] for run in runs if run[key] is not None]
             result[key] = float(np.mean(numbers)) if numbers else None
         result["workloads"] = [
@@ -84,9 +92,7 @@ def _one(placing: Placing, recording: PlacementRecording, power: Sequence[NodePo
     prices = [p.price_usd_per_s for p, g in zip(power, recording.gpus.tolist(), strict=True) if g]
     rate = None
     if prices and None not in prices:
-        rate = sum(
-            g * (p.price_usd_per_s or 0.0) for p, g in zip(power, recording.gpus.tolist(), strict=True) if g
-        )
+        rate = sum(g * (p.price_usd_per_s or 0.0) for p, g in zip(power, recording.gpus.tolist(), strict=True) if g)
     completed = whole["jobs"]["completed"]
     return {
         "span_s": span_s,
@@ -166,7 +172,9 @@ def _devices(
         )
     if not timed or any(d["energy_j"] is None for d in devices):
         return devices, None
-    above = np.array([(p.limit_w or 0.0) - (p.idle_w or 0.0) if g else 0.0 for p, g in zip(power, nodes.gpus, strict=True)])
+    above = np.array(
+        [(p.limit_w or 0.0) - (p.idle_w or 0.0) if g else 0.0 for p, g in zip(power, nodes.gpus, strict=True)]
+    )
     idle = sum((p.idle_w or 0.0) * int(g) for p, g in zip(power, nodes.gpus, strict=True))
     watts = gpu * above[node]
     ticks = np.concatenate([tasks.start[started], until])
@@ -183,8 +191,9 @@ def _placement(recordings: Sequence[PlacementRecording]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key in ("demand", "gpu_allocation", "fragmentation", "fragmentation_rate"):
         found[key] = over_replications([share[key] for share in shares]).as_dict()
-    found["peak_demand"] = max(share["peak_demand"] for share in shares)
-    found["peak_allocation"] = max(share["peak_allocation"] for share in shares)
+    capacity = max(recordings[0].capacity, 1)
+    found["peak_demand"] = max(int(r.course.demand.max()) for r in recordings) / capacity
+    found["peak_allocation"] = max(int(r.course.allocated.max()) for r in recordings) / capacity
     found["arrived_demand"] = shares[0]["arrived_demand"]
     found["series"] = _series_over_time(recordings[0])
     return found
@@ -236,8 +245,6 @@ def _over_time(recording: PlacementRecording) -> dict[str, float | None]:
         "gpu_allocation": allocated,
         "fragmentation": fragmented,
         "fragmentation_rate": fragmented / (1 - allocated) if allocated < 1 else None,
-        "peak_demand": int(course.demand.max()) / capacity,
-        "peak_allocation": int(course.allocated.max()) / capacity,
         "arrived_demand": arrived,
     }
 

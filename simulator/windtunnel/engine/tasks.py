@@ -31,9 +31,6 @@ from windtunnel.core.placed import NANO
 from windtunnel.core.placement import ANY_MODEL, MILLI, Classes, IntArray, Largest, Nodes, Target, fits
 from windtunnel.core.units import parse_quantity
 
-
-
-
 _MAX_NANO = 2**62
 _MAX_MODELS = 62
 _MIB = 2**20
@@ -379,7 +376,7 @@ def _refuse_what_never_fits(
 def _target(tasks: TaskTable, classes: Classes, popularity: float) -> tuple[Target, float]:
     """The target workload: the most frequent classes that make up ``popularity`` of the tasks, and what they do.
 
-    Memory is no part of a target class (``node_fragmentation``). Classes equally frequent come in order of what they ask.
+    Memory is no part of a target class (``node_fragmentation``). The equally frequent come in order of what they ask.
     """
     counts: dict[tuple[int, int, int, int], int] = {}
     kinds = np.bincount(tasks.kind, minlength=len(classes.cpu)).tolist()

@@ -3,8 +3,9 @@
 The five baselines and fragmentation gradient descent of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing
 Workloads with Fragmentation Gradient Descent" (USENIX ATC 2023). Where the paper's prose leaves room, the
 definition is that of its experiments' configuration (hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0; read for
-its definitions, none of its text is here). Two things differ on purpose. That simulator rounds scores to 0..100 and
-draws among the many equals this makes; scores here are exact. And it shuffles the nodes.
+its definitions, none of its text is here). One thing differs on purpose: that simulator cuts scores to whole numbers
+from 0 to 100, which makes many nodes equal; scores here are exact. Between equals it takes the first of an order of
+nodes drawn once a run (``ties: shuffled``).
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ def occupied_first(
 def same_demand_together(
     nodes: Nodes, classes: Classes, c: int, target: Target, largest: Largest, which: IntArray, out: FloatArray
 ) -> None:
-    """Nodes that hold only tasks of the same GPU demand, then those that also hold them, then ones without, then others.
+    """Nodes that hold only tasks of the same GPU demand, then those that also do, then ones without any, then others.
 
     After Gandiva (Xiao et al., OSDI 2018). The demands are: a part of a GPU, one whole, two, and so on. Within a rank
     the node with the least GPU left. Tasks without a GPU find all nodes equal.
@@ -158,10 +159,9 @@ def same_demand_together(
         for tag in range(1, nodes.tags.shape[1]):
             if nodes.tags[n, tag] > 0:
                 kinds += 1
+        place = 1.0 if kinds == 0 else 0.0
         if nodes.tags[n, classes.tag[c]] > 0:
             place = 3.0 if kinds == 1 else 2.0
-        else:
-            place = 1.0 if kinds == 0 else 0.0
         out[n] = place * rank - left
 
 
@@ -170,9 +170,9 @@ def same_demand_together(
 def steepest_descent(
     nodes: Nodes, classes: Classes, c: int, target: Target, largest: Largest, which: IntArray, out: FloatArray
 ) -> None:
-    """The node, and on it the GPU, whose fragmentation this task lowers most or raises least: the paper's own policy."""
+    """The node, and on it the GPU, whose fragmentation this task lowers most or raises least: the paper's policy."""
     for n in which:
         before = node_fragmentation(nodes.cpu_left[n], nodes.gpu_left[n], nodes.gpus[n], nodes.model[n], target)
-        part = 0 < classes.gpus[c] and classes.milli[c] < MILLI
+        part = classes.gpus[c] > 0 and classes.milli[c] < MILLI
         gpu = steepest_gpu(nodes, n, classes, c, target, 0.0) if part else 0
         out[n] = float(before - after_placing(nodes, n, classes, c, gpu, target))

@@ -13,7 +13,18 @@ from typing import Any
 
 from windtunnel.core.placed import NANO, PlacementRecording
 from windtunnel.core.result import STATUS
-from windtunnel.report.words import NOTHING, interval, plural, quantity, share, stated, target_line, unfinished, verdict
+from windtunnel.report.words import (
+    NOTHING,
+    interval,
+    number,
+    plural,
+    quantity,
+    share,
+    stated,
+    target_line,
+    unfinished,
+    verdict,
+)
 
 COLUMNS = (
     "job",
@@ -34,8 +45,14 @@ COLUMNS = (
 )
 """Of jobs.csv. Times are empty when inflating, where there is none."""
 
+_FIELDS = ("workload", "node", "gpu_mask", "status", "arrival", "start", "finish", "gpus", "milli", "cpu", "memory")
 _MARGIN = 15
 _WIDTH = 110
+_TIES = {
+    "first": "the first of equals",
+    "shuffled": "the first of equals in an order drawn once a run",
+    "random": "any of equals",
+}
 _MAX_SLICES = 200_000
 _POINTS = 50_000
 
@@ -45,32 +62,45 @@ def placement_summary(result: Mapping[str, Any]) -> str:
     placed, jobs = result["placement"], result["jobs"]
     inflate = placed["mode"] == "inflate"
     runs = f"{placed['runs']} runs, " if placed["runs"] > 1 else ""
-    span = "no time" if inflate else stated(result["span_s"], "s")
+    span = "" if inflate else f" over {_span(result['span_s'])}"
     lines = [
         _plain(
-            f"{result['name']}: {plural(jobs['arrived'], 'task')} over {span} on {plural(placed['nodes'], 'node')} with "
+            f"{result['name']}: {plural(jobs['arrived'], 'task')}{span} on {plural(placed['nodes'], 'node')} with "
             f"{plural(placed['gpus'], 'GPU')}, {runs}seed {result['seed']}, placement engine"
         ),
         "",
         _plain(verdict(result["targets"]) + ("" if result["targets"] else "; nothing to meet or miss")),
     ]
-    for target in map(target_line, result["targets"]):
-        lines.append(f"  {'met' if target.met else 'MISSED':<8}{_plain(target.text)}   {target.measured}   {target.margin}")
-    lines += ["", _row("policy", f"{placed['policy']}, {'equals at random' if placed['ties'] == 'random' else 'the first of equals'}")]
-    done = f"{jobs['running' if inflate else 'completed']:,} of {jobs['arrived']:,} {'placed' if inflate else 'completed'}"
+    lines += [
+        f"  {'met' if target.met else 'MISSED':<8}{_plain(target.text)}   {target.measured}   {target.margin}"
+        for target in map(target_line, result["targets"])
+    ]
+    lines += ["", _row("policy", f"{placed['policy']}, {_TIES[placed['ties']]}")]
+    done = (
+        f"{jobs['running' if inflate else 'completed']:,} of {jobs['arrived']:,} {'placed' if inflate else 'completed'}"
+    )
     left = [part for part in unfinished(jobs) if not (inflate and part.endswith("running"))]
     lines.append(_row("tasks", ", ".join([done, *left]).replace("dropped", "had no room")))
     if inflate:
         lines += _against_demand(placed)
     else:
         lines += _over_time(result, placed)
-    lines.append(_row("target mix", f"the {placed['target']['classes']} most frequent classes of tasks, {share(placed['target']['share'])} of all"))
+    lines.append(
+        _row(
+            "target mix",
+            f"the {placed['target']['classes']} most frequent classes, {share(placed['target']['share'])} of all tasks",
+        )
+    )
     if result["cost_usd_per_h"] is not None:
         lines.append(_row("cost", f"{result['cost_usd_per_h']:,.2f} USD an hour"))
     for note in result.get("notes") or ():
         for i, line in enumerate(wrap(_plain(str(note)), width=_WIDTH - _MARGIN)):
             lines.append(_row("note" if i == 0 else "", line))
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _span(seconds: float) -> str:
+    return f"{number(seconds / 86_400)} days" if seconds >= 2 * 86_400 else stated(seconds, "s")
 
 
 def _plain(text: str) -> str:
@@ -100,8 +130,8 @@ def _against_demand(placed: Mapping[str, Any]) -> list[str]:
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        _row("of GPU capacity" if i == 0 else "", "  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)))
-        for i, row in enumerate([[" " + rows[0][0], *rows[0][1:]], *rows[1:]])
+        _row("of capacity" if i == 0 else "", "  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)))
+        for i, row in enumerate(rows)
     ]
 
 
@@ -131,7 +161,9 @@ def _over_time(result: Mapping[str, Any], placed: Mapping[str, Any]) -> list[str
         lines.append(_row(name, f"{cells}   {interval(timed['p99'])}"))
     power = NOTHING
     if result["energy_j"] is not None:
-        power = f"{quantity(result['average_power_w'], 'W')} average, {quantity(result['peak_power_w'], 'W')} peak (GPUs)"
+        power = (
+            f"{quantity(result['average_power_w'], 'W')} average, {quantity(result['peak_power_w'], 'W')} peak (GPUs)"
+        )
     lines.append(_row("power", power))
     return lines
 
@@ -140,11 +172,7 @@ def write_tasks_csv(path: Path, recording: PlacementRecording) -> None:
     """Every task, one row each. Times are decimal seconds made from integer nanoseconds, never through a float."""
     tasks = recording.tasks
     timed = recording.mode == "replay"
-    columns: list[list[Any]] = [
-        getattr(tasks, name).tolist()
-        for name in ("workload", "node", "gpu_mask", "status", "arrival", "start", "finish")
-        + ("gpus", "milli", "cpu", "memory")
-    ]
+    columns: list[list[Any]] = [getattr(tasks, name).tolist() for name in _FIELDS]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)

@@ -16,11 +16,14 @@ from windtunnel.report import html, words
 _MAX_NODES = 200
 
 GLOSSARY = (
-    ("Arrived demand", "GPUs asked for by tasks that have arrived (and, in a replay, not left), over the cluster's GPUs"),
+    (
+        "Arrived demand",
+        "GPUs asked for by tasks that have arrived (and, in a replay, not left), over the cluster's GPUs",
+    ),
     ("Allocated", "GPUs that tasks hold, parts counted as parts, over the cluster's GPUs"),
     (
         "Fragmented",
-        "idle GPU that a task drawn from the target mix could not use on its node, in expectation, over the cluster's GPUs",
+        "idle GPU of no use to a task drawn from the target mix, in expectation, over the cluster's GPUs",
     ),
     ("Of what is idle", "the fragmented over the unallocated"),
     ("Target mix", "the most frequent classes of tasks, against which fragmentation is measured"),
@@ -38,30 +41,34 @@ def render(result: Mapping[str, Any], recording: PlacementRecording) -> str:
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"script-src {' '.join(html._hash(text) for text in scripts.values())}"
     )
-    return html._environment().get_template("placement.html.j2").render(
-        policy=policy,
-        scripts={name: Markup(text) for name, text in scripts.items()},  # noqa: S704 -- our own files
-        styles=Markup(html._vendored("uPlot.min.css") + html._template_text("report.css")),  # noqa: S704 -- our own files
-        data=html._embedded(charts),
-        figures=charts,
-        name=str(result["name"]),
-        description=result.get("description"),
-        ran=_ran(result),
-        verdict=words.verdict(result["targets"]),
-        state=html._state(result["targets"]),
-        targets=[html._target(target) for target in result["targets"]],
-        tiles=_tiles(result),
-        rows=_table(placed) if inflate else [],
-        times=[] if inflate else _times(result),
-        models=_models(result["devices"]),
-        nodes=_nodes(result["devices"]),
-        total_nodes=len(result["devices"]),
-        notes=list(result.get("notes") or ()),
-        scenario=html._scenario(result["scenario"]),
-        glossary=GLOSSARY,
-        versions=result["versions"],
-        seed=result["seed"],
-        tasks=len(recording.tasks),
+    return (
+        html._environment()
+        .get_template("placement.html.j2")
+        .render(
+            policy=policy,
+            scripts={name: Markup(text) for name, text in scripts.items()},  # noqa: S704 -- our own files
+            styles=Markup(html._vendored("uPlot.min.css") + html._template_text("report.css")),  # noqa: S704 -- our own files
+            data=html._embedded(charts),
+            figures=charts,
+            name=str(result["name"]),
+            description=result.get("description"),
+            ran=_ran(result),
+            verdict=words.verdict(result["targets"]),
+            state=html._state(result["targets"]),
+            targets=[html._target(target) for target in result["targets"]],
+            tiles=_tiles(result),
+            rows=_table(placed) if inflate else [],
+            times=[] if inflate else _times(result),
+            models=_models(result["devices"]),
+            nodes=_nodes(result["devices"]),
+            total_nodes=len(result["devices"]),
+            notes=list(result.get("notes") or ()),
+            scenario=html._scenario(result["scenario"]),
+            glossary=GLOSSARY,
+            versions=result["versions"],
+            seed=result["seed"],
+            tasks=len(recording.tasks),
+        )
     )
 
 
@@ -86,10 +93,14 @@ def _tiles(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ("Fragmented, of what is idle", words.share(placed["fragmentation_rate"]["value"]), when),
     ]
     if inflate:
-        tiles.append(("Tasks placed", f"{jobs['running']:,}", f"of {jobs['arrived']:,}; {jobs['dropped']:,} had no room"))
+        tiles.append(
+            ("Tasks placed", f"{jobs['running']:,}", f"of {jobs['arrived']:,}; {jobs['dropped']:,} had no room")
+        )
     else:
         tiles.append(("Tasks completed", f"{jobs['completed']:,}", f"of {jobs['arrived']:,}"))
-        tiles.append(("Demand", words.share(placed["demand"]["value"]), f"at most {words.share(placed['peak_demand'])}"))
+        tiles.append(
+            ("Demand", words.share(placed["demand"]["value"]), f"at most {words.share(placed['peak_demand'])}")
+        )
         waited = result["waiting_s"]
         p99 = words.quantity(waited["p99"]["value"], "s")
         tiles.append(("Waiting, mean", words.quantity(waited["mean"]["value"], "s"), f"p99 {p99}"))
