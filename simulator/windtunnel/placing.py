@@ -64,11 +64,15 @@ def run_placement(
     by_node = [power.get(m, _unknown()) for m in _node_models(placing.nodes.models, placing.nodes.model)]
     inflate = isinstance(scenario.mode, Inflate)
     runs = scenario.mode.runs if isinstance(scenario.mode, Inflate) and replications == 1 else replications
-    recordings = []
+    recordings, held = [], []
     for number in range(runs):
         recording = placement.run(scenario, placing, policy, _seed(scenario.seed, number))
         placement_invariants.check(recording, placing)
         recordings.append(recording)
+        if not inflate:
+            seed, came = _seed(scenario.seed, number), len(recording.tasks)
+            held.append(placement.hold(scenario, placing, policy, seed, came))
+            placement_invariants.check(held[-1], placing)
     notes = _notes(placing.tasks.never_started, power, inflate, runs)
     result = {
         "name": scenario.name,
@@ -77,7 +81,7 @@ def run_placement(
         "seed": scenario.seed,
         "replications": runs,
         "policy": policy.name,
-        **summarise_placing(placing, recordings, by_node, scenario.parsed_targets, policy.name, scenario.ties),
+        **summarise_placing(placing, recordings, held, by_node, scenario.parsed_targets, policy.name, scenario.ties),
         "provenance": numbers,
         "models": [],
         "notes": notes,

@@ -85,10 +85,14 @@ def test_the_replay_holds_every_task_and_node_and_is_the_same_twice() -> None:
     placed = result["placement"]
     assert placed["arrived_demand"] == pytest.approx(6_086.8 / 6_212, rel=1e-12)
     # The series' time averages weigh the same time as the figure beside them.
-    assert np.mean([row["allocated"] for row in placed["series"]]) == pytest.approx(
+    assert np.mean([row["allocated"] for row in placed["over_time"]]) == pytest.approx(
         placed["gpu_allocation"]["value"], rel=1e-9
     )
-    assert placed["series"][-1]["arrived"] == pytest.approx(placed["arrived_demand"])
+    assert placed["over_time"][-1]["arrived"] == pytest.approx(placed["arrived_demand"])
+    # Against arrived demand: the same tasks, if none left.
+    assert [row["demand"] for row in placed["series"]] == pytest.approx(np.arange(98) / 100)
+    assert all(row["allocated"]["value"] <= row["demand"] + 1e-12 for row in placed["series"])
+    assert placed["series"][50]["allocated"]["value"] == pytest.approx(0.5, abs=0.002)
     assert app.result_json(result) == app.result_json(app.run(SCENARIOS / "openb-replay.yaml").result)
     assert "8,152 of 8,152 completed" in placement_summary(result)
 

@@ -196,10 +196,19 @@ def run(scenario: PlacementScenario, placing: Placing, policy: PlacementPolicy, 
     """One run of the scenario under ``seed``; the same arguments give the same recording."""
     cluster = _Cluster(placing, policy, scenario.ties, seed)
     if isinstance(scenario.mode, Inflate):
-        recording = _inflate(scenario, placing, cluster, scenario.mode, seed)
-    else:
-        recording = _replay(scenario, placing, cluster, scenario.mode, seed)
-    return recording
+        return _held(placing, cluster, _drawn(scenario, placing, scenario.mode.demand, seed), seed)
+    return _replay(scenario, placing, cluster, scenario.mode, seed)
+
+
+def hold(
+    scenario: PlacementScenario, placing: Placing, policy: PlacementPolicy, seed: int, count: int
+) -> PlacementRecording:
+    """The first ``count`` tasks in order of arrival, if none left: what a replay's tasks would fill of the cluster.
+
+    One that finds no room is dropped, as when inflating.
+    """
+    cluster = _Cluster(placing, policy, scenario.ties, seed)
+    return _held(placing, cluster, np.arange(count, dtype=np.int64), seed)
 
 
 def _draws(seed: int, count: int) -> tuple[list[float], list[float]]:
@@ -208,11 +217,9 @@ def _draws(seed: int, count: int) -> tuple[list[float], list[float]]:
     return node, gpu
 
 
-def _inflate(
-    scenario: PlacementScenario, placing: Placing, cluster: _Cluster, mode: Inflate, seed: int
-) -> PlacementRecording:
+def _held(placing: Placing, cluster: _Cluster, drawn: IntArray, seed: int) -> PlacementRecording:
+    """The tasks ``drawn`` (indices), one after another; none leaves, and one without room is dropped."""
     tasks = placing.tasks
-    drawn = _drawn(scenario, placing, mode.demand, seed)
     kinds = tasks.kind[drawn].tolist()
     log = _Log.of(len(drawn))
     node_draws, gpu_draws = _draws(seed, len(drawn))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from windtunnel.engine.tasks import Placing
 _ORDER = ("arrived", "completed", "dropped", "failed", "running", "queued")
 _BINS = 240
 _STEPS_PER_CAPACITY = 100
+_STEPS = 500
 
 
 @dataclass(frozen=True)
@@ -35,12 +37,16 @@ class NodePower:
 def summarise_placing(
     placing: Placing,
     recordings: Sequence[PlacementRecording],
+    held: Sequence[PlacementRecording],
     power: Sequence[NodePower],
     targets: Sequence[Target],
     policy: str,
     ties: str,
 ) -> dict[str, Any]:
-    """The measured part of result.json. Of several runs: counts are totals, values means, intervals between them."""
+    """The measured part of result.json. Of several runs: counts are totals, values means, intervals between them.
+
+    ``held``: each replay's tasks if none left, which is where a replay's figures against arrived demand come from.
+    """
     runs = [_one(placing, recording, power) for recording in recordings]
     result = dict(runs[0])
     if len(runs) > 1:
@@ -75,7 +81,7 @@ def summarise_placing(
         "gpus": int(placing.nodes.gpus.sum()),
         "classes": len(placing.classes.cpu),
         "target": {"classes": len(placing.target.weight), "share": placing.covered},
-        **_placement(recordings),
+        **_placement(recordings, held),
     }
     result["targets"] = [_judge(target, result) for target in targets]
     return result
@@ -184,7 +190,7 @@ def _devices(
     return devices, float(idle + max(0.0, float(sums[settled].max(initial=0.0))))
 
 
-def _placement(recordings: Sequence[PlacementRecording]) -> dict[str, Any]:
+def _placement(recordings: Sequence[PlacementRecording], held: Sequence[PlacementRecording]) -> dict[str, Any]:
     if recordings[0].mode == "inflate":
         return _against_demand(recordings)
     shares = [_over_time(recording) for recording in recordings]
@@ -195,15 +201,20 @@ def _placement(recordings: Sequence[PlacementRecording]) -> dict[str, Any]:
     found["peak_demand"] = max(int(r.course.demand.max()) for r in recordings) / capacity
     found["peak_allocation"] = max(int(r.course.allocated.max()) for r in recordings) / capacity
     found["arrived_demand"] = shares[0]["arrived_demand"]
-    found["series"] = _series_over_time(recordings[0])
+    found["series"] = _against_demand(held, 2.0)["series"] if recordings[0].capacity else []
+    found["over_time"] = _series_over_time(recordings[0])
     return found
 
 
-def _against_demand(recordings: Sequence[PlacementRecording]) -> dict[str, Any]:
-    """Allocation and fragmentation at each hundredth of arrived demand, over the runs."""
+def _against_demand(recordings: Sequence[PlacementRecording], most: float = math.inf) -> dict[str, Any]:
+    """Allocation and fragmentation at each hundredth of arrived demand (up to ``most``), over the runs.
+
+    Beyond five times the capacity the steps are wider, 500 in all.
+    """
     capacity = recordings[0].capacity
-    most = min(int(r.course.demand[-1]) for r in recordings) / capacity
-    grid = np.arange(0, int(most * _STEPS_PER_CAPACITY + 1e-9) + 1) / _STEPS_PER_CAPACITY
+    most = min(most, min(int(r.course.demand[-1]) for r in recordings) / max(capacity, 1))
+    step = max(1, math.ceil(most * _STEPS_PER_CAPACITY / _STEPS))
+    grid = np.arange(0, int(most * _STEPS_PER_CAPACITY + 1e-9) + 1, step) / _STEPS_PER_CAPACITY
     rows = []
     for demand in [*grid.tolist(), None]:
         shares = [_state(recording, demand) for recording in recordings]

@@ -85,6 +85,8 @@ def placement_summary(result: Mapping[str, Any]) -> str:
         lines += _against_demand(placed)
     else:
         lines += _over_time(result, placed)
+        if len(placed["series"]) > 1:
+            lines += [_row("", "if none of the tasks left:"), *_against_demand(placed)]
     lines.append(
         _row(
             "target mix",
@@ -114,7 +116,7 @@ def _row(label: str, text: str) -> str:
 def _against_demand(placed: Mapping[str, Any]) -> list[str]:
     rows = [["arrived", "allocated", "95% interval", "fragmented", "95% interval", "of what is idle"]]
     series = placed["series"]
-    wanted = [0.5, 0.8, 0.9, 1.0, 1.1, 1.2]
+    wanted = [0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.2]
     chosen = [row for row in series[:-1] if any(abs(row["demand"] - mark) < 1e-9 for mark in wanted)] + [series[-1]]
     for row in chosen:
         a, f = row["allocated"], row["fragmented"]

@@ -57,7 +57,8 @@ def render(result: Mapping[str, Any], recording: PlacementRecording) -> str:
             state=html._state(result["targets"]),
             targets=[html._target(target) for target in result["targets"]],
             tiles=_tiles(result),
-            rows=_table(placed) if inflate else [],
+            rows=_table(placed) if len(placed["series"]) > 1 else [],
+            inflate=inflate,
             times=[] if inflate else _times(result),
             models=_models(result["devices"]),
             nodes=_nodes(result["devices"]),
@@ -115,54 +116,43 @@ def _interval(estimate: Mapping[str, float | None]) -> str:
 def _charts(placed: Mapping[str, Any], inflate: bool) -> dict[str, Any]:
     """What the script draws: shares of GPU capacity, each with its interval where there are several runs."""
     rows = placed["series"]
-    if inflate:
-        x = [row["demand"] for row in rows]
-
-        def column(key: str, part: str) -> list[float | None]:
-            return [_short(row[key][part]) for row in rows]
-
-        def curve(name: str, key: str) -> dict[str, Any]:
-            several = rows[-1][key]["low"] is not None
-            bounds = {part: column(key, part) for part in ("low", "high")} if several else {}
-            return {"name": name, "y": column(key, "value"), **bounds}
-
-        return {
-            "shares": {
-                "title": "Allocated and fragmented GPU against arrived demand",
-                "label": "Line chart of allocated and fragmented share of GPU capacity against arrived demand.",
-                "time": False,
-                "x": x,
-                "curves": [curve("allocated", "allocated"), curve("fragmented", "fragmented")],
-            },
-            "rate": {
-                "title": "Fragmented share of what is idle",
-                "label": "Line chart of the fragmented share of unallocated GPU against arrived demand.",
-                "time": False,
-                "x": x,
-                "curves": [curve("fragmented, of what is idle", "fragmentation_rate")],
-            },
-        }
-    x = [row["time_s"] for row in rows]
-
-    def plain(name: str, key: str) -> dict[str, Any]:
-        return {"name": name, "y": [_short(row[key]) for row in rows]}
-
-    return {
-        "shares": {
+    staying = "" if inflate else ", if no task left"
+    charts: dict[str, Any] = {}
+    if not inflate:
+        spans = placed["over_time"]
+        charts["time"] = {
             "title": "Demand, allocated and fragmented GPU over time",
             "label": "Line chart of demand, allocated and fragmented share of GPU capacity over time.",
             "time": True,
-            "x": x,
-            "curves": [plain("allocated", "allocated"), plain("fragmented", "fragmented"), plain("demand", "demand")],
-        },
-        "rate": {
-            "title": "All that has arrived, over GPU capacity",
-            "label": "Line chart of the GPU demand of all tasks arrived so far, over time.",
-            "time": True,
-            "x": x,
-            "curves": [plain("arrived", "arrived")],
-        },
+            "x": [span["time_s"] for span in spans],
+            "curves": [
+                {"name": key, "y": [_short(span[key]) for span in spans]}
+                for key in ("allocated", "fragmented", "demand")
+            ],
+        }
+    charts["shares"] = {
+        "title": f"Allocated and fragmented GPU against arrived demand{staying}",
+        "label": f"Line chart of allocated and fragmented share of GPU capacity against arrived demand{staying}.",
+        "time": False,
+        "x": [row["demand"] for row in rows],
+        "curves": [_curve(rows, "allocated", "allocated"), _curve(rows, "fragmented", "fragmented")],
     }
+    charts["rate"] = {
+        "title": f"Fragmented share of what is idle{staying}",
+        "label": f"Line chart of the fragmented share of unallocated GPU against arrived demand{staying}.",
+        "time": False,
+        "x": [row["demand"] for row in rows],
+        "curves": [_curve(rows, "fragmented, of what is idle", "fragmentation_rate")],
+    }
+    return charts
+
+
+def _curve(rows: Sequence[Mapping[str, Any]], name: str, key: str) -> dict[str, Any]:
+    def column(part: str) -> list[float | None]:
+        return [_short(row[key][part]) for row in rows]
+
+    several = rows[-1][key]["low"] is not None
+    return {"name": name, "y": column("value"), **({part: column(part) for part in ("low", "high")} if several else {})}
 
 
 def _short(value: float | None) -> float | None:
