@@ -130,6 +130,8 @@ def _against_demand(placed: Mapping[str, Any]) -> list[str]:
                 share(row["fragmentation_rate"]["value"]),
             ]
         )
+    if not any(row[2] or row[4] for row in rows[1:]):  # one run has no intervals
+        rows = [[*row[:2], row[3], row[5]] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         _row("of capacity" if i == 0 else "", "  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)))

@@ -14,6 +14,7 @@ from windtunnel.core.placed import PlacementRecording
 from windtunnel.report import html, words
 
 _MAX_NODES = 200
+_OVER_TIME = ("allocated", "fragmented", "demand")
 
 GLOSSARY = (
     (
@@ -125,11 +126,10 @@ def _charts(placed: Mapping[str, Any], inflate: bool) -> dict[str, Any]:
             "label": "Line chart of demand, allocated and fragmented share of GPU capacity over time.",
             "time": True,
             "x": [span["time_s"] for span in spans],
-            "curves": [
-                {"name": key, "y": [_short(span[key]) for span in spans]}
-                for key in ("allocated", "fragmented", "demand")
-            ],
+            "curves": [{"name": key, "y": [_short(span[key]) for span in spans]} for key in _OVER_TIME],
         }
+    if len(rows) < 2:
+        return charts
     charts["shares"] = {
         "title": f"Allocated and fragmented GPU against arrived demand{staying}",
         "label": f"Line chart of allocated and fragmented share of GPU capacity against arrived demand{staying}.",
