@@ -94,11 +94,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lines += [
         "",
         f"Shares of the cluster's 6,212 GPUs, by the demand that had arrived; means of {asked.runs} runs with the",
-        "half-width of their 95% interval, the same draws for every policy. Tasks are drawn from the trace's 8,152 with",
-        "replacement and never leave. Fragmented: what a task of the target mix (the classes that make up 95% of the",
-        "trace) could not use, in expectation. Ties go to the first node in an order drawn once a run, but for the row",
-        "that says otherwise. *Scores cut*: to whole numbers from 0 to 100, as the paper's own simulator does. The seconds",
-        "include checking the invariants.",
+        "half-width of their 95% interval, the same draws for every policy. Tasks are drawn from the trace's 8,152",
+        "with replacement and never leave. Fragmented: what a task of the target mix (the classes that make up 95% of",
+        "the trace) could not use, in expectation. Ties go to the first node in an order drawn once a run, but for the",
+        "row that says otherwise. *Scores cut*: to whole numbers from 0 to 100, as the paper's own simulator does.",
+        "The seconds include checking the invariants.",
         "",
         "    python benchmarks/openb.py",
     ]

@@ -300,7 +300,8 @@ def run(
     if isinstance(scenario, (str, Path)):
         scenario = checked(read_document(Path(scenario), changes, seed=seed))
     if isinstance(scenario, PlacementScenario):
-        return Run(*placing.run_placement(scenario, replications, engine, known or Catalogue()))
+        found, placed = placing.run_placement(scenario, replications, engine, known or Catalogue())
+        return Run(found, placed, _sample(found, len(placed.tasks), all_jobs))
     if engine not in ("auto", "process"):
         raise InputError(
             f"the engine '{engine}' is not here",
@@ -339,11 +340,15 @@ def run(
         "scenario": scenario.resolved(),
         "versions": versions(),
     }
-    count, sample = len(recordings[0].jobs), None
-    if count > SAMPLE_ABOVE and not all_jobs:
-        sample = np.linspace(0, count - 1, SAMPLE_ABOVE).astype(np.int64)
-        result["notes"].append(f"jobs.csv holds {SAMPLE_ABOVE:,} of {count:,} jobs, evenly spaced")
-    return Run(result, recordings[0], sample)
+    return Run(result, recordings[0], _sample(result, len(recordings[0].jobs), all_jobs))
+
+
+def _sample(result: dict[str, Any], count: int, all_jobs: bool) -> np.ndarray | None:
+    """Which of ``count`` jobs are written to jobs.csv, None for all; the result's notes say so."""
+    if count <= SAMPLE_ABOVE or all_jobs:
+        return None
+    result["notes"].append(f"jobs.csv holds {SAMPLE_ABOVE:,} of {count:,} jobs, evenly spaced")
+    return np.linspace(0, count - 1, SAMPLE_ABOVE).astype(np.int64)
 
 
 def _report(progress: Callable[[int, int], None], total: int, done: int) -> None:
@@ -475,7 +480,7 @@ def save(finished: Run, folder: Path) -> list[Path]:
             (made / "result.json").write_text(result_json(finished.result), encoding="utf-8")
             recording = finished.recording
             if isinstance(recording, PlacementRecording):
-                placing.write_outputs(finished.result, recording, made)
+                placing.write_outputs(finished.result, recording, made, finished.sample)
             else:
                 tables.write_jobs_csv(made / "jobs.csv", recording, rows=finished.sample)
                 (made / "report.html").write_text(html.render(finished.result, recording), encoding="utf-8")

@@ -190,11 +190,13 @@ def _notes(never: int, power: dict[str, NodePower], inflate: bool, runs: int) ->
     return notes
 
 
-def write_outputs(result: dict[str, Any], recording: PlacementRecording, folder: Path) -> None:
-    """Write jobs.csv, report.html and trace.json.gz under ``folder``."""
+def write_outputs(
+    result: dict[str, Any], recording: PlacementRecording, folder: Path, sample: np.ndarray | None = None
+) -> None:
+    """Write jobs.csv (the tasks of ``sample``, or all), report.html and trace.json.gz under ``folder``."""
     from windtunnel.report import placement as report
     from windtunnel.report import placement_html
 
-    report.write_tasks_csv(folder / "jobs.csv", recording)
+    report.write_tasks_csv(folder / "jobs.csv", recording, sample)
     report.write_trace(folder / "trace.json.gz", recording, name=str(result["name"]))
     (folder / "report.html").write_text(placement_html.render(result, recording), encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from windtunnel.core.openb import nodes_csv, pods_csv, read_openb_nodes, read_op
 from windtunnel.core.placement import PLACEMENTS
 from windtunnel.engine import placement, placement_invariants
 from windtunnel.engine.tasks import prepare_placing
-from windtunnel.report.placement import placement_summary
+from windtunnel.report.placement import placement_summary, write_tasks_csv
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 NODES, PODS = SCENARIOS / "traces" / "openb_nodes.csv.gz", SCENARIOS / "traces" / "openb_pods_default.csv.gz"
@@ -212,6 +213,7 @@ def test_a_small_cluster_stated_in_the_file_and_a_fixture_share_one_way(windtunn
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"fleet": [{"device": "l4"}]}, "a fleet and a cluster are both stated"),
         ({"policy": "best-fitt"}, "unknown placement policy.*did you mean 'best-fit'"),
         ({"mode": "inflat"}, "'inflat' is not known here.*did you mean 'inflate'"),
         ({"ties": "randm"}, "did you mean 'random'"),
@@ -247,6 +249,29 @@ def test_parts_of_several_gpus_are_refused(tmp_path: Path) -> None:
     data["workload"][0]["needs"] = {"gpus": 2, "gpu_milli": 500}
     with pytest.raises(InputError, match="several whole ones"):
         prepare_placing(checked(data))
+
+
+def test_the_documents_own_cluster_runs(tmp_path: Path) -> None:
+    text = (SCENARIOS.parent / "docs" / "placement.md").read_text()
+    blocks = dict(re.findall(r"^```(csv jobs\.csv|yaml placement)\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    (tmp_path / "jobs.csv").write_text(blocks["csv jobs.csv"])
+    (tmp_path / "own.yaml").write_text(blocks["yaml placement"])
+    finished = app.run(tmp_path / "own.yaml")
+    assert finished.met
+    # 8 GPUs for 2 h, 1 for 5 h and 4 for 1 h, of 20 for 5 h and 10 min.
+    assert finished.result["placement"]["gpu_allocation"]["value"] == pytest.approx(25 / (20 * (5 + 1 / 6)))
+    assert finished.result["cost_usd_per_h"] == pytest.approx(16 * 1.79 + 4 * 0.80)
+
+
+def test_a_sample_of_the_tasks_is_written_where_asked(tmp_path: Path) -> None:
+    finished = app.run(checked(small()))
+    write_tasks_csv(tmp_path / "some.csv", finished.recording, np.array([3, 4_000, 8_151]))
+    rows = list(csv.DictReader((tmp_path / "some.csv").read_text().splitlines()))
+    assert [(row["job"], row["name"]) for row in rows] == [
+        ("3", "openb-pod-0003"),
+        ("4000", "openb-pod-4000"),
+        ("8151", "openb-pod-8151"),
+    ]
 
 
 def test_the_engine_of_fleets_is_not_for_clusters() -> None:

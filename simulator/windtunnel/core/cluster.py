@@ -234,7 +234,7 @@ _OPENB: Mapping[str, Any] = {
 
 Lasts = Annotated[
     Annotated[Span, Tag("lasts-span")] | Annotated[Duration, Tag("lasts-text")],
-    Discriminator(lambda value: "lasts-text" if isinstance(value, str) else "lasts-span"),
+    Discriminator(lambda value: "lasts-span" if isinstance(value, (dict, Span)) else "lasts-text"),
 ]
 
 
@@ -332,11 +332,17 @@ class PlacementScenario(_Model):
 
 def is_placement(document: Document) -> bool:
     """Whether a document states a cluster to place tasks on rather than a fleet."""
-    return isinstance(document.data, dict) and "cluster" in document.data and "fleet" not in document.data
+    return isinstance(document.data, dict) and "cluster" in document.data
 
 
 def check_placement(document: Document) -> PlacementScenario:
     """The placement scenario a document holds; InputError for the first thing wrong with it."""
+    if "fleet" in document.data:
+        raise InputError(
+            "a fleet and a cluster are both stated",
+            where=document.where(("fleet",), key=True),
+            expected="fleet for jobs that devices run, or cluster for tasks that hold GPUs",
+        )
     try:
         scenario = PlacementScenario.model_validate(document.data)
     except ValidationError as error:

@@ -11,6 +11,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from windtunnel.core.placed import NANO, PlacementRecording
 from windtunnel.core.result import STATUS
 from windtunnel.report.words import (
@@ -172,16 +175,20 @@ def _over_time(result: Mapping[str, Any], placed: Mapping[str, Any]) -> list[str
     return lines
 
 
-def write_tasks_csv(path: Path, recording: PlacementRecording) -> None:
-    """Every task, one row each. Times are decimal seconds made from integer nanoseconds, never through a float."""
+def write_tasks_csv(path: Path, recording: PlacementRecording, rows: npt.NDArray[np.int64] | None = None) -> None:
+    """Every task (or those whose indices are in ``rows``, a sample), one row each.
+
+    Times are decimal seconds made from integer nanoseconds, never through a float.
+    """
     tasks = recording.tasks
     timed = recording.mode == "replay"
-    columns: list[list[Any]] = [getattr(tasks, name).tolist() for name in _FIELDS]
+    chosen = np.arange(len(tasks)) if rows is None else rows
+    columns: list[list[Any]] = [chosen.tolist(), *(getattr(tasks, name)[chosen].tolist() for name in _FIELDS)]
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
-        for i, (workload, node, mask, status, arrival, start, finish, gpus, milli, cpu, memory) in enumerate(
-            zip(*columns, strict=True)
+        for i, workload, node, mask, status, arrival, start, finish, gpus, milli, cpu, memory in zip(
+            *columns, strict=True
         ):
             times = ["", "", "", "", ""]
             if timed:
@@ -221,7 +228,15 @@ def write_trace(path: Path, recording: PlacementRecording, *, name: str) -> None
     A process a node, a thread for each task that runs beside others. When inflating there is no time: a microsecond
     stands for a task arrived, and only the counters are there.
     """
-    about = {"title": f"Windtunnel: {name}", "tasks": len(recording.tasks), "nodes": len(recording.nodes)}
+    about: dict[str, Any] = {
+        "title": f"Windtunnel: {name}",
+        "tasks": len(recording.tasks),
+        "nodes": len(recording.nodes),
+    }
+    if len(recording.tasks) > _MAX_SLICES:
+        about["sample"] = (
+            f"The slices are the first {_MAX_SLICES} tasks to start: nodes may have worked where none are."
+        )
     if recording.mode == "inflate":
         about["time"] = "one microsecond is one task arrived"
     with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
