@@ -263,6 +263,20 @@ def test_the_documents_own_cluster_runs(tmp_path: Path) -> None:
     assert finished.result["cost_usd_per_h"] == pytest.approx(16 * 1.79 + 4 * 0.80)
 
 
+def test_a_cluster_without_gpus_runs_and_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("at\n0\n1\n")
+    data = small(policy="gpu-packing")
+    data["cluster"] = {"nodes": [{"gpus": 0, "cpu_milli": 2000, "memory": "1 GiB"}]}
+    arrivals = {"process": "trace", "file": str(tmp_path / "t.csv"), "time": "at"}
+    data["workload"] = [{"name": "t", "arrivals": arrivals, "needs": {"cpu_milli": 1500}, "lasts": "4 s"}]
+    finished = app.run(checked(data))
+    assert finished.result["devices"][0]["utilisation"] == pytest.approx(0.75)
+    assert finished.result["latency_s"]["mean"]["value"] == pytest.approx((4 + 7) / 2)
+    assert finished.result["energy_j"] == 0.0
+    app.save(finished, tmp_path / "out")
+    assert "2 of 2 completed" in placement_summary(finished.result)
+
+
 def test_a_sample_of_the_tasks_is_written_where_asked(tmp_path: Path) -> None:
     finished = app.run(checked(small()))
     write_tasks_csv(tmp_path / "some.csv", finished.recording, np.array([3, 4_000, 8_151]))

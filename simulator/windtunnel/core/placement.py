@@ -147,6 +147,15 @@ def fits(nodes: Nodes, n: int, classes: Classes, c: int) -> bool:
 
 
 @compiled
+def fits_somewhere(nodes: Nodes, classes: Classes, c: int) -> bool:
+    """Whether any node can take a task of class ``c`` now."""
+    for n in range(len(nodes.cpu_left)):  # noqa: SIM110  Numba has no any() of a generator
+        if fits(nodes, n, classes, c):
+            return True
+    return False
+
+
+@compiled
 def node_fragmentation(cpu_left: int, gpu_left: IntArray, gpus: int, model: int, target: Target) -> int:
     """F_n(M) of one node: its GPU thousandths that are of no use, summed over the tasks of the target workload.
 

@@ -28,7 +28,7 @@ from windtunnel.core.csvfile import Table, read_csv
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.openb import read_openb_nodes
 from windtunnel.core.placed import NANO
-from windtunnel.core.placement import ANY_MODEL, MILLI, Classes, IntArray, Largest, Nodes, Target, fits
+from windtunnel.core.placement import ANY_MODEL, MILLI, Classes, IntArray, Largest, Nodes, Target, fits_somewhere
 from windtunnel.core.units import parse_quantity
 
 _MAX_NANO = 2**62
@@ -361,7 +361,7 @@ def _refuse_what_never_fits(
 ) -> None:
     empty = nodes.empty(tags)
     for c in range(len(classes.cpu)):
-        if not any(fits(empty, n, classes, c) for n in range(len(nodes.cpu))):
+        if not fits_somewhere(empty, classes, c):
             row = rows[int(np.argmax(tasks.kind == c))]
             table = tables[row.workload]
             gpus = f"{classes.gpus[c]} GPU of {classes.milli[c]} thousandths, " if classes.gpus[c] else ""
