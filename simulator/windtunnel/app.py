@@ -17,18 +17,28 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from windtunnel import __version__, policies
+from windtunnel import __version__, placing, policies
+from windtunnel.core.cluster import PlacementScenario, check_placement, is_placement
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.device import Cost, Device, configure
 from windtunnel.core.errors import InputError, Where, nearest
 from windtunnel.core.ops import OPERATIONS, describe, one_row
 from windtunnel.core.optable import read_op_table
+from windtunnel.core.placed import PlacementRecording
 from windtunnel.core.policy import POLICIES, Batch, Policy
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel.core.result import Recording
-from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, read_scenario, scenario_from_data
+from windtunnel.core.scenario import (
+    ContinuousBatch,
+    RequestBatch,
+    Scenario,
+    check_scenario,
+    read_document,
+    scenario_from_data,
+)
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.core.units import to_unit
+from windtunnel.core.yamlfile import Document
 from windtunnel.policies.matrix import recommendation
 from windtunnel_models.catalogue import Catalogue, read_overlay, shipped_overlay
 from windtunnel_models.kinds import find_kind, kind_names
@@ -254,7 +264,7 @@ class Run:
     """A finished run: what is reported, and the first replication's recording."""
 
     result: dict[str, Any]
-    recording: Recording
+    recording: Recording | PlacementRecording
     sample: np.ndarray | None = None
     """The jobs that are written to jobs.csv; None for all."""
 
@@ -264,8 +274,13 @@ class Run:
         return all(target["met"] for target in self.result["targets"])
 
 
+def checked(document: Document) -> Scenario | PlacementScenario:
+    """The scenario a document holds: tasks to place where it states a cluster, else jobs for a fleet."""
+    return check_placement(document) if is_placement(document) else check_scenario(document)
+
+
 def run(
-    scenario: Scenario | str | Path,
+    scenario: Scenario | PlacementScenario | str | Path,
     *,
     seed: int | None = None,
     replications: int = 1,
@@ -285,8 +300,11 @@ def run(
     from windtunnel.engine.fleet import prepare
     from windtunnel.engine.metrics import summarise
 
-    if not isinstance(scenario, Scenario):
-        scenario = read_scenario(Path(scenario), changes, seed=seed)
+    if isinstance(scenario, (str, Path)):
+        scenario = checked(read_document(Path(scenario), changes, seed=seed))
+    if isinstance(scenario, PlacementScenario):
+        found, placed = placing.run_placement(scenario, replications, engine, known or Catalogue())
+        return Run(found, placed, _sample(found, len(placed.tasks), all_jobs))
     if engine not in ("auto", "process"):
         raise InputError(
             f"the engine '{engine}' is not here",
@@ -325,11 +343,15 @@ def run(
         "scenario": scenario.resolved(),
         "versions": versions(),
     }
-    count, sample = len(recordings[0].jobs), None
-    if count > SAMPLE_ABOVE and not all_jobs:
-        sample = np.linspace(0, count - 1, SAMPLE_ABOVE).astype(np.int64)
-        result["notes"].append(f"jobs.csv holds {SAMPLE_ABOVE:,} of {count:,} jobs, evenly spaced")
-    return Run(result, recordings[0], sample)
+    return Run(result, recordings[0], _sample(result, len(recordings[0].jobs), all_jobs))
+
+
+def _sample(result: dict[str, Any], count: int, all_jobs: bool) -> np.ndarray | None:
+    """Which of ``count`` jobs are written to jobs.csv, None for all; the result's notes say so."""
+    if count <= SAMPLE_ABOVE or all_jobs:
+        return None
+    result["notes"].append(f"jobs.csv holds {SAMPLE_ABOVE:,} of {count:,} jobs, evenly spaced")
+    return np.linspace(0, count - 1, SAMPLE_ABOVE).astype(np.int64)
 
 
 def prepare_run(scenario: Scenario, known: Catalogue | None = None) -> Prepared:
@@ -469,9 +491,13 @@ def save(finished: Run, folder: Path) -> list[Path]:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as scratch:
             made = Path(scratch)
             (made / "result.json").write_text(result_json(finished.result), encoding="utf-8")
-            tables.write_jobs_csv(made / "jobs.csv", finished.recording, rows=finished.sample)
-            (made / "report.html").write_text(html.render(finished.result, finished.recording), encoding="utf-8")
-            perfetto.write_trace(made / "trace.json.gz", finished.recording, name=finished.result["name"])
+            recording = finished.recording
+            if isinstance(recording, PlacementRecording):
+                placing.write_outputs(finished.result, recording, made, finished.sample)
+            else:
+                tables.write_jobs_csv(made / "jobs.csv", recording, rows=finished.sample)
+                (made / "report.html").write_text(html.render(finished.result, recording), encoding="utf-8")
+                perfetto.write_trace(made / "trace.json.gz", recording, name=finished.result["name"])
             names = sorted(path.name for path in made.iterdir())
             in_the_way = [name for name in names if (folder / name).exists() and not (folder / name).is_file()]
             if in_the_way:

@@ -204,9 +204,10 @@ def run(
     if form == "json":
         click.echo(app.result_json(finished.result), nl=False)
     else:
+        from windtunnel.report.placement import placement_summary
         from windtunnel.report.summary import summary
 
-        click.echo(summary(finished.result))
+        click.echo((placement_summary if "placement" in finished.result else summary)(finished.result))
         for path in paths:
             click.echo(f"wrote {path}")
     if not finished.met:
@@ -229,11 +230,12 @@ def claims(only: str | None, catalogs: Sequence[str], form: str) -> None:
 
 
 @cli.command()
-def schema() -> None:
-    """Print the JSON Schema of a scenario file."""
-    from windtunnel.core.scenario import json_schema
+@click.option("--of", type=click.Choice(["fleet", "cluster"]), default="fleet", help="Which kind of scenario.")
+def schema(of: str) -> None:
+    """Print the JSON Schema of a scenario file: jobs for a fleet, or tasks to place on a cluster."""
+    from windtunnel.core import cluster, scenario
 
-    _print_json(json_schema())
+    _print_json(cluster.json_schema() if of == "cluster" else scenario.json_schema())
 
 
 @cli.command()

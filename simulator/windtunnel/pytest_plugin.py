@@ -31,8 +31,9 @@ def windtunnel_run() -> Callable[..., Run]:
 
     def simulate(scenario: Any, **options: Any) -> Run:
         from windtunnel import app
-        from windtunnel.core.scenario import scenario_from_data
+        from windtunnel.core.yamlfile import Document
 
-        return app.run(scenario_from_data(scenario) if isinstance(scenario, dict) else scenario, **options)
+        stated = app.checked(Document(scenario, "scenario")) if isinstance(scenario, dict) else scenario
+        return app.run(stated, **options)
 
     return simulate

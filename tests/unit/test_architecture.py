@@ -22,7 +22,9 @@ MAY_IMPORT = {
     "backends": {"core", "runtime"},
     "validation": {"core"},
     "models": {"core"},
+    "placing": {"core", "engine", "policies", "report", "models", ""},
     "app": {
+        "placing",
         "core",
         "engine",
         "policies",

@@ -309,13 +309,18 @@ def read_scenario(path: Path, changes: Sequence[str] = (), *, seed: int | None =
 
     Raises InputError with file, line, column, field, what was expected and the nearest right name.
     """
+    return check_scenario(read_document(path, changes, seed=seed))
+
+
+def read_document(path: Path, changes: Sequence[str] = (), *, seed: int | None = None) -> Document:
+    """The scenario file ``path`` as data, with ``changes`` made to it and not yet checked."""
     document = parse(read_text(path, "scenario"), str(path))
     for change in changes:
         _apply(document, change)
     if seed is not None and isinstance(document.data, dict):
         document.data["seed"] = seed
         document.changes["seed",] = "--seed"
-    return check_scenario(document)
+    return document
 
 
 def scenario_from_data(data: Mapping[str, Any], file: str = "scenario") -> Scenario:
@@ -454,6 +459,7 @@ __all__ = [
     "Workload",
     "check_scenario",
     "json_schema",
+    "read_document",
     "read_scenario",
     "scenario_from_data",
 ]

@@ -65,8 +65,8 @@ _PATTERN = re.compile(
 )
 
 
-def parse_target(text: str) -> Target:
-    """The target written as ``METRIC [STATISTIC] [of WORKLOAD] <=|>= QUANTITY``.
+def parse_target(text: str, metrics: Mapping[str, Metric] = METRICS) -> Target:
+    """The target written as ``METRIC [STATISTIC] [of WORKLOAD] <=|>= QUANTITY``, of one of ``metrics``.
 
     Raises InputError with what was expected and the nearest right name.
     """
@@ -77,9 +77,9 @@ def parse_target(text: str) -> Target:
     name, statistic, workload = match["metric"], match["statistic"], match["workload"]
     if statistic == "of" and workload is None:
         raise InputError(f"'{text}' names no workload", expected=expected)
-    if name not in METRICS:
-        raise InputError(f"unknown metric '{name}'", expected=one_of(METRICS), nearest=nearest(name, METRICS))
-    metric = METRICS[name]
+    if name not in metrics:
+        raise InputError(f"unknown metric '{name}'", expected=one_of(metrics), nearest=nearest(name, metrics))
+    metric = metrics[name]
     if match["comparison"] not in ("<=", ">="):
         raise InputError(f"'{match['comparison']}' in '{text}'", expected="<= or >=")
     if metric.statistics and statistic not in metric.statistics:
