@@ -19,7 +19,7 @@ def located(error: ValidationError, document: Document, schema: dict[str, Any]) 
     first = min(details, key=lambda d: d["type"] not in ("extra_forbidden", "windtunnel"))
     path = _real_path(first["loc"], document.data)
     if first["type"] == "extra_forbidden":
-        allowed = _allowed_keys(path[:-1], schema)
+        allowed = _allowed_keys(path[:-1], schema, document.data)
         return InputError(
             f"unknown key '{path[-1]}'",
             where=document.where(path, key=True),
@@ -107,13 +107,14 @@ def _real_path(loc: tuple[int | str, ...], data: Any) -> Path:
 _UNION_TAGS = frozenset({"str", "PolicyParts", "constrained-str"})
 
 
-def _allowed_keys(path: Path, schema: dict[str, Any]) -> list[str]:
-    """The keys of the mapping at ``path``, from the schema."""
+def _allowed_keys(path: Path, schema: dict[str, Any], data: Any) -> list[str]:
+    """The keys of the mapping at ``path`` of ``data``, from the schema."""
     nodes: list[dict[str, Any]] = [schema]
     for part in path:
-        nodes = [child for node in _resolve(nodes, schema) for child in _children(node, part)]
+        nodes = [child for node in _resolve(nodes, schema, data) for child in _children(node, part)]
+        data = data[part]
     names: list[str] = []
-    for node in _resolve(nodes, schema):
+    for node in _resolve(nodes, schema, data):
         names += [name for name in node.get("properties", {}) if name not in names]
     return names
 
@@ -128,13 +129,18 @@ def _children(node: dict[str, Any], part: str | int) -> list[dict[str, Any]]:
     return [extra] if isinstance(extra, dict) else []
 
 
-def _resolve(nodes: Sequence[dict[str, Any]], schema: dict[str, Any]) -> list[dict[str, Any]]:
+def _resolve(nodes: Sequence[dict[str, Any]], schema: dict[str, Any], data: Any) -> list[dict[str, Any]]:
+    """The nodes with references followed; of alternatives, the one that ``data`` names, or all."""
     found: list[dict[str, Any]] = []
     for node in nodes:
         if "$ref" in node:
-            found += _resolve([schema["$defs"][node["$ref"].rsplit("/", 1)[1]]], schema)
+            found += _resolve([schema["$defs"][node["$ref"].rsplit("/", 1)[1]]], schema, data)
         elif "anyOf" in node or "oneOf" in node:
-            found += _resolve(node.get("anyOf") or node["oneOf"], schema)
+            choice = node.get("discriminator", {})
+            named = data.get(choice.get("propertyName")) if isinstance(data, dict) else None
+            chosen = choice.get("mapping", {}).get(named) if isinstance(named, str) else None
+            nodes_here = [{"$ref": chosen}] if chosen else node.get("anyOf") or node["oneOf"]
+            found += _resolve(nodes_here, schema, data)
         else:
             found.append(node)
     return found

@@ -6,108 +6,27 @@ SI floats here. Every error names the file, line, column and field.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    PrivateAttr,
-    ValidationError,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
+from windtunnel.core.arrivals import Arrivals, shared_clocks
 from windtunnel.core.decoder import Decoder
 from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.fields import Bytes, Count, Natural, PositiveSeconds, PricePerHour, Seconds, Text, Watts
+from windtunnel.core.fields import Model as _Model
+from windtunnel.core.fields import as_custom as _as_custom
+from windtunnel.core.fields import whole as _whole
 from windtunnel.core.located import located
 from windtunnel.core.program import Stage, parse_program
 from windtunnel.core.target import Target, parse_target
-from windtunnel.core.units import parse_quantity, to_unit
 from windtunnel.core.yamlfile import Document, parse, read_text, spell
 
 NodePath = tuple[str | int, ...]
-_MAX_COUNT = 1_000_000
 _MAX_SEED = 2**63 - 1
-
-
-def _as_custom(error: InputError) -> PydanticCustomError:
-    return PydanticCustomError(
-        "windtunnel",
-        "{problem}",
-        {"problem": error.problem, "expected": error.expected, "nearest": error.nearest},
-    )
-
-
-class _Quantity:
-    """Makes a float field a quantity: SI here, text in ``unit`` or any unit of its dimension in files."""
-
-    def __init__(self, unit: str, *, positive: bool = False, most: float = math.inf) -> None:
-        self.unit = unit
-        self.positive = positive
-        self.most = most
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_before_validator_function(
-            self.read, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(self.write)
-        )
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"type": "string", "description": f"a quantity measured in {self.unit}", "examples": [f"10 {self.unit}"]}
-
-    def read(self, value: Any) -> float:
-        """Text with a unit to SI."""
-        try:
-            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-                raise InputError(f"this is {value!r}", expected=f"a quantity such as '10 {self.unit}'")
-            number = parse_quantity(str(value), self.unit)
-            if number < 0 or (self.positive and number == 0):
-                raise InputError(f"'{value}' is {'negative' if number < 0 else 'zero'}", expected="more than zero")
-            if number > self.most:
-                raise InputError(
-                    f"'{value}' is too much", expected=f"at most {to_unit(self.most, self.unit):g} {self.unit}"
-                )
-        except InputError as error:
-            raise _as_custom(error) from None
-        return number
-
-    def write(self, value: float) -> str:
-        """SI to text that reads back."""
-        return f"{to_unit(value, self.unit)!r} {self.unit}"
-
-
-Seconds = Annotated[float, _Quantity("s")]
-PositiveSeconds = Annotated[float, _Quantity("s", positive=True)]
-PerSecond = Annotated[float, _Quantity("/s", positive=True)]
-Bytes = Annotated[float, _Quantity("B", positive=True, most=1e18)]
-Watts = Annotated[float, _Quantity("W", most=1e9)]
-PricePerHour = Annotated[float, _Quantity("USD/h", most=1e9)]
-
-
-def _whole(value: Any) -> Any:
-    """Whole numbers are written as such: neither text nor 1.5 nor true."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _as_custom(InputError(f"this is {value!r}", expected="a whole number"))
-    return value
-
-
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=_MAX_COUNT)]
-Natural = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=10**12)]
-Text = Annotated[str, Field(min_length=1, max_length=200)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False)
 
 
 class PowerLimits(_Model):
@@ -179,58 +98,6 @@ class DecoderModel(_Model):
             gated=self.gated,
             dispatch=self.dispatch,
         )
-
-
-class Poisson(_Model):
-    """Arrivals without memory, at a rate."""
-
-    process: Literal["poisson"]
-    rate: PerSecond
-
-
-class Deterministic(_Model):
-    """Arrivals at equal distances, the first after one of them."""
-
-    process: Literal["deterministic"]
-    rate: PerSecond
-
-
-class GammaRenewal(_Model):
-    """Gamma-distributed distances between arrivals; ``cv`` is their standard deviation over their mean."""
-
-    process: Literal["gamma"]
-    rate: PerSecond
-    cv: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
-
-
-class Burst(_Model):
-    """Poisson at ``rate``, and at ``burst_rate`` for the first ``length`` of every ``every``."""
-
-    process: Literal["burst"]
-    rate: PerSecond
-    burst_rate: PerSecond
-    every: PositiveSeconds
-    length: PositiveSeconds
-
-    @model_validator(mode="after")
-    def _fits(self) -> Burst:
-        if self.length > self.every:
-            raise _as_custom(InputError("a burst is longer than the time between bursts", expected="length <= every"))
-        return self
-
-
-class Trace(_Model):
-    """The rows of a CSV file (plain or gzip), one job each, at the times in column ``time``.
-
-    Times are ISO 8601 or seconds; the first row's is zero. The other columns can be used as ``$Column``.
-    """
-
-    process: Literal["trace"]
-    file: Text
-    time: Text
-
-
-Arrivals = Annotated[Poisson | Deterministic | GammaRenewal | Burst | Trace, Field(discriminator="process")]
 
 
 class Workload(_Model):
@@ -409,6 +276,7 @@ def _check_names(scenario: Scenario, document: Document) -> None:
                 expected="each name once",
             )
         seen.add(workload.name)
+    _check_clocks(scenario, document)
     entries = {name for entry in scenario.fleet for name in (entry.name, entry.device) if name is not None}
     for i, workload in enumerate(scenario.workload):
         for j, name in enumerate(workload.devices or ()):
@@ -427,6 +295,20 @@ def _check_names(scenario: Scenario, document: Document) -> None:
                 expected=one_of(sorted(seen)),
                 nearest=nearest(target.workload, seen),
             )
+
+
+def _check_clocks(scenario: Scenario, document: Document) -> None:
+    """Whoever names a shared clock says the same of how often it strikes."""
+    known: dict[str, tuple[float, str]] = {}
+    for i, workload in enumerate(scenario.workload):
+        for path, clock, every_s in shared_clocks(workload.arrivals):
+            first, owner = known.setdefault(clock, (every_s, workload.name))
+            if every_s != first:
+                raise InputError(
+                    f"the shared clock '{clock}' strikes every {every_s:g} s here",
+                    where=document.where(("workload", i, "arrivals", *path)),
+                    expected=f"every {first:g} s, as in '{owner}'",
+                )
 
 
 def _apply(document: Document, change: str) -> None:
@@ -478,17 +360,12 @@ def json_schema() -> dict[str, Any]:
 
 
 __all__ = [
-    "Burst",
     "ContinuousBatch",
-    "Deterministic",
     "FleetEntry",
-    "GammaRenewal",
-    "Poisson",
     "PolicyParts",
     "RequestBatch",
     "Scenario",
     "Stop",
-    "Trace",
     "Workload",
     "check_scenario",
     "json_schema",
