@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
@@ -371,7 +371,6 @@ class Trace(Model):
     ``columns`` renames, ``from`` and ``until`` cut, ``warp`` and ``speed`` map time, ``repeat`` and ``scale`` multiply.
     """
 
-    stationary: ClassVar[bool] = False
     process: Literal["trace"]
     file: Text
     format: Literal["csv", "azure-llm", "openb-pods"] = "csv"
@@ -409,6 +408,11 @@ class Trace(Model):
         if self.jitter is not None and self.scale <= 1:
             raise _refuse("there are no copies to jitter", "scale above 1, or no jitter")
         return self
+
+    @property
+    def stationary(self) -> bool:
+        """No: what was recorded once is what it was."""
+        return False
 
     @property
     def time_column(self) -> str:

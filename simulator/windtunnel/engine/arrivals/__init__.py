@@ -5,10 +5,11 @@ merges both.
 """
 
 from windtunnel.engine.arrivals.streams import Stream, arrival_blocks, arrivals, merged, merged_blocks
-from windtunnel.engine.arrivals.traces import TraceRows, export_trace, read_trace, trace_jobs
+from windtunnel.engine.arrivals.traces import TraceFile, TraceRows, export_trace, read_trace, trace_jobs
 
 __all__ = [
     "Stream",
+    "TraceFile",
     "TraceRows",
     "arrival_blocks",
     "arrivals",

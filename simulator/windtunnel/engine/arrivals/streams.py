@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from windtunnel.core.arrivals import Process, Trace
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.scenario import Stop, Workload
-from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS, TICKS_PER_SECOND, TickArray, to_seconds, to_tick_array
+from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS, TICKS_PER_SECOND, TickArray, to_tick_array
 from windtunnel.engine.arrivals.processes import BLOCK, Draws, times
 from windtunnel.engine.arrivals.traces import MAX_JOBS, TraceRows, trace_jobs
 
@@ -22,24 +21,16 @@ JobBlock = tuple[TickArray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Stream:
-    """One workload's arrivals: ticks in order, the process they are of, and the trace they came from, if any."""
+    """One workload's arrivals: ticks in order, the trace they came from, if any, and what is known of their rate.
+
+    ``mean_rate_per_s`` is the process's in the long run, or that of the trace's jobs; ``stationary`` says whether the
+    rate is the same at all times.
+    """
 
     ticks: TickArray
-    process: Process | Trace
+    mean_rate_per_s: float
+    stationary: bool
     trace: TraceRows | None = None
-
-    @property
-    def mean_rate_per_s(self) -> float:
-        """The process's own; of a trace, one over the mean distance of its jobs (infinite if all come at once)."""
-        if isinstance(self.process, Process):
-            return self.process.mean_rate_per_s()
-        span_s = to_seconds(int(self.ticks[-1] - self.ticks[0])) if len(self.ticks) else 0.0
-        return (len(self.ticks) - 1) / span_s if span_s else math.inf
-
-    @property
-    def stationary(self) -> bool:
-        """Whether the rate is the same at all times."""
-        return self.process.stationary
 
 
 def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Where]) -> Stream:
@@ -51,7 +42,7 @@ def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, whe
     process = workload.arrivals
     if isinstance(process, Trace):
         rows = _stopped_trace(process, workload.name, seed, stop, folder, where)
-        return Stream(rows.ticks, process, rows)
+        return Stream(rows.ticks, rows.mean_rate_per_s, process.stationary, rows)
     blocks: list[TickArray] = []
     total = 0
     for block in arrival_blocks(workload, seed, stop, folder, where):
@@ -63,7 +54,8 @@ def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, whe
                 where=where(),
                 expected="a lower rate or an earlier stop",
             )
-    return Stream(np.concatenate([np.empty(0, dtype=np.int64), *blocks]), process)
+    ticks = np.concatenate([np.empty(0, dtype=np.int64), *blocks])
+    return Stream(ticks, process.mean_rate_per_s(), process.stationary)
 
 
 def arrival_blocks(

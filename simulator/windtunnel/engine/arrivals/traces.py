@@ -37,6 +37,11 @@ class TraceRows:
     time_column: str
     _numbers: dict[str, FloatArray] = field(default_factory=dict)
 
+    @property
+    def mean_rate_per_s(self) -> float:
+        """One over the mean distance of the jobs; infinite where all come at once."""
+        return _mean_rate_per_s(self.ticks)
+
     def first(self, count: int) -> TraceRows:
         """The trace's first ``count`` jobs."""
         if count >= len(self.ticks):
@@ -84,11 +89,26 @@ class TraceRows:
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """A trace as read: its table in order of time, and each row's time in ticks since the first, of any size."""
+class TraceFile:
+    """A trace as it stands in its file: its table in order of time, and each row's ticks since the first.
+
+    Ticks are whole numbers of any size here: a trace may be longer than the 106 days of a run, which can have a part of
+    it, or all of it faster.
+    """
 
     table: Table
-    since: list[int]
+    ticks: list[int]
+    time_column: str
+
+    @property
+    def mean_rate_per_s(self) -> float:
+        """One over the mean distance of the rows; infinite where all come at once."""
+        return _mean_rate_per_s(self.ticks)
+
+
+def _mean_rate_per_s(ticks: Sequence[int] | TickArray) -> float:
+    span = int(ticks[-1]) - int(ticks[0]) if len(ticks) else 0
+    return (len(ticks) - 1) * TICKS_PER_SECOND / span if span else math.inf
 
 
 def read_trace(
@@ -97,7 +117,7 @@ def read_trace(
     time: str | None = None,
     columns: Mapping[str, str] | None = None,
     where: Callable[..., Where] = lambda *_: Where(),
-) -> TraceRows:
+) -> TraceFile:
     """A trace as it stands in its file (plain, or gzip by its name), sorted by time; the first row's time is tick 0.
 
     ``form`` is csv, azure-llm or openb-pods; ``time`` the column of the arrival, which csv needs; ``columns`` gives
@@ -114,9 +134,7 @@ def read_trace(
     column = time if time is not None or form == "csv" else FORMATS[form].time
     if column is None:
         raise InputError("the column of the arrival is not named", where=where("time"), expected="its name")
-    read = _read(path, form, column, columns or {}, where)
-    ticks = _to_ticks(read.since, read.table, column)
-    return TraceRows(read.table, ticks, np.arange(len(ticks)), column)
+    return _read(path, form, column, columns or {}, where)
 
 
 def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., Where]) -> TraceRows:
@@ -128,21 +146,21 @@ def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., 
     a trace at a greater scale has all the jobs of the same trace at a smaller one.
     """
     read = _read(folder / process.file, process.format, process.time_column, process.columns, where)
-    table, total = read.table, len(read.since)
+    table, total = read.table, len(read.ticks)
     begin, end = _ticks(process.from_), None if process.until is None else _ticks(process.until)
-    first = bisect_left(read.since, begin)
-    last = total if end is None else bisect_left(read.since, end)
+    first = bisect_left(read.ticks, begin)
+    last = total if end is None else bisect_left(read.ticks, end)
     if first >= last:
         raise InputError(
             "no row of the trace lies in this window",
             where=where("from" if end is None else "until"),
-            expected=f"a time between 0 s and {read.since[-1] / TICKS_PER_SECOND:g} s",
+            expected=f"a time between 0 s and {read.ticks[-1] / TICKS_PER_SECOND:g} s",
         )
 
     def in_run(tick: int) -> int:
         return _divided(_warped(tick - begin, process.warp), process.speed)
 
-    ticks = _to_ticks([in_run(tick) for tick in read.since[first:last]], table, process.time_column, first)
+    ticks = _to_ticks([in_run(tick) for tick in read.ticks[first:last]], table, process.time_column, first)
     rows = np.arange(first, last)
     distance = int(ticks[-1] - ticks[0]) // max(1, len(ticks) - 1)
     keys = rows
@@ -158,8 +176,8 @@ def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., 
     return TraceRows(table, ticks, rows, process.time_column)
 
 
-def export_trace(jobs: TraceRows, path: Path) -> None:
-    """Write jobs as a CSV file: their arrival in seconds, as exact decimals, in ``time_s``, and their other columns.
+def export_trace(jobs: TraceRows | TraceFile, path: Path) -> None:
+    """Write jobs, or a file's rows, as CSV: arrivals as exact decimals of a second in ``time_s``, and the other columns.
 
     Read again as csv with ``time: time_s`` it gives the same jobs, to the tick (the first at time 0). Raises InputError
     where the file cannot be written, or another column is called ``time_s``.
@@ -176,7 +194,8 @@ def export_trace(jobs: TraceRows, path: Path) -> None:
     def write(stream: TextIO) -> None:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([TIME_COLUMN, *(table.header[place] for place in kept)])
-        for tick, row in zip(jobs.ticks.tolist(), jobs.rows.tolist(), strict=True):
+        rows = range(len(table.rows)) if isinstance(jobs, TraceFile) else jobs.rows.tolist()
+        for tick, row in zip(map(int, jobs.ticks), rows, strict=True):
             writer.writerow([_exact_seconds(tick), *(table.rows[row][place] for place in kept)])
 
     write_whole(path, write)
@@ -263,7 +282,7 @@ def _reflected(ticks: TickArray, last: int) -> TickArray:
     return np.clip(inside, 0, last)
 
 
-def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Where]) -> _Rows:
+def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Where]) -> TraceFile:
     """The file with its columns renamed, checked against its format, in order of the time in ``column``."""
     table = read_csv(path, "trace", where("file"))
     if not table.rows:
@@ -292,7 +311,7 @@ def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where:
         since = [since[i] for i in order]
         rows, lines = [table.rows[i] for i in order], [table.lines[i] for i in order]
         table = Table(table.file, table.header, rows, lines)
-    return _Rows(table, since)
+    return TraceFile(table, since, column)
 
 
 def _renamed(table: Table, columns: Mapping[str, str], where: Callable[..., Where]) -> Table:
