@@ -1,9 +1,12 @@
-"""The fields that scenario files are made of: quantities, times of day, whole numbers, and the model they sit in."""
+"""Kinds of values that a scenario's models are made of: quantities, whole numbers, text.
+
+Quantities are text with units in files and SI floats here. What is wrong with a value is told as the schema's own
+error, which `located` gives its place.
+"""
 
 from __future__ import annotations
 
 import math
-import re
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -14,12 +17,10 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.units import parse_quantity, to_unit
 
 _MAX_COUNT = 1_000_000
-_CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
-DAY_S = 86_400.0
 
 
 def as_custom(error: InputError) -> PydanticCustomError:
-    """An error of ours as one that pydantic carries; `core.located` turns it back, with its place."""
+    """``error`` in the form in which a model refuses a value."""
     return PydanticCustomError(
         "windtunnel",
         "{problem}",
@@ -66,40 +67,11 @@ class Quantity:
         return f"{to_unit(value, self.unit)!r} {self.unit}"
 
 
-class _TimeOfDay:
-    """Makes a float field a time of day: seconds since midnight here, text such as ``08:30`` in files."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_before_validator_function(
-            self.read, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(self.write)
-        )
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"type": "string", "description": "a time of day", "pattern": _CLOCK.pattern, "examples": ["08:30"]}
-
-    def read(self, value: Any) -> float:
-        """Text to seconds since midnight."""
-        match = _CLOCK.fullmatch(value) if isinstance(value, str) else None
-        if match is None:
-            raise as_custom(InputError(f"{value!r} is not a time of day", expected="such as '08:30' or '08:30:00'"))
-        hours, minutes, seconds = (int(part or 0) for part in match.groups())
-        return 3600.0 * hours + 60.0 * minutes + seconds
-
-    def write(self, value: float) -> str:
-        """Seconds since midnight to text that reads back."""
-        minutes, seconds = divmod(int(value), 60)
-        return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
-
-
 Seconds = Annotated[float, Quantity("s")]
 PositiveSeconds = Annotated[float, Quantity("s", positive=True)]
 PerSecond = Annotated[float, Quantity("/s", positive=True)]
-PerSecondOrNone = Annotated[float, Quantity("/s")]
 Bytes = Annotated[float, Quantity("B", positive=True, most=1e18)]
 Watts = Annotated[float, Quantity("W", most=1e9)]
-TimeOfDay = Annotated[float, _TimeOfDay()]
 PricePerHour = Annotated[float, Quantity("USD/h", most=1e9)]
 
 
@@ -116,6 +88,6 @@ Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Model(BaseModel):
-    """A mapping of a scenario file: keys that are not there are refused, and nothing is changed afterwards."""
+    """A part of a scenario: every key known, nothing changed after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False)

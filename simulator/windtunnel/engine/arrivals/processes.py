@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from windtunnel.core import arrivals as said
-from windtunnel.core.fields import DAY_S
+from windtunnel.core.arrivals import DAY_S
 from windtunnel.core.rng import stream
 from windtunnel.core.ticks import MAX_SECONDS, FloatArray
 from windtunnel.engine.variates import weibull_scale, weibull_shape

@@ -177,7 +177,7 @@ def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., 
 
 
 def export_trace(jobs: TraceRows | TraceFile, path: Path) -> None:
-    """Write jobs, or a file's rows, as CSV: arrivals as exact decimals of a second in ``time_s``, and the other columns.
+    """Write jobs, or a file's rows, as CSV: arrivals in ``time_s``, as exact decimals of a second, and other columns.
 
     Read again as csv with ``time: time_s`` it gives the same jobs, to the tick (the first at time 0). Raises InputError
     where the file cannot be written, or another column is called ``time_s``.
