@@ -17,7 +17,7 @@ def located(error: ValidationError, document: Document, schema: dict[str, Any]) 
     details = error.errors(include_url=False)
     # Unknown keys first: a misspelt key is also reported as the right one missing.
     first = min(details, key=lambda d: d["type"] not in ("extra_forbidden", "windtunnel"))
-    path = _real_path(first["loc"], document.data)
+    path = _real_path(first["loc"], document.data, missing=first["type"] == "missing")
     if first["type"] == "extra_forbidden":
         allowed = _allowed_keys(path[:-1], schema, document.data)
         return InputError(
@@ -90,8 +90,8 @@ def _expected(kind: str, context: Mapping[str, Any], otherwise: str) -> str:
     return otherwise.removeprefix("Input should be ").lower()
 
 
-def _real_path(loc: tuple[int | str, ...], data: Any) -> Path:
-    """Pydantic's path without the tags of unions, which are no part of the file."""
+def _real_path(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> Path:
+    """Pydantic's path without the tags of unions, which are no part of the file; nor is a key that is missing."""
     path: list[str | int] = []
     for i, part in enumerate(loc):
         if (isinstance(data, dict) and part in data) or (
@@ -99,12 +99,9 @@ def _real_path(loc: tuple[int | str, ...], data: Any) -> Path:
         ):
             data = data[part]  # type: ignore[index]  # str into dict, int into list: just checked
             path.append(part)
-        elif i == len(loc) - 1 and isinstance(data, dict) and part not in _UNION_TAGS:
+        elif missing and i == len(loc) - 1:
             path.append(part)
     return tuple(path)
-
-
-_UNION_TAGS = frozenset({"str", "PolicyParts", "constrained-str"})
 
 
 def _allowed_keys(path: Path, schema: dict[str, Any], data: Any) -> list[str]:

@@ -265,9 +265,11 @@ def _kepler(mean: FloatArray, eccentricity: float) -> FloatArray:
             step = x - error / slope
         # Bisect where Newton leaves the bracket (or, at a rate of zero, has no slope).
         better = np.where((step > low) & (step < high), step, (low + high) / 2)
-        if np.all((np.abs(error) <= 1e-15) | (np.abs(better - x) <= 2e-15)):
+        # What is found stays: how long its neighbours take must not show in it.
+        done = (np.abs(error) <= 1e-15) | (np.abs(better - x) <= 2e-15)
+        if done.all():
             break
-        x = better
+        x = np.where(done, x, better)
     return x
 
 
