@@ -246,7 +246,8 @@ def trace(source: Path, form: str, time: str | None, columns: Sequence[str], out
     names = {name: str(column) for name, column in _pairs(columns).items()}
     done = app.import_trace(source, form, time, names, out)
     rate = f", {show(done['mean_rate_per_s'], '/s')} on average" if done["span_s"] else ""
-    click.echo(f"{done['rows']:,} rows in {show(done['span_s'], 's')}{rate}: {out}")
+    click.echo(f"{done['rows']:,} rows in {show(done['span_s'], 's')}{rate}")
+    click.echo(f"wrote {out}")
 
 
 @cli.command()

@@ -291,7 +291,7 @@ def test_the_command_writes_plain_csv_and_names_what_is_wrong(small: Path, tmp_p
     out = tmp_path / "plain.csv"
     done = command(str(small), "--time", "t", "--column", "size=what", "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"10 rows in 9.00 s, 1.00 /s on average: {out}\n"
+    assert done.stdout == f"10 rows in 9.00 s, 1.00 /s on average\nwrote {out}\n"
     assert out.read_text().splitlines()[:3] == ["time_s,size", "0,1", "1,2"]
     for words, says in (
         (["--time", "t", "--out", str(small)], "this is the trace itself"),

@@ -68,6 +68,8 @@ def _refuse(problem: str, expected: str) -> Exception:
 class Process(Model, ABC):
     """A source of jobs that never ends."""
 
+    process: str
+
     @property
     def stationary(self) -> bool:
         """Whether the rate is the same at all times.

@@ -71,15 +71,11 @@ def arrival_blocks(
         return (ticks[first : first + BLOCK] for first in range(0, len(ticks), BLOCK))
     if stop is None:
         raise InputError(
-            f"the {_word(process)} arrivals of '{workload.name}' never end",
+            f"the {process.process} arrivals of '{workload.name}' never end",
             where=where(),
             expected="a stop, such as `stop: {jobs: 10000}` or `stop: {time: 10 s}`",
         )
     return _drawn(process, Draws(seed, (workload.name, "arrivals")), stop, workload.name, where)
-
-
-def _word(process: Process) -> str:
-    return str(process.model_dump(include={"process"})["process"])
 
 
 def _drawn(process: Process, draws: Draws, stop: Stop, name: str, where: Callable[..., Where]) -> Iterator[TickArray]:
