@@ -122,7 +122,7 @@ def single(draw: st.DrawFn) -> dict[str, Any]:
         }
     if kind == "hours":
         rates = draw(st.lists(st.sampled_from([0.0, 0.3, 4.0, 50.0]), min_size=23, max_size=23))
-        return {"process": "diurnal", "rates": [f"{r} /h" for r in [rate, *rates]], "shape": draw(st.sampled_from(["linear", "step"])),
+        return {"process": "diurnal", "rates": [f"{r} /min" for r in [rate + 5, *rates]], "shape": draw(st.sampled_from(["linear", "step"])),
                 "starts": draw(st.sampled_from(["00:00", "11:30", "23:59:59"]))}  # fmt: skip
     if kind == "wave":
         return {
@@ -136,13 +136,18 @@ def single(draw: st.DrawFn) -> dict[str, Any]:
         return {"process": "spikes", "rate": f"{rate} /s", "factor": draw(st.floats(0.0, 20.0)), "length": f"{draw(span)} s",
                 "at": [f"{draw(span)} s" for _ in range(draw(st.integers(1, 4)))]}  # fmt: skip
     if kind == "random":
+        every = draw(st.floats(0.5, 30.0))
+        shared = draw(
+            st.sampled_from([None, f"every {every}"])
+        )  # who shares a clock must agree on how often it strikes
         return {"process": "spikes", "rate": f"{rate} /s", "factor": draw(st.floats(0.5, 20.0)), "length": f"{draw(span)} s",
-                "every": f"{draw(st.floats(0.5, 30.0))} s", "shared": draw(st.sampled_from([None, "clock"]))}  # fmt: skip
+                "every": f"{every} s", "shared": shared}  # fmt: skip
+    spread = draw(st.sampled_from([0.0, 0.5, 40.0]))
     return {
         "process": "batches",
         "every": f"{draw(span)} s",
         "size": draw(st.floats(1.0, 30.0)),
-        "spread": f"{draw(st.sampled_from([0.0, 0.5, 40.0]))} s",
+        "spread": f"{spread} s",
     }
 
 
@@ -183,9 +188,6 @@ def test_where_blocks_end_does_not_show(described: dict[str, Any], seed: int, si
 def test_streams_merged_in_blocks_are_the_streams_merged_whole(
     described: list[dict[str, Any]], seed: int, limit: int | None
 ) -> None:
-    for part in described:  # each keeps its own clock: several must agree on how often it strikes
-        for process in part.get("of", [part]):
-            process.pop("shared", None)
     one = scenario(*described, stop={"jobs": 800})
     whole = {i: arrivals(w, seed, one.stop, Path(), nowhere).ticks for i, w in enumerate(one.workload)}
     whole[1] = whole[0][: len(whole[1])]  # ties, which go to the workload listed first
@@ -208,9 +210,6 @@ def test_blocks_are_small_and_put_together_are_the_whole() -> None:
 def test_a_new_workload_and_a_new_part_of_a_mix_shift_no_other(
     a: dict[str, Any], b: dict[str, Any], c: dict[str, Any], seed: int
 ) -> None:
-    for process in (a, b, c):
-        process.pop("shared", None)
-
     def times_of(*workloads: dict[str, Any]) -> list[np.ndarray]:
         one = scenario(*workloads, stop={"jobs": 200})
         return [arrivals(w, seed, one.stop, Path(), nowhere).ticks for w in one.workload]

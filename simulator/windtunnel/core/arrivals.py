@@ -18,7 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.fields import Model, PerSecond, PositiveSeconds, Quantity, Seconds, Text, as_custom, whole
+from windtunnel.core.fields import Model, PositiveSeconds, Quantity, Seconds, Text, as_custom, whole
 
 DAY_S = 86_400.0
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
@@ -52,7 +52,9 @@ class _TimeOfDay:
 
 
 TimeOfDay = Annotated[float, _TimeOfDay()]
-PerSecondOrNone = Annotated[float, Quantity("/s")]
+Rate = Annotated[float, Quantity("/s", positive=True, most=1e12)]
+RateOrNone = Annotated[float, Quantity("/s", most=1e12)]
+"""At most a job a tick."""
 Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
@@ -88,7 +90,7 @@ class Process(Model, ABC):
 
 
 class _AtARate(Process):
-    rate: PerSecond
+    rate: Rate
 
     def mean_rate_per_s(self) -> float:
         """Jobs per second in the long run."""
@@ -115,7 +117,7 @@ class GammaRenewal(_AtARate):
     """Gamma-distributed distances between arrivals; ``cv`` is their standard deviation over their mean."""
 
     process: Literal["gamma"]
-    cv: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
+    cv: Annotated[float, Field(ge=1e-6, le=100, allow_inf_nan=False)]
 
 
 class WeibullRenewal(_AtARate):
@@ -129,8 +131,8 @@ class Burst(Process):
     """Poisson at ``rate``, and at ``burst_rate`` for the first ``length`` of every ``every``."""
 
     process: Literal["burst"]
-    rate: PerSecond
-    burst_rate: PerSecond
+    rate: Rate
+    burst_rate: Rate
     every: PositiveSeconds
     length: PositiveSeconds
 
@@ -157,7 +159,7 @@ class Burst(Process):
 class MmppState(Model):
     """A state of an MMPP: the rate while in it, how long it lasts on average, and where it leads."""
 
-    rate: PerSecondOrNone
+    rate: RateOrNone
     sojourn: PositiveSeconds
     next: Annotated[list[Share], Field(min_length=2)] | None = Field(
         None, description="probability of each state, in the list's order, as the next; every other alike unless given"
@@ -234,9 +236,9 @@ class Diurnal(Process):
     """
 
     process: Literal["diurnal"]
-    rates: Annotated[list[PerSecondOrNone], Field(min_length=24, max_length=24)] | None = None
+    rates: Annotated[list[RateOrNone], Field(min_length=24, max_length=24)] | None = None
     shape: Literal["linear", "step"] | None = Field(None, description="with rates: linear unless given")
-    rate: PerSecond | None = None
+    rate: Rate | None = None
     amplitude: Share | None = Field(None, description="with rate: how far it swings, as a share of it")
     peak: TimeOfDay | None = Field(None, description="with rate: when it is highest")
     starts: TimeOfDay = Field(0.0, description="the time of day at which the run begins")
@@ -282,7 +284,7 @@ class Spikes(Process):
     """
 
     process: Literal["spikes"]
-    rate: PerSecond
+    rate: Rate
     factor: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
     length: PositiveSeconds
     at: Annotated[list[Seconds], Field(min_length=1, max_length=100_000)] | None = None
