@@ -240,22 +240,23 @@ def _through_a_wave(counts: Times, process: said.Diurnal) -> Times:
     rate, trough_s = process.rate or 1.0, (process.peak or 0.0) + DAY_S / 2
     start = omega * (process.starts - trough_s)
     passed = start - amplitude * math.sin(start)
+    knots = np.linspace(0.0, 2 * math.pi, 4097)
+    solved = _kepler(knots, amplitude, knots)
     latest = 0.0
     for block in counts:
         anomaly = passed + block * (omega / rate)
         turns = np.floor(anomaly / (2 * math.pi))
         within = anomaly - turns * (2 * math.pi)
-        found = (_kepler(within, amplitude) + turns * (2 * math.pi) - start) / omega
+        found = (_kepler(within, amplitude, np.interp(within, knots, solved)) + turns * (2 * math.pi) - start) / omega
         found[0] = max(latest, found[0])
         found = np.maximum.accumulate(found)
         latest = float(found[-1])
         yield found
 
 
-def _kepler(mean: FloatArray, eccentricity: float) -> FloatArray:
-    """The x with x - e sin x = ``mean``, for means in [0, 2π] and e in [0, 1]."""
+def _kepler(mean: FloatArray, eccentricity: float, x: FloatArray) -> FloatArray:
+    """The x with x - e sin x = ``mean``, for means in [0, 2π] and e in [0, 1], looked for from the given ``x``."""
     low, high = np.maximum(mean - eccentricity, 0.0), np.minimum(mean + eccentricity, 2 * math.pi)
-    x = mean + eccentricity * np.sin(mean)
     for _ in range(200):
         x = np.clip(x, low, high)
         error = x - eccentricity * np.sin(x) - mean
