@@ -1,7 +1,7 @@
 """How jobs may arrive: what a scenario says of it, its mean rate, and how it is made heavier or lighter.
 
 One class a process. How each is drawn is registered, by class, in `windtunnel.engine.arrivals.processes`; a new process
-is a class here, its name in ``Drawn``, and a function there.
+is a class here, its name in ``_Drawn``, and a function there.
 """
 
 from __future__ import annotations
@@ -454,14 +454,10 @@ class Trace(Model):
         return self.model_copy(update={"scale": self.scale * factor})
 
 
-Single = Annotated[
-    Poisson | Deterministic | GammaRenewal | WeibullRenewal | Burst | Mmpp | Diurnal | Spikes | Batches,
-    Field(discriminator="process"),
-]
-Arrivals = Annotated[
-    Poisson | Deterministic | GammaRenewal | WeibullRenewal | Burst | Mmpp | Diurnal | Spikes | Batches | Mix | Trace,
-    Field(discriminator="process"),
-]
+_Drawn = Poisson | Deterministic | GammaRenewal | WeibullRenewal | Burst | Mmpp | Diurnal | Spikes | Batches
+
+Single = Annotated[_Drawn, Field(discriminator="process")]
+Arrivals = Annotated[_Drawn | Mix | Trace, Field(discriminator="process")]
 Mix.model_rebuild()
 
 
