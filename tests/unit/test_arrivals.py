@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from windtunnel import app
+from windtunnel.core.arrivals import Batches
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.scenario import json_schema, scenario_from_data
 from windtunnel.engine.arrivals import arrival_blocks, arrivals
@@ -87,6 +88,15 @@ def test_who_names_a_shared_clock_agrees_on_how_often_it_strikes() -> None:
         "expected every 1 s, as in 'w0'"
     )
     scenario_from_data(data(batches, {"process": "mix", "of": [spikes | {"every": "1000 ms"}, batches]}))
+
+
+def test_a_shared_clock_goes_its_own_way_however_heavy_the_load() -> None:
+    batches = {"process": "batches", "every": "1 s", "size": 2.0, "shared": "incidents"}
+    process = scenario_from_data(data(batches)).workload[0].arrivals
+    assert isinstance(process, Batches)
+    assert (process.scaled(3.0).every, process.scaled(3.0).mean_rate_per_s()) == (1.0, 6.0)
+    with pytest.raises(InputError, match=r"cannot be made 0\.4 times as large"):
+        process.scaled(0.4)
 
 
 @pytest.mark.parametrize(

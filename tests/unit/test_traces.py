@@ -281,25 +281,21 @@ def test_a_single_moment_is_not_repeated_at_no_length(tmp_path: Path) -> None:
     assert jobs(tmp_path / "one.csv", time="t", repeat=2, until="3 s").ticks.tolist() == [0, 0, 3 * SECOND, 3 * SECOND]
 
 
-def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "windtunnel", "trace", *words], capture_output=True, text=True, check=False
-    )
-
-
 def test_the_command_writes_plain_csv_and_names_what_is_wrong(small: Path, tmp_path: Path) -> None:
     out = tmp_path / "plain.csv"
-    done = command(str(small), "--time", "t", "--column", "size=what", "--out", str(out))
-    assert (done.returncode, done.stderr) == (0, "")
+    words = [str(small), "--time", "t", "--column", "size=what", "--out", str(out)]
+    command = [sys.executable, "-m", "windtunnel", "trace", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == f"10 rows in 9.00 s, 1.00 /s on average\nwrote {out}\n"
     assert out.read_text().splitlines()[:3] == ["time_s,size", "0,1", "1,2"]
-    for words, says in (
-        (["--time", "t", "--out", str(small)], "this is the trace itself"),
-        (["--time", "tt", "--out", str(out)], "--time: the trace"),
-        (["--out", str(out)], "--time: the column of the arrival is not named"),
-        (["--format", "azure", "--out", str(out)], "did you mean 'azure-llm'?"),
-        (["--time", "t", "--column", "a=b", "--out", str(out)], "--column: the trace"),
-        (["--time", "t", "--column", "time_s=what", "--out", str(out)], "that is not its time"),
+    for form, time, columns, target, says in (
+        ("csv", "t", {}, small, "this is the trace itself"),
+        ("csv", "tt", {}, out, "--time: the trace"),
+        ("csv", None, {}, out, "--time: the column of the arrival is not named"),
+        ("azure", None, {}, out, "--format: 'azure' is no format of traces; expected one of csv, azure-llm"),
+        ("csv", "t", {"a": "b"}, out, "--column: the trace"),
+        ("csv", "t", {"time_s": "what"}, out, "that is not its time"),
     ):
-        done = command(str(small), *words)
-        assert done.returncode == 2 and says in done.stderr, done.stderr
+        with pytest.raises(InputError) as caught:
+            app.import_trace(small, form, time, columns, target)
+        assert says in str(caught.value)

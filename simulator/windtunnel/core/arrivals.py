@@ -344,8 +344,18 @@ class Batches(Process):
         return self.size / self.every
 
     def scaled(self, factor: float) -> Self:
-        """Batches ``factor`` times as often, of the same sizes."""
-        return self.model_copy(update={"every": self.every / factor})
+        """Batches ``factor`` times as often; on a shared clock, which goes its own way, ``factor`` times as large.
+
+        Raises InputError where that would make a batch smaller than a job.
+        """
+        if self.shared is None:
+            return self.model_copy(update={"every": self.every / factor})
+        if self.size * factor < 1:
+            raise InputError(
+                f"batches of {self.size:g} jobs on the clock '{self.shared}' cannot be made {factor:g} times as large",
+                expected="one job or more in each",
+            )
+        return self.model_copy(update={"size": self.size * factor})
 
 
 class Mix(Process):
