@@ -230,6 +230,28 @@ def claims(only: str | None, catalogs: Sequence[str], form: str) -> None:
 
 
 @cli.command()
+@click.argument("source", type=click.Path(path_type=Path), metavar="TRACE")
+@click.option("--format", "form", default="csv", help="csv, azure-llm or openb-pods.")
+@click.option("--time", metavar="COLUMN", help="The column of the arrival; csv needs it.")
+@click.option("--column", "columns", multiple=True, metavar="NAME=COLUMN", help="Call a column NAME. Repeatable.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The CSV file to write.")
+def trace(source: Path, form: str, time: str | None, columns: Sequence[str], out: Path) -> None:
+    """Write a trace as plain CSV, in order of time, with each arrival in seconds after the first.
+
+    \b
+    windtunnel trace scenarios/traces/azure_llm_2023_conv.csv.gz --format azure-llm --out conv.csv
+    """  # noqa: D301  as above
+    from windtunnel import app
+    from windtunnel.core.units import format_quantity as show
+
+    names = {name: str(column) for name, column in _pairs(columns).items()}
+    done = app.import_trace(source, form, time, names, out)
+    rate = f", {show(done['mean_rate_per_s'], '/s')} on average" if done["span_s"] else ""
+    click.echo(f"{done['rows']:,} rows in {show(done['span_s'], 's')}{rate}")
+    click.echo(f"wrote {out}")
+
+
+@cli.command()
 @click.option("--of", type=click.Choice(["fleet", "cluster"]), default="fleet", help="Which kind of scenario.")
 def schema(of: str) -> None:
     """Print the JSON Schema of a scenario file: jobs for a fleet, or tasks to place on a cluster."""

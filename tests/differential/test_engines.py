@@ -6,7 +6,6 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -133,7 +132,11 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.integers(0, 3)) == 0:
         for entry in workload:
             entry["ops"] = [service] if not real else entry["ops"] if len(entry["ops"]) > 2 else [service]
-        policy["batch"] = {"kind": "request", "size": draw(st.integers(1, 5)), "wait": draw(st.sampled_from(["0 ms", "2 ms"]))}
+        policy["batch"] = {
+            "kind": "request",
+            "size": draw(st.integers(1, 5)),
+            "wait": draw(st.sampled_from(["0 ms", "2 ms"])),
+        }
     return {
         "schema": 1,
         "name": "generated",

@@ -25,8 +25,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from windtunnel.core.errors import InputError, Where
+from windtunnel.core.fields import Bytes, PricePerHour, Text
 from windtunnel.core.located import located
-from windtunnel.core.scenario import Bytes, PricePerHour, Stop, Text
+from windtunnel.core.scenario import Stop
 from windtunnel.core.target import METRICS, Metric, Target, parse_target
 from windtunnel.core.units import parse_quantity, parse_unit
 from windtunnel.core.yamlfile import Document

@@ -9,15 +9,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.quantity import PositiveSeconds, Seconds, Text, Watts, as_custom, whole
-
-
-class _Fault(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+from windtunnel.core.fields import Model, PositiveSeconds, Seconds, Text, Watts, as_custom, whole
 
 Devices = Annotated[list[Text], Field(min_length=1)]
 Times = Annotated[list[Seconds], Field(min_length=1, max_length=100_000)]
@@ -30,7 +25,7 @@ def _one_way(drawn: float | None, length: float | None, at: list[float] | None, 
         raise as_custom(InputError("how long it lasts is missing", expected=names))
 
 
-class Failure(_Fault):
+class Failure(Model):
     """Devices stop working, and are repaired. What they were doing is lost: it is tried again, moved or given up.
 
     ``retry``: from the beginning, in its old place in the queue (of the same device, where each has its own).
@@ -57,7 +52,7 @@ class Failure(_Fault):
         return self
 
 
-class Throttle(_Fault):
+class Throttle(Model):
     """Devices run at ``speed`` for a while, as when too hot; their work takes the energy it would have taken."""
 
     kind: Literal["throttle"]
@@ -73,7 +68,7 @@ class Throttle(_Fault):
         return self
 
 
-class LinkLoss(_Fault):
+class LinkLoss(Model):
     """Devices cannot be reached: they go on with what they have, take nothing new, and deliver once they can again."""
 
     kind: Literal["link-loss"]
@@ -88,7 +83,7 @@ class LinkLoss(_Fault):
         return self
 
 
-class Straggler(_Fault):
+class Straggler(Model):
     """A share of the jobs take ``slowdown`` times as long as they should."""
 
     kind: Literal["straggler"]
@@ -97,7 +92,7 @@ class Straggler(_Fault):
     slowdown: Annotated[float, Field(gt=1, le=1e6, allow_inf_nan=False)]
 
 
-class BrownOut(_Fault):
+class BrownOut(Model):
     """The fleet may draw no more than ``budget`` for a while; what was started last is paused until that holds."""
 
     kind: Literal["brown-out"]

@@ -17,9 +17,9 @@ def located(error: ValidationError, document: Document, schema: dict[str, Any]) 
     details = error.errors(include_url=False)
     # Unknown keys first: a misspelt key is also reported as the right one missing.
     first = min(details, key=lambda d: d["type"] not in ("extra_forbidden", "windtunnel"))
-    path = _real_path(first["loc"], document.data)
+    path = _real_path(first["loc"], document.data, missing=first["type"] == "missing")
     if first["type"] == "extra_forbidden":
-        allowed = _allowed_keys(path[:-1], schema)
+        allowed = _allowed_keys(path[:-1], schema, document.data)
         return InputError(
             f"unknown key '{path[-1]}'",
             where=document.where(path, key=True),
@@ -90,8 +90,8 @@ def _expected(kind: str, context: Mapping[str, Any], otherwise: str) -> str:
     return otherwise.removeprefix("Input should be ").lower()
 
 
-def _real_path(loc: tuple[int | str, ...], data: Any) -> Path:
-    """Pydantic's path without the tags of unions, which are no part of the file."""
+def _real_path(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> Path:
+    """Pydantic's path without the tags of unions, which are no part of the file; nor is a key that is missing."""
     path: list[str | int] = []
     for i, part in enumerate(loc):
         if (isinstance(data, dict) and part in data) or (
@@ -99,21 +99,19 @@ def _real_path(loc: tuple[int | str, ...], data: Any) -> Path:
         ):
             data = data[part]  # type: ignore[index]  # str into dict, int into list: just checked
             path.append(part)
-        elif i == len(loc) - 1 and isinstance(data, dict) and part not in _UNION_TAGS:
+        elif missing and i == len(loc) - 1:
             path.append(part)
     return tuple(path)
 
 
-_UNION_TAGS = frozenset({"str", "PolicyParts", "constrained-str"})
-
-
-def _allowed_keys(path: Path, schema: dict[str, Any]) -> list[str]:
-    """The keys of the mapping at ``path``, from the schema."""
+def _allowed_keys(path: Path, schema: dict[str, Any], data: Any) -> list[str]:
+    """The keys of the mapping at ``path`` of ``data``, from the schema."""
     nodes: list[dict[str, Any]] = [schema]
     for part in path:
-        nodes = [child for node in _resolve(nodes, schema) for child in _children(node, part)]
+        nodes = [child for node in _resolve(nodes, schema, data) for child in _children(node, part)]
+        data = data[part]
     names: list[str] = []
-    for node in _resolve(nodes, schema):
+    for node in _resolve(nodes, schema, data):
         names += [name for name in node.get("properties", {}) if name not in names]
     return names
 
@@ -128,13 +126,18 @@ def _children(node: dict[str, Any], part: str | int) -> list[dict[str, Any]]:
     return [extra] if isinstance(extra, dict) else []
 
 
-def _resolve(nodes: Sequence[dict[str, Any]], schema: dict[str, Any]) -> list[dict[str, Any]]:
+def _resolve(nodes: Sequence[dict[str, Any]], schema: dict[str, Any], data: Any) -> list[dict[str, Any]]:
+    """The nodes with references followed; of alternatives, the one that ``data`` names, or all."""
     found: list[dict[str, Any]] = []
     for node in nodes:
         if "$ref" in node:
-            found += _resolve([schema["$defs"][node["$ref"].rsplit("/", 1)[1]]], schema)
+            found += _resolve([schema["$defs"][node["$ref"].rsplit("/", 1)[1]]], schema, data)
         elif "anyOf" in node or "oneOf" in node:
-            found += _resolve(node.get("anyOf") or node["oneOf"], schema)
+            choice = node.get("discriminator", {})
+            named = data.get(choice.get("propertyName")) if isinstance(data, dict) else None
+            chosen = choice.get("mapping", {}).get(named) if isinstance(named, str) else None
+            nodes_here = [{"$ref": chosen}] if chosen else node.get("anyOf") or node["oneOf"]
+            found += _resolve(nodes_here, schema, data)
         else:
             found.append(node)
     return found

@@ -11,26 +11,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
+from windtunnel.core.arrivals import Arrivals, shared_clocks
 from windtunnel.core.decoder import Decoder
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.faults import Fault
-from windtunnel.core.located import located
-from windtunnel.core.program import Stage, parse_program
-from windtunnel.core.quantity import (
+from windtunnel.core.fields import (
     Bytes,
     Count,
     Natural,
-    PerSecond,
     PositiveSeconds,
     PricePerHour,
     Quantity,
@@ -40,15 +30,14 @@ from windtunnel.core.quantity import (
     as_custom,
     whole,
 )
+from windtunnel.core.fields import Model as _Model
+from windtunnel.core.located import located
+from windtunnel.core.program import Stage, parse_program
 from windtunnel.core.target import Target, parse_target
 from windtunnel.core.yamlfile import Document, parse, read_text, spell
 
 NodePath = tuple[str | int, ...]
 _MAX_SEED = 2**63 - 1
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False)
 
 
 class PowerLimits(_Model):
@@ -120,58 +109,6 @@ class DecoderModel(_Model):
             gated=self.gated,
             dispatch=self.dispatch,
         )
-
-
-class Poisson(_Model):
-    """Arrivals without memory, at a rate."""
-
-    process: Literal["poisson"]
-    rate: PerSecond
-
-
-class Deterministic(_Model):
-    """Arrivals at equal distances, the first after one of them."""
-
-    process: Literal["deterministic"]
-    rate: PerSecond
-
-
-class GammaRenewal(_Model):
-    """Gamma-distributed distances between arrivals; ``cv`` is their standard deviation over their mean."""
-
-    process: Literal["gamma"]
-    rate: PerSecond
-    cv: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)]
-
-
-class Burst(_Model):
-    """Poisson at ``rate``, and at ``burst_rate`` for the first ``length`` of every ``every``."""
-
-    process: Literal["burst"]
-    rate: PerSecond
-    burst_rate: PerSecond
-    every: PositiveSeconds
-    length: PositiveSeconds
-
-    @model_validator(mode="after")
-    def _fits(self) -> Burst:
-        if self.length > self.every:
-            raise as_custom(InputError("a burst is longer than the time between bursts", expected="length <= every"))
-        return self
-
-
-class Trace(_Model):
-    """The rows of a CSV file (plain or gzip), one job each, at the times in column ``time``.
-
-    Times are ISO 8601 or seconds; the first row's is zero. The other columns can be used as ``$Column``.
-    """
-
-    process: Literal["trace"]
-    file: Text
-    time: Text
-
-
-Arrivals = Annotated[Poisson | Deterministic | GammaRenewal | Burst | Trace, Field(discriminator="process")]
 
 
 class Workload(_Model):
@@ -359,6 +296,7 @@ def _check_names(scenario: Scenario, document: Document) -> None:
                 expected="each name once",
             )
         seen.add(workload.name)
+    _check_clocks(scenario, document)
     entries = {name for entry in scenario.fleet for name in (entry.name, entry.device) if name is not None}
     for i, workload in enumerate(scenario.workload):
         for j, name in enumerate(workload.devices or ()):
@@ -394,6 +332,20 @@ def _check_names(scenario: Scenario, document: Document) -> None:
                 expected=one_of(sorted(seen)),
                 nearest=nearest(target.workload, seen),
             )
+
+
+def _check_clocks(scenario: Scenario, document: Document) -> None:
+    """Whoever names a shared clock says the same of how often it strikes."""
+    known: dict[str, tuple[float, str]] = {}
+    for i, workload in enumerate(scenario.workload):
+        for path, clock, every_s in shared_clocks(workload.arrivals):
+            first, owner = known.setdefault(clock, (every_s, workload.name))
+            if every_s != first:
+                raise InputError(
+                    f"the shared clock '{clock}' strikes every {every_s:g} s here",
+                    where=document.where(("workload", i, "arrivals", *path)),
+                    expected=f"every {first:g} s, as in '{owner}'",
+                )
 
 
 def _apply(document: Document, change: str) -> None:
@@ -445,17 +397,12 @@ def json_schema() -> dict[str, Any]:
 
 
 __all__ = [
-    "Burst",
     "ContinuousBatch",
-    "Deterministic",
     "FleetEntry",
-    "GammaRenewal",
-    "Poisson",
     "PolicyParts",
     "RequestBatch",
     "Scenario",
     "Stop",
-    "Trace",
     "Workload",
     "check_scenario",
     "json_schema",

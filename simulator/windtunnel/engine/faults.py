@@ -174,7 +174,13 @@ def _caps(table: np.ndarray, schedule: FaultSchedule) -> Iterator[tuple[int, int
             yield tick, device, CAP, 0, 0, now
 
 
-_FOLDS: dict[type, Callable[[np.ndarray, FaultSchedule], Iterator[tuple[int, int, int, int, int, float]]]] = {Failure: _failures, LinkLoss: _links, Throttle: _speeds, BrownOut: _caps}
+_Event = tuple[int, int, int, int, int, float]
+_FOLDS: dict[type, Callable[[np.ndarray, FaultSchedule], Iterator[_Event]]] = {
+    Failure: _failures,
+    LinkLoss: _links,
+    Throttle: _speeds,
+    BrownOut: _caps,
+}
 
 
 def stretches(

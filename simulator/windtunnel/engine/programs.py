@@ -17,6 +17,7 @@ from windtunnel.core.rng import stream
 from windtunnel.core.ticks import FloatArray, TickArray, to_tick_array, to_ticks
 from windtunnel.engine.arrivals import TraceRows
 from windtunnel.engine.decoding import DecoderCosts, DecoderShelf
+from windtunnel.engine.variates import weibull_shape
 
 WATT_GRAIN = 2.0**-20
 """Powers are kept to multiples of this (about a microwatt), so that sums and differences of them are exact."""
@@ -183,21 +184,6 @@ def unit_variates(rng: np.random.Generator, distribution: str, cv: float, count:
     from scipy.special import gamma as gamma_function
 
     return rng.weibull(shape, count) / float(gamma_function(1 + 1 / shape))
-
-
-def weibull_shape(cv: float) -> float:
-    """The Weibull shape k whose coefficient of variation is ``cv``: Γ(1+2/k) / Γ(1+1/k)² = 1 + cv²."""
-    from scipy.optimize import brentq
-    from scipy.special import gammaln
-
-    def excess(log_k: float) -> float:
-        k = np.exp(log_k)
-        return float(gammaln(1 + 2 / k) - 2 * gammaln(1 + 1 / k) - np.log1p(cv**2))
-
-    try:
-        return float(np.exp(brentq(excess, np.log(0.05), np.log(1e4))))
-    except ValueError:
-        raise InputError(f"no Weibull distribution here has cv {cv:g}", expected="0.0002 to 1e4 or so") from None
 
 
 def compile_program(program: Sequence[Stage], device: Device, source: Source, decoders: DecoderShelf) -> Compiled:

@@ -1,23 +1,26 @@
-"""The kinds of value that files hold: quantities with units, whole numbers, names."""
+"""Kinds of values that a scenario's models are made of: quantities, whole numbers, text.
+
+Quantities are text with units in files and SI floats here. What is wrong with a value is told as the schema's own
+error, which `located` gives its place.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.units import parse_quantity, to_unit
 
-MAX_COUNT = 1_000_000
-"""Devices of one fleet entry."""
+_MAX_COUNT = 1_000_000
 
 
 def as_custom(error: InputError) -> PydanticCustomError:
-    """The error in the form that pydantic carries to where its place is known."""
+    """``error`` in the form in which a model refuses a value."""
     return PydanticCustomError(
         "windtunnel",
         "{problem}",
@@ -79,6 +82,12 @@ def whole(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=MAX_COUNT)]
+Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=_MAX_COUNT)]
 Natural = Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**12)]
 Text = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Model(BaseModel):
+    """A part of a scenario: every key known, nothing changed after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False)

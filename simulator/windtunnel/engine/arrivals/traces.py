@@ -1,0 +1,393 @@
+"""Traces: rows of a CSV file as jobs, renamed, cut, stretched, repeated, thinned or multiplied; and written out."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from windtunnel.core.arrivals import FORMATS, Knot, Trace
+from windtunnel.core.csvfile import Table, read_csv, write_whole
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
+from windtunnel.engine.arrivals.processes import Draws
+
+MAX_JOBS = 200_000_000
+TIME_COLUMN = "time_s"
+"""What `export_trace` calls the column of the arrival."""
+
+
+@dataclass(frozen=True)
+class TraceRows:
+    """A trace's jobs in order of time: each one's arrival (ticks), and the row of the table that it is."""
+
+    table: Table
+    ticks: TickArray
+    rows: np.ndarray
+    time_column: str
+    _numbers: dict[str, FloatArray] = field(default_factory=dict)
+
+    @property
+    def mean_rate_per_s(self) -> float:
+        """One over the mean distance of the jobs; infinite where all come at once."""
+        return _mean_rate_per_s(self.ticks)
+
+    def first(self, count: int) -> TraceRows:
+        """The trace's first ``count`` jobs."""
+        if count >= len(self.ticks):
+            return self
+        return replace(self, ticks=self.ticks[:count], rows=self.rows[:count], _numbers={})
+
+    def words(self, column: str, where: Where) -> list[str]:
+        """A column's text, job by job; InputError at ``where`` (in the scenario) for a column that is not there."""
+        texts = self._texts(column, where)
+        return [texts[row] for row in self.rows.tolist()]
+
+    def numbers(self, column: str, where: Where) -> FloatArray:
+        """A column's whole numbers, at least 1, job by job; InputError with the trace's line for anything else."""
+        if column not in self._numbers:
+            texts = self._texts(column, where)
+            values = np.full(len(texts), math.nan)
+            # Rows that are no job's may hold what they like.
+            for row in np.unique(self.rows).tolist():
+                try:
+                    values[row] = float(texts[row])
+                except ValueError:
+                    values[row] = math.nan
+                if not (1 <= values[row] <= 2**53 and values[row] == int(values[row])):
+                    raise InputError(
+                        f"'{texts[row][:40]}' is not a count",
+                        where=Where(self.table.file, self.table.lines[row], field=column),
+                        expected="a whole number, at least 1",
+                    )
+            self._numbers[column] = values[self.rows]
+        return self._numbers[column]
+
+    def place(self, job: int, column: str | None = None) -> Where:
+        """The line of a job's row, for an error."""
+        return Where(self.table.file, self.table.lines[int(self.rows[job])], field=column)
+
+    def _texts(self, column: str, where: Where) -> list[str]:
+        if column not in self.table.header:
+            raise InputError(
+                f"the trace {self.table.file} has no column '{column}'",
+                where=where,
+                expected=one_of(self.table.header),
+                nearest=nearest(column, self.table.header),
+            )
+        return self.table.column(column)
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """A trace as it stands in its file: its table in order of time, and each row's ticks since the first.
+
+    Ticks are whole numbers of any size here: a trace may be longer than the 106 days of a run, which can have a part of
+    it, or all of it faster.
+    """
+
+    table: Table
+    ticks: list[int]
+    time_column: str
+
+    @property
+    def mean_rate_per_s(self) -> float:
+        """One over the mean distance of the rows; infinite where all come at once."""
+        return _mean_rate_per_s(self.ticks)
+
+
+def _mean_rate_per_s(ticks: Sequence[int] | TickArray) -> float:
+    span = int(ticks[-1]) - int(ticks[0]) if len(ticks) else 0
+    return (len(ticks) - 1) * TICKS_PER_SECOND / span if span else math.inf
+
+
+def read_trace(
+    path: Path,
+    form: str = "csv",
+    time: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    where: Callable[..., Where] = lambda *_: Where(),
+) -> TraceFile:
+    """A trace as it stands in its file (plain, or gzip by its name), sorted by time; the first row's time is tick 0.
+
+    ``form`` is csv, azure-llm or openb-pods; ``time`` the column of the arrival, which csv needs; ``columns`` gives
+    for a name the column of the file that is to be called so. Raises InputError with the trace's own file, line and
+    column for a broken row, and at ``where`` of a key of `Trace` for what does not fit the file.
+    """
+    if form != "csv" and form not in FORMATS:
+        raise InputError(
+            f"'{form}' is no format of traces",
+            where=where("format"),
+            expected=one_of(["csv", *FORMATS]),
+            nearest=nearest(form, ["csv", *FORMATS]),
+        )
+    column = time if time is not None or form == "csv" else FORMATS[form].time
+    if column is None:
+        raise InputError("the column of the arrival is not named", where=where("time"), expected="its name")
+    return _read(path, form, column, columns or {}, where)
+
+
+def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., Where]) -> TraceRows:
+    """The jobs of ``process``, whose file is relative to ``folder``: cut, stretched, repeated and scaled as it says.
+
+    How many: the rows with from <= time < until, times ``repeat``, times ``scale`` to the nearest whole number (a half
+    up). Each of scale's copies after the first lies within ``jitter`` of its row, at either side, reflected at time 0
+    and at the last row. Which rows a part of a copy has, and where its jobs lie, is drawn for each copy and row alone:
+    a trace at a greater scale has all the jobs of the same trace at a smaller one.
+    """
+    read = _read(folder / process.file, process.format, process.time_column, process.columns, where)
+    table, total = read.table, len(read.ticks)
+    begin, end = _ticks(process.from_), None if process.until is None else _ticks(process.until)
+    first = bisect_left(read.ticks, begin)
+    last = total if end is None else bisect_left(read.ticks, end)
+    if first >= last:
+        raise InputError(
+            "no row of the trace lies in this window",
+            where=where("from" if end is None else "until"),
+            expected=f"a time between 0 s and {read.ticks[-1] / TICKS_PER_SECOND:g} s",
+        )
+
+    def in_run(tick: int) -> int:
+        return _divided(_warped(tick - begin, process.warp), process.speed)
+
+    ticks = _to_ticks([in_run(tick) for tick in read.ticks[first:last]], table, process.time_column, first)
+    rows = np.arange(first, last)
+    distance = int(ticks[-1] - ticks[0]) // max(1, len(ticks) - 1)
+    keys = rows
+    if process.repeat > 1:
+        period = int(ticks[-1]) + distance if end is None else in_run(end)
+        ticks = _repeated(ticks, process.repeat, period, where)
+        keys = (np.arange(process.repeat)[:, None] * total + rows).ravel()
+        rows = np.tile(rows, process.repeat)
+    if process.scale != 1.0:
+        jitter = distance if process.jitter is None else min(_ticks(process.jitter), int(ticks[-1]))
+        ticks, chosen = _scaled(ticks, keys, process.scale, jitter, draws, where)
+        rows = rows[chosen]
+    return TraceRows(table, ticks, rows, process.time_column)
+
+
+def export_trace(jobs: TraceRows | TraceFile, path: Path) -> None:
+    """Write jobs, or a file's rows, as CSV: arrivals in ``time_s``, as exact decimals of a second, and other columns.
+
+    Read again as csv with ``time: time_s`` it gives the same jobs, to the tick (the first at time 0). Raises InputError
+    where the file cannot be written, or another column is called ``time_s``.
+    """
+    table = jobs.table
+    kept = [place for place, name in enumerate(table.header) if name != jobs.time_column]
+    if any(table.header[place] == TIME_COLUMN for place in kept):
+        raise InputError(
+            f"the trace has a column '{TIME_COLUMN}' that is not its time",
+            where=Where(table.file, 1, field=TIME_COLUMN),
+            expected="another name for it",
+        )
+
+    def write(stream: TextIO) -> None:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([TIME_COLUMN, *(table.header[place] for place in kept)])
+        rows = range(len(table.rows)) if isinstance(jobs, TraceFile) else jobs.rows.tolist()
+        for tick, row in zip(map(int, jobs.ticks), rows, strict=True):
+            writer.writerow([_exact_seconds(tick), *(table.rows[row][place] for place in kept)])
+
+    write_whole(path, write)
+
+
+def _exact_seconds(tick: int) -> str:
+    whole, part = divmod(tick, TICKS_PER_SECOND)
+    return f"{whole}.{part:012d}".rstrip("0").rstrip(".")
+
+
+def _ticks(seconds: float) -> int:
+    return round(seconds * TICKS_PER_SECOND)
+
+
+def _warped(tick: int, knots: Sequence[Knot]) -> int:
+    """A time through the piecewise-linear map, to the nearest tick, in whole numbers throughout."""
+    before_at, before_becomes = 0, 0
+    for knot in knots:
+        at, becomes = _ticks(knot.at), _ticks(knot.becomes)
+        if at > tick:
+            return before_becomes + _nearest((tick - before_at) * (becomes - before_becomes), at - before_at)
+        before_at, before_becomes = at, becomes
+    return before_becomes + tick - before_at
+
+
+def _divided(tick: int, speed: float) -> int:
+    factor = Fraction(repr(speed))
+    return _nearest(tick * factor.denominator, factor.numerator)
+
+
+def _nearest(above: int, below: int) -> int:
+    return (2 * above + below) // (2 * below)
+
+
+def _repeated(ticks: TickArray, times: int, period: int, where: Callable[..., Where]) -> TickArray:
+    if period == 0:
+        raise InputError(
+            "a trace of a single moment has no length to repeat it at", where=where("repeat"), expected="an `until`"
+        )
+    if int(ticks[-1]) + (times - 1) * period > MAX_TICKS or len(ticks) * times > MAX_JOBS:
+        raise InputError(
+            f"{times:,} times the trace is {len(ticks) * times:,} jobs in {times * period / TICKS_PER_SECOND:,.0f} s",
+            where=where("repeat"),
+            expected=f"at most {MAX_JOBS:,} jobs within the 106 days a run may last",
+        )
+    repeated: TickArray = (np.arange(times, dtype=np.int64)[:, None] * period + ticks).ravel()
+    return repeated
+
+
+def _scaled(
+    ticks: TickArray, keys: np.ndarray, scale: float, jitter: int, draws: Draws, where: Callable[..., Where]
+) -> tuple[TickArray, np.ndarray]:
+    """The jobs of every copy, in order of time, and for each the place of its row in ``ticks``."""
+    number = Fraction(repr(scale)) * len(ticks)
+    jobs = _nearest(number.numerator, number.denominator)
+    if not 0 < jobs <= MAX_JOBS:
+        raise InputError(
+            f"{scale:g} times {len(ticks):,} rows are {jobs:,} jobs",
+            where=where("scale"),
+            expected=f"a scale that makes 1 to {MAX_JOBS:,} jobs",
+        )
+    copies, rest = divmod(jobs, len(ticks))
+    at: list[TickArray] = []
+    chosen: list[np.ndarray] = []
+    everything = np.arange(len(ticks))
+    for copy in range(copies + (rest > 0)):
+        places = everything
+        if copy == copies:
+            lots = draws.stream("keep", str(copy)).random(int(keys[-1]) + 1)[keys]
+            places = np.sort(np.argsort(lots, kind="stable")[:rest])
+        moved = ticks[places]
+        if copy > 0:
+            aside = 2.0 * draws.stream("jitter", str(copy)).random(int(keys[-1]) + 1)[keys[places]] - 1.0
+            moved = _reflected(moved + np.rint(aside * jitter).astype(np.int64), int(ticks[-1]))
+        at.append(moved)
+        chosen.append(places)
+    every, places = np.concatenate(at), np.concatenate(chosen)
+    order = np.argsort(every, kind="stable")
+    return every[order], places[order]
+
+
+def _reflected(ticks: TickArray, last: int) -> TickArray:
+    inside: TickArray = last - np.abs(last - np.abs(ticks))
+    return np.clip(inside, 0, last)
+
+
+def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Where]) -> TraceFile:
+    """The file with its columns renamed, checked against its format, in order of the time in ``column``."""
+    table = read_csv(path, "trace", where("file"))
+    if not table.rows:
+        raise InputError(
+            f"the trace '{path}' holds no rows", where=where("file"), expected="a header and at least one row"
+        )
+    table = _renamed(table, columns, where)
+    for name in FORMATS[form].columns if form in FORMATS else ():
+        if name not in table.header:
+            raise InputError(
+                f"the trace '{path}' has no column '{name}', as {form} has",
+                where=where("format"),
+                expected=f"{one_of(table.header)}; or columns: {{{name}: A-COLUMN-OF-THE-FILE}}",
+                nearest=nearest(name, table.header),
+            )
+    if column not in table.header:
+        raise InputError(
+            f"the trace '{path}' has no column '{column}'",
+            where=where("time"),
+            expected=one_of(table.header),
+            nearest=nearest(column, table.header),
+        )
+    since = _parse_times(table.column(column), table.lines, table.file, column)
+    order = sorted(range(len(since)), key=since.__getitem__)
+    if any(place != i for i, place in enumerate(order)):
+        since = [since[i] for i in order]
+        rows, lines = [table.rows[i] for i in order], [table.lines[i] for i in order]
+        table = Table(table.file, table.header, rows, lines)
+    return TraceFile(table, since, column)
+
+
+def _renamed(table: Table, columns: Mapping[str, str], where: Callable[..., Where]) -> Table:
+    """The table with the names that a program uses."""
+    header = list(table.header)
+    taken: dict[str, str] = {}
+    for name, column in columns.items():
+        if column not in table.header:
+            raise InputError(
+                f"the trace {table.file} has no column '{column}'",
+                where=where("columns", name),
+                expected=one_of(table.header),
+                nearest=nearest(column, table.header),
+            )
+        if column in taken:
+            raise InputError(
+                f"'{column}' is '{taken[column]}' already", where=where("columns", name), expected="each column once"
+            )
+        taken[column] = name
+        header[table.header.index(column)] = name
+    for name in columns:
+        if header.count(name) > 1:
+            raise InputError(
+                f"the trace {table.file} has a column '{name}' of its own",
+                where=where("columns", name),
+                expected="another name, or one for that column too",
+            )
+    return Table(table.file, tuple(header), table.rows, table.lines)
+
+
+def _to_ticks(since: Sequence[int], table: Table, column: str, first: int = 0) -> TickArray:
+    """Times of any size as ticks; InputError for the first row (counted from ``first``) that a run cannot hold."""
+    late = bisect_left(since, MAX_TICKS + 1)
+    if late < len(since):
+        raise InputError(
+            "this is more than 106 days after the first time",
+            where=Where(table.file, table.lines[first + late], field=column),
+            expected="a shorter trace: a part of it (until: 30 d), or a faster one (speed: 60)",
+        )
+    return np.array(since, dtype=np.int64)
+
+
+_ISO = re.compile(r"(?P<whole>[^.]+?)(?:\.(?P<fraction>\d+))?(?P<zone>Z|z|[+-]\d\d:?\d\d)?")
+
+
+def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: str) -> list[int]:
+    """Seconds or ISO 8601 times as ticks since the earliest of them, every digit kept down to a picosecond."""
+    ticks: list[int] = []
+    for text, line in zip(texts, lines, strict=True):
+        try:
+            ticks.append(_iso_ticks(text) if ":" in text else _second_ticks(text))
+        except (ValueError, OverflowError, TypeError, ArithmeticError):
+            raise InputError(
+                f"'{text[:40]}' is not a time",
+                where=Where(file, line, field=column),
+                expected="seconds, or a time such as 2023-11-16 18:17:03.97",
+            ) from None
+    first = min(ticks)
+    return [tick - first for tick in ticks]
+
+
+def _second_ticks(text: str) -> int:
+    """Seconds, as a decimal number, to the nearest tick."""
+    seconds = Decimal(text)
+    if not seconds.is_finite() or seconds.adjusted() > 18:
+        raise ValueError(text)
+    return int(seconds.scaleb(12).to_integral_value())
+
+
+def _iso_ticks(text: str) -> int:
+    """An ISO 8601 time as ticks since 1970. datetime stops at microseconds, so the fraction is read apart."""
+    match = _ISO.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    zone = match["zone"] or "+00:00"
+    moment = datetime.fromisoformat(match["whole"] + ("+00:00" if zone in "Zz" else zone))
+    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    fraction = int((match["fraction"] or "0").ljust(12, "0")[:12])
+    return (since.days * 86_400 + since.seconds) * TICKS_PER_SECOND + fraction

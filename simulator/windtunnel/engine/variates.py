@@ -1,0 +1,29 @@
+"""What distributions need for a given mean and coefficient of variation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from windtunnel.core.errors import InputError
+
+
+def weibull_shape(cv: float) -> float:
+    """The Weibull shape k whose coefficient of variation is ``cv``: Γ(1+2/k) / Γ(1+1/k)² = 1 + cv²."""
+    from scipy.optimize import brentq
+    from scipy.special import gammaln
+
+    def excess(log_k: float) -> float:
+        k = np.exp(log_k)
+        return float(gammaln(1 + 2 / k) - 2 * gammaln(1 + 1 / k) - np.log1p(cv**2))
+
+    try:
+        return float(np.exp(brentq(excess, np.log(0.05), np.log(1e4))))
+    except ValueError:
+        raise InputError(f"no Weibull distribution here has cv {cv:g}", expected="0.0002 to 1e4 or so") from None
+
+
+def weibull_scale(shape: float) -> float:
+    """The scale at which a Weibull distribution of ``shape`` has mean 1: 1 / Γ(1 + 1/k)."""
+    return math.exp(-math.lgamma(1 + 1 / shape))
