@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import sys
@@ -210,6 +211,9 @@ class DaskCluster:
 
     def __init__(self, address: str, work: Work, inputs: Inputs, facts: Facts) -> None:
         self._where = Where(address, field="--cluster")
+        example = "the address a scheduler prints, such as tcp://10.0.0.1:8786"
+        if not re.fullmatch(r"[a-z]+://[^/]+:[0-9]{1,5}", address):
+            raise InputError("this is no scheduler's address", where=self._where, expected=example)
         try:
             import distributed
         except ImportError:
@@ -226,7 +230,7 @@ class DaskCluster:
             raise InputError(
                 f"no Dask scheduler answers there: {str(error).splitlines()[0]}",
                 where=self._where,
-                expected="the address a scheduler prints, such as tcp://10.0.0.1:8786",
+                expected=example,
             ) from None
 
     def __enter__(self) -> Self:
@@ -267,7 +271,7 @@ class DaskCluster:
             for i, task in enumerate(tasks)
         }
         try:
-            for future in self._dask.as_completed(list(futures)):
+            for future in self._dask.as_completed(list(futures), loop=self._client.loop):
                 yield futures[future], self._outcome(future)
                 future.release()
         finally:

@@ -262,36 +262,40 @@ def _is_file(name: str) -> bool:
 def gather(file: str, text: str, sets: Sequence[str], catalogs: Sequence[str], data: Iterable[Any]) -> Inputs:
     """Read what the scenarios ``data`` (plain, one a point) name.
 
-    Any text in a scenario that is the name of a file, seen from the scenario's folder, is taken to name it. Of a
-    catalogue folder every ``.yaml`` file is read. Raises InputError for a file that cannot be read.
+    Any text in a scenario that is the name of a file, seen from the scenario's folder, is taken to name it; so is any
+    in a YAML file that was named (an overlay and its arrays). Of a catalogue folder every ``.yaml`` file is read.
+    Raises InputError for a file that cannot be read.
     """
-    folder = Path(file).parent
     files = {_absolute(file): text.encode("utf-8")}
-    seen: set[str] = set()
+    seen: set[tuple[str, str]] = set()
 
-    def walk(value: Any) -> None:
+    def walk(value: Any, folder: Path) -> None:
         if isinstance(value, (dict, list)):
             for child in value.values() if isinstance(value, dict) else value:
-                walk(child)
-        elif isinstance(value, str) and value not in seen:
-            seen.add(value)
+                walk(child, folder)
+        elif isinstance(value, str) and (str(folder), value) not in seen:
+            seen.add((str(folder), value))
             for name in _names_in(value):
                 if _is_file(str(folder / name)):
-                    _take(files, folder / name)
+                    take(folder / name)
+
+    def take(path: Path) -> None:
+        if _absolute(str(path)) in files:
+            return
+        try:
+            content = files[_absolute(str(path))] = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"this cannot be read: {error.strerror}", where=Where(str(path))) from None
+        if path.suffix in (".yaml", ".yml"):
+            with suppress(InputError, UnicodeDecodeError):  # whoever reads it says what is wrong with it
+                walk(parse(content.decode("utf-8"), str(path)).data, path.parent)
 
     for scenario in data:
-        walk(scenario)
+        walk(scenario, Path(file).parent)
     for catalog in catalogs:
         for path in sorted(Path(catalog).rglob("*.yaml")):
-            _take(files, path)
+            take(path)
     return Inputs(file, tuple(sets), tuple(catalogs), files)
-
-
-def _take(files: dict[str, bytes], path: Path) -> None:
-    try:
-        files[_absolute(str(path))] = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"this cannot be read: {error.strerror}", where=Where(str(path))) from None
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,8 @@ def conduct(
                 rows[i] = _done(text)
         code = 0
         if left:
-            executor: Executor = stack.enter_context(_executor(stack, grid, work, facts, places, kept))
+            executor = _executor(stack, grid, work, facts, places, kept)
+            stack.enter_context(executor)
             if not resumed:
                 _check(executor, grid, resolved)
                 if kept is not None:
