@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ def conduct(
     stated = manifest(grid, resolved, common)
     total = len(grid.points)
     with ExitStack() as stack:
+        stack.enter_context(_broken_pipes_are_errors())
         kept, resumed = None, False
         if places.out is not None:
             kept, resumed = stack.enter_context(records(places.out, stated, fresh=places.fresh))
@@ -79,6 +82,19 @@ def conduct(
         if kept is not None:
             write_tables(kept.folder, found)
     return found
+
+
+@contextmanager
+def _broken_pipes_are_errors() -> Iterator[None]:
+    """The command line lets a reader of its output that has gone end it; a worker that has gone must not."""
+    if not hasattr(signal, "SIGPIPE") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGPIPE, before)
 
 
 def _done(result: str) -> dict[str, Any]:
