@@ -1,6 +1,7 @@
 """How much faster two workers sweep than one: the same grid of equal points, start-up and checks included.
 
-    python benchmarks/sweep.py [--points 12] [--jobs 200000] [--rounds 3] [--out DIR]
+    python benchmarks/sweep.py [--points 12] [--jobs 200000] [--rounds 3] [--patience 60]
+                               [--out DIR]
 
 Wall seconds of whole `windtunnel sweep` processes. One worker and two take turns, and of each the least of all rounds
 counts: what else the machine does can only add to it. Absolute figures are this machine's.
@@ -27,17 +28,39 @@ def sweep(workers: int, points: int, jobs: int, out: Path) -> float:
     return time.perf_counter() - began
 
 
+def idle_share(seconds: float = 1.0) -> float:
+    """Share of the machine's processor time that nobody used for a while (Linux)."""
+
+    def counters() -> tuple[int, int]:
+        numbers = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return numbers[3] + numbers[4], sum(numbers)
+
+    idle, whole = counters()
+    time.sleep(seconds)
+    later, total = counters()
+    return (later - idle) / (total - whole)
+
+
+def wait_for_quiet(patience_s: float) -> None:
+    """Wait until little else runs, or until patience ends."""
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end and idle_share() < 0.95:
+        pass
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=12)
     parser.add_argument("--jobs", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine, each time")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     took: dict[int, list[float]] = {1: [], 2: []}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(options.rounds):
             for workers, times in took.items():
+                wait_for_quiet(options.patience)
                 times.append(sweep(workers, options.points, options.jobs, Path(folder) / f"{workers}-{number}"))
             tables = {(Path(folder) / f"{workers}-{number}" / "sweep.csv").read_bytes() for workers in took}
             assert len(tables) == 1, "the number of workers changed the table"

@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -237,7 +238,9 @@ class DaskCluster:
         try:
             self._check_workers()
             # A task and not data that is scattered: the scheduler can make it anew when the worker that holds it dies.
-            self._sent = self._client.submit(_same, self._bundle, key=f"windtunnel-{self._bundle.name}-inputs")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # Dask would rather not be sent 10 MiB and more
+                self._sent = self._client.submit(_same, self._bundle, key=f"windtunnel-{self._bundle.name}-inputs")
         except BaseException:
             self._client.close()
             raise
