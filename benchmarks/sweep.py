@@ -57,15 +57,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     took: dict[int, list[float]] = {1: [], 2: []}
+    loads: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(options.rounds):
             for workers, times in took.items():
                 wait_for_quiet(options.patience)
+                loads.append(os.getloadavg()[0])
                 times.append(sweep(workers, options.points, options.jobs, Path(folder) / f"{workers}-{number}"))
             tables = {(Path(folder) / f"{workers}-{number}" / "sweep.csv").read_bytes() for workers in took}
             assert len(tables) == 1, "the number of workers changed the table"
         nothing = [sweep(2, 1, 1, Path(folder) / f"nothing-{number}") for number in range(options.rounds)]
     one, two = (min(times) for times in took.values())
+    busy = min(loads) > 2.5  # what two workers alone leave behind is 2
     lines = [
         "# Sweeping with one worker and with two",
         "",
@@ -80,6 +83,9 @@ def main() -> None:
             f"| {workers} | {min(times):.2f} | {', '.join(f'{t:.2f}' for t in times)} |"
             for workers, times in took.items()
         ),
+        "",
+        f"Load average before each command: {min(loads):.1f} to {max(loads):.1f}.",
+        *(["**Other work held the processors: the ratio below says nothing of the sweep. Run it again.**"] * busy),
         "",
         f"Two workers are **{one / two:.2f} times** as fast as one. The tables of both are the same, byte for byte.",
         f"A sweep of one point of one job takes {min(nothing):.2f} s: starting, checking, importing.",
