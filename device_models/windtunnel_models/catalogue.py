@@ -50,13 +50,17 @@ API_PARAMETERS = (
 
 
 class Catalogue:
-    """Every SKU and API that is known, read when first asked for."""
+    """Every SKU and API that is known, read when first asked for.
 
-    def __init__(self, folders: Sequence[Path] = ()) -> None:
+    ``host`` describes the SKU of that name where this process is not to probe the machine it is on.
+    """
+
+    def __init__(self, folders: Sequence[Path] = (), host: DeviceSpec | None = None) -> None:
         for folder in folders:
             if not folder.is_dir():
                 raise InputError(f"there is no catalogue folder '{folder}'", expected="a folder of SKU files")
         self._folders = (HERE / "catalog", *folders)
+        self._host = host
         self._residuals: dict[tuple[str, str], Residual] = {}
 
     @cached_property
@@ -81,7 +85,7 @@ class Catalogue:
     def spec(self, sku: str) -> DeviceSpec:
         """What the SKU's file says; InputError for an unknown SKU, with the nearest right name."""
         if sku == HOST:
-            return host_spec()
+            return self._host or host_spec()
         if sku not in self._files:
             raise InputError(
                 f"unknown device '{sku}'",

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import platform
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -20,8 +22,8 @@ import numpy as np
 from windtunnel import __version__, placing, policies
 from windtunnel.core.cluster import PlacementScenario, check_placement, is_placement
 from windtunnel.core.csvfile import write_whole
-from windtunnel.core.device import Cost, Device, configure
-from windtunnel.core.errors import InputError, Where, nearest
+from windtunnel.core.device import Cost, Device, DeviceSpec, configure
+from windtunnel.core.errors import InputError, Where, WindtunnelError, nearest
 from windtunnel.core.ops import OPERATIONS, describe, one_row
 from windtunnel.core.optable import read_op_table
 from windtunnel.core.placed import PlacementRecording
@@ -40,11 +42,15 @@ from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.core.units import to_unit
 from windtunnel.core.yamlfile import Document
 from windtunnel.policies.matrix import recommendation
-from windtunnel_models.catalogue import Catalogue, read_overlay, shipped_overlay
+from windtunnel_models.catalogue import HERE as MODELS
+from windtunnel_models.catalogue import HOST, Catalogue, read_overlay, shipped_overlay
+from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind, kind_names
 
 if TYPE_CHECKING:
     from windtunnel.engine.fleet import Prepared
+    from windtunnel.planning.executors import Task
+    from windtunnel.planning.sweep import Inputs, Outcome
 
 SAMPLE_ABOVE = 200_000
 """Jobs above this many are written as a stated sample unless all are asked for."""
@@ -558,4 +564,118 @@ def list_policies() -> list[str]:
     return list(POLICIES)
 
 
-__all__ = ["Run", "calibrate", "catalogue", "device", "predict", "run", "save"]
+# Sweeping a scenario.
+
+
+@dataclass(frozen=True)
+class _Point:
+    """What running a point takes, beside its changes and the copies of its input files. Sent to workers."""
+
+    inputs: Inputs
+    replications: int
+    engine: str
+    host: DeviceSpec | None
+    """The processor of the machine the sweep was started on, where a fleet names it: the same for every worker."""
+
+
+def sweep(
+    scenario: str | Path,
+    over: Sequence[str],
+    *,
+    changes: Sequence[str] = (),
+    replications: int = 1,
+    engine: str = "auto",
+    catalogs: Sequence[str | Path] = (),
+    out: Path | None = None,
+    fresh: bool = False,
+    workers: int | None = None,
+    cluster: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Run a scenario at every point of a grid; returns what sweep.json holds.
+
+    ``over`` are axes, "fleet[0].count=1,2,4"; ``changes`` are made at every point. Points run on ``workers`` processes
+    (one a processor unless given) or on the Dask cluster whose scheduler is at ``cluster``. With ``out`` every finished
+    point is kept there, and a sweep that was ended goes on from what is kept; ``fresh`` throws that away. ``progress``
+    is told (points done, points in all). Raises InputError for what is wrong at any point, before any is run. A point
+    that fails while it runs has its error in its row and stops no other.
+    """
+    from windtunnel.planning.sweep import read_grid
+    from windtunnel.planning.sweep_run import Places, conduct
+
+    Catalogue([Path(folder) for folder in catalogs])
+    whole = read_grid(str(scenario), over, changes, [str(folder) for folder in catalogs], policy_of)
+    named = {entry.device.partition("@")[0] for one in whole.scenarios for entry in one.fleet}
+    host = host_spec() if HOST in named else None
+    common = {
+        "inputs": whole.inputs.contents(),
+        "replications": replications,
+        "engine": engine,
+        "versions": made_with(),
+        "host": None if host is None else hashlib.sha256(repr(host).encode()).hexdigest(),
+    }
+    work = partial(sweep_work, _Point(whole.inputs, replications, engine, host))
+    places = Places(out, fresh, workers, cluster, _PRELOAD)
+    return conduct(whole, common, work, made_with, places, progress or (lambda _done, _total: None))
+
+
+_PRELOAD = ("windtunnel.app", "windtunnel.engine.process", "windtunnel.engine.metrics", "scipy.special")
+"""What running a point imports: once for all local workers."""
+
+
+def sweep_work(setup: _Point, tree: Path, task: Task) -> Outcome:
+    """Check or run one point of a sweep, from the copies of its input files under ``tree``. Never raises."""
+    from windtunnel.planning.sweep import Outcome, read_copy
+
+    inputs = setup.inputs
+    try:
+        scenario = read_copy(inputs, tree, task.changes)
+        known = Catalogue(inputs.catalog_folders(tree), setup.host)
+        if task.what == "check":
+            check(scenario, setup.engine, known)
+            return Outcome()
+        finished = run(scenario, replications=setup.replications, engine=setup.engine, known=known)
+        return Outcome(inputs.restore(result_json(finished.result), tree))
+    except WindtunnelError as error:
+        return Outcome(error=inputs.restore(str(error), tree), code=error.exit_code)
+    except Exception as error:
+        lines = "".join(traceback.format_exception(error))
+        said = inputs.restore(f"{type(error).__name__}: {error}".rstrip(": "), tree)
+        return Outcome(error=f"a bug of Windtunnel's: {said}", code=70, traceback=inputs.restore(lines, tree))
+
+
+def check(scenario: Scenario, engine: str, known: Catalogue) -> None:
+    """All of ``run`` but the simulation: InputError for what it would refuse before anything is simulated."""
+    from windtunnel.engine.fleet import prepare
+
+    if engine not in ("auto", "process"):
+        raise InputError(
+            f"the engine '{engine}' is not here",
+            where=Where(field="--engine"),
+            expected="auto or process",
+            nearest=nearest(engine, ("auto", "process")),
+        )
+
+    def preference(use: str, api: str, kind: str) -> float:
+        return recommendation(use).preference(api=api, kind=kind)
+
+    prepare(scenario, fleet_devices(scenario, known), policy_of(scenario), preference)
+
+
+@cache
+def made_with() -> dict[str, str]:
+    """``versions``, and a digest of Windtunnel's own files, which change between releases too.
+
+    Two machines that agree in it give the same results.
+    """
+    digest = hashlib.sha256()
+    for package in (Path(__file__).parent, MODELS):
+        for path in sorted(package.rglob("*")):
+            if "__pycache__" in path.parts or not path.is_file():
+                continue
+            digest.update(f"\0{path.relative_to(package).as_posix()}\0".encode())
+            digest.update(path.read_bytes())
+    return {**versions(), "windtunnel's files": digest.hexdigest()[:16]}
+
+
+__all__ = ["Run", "calibrate", "catalogue", "device", "predict", "run", "save", "sweep"]

@@ -304,10 +304,82 @@ def advise(
         click.echo(f"{name:<12} {', '.join(choices) or '-'}")
 
 
+@cli.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option("--over", multiple=True, metavar="PATH=A,B,C", help="Values for a path: seed=1..8. Repeatable.")
+@click.option("--workers", type=click.IntRange(1, 4096), help="Processes; one for each processor unless given.")
+@click.option("--cluster", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler: tcp://HOST:PORT.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Keep every run and the table here; go on from what is kept."
+)
+@click.option("--fresh", is_flag=True, help="Throw away what another sweep left in --out.")
+@click.option("--replications", type=click.IntRange(1, 10_000), default=1, help="Independent repetitions of a point.")
+@click.option("--engine", default="auto", help="auto or process.")
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario at every point.")
+@_CATALOG
+@_FORMAT
+def sweep(
+    scenario: Path,
+    over: Sequence[str],
+    workers: int | None,
+    cluster: str | None,
+    out: Path | None,
+    fresh: bool,
+    replications: int,
+    engine: str,
+    changes: Sequence[str],
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Run a scenario over a grid of values, side by side; a sweep that was ended goes on where it was.
+
+    Exits 0 when every point was run, whether it met its targets or not; the table says which did.
+
+    \b
+    windtunnel sweep scenarios/mm64.yaml --over 'fleet[0].count=60..72..4' --over seed=1..3 --out sweeps/mm64
+    """  # noqa: D301  as above
+    from windtunnel import app
+
+    if out is not None:
+        app.check_writable(out)
+    progress = _Progress(" points")
+    try:
+        found = app.sweep(
+            scenario,
+            over,
+            changes=changes,
+            replications=replications,
+            engine=engine,
+            catalogs=catalogs,
+            out=out,
+            fresh=fresh,
+            workers=workers,
+            cluster=cluster,
+            progress=progress,
+        )
+    finally:
+        progress.close()
+    if form == "json":
+        _print_json(found)
+    else:
+        from windtunnel.report.sweep import headline, points_table, problems
+
+        click.echo(f"{headline(found)}\n")
+        _print_table(*points_table(found))
+        for line in problems(found):
+            click.echo(line)
+        if out is not None:
+            for name in ("sweep.csv", "sweep.json"):
+                click.echo(f"wrote {out / name}")
+    if found["exit_code"]:
+        sys.exit(found["exit_code"])
+
+
 class _Progress:
     """A bar on standard error, once a run has taken a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str = " jobs") -> None:
+        self._unit = unit
         self._began = time.monotonic()
         self._bar: Any = None
 
@@ -317,7 +389,7 @@ class _Progress:
                 return
             from tqdm import tqdm
 
-            self._bar = tqdm(total=total, unit=" jobs", unit_scale=True, leave=False, file=sys.stderr)
+            self._bar = tqdm(total=total, unit=self._unit, unit_scale=True, leave=False, file=sys.stderr)
         self._bar.total = total
         self._bar.update(done - self._bar.n)
 

@@ -253,7 +253,7 @@ def read_document(path: Path, changes: Sequence[str] = (), *, seed: int | None =
     """The scenario file ``path`` as data, with ``changes`` made to it and not yet checked."""
     document = parse(read_text(path, "scenario"), str(path))
     for change in changes:
-        _apply(document, change)
+        apply_change(document, change)
     if seed is not None and isinstance(document.data, dict):
         document.data["seed"] = seed
         document.changes["seed",] = "--seed"
@@ -348,14 +348,14 @@ def _check_clocks(scenario: Scenario, document: Document) -> None:
                 )
 
 
-def _apply(document: Document, change: str) -> None:
-    """Make one ``PATH=VALUE`` change to the raw data; the value is read as YAML."""
+def apply_change(document: Document, change: str, option: str = "--set") -> None:
+    """Make one ``PATH=VALUE`` change to the raw data; the value is read as YAML. ``option`` is what errors name."""
     text, equals, raw = change.partition("=")
-    path = _parse_path(text.strip())
-    where = Where(f"--set {change}", field=spell(path) or None)
+    path = parse_path(text.strip())
+    where = Where(f"{option} {change}", field=spell(path) or None)
     if not equals or not path:
         raise InputError("this is not a change", where=where, expected="PATH=VALUE, such as fleet[0].count=3")
-    value = parse(raw, f"--set {change}").data
+    value = parse(raw, f"{option} {change}").data
     data: Any = document.data
     for i, part in enumerate(path[:-1]):
         try:
@@ -379,10 +379,11 @@ def _apply(document: Document, change: str) -> None:
     for places in (document.marks, document.key_marks, document.changes):
         for known in [known for known in places if known[: len(path)] == path]:
             del places[known]
-    document.changes[path] = f"--set {change}"
+    document.changes[path] = f"{option} {change}"
 
 
-def _parse_path(text: str) -> NodePath:
+def parse_path(text: str) -> NodePath:
+    """``fleet[0].count`` as the keys and places that lead there."""
     pieces = text.replace("[", ".").replace("]", "").split(".")
     return tuple(int(piece) if re.fullmatch("[0-9]{1,9}", piece) else piece for piece in pieces if piece)
 
@@ -404,8 +405,10 @@ __all__ = [
     "Scenario",
     "Stop",
     "Workload",
+    "apply_change",
     "check_scenario",
     "json_schema",
+    "parse_path",
     "read_document",
     "read_scenario",
     "scenario_from_data",

@@ -1,0 +1,101 @@
+"""How much faster two workers sweep than one: the same grid of equal points, start-up and checks included.
+
+    python benchmarks/sweep.py [--points 12] [--jobs 200000] [--rounds 3] [--patience 60]
+                               [--out DIR]
+
+Wall seconds of whole `windtunnel sweep` processes. One worker and two take turns, and of each the least of all rounds
+counts: what else the machine does can only add to it. Absolute figures are this machine's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def sweep(workers: int, points: int, jobs: int, out: Path) -> float:
+    words = [sys.executable, "-m", "windtunnel", "sweep", "scenarios/mm64.yaml", "--over", f"seed=1..{points}"]
+    words += ["--set", f"stop.jobs={jobs}", "--workers", str(workers), "--out", str(out)]
+    began = time.perf_counter()
+    subprocess.run(words, cwd=ROOT, check=True, capture_output=True)
+    return time.perf_counter() - began
+
+
+def idle_share(seconds: float = 1.0) -> float:
+    """Share of the machine's processor time that nobody used for a while (Linux)."""
+
+    def counters() -> tuple[int, int]:
+        numbers = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+        return numbers[3] + numbers[4], sum(numbers)
+
+    idle, whole = counters()
+    time.sleep(seconds)
+    later, total = counters()
+    return (later - idle) / (total - whole)
+
+
+def wait_for_quiet(patience_s: float) -> None:
+    """Wait until little else runs, or until patience ends."""
+    end = time.monotonic() + patience_s
+    while time.monotonic() < end and idle_share() < 0.95:
+        pass
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", type=int, default=12)
+    parser.add_argument("--jobs", type=int, default=200_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine, each time")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    took: dict[int, list[float]] = {1: [], 2: []}
+    loads: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(options.rounds):
+            for workers, times in took.items():
+                wait_for_quiet(options.patience)
+                loads.append(os.getloadavg()[0])
+                times.append(sweep(workers, options.points, options.jobs, Path(folder) / f"{workers}-{number}"))
+            tables = {(Path(folder) / f"{workers}-{number}" / "sweep.csv").read_bytes() for workers in took}
+            assert len(tables) == 1, "the number of workers changed the table"
+        nothing = [sweep(2, 1, 1, Path(folder) / f"nothing-{number}") for number in range(options.rounds)]
+    one, two = (min(times) for times in took.values())
+    busy = min(loads) > 2.5  # what two workers alone leave behind is 2
+    lines = [
+        "# Sweeping with one worker and with two",
+        "",
+        "Written by `python benchmarks/sweep.py`. Absolute times are this machine's; the ratio travels better.",
+        "",
+        f"{options.points} points of `scenarios/mm64.yaml` with {options.jobs:,} jobs each, process engine, "
+        f"{os.cpu_count()} processors; wall seconds of the whole command, the least of {options.rounds} rounds.",
+        "",
+        "| workers | s | each round |",
+        "|---|---|---|",
+        *(
+            f"| {workers} | {min(times):.2f} | {', '.join(f'{t:.2f}' for t in times)} |"
+            for workers, times in took.items()
+        ),
+        "",
+        f"Load average before each command: {min(loads):.1f} to {max(loads):.1f}.",
+        *(["**Other work held the processors: the ratio below says nothing of the sweep. Run it again.**"] * busy),
+        "",
+        f"Two workers are **{one / two:.2f} times** as fast as one. The tables of both are the same, byte for byte.",
+        f"A sweep of one point of one job takes {min(nothing):.2f} s: starting, checking, importing.",
+    ]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "sweep.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""A sweep as the terminal shows it: one line a point, with the swept values and the figures most asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from windtunnel.report.words import NOTHING, plural, quantity, rate, share, usd
+
+_FIGURES: Sequence[tuple[str, str, Callable[[Any], str]]] = (
+    ("latency_s.p99", "latency p99", lambda value: quantity(value, "s")),
+    ("waiting_s.mean", "waiting mean", lambda value: quantity(value, "s")),
+    ("first_token_s.p99", "first token p99", lambda value: quantity(value, "s")),
+    ("next_token_s.p99", "next token p99", lambda value: quantity(value, "s")),
+    ("throughput_per_s", "throughput", lambda value: rate(value, "jobs")),
+    ("utilisation", "busy", share),
+    ("average_power_w", "power", lambda value: quantity(value, "W")),
+    ("cost_usd_per_h", "cost an hour", usd),
+)
+
+
+def headline(sweep: Mapping[str, Any]) -> str:
+    """How many points there were, over what, and what came of them."""
+    counts = " × ".join(f"{len(axis['values'])} of {axis['path']}" for axis in sweep["axes"])
+    missed, failed = sweep["missed"], sweep["failed"]
+    judged = any(row.get("met") is not None for row in sweep["rows"])
+    told = [f"{missed} missed a target" if missed else "all targets met"] if judged else []
+    told += [f"{failed} failed"] if failed else []
+    return f"{plural(sweep['points'], 'point')}: {counts}" + (f"; {', '.join(told)}" if told else "")
+
+
+def points_table(sweep: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: the swept values, the main figures that any point has, and whether its targets are met."""
+    rows = sweep["rows"]
+    figures = [figure for figure in _FIGURES if any(row.get(figure[0]) is not None for row in rows)]
+    judged = any(row.get("met") is not None for row in rows)
+    paths = [axis["path"] for axis in sweep["axes"]]
+    header = [*paths, *(name for _, name, _ in figures), *(["targets"] if judged else [])]
+    cells = []
+    for row in rows:
+        line = [_value(row[path]) for path in paths]
+        line += [show(row.get(column)) for column, _, show in figures]
+        if judged:
+            line.append({True: "met", False: "MISSED", None: NOTHING}[row.get("met")])
+        if row["status"] == "failed":
+            line[-1] = "FAILED"
+        cells.append(line)
+    return header, cells
+
+
+def problems(sweep: Mapping[str, Any]) -> list[str]:
+    """Each point that failed, and why."""
+    return [f"point {row['point']} failed: {row['error']}" for row in sweep["rows"] if row["status"] == "failed"]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        text = "{" + ", ".join(f"{key}: {_value(inner)}" for key, inner in value.items()) + "}"
+    elif isinstance(value, list):
+        text = f"[{', '.join(_value(inner) for inner in value)}]"
+    elif value is None or isinstance(value, bool):
+        text = {None: "null", True: "true", False: "false"}[value]
+    else:
+        text = "".join(letter if letter.isprintable() else " " for letter in str(value))
+    return text if len(text) <= 48 else f"{text[:45]}..."

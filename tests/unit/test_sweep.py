@@ -1,0 +1,398 @@
+"""A sweep: what a grid is, what is refused before it runs, and that nothing is lost, run twice or left behind."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windtunnel import app
+from windtunnel.core.errors import InputError
+from windtunnel.planning.executors import LocalPool, Task
+from windtunnel.planning.sweep import csv_text, grid, parse_axis, read_grid, row, table
+from windtunnel.planning.sweep_run import Places, conduct
+
+OVER = ["fleet[0].count=2,3", "seed=1..3"]
+
+
+def write(folder: Path, data: dict[str, Any], name: str = "queue.yaml") -> Path:
+    path = folder / name
+    path.write_text(yaml.safe_dump(data, sort_keys=False))
+    return path
+
+
+@pytest.fixture
+def scenario(queue: Any, tmp_path: Path) -> Path:
+    return write(tmp_path, queue(stop={"jobs": 300}, targets=["latency mean <= 1.5 ms"]))
+
+
+# The grid.
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("fleet[0].count=1,2,4", [1, 2, 4]),
+        ("seed=1..4,8", [1, 2, 3, 4, 8]),
+        ("x=0..10..5", [0, 5, 10]),
+        ("rate=10 /s, 57600 /s", ["10 /s", "57600 /s"]),
+        ("policy={name: fifo, batch: {kind: request, size: 8}},fifo", [{"name": "fifo", "batch": {"kind": "request", "size": 8}}, "fifo"]),
+        ("fleet=[{device: l4, count: 2}],[{device: a10}]", [[{"device": "l4", "count": 2}], [{"device": "a10"}]]),
+        ("name='1..4',\"a, b\"", ["1..4", "a, b"]),
+        ("x=true,null,1.5", [True, None, 1.5]),
+    ],
+)  # fmt: skip
+def test_an_axis_is_a_yaml_list_without_its_brackets(text: str, values: list[Any]) -> None:
+    assert list(parse_axis(text).values) == values
+
+
+plain = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text("ab ,[]{}:#'1.", max_size=6)
+nested = st.recursive(
+    plain,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("ab", min_size=1, max_size=2), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@given(st.lists(nested, min_size=1, max_size=4, unique_by=lambda value: json.dumps(value, sort_keys=True)))
+def test_every_value_that_json_can_write_comes_back(values: list[Any]) -> None:
+    axis = parse_axis("x=" + ", ".join(json.dumps(value) for value in values))
+    assert list(axis.values) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("fleet[0].count", "not a path and its values"),
+        ("=1,2", "not a path"),
+        ("x=", "no values"),
+        ("x=1,,2", "not a list"),
+        ("x=1,2,", "not a list"),
+        ("x=1],[2", "not a list"),
+        ("x=[1,2", "not a list"),
+        ("x=1,2,1", "'1' is given twice"),
+        ("x=1..3,2", "'2' is given twice"),
+        ("x=4..1", "range '4..1' is empty"),
+        ("x=1..4..0", "is empty"),
+        ("x=0..999999999", "more than"),
+    ],
+)  # fmt: skip
+def test_what_is_no_axis_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        parse_axis(text)
+
+
+def test_the_last_axis_changes_fastest_and_every_combination_is_there_once() -> None:
+    points = grid([parse_axis("a=1,2"), parse_axis("b=x,y,z")])
+    assert [p.values for p in points] == [(a, b) for a in (1, 2) for b in "xyz"]
+    assert [p.number for p in points] == list(range(1, 7))
+    assert points[4].changes == ("a=2", "b=y")
+
+
+@pytest.mark.parametrize(
+    ("over", "sets"), [(["seed=1", "seed=2"], []), (["fleet[0].count=1", "fleet=[]"], []), (["seed=1,2"], ["seed=3"])]
+)
+def test_an_axis_that_would_overwrite_a_change_is_refused(over: list[str], sets: list[str]) -> None:
+    with pytest.raises(InputError, match="this overwrites"):
+        grid([parse_axis(text) for text in over], sets)
+    assert grid([parse_axis("fleet=[{device: l4}]"), parse_axis("fleet[0].count=1")], ["policy=fifo"])
+
+
+@pytest.mark.parametrize(
+    ("over", "said"),
+    [
+        (["seed=1,2", "fleet[0].count=1,0"], r"point 2 of 4 \(seed=1, fleet\[0\].count=0\): --over fleet\[0\].count=0"),
+        (["fleet[1].count=1"], r"point 1 of 1 .* there is no 'fleet\[1\]'"),
+        (["policy=fifo,fifi"], r"point 2 of 2 .*did you mean 'fifo'"),
+        (["fleet[0].device=server,sorver"], r"point 2 of 2 .*unknown device 'sorver'"),
+        (["workload[0].ops=[{gemm: {m: 1, n: 1, k: 1, dtype: float32}}]"], "point 1 of 1 .*gemm"),
+        ([], "nothing is swept"),
+    ],
+)
+def test_what_is_wrong_at_any_point_is_said_before_any_runs(
+    scenario: Path, over: list[str], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=said):
+        app.sweep(scenario, over, out=tmp_path / "out", workers=1)
+    assert not (tmp_path / "out" / "runs").exists() and not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_an_unknown_engine_is_refused(scenario: Path) -> None:
+    with pytest.raises(InputError, match="the engine 'warp' is not here"):
+        app.sweep(scenario, ["seed=1"], engine="warp", workers=1)
+
+
+# The table.
+
+
+def test_the_number_of_workers_changes_no_byte_and_each_row_is_its_run(scenario: Path, tmp_path: Path) -> None:
+    for workers in (1, 2):
+        app.sweep(scenario, OVER, out=tmp_path / str(workers), workers=workers, replications=2)
+    for name in ("sweep.csv", "sweep.json", "manifest.json"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+    with (tmp_path / "2" / "sweep.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(r["fleet[0].count"], r["seed"]) for r in rows] == [(c, s) for c in "23" for s in "123"]
+    for cells in rows:
+        alone = app.run(
+            scenario, changes=[f"fleet[0].count={cells['fleet[0].count']}"], seed=int(cells["seed"]), replications=2
+        )
+        kept = (tmp_path / "2" / "runs" / cells["key"] / "result.json").read_text()
+        assert kept == app.result_json(alone.result)
+        p99 = alone.result["latency_s"]["p99"]
+        assert [float(cells[f"latency_s.p99{end}"]) for end in ("", ".low", ".high")] == [
+            p99["value"],
+            p99["low"],
+            p99["high"],
+        ]
+        assert (cells["met"], cells["missed"]) == (("true", "") if alone.met else ("false", "latency mean <= 1.5 ms"))
+    assert {r["met"] for r in rows} == {"true", "false"}
+
+
+def test_columns_agree_with_every_row_and_what_others_hold_in_parts_has_no_column_of_its_own() -> None:
+    tokens = {"a": 1, "t": {"mean": {"value": 1.0, "low": None, "high": None}}, "z": None, "workloads": [{"name": "w"}]}
+    rows = [row({"a": 1, "t": None, "z": None}), row(tokens), row({"a": 2, "t": None, "n": True, "z": None})]
+    columns = table(["seed"], [{"status": "done", **cells} for cells in rows])
+    assert columns[-6:] == ["a", "t.mean", "t.mean.low", "t.mean.high", "n", "z"]
+    assert (
+        csv_text(["x", "y"], [{"x": 0.1, "y": True}, {"x": [1, {"b": "c"}]}]) == 'x,y\n0.1,true\n"[1,{""b"":""c""}]",\n'
+    )
+
+
+def test_several_workloads_have_their_own_columns(queue: Any, tmp_path: Path) -> None:
+    data = queue(stop={"jobs": 200})
+    data["workload"].append({**data["workload"][0], "name": "more"})
+    found = app.sweep(write(tmp_path, data), ["seed=1"], workers=1)
+    assert found["rows"][0]["workloads.more.latency_s.mean"] > 0
+
+
+# Records.
+
+
+def test_files_named_by_absolute_and_relative_names_are_the_ones_read(queue: Any, tmp_path: Path) -> None:
+    (tmp_path / "traces").mkdir()
+    for name, count in (("few", 20), ("many", 40)):
+        (tmp_path / "traces" / f"{name}.csv").write_text("at\n" + "".join(f"{i * 0.001}\n" for i in range(count)))
+    data = queue(stop={"jobs": 100})
+    data["workload"][0]["arrivals"] = {"process": "trace", "file": "x", "time": "at"}
+    (tmp_path / "mine").mkdir()
+    path = write(tmp_path / "mine", {k: v for k, v in data.items() if k != "stop"})
+    over = [f"workload[0].arrivals.file=../traces/few.csv,{tmp_path}/traces/many.csv"]
+    found = app.sweep(path, over, workers=1, out=tmp_path / "out")
+    assert [cells["jobs.arrived"] for cells in found["rows"]] == [20, 40]
+    kept = json.loads((tmp_path / "out" / "runs" / found["rows"][1]["key"] / "result.json").read_text())
+    assert kept["scenario"]["workload"][0]["arrivals"]["file"] == f"{tmp_path}/traces/many.csv"
+    # Other contents under the same name are another sweep.
+    (tmp_path / "traces" / "few.csv").write_text("at\n1\n2\n")
+    with pytest.raises(InputError, match="another sweep; what differs: inputs"):
+        app.sweep(path, over, workers=1, out=tmp_path / "out")
+
+
+def test_a_folder_of_another_sweep_is_kept_unless_thrown_away(scenario: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    app.sweep(scenario, ["seed=1,2"], out=out, workers=1)
+    (out / "runs" / "mine.txt").write_text("not the sweep's")
+    for over, changes, engine, said in (
+        (["seed=1,2,3"], [], "auto", "axes"),
+        (["seed=1,2"], ["stop.jobs=301"], "auto", "the scenario"),
+        (["seed=1,2"], [], "process", "engine"),
+    ):
+        with pytest.raises(InputError, match=f"what differs: {said}"):
+            app.sweep(scenario, over, changes=changes, engine=engine, out=out, workers=1)
+    assert (out / "sweep.csv").exists() and len(list((out / "runs").iterdir())) == 3
+    app.sweep(scenario, ["seed=7"], out=out, workers=1, fresh=True)
+    assert len(list((out / "runs").iterdir())) == 2 and (out / "runs" / "mine.txt").exists()
+    (tmp_path / "other" / "runs").mkdir(parents=True)
+    with pytest.raises(InputError, match="'runs' is there already"):
+        app.sweep(scenario, ["seed=7"], out=tmp_path / "other", workers=1, fresh=True)
+
+
+def test_a_finished_point_is_not_run_again_and_a_damaged_one_is(scenario: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    first = app.sweep(scenario, ["seed=1..3"], out=out, workers=1)
+    records = [out / "runs" / cells["key"] / "result.json" for cells in first["rows"]]
+    table_before, text = (out / "sweep.csv").read_bytes(), records[1].read_text()
+    records[1].write_text(text[: len(text) // 2])
+    before = [path.stat().st_mtime_ns for path in records]
+    assert app.sweep(scenario, ["seed=1..3"], out=out, workers=1) == first
+    after = [path.stat().st_mtime_ns for path in records]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [True, False, True]
+    assert (out / "sweep.csv").read_bytes() == table_before and records[1].read_text() == text
+
+
+# Processes: killed, asked to end, started twice.
+
+
+def command(scenario: Path, out: Path, *more: str) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "windtunnel",
+        "sweep",
+        str(scenario),
+        "--over",
+        "seed=1..6",
+        "--workers",
+        "2",
+        "--out",
+        str(out),
+        *more,
+    ]
+
+
+def start(words: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(what: Any, timeout_s: float = 60.0) -> Any:
+    end = time.monotonic() + timeout_s
+    while not (found := what()):
+        assert time.monotonic() < end, "nothing came"
+        time.sleep(0.01)
+    return found
+
+
+def results(out: Path) -> dict[str, int]:
+    return {path.parent.name: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")}
+
+
+def descendants(process: int) -> list[int]:
+    parents: dict[int, list[int]] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(status.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        parents.setdefault(parent, []).append(int(status.parent.name))
+    found = list(parents.get(process, []))
+    for one in found:
+        found += parents.get(one, [])
+    return found
+
+
+def alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def slow(queue: Any, tmp_path: Path) -> Path:
+    """Points of about half a second."""
+    return write(tmp_path, queue(stop={"jobs": 60_000}), "slow.yaml")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_sweep_that_is_ended_leaves_no_process_and_goes_on_where_it_was(
+    slow: Path, tmp_path: Path, how: signal.Signals
+) -> None:
+    out = tmp_path / "out"
+    process = start(command(slow, out))
+    wait_for(lambda: results(out) or process.poll() is not None)
+    family = descendants(process.pid)
+    assert len(family) >= 3  # the fork server and two workers
+    process.send_signal(how)
+    process.communicate()
+    assert process.returncode == {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[how]
+    wait_for(lambda: not any(map(alive, family)), 10)
+    kept = results(out)
+    assert 0 < len(kept) < 6 and not (out / "sweep.csv").exists()
+    for key in kept:
+        assert json.loads((out / "runs" / key / "result.json").read_text())["jobs"]["arrived"] == 60_000
+    again = start(command(slow, out, "--format", "json"))
+    printed, _ = again.communicate()
+    assert again.returncode == 0
+    found = json.loads(printed)
+    assert found["points"] == 6 and found["failed"] == 0
+    after = results(out)
+    assert sorted(after) == [cells["key"] for cells in found["rows"]]
+    assert {key: after[key] for key in kept} == kept
+    assert not (out / ".scratch").exists()
+
+
+def test_a_killed_worker_is_replaced_and_two_sweeps_do_not_share_a_folder(slow: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = start(command(slow, out, "--format", "json"))
+    wait_for(lambda: results(out))
+    process.send_signal(signal.SIGSTOP)  # so that it holds its folder, however long the second takes to start
+    second = subprocess.run(command(slow, out), capture_output=True, text=True, check=False)
+    workers = [one for one in descendants(process.pid) if "forkserver" in Path(f"/proc/{one}/cmdline").read_text()]
+    os.kill(max(workers), signal.SIGKILL)
+    process.send_signal(signal.SIGCONT)
+    printed, errors = process.communicate()
+    assert second.returncode == 2 and f"another sweep (process {process.pid} on " in second.stderr
+    assert process.returncode == 0, errors
+    found = json.loads(printed)
+    assert found["failed"] == 0 and len(workers) == 3  # the fork server is the eldest
+    assert found == app.sweep(slow, ["seed=1..6"], out=out, workers=1)
+
+
+WORKS = """
+import os, signal
+from windtunnel.planning.sweep import Outcome
+
+def dies(tree, task):
+    if task.what == "run" and task.changes == ("seed=2",):
+        with open(tree / "attempts", "a") as stream:
+            stream.write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Outcome('{"targets": [], "x": 1.5}' if task.what == "run" else None)
+
+def fails(tree, task):
+    if task.what == "run" and task.changes == ("seed=2",):
+        return Outcome(error="no", code=2)
+    return Outcome('{"targets": [], "x": 1.5}' if task.what == "run" else None)
+"""
+
+
+def test_a_point_that_keeps_killing_its_worker_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sweep_works.py").write_text(WORKS)
+    monkeypatch.syspath_prepend(tmp_path)
+    import sweep_works  # type: ignore[import-not-found]
+
+    with LocalPool(sweep_works.dies, tmp_path, 2) as pool:
+        found = dict(pool.map([Task("run", (f"seed={i}",)) for i in range(1, 6)]))
+    assert sorted(found) == [0, 1, 2, 3, 4]
+    assert found[1].error == "the worker process was killed (signal 9) in each of 3 attempts" and found[1].code == 70
+    assert all(found[i].result for i in (0, 2, 3, 4))
+    assert (tmp_path / "attempts").read_text() == "xxx"
+
+
+def test_a_failed_point_is_in_the_table_and_is_tried_again(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sweep_works.py").write_text(WORKS)
+    monkeypatch.syspath_prepend(tmp_path)
+    import sweep_works
+
+    whole = read_grid(str(scenario), ["seed=1..3"], (), (), lambda _: None)
+    places = Places(tmp_path / "out", False, 1, None)
+    common = {"replications": 1, "engine": "auto", "versions": {}}
+    told: list[int] = []
+
+    def sweep(work: Any) -> dict[str, Any]:
+        return conduct(whole, common, work, dict, places, lambda done, _: told.append(done))
+
+    found = sweep(sweep_works.fails)
+    assert (found["exit_code"], found["failed"]) == (2, 1) and told == [0, 1, 2, 3]
+    assert [cells["status"] for cells in found["rows"]] == ["done", "failed", "done"]
+    assert [cells["error"] for cells in found["rows"]] == [None, "no", None]
+    assert (
+        json.loads((tmp_path / "out" / "runs" / found["rows"][1]["key"] / "error.json").read_text())["exit_code"] == 2
+    )
+    told.clear()
+    assert sweep(sweep_works.fails) == found and told == [2, 3]
