@@ -96,23 +96,22 @@ def _bring_faults_too(context: RunContext, schedule: FaultSchedule, progress: Pr
     job = number = 0
     before_timers = event_order(TIMER, 0)
     while True:
-        while number == len(events) and horizon < MAX_TICKS:
-            horizon = min(2 * horizon, MAX_TICKS)
-            events = schedule.until(horizon)
-        fault = int(events[number]["tick"]) if number < len(events) else MAX_TICKS
+        # The schedule is known for so long; no one looks further ahead than the run gets.
+        fault = int(events[number]["tick"]) if number < len(events) else horizon
         tick = arrival[job] if job < len(arrival) else MAX_TICKS
         if fault <= tick:
             while queue and (queue[0][0] < fault or (queue[0][0] == fault and queue[0][1] < before_timers)):
                 if end is not None and queue[0][0] > end:
                     return
                 step()
-            if (
-                fault >= MAX_TICKS
-                or (end is not None and fault > end)
-                or (job == len(arrival) and not context.outstanding)
-            ):
+            over = job == len(arrival) and not context.outstanding
+            if over or fault >= MAX_TICKS or (end is not None and fault > end):
                 _drain(env, end)
                 return
+            if number == len(events):
+                horizon = min(2 * horizon, MAX_TICKS)
+                events = schedule.until(horizon)
+                continue
             env._now = fault
             incidents.happen(events[number])
             number += 1

@@ -111,7 +111,7 @@ def _next_block(world: World, block: tuple[Records, np.ndarray] | None) -> World
 def _more_faults(prepared: Prepared, world: World, horizon: int) -> tuple[World, int]:
     assert prepared.faults is not None  # noqa: S101  without a schedule nothing is asked for
     horizon = min(2 * horizon, MAX_TICKS)
-    world.run[0].faults_end = horizon == MAX_TICKS
+    world.run[0].faults_until = horizon
     return world._replace(faults=prepared.faults.until(horizon).view(np.recarray)), horizon
 
 

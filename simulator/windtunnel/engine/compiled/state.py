@@ -24,9 +24,9 @@ def _layout(integers: str, floats: str = "") -> np.dtype:
 
 RUN = _layout(
     # Where it is. `stale`: the heap's first entry has been dealt with; its device's number plus 1. `last`: no block of
-    # arrivals follows; `faults_end`: no fault does. `limbo`, `placing`: first and last slot of the jobs that no
-    # device that is up can take, and of those that are to be placed next.
-    "now end heap timer_count stale free next job arrived last turn fault faults_end written "
+    # arrivals follows. `faults_until`: the tick before which all faults are known. `limbo`, `placing`: first and last
+    # slot of the jobs that no device that is up can take, and of those that are to be placed next.
+    "now end heap timer_count stale free next job arrived last turn fault faults_until written "
     "limbo limbo_end placing placing_end waiting running completed failed last_finish "
     # What is to be done before the next event. `feeding`: a device that may take work; `sweeping`: the place in the
     # list of classes whose idle devices are offered work, until `sweep_end`; `draining`: whether power may have

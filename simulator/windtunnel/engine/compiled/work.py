@@ -1,0 +1,386 @@
+"""What devices do: queues of waiting jobs, segments under way, and the power they may draw.
+
+As engine/queues.py, engine/stations/single.py and engine/power.py have it for the process engine.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from windtunnel.engine.compiled.state import BY_BACKLOG, BY_JOB, BY_PRESENT, CONSTANT, NO_BATCH, Records, World
+from windtunnel.engine.compiled.structures import (
+    NOT_HERE,
+    cold,
+    heap_remove,
+    hot,
+    meld,
+    sift_down,
+    sift_up,
+    tree_set,
+    without_root,
+)
+from windtunnel.engine.fleet import FAR
+from windtunnel.engine.programs import WATT_GRAIN
+
+PER_SECOND = 1e12
+_TOO_MANY = 9.2e18
+"""Ticks beyond which no span is kept."""
+_LATEST = 2**63 - 2
+
+
+# Queues of waiting jobs.
+
+
+@hot
+def push(w: World, queue: int, slot: int) -> None:
+    """Add a job to a queue."""
+    q, slots = w.queues[queue], w.slots
+    q.number += 1
+    slots[slot].next = -1
+    if w.run[0].keyed:
+        slots[slot].child = -1
+        q.head = meld(q.head, slot, slots)
+    elif q.head < 0:
+        q.head = q.tail = slot
+    elif slots[slot].job > slots[q.tail].job:
+        slots[q.tail].next = slot
+        q.tail = slot
+    else:
+        # A job that comes back from a failure goes to its place in the order of arrival.
+        before, at = -1, q.head
+        while slots[at].job < slots[slot].job:
+            before, at = at, slots[at].next
+        slots[slot].next = at
+        if before < 0:
+            q.head = slot
+        else:
+            slots[before].next = slot
+
+
+@hot
+def pop(w: World, queue: int) -> int:
+    """Take the next job from a queue."""
+    q = w.queues[queue]
+    slot = q.head
+    q.number -= 1
+    q.head = without_root(slot, w.slots) if w.run[0].keyed else w.slots[slot].next
+    return slot
+
+
+@hot
+def own_queue(w: World, device: int, slot: int) -> int:
+    """The queue that the job waits in: the device's, or where there is one for all, that of its signature."""
+    r = w.run[0]
+    owner = device if r.routed else w.slots[slot].signature
+    return owner if r.batch == NO_BATCH else owner * r.workloads + w.slots[slot].work
+
+
+@hot
+def best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
+    """The queue whose next job the device should take, of those whose heads come after (key, job); -1 without one."""
+    r = w.run[0]
+    if r.routed:
+        each = 1 if r.batch == NO_BATCH else r.workloads
+        first, last = device * each, (device + 1) * each
+    else:
+        at = r.queue_at + w.devices[device].cls
+        first, last = w.ints[at], w.ints[at + 1]
+    best = -1
+    best_key, best_job = math.inf, np.int64(FAR)
+    for place in range(first, last):
+        queue = place if r.routed else w.ints[r.queues_of + place]
+        head = w.queues[queue].head
+        if head < 0:
+            continue
+        s = w.slots[head]
+        if s.key < after_key or (s.key == after_key and s.job <= after_job):
+            continue
+        if best < 0 or s.key < best_key or (s.key == best_key and s.job < best_job):
+            best, best_key, best_job = queue, s.key, s.job
+    return best
+
+
+# What the tree of a class says of a device.
+
+
+@hot
+def reindex(w: World, device: int) -> None:
+    """Note in its class's tree how the device is placed now."""
+    r, d = w.run[0], w.devices[device]
+    if d.up == 0 or d.linked == 0:
+        load = NOT_HERE
+    elif not r.routed:
+        load = 0 if d.slot < 0 else NOT_HERE
+    elif r.by == BY_PRESENT:
+        load = d.present
+    elif r.by == BY_BACKLOG:
+        load = d.ready
+    else:
+        load = d.turn
+    c = w.classes[d.cls]
+    tree_set(w.tree, c.root, c.leaves, device - c.first, load)
+
+
+# Work under way.
+
+
+@hot
+def way_of(w: World, device: int, slot: int) -> Records:
+    """The job's way through its program."""
+    r, s = w.run[0], w.slots[slot]
+    way = w.programs[w.devices[device].cls * r.workloads + s.work].ways
+    choice = w.workloads[s.work].way_at
+    return w.ways[way if choice < 0 else way + w.ints[choice + s.rank]]
+
+
+@hot
+def segment_watts(w: World, segment: int, slot: int) -> float:
+    """What the job draws above idle in the segment (W)."""
+    g = w.segments[segment]
+    return g.watts if g.watts_at < 0 else w.numbers[g.watts_at + w.slots[slot].rank]
+
+
+@hot
+def go(w: World, device: int) -> bool:
+    """Let the present segment go on from now, at the device's speed; False beyond the last tick there is."""
+    r, d = w.run[0], w.devices[device]
+    d.since = r.now
+    ticks = d.left
+    d.watts = d.full
+    if d.rate != 1.0:
+        d.watts = math.floor(d.full * d.rate / WATT_GRAIN) * WATT_GRAIN
+        slowed = math.ceil(float(d.left) / d.rate)
+        if slowed > _TOO_MANY:
+            return False
+        ticks = np.int64(slowed)
+    if ticks > _LATEST - r.now:
+        return False
+    if r.stale == device + 1:
+        r.stale = 0
+        w.ends[0].tick, w.ends[0].which = r.now + ticks, device
+        sift_down(w.ends, r.heap, 0)
+    else:
+        w.ends[r.heap].tick, w.ends[r.heap].which = r.now + ticks, device
+        r.heap += 1
+        sift_up(w.ends, r.heap - 1)
+    return True
+
+
+@hot
+def begin_segment(w: World, device: int) -> bool:
+    """Begin the present segment of the device's job."""
+    d = w.devices[device]
+    g, s = w.segments[d.segment], w.slots[d.slot]
+    if g.kind == CONSTANT:
+        ticks = g.ticks
+    elif g.kind == BY_JOB:
+        ticks = w.ints[g.ticks_at + s.rank]
+    else:
+        scaled = np.rint(g.seconds * w.draws[d.slot, g.draw] * PER_SECOND)
+        if scaled > _TOO_MANY:
+            return False
+        ticks = np.int64(scaled)
+    if s.stretch != 1.0:
+        scaled = np.rint(float(ticks) * s.stretch)
+        if scaled > _TOO_MANY:
+            return False
+        ticks = np.int64(scaled)
+    d.left = ticks
+    d.full = segment_watts(w, d.segment, d.slot)
+    return go(w, device)
+
+
+@hot
+def _started(w: World, device: int, slot: int) -> None:
+    r, s = w.run[0], w.slots[slot]
+    s.start = r.now
+    s.starts += 1
+    r.waiting -= 1
+    r.running += 1
+    if r.record:
+        w.jobs[s.job].start, w.jobs[s.job].on = r.now, device
+
+
+@hot
+def begin(w: World, device: int, queue: int, need: float) -> bool:
+    """Start the queue's next job on an idle device."""
+    r, d = w.run[0], w.devices[device]
+    slot = pop(w, queue)
+    _started(w, device, slot)
+    w.slots[slot].next = -1
+    d.slot, d.count, d.began, d.need = slot, 1, r.now, need
+    way = way_of(w, device, slot)
+    d.segment, d.last = way.first, way.last
+    return begin_segment(w, device)
+
+
+@cold
+def begin_batch(w: World, device: int, queue: int, size: int, need: float) -> bool:
+    """Start the first ``size`` jobs of a queue as one."""
+    r, d = w.run[0], w.devices[device]
+    first: Any = np.int64(-1)
+    last: Any = np.int64(-1)
+    longest, stretch = 0.0, 1.0
+    for _ in range(size):
+        slot = pop(w, queue)
+        _started(w, device, slot)
+        longest = max(longest, w.draws[slot, 0])
+        stretch = max(stretch, w.slots[slot].stretch)
+        if first < 0:
+            first = slot
+        else:
+            w.slots[last].next = slot
+        last = slot
+    w.slots[last].next = -1
+    d.slot, d.count, d.began, d.need = first, size, r.now, need
+    p = w.programs[d.cls * r.workloads + w.slots[first].work]
+    seconds = w.numbers[p.batch_at + size - 1]
+    if p.batch_drawn:
+        seconds = seconds * longest
+    scaled = np.rint(seconds * PER_SECOND)
+    if stretch != 1.0:
+        scaled = np.rint(scaled * stretch)
+    if scaled > _TOO_MANY:
+        return False
+    d.segment = d.last = 0
+    d.left = np.int64(scaled)
+    d.full = w.numbers[p.batch_at + r.batch_size + size - 1]
+    return go(w, device)
+
+
+@hot
+def settle(w: World, device: int) -> None:
+    """Write down what the device has done of its present segment until now."""
+    r, d = w.run[0], w.devices[device]
+    span = r.now - d.since
+    if span <= 0:
+        return
+    d.busy += span
+    joules = d.watts * (float(span) / PER_SECOND)
+    d.energy += joules
+    if not r.write or w.programs[d.cls * r.workloads + w.slots[d.slot].work].own:
+        return
+    slot = d.slot
+    for _ in range(d.count):
+        w.slots[slot].energy += joules / d.count
+        slot = w.slots[slot].next
+    iv = w.intervals[r.written]
+    r.written += 1
+    iv.on, iv.start, iv.end, iv.watts = device, d.since, r.now, d.watts
+    if r.batch == NO_BATCH:
+        iv.lane, iv.name = w.segments[d.segment].lane, w.segments[d.segment].name
+    else:
+        iv.lane, iv.name = 0, -d.count
+
+
+@cold
+def pass_time(w: World, device: int) -> None:
+    """Take what was done since the segment was last looked at off what is left of it."""
+    r, d = w.run[0], w.devices[device]
+    span = r.now - d.since
+    done = span if d.rate == 1.0 else np.int64(math.floor(float(span) * d.rate))
+    d.left = max(d.left - done, 0)
+    d.since = r.now
+
+
+# Power.
+
+
+@cold
+def start_sweep(w: World, first: int, end: int) -> None:
+    """Offer work to the idle devices of the classes listed from ``first`` up to ``end``, in their order."""
+    r = w.run[0]
+    r.sweeping, r.sweep_end, r.tried, r.refused = first, end, -1, 0
+
+
+@cold
+def may_draw(w: World, device: int, need: float) -> bool:
+    """Whether the power budget lets the device start what needs ``need`` watts; otherwise it stands in line for it."""
+    r, d = w.run[0], w.devices[device]
+    first = not r.routed or r.line_count == 0 or w.line[r.line_first] == device
+    if r.paused == 0 and first and r.drawn_w + need <= r.cap_w:
+        r.drawn_w += need
+        return True
+    r.refused = 1
+    if r.routed and not d.in_line:
+        w.line[(r.line_first + r.line_count) % len(w.line)] = device
+        r.line_count += 1
+        d.in_line = 1
+    return False
+
+
+@cold
+def release(w: World, device: int) -> None:
+    """The device's work no longer needs its watts."""
+    r, d = w.run[0], w.devices[device]
+    if d.paused:
+        d.paused = 0
+        r.paused -= 1
+    else:
+        r.drawn_w -= d.need
+    d.need = 0.0
+    r.draining = 1
+
+
+@cold
+def shed(w: World) -> None:
+    """Pause what was started last until the rest keeps within the budget."""
+    r = w.run[0]
+    while r.drawn_w > r.cap_w:
+        latest = -1
+        for device in range(r.devices):
+            d = w.devices[device]
+            if d.slot >= 0 and not d.paused and not d.held and (latest < 0 or d.began >= w.devices[latest].began):
+                latest = device
+        if latest < 0:
+            return
+        settle(w, latest)
+        pass_time(w, latest)
+        r.heap = heap_remove(w.ends, r.heap, latest)
+        w.devices[latest].paused = 1
+        r.paused += 1
+        r.drawn_w -= w.devices[latest].need
+
+
+@cold
+def drain(w: World) -> bool:
+    """One step of giving away power that may have become free: to paused work, oldest first, then along the line."""
+    r = w.run[0]
+    if r.paused:
+        oldest = -1
+        for device in range(r.devices):
+            d = w.devices[device]
+            if d.paused and (oldest < 0 or d.began < w.devices[oldest].began):
+                oldest = device
+        d = w.devices[oldest]
+        if r.drawn_w + d.need > r.cap_w:
+            r.draining = 0
+            return True
+        r.drawn_w += d.need
+        d.paused = 0
+        r.paused -= 1
+        return go(w, oldest)
+    if not r.routed:
+        r.draining = 0
+        start_sweep(w, r.all_classes, r.all_classes + r.classes)
+        return True
+    if r.line_count == 0:
+        r.draining = 0
+        return True
+    device = w.line[r.line_first]
+    d = w.devices[device]
+    if r.tried != device and d.slot < 0 and d.up and d.linked:
+        r.tried, r.refused = device, 0
+        r.feeding = device
+        return True
+    if r.tried == device and r.refused:
+        r.draining = 0
+    else:
+        r.line_first = (r.line_first + 1) % len(w.line)
+        r.line_count -= 1
+        d.in_line = 0
+    r.tried = -1
+    return True
