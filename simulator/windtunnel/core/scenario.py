@@ -230,6 +230,9 @@ class Trace(_Model):
     time: Text
 
 
+STATIONARY = frozenset({"poisson", "deterministic", "gamma"})
+"""Arrival processes whose statistics do not change with time: a run has a warm-up, and then a steady state."""
+
 Arrivals = Annotated[Poisson | Deterministic | GammaRenewal | Burst | Trace, Field(discriminator="process")]
 
 
@@ -478,6 +481,7 @@ def json_schema() -> dict[str, Any]:
 
 
 __all__ = [
+    "STATIONARY",
     "Burst",
     "ContinuousBatch",
     "Deterministic",

@@ -26,13 +26,28 @@ LEAST_VALUES = 200
 _LEAST_BATCHES = 40
 _LEAST_BEYOND = 10
 _LEAST_HISTOGRAMS = 20
-_PER_DEGREE = 3.0
-"""Independent observations that count as one degree of freedom of Student's t: their spread is estimated from few
-busy spells, each far from normal. Chosen by measurement (benchmarks/interval_coverage.py)."""
+
+
+@dataclass(frozen=True)
+class _Care:
+    """What normal theory leaves out, chosen by measurement (benchmarks/interval_coverage.py).
+
+    ``per_degree``: independent observations that count as one degree of freedom of Student's t, since their spread is
+    estimated from few busy spells, each far from normal. ``gain``: how many times the skewness that was seen is
+    reckoned with, since a run without a rare long spell sees less of it than there is.
+    """
+
+    per_degree: float
+    gain: float
+
+
+_OF_MEANS, _OF_PERCENTILES = _Care(3.0, 3.0), _Care(2.5, 2.0)
 
 _LEAST_EFFECTIVE = 2.0
 _WIDEST = 3.0
 _SKEW_BATCHES = 32
+_SKEW_NOISE = 0.03
+"""About half the standard error of the skewness of a sum of 32 symmetric batches."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +68,14 @@ class Estimate:
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
-def estimates(sample: BatchedSample, *, reason: str | None = None) -> dict[str, Estimate]:
-    """Mean and percentiles of ``sample``, each with its interval. ``reason``: why none is to have an interval."""
-    found = {name: _estimate(sample, fraction) for name, fraction in STATISTICS.items()}
+def estimates(sample: BatchedSample, *, at_most: float = math.inf, reason: str | None = None) -> dict[str, Estimate]:
+    """Mean and percentiles of ``sample``, each with its interval.
+
+    ``at_most``: no estimate rests on more independent observations than this; give that of the waiting times, whose
+    slow swings a short run of latencies hides under the noise of service times. ``reason``: why none is to have an
+    interval.
+    """
+    found = {name: _estimate(sample, fraction, at_most) for name, fraction in STATISTICS.items()}
     if reason is None:
         return found
     return {name: replace(one, low=None, high=None, reason=reason) for name, one in found.items()}
@@ -66,32 +86,35 @@ def spread(values: FloatArray, weights: FloatArray | None = None) -> dict[str, E
     return estimates(BatchedSample.from_values(values, weights))
 
 
-def _estimate(sample: BatchedSample, fraction: float | None) -> Estimate:
+def _estimate(sample: BatchedSample, fraction: float | None, at_most: float) -> Estimate:
     if not len(sample) or (fraction is not None and not sample.has_percentiles):
         return Estimate(None, reason="nothing was seen")
     value = sample.mean if fraction is None else sample.ordered.quantile(fraction)
     if sample.size < LEAST_VALUES or len(sample) < _LEAST_BATCHES:
         return Estimate(value, reason=f"fewer than {LEAST_VALUES} values")
-    return _of_mean(sample, value) if fraction is None else _of_percentile(sample, value, fraction)
+    if fraction is None:
+        return _of_mean(sample, value, at_most)
+    return _of_percentile(sample, value, fraction, at_most)
 
 
-def _of_mean(sample: BatchedSample, value: float) -> Estimate:
+def _of_mean(sample: BatchedSample, value: float, at_most: float) -> Estimate:
     residuals = (sample.sums - value * sample.counts) / sample.observations
     found = correlation(residuals)
     if found.error == 0.0:
         return Estimate(value, value, value, effective=float(sample.size))
     # What is large and noisy relative to its mean is skewed too: then fewer observations speak than are independent.
-    effective = min(found.effective, (value / found.error) ** 2) if sample.positive else found.effective
+    effective = min(found.effective, at_most, (value / found.error) ** 2 if sample.positive else math.inf)
     if effective < _LEAST_EFFECTIVE:
         return Estimate(value, reason=_too_short(effective), effective=effective)
-    t = _student(effective / _PER_DEGREE)
-    low, high = _ends(value, t * found.error, t, _skewness(residuals), sample.positive)
+    t = _student(effective / _OF_MEANS.per_degree)
+    skew = _skewness(residuals) * _OF_MEANS.gain
+    low, high = _ends(value, t * found.error, t, skew, sample.positive)
     if high is None:
         return Estimate(value, reason=_too_short(effective), effective=effective)
     return Estimate(value, low, high, effective=effective)
 
 
-def _of_percentile(sample: BatchedSample, value: float, fraction: float) -> Estimate:
+def _of_percentile(sample: BatchedSample, value: float, fraction: float, at_most: float) -> Estimate:
     beyond = 1.0 - fraction
     if sample.size * beyond < _LEAST_BEYOND * (1 - 1e-9):
         return Estimate(value, reason=f"fewer than {_LEAST_BEYOND} values beyond it")
@@ -106,11 +129,11 @@ def _of_percentile(sample: BatchedSample, value: float, fraction: float) -> Esti
     if found.error == 0.0:
         # Nothing varies: the percentile lies within a mass of equal values.
         return Estimate(value, value * (1 - ordered.error), value * (1 + ordered.error), effective=float(sample.size))
-    effective = min(found.effective, (share / found.error) ** 2)
+    effective = min(found.effective, at_most, (share / found.error) ** 2)
     if effective < _LEAST_EFFECTIVE:
         return Estimate(value, reason=_too_short(effective), effective=effective)
-    t = _student(effective / _PER_DEGREE)
-    skew = _skewness(residuals)
+    t = _student(effective / _OF_PERCENTILES.per_degree)
+    skew = _skewness(residuals) * _OF_PERCENTILES.gain
     # On the scale of log-odds, where a share that is small can neither fall below zero nor be symmetric about itself.
     error = found.error / (share * (1.0 - share))
     odds = math.log(beyond / (1.0 - beyond))
@@ -127,6 +150,9 @@ def _of_percentile(sample: BatchedSample, value: float, fraction: float) -> Esti
             return Estimate(value, reason=_too_short(effective), effective=effective)
         return Estimate(value, lower, upper * (1 + ordered.error), effective=effective)
     low, high = _ends(value, t * slope * error, t, skew, sample.positive)
+    if high is None and lower <= 0.0 and upper is not None:
+        # Just above a mass at zero, where nothing is small relative to the value.
+        low, high = lower, upper
     if high is None:
         return Estimate(value, reason=_too_short(effective), effective=effective)
     low, high = min(low, lower), high if upper is None else max(high, upper)
@@ -137,11 +163,11 @@ def _of_percentile(sample: BatchedSample, value: float, fraction: float) -> Esti
 def _ends(value: float, half: float, t: float, skew: float, positive: bool) -> tuple[float, float | None]:
     """The interval from a symmetric half-width; no upper end where the half-width is past ``_WIDEST`` values.
 
-    For values that cannot be negative the interval is that of their inverse square (above) and inverse (below): in a
-    queue the standard error grows as the square of the mean or faster, so that a run which by luck saw little waiting
-    also believes itself sure of it. On these scales the error hardly depends on the value. For small half-widths it is
-    the symmetric interval. Beside it stands the adjustment for skewness of batches (Hall, 1992; as in Skart), and
-    whichever reaches further counts.
+    For values that cannot be negative the interval is that of their inverse square (above) and of their inverse
+    (below): in a queue the standard error grows as the square of the mean or faster, so that a run which by luck saw
+    little waiting also believes itself sure of it. On these scales the error hardly depends on the value, and for small
+    half-widths they make no difference. Beside them stands the adjustment for the skewness of batches (Hall, 1992; as
+    in Skart), and on the side of the longer tail whichever reaches further counts.
     """
     up, down = _skewed(half, t, skew)
     if not positive or value <= 0.0:
@@ -149,8 +175,10 @@ def _ends(value: float, half: float, t: float, skew: float, positive: bool) -> t
     relative = half / value
     if relative > _WIDEST:
         return 0.0, None
-    low = max(value - down, 0.0) if skew < -0.2 else value
-    return min(low, value / (1.0 + relative)), max(value + up, value * _inverse_square(relative))
+    low = value / (1.0 + relative)
+    if skew < 0.0:
+        low = min(low, max(value - down, 0.0))
+    return low, max(value + up, value * _inverse_square(relative))
 
 
 def _inverse_square(relative: float) -> float:
@@ -162,17 +190,21 @@ def _inverse_square(relative: float) -> float:
 
 
 def _skewed(half: float, t: float, skew: float) -> tuple[float, float]:
-    """(up, down): the half-width on each side for a sum of skewness ``skew``; neither is ever narrowed."""
-    more = (2.0 * t * t + 1.0) / (6.0 * t)
-    return half * (1.0 + max(skew, 0.0) * more), half * (1.0 + max(-skew, 0.0) * more)
+    """(up, down): the half-width on each side for a sum of skewness ``skew`` (Hall, 1992): longer towards the tail."""
+    more = (2.0 * t * t + 1.0) / (6.0 * t) * abs(skew)
+    far, near = half * (1.0 + more), half * max(1.0 - more / 3.0, 0.5)
+    return (far, near) if skew > 0.0 else (near, far)
 
 
 def _skewness(residuals: FloatArray) -> float:
-    """The skewness of the residuals' sum, from that of 32 batches taken to be independent."""
+    """The skewness of the residuals' sum, from that of 32 batches taken to be independent, less what noise makes."""
     sums = merged(residuals, _SKEW_BATCHES)
     centred = sums - sums.mean()
     variance = float((centred**2).mean())
-    return float((centred**3).mean()) / variance**1.5 / math.sqrt(len(sums)) if variance > 0.0 else 0.0
+    if variance <= 0.0:
+        return 0.0
+    seen = float((centred**3).mean()) / variance**1.5 / math.sqrt(len(sums))
+    return math.copysign(max(abs(seen) - _SKEW_NOISE, 0.0), seen)
 
 
 def _logistic(odds: float) -> float:

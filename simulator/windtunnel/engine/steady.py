@@ -55,6 +55,13 @@ def correlation(residuals: FloatArray) -> Correlation:
     return Correlation(error, len(residuals) ** 2 * spread / error**2)
 
 
+def effective(sample: BatchedSample) -> float:
+    """How many independent batches would make the mean as sure; infinite where nothing varies."""
+    if not len(sample):
+        return math.inf
+    return correlation((sample.sums - sample.mean * sample.counts) / sample.observations).effective
+
+
 def merged(residuals: FloatArray, batches: int) -> FloatArray:
     """Sums of ``batches`` contiguous groups of nearly equal size; the same array where it has no more."""
     count = len(residuals)
@@ -120,9 +127,9 @@ def warm_up(sample: BatchedSample) -> WarmUp:
     """How many leading batches of a stationary source's run still show that it began empty.
 
     Two rules; the longer counts. (1) Three times the correlation time (asymptotic variance over variance), at most a
-    quarter of the run and at least one batch: how a start is forgotten is a matter of the whole run and not of its first
-    values, so this hardly biases what is kept. (2) MSER (White, 1997) on the batches' means, at most half of the run,
-    where what it would cut lies four standard errors from the rest. MSER alone cuts whatever is high at the start: on a
+    quarter of the run and at least one batch: how a start is forgotten is a matter of the whole run and not of its
+    first values, so this hardly biases what is kept. (2) MSER (White, 1997) on the batches' means, at most half of the
+    run, where what it would cut lies four standard errors from the rest. MSER alone cuts whatever is high at the start: on a
     stationary queue that biases the mean by more than the warm-up does (reports/benchmarks/coverage.md).
     """
     count = len(sample)
@@ -184,8 +191,8 @@ class Growth:
 def growth(waits: BatchedSample) -> Growth:
     """Whether waiting times (or numbers waiting), in order of arrival, grow without bound.
 
-    They do when all of this holds of twenty batches' means: they rise with time (Spearman's rank correlation above 0.75),
-    no batch of the second half falls back below 0.6 of the whole mean, and the last quarter's mean is 1.5 times the
+    They do when all of this holds of twenty batches' means: they rise with time (Spearman's rank correlation above
+    0.75), no batch of the second half falls back below 0.6 of the whole mean, and the last quarter's mean is 1.5 times the
     first's. A stable queue keeps returning towards empty. A system at exactly its capacity returns too, ever more
     rarely; then ``settled`` is ``not shown``: the run is worth fewer than ten independent ones of its batches.
     Rates of false alarm and detection are in reports/benchmarks/coverage.md.
@@ -201,17 +208,13 @@ def growth(waits: BatchedSample) -> Growth:
     trend = float(np.corrcoef(np.arange(_TREND_BATCHES), ranks)[0, 1])
     quarter = _TREND_BATCHES // 4
     first, last = float(means[:quarter].mean()), float(means[-quarter:].mean())
-    if (
-        trend > _TREND
-        and float(means[_TREND_BATCHES // 2 :].min()) > _NO_RETURN * whole
-        and last > _GROWN * first
-    ):
+    if trend > _TREND and float(means[_TREND_BATCHES // 2 :].min()) > _NO_RETURN * whole and last > _GROWN * first:
         return Growth("grows", "waiting times grow to the end of the run: work arrives faster than it is done")
-    effective = correlation((waits.sums - whole * waits.counts) / waits.observations).effective
-    if effective < _SETTLED:
+    worth = effective(waits)
+    if worth < _SETTLED:
         return Growth(
             "not shown",
-            f"the run is worth about {effective:.0f} independent observations of the wait: "
+            f"the run is worth about {worth:.0f} independent observations of the wait: "
             "too short, or too near capacity, to show a steady state",
         )
     return Growth("yes")

@@ -30,7 +30,7 @@ def erlang_c(servers: int, offered: float) -> float:
 
 @dataclass(frozen=True)
 class MMc:
-    """M/M/c, first come first served: ``rate_per_s`` arrivals, ``servers`` with exponential times of mean ``service_s``.
+    """M/M/c, first come first served: ``servers`` with exponential times of mean ``service_s``.
 
     The wait is 0 with probability 1 - C and else exponential with rate c mu - lambda ([K1] 3.40 and section 5.4's FCFS
     argument; Adan and Resing, Queueing Systems, 2015, section 5.3).
@@ -52,7 +52,7 @@ class MMc:
 
     @property
     def drain_per_s(self) -> float:
-        """c mu - lambda: the rate at which a wait, once there, ends."""
+        """The rate, c mu - lambda, at which a wait, once there, ends."""
         return self.servers / self.service_s - self.rate_per_s
 
     def mean_wait_s(self) -> float:
