@@ -129,8 +129,8 @@ def warm_up(sample: BatchedSample) -> WarmUp:
     Two rules; the longer counts. (1) Three times the correlation time (asymptotic variance over variance), at most a
     quarter of the run and at least one batch: how a start is forgotten is a matter of the whole run and not of its
     first values, so this hardly biases what is kept. (2) MSER (White, 1997) on the batches' means, at most half of the
-    run, where what it would cut lies four standard errors from the rest. MSER alone cuts whatever is high at the start: on a
-    stationary queue that biases the mean by more than the warm-up does (reports/benchmarks/coverage.md).
+    run, where what it would cut lies four standard errors from the rest. MSER alone cuts whatever is high at the start:
+    on a stationary queue that biases the mean by more than the warm-up does (reports/benchmarks/coverage.md).
     """
     count = len(sample)
     if sample.size < LEAST_JOBS or count < 40:
@@ -192,8 +192,8 @@ def growth(waits: BatchedSample) -> Growth:
     """Whether waiting times (or numbers waiting), in order of arrival, grow without bound.
 
     They do when all of this holds of twenty batches' means: they rise with time (Spearman's rank correlation above
-    0.75), no batch of the second half falls back below 0.6 of the whole mean, and the last quarter's mean is 1.5 times the
-    first's. A stable queue keeps returning towards empty. A system at exactly its capacity returns too, ever more
+    0.75), no batch of the second half falls back below 0.6 of the whole mean, and the last quarter's mean is 1.5 times
+    the first's. A stable queue keeps returning towards empty. A system at exactly its capacity returns too, ever more
     rarely; then ``settled`` is ``not shown``: the run is worth fewer than ten independent ones of its batches.
     Rates of false alarm and detection are in reports/benchmarks/coverage.md.
     """
