@@ -67,9 +67,16 @@ def _steady(prepared: Prepared, recording: Recording) -> _Steady:
 
 
 def _notes(statistics: Mapping[str, Any]) -> list[str]:
+    notes = []
     if statistics["settled"] == "grows":
-        return [f"unstable: {statistics['settled_reason']}; the averages depend on how long the run was"]
-    return []
+        notes.append(f"unstable: {statistics['settled_reason']}; the averages depend on how long the run was")
+    cut = statistics["warmup_jobs"]
+    if isinstance(cut, list):
+        if any(cut):
+            notes.append("times leave out the warm-up of each replication")
+    elif cut:
+        notes.append(f"times leave out the first {cut:,} jobs, the warm-up")
+    return notes
 
 
 def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
