@@ -17,7 +17,7 @@ from windtunnel.core.units import to_unit
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.sample import BatchedSample
 from windtunnel.engine.statistics import METHOD, Estimate, estimates, over_replications
-from windtunnel.engine.steady import Growth, effective, growth, warm_up
+from windtunnel.engine.steady import TOO_FEW, Growth, effective, growth, warm_up
 
 _ORDER = ("arrived", "completed", "dropped", "failed", "running", "queued")
 
@@ -70,6 +70,8 @@ def _notes(statistics: Mapping[str, Any]) -> list[str]:
     notes = []
     if statistics["settled"] == "grows":
         notes.append(f"unstable: {statistics['settled_reason']}; the averages depend on how long the run was")
+    elif statistics["settled"] == "not shown" and statistics["settled_reason"] != TOO_FEW:
+        notes.append(f"no steady state is shown: {statistics['settled_reason']}")
     cut = statistics["warmup_jobs"]
     if isinstance(cut, list):
         if any(cut):

@@ -13,6 +13,8 @@ from windtunnel.engine.sample import BatchedSample
 LEAST_JOBS = 1000
 """With fewer values nothing is left out: too little is there to see a warm-up by."""
 
+TOO_FEW = "too few jobs to tell"
+
 _SPECTRAL_BATCHES = 512
 _MOST_ORDER = 10
 _LEAST_MEANS = 10
@@ -197,8 +199,8 @@ def growth(waits: BatchedSample) -> Growth:
     rarely; then ``settled`` is ``not shown``: the run is worth fewer than ten independent ones of its batches.
     Rates of false alarm and detection are in reports/benchmarks/coverage.md.
     """
-    if len(waits) < 2 * _TREND_BATCHES or waits.size < 200:
-        return Growth("not shown", "too few jobs to tell")
+    if len(waits) < 2 * _TREND_BATCHES or waits.size < LEAST_JOBS:
+        return Growth("not shown", TOO_FEW)
     sums, counts = merged(waits.sums, _TREND_BATCHES), merged(waits.counts, _TREND_BATCHES)
     means = sums / counts
     whole = waits.mean
