@@ -348,6 +348,8 @@ def run(
         invariants.check(recording)
         recordings.append(recording)
     assert first is not None  # noqa: S101  replications is at least 1
+    measured = summarise(first, recordings, scenario.parsed_targets())
+    notes = [note for r in recordings for note in r.notes] + measured.pop("notes")
     result: dict[str, Any] = {
         "name": scenario.name,
         "description": scenario.description,
@@ -355,10 +357,10 @@ def run(
         "seed": scenario.seed,
         "replications": replications,
         "policy": policy.name,
-        **summarise(first, recordings, scenario.parsed_targets()),
+        **measured,
         "provenance": provenance(first.compiled, first.classes),
         "models": models(first.compiled, first.classes),
-        "notes": list(dict.fromkeys(note for r in recordings for note in r.notes)),
+        "notes": list(dict.fromkeys(notes)),
         "scenario": scenario.resolved(),
         "versions": versions(),
     }

@@ -1,88 +1,285 @@
-"""Estimates with intervals: means and percentiles of one run's correlated jobs, by batches or replications.
+"""Estimates with intervals: means and percentiles of one run's correlated jobs, of replications, of differences.
 
-Jobs of a run are correlated, so order statistics of a single run are no interval for a percentile. The run is cut
-into batches in order of arrival, and the spread of the batches' estimates about the whole run's gives the
-interval (sectioning: Asmussen and Glynn, Stochastic Simulation, 2007, section III.5a), with Student's t.
+Jobs of a run are correlated, so order statistics of a single run are no interval for a percentile, and the standard
+error of independent values is none for a mean. Both are reduced here to one question, how sure the sum of correlated
+batch residuals is (``steady.correlation``): for the mean, residuals of the values; for a percentile, residuals of the
+share of values beyond it, turned into an interval of the value by the sample's own distribution (Woodruff, 1952).
+Methods and their coverage: docs/metrics.md, reports/benchmarks/coverage.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.sample import BatchedSample
+from windtunnel.engine.steady import correlation, merged
 
 STATISTICS: Mapping[str, float | None] = {"mean": None, "p50": 0.5, "p95": 0.95, "p99": 0.99}
-_BATCHES = (20, 10)
+METHOD = "batch residuals: autoregression and batch means, skewness-adjusted"
+
+LEAST_VALUES = 200
+_LEAST_BATCHES = 40
+_LEAST_BEYOND = 10
+_LEAST_HISTOGRAMS = 20
+
+
+@dataclass(frozen=True)
+class _Care:
+    """What normal theory leaves out, chosen by measurement (benchmarks/interval_coverage.py).
+
+    ``per_degree``: independent observations that count as one degree of freedom of Student's t, since their spread is
+    estimated from few busy spells, each far from normal. ``gain``: how many times the skewness that was seen is
+    reckoned with, since a run without a rare long spell sees less of it than there is.
+    """
+
+    per_degree: float
+    gain: float
+
+
+_OF_MEANS, _OF_PERCENTILES = _Care(3.0, 3.0), _Care(2.5, 2.0)
+
+_LEAST_EFFECTIVE = 2.0
+_WIDEST = 3.0
+_SKEW_BATCHES = 32
+_SKEW_NOISE = 0.03
+"""About half the standard error of the skewness of a sum of 32 symmetric batches."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its 95% interval; None where there is nothing to estimate it from."""
+    """A value and its 95% interval; None where there is nothing to estimate it from.
+
+    ``reason``: why there is no interval. ``effective``: how many independent observations it rests on.
+    """
 
     value: float | None
     low: float | None = None
     high: float | None = None
+    reason: str | None = None
+    effective: float | None = None
 
     def as_dict(self) -> dict[str, float | None]:
         """For result.json."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
-def spread(values: FloatArray, weights: FloatArray | None = None) -> dict[str, Estimate]:
-    """Mean and percentiles of ``values`` in order of arrival (or of time), each with its interval.
+def estimates(sample: BatchedSample, *, at_most: float = math.inf, reason: str | None = None) -> dict[str, Estimate]:
+    """Mean and percentiles of ``sample``, each with its interval.
 
-    ``weights``: how many observations each value stands for.
+    ``at_most``: no estimate rests on more independent observations than this; give that of the waiting times, whose
+    slow swings a short run of latencies hides under the noise of service times. ``reason``: why none is to have an
+    interval.
     """
-    return {name: _estimate(values, weights, fraction) for name, fraction in STATISTICS.items()}
+    found = {name: _estimate(sample, fraction, at_most) for name, fraction in STATISTICS.items()}
+    if reason is None:
+        return found
+    return {name: replace(one, low=None, high=None, reason=reason) for name, one in found.items()}
 
 
-def _estimate(values: FloatArray, weights: FloatArray | None, fraction: float | None) -> Estimate:
-    if not len(values):
-        return Estimate(None)
-    whole = _point(values, weights, fraction)
-    # A batch must hold a few observations beyond the percentile for its own estimate to mean anything.
-    least = 20 if fraction is None else max(20, int(np.ceil(5 / (1 - fraction))))
-    for batches in _BATCHES:
-        if len(values) >= batches * least:
-            edges = np.linspace(0, len(values), batches + 1).astype(int)
-            parts = [
-                _point(values[i:j], None if weights is None else weights[i:j], fraction) for i, j in pairwise(edges)
-            ]
-            spread_ = float(np.sqrt(np.sum((np.array(parts) - whole) ** 2) / (batches - 1)))
-            half = _student(batches - 1) * spread_ / math.sqrt(batches)
-            return Estimate(whole, max(whole - half, 0.0), whole + half)
-    return Estimate(whole)
+def spread(values: FloatArray, weights: FloatArray | None = None) -> dict[str, Estimate]:
+    """``estimates`` of ``values`` in order of arrival (or of time); each stands for ``weights`` observations."""
+    return estimates(BatchedSample.from_values(values, weights))
 
 
-def _point(values: FloatArray, weights: FloatArray | None, fraction: float | None) -> float:
+def _estimate(sample: BatchedSample, fraction: float | None, at_most: float) -> Estimate:
+    if not len(sample) or (fraction is not None and not sample.has_percentiles):
+        return Estimate(None, reason="nothing was seen")
+    value = sample.mean if fraction is None else sample.ordered.quantile(fraction)
+    if sample.size < LEAST_VALUES or len(sample) < _LEAST_BATCHES:
+        return Estimate(value, reason=f"fewer than {LEAST_VALUES} values")
     if fraction is None:
-        return float(np.average(values, weights=weights))
-    if weights is None:
-        return float(np.quantile(values, fraction))
-    order = np.argsort(values, kind="stable")
-    reached = np.cumsum(weights[order])
-    return float(values[order][np.searchsorted(reached, fraction * reached[-1])])
+        return _of_mean(sample, value, at_most)
+    return _of_percentile(sample, value, fraction, at_most)
 
 
-def over_replications(estimates: Sequence[float | None]) -> Estimate:
+def _of_mean(sample: BatchedSample, value: float, at_most: float) -> Estimate:
+    residuals = (sample.sums - value * sample.counts) / sample.observations
+    found = correlation(residuals)
+    if found.error == 0.0:
+        return Estimate(value, value, value, effective=float(sample.size))
+    # What is large and noisy relative to its mean is skewed too: then fewer observations speak than are independent.
+    effective = min(found.effective, at_most, (value / found.error) ** 2 if sample.positive else math.inf)
+    if effective < _LEAST_EFFECTIVE:
+        return Estimate(value, reason=_too_short(effective), effective=effective)
+    t = _student(effective / _OF_MEANS.per_degree)
+    skew = _skewness(residuals) * _OF_MEANS.gain
+    low, high = _ends(value, t * found.error, t, skew, sample.positive)
+    if high is None:
+        return Estimate(value, reason=_too_short(effective), effective=effective)
+    return Estimate(value, low, high, effective=effective)
+
+
+def _of_percentile(sample: BatchedSample, value: float, fraction: float, at_most: float) -> Estimate:
+    beyond = 1.0 - fraction
+    if sample.size * beyond < _LEAST_BEYOND * (1 - 1e-9):
+        return Estimate(value, reason=f"fewer than {_LEAST_BEYOND} values beyond it")
+    ordered = sample.ordered
+    counts, above = sample.above(value)
+    if len(counts) < _LEAST_HISTOGRAMS:
+        return Estimate(value, reason=f"fewer than {_LEAST_HISTOGRAMS} histograms")
+    total = float(counts.sum())
+    share = float(above.sum()) / total
+    residuals = (above - share * counts) / total
+    found = correlation(residuals)
+    if found.error == 0.0:
+        # Nothing varies: the percentile lies within a mass of equal values.
+        return Estimate(value, value * (1 - ordered.error), value * (1 + ordered.error), effective=float(sample.size))
+    effective = min(found.effective, at_most, (share / found.error) ** 2)
+    if effective < _LEAST_EFFECTIVE:
+        return Estimate(value, reason=_too_short(effective), effective=effective)
+    t = _student(effective / _OF_PERCENTILES.per_degree)
+    skew = _skewness(residuals) * _OF_PERCENTILES.gain
+    # On the scale of log-odds, where a share that is small can neither fall below zero nor be symmetric about itself.
+    error = found.error / (share * (1.0 - share))
+    odds = math.log(beyond / (1.0 - beyond))
+    narrow = min(max(t * error, 0.02), 0.7)
+    slope = (ordered.exceeded_by(_logistic(odds - narrow)) - ordered.exceeded_by(_logistic(odds + narrow))) / (
+        2 * narrow
+    )
+    up, down = _skewed(t * error, t, skew)
+    lower = ordered.exceeded_by(_logistic(odds + down))
+    share_above = _logistic(odds - up)
+    upper = ordered.exceeded_by(share_above) if sample.size * share_above >= 3 else None
+    if value <= 0.0 and sample.positive:
+        if upper is None:
+            return Estimate(value, reason=_too_short(effective), effective=effective)
+        return Estimate(value, lower, upper * (1 + ordered.error), effective=effective)
+    low, high = _ends(value, t * slope * error, t, skew, sample.positive)
+    if high is None and lower <= 0.0 and upper is not None:
+        # Just above a mass at zero, where nothing is small relative to the value.
+        low, high = lower, upper
+    if high is None:
+        return Estimate(value, reason=_too_short(effective), effective=effective)
+    low, high = min(low, lower), high if upper is None else max(high, upper)
+    widened = (low * (1 - ordered.error), high * (1 + ordered.error))
+    return Estimate(value, *(widened if ordered.error else (low, high)), effective=effective)
+
+
+def _ends(value: float, half: float, t: float, skew: float, positive: bool) -> tuple[float, float | None]:
+    """The interval from a symmetric half-width; no upper end where the half-width is past ``_WIDEST`` values.
+
+    For values that cannot be negative the interval is that of their inverse square (above) and of their inverse
+    (below): in a queue the standard error grows as the square of the mean or faster, so that a run which by luck saw
+    little waiting also believes itself sure of it. On these scales the error hardly depends on the value, and for small
+    half-widths they make no difference. Beside them stands the adjustment for the skewness of batches (Hall, 1992; as
+    in Skart), and on the side of the longer tail whichever reaches further counts.
+    """
+    up, down = _skewed(half, t, skew)
+    if not positive or value <= 0.0:
+        return value - down, value + up
+    relative = half / value
+    if relative > _WIDEST:
+        return 0.0, None
+    low = value / (1.0 + relative)
+    if skew < 0.0:
+        low = min(low, max(value - down, 0.0))
+    return low, max(value + up, value * _inverse_square(relative))
+
+
+def _inverse_square(relative: float) -> float:
+    """(1 - 2r)^(-1/2), from r = 0.3 along its tangent, so that a wide interval is wide and not endless."""
+    bend = 0.3
+    if relative <= bend:
+        return float((1.0 - 2.0 * relative) ** -0.5)
+    return float((1.0 - 2.0 * bend) ** -0.5 + (1.0 - 2.0 * bend) ** -1.5 * (relative - bend))
+
+
+def _skewed(half: float, t: float, skew: float) -> tuple[float, float]:
+    """(up, down): the half-width on each side for a sum of skewness ``skew`` (Hall, 1992): longer towards the tail."""
+    more = (2.0 * t * t + 1.0) / (6.0 * t) * abs(skew)
+    far, near = half * (1.0 + more), half * max(1.0 - more / 3.0, 0.5)
+    return (far, near) if skew > 0.0 else (near, far)
+
+
+def _skewness(residuals: FloatArray) -> float:
+    """The skewness of the residuals' sum, from that of 32 batches taken to be independent, less what noise makes."""
+    sums = merged(residuals, _SKEW_BATCHES)
+    centred = sums - sums.mean()
+    variance = float((centred**2).mean())
+    if variance <= 0.0:
+        return 0.0
+    seen = float((centred**3).mean()) / variance**1.5 / math.sqrt(len(sums))
+    return math.copysign(max(abs(seen) - _SKEW_NOISE, 0.0), seen)
+
+
+def _logistic(odds: float) -> float:
+    return 1.0 / (1.0 + math.exp(-min(max(odds, -700.0), 700.0)))
+
+
+def _too_short(effective: float) -> str:
+    return f"the run is too short: it is worth about {effective:.1f} independent observations of this"
+
+
+def over_replications(values: Sequence[float | None]) -> Estimate:
     """The mean of independent replications' values and its Student interval."""
-    known = np.array([value for value in estimates if value is not None])
+    known = np.array([value for value in values if value is not None])
     if not len(known):
-        return Estimate(None)
+        return Estimate(None, reason="nothing was seen")
     value = float(known.mean())
     if len(known) < 2:
-        return Estimate(value)
+        return Estimate(value, reason="one replication")
     half = _student(len(known) - 1) * float(known.std(ddof=1)) / math.sqrt(len(known))
-    return Estimate(value, max(value - half, 0.0), value + half)
+    low = value - half
+    return Estimate(value, max(low, 0.0) if known.min() >= 0.0 else low, value + half, effective=float(len(known)))
 
 
-def _student(degrees: int) -> float:
+def paired(one: Sequence[float], other: Sequence[float]) -> Estimate:
+    """``one`` minus ``other``: two systems run with the same seeds, in the same order of seeds.
+
+    Common random numbers (Law, Simulation Modeling and Analysis, section 11.2): what a seed does to both cancels, so
+    the interval of the mean difference is narrower than that of two independent sets. ValueError for unequal lengths.
+    """
+    differences = np.subtract(np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64))
+    if len(one) != len(other):
+        raise ValueError(f"{len(one)} runs cannot be paired with {len(other)}")
+    if not len(differences):
+        return Estimate(None, reason="nothing was seen")
+    value = float(differences.mean())
+    if len(differences) < 2:
+        return Estimate(value, reason="one pair")
+    half = _student(len(differences) - 1) * float(differences.std(ddof=1)) / math.sqrt(len(differences))
+    return Estimate(value, value - half, value + half, effective=float(len(differences)))
+
+
+# Running until precise.
+
+_ENOUGH = 50.0
+_MORE = 1.2
+_LEAST_GROWTH, _MOST_GROWTH, _UNKNOWN_GROWTH = 1.5, 10.0, 4.0
+
+
+def relative_error(estimate: Estimate) -> float | None:
+    """The longer side of the interval over the value; None without an interval or with a value of zero."""
+    if estimate.value is None or estimate.low is None or estimate.high is None:
+        return None
+    side = max(estimate.high - estimate.value, estimate.value - estimate.low)
+    return 0.0 if side == 0.0 else side / abs(estimate.value) if estimate.value else None
+
+
+def jobs_needed(estimate: Estimate, error: float, jobs_so_far: int) -> int:
+    """How many jobs the next attempt needs for ``error`` (relative); ``jobs_so_far`` when they were enough.
+
+    A run that is looked at again and again stops when it by chance looks precise (Chow and Robbins' bias). Against it:
+    an attempt counts only if it rests on 50 independent observations, the longer side of the interval decides, and
+    every attempt aims a fifth beyond what the last suggests and is at least half as long again, so that there are few.
+    """
+    reached = relative_error(estimate)
+    if reached is None:
+        return math.ceil(jobs_so_far * _UNKNOWN_GROWTH)
+    effective = math.inf if estimate.effective is None else estimate.effective
+    if reached <= error and effective >= _ENOUGH:
+        return jobs_so_far
+    factor = max((reached / error) ** 2, _ENOUGH / effective) * _MORE
+    return math.ceil(jobs_so_far * min(max(factor, _LEAST_GROWTH), _MOST_GROWTH))
+
+
+def _student(degrees: float) -> float:
     from scipy.special import stdtrit
 
-    quantile: Callable[[int, float], float] = stdtrit
-    return float(quantile(degrees, 0.975))
+    quantile: Callable[[float, float], float] = stdtrit
+    return float(quantile(max(degrees, 1.2), 0.975))
