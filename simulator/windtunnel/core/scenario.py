@@ -6,108 +6,38 @@ SI floats here. Every error names the file, line, column and field.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    PrivateAttr,
-    ValidationError,
-    model_validator,
-)
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
 from windtunnel.core.decoder import Decoder
 from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.fields import (
+    Bytes,
+    Count,
+    Natural,
+    PerSecond,
+    PositiveSeconds,
+    PricePerHour,
+    Seconds,
+    Text,
+    Watts,
+)
+from windtunnel.core.fields import Model as _Model
+from windtunnel.core.fields import as_custom as _as_custom
+from windtunnel.core.fields import whole as _whole
 from windtunnel.core.located import located
+from windtunnel.core.plan import Plan
 from windtunnel.core.program import Stage, parse_program
+from windtunnel.core.site import Site
 from windtunnel.core.target import Target, parse_target
-from windtunnel.core.units import parse_quantity, to_unit
 from windtunnel.core.yamlfile import Document, parse, read_text, spell
 
 NodePath = tuple[str | int, ...]
-_MAX_COUNT = 1_000_000
 _MAX_SEED = 2**63 - 1
-
-
-def _as_custom(error: InputError) -> PydanticCustomError:
-    return PydanticCustomError(
-        "windtunnel",
-        "{problem}",
-        {"problem": error.problem, "expected": error.expected, "nearest": error.nearest},
-    )
-
-
-class _Quantity:
-    """Makes a float field a quantity: SI here, text in ``unit`` or any unit of its dimension in files."""
-
-    def __init__(self, unit: str, *, positive: bool = False, most: float = math.inf) -> None:
-        self.unit = unit
-        self.positive = positive
-        self.most = most
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        return core_schema.no_info_before_validator_function(
-            self.read, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(self.write)
-        )
-
-    def __get_pydantic_json_schema__(
-        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {"type": "string", "description": f"a quantity measured in {self.unit}", "examples": [f"10 {self.unit}"]}
-
-    def read(self, value: Any) -> float:
-        """Text with a unit to SI."""
-        try:
-            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-                raise InputError(f"this is {value!r}", expected=f"a quantity such as '10 {self.unit}'")
-            number = parse_quantity(str(value), self.unit)
-            if number < 0 or (self.positive and number == 0):
-                raise InputError(f"'{value}' is {'negative' if number < 0 else 'zero'}", expected="more than zero")
-            if number > self.most:
-                raise InputError(
-                    f"'{value}' is too much", expected=f"at most {to_unit(self.most, self.unit):g} {self.unit}"
-                )
-        except InputError as error:
-            raise _as_custom(error) from None
-        return number
-
-    def write(self, value: float) -> str:
-        """SI to text that reads back."""
-        return f"{to_unit(value, self.unit)!r} {self.unit}"
-
-
-Seconds = Annotated[float, _Quantity("s")]
-PositiveSeconds = Annotated[float, _Quantity("s", positive=True)]
-PerSecond = Annotated[float, _Quantity("/s", positive=True)]
-Bytes = Annotated[float, _Quantity("B", positive=True, most=1e18)]
-Watts = Annotated[float, _Quantity("W", most=1e9)]
-PricePerHour = Annotated[float, _Quantity("USD/h", most=1e9)]
-
-
-def _whole(value: Any) -> Any:
-    """Whole numbers are written as such: neither text nor 1.5 nor true."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _as_custom(InputError(f"this is {value!r}", expected="a whole number"))
-    return value
-
-
-Count = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=_MAX_COUNT)]
-Natural = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=10**12)]
-Text = Annotated[str, Field(min_length=1, max_length=200)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False)
 
 
 class PowerLimits(_Model):
@@ -228,6 +158,9 @@ class Trace(_Model):
     process: Literal["trace"]
     file: Text
     time: Text
+    speed: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = Field(
+        1.0, description="how much faster than it was recorded the trace is played"
+    )
 
 
 Arrivals = Annotated[Poisson | Deterministic | GammaRenewal | Burst | Trace, Field(discriminator="process")]
@@ -326,6 +259,8 @@ class Scenario(_Model):
     policy: Text | PolicyParts = "fifo"
     stop: Stop | None = None
     targets: list[TargetText] = Field(default_factory=list)
+    site: Site | None = Field(None, description="what power costs and emits where the fleet stands")
+    plan: Plan | None = Field(None, description="how `windtunnel plan` searches; `run` does not read it")
 
     _document: Document = PrivateAttr()
     _programs: list[tuple[Stage, ...]] = PrivateAttr(default_factory=list)
@@ -346,7 +281,11 @@ class Scenario(_Model):
 
     def reseeded(self, seed: int) -> Scenario:
         """The same scenario with another seed."""
-        other = self.model_copy(update={"seed": seed})
+        return self.changed(seed=seed)
+
+    def changed(self, **values: Any) -> Scenario:
+        """The same scenario with other values of some keys, which must be right: they are not checked again."""
+        other = self.model_copy(update=values)
         other._document, other._programs = self._document, self._programs
         return other
 

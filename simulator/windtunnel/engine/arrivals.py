@@ -96,6 +96,8 @@ def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, whe
     horizon = stop.time if stop is not None else None
     if isinstance(process, Trace):
         rows = read_trace(folder / process.file, process.time, where("file"), where("time"))
+        if process.speed != 1.0:
+            rows = TraceRows(rows.table, np.rint(rows.ticks / process.speed).astype(np.int64))
         keep = len(rows.ticks)
         if limit is not None:
             keep = min(keep, limit)

@@ -1,0 +1,93 @@
+"""Kinds of values that a scenario's models are made of: quantities, whole numbers, text.
+
+Quantities are text with units in files and SI floats here. What is wrong with a value is told as the schema's own
+error, which `located` gives its place.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import PydanticCustomError, core_schema
+
+from windtunnel.core.errors import InputError
+from windtunnel.core.units import parse_quantity, to_unit
+
+_MAX_COUNT = 1_000_000
+
+
+def as_custom(error: InputError) -> PydanticCustomError:
+    """``error`` in the form in which a model refuses a value."""
+    return PydanticCustomError(
+        "windtunnel",
+        "{problem}",
+        {"problem": error.problem, "expected": error.expected, "nearest": error.nearest},
+    )
+
+
+class Quantity:
+    """Makes a float field a quantity: SI here, text in ``unit`` or any unit of its dimension in files."""
+
+    def __init__(self, unit: str, *, positive: bool = False, most: float = math.inf) -> None:
+        self.unit = unit
+        self.positive = positive
+        self.most = most
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_before_validator_function(
+            self.read, handler(source), serialization=core_schema.plain_serializer_function_ser_schema(self.write)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "string", "description": f"a quantity measured in {self.unit}", "examples": [f"10 {self.unit}"]}
+
+    def read(self, value: Any) -> float:
+        """Text with a unit to SI."""
+        try:
+            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+                raise InputError(f"this is {value!r}", expected=f"a quantity such as '10 {self.unit}'")
+            number = parse_quantity(str(value), self.unit)
+            if number < 0 or (self.positive and number == 0):
+                raise InputError(f"'{value}' is {'negative' if number < 0 else 'zero'}", expected="more than zero")
+            if number > self.most:
+                raise InputError(
+                    f"'{value}' is too much", expected=f"at most {to_unit(self.most, self.unit):g} {self.unit}"
+                )
+        except InputError as error:
+            raise as_custom(error) from None
+        return number
+
+    def write(self, value: float) -> str:
+        """SI to text that reads back."""
+        return f"{to_unit(value, self.unit)!r} {self.unit}"
+
+
+Seconds = Annotated[float, Quantity("s")]
+PositiveSeconds = Annotated[float, Quantity("s", positive=True)]
+PerSecond = Annotated[float, Quantity("/s", positive=True)]
+Bytes = Annotated[float, Quantity("B", positive=True, most=1e18)]
+Watts = Annotated[float, Quantity("W", most=1e9)]
+PricePerHour = Annotated[float, Quantity("USD/h", most=1e9)]
+
+
+def whole(value: Any) -> Any:
+    """Whole numbers are written as such: neither text nor 1.5 nor true."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise as_custom(InputError(f"this is {value!r}", expected="a whole number"))
+    return value
+
+
+Count = Annotated[int, BeforeValidator(whole), Field(ge=1, le=_MAX_COUNT)]
+Natural = Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**12)]
+Text = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Model(BaseModel):
+    """A part of a scenario: every key known, nothing changed after reading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False)
