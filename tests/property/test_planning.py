@@ -78,7 +78,7 @@ def small(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=12)
+@settings(max_examples=10)
 @given(small())
 def test_a_plan_equals_brute_force_and_is_never_below_its_bound(data: dict[str, Any]) -> None:
     scenario = scenario_from_data(data)
@@ -218,7 +218,7 @@ def busy(draw: st.DrawFn) -> dict[str, Any]:
     return data
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(busy())
 def test_whatever_a_fleet_achieves_the_bound_lets_pass(data: dict[str, Any]) -> None:
     metric, statistic = data.pop("metric"), data.pop("statistic")

@@ -192,25 +192,25 @@ class Planner:
         gap = None
         if best is not None and best[key]:
             gap = max(0.0, 1 - objective_bound.value / best[key]) if math.isfinite(objective_bound.value) else None
-            result: dict[str, Any] = {
-                "name": self.scenario.name,
-                "description": self.scenario.description,
-                "objective": asked.objective,
-                "seed": self.scenario.seed,
-                "confidence": asked.confidence,
-                "replications": self.simulator.setting.replications,
-                "spare": asked.spare,
-                "engine": evaluations[0]["engine"] if evaluations else None,
-                "fleets": [self._fleet(e) for e in listed],
-                "lower_bound": {
-                    "cost_usd_per_h": _finite(cost_bound.value),
-                    "devices": None if cost_bound.counts is None else self.named(cost_bound.counts),
-                    "objective": _finite(objective_bound.value),
-                    **scaled,
-                },
-                "gap": gap,
-                "entries": self._entries(prepared, found.alone),
-            }
+        result: dict[str, Any] = {
+            "name": self.scenario.name,
+            "description": self.scenario.description,
+            "objective": asked.objective,
+            "seed": self.scenario.seed,
+            "confidence": asked.confidence,
+            "replications": self.simulator.setting.replications,
+            "spare": asked.spare,
+            "engine": evaluations[0]["engine"] if evaluations else None,
+            "fleets": [self._fleet(e) for e in listed],
+            "lower_bound": {
+                "cost_usd_per_h": _finite(cost_bound.value),
+                "devices": None if cost_bound.counts is None else self.named(cost_bound.counts),
+                "objective": _finite(objective_bound.value),
+                **scaled,
+            },
+            "gap": gap,
+            "entries": self._entries(prepared, found.alone),
+        }
         result["explanation"] = Explanation(self).of(best, evaluations, found, key)
         result["front"] = [self._fleet(e) for e in explain.front(evaluations)]
         result["curve"] = None if best is None else Explanation(self).curve(best)
