@@ -217,7 +217,7 @@ def run(
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Write plan.json and report.html here.")
 @click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenario's.")
-@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan.kinds=1.")
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={kinds: 1}.")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes; as many as there are cores unless given.")
 @_CATALOG
 @_FORMAT

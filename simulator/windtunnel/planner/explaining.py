@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.core.errors import InputError
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 _ADJUSTMENTS = 4
 """Fleets tried beside the best one for each change of load or model."""
 
-Change = tuple[float, tuple[float, ...]]
+Speeds = tuple[float, ...]
+Evaluation = Mapping[str, Any]
 
 
 class Explanation:
@@ -57,7 +58,7 @@ class Explanation:
                 "objective_text": self.planner.value_text(below),
                 "breaks": explain.broken(below),
             },
-            "changes": self._changes(best, key),
+            "changes": self._changes(best),
             "closest": None,
             "search": [self._proof(found)],
         }
@@ -87,7 +88,7 @@ class Explanation:
             )
         return f"{looked}, as many as were allowed; {found.left:,} cheaper ones that the bound lets pass were not."
 
-    def _changes(self, best: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    def _changes(self, best: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The best fleet under another load and with models in error, and what would then do."""
         counts = tuple(best["counts"])
         everywhere = range(self.planner.entries)
@@ -109,7 +110,7 @@ class Explanation:
         except InputError as error:
             self.planner.notes.append(f"how the answer moves with the load is not known: {error.problem}")
             asked = asked[2:]
-        return [self._change(what, counts, (load, speeds), key) for what, load, speeds in asked]
+        return self._changed(counts, asked)
 
     def _spread(self, best: Mapping[str, Any], entry: int) -> float | None:
         """The factor by which a device's time may exceed its model's: the widest of the operations that were priced."""
@@ -123,53 +124,76 @@ class Explanation:
                     widths.append(row["factor"])
         return max(widths, default=None)
 
-    def _change(self, what: str, counts: Counts, change: Change, key: str) -> dict[str, Any]:
-        here = self.planner.simulator([Case(counts, *change)])[0]
-        other, tried = self._adjusted(counts, change, here["met"])
-        bound = explain.binding(here)
-        return {
-            "what": what,
-            "load": change[0],
-            "speeds": dict(zip(self.planner.names, change[1] or (1.0,) * self.planner.entries, strict=True)),
-            "holds": here["met"],
-            "room": None if bound is None else bound["headroom"],
-            "breaks": explain.broken(here),
-            "tried": tried,
-            "fleet": None if other is None else self.planner.text(other["counts"]),
-            "devices": None if other is None else self.planner.named(other["counts"]),
-            "objective_text": None if other is None else self.planner.value_text(other),
-        }
+    def _changed(self, counts: Counts, asked: Sequence[tuple[str, float, Speeds]]) -> list[dict[str, Any]]:
+        """What each change does to the fleet. All walks go a step at a time, so that their fleets run side by side."""
+        simulator = self.planner.simulator
+        here = simulator([Case(counts, load, speeds) for _, load, speeds in asked])
+        walks = [
+            self._walk(counts, load, speeds, one["met"]) for (_, load, speeds), one in zip(asked, here, strict=True)
+        ]
+        ends: dict[int, tuple[Evaluation | None, int]] = {}
+        answers: dict[int, Evaluation | None] = dict.fromkeys(range(len(walks)))
+        while answers:
+            cases: dict[int, Case] = {}
+            for i, answer in answers.items():
+                try:
+                    cases[i] = next(walks[i]) if answer is None else walks[i].send(answer)
+                except StopIteration as end:
+                    ends[i] = end.value
+            answers = dict(zip(cases, simulator(list(cases.values())), strict=True))
+        rows = []
+        for i, (what, load, speeds) in enumerate(asked):
+            other, tried = ends[i]
+            bound = explain.binding(here[i])
+            rows.append(
+                {
+                    "what": what,
+                    "load": load,
+                    "speeds": dict(zip(self.planner.names, speeds or (1.0,) * self.planner.entries, strict=True)),
+                    "holds": here[i]["met"],
+                    "room": None if bound is None else bound["headroom"],
+                    "breaks": explain.broken(here[i]),
+                    "tried": tried,
+                    "fleet": None if other is None else self.planner.text(other["counts"]),
+                    "devices": None if other is None else self.planner.named(other["counts"]),
+                    "objective_text": None if other is None else self.planner.value_text(other),
+                }
+            )
+        return rows
 
-    def _adjusted(self, counts: Counts, change: Change, holds: bool) -> tuple[Mapping[str, Any] | None, int]:
-        """A fleet of the same entries that would do: with fewer devices where the best holds, else with more."""
-        mine = [i for i, n in enumerate(counts) if n]
-        dear = sorted(mine, key=lambda i: (-self.planner.prices[i], i))
-        found: Mapping[str, Any] | None = None
+    def _walk(
+        self, counts: Counts, load: float, speeds: Speeds, holds: bool
+    ) -> Generator[Case, Evaluation, tuple[Evaluation | None, int]]:
+        """To a fleet of the same entries that would do: with fewer devices where the best holds, else with more.
+
+        Yields the case to be simulated next and is sent its evaluation; returns the fleet and how many were tried.
+        """
+        dear = sorted((i for i, n in enumerate(counts) if n), key=lambda i: (-self.planner.prices[i], i))
+        found: Evaluation | None = None
         tried = 0
-        if holds:
-            now = counts
-            while tried < _ADJUSTMENTS:
-                for i in dear:
-                    step = max(1, now[i] // 8)
-                    less = tuple(n - step * (i == j) for j, n in enumerate(now))
-                    if now[i] < step or not any(less) or not self.planner.can(Case(less)) or tried >= _ADJUSTMENTS:
-                        continue
-                    tried += 1
-                    one = self.planner.simulator([Case(less, *change)])[0]
-                    if one["met"]:
-                        found, now = one, less
-                        break
-                else:
+        if not holds:
+            steps = [tuple(n + (i == j) for j, n in enumerate(counts)) for i in reversed(dear)]
+            steps += [tuple(math.ceil(n * factor) for n in counts) for factor in (1.15, 1.3, 1.6)]
+            for more in list(dict.fromkeys(steps))[:_ADJUSTMENTS]:
+                tried += 1
+                one = yield Case(more, load, speeds)
+                if one["met"]:
+                    return one, tried
+            return None, tried
+        now, shrinking = counts, True
+        while shrinking and tried < _ADJUSTMENTS:
+            shrinking = False
+            for i in dear:
+                step = max(1, now[i] // 8)
+                less = tuple(n - step * (i == j) for j, n in enumerate(now))
+                if now[i] < step or not self.planner.can(Case(less)) or tried >= _ADJUSTMENTS:
+                    continue
+                tried += 1
+                one = yield Case(less, load, speeds)
+                if one["met"]:
+                    found, now, shrinking = one, less, True
                     break
-            return found, tried
-        steps = [tuple(n + (i == j) for j, n in enumerate(counts)) for i in reversed(dear)]
-        steps += [tuple(math.ceil(n * factor) for n in counts) for factor in (1.15, 1.3, 1.6)]
-        for more in list(dict.fromkeys(steps))[:_ADJUSTMENTS]:
-            tried += 1
-            one = self.planner.simulator([Case(more, *change)])[0]
-            if one["met"]:
-                return one, tried
-        return None, tried
+        return found, tried
 
     def curve(self, best: Mapping[str, Any]) -> dict[str, Any] | None:
         """The best fleet's times over the load, with the knee; about what binds, or the p99 of latency."""

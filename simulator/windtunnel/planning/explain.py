@@ -15,8 +15,6 @@ from windtunnel.core.units import format_quantity, parse_unit
 
 Evaluation = Mapping[str, Any]
 
-MONEY = ("USD/h",)
-
 
 def headroom(target: Mapping[str, Any]) -> float | None:
     """How far the worse end of the interval is from the limit, as a share of the limit; negative where it is missed."""
@@ -56,7 +54,7 @@ def shown(value: float | None, unit: str) -> str:
     if unit == "1":
         return f"{value:.4g}"
     factor = parse_unit(unit).factor
-    if unit in MONEY or factor == 1.0:
+    if unit == "USD/h" or factor == 1.0:
         return format_quantity(value * factor, unit)
     return f"{value:.3g} {unit}"
 
@@ -65,7 +63,7 @@ def _missed(target: Mapping[str, Any]) -> str:
     unit = target["unit"]
     if target["value"] is None:
         return f"{target['text']}: nothing was measured"
-    sure = f", its interval {shown(target['worst'], unit)}" if target["worst"] != target["value"] else ""
+    sure = f", and its interval {shown(target['worst'], unit)}" if target["worst"] != target["value"] else ""
     return f"{target['text']}: it reaches {shown(target['value'], unit)}{sure}"
 
 
