@@ -208,7 +208,10 @@ def busy(draw: st.DrawFn) -> dict[str, Any]:
     data["workload"] = [
         {
             "name": "jobs",
-            "arrivals": {"process": "poisson", "rate": draw(st.sampled_from(["300 /s", "3000 /s", "30000 /s"]))},
+            "arrivals": {
+                "process": "poisson",
+                "rate": draw(st.sampled_from(["300 /s", "3000 /s", "3000000 /s", "30000000 /s"])),
+            },
             "ops": ops,
         }
     ]
@@ -299,3 +302,20 @@ def test_stated_times_at_a_steady_rate_need_their_product_of_devices() -> None:
     assert found["gap"] == pytest.approx(0, abs=1e-6)
     # A device and a half of a tenth is idle: perfect scaling pays for the work alone, over the run and its end.
     assert 8.0 < found["lower_bound"]["autoscaler_usd_per_h"] <= 9.5
+
+
+def test_jobs_that_come_at_once_fill_what_the_limit_leaves() -> None:
+    """100 jobs of 1 ms at one moment on 4 devices take 25 ms, so with a limit of that the bound lets 4 pass and not 3."""
+    data = one_kind(1e9) | {"stop": {"jobs": 100}, "targets": ["latency p99 <= 25.0001 ms"]}
+    data["fleet"] = [{"device": "server", "price": "1 USD/h"}]
+    data["workload"][0]["arrivals"]["process"] = "deterministic"
+    data["workload"][0]["ops"][0]["service"] = {"distribution": "deterministic", "mean": "1 ms"}
+    scenario = scenario_from_data(data)
+    devices = app.fleet_devices(scenario, KNOWN)
+    demand = least_demand(prepare(variant(scenario, Case((1,))), devices, app.policy_of(scenario)))
+    bounds = Replicated([demand], scenario.parsed_targets())
+    assert bounds.load((4,))[0] == pytest.approx(100 / 4 / 25.0001, rel=1e-5)
+    assert bounds.load((3,))[0] == pytest.approx(100 / 3 / 25.0001, rel=1e-5)
+    assert bounds.least(np.array([1.0]), (50,), 1).counts == (4,)
+    finished = app.run(scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 4}]}), known=KNOWN)
+    assert finished.result["targets"][0]["met"]
