@@ -32,7 +32,7 @@ def text(plan: Mapping[str, Any]) -> str:
         lines += _table(plan["fleets"])
     lines += [*_bounds(plan), ""]
     for sentence in plan["explanation"]["sentences"]:
-        lines += wrap(_plain(sentence), width=_WIDTH, subsequent_indent="  ")
+        lines += wrap(_plain(_signs(sentence)), width=_WIDTH, subsequent_indent="  ")
     for note in plan["notes"]:
         lines += wrap(_plain(f"note: {note}"), width=_WIDTH, subsequent_indent="  ")
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -47,6 +47,10 @@ def verdict(plan: Mapping[str, Any]) -> str:
     every = "the target" if targets == 1 else f"all {targets} targets"
     spare = f", with {plan['spare']} of any entry out" if plan["spare"] else ""
     return f"{best['text']} meets {every} with {plan['confidence'] * 100:.3g}% confidence{spare}"
+
+
+def _signs(text: str) -> str:
+    return text.replace("<=", "≤").replace(">=", "≥")
 
 
 def _plain(text: str) -> str:
@@ -72,7 +76,7 @@ def rows_of(fleets: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     if carbon:
         header.append("carbon")
     for target in fleets[0]["targets"]:
-        header += [str(target["text"]).replace("<=", "≤").replace(">=", "≥"), "left"]
+        header += [_signs(str(target["text"])), "left"]
     rows = [header]
     for fleet in fleets:
         row = [fleet["text"], f"{fleet['cost_usd_per_h']:,.2f} USD/h", quantity(fleet["power_w"], "W")]
@@ -141,6 +145,7 @@ def render(plan: Mapping[str, Any]) -> str:
             styles=Markup(_vendored("uPlot.min.css") + _template_text("report.css")),  # noqa: S704 -- our own files
             data=_embedded(_charts(plan)),
             plan=plan,
+            sentences=[_signs(sentence) for sentence in plan["explanation"]["sentences"]],
             verdict=verdict(plan),
             header=header,
             rows=rows,
@@ -150,7 +155,11 @@ def render(plan: Mapping[str, Any]) -> str:
             knee=None if curve is None or curve["knee"] is None else f"{curve['knee']:.0%}",
             proof=PROOFS[plan["search"]["proof"]],
             simulated=[
-                [f["text"], f"{f['cost_usd_per_h']:,.2f} USD/h", "meets all" if f["met"] else "; ".join(f["breaks"])]
+                [
+                    f["text"],
+                    f"{f['cost_usd_per_h']:,.2f} USD/h",
+                    "meets all" if f["met"] else _signs("; ".join(f["breaks"])),
+                ]
                 for f in sorted(plan["simulated"], key=lambda f: (f["cost_usd_per_h"], f["text"]))
             ],
         )
