@@ -340,7 +340,7 @@ def run(
     recordings: list[Recording] = []
     first = None
     for replication in range(replications):
-        repeated = scenario if not replication else scenario.reseeded(_replication_seed(scenario.seed, replication))
+        repeated = scenario if not replication else scenario.reseeded(replication_seed(scenario.seed, replication))
         prepared = prepare(repeated, devices, policy, preference)
         first = first or prepared
         total = len(prepared.arrival)
@@ -389,7 +389,7 @@ def _report(progress: Callable[[int, int], None], total: int, done: int) -> None
     progress(done, total)
 
 
-def _replication_seed(seed: int, replication: int) -> int:
+def replication_seed(seed: int, replication: int) -> int:
     """An independent seed for each replication after the first, the same on every machine."""
     return int(np.random.SeedSequence(seed, spawn_key=(replication,)).generate_state(1, np.uint64)[0] >> 1)
 

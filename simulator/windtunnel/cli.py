@@ -215,6 +215,45 @@ def run(
 
 
 @cli.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Write plan.json and report.html here.")
+@click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenario's.")
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={kinds: 1}.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; as many as there are cores unless given.")
+@_CATALOG
+@_FORMAT
+def plan(
+    scenario: Path,
+    out: Path | None,
+    seed: int | None,
+    changes: Sequence[str],
+    workers: int | None,
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Find the cheapest fleets of a scenario's candidates that meet its targets; exit 1 when none does."""
+    from windtunnel import app, planner
+
+    if out is not None:
+        app.check_writable(out)
+    progress = _Counter("simulations")
+    known = app.catalogue(catalogs)
+    found = planner.plan(scenario, seed=seed, changes=changes, known=known, workers=workers, progress=progress)
+    progress.close()
+    paths = planner.save(found, out) if out is not None else []
+    if form == "json":
+        click.echo(app.result_json(found), nl=False)
+    else:
+        from windtunnel.report.plan import text
+
+        click.echo(text(found))
+        for path in paths:
+            click.echo(f"wrote {path}")
+    if not found["fleets"]:
+        sys.exit(1)
+
+
+@cli.command()
 @click.option("--only", metavar="GROUP", help="One group of claims, such as rtx.")
 @_CATALOG
 @_FORMAT
@@ -395,6 +434,29 @@ class _Progress:
 
     def close(self) -> None:
         """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+class _Counter:
+    """A count of what is done, on standard error, once it has taken a second."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began = time.monotonic()
+        self._bar: Any = None
+
+    def __call__(self, done: int) -> None:
+        if self._bar is None:
+            if time.monotonic() - self._began < 1:
+                return
+            from tqdm import tqdm
+
+            self._bar = tqdm(unit=f" {self._what}", leave=False, file=sys.stderr)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        """Take the count away."""
         if self._bar is not None:
             self._bar.close()
 

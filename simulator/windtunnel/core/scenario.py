@@ -32,7 +32,9 @@ from windtunnel.core.fields import (
 )
 from windtunnel.core.fields import Model as _Model
 from windtunnel.core.located import located
+from windtunnel.core.plan import Plan
 from windtunnel.core.program import Stage, parse_program
+from windtunnel.core.site import Site
 from windtunnel.core.target import Target, parse_target
 from windtunnel.core.yamlfile import Document, parse, read_text, spell
 
@@ -208,6 +210,8 @@ class Scenario(_Model):
     )
     stop: Stop | None = None
     targets: list[TargetText] = Field(default_factory=list)
+    site: Site | None = Field(None, description="what power costs and emits where the fleet stands")
+    plan: Plan | None = Field(None, description="how `windtunnel plan` searches; `run` does not read it")
 
     _document: Document = PrivateAttr()
     _programs: list[tuple[Stage, ...]] = PrivateAttr(default_factory=list)
@@ -228,7 +232,11 @@ class Scenario(_Model):
 
     def reseeded(self, seed: int) -> Scenario:
         """The same scenario with another seed."""
-        other = self.model_copy(update={"seed": seed})
+        return self.changed(seed=seed)
+
+    def changed(self, **values: Any) -> Scenario:
+        """The same scenario with other values of some keys, which must be right: they are not checked again."""
+        other = self.model_copy(update=values)
         other._document, other._programs = self._document, self._programs
         return other
 

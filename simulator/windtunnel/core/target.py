@@ -31,6 +31,10 @@ METRICS: Mapping[str, Metric] = {
     "power": Metric("W", ("average", "peak"), "power of the whole fleet"),
     "energy": Metric("J", (), "energy of the whole fleet over the run"),
     "cost": Metric("USD/h", (), "rent of the whole fleet"),
+    "energy_cost": Metric("USD/h", (), "what the site's energy costs, at its price by the hour of day"),
+    "total_cost": Metric("USD/h", (), "rent and energy together"),
+    "carbon": Metric("kg/h", (), "what the site's energy emits, by the hour of day"),
+    "availability": Metric("1", (), "share of the devices' time in which they were not failed"),
     "utilisation": Metric("1", (), "mean over devices of the time in which they work"),
     "completed": Metric("1", (), "jobs completed over jobs arrived"),
 }

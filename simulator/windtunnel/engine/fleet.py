@@ -13,11 +13,12 @@ from functools import partial
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.errors import InputError, UnsupportedOperationError
+from windtunnel.core.errors import InputError, UnsupportedOperationError, Where
 from windtunnel.core.faults import BrownOut, Straggler
 from windtunnel.core.policy import Policy
 from windtunnel.core.program import Generate, OpStage, Stage
 from windtunnel.core.scenario import Scenario, Workload
+from windtunnel.core.target import Target
 from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import arrivals, merged
@@ -390,7 +391,8 @@ def _check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClas
                 expected="use: ml inference, or devices: [...]",
             )
     for i, target in enumerate(scenario.parsed_targets()):
-        if target.metric == "cost":
+        _check_site(scenario, target, scenario.where("targets", i))
+        if target.metric in ("cost", "total_cost"):
             for fleet_class in classes:
                 if fleet_class.price_usd_per_s is None:
                     raise InputError(
@@ -398,6 +400,23 @@ def _check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClas
                         where=scenario.where("targets", i),
                         expected="a price in its fleet entry, such as price: 2.5 USD/h",
                     )
+
+
+def _check_site(scenario: Scenario, target: Target, where: Where) -> None:
+    """Refuse a target on what the scenario gives no way to measure."""
+    site = scenario.site
+    if target.metric in ("energy_cost", "total_cost") and (site is None or site.energy_price is None):
+        raise InputError(
+            "this target needs a price of energy", where=where, expected="site: {energy_price: 0.12 USD/kWh}"
+        )
+    if target.metric == "carbon" and (site is None or site.carbon is None):
+        raise InputError("this target needs a carbon intensity", where=where, expected="site: {carbon: 350 g/kWh}")
+    if target.metric == "availability" and getattr(scenario, "faults", None) is None:
+        raise InputError(
+            "nothing fails in this scenario, so its availability is not measured",
+            where=where,
+            expected="devices that fail and are repaired, or no such target",
+        )
 
 
 def _check_batches(

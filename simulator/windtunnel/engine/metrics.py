@@ -13,6 +13,7 @@ from windtunnel.core.result import COMPLETED, STATUS, Recording
 from windtunnel.core.target import METRICS, Target
 from windtunnel.core.ticks import to_second_array
 from windtunnel.core.units import to_unit
+from windtunnel.engine.economics import economics
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.sample import BatchedSample
 from windtunnel.engine.statistics import METHOD, Estimate, estimates, over_replications
@@ -107,6 +108,7 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
     steady = _steady(prepared, recording)
     whole = _times(recording, everything, np.ones(len(gaps.ticks), dtype=bool), steady)
     alone = len(prepared.workloads) == 1
+    site = economics(recording.power, prepared.scenario.site, rate)
     return {
         "span_s": span_s,
         **whole,
@@ -137,6 +139,8 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
         "power_limit_w": sum(c.count * c.limit_w for c in prepared.classes),
         "cost_usd": None if rate is None else rate * span_s,
         "cost_usd_per_h": None if rate is None else rate * 3600,
+        "total_cost_usd": None if site is None else site["cost_usd"],
+        "site": site,
     }
 
 
@@ -191,10 +195,11 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Replications as one: see ``summarise``."""
     merged = _merge_times(runs)
     for key in runs[0]:
-        if key in merged or key in ("devices", "workloads", "statistics"):
+        if key in merged or key in ("devices", "workloads", "statistics", "site"):
             continue
-        numbers = [run[key] for run in runs if run[key] is not None]
-        merged[key] = float(np.mean(numbers)) if numbers else None
+        merged[key] = _mean([run[key] for run in runs])
+    site = runs[0]["site"]
+    merged["site"] = None if site is None else {key: _mean([run["site"][key] for run in runs]) for key in site}
     merged["devices"] = runs[0]["devices"]
     every = [run["statistics"] for run in runs]
     # The worst of them speaks for all: one replication that grows makes a mean over them mean nothing.
@@ -214,6 +219,11 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for i, w in enumerate(runs[0]["workloads"])
     ]
     return merged
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    numbers = [value for value in values if value is not None]
+    return float(np.mean(numbers)) if numbers else None
 
 
 def _merge_times(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -253,11 +263,19 @@ def measured(target: Target, result: Mapping[str, Any]) -> float | None:
             part = next(w for w in result["workloads"] if w["name"] == target.workload)
         times = part[f"{target.metric}_s"]
         return None if times is None else times[target.statistic]["value"]
-    jobs = result["jobs"]
+    jobs, site = result["jobs"], result["site"] or {}
+
+    def a_second(key: str, factor: float) -> float | None:
+        return None if site.get(key) is None else site[key] * factor / 3600
+
     values: dict[str, float | None] = {
         "throughput": result["throughput_per_s"],
         "energy": result["energy_j"],
         "cost": None if result["cost_usd_per_h"] is None else result["cost_usd_per_h"] / 3600,
+        "energy_cost": a_second("energy_cost_usd_per_h", 1.0),
+        "total_cost": a_second("cost_usd_per_h", 1.0),
+        "carbon": a_second("carbon_kg_per_h", 1e3),
+        "availability": result.get("availability"),
         "utilisation": result["utilisation"],
         "completed": jobs["completed"] / jobs["arrived"] if jobs["arrived"] else None,
         "power": result["average_power_w"] if target.statistic == "average" else result["peak_power_w"],

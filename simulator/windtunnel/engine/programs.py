@@ -550,3 +550,13 @@ def _batch_generate(compiled: Compiled, ranks: Sequence[int]) -> tuple[int, floa
         s, j = costs.linear_and_decode(size, context, 0, 0)
         seconds, joules = seconds + s, joules + j
     return to_ticks(float(seconds)), grain(float(joules / seconds)), first
+
+
+def is_uniform(program: Sequence[Stage]) -> bool:
+    """Whether every job of the program is the same: plain operations with no columns of a trace and no draws."""
+    return all(
+        isinstance(stage, OpStage)
+        and stage.op.name != "service"
+        and not any(isinstance(value, ColumnRef) for value in stage.numbers.values())
+        for stage in program
+    )

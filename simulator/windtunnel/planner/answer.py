@@ -1,0 +1,383 @@
+"""The plan put together: what may be built, bounds, search, and the answer's rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from windtunnel import app
+from windtunnel.core.arrivals import Deterministic, Trace
+from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.plan import Plan
+from windtunnel.core.scenario import Scenario
+from windtunnel.core.units import format_quantity
+from windtunnel.engine.demand import least_demand
+from windtunnel.engine.fleet import Prepared, prepare
+from windtunnel.planner.explaining import Explanation
+from windtunnel.planner.simulating import Case, Setting, Simulator, entry_name, variant
+from windtunnel.planning import explain
+from windtunnel.planning.bounds import Counts, Replicated
+from windtunnel.planning.search import Search, Space, Verdict
+from windtunnel.policies.matrix import recommendation
+from windtunnel_models.catalogue import Catalogue
+
+OBJECTIVES: Mapping[str, str] = {"cost": "cost_usd_per_h", "power": "power_w", "carbon": "carbon_kg_per_h"}
+_UNITS = {"cost": "USD/h", "power": "W", "carbon": "kg/h"}
+
+
+class Planner:
+    """One plan in the making; raises InputError for what is wrong with the scenario before anything runs."""
+
+    def __init__(
+        self, scenario: Scenario, known: Catalogue, workers: int, progress: Callable[[int], None] | None
+    ) -> None:
+        self.scenario = scenario
+        self.known = known
+        self.asked = scenario.plan or Plan()
+        self.targets = scenario.parsed_targets()
+        self.entries = len(scenario.fleet)
+        self.names = [entry_name(scenario, i) for i in range(self.entries)]
+        self.devices = app.fleet_devices(scenario, known)
+        self.prices = self._prices()
+        self._check()
+        self.workers, self.progress = workers, progress
+        self.notes: list[str] = []
+
+    def _prices(self) -> np.ndarray:
+        prices = []
+        for i, (entry, device) in enumerate(zip(self.scenario.fleet, self.devices, strict=True)):
+            price = entry.price if entry.price is not None else device.number("price_usd_per_h")
+            if price is None:
+                raise InputError(
+                    f"a plan needs the price of every candidate, and none is known for {self.names[i]}",
+                    where=self.scenario.where("fleet", i),
+                    expected="price: 2.5 USD/h",
+                )
+            prices.append(price * 3600)
+        return np.array(prices)
+
+    def _check(self) -> None:
+        if not self.targets:
+            raise InputError(
+                "there is no target to plan for",
+                where=self.scenario.where("targets"),
+                expected="targets such as 'latency p99 <= 20 ms'",
+            )
+        site = self.scenario.site
+        if self.asked.objective == "carbon" and (site is None or site.carbon is None):
+            raise InputError(
+                "the least carbon cannot be planned for without an intensity",
+                where=self.scenario.where("plan", "objective"),
+                expected="site: {carbon: 350 g/kWh}",
+            )
+        if isinstance(self.asked.most, dict):
+            for name in self.asked.most:
+                if name not in self.names:
+                    raise InputError(
+                        f"the fleet has no '{name}'",
+                        where=self.scenario.where("plan", "most", name),
+                        expected=one_of(self.names),
+                        nearest=nearest(name, self.names),
+                    )
+
+    # Steps.
+
+    def run(self) -> dict[str, Any]:
+        """Bounds, search, explanation."""
+        prepared = self._prepared(self.scenario)
+        demand = least_demand(prepared)
+        longest = float(np.where(demand.eligible, demand.alone_s, 0.0).max())
+        setting = Setting(self.scenario, self.known, self.asked.confidence, 1, longest)
+        bounds = Replicated([demand], self.targets)
+        most = self._most(bounds)
+        simulator = Simulator(setting, self.workers, self.progress)
+        try:
+            setting = self._enough(simulator, bounds, most)
+            if setting.replications > 1:
+                demands = [demand] + [
+                    least_demand(self._prepared(self.scenario.reseeded(app.replication_seed(self.scenario.seed, i))))
+                    for i in range(1, setting.replications)
+                ]
+                longest = max(float(np.where(d.eligible, d.alone_s, 0.0).max()) for d in demands)
+                simulator.setting = replace(setting, longest_s=longest)
+                bounds = Replicated(demands, self.targets)
+                most = self._most(bounds)
+            self.simulator, self.bounds, self.most, self.demand = simulator, bounds, most, demand
+            return self._searched(prepared)
+        finally:
+            simulator.close()
+
+    def _prepared(self, scenario: Scenario) -> Prepared:
+        ones = variant(scenario, Case((1,) * self.entries))
+
+        def preference(use: str, api: str, kind: str) -> float:
+            return recommendation(use).preference(api=api, kind=kind)
+
+        return prepare(ones, self.devices, app.policy_of(scenario), preference)
+
+    def _most(self, bounds: Replicated) -> Counts:
+        """How many of each entry may be had: as stated, or four times what it would need at the very least."""
+        stated = self.asked.most
+        mixed, _ = bounds.load((1,) * self.entries)
+        found = []
+        for i in range(self.entries):
+            if isinstance(stated, int):
+                found.append(stated)
+                continue
+            if isinstance(stated, dict) and self.names[i] in stated:
+                found.append(stated[self.names[i]])
+                continue
+            alone, _ = bounds.load(self._only(i, 1))
+            need = alone if math.isfinite(alone) else mixed * self.entries
+            found.append(max(8, math.ceil(4 * need)) if math.isfinite(need) else 8)
+        return tuple(found)
+
+    def _only(self, entry: int, count: int) -> Counts:
+        return tuple(count if i == entry else 0 for i in range(self.entries))
+
+    def _enough(self, simulator: Simulator, bounds: Replicated, most: Counts) -> Setting:
+        """Whether one run gives every target an interval; if not, every fleet is judged by replications."""
+        loads = [(bounds.load(self._only(i, 1))[0], i) for i in range(self.entries)]
+        load, entry = min(loads)
+        roomy = (
+            self._only(entry, min(most[entry], max(1, math.ceil(2 * load))))
+            if math.isfinite(load)
+            else tuple(min(m, 2) for m in most)
+        )
+        if not math.isfinite(bounds.load(roomy)[0]):
+            return simulator.setting
+        found = simulator([Case(roomy)])[0]
+        without = [t["text"] for t in found["targets"] if t["interval"] == "none"]
+        if not without:
+            return simulator.setting
+        said = f"one run gives no interval to {'; '.join(without)}"
+        if not self._random():
+            self.notes.append(f"{said}: nothing in this scenario is drawn, so they are judged by their value")
+            return simulator.setting
+        self.notes.append(f"{said}: every fleet was judged by {self.asked.replications} runs with seeds in common")
+        simulator.known.clear()
+        simulator.setting = replace(simulator.setting, replications=self.asked.replications)
+        return simulator.setting
+
+    def _random(self) -> bool:
+        drawn = any(not isinstance(w.arrivals, Trace | Deterministic) for w in self.scenario.workload)
+        stated = any("'service'" in str(w.ops) for w in self.scenario.workload)
+        return drawn or stated or getattr(self.scenario, "faults", None) is not None
+
+    def _searched(self, prepared: Prepared) -> dict[str, Any]:
+        asked, key = self.asked, OBJECTIVES[self.asked.objective]
+        weights, per_watt = self._objective()
+        work = self.bounds.least(np.zeros(self.entries), self.most, self.entries, work_w=1.0, whole=False).value
+        work = work if math.isfinite(work) else 0.0
+        space = Space(
+            most=self.most,
+            kinds=asked.kinds,
+            floor=lambda fleets: np.asarray(fleets, dtype=np.float64) @ weights + per_watt * work,
+            load=self.bounds.load,
+        )
+        found = Search(space, self.verdicts, asked.simulations).run()
+        evaluations = [self.evaluation(counts) for counts in found.verdicts]
+        listed = explain.minimal(evaluations, key, asked.fleets)
+        cost_bound = self.bounds.least(self.prices, self.most, asked.kinds)
+        objective_bound = (
+            cost_bound
+            if asked.objective == "cost"
+            else self.bounds.least(weights, self.most, asked.kinds, work_w=per_watt)
+        )
+        scaled = self._autoscaler()
+        best = listed[0] if listed else None
+        gap = None
+        if best is not None and best[key]:
+            gap = max(0.0, 1 - objective_bound.value / best[key]) if math.isfinite(objective_bound.value) else None
+        result: dict[str, Any] = {
+            "name": self.scenario.name,
+            "description": self.scenario.description,
+            "objective": asked.objective,
+            "seed": self.scenario.seed,
+            "confidence": asked.confidence,
+            "replications": self.simulator.setting.replications,
+            "spare": asked.spare,
+            "engine": evaluations[0]["engine"] if evaluations else None,
+            "fleets": [self._fleet(e) for e in listed],
+            "lower_bound": {
+                "cost_usd_per_h": _finite(cost_bound.value),
+                "devices": None if cost_bound.counts is None else self.named(cost_bound.counts),
+                "objective": _finite(objective_bound.value),
+                **scaled,
+            },
+            "gap": gap,
+            "entries": self._entries(prepared, found.alone),
+        }
+        result["explanation"] = Explanation(self).of(best, evaluations, found, key)
+        result["front"] = [self._fleet(e) for e in explain.front(evaluations)]
+        result["curve"] = None if best is None else Explanation(self).curve(best)
+        result["search"] = {
+            "simulated_fleets": len(found.verdicts),
+            "simulations": len(self.simulator.known) * self.simulator.setting.replications,
+            "rounds": found.rounds,
+            "proof": found.proof,
+            "cheaper_left": found.left,
+            "considered": found.considered,
+            "most": dict(zip(self.names, self.most, strict=True)),
+            "kinds": asked.kinds,
+        }
+        result["notes"] = [*self.notes, *found.notes, *self.demand.notes]
+        result["explanation"]["sentences"] = explain.sentences(result)
+        result["simulated"] = [self._fleet(e) | {"met": e["met"]} for e in evaluations]
+        result["scenario"] = self.scenario.resolved()
+        result["versions"] = app.versions()
+        return result
+
+    def _objective(self) -> tuple[np.ndarray, float]:
+        """(what each device adds, what each watt of work above idle adds) to the objective at the least."""
+        if self.asked.objective == "cost":
+            return self.prices, 0.0
+        per_watt = 1.0
+        if self.asked.objective == "carbon":
+            site = self.scenario.site
+            assert site is not None and site.carbon is not None  # noqa: S101  checked before
+            # grams a joule at the cleanest hour, as kg in an hour
+            per_watt = site.pue * min(site.carbon) * 3.6
+        return self.demand.idle_w * per_watt, per_watt
+
+    def _autoscaler(self) -> dict[str, Any]:
+        """What renting only what is at work, from moment to moment, would cost: no scaling policy can do with less."""
+        demand = self.demand
+        least = np.full(len(demand), math.inf)
+        for c in range(self.entries):
+            need = np.zeros(len(demand))
+            for resource in demand.resources:
+                if resource.class_number == c:
+                    need = np.maximum(need, resource.whole_s / resource.capacity)
+            least = np.minimum(least, np.where(demand.eligible[c], need * self.prices[c], math.inf))
+        bounds = self.bounds.first
+        kept = bounds.counted
+        windows = 60
+        edges = np.linspace(bounds.start_s, float(demand.arrival_s[-1]) + 1e-12, windows + 1)
+        of = np.clip(np.searchsorted(edges, demand.arrival_s[kept], side="right") - 1, 0, windows - 1)
+        width = max((edges[-1] - edges[0]) / windows, 1e-12)
+        profile = np.bincount(of, weights=least[kept], minlength=windows) / width
+        return {
+            "autoscaler_usd_per_h": float(least[kept].sum() / bounds.length_s * (1 - 1e-9)),
+            "autoscaler_by_window_usd_per_h": [float(f"{v:.6g}") for v in profile],
+            "window_s": float(width),
+        }
+
+    # Verdicts.
+
+    def _cases(self, counts: Counts) -> list[Case]:
+        """The fleet, and with `spare` the fleet without so many of each entry."""
+        cases = [Case(counts)]
+        if self.asked.spare:
+            for i, n in enumerate(counts):
+                if n:
+                    less = tuple(max(0, m - self.asked.spare) if i == j else m for j, m in enumerate(counts))
+                    cases.append(Case(less))
+        return cases
+
+    def can(self, case: Case) -> bool:
+        return any(case.counts) and math.isfinite(self.bounds.load(case.counts)[0])
+
+    def verdicts(self, fleets: Sequence[Counts]) -> list[Verdict]:
+        self.simulator([case for counts in fleets for case in self._cases(counts) if self.can(case)])
+        found = []
+        for counts in fleets:
+            evaluation = self.evaluation(counts)
+            value = evaluation[OBJECTIVES[self.asked.objective]]
+            found.append(Verdict(evaluation["met"], math.inf if value is None else value))
+        return found
+
+    def evaluation(self, counts: Counts) -> dict[str, Any]:
+        """What was simulated of a fleet; with `spare` also whether it does without that many of any entry."""
+        whole, *less = self._cases(counts)
+        evaluation = dict(self.simulator.known[whole])
+        for case in less:
+            if not evaluation["met"]:
+                break
+            lost = f"without {self.asked.spare} of {self.names[_differs(counts, case.counts)]}"
+            if not self.can(case):
+                evaluation |= {"met": False, "spare_breaks": f"{lost} nothing serves every job"}
+                continue
+            degraded = self.simulator.known[case]
+            times = [t for t in degraded["targets"] if t["unit"] == "s" or t["metric"] in ("throughput", "completed")]
+            if not degraded["keeps_up"] or not all(t["met"] for t in times):
+                evaluation |= {"met": False, "spare_breaks": f"{lost}: {'; '.join(explain.broken(degraded))}"}
+        return evaluation
+
+    # Words and rows.
+
+    def named(self, counts: Sequence[int]) -> dict[str, int]:
+        return {name: int(n) for name, n in zip(self.names, counts, strict=True) if n}
+
+    def text(self, counts: Sequence[int]) -> str:
+        return " + ".join(f"{n:,} × {name}" for name, n in self.named(counts).items())
+
+    def value_text(self, evaluation: Mapping[str, Any]) -> str:
+        objective = self.asked.objective
+        value, unit = evaluation[OBJECTIVES[objective]], _UNITS[objective]
+        if value is None:
+            return "nothing measured"
+        return f"{value:,.2f} {unit}" if unit != "W" else format_quantity(value, "W")
+
+    def _fleet(self, evaluation: Mapping[str, Any]) -> dict[str, Any]:
+        devices: dict[str, int] = {}
+        for target, n in zip(self.devices, evaluation["counts"], strict=True):
+            if n:
+                devices[target.label] = devices.get(target.label, 0) + n
+        kept = {
+            key: evaluation[key]
+            for key in (
+                "cost_usd_per_h", "power_w", "peak_power_w", "energy_cost_usd_per_h", "total_cost_usd_per_h",
+                "carbon_kg_per_h", "utilisation", "p50_s", "p99_s", "keeps_up",
+            )
+        }  # fmt: skip
+        return {
+            "devices": devices,
+            "entries": self.named(evaluation["counts"]),
+            "text": self.text(evaluation["counts"]),
+            **kept,
+            "load_at_best": _finite(self.bounds.load(evaluation["counts"])[0]),
+            "targets": [dict(target) for target in evaluation["targets"]],
+            "breaks": explain.broken(evaluation),
+        }
+
+    def _entries(self, prepared: Prepared, alone: Mapping[int, str]) -> list[dict[str, Any]]:
+        """Each candidate, and why it was left out or not found to do it alone."""
+        rows = []
+        for i, name in enumerate(self.names):
+            why = self._excluded(prepared, i)
+            if why is None and alone.get(i) == "cannot":
+                why = "alone it cannot serve every job in time, however many there are"
+            elif why is None and alone.get(i) == "too few":
+                why = f"alone it would take more than the {self.most[i]:,} that may be had"
+            elif why is None and alone.get(i) == "most":
+                why = f"alone, {self.most[i]:,} of them still fail"
+            elif why is None and alone.get(i) == "dear":
+                why = "alone it would cost far more than the best, and was not pursued"
+            rows.append(
+                {"name": name, "device": self.devices[i].label, "price_usd_per_h": float(self.prices[i]), "why": why}
+            )
+        return rows
+
+    def _excluded(self, prepared: Prepared, entry: int) -> str | None:
+        """Why an entry can run no job at all."""
+        if self.demand.eligible[entry].any():
+            return None
+        mine = [c for (number, _), c in prepared.compiled.items() if number == entry]
+        if not mine:
+            return "it runs none of these jobs"
+        need = min(float(c.footprint_bytes.min()) for c in mine)
+        room = self.devices[entry].memory_bytes * prepared.policy.batch.memory
+        return f"it holds {format_quantity(room, 'B')} of the {format_quantity(need, 'B')} that the least job needs"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _differs(one: Counts, other: Counts) -> int:
+    return next(i for i, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)

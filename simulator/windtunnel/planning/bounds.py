@@ -1,0 +1,507 @@
+"""What no fleet can do better than: a linear program over the least that the jobs ask for, through SciPy's HiGHS.
+
+A fleet is a number of devices of each class. Every row below is something that a fleet which keeps up and meets the
+targets must satisfy, so the cheapest numbers that satisfy them all cost no more than the cheapest fleet. The rows,
+and why each holds, are in docs/planning.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.demand import Demand
+from windtunnel.core.target import Target
+from windtunnel.core.ticks import FloatArray
+
+Counts = tuple[int, ...]
+
+_QUANTILES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995)
+_RATIOS = 4
+_WINDOWS = 8
+_SHRINK = 1 - 1e-9
+"""Rounding of floats must not make a bound of what is none."""
+
+PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+_MARKOV = (2.0, 4.0, 10.0)
+
+
+def keep_up_s(span_s: float, targets: Sequence[Target], longest_s: float) -> float:
+    """How long after the last arrival a fleet that keeps up is done: a tenth of the time in which jobs arrive,
+    or the largest limit of a target of time, or twice the longest job on its own, whichever is most.
+    """
+    limits = [t.limit for t in targets if t.unit == "s"]
+    return max([0.1 * span_s, 2 * longest_s, *limits])
+
+
+@dataclass(frozen=True)
+class Late:
+    """A target of time as a bound reads it: of the jobs ``mine``, at most ``most`` take longer than ``limit_s``.
+
+    ``until``: to the end (``whole``) or to the first token (``first``).
+    """
+
+    text: str
+    until: str
+    limit_s: float
+    most: float
+    mine: np.ndarray
+
+
+def lates(demand: Demand, targets: Sequence[Target]) -> list[Late]:
+    """What the targets of latency and of time to first token say of how many jobs may be late.
+
+    A percentile p of n values (linear between order statistics) is within a limit only if at most
+    n - 1 - floor((n - 1) p) of them are beyond it. A mean within L leaves at most n / k beyond k L (Markov).
+    """
+    found: list[Late] = []
+    for target in targets:
+        until = {"latency": "whole", "first_token": "first"}.get(target.metric)
+        if until is None or target.comparison != "<=":
+            continue
+        mine = np.ones(len(demand), dtype=bool)
+        if target.workload is not None:
+            mine = demand.workload == list(demand.workloads).index(target.workload)
+        n = int(mine.sum())
+        if target.statistic is not None and target.statistic in PERCENTILES:
+            most = n - 1 - math.floor((n - 1) * PERCENTILES[target.statistic])
+            found.append(Late(target.text, until, target.limit, most, mine))
+        else:
+            found += [Late(target.text, until, k * target.limit, n / k, mine) for k in _MARKOV]
+    return found
+
+
+@dataclass
+class _Bins:
+    """Jobs alike enough to be shared out together: work in units of a job's time on its first class.
+
+    ``ratio``: (resources, bins), the least that a unit of work takes on each resource. ``classes``: (classes, bins),
+    whether the class runs the bin's jobs.
+    """
+
+    of_job: np.ndarray
+    count: int
+    size: FloatArray
+    ratio: FloatArray
+    classes: np.ndarray
+
+
+def _binned(demand: Demand, until: str) -> _Bins:
+    jobs, classes = len(demand), demand.classes
+    needs = [r.whole_s if until == "whole" else r.first_s for r in demand.resources]
+    on_class = np.zeros((classes, jobs))
+    for resource, need in zip(demand.resources, needs, strict=True):
+        on_class[resource.class_number] += need
+    first = np.argmax(demand.eligible, axis=0)
+    size = on_class[first, np.arange(jobs)]
+    size = np.where(size > 0, size, 1.0)
+    last = classes - 1 - np.argmax(demand.eligible[::-1], axis=0)
+    slant = on_class[last, np.arange(jobs)] / size
+    signature = demand.eligible.T @ (1 << np.arange(classes, dtype=np.int64)) if classes < 62 else first
+    of_job = np.zeros(jobs, dtype=np.int64)
+    count = 0
+    for kind in np.unique(np.stack([demand.workload, signature]), axis=1).T:
+        mine = np.flatnonzero((demand.workload == kind[0]) & (signature == kind[1]))
+        edges = np.unique(np.quantile(size[mine], _QUANTILES))
+        coarse = np.searchsorted(edges, size[mine], side="right")
+        fine = np.zeros(len(mine), dtype=np.int64)
+        if np.ptp(slant[mine]) > 1e-9 * np.abs(slant[mine]).max():
+            cuts = np.quantile(slant[mine], np.arange(1, _RATIOS) / _RATIOS)
+            fine = np.searchsorted(cuts, slant[mine], side="right")
+        _, place = np.unique(coarse * (_RATIOS + 1) + fine, return_inverse=True)
+        of_job[mine] = count + place
+        count += int(place.max()) + 1
+    ratio = np.full((len(needs), count), np.inf)
+    for i, need in enumerate(needs):
+        np.minimum.at(ratio[i], of_job, need / size)
+    able = np.zeros((classes, count), dtype=bool)
+    for c in range(classes):
+        able[c] = np.bincount(of_job, weights=demand.eligible[c], minlength=count) > 0
+    return _Bins(of_job, count, size, np.where(np.isfinite(ratio), ratio, 0.0), able)
+
+
+@dataclass
+class _Rows:
+    """A sparse linear program in the making: columns of shares and lateness, then one of each class's count."""
+
+    lower: list[float] = field(default_factory=list)
+    upper: list[float] = field(default_factory=list)
+    data: list[float] = field(default_factory=list)
+    row: list[int] = field(default_factory=list)
+    column: list[int] = field(default_factory=list)
+    limit: list[float] = field(default_factory=list)
+    """Every row says: its sum is at most this."""
+    seconds: list[tuple[int, float]] = field(default_factory=list)
+    """Of each row: the class whose devices' time it is, and how many seconds one offers; (-1, 0) for other rows."""
+
+    def columns(self, number: int, upper: float | FloatArray) -> np.ndarray:
+        first = len(self.lower)
+        self.lower += [0.0] * number
+        self.upper += np.broadcast_to(np.asarray(upper, dtype=np.float64), (number,)).tolist()
+        return np.arange(first, first + number)
+
+    def at_most(
+        self, columns: np.ndarray, values: np.ndarray, limit: float, seconds: tuple[int, float] = (-1, 0.0)
+    ) -> None:
+        number = len(self.limit)
+        self.column += columns.tolist()
+        self.data += np.broadcast_to(values, columns.shape).tolist()
+        self.row += [number] * len(columns)
+        self.limit.append(limit)
+        self.seconds.append(seconds)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A least value and the counts at which the relaxation reaches it; ``value`` infinite where nothing can do it."""
+
+    value: float
+    counts: Counts | None
+
+
+class Bounds:
+    """The bounds of one run: ``demand`` under ``targets``, for fleets of the demand's classes.
+
+    Raises nothing; what cannot be met by any fleet has an infinite bound.
+    """
+
+    def __init__(self, demand: Demand, targets: Sequence[Target], slack_s: float = 0.0) -> None:
+        self.demand = demand
+        self.targets = list(targets)
+        self.lates = lates(demand, targets)
+        start, last = float(demand.arrival_s[0]), float(demand.arrival_s[-1])
+        able = np.where(demand.eligible, demand.alone_s, 0.0)
+        self.slack_s = max(keep_up_s(last - start, targets, float(able.max())), slack_s)
+        end = last + self.slack_s if demand.end_s is None else demand.end_s
+        # What came in the last `slack` of a run that is stopped by time need not be done.
+        self.counted = np.ones(len(demand), dtype=bool)
+        if demand.end_s is not None:
+            self.counted = demand.arrival_s <= demand.end_s - self.slack_s
+        for target in targets:
+            if target.metric == "throughput" and target.comparison == ">=" and demand.end_s is None and target.limit:
+                end = min(end, max(len(demand) / target.limit, last))
+        self.start_s, self.end_s = start, end
+        self.length_s = max(end - start, 1e-12)
+        self.run_s = end
+        self._rows = _Rows()
+        self._work_w = (np.zeros(0, dtype=np.int64), np.zeros(0))
+        self._build()
+
+    # Building the rows.
+
+    def _build(self) -> None:
+        demand, bins = self.demand, _binned(self.demand, "whole")
+        shares = self._block(bins, self.counted, self.length_s, None)
+        if shares is not None:
+            self._class_rows(bins, shares)
+            self._power_rows(bins, shares)
+        for until in ("whole", "first"):
+            mine = [late for late in self.lates if late.until == until]
+            if not mine:
+                continue
+            bins = bins if until == "whole" else _binned(demand, "first")
+            for late in mine:
+                for chosen, length in self._windows(late, bins):
+                    self._block(bins, chosen, length, late.most)
+
+    def _totals(self, bins: _Bins, chosen: np.ndarray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        total = np.bincount(bins.of_job[chosen], weights=bins.size[chosen], minlength=bins.count).astype(np.float64)
+        number = np.bincount(bins.of_job[chosen], minlength=bins.count).astype(np.float64)
+        largest = np.zeros(bins.count)
+        np.maximum.at(largest, bins.of_job[chosen], bins.size[chosen])
+        return total, number, largest
+
+    def _block(self, bins: _Bins, chosen: np.ndarray, length_s: float, most_late: float | None) -> np.ndarray | None:
+        """The jobs ``chosen`` shared out over the classes, within ``length_s`` of every device.
+
+        Returns the columns of the shares, (classes, bins), -1 where there is none.
+        """
+        rows, demand = self._rows, self.demand
+        total, number, largest = self._totals(bins, chosen)
+        kept = np.flatnonzero(number)
+        if not len(kept):
+            return None
+        columns = np.full((demand.classes, bins.count), -1, dtype=np.int64)
+        for c in range(demand.classes):
+            here = kept[bins.classes[c, kept]]
+            columns[c, here] = rows.columns(len(here), 1.0)
+        late = rows.columns(len(kept), number[kept]) if most_late is not None else None
+        for i, b in enumerate(kept.tolist()):
+            mine = columns[:, b]
+            mine = mine[mine >= 0]
+            values = np.full(len(mine), -1.0)
+            if late is not None:
+                mine, values = np.append(mine, late[i]), np.append(values, -largest[b] / total[b])
+            rows.at_most(mine, values, -1.0)
+        if late is not None and most_late is not None:
+            rows.at_most(late, np.ones(len(late)), most_late)
+        for i, resource in enumerate(demand.resources):
+            mine = columns[resource.class_number]
+            here = np.flatnonzero(mine >= 0)
+            values = bins.ratio[i, here] * total[here] / length_s * _SHRINK
+            if len(here) and values.any():
+                rows.at_most(mine[here], values, 0.0, (resource.class_number, resource.capacity))
+        return columns
+
+    def _class_rows(self, bins: _Bins, shares: np.ndarray) -> None:
+        """Jobs (and tokens) on a class that is too slow for them even when it has nothing else to do are late there."""
+        demand, rows = self.demand, self._rows
+        total, _, largest = self._totals(bins, self.counted)
+        for late in self.lates:
+            mine = self.counted & late.mine
+            inside, _, largest_inside = self._totals(bins, mine)
+            alone = demand.alone_s if late.until == "whole" else demand.alone_first_s
+            self._late_row(bins, shares, np.where(largest_inside > 0, inside / np.maximum(largest_inside, 1e-300), 0.0),
+                           alone > late.limit_s, mine, late.most)  # fmt: skip
+        for target in self.targets:
+            if target.metric not in ("latency", "first_token") or target.statistic != "mean":
+                continue
+            if target.comparison != "<=" or target.workload is not None or demand.end_s is not None:
+                continue
+            alone = demand.alone_s if target.metric == "latency" else demand.alone_first_s
+            columns, values = [], []
+            for c in range(demand.classes):
+                least = np.full(bins.count, np.inf)
+                np.minimum.at(least, bins.of_job, alone[c] / bins.size)
+                here = np.flatnonzero(shares[c] >= 0)
+                columns += shares[c, here].tolist()
+                values += (least[here] * total[here] / len(demand) * _SHRINK).tolist()
+            rows.at_most(np.array(columns), np.array(values), target.limit)
+        for target in self.targets:
+            if target.metric == "next_token" and (target.statistic or "") in PERCENTILES and target.comparison == "<=":
+                slow = demand.gap_s > target.limit
+                mine = self.counted & (demand.following > 0)
+                if target.workload is not None:
+                    mine &= demand.workload == list(demand.workloads).index(target.workload)
+                if not slow.any() or not mine.any():
+                    continue
+                # Counted in jobs of their bin's fewest tokens, against the tokens of all jobs.
+                tokens = np.full(bins.count, np.inf)
+                np.minimum.at(tokens, bins.of_job[mine], demand.following[mine])
+                tokens = np.where(np.isfinite(tokens), tokens, 0.0)
+                weight = np.where(largest > 0, total / np.maximum(largest, 1e-300), 0.0) * tokens
+                every = float(demand.following[demand.workload >= 0].sum())
+                allowed = (1 - PERCENTILES[target.statistic or ""]) * every
+                self._late_row(bins, shares, weight, np.repeat(slow[:, None], len(demand), axis=1), mine, allowed)
+
+    def _late_row(
+        self, bins: _Bins, shares: np.ndarray, weight: FloatArray, slow: np.ndarray, mine: np.ndarray, most: float
+    ) -> None:
+        columns: list[int] = []
+        values: list[float] = []
+        outside = np.bincount(bins.of_job[self.counted & ~mine], minlength=bins.count) > 0
+        for c in range(self.demand.classes):
+            quick = np.bincount(bins.of_job[mine & ~slow[c]], minlength=bins.count) > 0
+            here = np.flatnonzero((shares[c] >= 0) & ~quick & ~outside & (weight > 0))
+            columns += shares[c, here].tolist()
+            values += (weight[here] * _SHRINK).tolist()
+        if columns:
+            self._rows.at_most(np.array(columns), np.array(values), most)
+
+    def _power_rows(self, bins: _Bins, shares: np.ndarray) -> None:
+        """Power above idle that the work takes, averaged over the longest that the run may last."""
+        demand = self.demand
+        total, _, _ = self._totals(bins, self.counted)
+        columns: list[int] = []
+        values: list[float] = []
+        for c in range(demand.classes):
+            least = np.full(bins.count, np.inf)
+            np.minimum.at(least, bins.of_job, demand.energy_j[c] / bins.size)
+            here = np.flatnonzero(shares[c] >= 0)
+            columns += shares[c, here].tolist()
+            values += (least[here] * total[here] / self.run_s * _SHRINK).tolist()
+        self._work_w = (np.array(columns, dtype=np.int64), np.array(values))
+
+    def _windows(self, late: Late, bins: _Bins) -> list[tuple[np.ndarray, float]]:
+        """The busiest stretches of several lengths: what comes in one in time is done within it and the limit."""
+        demand = self.demand
+        mine = np.flatnonzero(self.counted & late.mine)
+        if len(mine) < 2:
+            return []
+        times = demand.arrival_s[mine]
+        work = np.concatenate([[0.0], np.cumsum(bins.size[mine])])
+        span = float(times[-1] - times[0])
+        found: list[tuple[np.ndarray, float]] = []
+        seen: set[tuple[int, int]] = set()
+        length = span
+        while length > 0.25 * late.limit_s and len(found) < _WINDOWS and length > 0:
+            stop = np.searchsorted(times, times + length, side="right")
+            start = int(np.argmax(work[stop] - work[np.arange(len(times))]))
+            end = int(stop[start])
+            if (start, end) not in seen:
+                seen.add((start, end))
+                chosen = np.zeros(len(demand), dtype=bool)
+                chosen[mine[start:end]] = True
+                found.append((chosen, float(times[end - 1] - times[start]) + late.limit_s))
+            length /= 2.5
+        return found
+
+    # Asking.
+
+    def least(
+        self, weights: FloatArray, most: Sequence[int], kinds: int, *, work_w: float = 0.0, whole: bool = True
+    ) -> Bound:
+        """The least of ``weights`` times counts, plus ``work_w`` for each watt above idle that the work takes.
+
+        At most ``kinds`` classes are mixed and at most ``most`` of each are had; ``whole``: counts are whole numbers.
+        """
+        from scipy.optimize import Bounds as Limits
+        from scipy.optimize import LinearConstraint, milp
+        from scipy.sparse import coo_matrix, vstack
+
+        rows, classes = self._rows, self.demand.classes
+        free = len(rows.lower)
+        matrix = self._matrix(free + 2 * classes)
+        objective = np.zeros(free + 2 * classes)
+        objective[free : free + classes] = weights
+        columns, values = self._work_w
+        np.add.at(objective, columns, values * work_w)
+        extra: list[tuple[np.ndarray, np.ndarray, float]] = [
+            (np.array([free + c, free + classes + c]), np.array([1.0, -float(most[c])]), 0.0) for c in range(classes)
+        ]
+        extra.append((np.arange(free + classes, free + 2 * classes), np.ones(classes), float(kinds)))
+        extra.append((np.arange(free, free + classes), -np.ones(classes), -1.0))
+        idle = self.demand.idle_w
+        for target in self.targets:
+            if target.metric == "power" and target.comparison == "<=":
+                where = np.concatenate([np.arange(free, free + classes), columns])
+                extra.append((where, np.concatenate([idle, values]), target.limit))
+        table = coo_matrix(
+            (
+                np.concatenate([v for _, v, _ in extra]),
+                (
+                    np.repeat(np.arange(len(extra)), [len(w) for w, _, _ in extra]),
+                    np.concatenate([w for w, _, _ in extra]),
+                ),
+            ),
+            shape=(len(extra), free + 2 * classes),
+        )
+        limits = np.array(rows.limit + [limit for _, _, limit in extra])
+        integral = np.zeros(free + 2 * classes)
+        if whole:
+            integral[free:] = 1
+        answer = milp(
+            objective,
+            constraints=LinearConstraint(vstack([matrix, table]).tocsr(), -np.inf, limits),
+            bounds=Limits(
+                np.zeros(free + 2 * classes),
+                np.concatenate([rows.upper, np.asarray(most, dtype=np.float64), np.ones(classes)]),
+            ),
+            integrality=integral,
+            # A limit on nodes, not on seconds: the answer must not depend on the machine.
+            options={"mip_rel_gap": 1e-6, "node_limit": 2000},
+        )
+        if answer.status == 2:
+            return Bound(math.inf, None)
+        value = answer.mip_dual_bound if whole and answer.mip_dual_bound is not None else answer.fun
+        if value is None or not math.isfinite(value):
+            return Bound(0.0, None)
+        counts = None if answer.x is None else tuple(int(n) for n in np.ceil(answer.x[free : free + classes] - 1e-6))
+        return Bound(max(float(value) * _SHRINK, 0.0), counts)
+
+    def _matrix(self, width: int) -> Any:
+        """The rows with -(seconds offered) under each class's count."""
+        from scipy.sparse import coo_matrix
+
+        rows = self._rows
+        free = len(rows.lower)
+        own = [(i, c, s) for i, (c, s) in enumerate(rows.seconds) if c >= 0]
+        return coo_matrix(
+            (
+                np.concatenate([rows.data, [-s for _, _, s in own]]),
+                (np.concatenate([rows.row, [i for i, _, _ in own]]).astype(np.int64),
+                 np.concatenate([rows.column, [free + c for _, c, _ in own]]).astype(np.int64)),
+            ),
+            shape=(len(rows.limit), width),
+        )  # fmt: skip
+
+    def load(self, counts: Sequence[int]) -> tuple[float, FloatArray]:
+        """(theta, w): how busy the fleet would be at best, and weights by which that carries over.
+
+        Above 1 the fleet cannot do it. For every other fleet m, its own load is at least theta / (w . m), by the
+        dual of the program: so w . m < theta rules m out too. Infinite, with no weights, where no count would do.
+        """
+        from scipy.optimize import linprog
+        from scipy.sparse import csc_matrix, hstack
+
+        rows, classes = self._rows, self.demand.classes
+        if not rows.limit:
+            return 0.0, np.zeros(classes)
+        free = len(rows.lower)
+        matrix = self._matrix(free + classes).tocsc()
+        offered = matrix[:, free:] @ np.asarray(counts, dtype=np.float64)
+        objective = np.zeros(free + 1)
+        objective[-1] = 1.0
+        answer = linprog(
+            objective,
+            A_ub=hstack([matrix[:, :free], csc_matrix(offered[:, None])]).tocsr(),
+            b_ub=np.asarray(rows.limit),
+            bounds=np.stack([np.zeros(free + 1), np.append(rows.upper, np.inf)], axis=1),
+            method="highs",
+        )
+        if answer.status != 0:
+            return math.inf, np.zeros(classes)
+        dual = -np.asarray(answer.ineqlin.marginals)
+        weights = np.zeros(classes)
+        for i, (c, seconds) in enumerate(rows.seconds):
+            if c >= 0:
+                weights[c] += dual[i] * seconds
+        return float(answer.fun) * _SHRINK, weights
+
+
+class Replicated:
+    """The bounds of a search whose fleets are judged by the mean over several repetitions.
+
+    A mean within a limit means that some repetition is within it, and not which. So each target stands alone, and of
+    its repetitions the one that asks for least counts; the largest of these over the targets is a bound.
+    """
+
+    def __init__(self, demands: Sequence[Demand], targets: Sequence[Target]) -> None:
+        alone = [[target] for target in targets] if len(demands) > 1 else [list(targets)]
+        longest = 0.0 if len(demands) == 1 else max(Bounds(demands[0], targets).slack_s, 0.0)
+        self.groups = [[Bounds(demand, some, longest) for demand in demands] for some in alone or [[]]]
+        self.demand = demands[0]
+        self.first = self.groups[0][0]
+
+    def least(
+        self, weights: FloatArray, most: Sequence[int], kinds: int, *, work_w: float = 0.0, whole: bool = True
+    ) -> Bound:
+        """As ``Bounds.least``."""
+        found = [
+            min((b.least(weights, most, kinds, work_w=work_w, whole=whole) for b in group), key=lambda one: one.value)
+            for group in self.groups
+        ]
+        return max(found, key=lambda one: one.value)
+
+    def load(self, counts: Sequence[int]) -> tuple[float, Cut]:
+        """The load of a fleet at best, and what it says of other fleets."""
+        worst, cut = -1.0, Cut(np.zeros((1, self.demand.classes)), np.zeros(1))
+        for group in self.groups:
+            loads = [bounds.load(counts) for bounds in group]
+            least = min(load for load, _ in loads)
+            if least > worst:
+                worst = least
+                cut = Cut(np.stack([w for _, w in loads]), np.array([load for load, _ in loads]))
+        return worst, cut
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What one fleet's load says of all others: the load of m is at least the least of ``loads`` / (``weights`` m)."""
+
+    weights: FloatArray
+    loads: FloatArray
+
+    def least_load(self, fleets: np.ndarray) -> FloatArray:
+        """For each row of counts, the least that its load can be."""
+        offered = np.asarray(fleets, dtype=np.float64) @ self.weights.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            each = np.where(offered > 0, self.loads / np.where(offered > 0, offered, 1.0), 0.0)
+        # An infinite load was no matter of counts alone; it rules out the fleet itself, which its asker knows.
+        each = np.where(np.isfinite(each), each, 0.0)
+        least: FloatArray = each.min(axis=1)
+        return least

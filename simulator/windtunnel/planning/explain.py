@@ -1,0 +1,168 @@
+"""What a planner asks of an answer: what binds, what the next-cheapest breaks, what is left, where the knee is.
+
+Works on evaluations: what a simulation said of a fleet, as plain data (see ``windtunnel.planner``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.units import format_quantity, parse_unit
+
+Evaluation = Mapping[str, Any]
+
+
+def headroom(target: Mapping[str, Any]) -> float | None:
+    """How far the worse end of the interval is from the limit, as a share of the limit; negative where it is missed."""
+    worst, limit = target["worst"], target["limit"]
+    if worst is None or not limit:
+        return None
+    room = float((limit - worst) / abs(limit))
+    return room if target["comparison"] == "<=" else -room
+
+
+def binding(evaluation: Evaluation) -> Mapping[str, Any] | None:
+    """The target with the least headroom; the first of equals."""
+    known = [(t["headroom"], i) for i, t in enumerate(evaluation["targets"]) if t["headroom"] is not None]
+    return evaluation["targets"][min(known)[1]] if known else None
+
+
+def broken(evaluation: Evaluation) -> list[str]:
+    """What a fleet breaks, in words, the worst first; empty where it meets everything."""
+    missed = [t for t in evaluation["targets"] if not t["met"]]
+    missed.sort(key=lambda t: t["headroom"] if t["headroom"] is not None else -math.inf)
+    said = [_missed(target) for target in missed]
+    if not evaluation["keeps_up"]:
+        said.append(f"it does not keep up: work is left {_s(evaluation['keep_up_s'])} after the last arrival")
+    if evaluation.get("spare_breaks"):
+        said.append(evaluation["spare_breaks"])
+    return said
+
+
+def _s(seconds: float) -> str:
+    return format_quantity(seconds, "s")
+
+
+def shown(value: float | None, unit: str) -> str:
+    """A value in its target's own unit."""
+    if value is None:
+        return "nothing measured"
+    if unit == "1":
+        return f"{value:.4g}"
+    factor = parse_unit(unit).factor
+    if unit == "USD/h" or factor == 1.0:
+        return format_quantity(value * factor, unit)
+    return f"{value:.3g} {unit}"
+
+
+def _missed(target: Mapping[str, Any]) -> str:
+    unit = target["unit"]
+    if target["value"] is None:
+        return f"{target['text']}: nothing was measured"
+    sure = f", and its interval {shown(target['worst'], unit)}" if target["worst"] != target["value"] else ""
+    return f"{target['text']}: it reaches {shown(target['value'], unit)}{sure}"
+
+
+def next_cheapest(evaluations: Sequence[Evaluation], best: Evaluation, objective: str) -> Evaluation | None:
+    """Of the simulated fleets that are cheaper and fail, the dearest."""
+    failed = [e for e in evaluations if not e["met"] and e[objective] is not None and e[objective] < best[objective]]
+    return max(failed, key=lambda e: (e[objective], tuple(e["counts"])), default=None)
+
+
+def front(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """Fleets that meet everything and that no other such fleet beats in cost, power and p99 latency together."""
+    met = [e for e in evaluations if e["met"] and e["p99_s"] is not None]
+    points = np.array([[e["cost_usd_per_h"], e["power_w"], e["p99_s"]] for e in met])
+    kept = []
+    for i, one in enumerate(met):
+        beaten = (points <= points[i]).all(axis=1) & (points < points[i]).any(axis=1)
+        if not beaten.any():
+            kept.append(one)
+    return sorted(kept, key=lambda e: (e["cost_usd_per_h"], e["power_w"], tuple(e["counts"])))
+
+
+KNEE_RULE = (
+    "Kneedle (Satopaa et al., 2011): the load at which the curve, both axes brought to 0..1, is furthest below the "
+    "line from its first point to its last"
+)
+_STRAIGHT = 0.1
+"""A curve nowhere further than this below the straight line has no knee."""
+
+
+def knee(loads: Sequence[float], values: Sequence[float | None]) -> float | None:
+    """The load after which a rising curve turns up (see KNEE_RULE); None where it does not, or has no four points."""
+    known = sorted((x, y) for x, y in zip(loads, values, strict=True) if y is not None and math.isfinite(y))
+    if len(known) < 4:
+        return None
+    x, y = (np.array(column) for column in zip(*known, strict=True))
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return None
+    apart = (x - x[0]) / np.ptp(x) - (y - y.min()) / np.ptp(y)
+    place = int(np.argmax(apart))
+    return float(x[place]) if apart[place] > _STRAIGHT else None
+
+
+def minimal(evaluations: Sequence[Evaluation], objective: str, most: int) -> list[Evaluation]:
+    """The best fleets that meet everything, none of which is another one with more devices."""
+    met = sorted(
+        (e for e in evaluations if e["met"]),
+        key=lambda e: (e[objective], e["cost_usd_per_h"], sum(e["counts"]), tuple(e["counts"])),
+    )
+    kept: list[Evaluation] = []
+    for one in met:
+        if not any(all(a <= b for a, b in zip(other["counts"], one["counts"], strict=True)) for other in kept):
+            kept.append(one)
+    return kept[:most]
+
+
+def sentences(plan: Mapping[str, Any]) -> list[str]:
+    """The explanation in plain sentences, from the finished plan."""
+    said: list[str] = []
+    if not plan["fleets"]:
+        said.append("No fleet that was simulated meets the targets.")
+        said += [f"{entry['name']}: {entry['why']}." for entry in plan["entries"] if entry["why"]]
+        closest = plan["explanation"]["closest"]
+        if closest is not None:
+            said.append(f"The closest, {closest['fleet']}, fails: {'; '.join(closest['breaks'])}.")
+        return said
+    told = plan["explanation"]
+    bound = told["binding"]
+    if bound is not None:
+        said.append(f"What binds is {bound['text']}: {percent(bound['headroom'])} is left to its limit.")
+    nearest = told["next_cheapest"]
+    if nearest is not None:
+        said.append(
+            f"The next-cheapest fleet that was simulated, {nearest['fleet']} at {nearest['objective_text']}, fails: "
+            f"{'; '.join(nearest['breaks'])}."
+        )
+    said += [_change(change) for change in told["changes"]]
+    said += told["search"]
+    said += [f"{entry['name']}: {entry['why']}." for entry in plan["entries"] if entry["why"]]
+    return said
+
+
+def percent(share: float | None) -> str:
+    """A share of one as a percentage."""
+    return "an unknown share" if share is None else f"{share * 100:.3g}%"
+
+
+def _change(change: Mapping[str, Any]) -> str:
+    if change["holds"]:
+        text = f"{change['what']}: this fleet still meets everything"
+        if change["room"] is not None:
+            text += f", with {percent(change['room'])} left on what binds"
+        if change["fleet"] is not None:
+            text += f"; {change['fleet']} would do, at {change['objective_text']}"
+        elif change["tried"]:
+            text += ", and none of its devices can go"
+        return text + "."
+    text = f"{change['what']}: this fleet fails ({'; '.join(change['breaks'])})"
+    if change["fleet"] is not None:
+        text += f"; {change['fleet']} would do, at {change['objective_text']}"
+    elif change["tried"]:
+        text += f"; of {change['tried']} larger fleets of its kinds that were tried, none would do"
+    return text + "."

@@ -1,0 +1,213 @@
+"""A plan for people: a table to act on in the terminal, and one HTML file with the front and the load curve.
+
+Reads the plan as `windtunnel plan --format json` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+from markupsafe import Markup
+
+from windtunnel.core.units import format_quantity, parse_unit
+from windtunnel.report import words
+from windtunnel.report.html import _embedded, _environment, _hash, _template_text, _vendored
+from windtunnel.report.words import NOTHING, quantity, share
+
+_WIDTH = 110
+
+PROOFS = {
+    "exhaustive": "every cheaper fleet was simulated or is ruled out by the bound",
+    "monotone": "every cheaper fleet was simulated, is ruled out by the bound, or is part of a larger one that failed",
+    "open": "as many fleets were simulated as were allowed, and cheaper ones are left",
+}
+
+
+def text(plan: Mapping[str, Any]) -> str:
+    """The plan as lines for a terminal."""
+    lines = [_plain(f"{plan['name']}: {verdict(plan)}"), ""]
+    if plan["fleets"]:
+        lines += _table(plan["fleets"])
+    lines += [*_bounds(plan), ""]
+    for sentence in plan["explanation"]["sentences"]:
+        lines += wrap(_plain(_signs(sentence)), width=_WIDTH, subsequent_indent="  ")
+    for note in plan["notes"]:
+        lines += wrap(_plain(f"note: {note}"), width=_WIDTH, subsequent_indent="  ")
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def verdict(plan: Mapping[str, Any]) -> str:
+    """The answer in one line."""
+    if not plan["fleets"]:
+        return "no fleet meets the targets"
+    best = plan["fleets"][0]
+    targets = len(best["targets"])
+    every = "the target" if targets == 1 else f"all {targets} targets"
+    spare = f", with {plan['spare']} of any entry out" if plan["spare"] else ""
+    return f"{best['text']} meets {every} with {plan['confidence'] * 100:.3g}% confidence{spare}"
+
+
+def _signs(text: str) -> str:
+    return text.replace("<=", "≤").replace(">=", "≥")
+
+
+def _plain(text: str) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _table(fleets: Sequence[Mapping[str, Any]]) -> list[str]:
+    header, *rows = rows_of(fleets)
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    return [
+        "  ".join(
+            _plain(cell).ljust(w) if i == 0 else _plain(cell).rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in [header, *rows]
+    ]
+
+
+def rows_of(fleets: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """A header and one row a fleet: what it is, costs and draws, and for each target the value and what is left."""
+    header = ["fleet", "cost", "power"]
+    carbon = fleets[0]["carbon_kg_per_h"] is not None
+    if carbon:
+        header.append("carbon")
+    for target in fleets[0]["targets"]:
+        header += [_signs(str(target["text"])), "left"]
+    rows = [header]
+    for fleet in fleets:
+        row = [fleet["text"], f"{fleet['cost_usd_per_h']:,.2f} USD/h", quantity(fleet["power_w"], "W")]
+        if carbon:
+            row.append(f"{fleet['carbon_kg_per_h']:.3g} kg/h")
+        for target in fleet["targets"]:
+            row += [measured(target), NOTHING if target["headroom"] is None else share(target["headroom"])]
+        rows.append(row)
+    return rows
+
+
+def measured(target: Mapping[str, Any]) -> str:
+    """A target's value with its interval."""
+    value, unit = target["value"], target["unit"]
+    if value is None:
+        return NOTHING
+    factor = parse_unit(unit).factor
+    if target["interval"] in ("run", "replications"):
+        return (
+            f"{quantity(value * factor, unit)} ({words.spread(target['low'] * factor, target['high'] * factor, unit)})"
+        )
+    return quantity(value * factor, unit)
+
+
+def _bounds(plan: Mapping[str, Any]) -> list[str]:
+    bound = plan["lower_bound"]
+    lines = [""] if plan["fleets"] else []
+    least = bound["cost_usd_per_h"]
+    if least is None:
+        lines.append("bound    no fleet of these candidates can meet the targets, whatever its counts within `most`")
+    else:
+        gap = "" if plan["gap"] is None else f"; the best is within {share(plan['gap'])} of its bound"
+        lines.append(f"bound    no fleet can cost less than {least:,.2f} USD/h{gap}")
+    lines.append(f"scaling  no scaling policy can cost less than {bound['autoscaler_usd_per_h']:,.2f} USD/h on average")
+    search = plan["search"]
+    lines.append(
+        f"search   {words.plural(search['simulated_fleets'], 'fleet')} simulated, "
+        f"{words.plural(search['simulations'], 'run')} in all with the explanation"
+    )
+    curve = plan["curve"]
+    if curve is not None:
+        turn = "no knee from {:.0%} to {:.0%} of the load".format(
+            curve["points"][0]["load"], curve["points"][-1]["load"]
+        )
+        if curve["knee"] is not None:
+            turn = f"knee at {curve['knee']:.0%} of the load"
+        lines.append(f"curve    {curve['of'].replace('_', ' ')} of the best: {turn}")
+    return lines
+
+
+def render(plan: Mapping[str, Any]) -> str:
+    """The plan as a complete HTML document that loads nothing."""
+    scripts = {"uplot": _vendored("uPlot.iife.min.js"), "app": _template_text("plan.js")}
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"script-src {' '.join(_hash(script) for script in scripts.values())}"
+    )
+    header, *rows = rows_of(plan["fleets"]) if plan["fleets"] else [[]]
+    curve = plan["curve"]
+    return (
+        _environment()
+        .get_template("plan.html.j2")
+        .render(
+            policy=policy,
+            scripts={name: Markup(script) for name, script in scripts.items()},  # noqa: S704 -- our own files
+            styles=Markup(_vendored("uPlot.min.css") + _template_text("report.css")),  # noqa: S704 -- our own files
+            data=_embedded(_charts(plan)),
+            plan=plan,
+            sentences=[_signs(sentence) for sentence in plan["explanation"]["sentences"]],
+            verdict=verdict(plan),
+            header=header,
+            rows=rows,
+            bounds=[line.split(None, 1) for line in _bounds(plan) if line],
+            front=[_front_row(fleet) for fleet in plan["front"]],
+            curve=None if curve is None else {**curve, "rows": [_point(p) for p in curve["points"]]},
+            knee=None if curve is None or curve["knee"] is None else f"{curve['knee']:.0%}",
+            proof=PROOFS[plan["search"]["proof"]],
+            simulated=[
+                [
+                    f["text"],
+                    f"{f['cost_usd_per_h']:,.2f} USD/h",
+                    "meets all" if f["met"] else _signs("; ".join(f["breaks"])),
+                ]
+                for f in sorted(plan["simulated"], key=lambda f: (f["cost_usd_per_h"], f["text"]))
+            ],
+        )
+    )
+
+
+def _front_row(fleet: Mapping[str, Any]) -> list[str]:
+    return [
+        fleet["text"],
+        f"{fleet['cost_usd_per_h']:,.2f} USD/h",
+        quantity(fleet["power_w"], "W"),
+        quantity(fleet["p99_s"], "s"),
+    ]
+
+
+def _point(point: Mapping[str, Any]) -> list[str]:
+    said = "yes" if point["met"] else ("no" if point["keeps_up"] else "no, and it falls behind")
+    return [
+        f"{point['load']:.0%}",
+        quantity(point["value_s"], "s"),
+        words.spread(point["low_s"], point["high_s"], "s"),
+        share(point["utilisation"]),
+        said,
+    ]
+
+
+def _charts(plan: Mapping[str, Any]) -> dict[str, Any]:
+    charts: dict[str, Any] = {}
+    if plan["front"]:
+        met = sorted((f for f in plan["simulated"] if f["met"] and f["p99_s"]), key=lambda f: f["cost_usd_per_h"])
+        best = {f["text"] for f in plan["front"]}
+        charts["front"] = {
+            "kind": "front",
+            "x": [f["cost_usd_per_h"] for f in met],
+            "front": [f["p99_s"] if f["text"] in best else None for f in met],
+            "other": [None if f["text"] in best else f["p99_s"] for f in met],
+            "names": [f"{f['text']}, {format_quantity(f['power_w'], 'W')}" for f in met],
+            "bound": plan["lower_bound"]["cost_usd_per_h"],
+        }
+    curve = plan["curve"]
+    if curve is not None:
+        charts["curve"] = {
+            "kind": "curve",
+            "x": [p["load"] for p in curve["points"]],
+            "value": [p["value_s"] for p in curve["points"]],
+            "low": [p["low_s"] for p in curve["points"]],
+            "high": [p["high_s"] for p in curve["points"]],
+            "limit": curve["limit_s"],
+            "knee": curve["knee"],
+        }
+    return charts

@@ -1,0 +1,184 @@
+"""`windtunnel plan`: its contract, its explanation, what it refuses, and that workers change nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from windtunnel import app, planner
+from windtunnel.cli import cli
+from windtunnel.core.errors import InputError
+from windtunnel.core.scenario import scenario_from_data
+from windtunnel.planner import simulating
+from windtunnel.planning import explain
+from windtunnel.report import plan as report
+
+
+def plan_scenario(**changes: Any) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "schema": 1,
+        "name": "choice <script>",
+        "seed": 2,
+        "fleet": [
+            {"device": "server", "name": "slow", "price": "1 USD/h", "power": {"idle": "50 W", "max": "100 W"}},
+            {
+                "device": "server",
+                "name": "fast",
+                "price": "2.7 USD/h",
+                "speed": 3,
+                "power": {"idle": "90 W", "max": "200 W"},
+            },
+        ],
+        "workload": [
+            {
+                "name": "calls",
+                "arrivals": {"process": "poisson", "rate": "500 /s"},
+                "ops": [{"service": {"distribution": "exponential", "mean": "4 ms"}}],
+            }
+        ],
+        "policy": "shortest-expected-completion",
+        "stop": {"jobs": 2500},
+        "targets": ["latency p95 <= 15 ms"],
+    }
+    return data | changes
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    return planner.plan(scenario_from_data(plan_scenario()), workers=1)
+
+
+def test_the_answer_has_what_outside_scripts_rely_on(found: dict[str, Any]) -> None:
+    best = found["fleets"][0]
+    assert set(best) >= {"devices", "cost_usd_per_h", "power_w", "targets"}
+    assert all(isinstance(n, int) and sku == "server" for sku, n in best["devices"].items())
+    costs = [fleet["cost_usd_per_h"] for fleet in found["fleets"]]
+    assert costs == sorted(costs)
+    assert 0 < found["lower_bound"]["cost_usd_per_h"] <= costs[0]
+    assert found["gap"] == pytest.approx(1 - found["lower_bound"]["cost_usd_per_h"] / costs[0])
+    for fleet in found["fleets"]:
+        for target in fleet["targets"]:
+            assert target["met"] and target["high"] <= target["limit"]
+    json.dumps(found, allow_nan=False)
+
+
+def test_run_agrees_with_what_the_plan_says_of_its_best_fleet(found: dict[str, Any]) -> None:
+    counts = found["fleets"][0]["entries"]
+    data = plan_scenario()
+    data["fleet"] = [entry | {"count": counts[entry["name"]]} for entry in data["fleet"] if entry["name"] in counts]
+    result = app.run(scenario_from_data(data)).result
+    assert result["cost_usd_per_h"] == pytest.approx(found["fleets"][0]["cost_usd_per_h"])
+    assert result["latency_s"]["p95"]["high"] == pytest.approx(found["fleets"][0]["targets"][0]["high"])
+    assert result["average_power_w"] == pytest.approx(found["fleets"][0]["power_w"])
+
+
+def test_the_explanation_says_what_binds_what_breaks_and_what_moves_the_answer(found: dict[str, Any]) -> None:
+    told = found["explanation"]
+    assert told["binding"]["text"] == "latency p95 <= 15 ms"
+    assert 0 <= told["binding"]["headroom"] < 1
+    assert told["next_cheapest"]["breaks"]
+    what = [change["what"] for change in told["changes"]]
+    assert what[:2] == ["20% more load", "20% less load"]
+    assert any("10% slower" in one for one in what)
+    for change in told["changes"]:
+        assert change["holds"] or change["breaks"]
+    points = found["curve"]["points"]
+    assert [p["load"] for p in points] == sorted(p["load"] for p in points)
+    assert points[-1]["value_s"] > points[0]["value_s"]
+    front = [(f["cost_usd_per_h"], f["power_w"], f["p99_s"]) for f in found["front"]]
+    for one in front:
+        assert not any(all(a <= b for a, b in zip(other, one, strict=True)) and other != one for other in front)
+
+
+def test_the_number_of_workers_changes_nothing(found: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulating, "_POOL_ABOVE_S", 0.0)
+    side_by_side = planner.plan(scenario_from_data(plan_scenario()), workers=2)
+    assert app.result_json(side_by_side) == app.result_json(found)
+
+
+def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: dict[str, Any], tmp_path: Path) -> None:
+    paths = planner.save(found, tmp_path / "out")
+    assert [path.name for path in paths] == ["plan.json", "report.html"]
+    assert json.loads(paths[0].read_text()) == json.loads(app.result_json(found))
+    page = paths[1].read_text()
+    assert "choice &lt;script&gt;" in page
+    assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", page)
+    assert "The front" in page and "Over the load" in page
+    for fleet in found["fleets"]:
+        assert fleet["text"] in page
+    assert report.verdict(found) in report.text(found)
+
+
+def test_no_fleet_is_exit_1_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(json.dumps(plan_scenario(targets=["latency p50 <= 1 us"], plan={"most": 2, "loads": []})))
+    done = CliRunner().invoke(cli, ["plan", str(path), "--format", "json", "--workers", "1"])
+    assert done.exit_code == 1
+    answer = json.loads(done.stdout)
+    assert answer["fleets"] == [] and answer["gap"] is None and answer["lower_bound"]["cost_usd_per_h"] is None
+    assert "cannot serve every job in time" in " ".join(answer["explanation"]["sentences"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"targets": []}, "no target to plan for"),
+        ({"fleet": [{"device": "server", "name": "free"}]}, "price of every candidate.*free"),
+        ({"plan": {"most": {"slwo": 3}}}, "no 'slwo'.*did you mean 'slow'"),
+        ({"plan": {"objective": "carbon"}}, "without an intensity"),
+        ({"plan": {"confidence": "10%"}}, "50% to 99.9%"),
+        ({"plan": {"knids": 1}}, "unknown key 'knids'"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        planner.plan(scenario_from_data(plan_scenario(**changes)))
+    assert re.search(problem, str(caught.value))
+
+
+def test_a_spare_costs_one_more_where_devices_are_alike() -> None:
+    data = plan_scenario(plan={"loads": [], "most": 12}, stop={"jobs": 2000}, targets=["latency p50 <= 6 ms"])
+    data["fleet"] = data["fleet"][:1]
+    without = planner.plan(scenario_from_data(data))["fleets"][0]["devices"]["server"]
+    with_one = planner.plan(scenario_from_data(data | {"plan": {"loads": [], "most": 12, "spare": 1}}))
+    assert with_one["fleets"][0]["devices"]["server"] == without + 1
+
+
+def test_a_higher_confidence_never_accepts_what_a_lower_one_refuses(found: dict[str, Any]) -> None:
+    sure = planner.plan(scenario_from_data(plan_scenario(plan={"confidence": "99%", "loads": []})))
+    assert sure["fleets"][0]["cost_usd_per_h"] >= found["fleets"][0]["cost_usd_per_h"]
+    best, same = found["fleets"][0], [f for f in sure["simulated"] if f["text"] == found["fleets"][0]["text"]]
+    assert same and same[0]["targets"][0]["high"] > best["targets"][0]["high"]
+
+
+def test_too_short_a_run_is_judged_by_replications_and_says_so() -> None:
+    answer = planner.plan(scenario_from_data(plan_scenario(stop={"jobs": 500}, plan={"loads": [], "replications": 3})))
+    assert answer["replications"] == 3
+    assert "one run gives no interval to latency p95" in answer["notes"][0]
+    assert all(t["interval"] == "replications" for f in answer["fleets"] for t in f["targets"])
+
+
+def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:
+    loads = np.linspace(0.05, 0.95, 91)
+    # 1 / (1 - x) between a and b is furthest below its chord where its slope is the chord's: (1-x)^2 = (1-a)(1-b).
+    assert explain.knee(loads.tolist(), (1 / (1 - loads)).tolist()) == pytest.approx(
+        1 - (0.95 * 0.05) ** 0.5, abs=0.011
+    )
+    assert explain.knee(loads.tolist(), loads.tolist()) is None
+    assert explain.knee([0.5, 1.0], [1.0, 9.0]) is None
+
+
+def test_the_shipped_scenario_leaves_out_nobody_for_memory(root: Path) -> None:
+    from windtunnel.core.scenario import read_scenario
+    from windtunnel.planner.answer import Planner
+
+    one = Planner(read_scenario(root / "scenarios" / "azure-conv-plan.yaml"), app.catalogue(), 1, None)
+    prepared = one._prepared(one.scenario)
+    assert set(prepared.signatures) == {tuple(range(6))}
+    assert len(prepared.arrival) == 19_366
