@@ -8,47 +8,46 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import platform
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from windtunnel import __version__, placing, policies
+from windtunnel import __version__, placing, running
 from windtunnel.core.cluster import PlacementScenario, check_placement, is_placement
 from windtunnel.core.csvfile import write_whole
-from windtunnel.core.device import Cost, Device, DeviceSpec, configure
-from windtunnel.core.errors import InputError, Where, WindtunnelError, nearest
+from windtunnel.core.device import Cost, Device, DeviceSpec
+from windtunnel.core.errors import InputError, Where, WindtunnelError
 from windtunnel.core.ops import OPERATIONS, describe, one_row
 from windtunnel.core.optable import read_op_table
 from windtunnel.core.placed import PlacementRecording
-from windtunnel.core.policy import POLICIES, Batch, Policy
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.policy import POLICIES
+from windtunnel.core.provenance import Provenance
 from windtunnel.core.result import Recording
 from windtunnel.core.scenario import (
-    ContinuousBatch,
-    RequestBatch,
     Scenario,
     check_scenario,
     read_document,
-    scenario_from_data,
 )
 from windtunnel.core.ticks import TICKS_PER_SECOND
-from windtunnel.core.units import to_unit
 from windtunnel.core.yamlfile import Document
-from windtunnel.policies.matrix import recommendation
+from windtunnel.running import (
+    device,
+    one_job_s,
+    policy_of,
+    versions,
+)
 from windtunnel_models.catalogue import HERE as MODELS
-from windtunnel_models.catalogue import HOST, Catalogue, read_overlay, shipped_overlay
+from windtunnel_models.catalogue import HOST, Catalogue, shipped_overlay
 from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind, kind_names
 
 if TYPE_CHECKING:
-    from windtunnel.engine.fleet import Prepared
     from windtunnel.planning.executors import Task
     from windtunnel.planning.sweep import Inputs, Outcome
 
@@ -85,16 +84,6 @@ def list_operations() -> list[dict[str, Any]]:
     return [
         describe(op, [kind for kind, found in kinds.items() if name in found.costs]) for name, op in OPERATIONS.items()
     ]
-
-
-def device(name: str, known: Catalogue, calibration: str | None = None) -> Device:
-    """The device ``SKU`` or ``SKU@API``; ``calibration`` is an overlay's path, or "none" to ignore the shipped one."""
-    if calibration == "none":
-        return known.device(name, calibrated=False)
-    if calibration is None:
-        return known.device(name)
-    spec = known.spec(name.partition("@")[0])
-    return known.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
 
 
 def known_from(op: str, target: Device) -> str:
@@ -224,60 +213,6 @@ def calibrate(
 # Running a scenario.
 
 
-def policy_of(scenario: Scenario) -> Policy:
-    """The scenario's policy with its batching; InputError with its place for an unknown name."""
-    stated = scenario.policy
-    if isinstance(stated, str):
-        return _located(partial(policies.named, stated), scenario, "policy")
-    batch = Batch()
-    if isinstance(stated.batch, RequestBatch):
-        batch = Batch("request", stated.batch.size, stated.batch.wait)
-    elif isinstance(stated.batch, ContinuousBatch):
-        batch = Batch("continuous", stated.batch.size, tokens=stated.batch.tokens, memory=stated.batch.memory)
-    if stated.name is not None:
-        return _located(partial(policies.named, stated.name, batch), scenario, "policy", "name")
-    route, order = stated.route or "central", stated.order or "arrival"
-    return _located(
-        partial(policies.parts, route, order, batch),
-        scenario,
-        "policy",
-        "route" if stated.route not in policies.route_names() and stated.route else "order",
-    )
-
-
-def _located(make: Callable[[], Policy], scenario: Scenario, *path: str) -> Policy:
-    try:
-        return make()
-    except InputError as error:
-        raise error.at(scenario.where(*path)) from None
-
-
-def fleet_devices(scenario: Scenario, known: Catalogue) -> list[Device]:
-    """Each fleet entry's device, as the entry states it."""
-    devices: list[Device] = []
-    for i, entry in enumerate(scenario.fleet):
-        try:
-            calibration = entry.calibration
-            if calibration not in (None, "none"):
-                calibration = str(scenario.folder / calibration)
-            found = configure(
-                device(entry.device, known, calibration),
-                speed=entry.speed,
-                idle_w=entry.power.idle,
-                max_w=entry.power.max,
-                memory_bytes=entry.memory,
-            )
-            if found.power_limit_w < found.idle_power_w:
-                raise InputError(
-                    f"{found.label} would draw {found.idle_power_w:g} W idle and {found.power_limit_w:g} W at most",
-                    expected="power: {idle: ..., max: ...} with idle <= max",
-                )
-        except InputError as error:
-            raise error.at(scenario.where("fleet", i, "device")) from None
-        devices.append(found)
-    return devices
-
-
 @dataclass(frozen=True)
 class Run:
     """A finished run: what is reported, and the first replication's recording."""
@@ -315,56 +250,15 @@ def run(
     what is written of them is an evenly spaced sample, which the result says, unless ``all_jobs``. ``progress`` is told
     (jobs arrived, jobs in all). Raises InputError for what is wrong with the input.
     """
-    from windtunnel.engine import invariants, process
-    from windtunnel.engine.fleet import prepare
-    from windtunnel.engine.metrics import summarise
-
     if isinstance(scenario, (str, Path)):
         scenario = checked(read_document(Path(scenario), changes, seed=seed))
     if isinstance(scenario, PlacementScenario):
         found, placed = placing.run_placement(scenario, replications, engine, known or Catalogue())
         return Run(found, placed, _sample(found, len(placed.tasks), all_jobs))
-    if engine not in ("auto", "process"):
-        raise InputError(
-            f"the engine '{engine}' is not here",
-            where=Where(field="--engine"),
-            expected="auto or process",
-            nearest=nearest(engine, ("auto", "process")),
-        )
-    policy = policy_of(scenario)
-    devices = fleet_devices(scenario, known or Catalogue())
-
-    def preference(use: str, api: str, kind: str) -> float:
-        return recommendation(use).preference(api=api, kind=kind)
-
-    recordings: list[Recording] = []
-    first = None
-    for replication in range(replications):
-        repeated = scenario if not replication else scenario.reseeded(replication_seed(scenario.seed, replication))
-        prepared = prepare(repeated, devices, policy, preference)
-        first = first or prepared
-        total = len(prepared.arrival)
-        recording = process.run(prepared, None if progress is None else partial(_report, progress, total))
-        invariants.check(recording)
-        recordings.append(recording)
-    assert first is not None  # noqa: S101  replications is at least 1
-    measured = summarise(first, recordings, scenario.parsed_targets())
-    notes = [note for r in recordings for note in r.notes] + measured.pop("notes")
-    result: dict[str, Any] = {
-        "name": scenario.name,
-        "description": scenario.description,
-        "engine": "process",
-        "seed": scenario.seed,
-        "replications": replications,
-        "policy": policy.name,
-        **measured,
-        "provenance": provenance(first.compiled, first.classes),
-        "models": models(first.compiled, first.classes),
-        "notes": list(dict.fromkeys(notes)),
-        "scenario": scenario.resolved(),
-        "versions": versions(),
-    }
-    return Run(result, recordings[0], _sample(result, len(recordings[0].jobs), all_jobs))
+    result, recording = running.simulate(scenario, replications, engine, known or Catalogue(), progress)
+    if recording.tally is not None:
+        return Run(result, recording)
+    return Run(result, recording, _sample(result, len(recording.jobs), all_jobs))
 
 
 def _sample(result: dict[str, Any], count: int, all_jobs: bool) -> np.ndarray | None:
@@ -373,85 +267,6 @@ def _sample(result: dict[str, Any], count: int, all_jobs: bool) -> np.ndarray | 
         return None
     result["notes"].append(f"jobs.csv holds {SAMPLE_ABOVE:,} of {count:,} jobs, evenly spaced")
     return np.linspace(0, count - 1, SAMPLE_ABOVE).astype(np.int64)
-
-
-def prepare_run(scenario: Scenario, known: Catalogue | None = None) -> Prepared:
-    """A scenario made ready for an engine; InputError for what can be known to be wrong before anything runs."""
-    from windtunnel.engine.fleet import prepare
-
-    def preference(use: str, api: str, kind: str) -> float:
-        return recommendation(use).preference(api=api, kind=kind)
-
-    return prepare(scenario, fleet_devices(scenario, known or Catalogue()), policy_of(scenario), preference)
-
-
-def _report(progress: Callable[[int, int], None], total: int, done: int) -> None:
-    progress(done, total)
-
-
-def replication_seed(seed: int, replication: int) -> int:
-    """An independent seed for each replication after the first, the same on every machine."""
-    return int(np.random.SeedSequence(seed, spawn_key=(replication,)).generate_state(1, np.uint64)[0] >> 1)
-
-
-def versions() -> dict[str, str]:
-    """What a result was made with."""
-    import simpy
-
-    return {
-        "windtunnel": __version__,
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "simpy": simpy.__version__,
-    }
-
-
-def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
-    """Every number that entered a run: device, parameter, value in its unit, where it comes from, its range."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for (number, _), program in compiled.items():
-        target: Device = classes[number].device
-        for path, sourced in program.sources.items():
-            found.setdefault((target.label, path), _source_row(target, path, sourced))
-    for fleet_class in classes:
-        target = fleet_class.device
-        for path in ("idle_power_w", "max_power_w"):
-            found.setdefault((target.label, path), _source_row(target, path, target.values[path]))
-    return [found[key] for key in sorted(found)]
-
-
-def models(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
-    """How well each operation that a run priced is known on each of its devices."""
-    asked = {(number, op) for (number, _), program in compiled.items() for op in program.operations}
-    found = {}
-    for number, op in sorted(asked):
-        target: Device = classes[number].device
-        if op != "service":  # a stated time is known by definition
-            found[target.label, op] = {"device": target.label, **asdict(target.knowledge(op))}
-    return [found[key] for key in sorted(found)]
-
-
-def _source_row(target: Device, path: str, sourced: Sourced) -> dict[str, Any]:
-    name, _, rest = path.partition(".")
-    unit = "1" if name == "learned" else _api_unit(rest) if name == "api" else target.kind.parameter(name).unit
-    scale = partial(to_unit, unit=unit)
-    return {
-        "device": target.label,
-        "parameter": path,
-        "value": scale(sourced.value),
-        "unit": unit,
-        "provenance": sourced.provenance.label,
-        "source": sourced.source,
-        "low": None if sourced.low is None else scale(sourced.low),
-        "high": None if sourced.high is None else scale(sourced.high),
-        "reason": sourced.reason,
-    }
-
-
-def _api_unit(name: str) -> str:
-    from windtunnel_models.catalogue import API_PARAMETERS
-
-    return next(parameter.unit for parameter in API_PARAMETERS if parameter.name == name)
 
 
 def claims(only: str | None = None, known: Catalogue | None = None) -> list[dict[str, Any]]:
@@ -487,20 +302,6 @@ def advice_text(advice: Mapping[str, Any]) -> str:
     from windtunnel.planning import launch_or_persist
 
     return launch_or_persist.advice_text(advice)
-
-
-def one_job_s(target: Device, ops: Sequence[Mapping[str, Any]]) -> float:
-    """How long one job of the program ``ops`` takes on ``target``, alone, in the process engine (s)."""
-    from windtunnel.engine import invariants, process
-    from windtunnel.engine.fleet import prepare
-
-    job = {"name": "job", "arrivals": {"process": "deterministic", "rate": "1 /s"}, "ops": list(ops)}
-    scenario = scenario_from_data(
-        {"schema": 1, "name": "one job", "fleet": [{"device": target.label}], "workload": [job], "stop": {"jobs": 1}}
-    )
-    recording = process.run(prepare(scenario, [target], policy_of(scenario)))
-    invariants.check(recording)
-    return float(recording.jobs.finish[0] - recording.jobs.arrival[0]) / TICKS_PER_SECOND
 
 
 def save(finished: Run, folder: Path) -> list[Path]:
@@ -634,7 +435,7 @@ def sweep_work(setup: _Point, tree: Path, task: Task) -> Outcome:
         scenario = read_copy(inputs, tree, task.changes)
         known = Catalogue(inputs.catalog_folders(tree), setup.host)
         if task.what == "check":
-            check(scenario, setup.engine, known)
+            running.check(scenario, setup.engine, known)
             return Outcome()
         finished = run(scenario, replications=setup.replications, engine=setup.engine, known=known)
         return Outcome(inputs.restore(result_json(finished.result), tree))
@@ -644,24 +445,6 @@ def sweep_work(setup: _Point, tree: Path, task: Task) -> Outcome:
         lines = "".join(traceback.format_exception(error))
         said = inputs.restore(f"{type(error).__name__}: {error}".rstrip(": "), tree)
         return Outcome(error=f"a bug of Windtunnel's: {said}", code=70, traceback=inputs.restore(lines, tree))
-
-
-def check(scenario: Scenario, engine: str, known: Catalogue) -> None:
-    """All of ``run`` but the simulation: InputError for what it would refuse before anything is simulated."""
-    from windtunnel.engine.fleet import prepare
-
-    if engine not in ("auto", "process"):
-        raise InputError(
-            f"the engine '{engine}' is not here",
-            where=Where(field="--engine"),
-            expected="auto or process",
-            nearest=nearest(engine, ("auto", "process")),
-        )
-
-    def preference(use: str, api: str, kind: str) -> float:
-        return recommendation(use).preference(api=api, kind=kind)
-
-    prepare(scenario, fleet_devices(scenario, known), policy_of(scenario), preference)
 
 
 @cache

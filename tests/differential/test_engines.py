@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from windtunnel import app
+from windtunnel import app, running
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
 from windtunnel.core.scenario import scenario_from_data
@@ -23,7 +23,7 @@ ORDERS = ["arrival", "priority", "deadline", "shortest"]
 
 
 def prepared(data: dict[str, Any]) -> Prepared:
-    return app.prepare_run(scenario_from_data(data))
+    return running.prepare_run(scenario_from_data(data), app.catalogue())
 
 
 def canonical_log(recording: Recording) -> list[tuple[int, int, int, int, int, float, int]]:

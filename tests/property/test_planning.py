@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel import app, planner
+from windtunnel import app, planner, running
 from windtunnel.core.scenario import scenario_from_data
 from windtunnel.engine.demand import below, least_demand
 from windtunnel.engine.fleet import prepare
@@ -236,8 +236,8 @@ def test_whatever_a_fleet_achieves_the_bound_lets_pass(data: dict[str, Any]) -> 
     scenario = scenario_from_data(
         data | {"targets": [target, f"power average <= {finished.result['average_power_w'] * (1 + 1e-9)!r} W"]}
     )
-    devices = app.fleet_devices(scenario, KNOWN)
-    prepared = prepare(variant(scenario, Case((1,))), devices, app.policy_of(scenario))
+    devices = running.fleet_devices(scenario, KNOWN)
+    prepared = prepare(variant(scenario, Case((1,))), devices, running.policy_of(scenario))
     demand = least_demand(prepared)
     recording = finished.recording
     counts = (data["fleet"][0]["count"],)
@@ -311,8 +311,8 @@ def test_jobs_that_come_at_once_fill_what_the_limit_leaves() -> None:
     data["workload"][0]["arrivals"]["process"] = "deterministic"
     data["workload"][0]["ops"][0]["service"] = {"distribution": "deterministic", "mean": "1 ms"}
     scenario = scenario_from_data(data)
-    devices = app.fleet_devices(scenario, KNOWN)
-    demand = least_demand(prepare(variant(scenario, Case((1,))), devices, app.policy_of(scenario)))
+    devices = running.fleet_devices(scenario, KNOWN)
+    demand = least_demand(prepare(variant(scenario, Case((1,))), devices, running.policy_of(scenario)))
     bounds = Replicated([demand], scenario.parsed_targets())
     assert bounds.load((4,))[0] == pytest.approx(100 / 4 / 25.0001, rel=1e-5)
     assert bounds.load((3,))[0] == pytest.approx(100 / 3 / 25.0001, rel=1e-5)

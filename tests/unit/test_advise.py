@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from windtunnel import app
+from windtunnel import app, running
 from windtunnel.cli import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.provenance import Provenance, Sourced
@@ -85,7 +85,7 @@ def test_the_crossover_is_where_a_tenth_of_an_unhurried_command_is_overhead() ->
 
 def test_a_launched_command_takes_what_the_process_engine_takes() -> None:
     """One repetition of the benchmark's mixed workload, on the catalogue's own numbers, is one command of five steps."""
-    bench = Benchmark(ADA, app.one_job_s)
+    bench = Benchmark(ADA, running.one_job_s)
     facts = replace(
         bench.facts,
         pageable_bytes_per_s=_fact(2 * 4 * 64**3 / (PARTS.copy_in_s - 2 * ADA.api.values["copy_setup_s"].value)),
@@ -94,7 +94,7 @@ def test_a_launched_command_takes_what_the_process_engine_takes() -> None:
         synchronize_s=_fact(0.0),
         cells_per_s=_fact((64**3 + 6 * 64**2) / (PARTS.step_s - 2 * bench.floor_s)),
     )
-    engine_s = Benchmark(ADA, app.one_job_s, facts).seconds("mixed-launch") / 100
+    engine_s = Benchmark(ADA, running.one_job_s, facts).seconds("mixed-launch") / 100
     assert Choice(PARTS, 1.0, STEPS).launch.latency_s == pytest.approx(engine_s, rel=0.02)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from windtunnel import app
+from windtunnel import app, running
 from windtunnel.cli import cli
 from windtunnel.core.device import Correction, Device
 from windtunnel.core.errors import InputError
@@ -101,7 +101,7 @@ def find(rows: list[dict[str, Any]], text: str) -> dict[str, Any]:
 
 
 def setting(device: Callable[[str], Device] = lambda name: app.device(name, KNOWN), facts: Facts = FACTS) -> Setting:
-    return Setting(device, app.one_job_s, facts)
+    return Setting(device, running.one_job_s, facts)
 
 
 def bench(facts: Facts = FACTS, **values: float) -> Benchmark:
@@ -113,7 +113,7 @@ def bench(facts: Facts = FACTS, **values: float) -> Benchmark:
     device = replace(
         device, values={**device.values, **own}, api=replace(device.api, values={**device.api.values, **api})
     )
-    return Benchmark(device, app.one_job_s, facts)
+    return Benchmark(device, running.one_job_s, facts)
 
 
 def stating(**values: float) -> Facts:
@@ -230,7 +230,7 @@ def test_what_was_learned_of_a_device_does_not_enter_what_the_benchmark_states()
     taught = replace(plain, residuals=dict.fromkeys(("stencil", "copy", "launch"), Doubled()))
     copy = one_row(OPERATIONS["copy"], {"bytes": 4096, "direction": "h2d"})
     assert taught.cost(copy).duration_s[0] == pytest.approx(2 * plain.cost(copy).duration_s[0])
-    assert Benchmark(taught, app.one_job_s).seconds("mixed-launch") == bench().seconds("mixed-launch")
+    assert Benchmark(taught, running.one_job_s).seconds("mixed-launch") == bench().seconds("mixed-launch")
 
 
 def test_aes_of_a_gigabyte_on_qat_is_impossible_by_its_own_datasheet(rows: list[dict[str, Any]]) -> None:

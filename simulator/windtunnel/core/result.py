@@ -132,8 +132,30 @@ class TokenGaps:
 
 
 @dataclass(frozen=True)
+class Tally:
+    """What is left of a run too long for every job's times to be kept.
+
+    Series 0 is all jobs; where there are several workloads, series 1 + w is workload w. ``counts``: (workloads, 5)
+    jobs by status, as in ``STATUS``. ``batches``: (series, batches in order of arrival), records of the number of jobs
+    and the sum of their times in ticks, ``latency_n``, ``latency_sum``, ``waiting_n``, ``waiting_sum``; the i-th batch
+    is of jobs ``width`` i to ``width`` (i + 1) - 1. ``bins``: (2, series, stretches of as many batches each, 1 + bins),
+    latency and waiting in ticks: zeros, then the bins of engine/sketch.py from bin 0 up. ``peak_w``: of the whole
+    fleet.
+    """
+
+    counts: IntArray
+    batches: Any
+    bins: IntArray
+    width: int
+    peak_w: float
+
+
+@dataclass(frozen=True)
 class Recording:
-    """All that happened in a run, in ticks."""
+    """All that happened in a run, in ticks.
+
+    With a ``tally`` the jobs, intervals and slices are a sample, and power and waiting are means over short times.
+    """
 
     end: int
     jobs: Jobs
@@ -151,3 +173,4 @@ class Recording:
     notes: Sequence[str] = ()
     """Things a reader must know: fallbacks taken, batches' limits, what was sampled."""
     extra: dict[str, Any] = field(default_factory=dict)
+    tally: Tally | None = None

@@ -209,6 +209,11 @@ class Scenario(_Model):
         None, description="what the whole fleet may draw at any instant; a job that would exceed it waits"
     )
     stop: Stop | None = None
+    records: Literal["keep", "sample", "drop"] | None = Field(
+        None,
+        description="whether every job's times are kept, those of 200,000, or none; unless given, every "
+        "job's up to 1,000,000 jobs and a sample above",
+    )
     targets: list[TargetText] = Field(default_factory=list)
     site: Site | None = Field(None, description="what power costs and emits where the fleet stands")
     plan: Plan | None = Field(None, description="how `windtunnel plan` searches; `run` does not read it")

@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from windtunnel.core.arrivals import Trace
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, UnsupportedOperationError, Where
 from windtunnel.core.faults import BrownOut, Straggler
@@ -101,8 +102,21 @@ class Prepared:
     """What strikes devices, and when; None where nothing does."""
     budget_w: float | None = None
     """Power that the whole fleet may draw (infinite: only in a brown-out is there a limit); None without any."""
+    streamed: bool = False
+    """Whether jobs are drawn as they are needed, and their times summed up: the job arrays then hold one job of each
+    workload, which stands for all of them."""
+    expected_jobs: int = 0
+    expected_ticks: int = 0
+    """How many jobs will arrive over how long, about; where they are drawn as they are needed."""
+    sampled: bool = True
+    """Whether a sample of the jobs' times is kept then."""
     stretch: FloatArray | None = None
     """Each job's slowdown by its number, where stragglers are stated."""
+
+    @property
+    def job_count(self) -> int:
+        """Jobs that arrive; where they are drawn as they are needed and a time ends the run, about so many."""
+        return self.expected_jobs if self.streamed else len(self.arrival)
 
     @property
     def device_count(self) -> int:
@@ -151,15 +165,22 @@ Preference = Callable[[str, str, str], float]
 
 
 def prepare(
-    scenario: Scenario, devices: Sequence[Device], policy: Policy, preference: Preference | None = None
+    scenario: Scenario,
+    devices: Sequence[Device],
+    policy: Policy,
+    preference: Preference | None = None,
+    *,
+    streamed: bool = False,
 ) -> Prepared:
     """``scenario`` on ``devices`` (one a fleet entry, configured) under ``policy``.
+
+    ``streamed``: jobs are to be drawn as they are needed (see ``can_be_streamed``).
 
     Raises InputError for what can be known to be wrong before anything runs: a job that no device can run or
     hold, a price or deadline or use that the policy needs and nobody gave, an endless source.
     """
     classes = _classes(scenario, devices)
-    workloads = _workloads(scenario)
+    workloads = _stand_ins(scenario) if streamed else _workloads(scenario)
     _check_needs(scenario, policy, classes)
     batch = policy.batch
     most = (
@@ -203,7 +224,8 @@ def prepare(
     _check_batches(scenario, policy, workloads, compiled)
     budget_w = _budget(scenario, classes)
     schedule = _schedule(scenario, classes, budget_w)
-    limit = scenario.stop.jobs if scenario.stop is not None else None
+    limit = scenario.stop.jobs if scenario.stop is not None and not streamed else None
+    expected_jobs, expected_s = _expected(scenario) if streamed else (0, 0.0)
     arrival, workload_of, rank = merged({w.number: w.source.ticks for w in workloads if w.source.count}, limit)
     signatures, eligible = _eligibility(scenario, policy, classes, workloads, compiled, refusals, workload_of, rank)
     prepared = Prepared(
@@ -221,7 +243,13 @@ def prepare(
         end=to_ticks(scenario.stop.time) if scenario.stop is not None and scenario.stop.time is not None else None,
         faults=schedule,
         budget_w=budget_w,
-        stretch=stretches(scenario.faults, scenario.seed, [w.name for w in scenario.workload], workload_of, rank),
+        streamed=streamed,
+        expected_jobs=expected_jobs,
+        expected_ticks=to_ticks(expected_s),
+        sampled=scenario.records != "drop",
+        stretch=None
+        if streamed
+        else stretches(scenario.faults, scenario.seed, [w.name for w in scenario.workload], workload_of, rank),
     )
     _check_faults(prepared)
     return prepared
@@ -366,6 +394,46 @@ def _check_faults(prepared: Prepared) -> None:
                 where=scenario.where("power_budget"),
                 expected=f"at least {format_quantity(prepared.idle_w + most, 'W')}",
             )
+
+
+def can_be_streamed(scenario: Scenario) -> bool:
+    """Whether jobs can be drawn as they are needed: none comes from a trace, or generates."""
+    stopped = scenario.stop is not None and (scenario.stop.jobs is not None or scenario.stop.time is not None)
+    drawn = all(not isinstance(w.arrivals, Trace) for w in scenario.workload)
+    plain = all(isinstance(stage, OpStage) for program in scenario.programs for stage in program)
+    return stopped and drawn and plain
+
+
+def expected_jobs(scenario: Scenario) -> int:
+    """About how many jobs arrive, where arrivals are drawn; 0 where they come from a trace or never end."""
+    if any(isinstance(w.arrivals, Trace) for w in scenario.workload) or scenario.stop is None:
+        return 0
+    return _expected(scenario)[0]
+
+
+def _expected(scenario: Scenario) -> tuple[int, float]:
+    """About how many jobs will arrive, and over how long (s)."""
+    rate = sum(w.arrivals.mean_rate_per_s() for w in scenario.workload if not isinstance(w.arrivals, Trace))
+    stop = scenario.stop
+    assert stop is not None  # noqa: S101  an endless source without one is refused
+    if stop.jobs is not None:
+        return stop.jobs, stop.jobs / rate
+    assert stop.time is not None  # noqa: S101  a stop is jobs or a time
+    return max(1, math.ceil(stop.time * rate)), stop.time
+
+
+def _stand_ins(scenario: Scenario) -> list[JobClass]:
+    """One job of each workload, in place of all of them."""
+    found: list[JobClass] = []
+    for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
+        source = Source(workload.name, scenario.seed, np.zeros(1, dtype=np.int64), None, _place_of(scenario))
+        deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
+        found.append(JobClass(number, workload, program, source, deadline))
+    return found
+
+
+def _place_of(scenario: Scenario) -> Callable[[tuple[str | int, ...]], Where]:
+    return lambda path: scenario.where(*path)
 
 
 def _check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass]) -> None:

@@ -39,15 +39,39 @@ def grain(watts: float) -> float:
 
 
 @dataclass(frozen=True)
+class Variates:
+    """Draws of mean 1 for a stated time, one a job of a workload in order.
+
+    Keyed by seed, workload and the stage's place, so the i-th is the i-th job's in whatever blocks they are drawn.
+    """
+
+    seed: int
+    name: tuple[str, ...]
+    distribution: str
+    cv: float
+    count: int
+
+    @cached_property
+    def values(self) -> FloatArray:
+        """All of them."""
+        return self.drawing()(self.count)
+
+    def drawing(self) -> Callable[[int], FloatArray]:
+        """A function that gives the next so many draws each time, from the first."""
+        rng = stream(self.seed, *self.name)
+        return lambda count: unit_variates(rng, self.distribution, self.cv, count)
+
+
+@dataclass(frozen=True)
 class Drawn:
     """A stated time drawn for each job: ``seconds`` times the job's variate."""
 
     seconds: float
-    variates: FloatArray
+    variates: Variates
 
     def ticks(self) -> TickArray:
         """Every job's, to the nearest tick."""
-        return to_tick_array(self.seconds * self.variates)
+        return to_tick_array(self.seconds * self.variates.values)
 
 
 @dataclass(frozen=True)
@@ -132,7 +156,7 @@ class Source:
     ticks: TickArray
     trace: TraceRows | None
     where: Callable[[tuple[str | int, ...]], Where]
-    _variates: dict[tuple[str | int, ...], FloatArray] = field(default_factory=dict)
+    _variates: dict[tuple[str | int, ...], Variates] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -149,14 +173,14 @@ class Source:
         """A trace column's words, job by job."""
         return self._trace(column, path).words(column, self.where(path))
 
-    def variates(self, stage: OpStage) -> FloatArray:
-        """Draws of mean 1 for a stated time, one a job, keyed by seed, workload and the stage's place."""
+    def variates(self, stage: OpStage) -> Variates:
+        """Draws for a stated time, one a job."""
         if stage.path not in self._variates:
-            rng = stream(self.seed, self.name, "service", *(str(part) for part in stage.path[2:]))
             cv = stage.numbers["cv"]
             if isinstance(cv, ColumnRef):
                 raise InputError("cv cannot come from a column", where=self.where(stage.path), expected="a number")
-            self._variates[stage.path] = unit_variates(rng, stage.choices["distribution"], cv, self.count)
+            name = (self.name, "service", *(str(part) for part in stage.path[2:]))
+            self._variates[stage.path] = Variates(self.seed, name, stage.choices["distribution"], cv, self.count)
         return self._variates[stage.path]
 
     def _trace(self, column: str, path: tuple[str | int, ...]) -> TraceRows:
@@ -335,7 +359,7 @@ class _Compiler:
         if not drawn:
             return _one_or_all(to_tick_array(seconds))
         variates = self.source.variates(stage)
-        return Drawn(float(seconds[0]), variates) if len(seconds) == 1 else to_tick_array(seconds * variates)
+        return Drawn(float(seconds[0]), variates) if len(seconds) == 1 else to_tick_array(seconds * variates.values)
 
     def _side_by_side(self, rows: Rows, alone_s: FloatArray) -> int:
         """How many single requests an engine serves at once: until more of them would make no request a second more.
@@ -524,7 +548,7 @@ def batch_cost(
         cost = device.cost(Rows(stage.op, stage.choices, numbers), intervals=False)
         time_s, power_w = float(cost.duration_s[0]), float(cost.power_w[0])
         if stage.op.name == "service":
-            time_s *= float(source.variates(stage)[index].max())
+            time_s *= float(source.variates(stage).values[index].max())
         elif not stage.op.sums:
             time_s *= len(ranks)
         seconds += time_s

@@ -19,12 +19,13 @@ RELATIVE_ERROR = 0.005
 """a: how far a percentile read from bins may lie from the value of that rank, relative to it."""
 
 GAMMA = (1.0 + RELATIVE_ERROR) / (1.0 - RELATIVE_ERROR)
-_BINS_PER_E = 1.0 / math.log(GAMMA)
+BINS_PER_E = 1.0 / math.log(GAMMA)
+"""Bins in which a value grows e times as large."""
 
 
 def bin_of(value: float) -> int:
     """The bin of a positive ``value``, in whatever unit. Plain enough for Numba to compile."""
-    return math.ceil(math.log(value) * _BINS_PER_E)
+    return math.ceil(math.log(value) * BINS_PER_E)
 
 
 def value_of(index: float) -> float:
@@ -34,7 +35,7 @@ def value_of(index: float) -> float:
 
 def bins_of(values: FloatArray) -> IntArray:
     """``bin_of`` for every element of ``values``, all positive; shape kept."""
-    return np.ceil(np.log(values) * _BINS_PER_E).astype(np.int64)
+    return np.ceil(np.log(values) * BINS_PER_E).astype(np.int64)
 
 
 def quantile_of_bins(counts: IntArray, lowest: int, zeros: int, fraction: float) -> float | None:

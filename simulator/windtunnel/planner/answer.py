@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel import app
+from windtunnel import running
 from windtunnel.core.arrivals import Deterministic, Trace
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.plan import Plan
@@ -41,7 +41,7 @@ class Planner:
         self.targets = scenario.parsed_targets()
         self.entries = len(scenario.fleet)
         self.names = [entry_name(scenario, i) for i in range(self.entries)]
-        self.devices = app.fleet_devices(scenario, known)
+        self.devices = running.fleet_devices(scenario, known)
         self.prices = self._prices()
         self._check()
         self.workers, self.progress = workers, progress
@@ -99,7 +99,9 @@ class Planner:
             setting = self._enough(simulator, bounds, most)
             if setting.replications > 1:
                 demands = [demand] + [
-                    least_demand(self._prepared(self.scenario.reseeded(app.replication_seed(self.scenario.seed, i))))
+                    least_demand(
+                        self._prepared(self.scenario.reseeded(running.replication_seed(self.scenario.seed, i)))
+                    )
                     for i in range(1, setting.replications)
                 ]
                 longest = max(float(np.where(d.eligible, d.alone_s, 0.0).max()) for d in demands)
@@ -117,7 +119,7 @@ class Planner:
         def preference(use: str, api: str, kind: str) -> float:
             return recommendation(use).preference(api=api, kind=kind)
 
-        return prepare(ones, self.devices, app.policy_of(scenario), preference)
+        return prepare(ones, self.devices, running.policy_of(scenario), preference)
 
     def _most(self, bounds: Replicated) -> Counts:
         """How many of each entry may be had: as stated, or four times what it would need at the very least."""
@@ -229,7 +231,7 @@ class Planner:
         result["explanation"]["sentences"] = explain.sentences(result)
         result["simulated"] = [self._fleet(e) | {"met": e["met"]} for e in evaluations]
         result["scenario"] = self.scenario.resolved()
-        result["versions"] = app.versions()
+        result["versions"] = running.versions()
         return result
 
     def _objective(self) -> tuple[np.ndarray, float]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel import app
+from windtunnel import app, running
 from windtunnel.core.result import Recording
 from windtunnel.core.scenario import Scenario
 from windtunnel.core.target import METRICS, Target
@@ -82,7 +82,7 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
     targets = scenario.parsed_targets()
     runs = [app.run(scenario, known=setting.known)]
     for i in range(1, setting.replications):
-        seed = app.replication_seed(scenario.seed, i)
+        seed = running.replication_seed(scenario.seed, i)
         runs.append(app.run(scenario.reseeded(seed), known=setting.known))
     results = [run.result for run in runs]
     judged = [

@@ -13,10 +13,11 @@ from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.core.ticks import MAX_TICKS
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.kernel import advance
-from windtunnel.engine.compiled.state import Records, World, records
+from windtunnel.engine.compiled.state import BATCHES, BINS, SAMPLE, SPANS, STRETCHES, Records, World, records
 from windtunnel.engine.compiled.structures import tree_build
 from windtunnel.engine.fleet import Prepared
-from windtunnel.engine.programs import Segment
+from windtunnel.engine.jobs import draw_columns, draws
+from windtunnel.engine.programs import Segment, Variates
 
 _CANDIDATE = types.NamedTuple(
     (types.int64, *(types.float64,) * 6, types.int64, types.float64),
@@ -79,6 +80,10 @@ def _empty() -> World:
         arrival_draws=np.ones((0, 1)),
         intervals=records(0, state.INTERVAL),
         jobs=records(0, state.JOB),
+        batches=records(0, state.BATCH_OF_JOBS),
+        bins=np.zeros((2, 0, 0), dtype=np.int32),
+        counts=np.zeros((0, 4), dtype=np.int64),
+        spans=records(0, state.SPAN),
     )
 
 
@@ -116,7 +121,7 @@ class Words:
         return self.numbers.setdefault(text, len(self.numbers))
 
 
-def build(prepared: Prepared, words: Words, *, slots: int, record: bool) -> World:
+def build(prepared: Prepared, words: Words, *, slots: int) -> World:
     """The world at tick 0, with no job in it yet and no block of arrivals."""
     classes = prepared.classes
     policy = prepared.policy
@@ -140,10 +145,18 @@ def build(prepared: Prepared, words: Words, *, slots: int, record: bool) -> Worl
     r.batch_size, r.batch_wait = policy.batch.size, prepared.batch_wait_ticks
     r.gated = prepared.budget_w is not None
     r.cap_w = prepared.budget_w if prepared.budget_w is not None else 0.0
-    r.drawn_w = prepared.idle_w
+    r.drawn_w = r.idle_w = prepared.idle_w
     r.workloads, r.devices, r.classes = len(prepared.workloads), devices, len(classes)
     r.draws = draw_columns(prepared)
-    r.record, r.write = record, prepared.writes_intervals
+    r.write = prepared.writes_intervals and not prepared.streamed
+    series = 0
+    if prepared.streamed:
+        series = 1 if len(prepared.workloads) == 1 else 1 + len(prepared.workloads)
+        r.tallying, r.batch_width = 1, max(1, -(-prepared.job_count // BATCHES))
+        r.stride = max(1, -(-prepared.job_count // SAMPLE)) if prepared.sampled else 0
+        r.span_width = r.span_until = max(1, prepared.expected_ticks // SPANS)
+    else:
+        r.stride = 1
     r.signature_at = ints.add(np.cumsum([0, *(len(s) for s in prepared.signatures)]))
     # In the order of the fleet, which is also the order in which a central queue looks for a free device.
     r.signature_classes = ints.add(np.array([c for s in prepared.signatures for c in sorted(s)], dtype=np.int64))
@@ -157,7 +170,7 @@ def build(prepared: Prepared, words: Words, *, slots: int, record: bool) -> Worl
     slot_rows.next = np.append(np.arange(1, slots), -1)
     queue_rows = records(queues, state.QUEUE)
     queue_rows.head = queue_rows.tail = -1
-    jobs = records(len(prepared.arrival) if record else 0, state.JOB)
+    jobs = records(-(-prepared.job_count // r.stride) + 1 if r.stride else 0, state.JOB)
     jobs.start = jobs.finish = jobs.on = -1
     return World(
         run=run,
@@ -181,6 +194,10 @@ def build(prepared: Prepared, words: Words, *, slots: int, record: bool) -> Worl
         arrival_draws=np.ones((0, r.draws)),
         intervals=records(4 * devices + 65_536 if r.write else 1, state.INTERVAL),
         jobs=jobs,
+        batches=records(series * BATCHES, state.BATCH_OF_JOBS),
+        bins=np.zeros((2, series * STRETCHES, BINS if series else 0), dtype=np.int32),
+        counts=np.zeros((len(prepared.workloads) if series else 0, 4), dtype=np.int64),
+        spans=records(SPANS if series else 0, state.SPAN),
     )
 
 
@@ -250,30 +267,12 @@ def _trees(prepared: Prepared) -> tuple[Records, Records]:
     return rows, tree
 
 
-def draws(prepared: Prepared) -> dict[int, list[np.ndarray]]:
-    """Each workload's columns of draws, one for every stated time that is drawn."""
-    found: dict[int, list[np.ndarray]] = {}
-    for (_, work), compiled in prepared.compiled.items():
-        columns = found.setdefault(work, [])
-        for segment in (s for way in compiled.variants for phase in way for body in phase for s in body):
-            if segment.drawn is not None and not any(segment.drawn.variates is known for known in columns):
-                columns.append(segment.drawn.variates)
-    return found
-
-
-def draw_columns(prepared: Prepared) -> int:
-    """How many draws a job may have; at least one."""
-    return max(1, max((len(columns) for columns in draws(prepared).values()), default=0))
-
-
 def _one_or_all(values: np.ndarray, pool: _Pool) -> tuple[int, float]:
     """(place of the first job's value, or -1; the value for all)."""
     return (-1, float(values[0])) if values.size == 1 else (pool.add(values), 0.0)
 
 
-def _segment(
-    segment: Segment, draws: list[np.ndarray], ticks: _Pool, numbers: _Pool, words: Words
-) -> tuple[float, ...]:
+def _segment(segment: Segment, draws: list[Variates], ticks: _Pool, numbers: _Pool, words: Words) -> tuple[float, ...]:
     watts_at, watts = (-1, segment.watts) if isinstance(segment.watts, float) else (numbers.add(segment.watts), 0.0)
     lane, name = words(segment.engine), words(segment.name)
     if segment.drawn is not None:

@@ -20,9 +20,11 @@ from windtunnel.engine.compiled.work import (
     push,
     reindex,
     release,
+    row_of,
     segment_watts,
     settle,
     start_sweep,
+    tally,
     way_of,
 )
 from windtunnel.engine.fleet import FAR
@@ -228,11 +230,16 @@ def end_job(w: World, device: int, slot: int, completed: bool) -> None:
         w.devices[device].done += 1
     else:
         r.failed += 1
-    if r.record:
-        j = w.jobs[s.job]
+    row = row_of(w, s.job)
+    if row >= 0:
+        j = w.jobs[row]
         j.finish, j.starts, j.energy = r.now, s.starts, s.energy
-        if not completed:
-            j.lost = 1
+        j.lost = 0 if completed else 1
+    if r.tallying:
+        if completed:
+            tally(w, 0, s.work, s.job, r.now - s.arrival)
+        tally(w, 1, s.work, s.job, s.start - s.arrival)
+        w.counts[s.work, 0 if completed else 1] += 1
     if r.routed:
         left(w, device)
     s.next = r.free

@@ -20,13 +20,17 @@ import numpy as np
 from windtunnel.core.policy import JobKey
 from windtunnel.engine.compiled.dispatch import complete, end_job, end_segment, feed, left, place_next, sweep, to_place
 from windtunnel.engine.compiled.state import (
+    BATCHES,
     DONE,
+    MORE_BATCHES,
     MORE_FAULTS,
     MORE_INTERVALS,
     MORE_JOBS,
     MORE_SLOTS,
+    MORE_SPANS,
     MORE_TIMERS,
     NO_BATCH,
+    SPANS,
     TOO_LONG,
     Records,
     World,
@@ -42,13 +46,15 @@ from windtunnel.engine.compiled.work import (
     push,
     reindex,
     release,
+    row_of,
     settle,
     shed,
     start_sweep,
+    tally,
 )
 from windtunnel.engine.faults import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
 
-_NEVER = 2**63 - 1
+_NEVER: Any = np.int64(2**63 - 1)
 
 
 # Faults.
@@ -78,8 +84,9 @@ def _fail(w: World, fault: Records) -> None:
             else:
                 r.running -= 1
                 s.start = -1
-                if r.record:
-                    j = w.jobs[s.job]
+                row = row_of(w, s.job)
+                if row >= 0:
+                    j = w.jobs[row]
                     j.start, j.on, j.starts, j.energy = -1, -1, s.starts, s.energy
                 if moving:
                     left(w, device)
@@ -160,6 +167,27 @@ def _fault(w: World) -> bool:
 
 
 @hot
+def elapse(w: World, tick: int) -> None:
+    """Time passes until ``tick``, with power and waiting as they stand."""
+    r = w.run[0]
+    if r.tallying and tick > r.now:
+        watts = r.idle_w + r.drawing_w
+        r.peak_w = max(r.peak_w, watts)
+        while True:
+            until = min(tick, r.span_until)
+            span = w.spans[min(r.span, SPANS - 1)]
+            span.power += watts * (until - r.now)
+            span.waiting += float(r.waiting) * (until - r.now)
+            span.peak = max(span.peak, watts)
+            r.now = until
+            if until == tick:
+                break
+            r.span += 1
+            r.span_until += r.span_width
+    r.now = tick
+
+
+@hot
 def _arrive(w: World, key: Any) -> None:
     r = w.run[0]
     slot = r.free
@@ -167,6 +195,11 @@ def _arrive(w: World, key: Any) -> None:
     r.free = s.next
     s.job, s.arrival, s.start, s.work, s.rank, s.signature = r.job, a.tick, -1, a.work, a.rank, a.signature
     s.starts, s.timed, s.key, s.energy, s.stretch = 0, 0, 0.0, 0.0, a.stretch
+    if r.tallying:
+        row = row_of(w, s.job)
+        if row >= 0:
+            w.jobs[row].arrival, w.jobs[row].work = a.tick, a.work
+        w.counts[a.work, 3] += 1
     for draw in range(r.draws):
         w.draws[slot, draw] = w.arrival_draws[r.next, draw]
     r.next += 1
@@ -193,6 +226,11 @@ def _room(w: World) -> int:
         return MORE_JOBS
     if r.free < 0:
         return MORE_SLOTS
+    if r.tallying:
+        if r.job >= r.batch_width * BATCHES:
+            return MORE_BATCHES
+        if r.span >= SPANS - 1:
+            return MORE_SPANS
     return DONE
 
 
@@ -225,8 +263,8 @@ def advance(w: World, score: Any, key: Any) -> int:
         needed = _room(w)
         if needed != DONE:
             return needed
-        arrival = w.arrivals[r.next].tick if r.next < len(w.arrivals) else np.int64(_NEVER)
-        timer = w.timers[0].tick if r.timer_count else np.int64(_NEVER)
+        arrival = w.arrivals[r.next].tick if r.next < len(w.arrivals) else _NEVER
+        timer = w.timers[0].tick if r.timer_count else _NEVER
         # The schedule is known for so long; no one looks further ahead than the run gets.
         fault = w.faults[r.fault].tick if r.fault < len(w.faults) else r.faults_until
         # The least tick goes first; at one tick an end, then a fault, then a timer, then an arrival.
@@ -234,7 +272,7 @@ def advance(w: World, score: Any, key: Any) -> int:
         if r.heap and w.ends[0].tick <= other:
             if w.ends[0].tick > r.end:
                 return DONE
-            r.now = w.ends[0].tick
+            elapse(w, w.ends[0].tick)
             device = w.ends[0].which
             # Its entry stays where it is, before all others, until it is known whether the device goes on: most do.
             r.stale = device + 1
@@ -246,11 +284,11 @@ def advance(w: World, score: Any, key: Any) -> int:
         elif other == fault:
             if r.fault >= len(w.faults):
                 return MORE_FAULTS
-            r.now = fault
+            elapse(w, fault)
             if not _fault(w):
                 return TOO_LONG
         elif other == timer:
-            r.now = timer
+            elapse(w, timer)
             which = w.timers[0].which
             r.timer_count = heap_pop(w.timers, r.timer_count)
             if r.routed:
@@ -258,7 +296,7 @@ def advance(w: World, score: Any, key: Any) -> int:
             else:
                 start_sweep(w, r.all_classes, r.all_classes + r.classes)
         else:
-            r.now = arrival
+            elapse(w, arrival)
             _arrive(w, key)
 
 
@@ -266,16 +304,20 @@ def advance(w: World, score: Any, key: Any) -> int:
 def close(w: World) -> None:
     """The run has stopped at its end: write down what was still going on, device by device."""
     r = w.run[0]
-    r.now = r.end
+    elapse(w, r.end)
     for device in range(r.devices):
         d = w.devices[device]
         if d.slot < 0:
             continue
         if not d.held and not d.paused:
             settle(w, device)
-        if r.record:
-            slot = d.slot
-            for _ in range(d.count):
-                s = w.slots[slot]
-                w.jobs[s.job].starts, w.jobs[s.job].energy = s.starts, s.energy
-                slot = s.next
+        slot = d.slot
+        for _ in range(d.count):
+            s = w.slots[slot]
+            row = row_of(w, s.job)
+            if row >= 0:
+                w.jobs[row].starts, w.jobs[row].energy = s.starts, s.energy
+            if r.tallying:
+                tally(w, 1, s.work, s.job, s.start - s.arrival)
+                w.counts[s.work, 2] += 1
+            slot = s.next

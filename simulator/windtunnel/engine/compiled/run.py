@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -13,15 +14,16 @@ from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS
 from windtunnel.engine import accounting
 from windtunnel.engine.books import Books
 from windtunnel.engine.compiled import state
-from windtunnel.engine.compiled.build import Words, build, compiled_key, compiled_score, draw_columns, draws, kernel
+from windtunnel.engine.compiled.build import Words, build, compiled_key, compiled_score, kernel
 from windtunnel.engine.compiled.kernel import close
 from windtunnel.engine.compiled.state import Records, World, records
+from windtunnel.engine.compiled.tallied import tallied
 from windtunnel.engine.faults import look_ahead
 from windtunnel.engine.fleet import Prepared
+from windtunnel.engine.jobs import JobBlock, job_blocks
 from windtunnel.engine.stations import kind_of_station
 
 Progress = Callable[[int], None]
-_BLOCK = 262_144
 _SLOTS = 1024
 
 
@@ -46,10 +48,10 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     words = Words({})
     if prepared.policy.batch.kind == "request":
         words("compute")
-    world = build(prepared, words, slots=_SLOTS, record=True)
+    world = build(prepared, words, slots=_SLOTS)
     score = compiled_score(prepared.policy.route.score)
     key = compiled_key(prepared.policy.order.key)
-    blocks = _blocks(prepared)
+    blocks = _records(prepared)
     advance = kernel()
     horizon = look_ahead(prepared.arrival, prepared.end) // 2
     while True:
@@ -68,6 +70,10 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
             world, horizon = _more_faults(prepared, world, horizon)
         elif code == state.MORE_TIMERS:
             world = world._replace(timers=_larger(world.timers))
+        elif code == state.MORE_BATCHES:
+            _merge_batches(world)
+        elif code == state.MORE_SPANS:
+            _merge_spans(world)
         else:
             raise InputError(
                 f"the work takes longer than the {MAX_SECONDS / 86400:.0f} days a run may last",
@@ -79,25 +85,32 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     close(world)
     if progress is not None:
         progress(int(r.arrived))
+    if prepared.streamed:
+        return tallied(prepared, world, words)
     return accounting.record(prepared, _books(prepared, world, words), int(r.end))
 
 
-def _blocks(prepared: Prepared) -> Iterator[tuple[Records, np.ndarray]]:
-    """Arrivals and their draws, a block at a time."""
-    known = draws(prepared)
-    columns = draw_columns(prepared)
-    for first in range(0, len(prepared.arrival), _BLOCK):
-        part = slice(first, first + _BLOCK)
-        rows = records(len(prepared.arrival[part]), state.ARRIVAL)
-        rows.tick, rows.work = prepared.arrival[part], prepared.workload_of[part]
-        rows.rank, rows.signature = prepared.rank[part], prepared.eligible[part]
-        rows.stretch = 1.0 if prepared.stretch is None else prepared.stretch[part]
-        drawn = np.ones((len(rows), columns))
-        for work, variates in known.items():
-            mine = rows.work == work
-            for column, values in enumerate(variates):
-                drawn[mine, column] = values[rows.rank[mine]]
-        yield rows, drawn
+def _records(prepared: Prepared) -> Iterator[tuple[Records, np.ndarray]]:
+    """Blocks of jobs as the kernel reads them. The next is made on a thread of its own while the kernel works."""
+    with ThreadPoolExecutor(1) as pool:
+        blocks = job_blocks(prepared)
+        following = pool.submit(_record, blocks)
+        while True:
+            block = following.result()
+            if block is None:
+                return
+            following = pool.submit(_record, blocks)
+            yield block
+
+
+def _record(blocks: Iterator[JobBlock]) -> tuple[Records, np.ndarray] | None:
+    block = next(blocks, None)
+    if block is None:
+        return None
+    rows = records(len(block.arrival), state.ARRIVAL)
+    rows.tick, rows.work, rows.rank, rows.signature = block.arrival, block.workload, block.rank, block.signature
+    rows.stretch = 1.0 if block.stretch is None else block.stretch
+    return rows, block.draws
 
 
 def _next_block(world: World, block: tuple[Records, np.ndarray] | None) -> World:
@@ -106,6 +119,30 @@ def _next_block(world: World, block: tuple[Records, np.ndarray] | None) -> World
         world.run[0].last = 1
         return world._replace(arrivals=world.arrivals[:0], arrival_draws=world.arrival_draws[:0])
     return world._replace(arrivals=block[0], arrival_draws=block[1])
+
+
+def _merge_batches(world: World) -> None:
+    """More jobs arrive than were expected: every two batches, and stretches, become one."""
+    series = len(world.batches) // state.BATCHES
+    rows = world.batches.reshape(series, state.BATCHES)
+    for name in state.BATCH_OF_JOBS.names or ():
+        pairs = rows[name].reshape(series, -1, 2).sum(axis=2)
+        rows[name][:, : state.BATCHES // 2], rows[name][:, state.BATCHES // 2 :] = pairs, 0
+    bins = world.bins.reshape(2, series, state.STRETCHES, -1)
+    merged = bins[:, :, 0::2] + bins[:, :, 1::2]
+    bins[:, :, : state.STRETCHES // 2], bins[:, :, state.STRETCHES // 2 :] = merged, 0
+    world.run[0].batch_width *= 2
+
+
+def _merge_spans(world: World) -> None:
+    """The run lasts longer than was expected: every two short times become one."""
+    r, spans, half = world.run[0], world.spans, state.SPANS // 2
+    for name, join in (("power", np.sum), ("waiting", np.sum), ("peak", np.max)):
+        pairs = join(spans[name].reshape(half, 2), axis=1)
+        spans[name][:half], spans[name][half:] = pairs, 0.0
+    r.span //= 2
+    r.span_width *= 2
+    r.span_until = (r.span + 1) * r.span_width
 
 
 def _more_faults(prepared: Prepared, world: World, horizon: int) -> tuple[World, int]:

@@ -32,12 +32,14 @@ RUN = _layout(
     # list of classes whose idle devices are offered work, until `sweep_end`; `draining`: whether power may have
     # become free.
     "feeding sweeping sweep_end draining tried refused line_first line_count paused "
+    # Where no more than sums is kept: jobs of a batch, every which job is kept, and the present short time.
+    "tallying batch_width stride span span_width span_until "
     # What does not change.
-    "routed by keyed batch batch_size batch_wait gated workloads devices classes draws record write "
+    "routed by keyed batch batch_size batch_wait gated workloads devices classes draws write "
     # Places in `ints` of: the classes of signature s (from signature_at + s), the queues that class c takes from (from
     # queue_at + c) and all classes.
     "signature_at signature_classes queue_at queues_of all_classes",
-    "drawn_w cap_w",
+    "drawn_w cap_w drawing_w idle_w peak_w",
 )
 DEVICE = _layout(
     # slot: the job under way, the first of a batch; -1 without. since, left: the tick from which the present segment is
@@ -67,14 +69,24 @@ WORKLOAD = _layout("deadline priority way_at")
 INTERVAL = _layout("on lane name start end", "watts")
 FAULT = EVENT
 ARRIVAL = _layout("tick work rank signature", "stretch")
-JOB = _layout("start finish on starts lost", "energy")
+JOB = _layout("arrival work start finish on starts lost", "energy")
+BATCH_OF_JOBS = _layout("latency_n waiting_n", "latency_sum waiting_sum")
+SPAN = _layout("", "power waiting peak")
+BATCHES, STRETCHES = 2048, 64
+"""Stretches of a run, in order of arrival, of which the number and sum of times are kept; and histograms."""
+BINS = 4416
+"""Zero, and the bins of engine/sketch.py that hold every time in ticks: log(2^63) / log(gamma) of them."""
+SPANS = 2048
+"""Short times over which power and waiting are averaged."""
+SAMPLE = 200_000
+"""Jobs whose times are kept of a run too long to keep them all."""
 
 CONSTANT, BY_JOB, DRAWN = range(3)
 """How a segment's ticks are stated: one number, one a job, or seconds times the job's draw."""
 BY_PRESENT, BY_BACKLOG, BY_TURN = range(3)
 NO_BATCH, REQUEST = range(2)
 
-DONE, MORE_JOBS, MORE_SLOTS, MORE_INTERVALS, MORE_TIMERS, MORE_FAULTS, TOO_LONG = range(7)
+DONE, MORE_JOBS, MORE_SLOTS, MORE_INTERVALS, MORE_TIMERS, MORE_FAULTS, MORE_BATCHES, MORE_SPANS, TOO_LONG = range(9)
 """Why the kernel stopped."""
 
 
@@ -108,7 +120,14 @@ class World(NamedTuple):
     arrival_draws: np.ndarray
     intervals: Records
     jobs: Records
-    """Every job's times by number, where they are kept."""
+    """Times of every ``stride``-th job."""
+    batches: Records
+    """Series after series, ``BATCHES`` each: all jobs, then each workload's."""
+    bins: np.ndarray
+    """Latency and waiting by (series, stretch) and bin (int32)."""
+    counts: np.ndarray
+    """By workload: jobs completed, failed, running at the end, arrived."""
+    spans: Records
 
 
 def records(count: int, layout: np.dtype) -> Records:

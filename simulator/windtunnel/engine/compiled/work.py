@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.engine.compiled.state import BY_BACKLOG, BY_JOB, BY_PRESENT, CONSTANT, NO_BATCH, Records, World
+from windtunnel.engine.compiled.state import (
+    BATCHES,
+    BY_BACKLOG,
+    BY_JOB,
+    BY_PRESENT,
+    CONSTANT,
+    NO_BATCH,
+    STRETCHES,
+    Records,
+    World,
+)
 from windtunnel.engine.compiled.structures import (
     NOT_HERE,
     cold,
@@ -24,6 +34,7 @@ from windtunnel.engine.compiled.structures import (
 )
 from windtunnel.engine.fleet import FAR
 from windtunnel.engine.programs import WATT_GRAIN
+from windtunnel.engine.sketch import BINS_PER_E
 
 PER_SECOND = 1e12
 _TOO_MANY = 9.2e18
@@ -124,6 +135,41 @@ def reindex(w: World, device: int) -> None:
     tree_set(w.tree, c.root, c.leaves, device - c.first, load)
 
 
+# What is kept of jobs.
+
+
+@hot
+def row_of(w: World, job: int) -> int:
+    """Where the job's times are kept; -1 if they are not."""
+    stride = w.run[0].stride
+    if stride == 1:
+        return job
+    if stride == 0 or job % stride:
+        return -1
+    return job // stride
+
+
+@hot
+def tally(w: World, what: int, work: int, job: int, ticks: int) -> None:
+    """Add a latency (``what`` 0) or a waiting time (1) to the sums and histograms of its stretch of the run."""
+    r = w.run[0]
+    batch = job // r.batch_width
+    place = 0 if ticks <= 0 else 1 + math.ceil(math.log(float(ticks)) * BINS_PER_E)
+    series = 0
+    while True:
+        row = w.batches[series * BATCHES + batch]
+        if what == 0:
+            row.latency_n += 1
+            row.latency_sum += float(ticks)
+        else:
+            row.waiting_n += 1
+            row.waiting_sum += float(ticks)
+        w.bins[what, series * STRETCHES + batch * STRETCHES // BATCHES, place] += 1
+        if series or r.workloads == 1:
+            break
+        series = 1 + work
+
+
 # Work under way.
 
 
@@ -158,6 +204,7 @@ def go(w: World, device: int) -> bool:
         ticks = np.int64(slowed)
     if ticks > _LATEST - r.now:
         return False
+    r.drawing_w += d.watts
     if r.stale == device + 1:
         r.stale = 0
         w.ends[0].tick, w.ends[0].which = r.now + ticks, device
@@ -200,8 +247,9 @@ def _started(w: World, device: int, slot: int) -> None:
     s.starts += 1
     r.waiting -= 1
     r.running += 1
-    if r.record:
-        w.jobs[s.job].start, w.jobs[s.job].on = r.now, device
+    row = row_of(w, s.job)
+    if row >= 0:
+        w.jobs[row].start, w.jobs[row].on = r.now, device
 
 
 @hot
@@ -255,6 +303,7 @@ def begin_batch(w: World, device: int, queue: int, size: int, need: float) -> bo
 def settle(w: World, device: int) -> None:
     """Write down what the device has done of its present segment until now."""
     r, d = w.run[0], w.devices[device]
+    r.drawing_w -= d.watts
     span = r.now - d.since
     if span <= 0:
         return

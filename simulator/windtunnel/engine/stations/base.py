@@ -150,7 +150,7 @@ class RunContext:
         if table.drawn:
             (stage,) = job_class.program
             assert isinstance(stage, OpStage)  # noqa: S101  what a drawn table is made of
-            seconds *= float(max(job_class.source.variates(stage)[rank] for rank in ranks))
+            seconds *= float(max(job_class.source.variates(stage).values[rank] for rank in ranks))
         return to_ticks(seconds), float(table.watts[len(jobs) - 1]), 0
 
 

@@ -1,0 +1,65 @@
+"""Which engine runs a scenario, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from windtunnel.core.errors import InputError, Where, nearest
+from windtunnel.core.result import Recording
+from windtunnel.core.scenario import Scenario
+from windtunnel.engine import process
+from windtunnel.engine.fleet import Prepared, can_be_streamed, expected_jobs
+
+ENGINES = ("auto", "process", "compiled")
+COMPILED_ABOVE = 20_000
+"""Jobs from which starting the compiled engine (half a second, and some ten once to compile it) is worth it."""
+
+
+KEPT_UP_TO = 1_000_000
+"""Jobs above which no more than sums, histograms and a sample of their times are kept, unless asked for."""
+
+
+def wants_streaming(scenario: Scenario, engine: str) -> bool:
+    """Whether a run is long enough, or asks, for its jobs to be drawn as they are needed, and can be run so."""
+    if engine == "process" or scenario.records == "keep" or not can_be_streamed(scenario):
+        return False
+    return scenario.records is not None or expected_jobs(scenario) > KEPT_UP_TO
+
+
+def choose(prepared: Prepared, asked: str) -> tuple[str, str]:
+    """(engine, why): the one that was asked for, or for ``auto`` the one that suits.
+
+    Raises InputError for an engine that is not there, or that cannot run this.
+    """
+    if asked not in ENGINES:
+        raise InputError(
+            f"the engine '{asked}' is not here",
+            where=Where(field="--engine"),
+            expected="auto, process or compiled",
+            nearest=nearest(asked, ENGINES),
+        )
+    if asked == "process":
+        return "process", "asked for"
+    if asked == "auto" and prepared.job_count < COMPILED_ABOVE and not prepared.streamed:
+        return "process", f"fewer than {COMPILED_ABOVE:,} jobs"
+    from windtunnel.engine.compiled.run import refusal
+
+    cannot = refusal(prepared)
+    if cannot is None:
+        return "compiled", "asked for" if asked == "compiled" else f"{prepared.job_count:,} jobs, none beyond it"
+    if asked == "compiled":
+        raise InputError(
+            f"the compiled engine does not do {cannot}",
+            where=Where(field="--engine"),
+            expected="--engine process, or auto",
+        )
+    return "process", f"only it does {cannot}"
+
+
+def run_on(engine: str, prepared: Prepared, progress: Callable[[int], None] | None = None) -> Recording:
+    """Run a prepared scenario on the engine that was chosen."""
+    if engine == "process":
+        return process.run(prepared, progress)
+    from windtunnel.engine.compiled import run as compiled
+
+    return compiled.run(prepared, progress)

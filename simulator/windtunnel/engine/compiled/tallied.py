@@ -1,0 +1,123 @@
+"""The recording of a run too long for every job's times to be kept: sums, histograms, and a sample of the jobs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from windtunnel.core.result import (
+    COMPLETED,
+    FAILED,
+    QUEUED,
+    RUNNING,
+    DeviceRecord,
+    IntervalTable,
+    Jobs,
+    Recording,
+    Slice,
+    Steps,
+    Tally,
+    TokenGaps,
+)
+from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.compiled import state
+from windtunnel.engine.compiled.build import Words
+from windtunnel.engine.compiled.state import World
+from windtunnel.engine.fleet import Prepared
+
+
+def tallied(prepared: Prepared, world: World, words: Words) -> Recording:
+    """The recording of a run whose jobs were drawn as they were needed."""
+    r = world.run[0]
+    end = int(r.end)
+    series = len(world.batches) // state.BATCHES
+    counts = np.zeros((len(world.counts), 5), dtype=np.int64)
+    completed, failed, running, arrived = world.counts.T
+    counts[:, COMPLETED], counts[:, FAILED], counts[:, RUNNING] = completed, failed, running
+    counts[:, QUEUED] = arrived - completed - failed - running
+    jobs = _sample(world)
+    slices = [
+        Slice(int(device), prepared.workloads[int(work)].workload.name, "", int(start), int(finish))
+        for device, work, start, finish in zip(jobs.device, jobs.workload, jobs.start, jobs.finish, strict=True)
+        if finish > start >= 0
+    ]
+    empty = np.zeros(0, dtype=np.int64)
+    total = int(arrived.sum())
+    notes = [f"{total:,} jobs: percentiles come from a sketch and are within 0.5% of the value of their rank"]
+    if len(jobs):
+        notes.append(f"the timeline and jobs.csv show {len(jobs):,} jobs of {total:,}, evenly spaced")
+    silent = [c.name for c in prepared.classes if not c.limit_w]
+    if silent:
+        notes.append(f"no power is stated for {', '.join(silent)}, which count as 0 W")
+    return Recording(
+        end=end,
+        jobs=jobs,
+        devices=_devices(prepared, world, end),
+        workloads=[w.workload.name for w in prepared.workloads],
+        power=_means(world, "power", end),
+        waiting=_means(world, "waiting", end),
+        slices=slices,
+        token_gaps=TokenGaps(empty, empty, empty, empty),
+        intervals=IntervalTable(empty, empty, empty, empty, empty, np.zeros(0), list(words.numbers)),
+        sampled_slices=True,
+        notes=notes,
+        tally=Tally(
+            counts=counts,
+            batches=world.batches.reshape(series, state.BATCHES),
+            bins=world.bins.reshape(2, series, state.STRETCHES, state.BINS),
+            width=int(r.batch_width),
+            peak_w=float(r.peak_w),
+        ),
+    )
+
+
+def _sample(world: World) -> Jobs:
+    r, rows = world.run[0], world.jobs
+    count = -(-int(r.arrived) // int(r.stride)) if r.stride else 0
+    rows = rows[:count]
+    status = np.where(rows.finish >= 0, COMPLETED, np.where(rows.start >= 0, RUNNING, QUEUED))
+    status[rows.lost > 0] = FAILED
+    never = np.full(count, -1, dtype=np.int64)
+    return Jobs(
+        workload=rows.work.copy(),
+        arrival=rows.arrival.copy(),
+        start=rows.start.copy(),
+        finish=rows.finish.copy(),
+        first=never,
+        tokens=np.zeros(count, dtype=np.int64),
+        device=rows.on.copy(),
+        status=status,
+        energy_j=rows.energy.copy(),
+        starts=rows.starts.copy(),
+    )
+
+
+def _means(world: World, name: str, end: int) -> Steps:
+    """Means over short times, as a step function with the same integral."""
+    r = world.run[0]
+    count = int(r.span) + 1
+    ticks = np.arange(count, dtype=np.int64) * int(r.span_width)
+    kept = ticks < end if end else ticks <= 0
+    ticks = ticks[kept]
+    widths = np.diff(np.append(ticks, max(end, 1))).astype(np.float64)
+    sums: FloatArray = world.spans[name][:count][kept]
+    return Steps(ticks, sums / widths, end)
+
+
+def _devices(prepared: Prepared, world: World, end: int) -> list[DeviceRecord]:
+    found: list[DeviceRecord] = []
+    for fleet_class in prepared.classes:
+        for i, name in enumerate(fleet_class.names):
+            d = world.devices[fleet_class.first + i]
+            found.append(
+                DeviceRecord(
+                    name=name,
+                    label=fleet_class.device.label,
+                    kind=fleet_class.device.kind.name,
+                    busy_ticks=int(d.busy),
+                    energy_j=float(fleet_class.idle_w * (end / 1e12) + d.energy),
+                    jobs=int(d.done),
+                    power_limit_w=fleet_class.limit_w,
+                    idle_power_w=fleet_class.idle_w,
+                )
+            )
+    return found

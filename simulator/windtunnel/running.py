@@ -1,0 +1,253 @@
+"""Running a scenario of jobs on a fleet: what is needed made ready, an engine chosen, the result put together."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windtunnel import __version__, policies
+from windtunnel.core.device import Device, configure
+from windtunnel.core.errors import InputError
+from windtunnel.core.policy import Batch, Policy
+from windtunnel.core.provenance import Sourced
+from windtunnel.core.result import Recording
+from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, scenario_from_data
+from windtunnel.core.ticks import TICKS_PER_SECOND
+from windtunnel.core.units import to_unit
+from windtunnel.policies.matrix import recommendation
+from windtunnel_models.catalogue import Catalogue, read_overlay
+
+if TYPE_CHECKING:
+    from windtunnel.engine.fleet import Prepared
+
+
+def device(name: str, known: Catalogue, calibration: str | None = None) -> Device:
+    """The device ``SKU`` or ``SKU@API``; ``calibration`` is an overlay's path, or "none" to ignore the shipped one."""
+    if calibration == "none":
+        return known.device(name, calibrated=False)
+    if calibration is None:
+        return known.device(name)
+    spec = known.spec(name.partition("@")[0])
+    return known.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
+
+
+def policy_of(scenario: Scenario) -> Policy:
+    """The scenario's policy with its batching; InputError with its place for an unknown name."""
+    stated = scenario.policy
+    if isinstance(stated, str):
+        return _located(partial(policies.named, stated), scenario, "policy")
+    batch = Batch()
+    if isinstance(stated.batch, RequestBatch):
+        batch = Batch("request", stated.batch.size, stated.batch.wait)
+    elif isinstance(stated.batch, ContinuousBatch):
+        batch = Batch("continuous", stated.batch.size, tokens=stated.batch.tokens, memory=stated.batch.memory)
+    if stated.name is not None:
+        return _located(partial(policies.named, stated.name, batch), scenario, "policy", "name")
+    route, order = stated.route or "central", stated.order or "arrival"
+    return _located(
+        partial(policies.parts, route, order, batch),
+        scenario,
+        "policy",
+        "route" if stated.route not in policies.route_names() and stated.route else "order",
+    )
+
+
+def _located(make: Callable[[], Policy], scenario: Scenario, *path: str) -> Policy:
+    try:
+        return make()
+    except InputError as error:
+        raise error.at(scenario.where(*path)) from None
+
+
+def fleet_devices(scenario: Scenario, known: Catalogue) -> list[Device]:
+    """Each fleet entry's device, as the entry states it."""
+    devices: list[Device] = []
+    for i, entry in enumerate(scenario.fleet):
+        try:
+            calibration = entry.calibration
+            if calibration not in (None, "none"):
+                calibration = str(scenario.folder / calibration)
+            found = configure(
+                device(entry.device, known, calibration),
+                speed=entry.speed,
+                idle_w=entry.power.idle,
+                max_w=entry.power.max,
+                memory_bytes=entry.memory,
+            )
+            if found.power_limit_w < found.idle_power_w:
+                raise InputError(
+                    f"{found.label} would draw {found.idle_power_w:g} W idle and {found.power_limit_w:g} W at most",
+                    expected="power: {idle: ..., max: ...} with idle <= max",
+                )
+        except InputError as error:
+            raise error.at(scenario.where("fleet", i, "device")) from None
+        devices.append(found)
+    return devices
+
+
+def prepare_run(scenario: Scenario, known: Catalogue, engine: str = "auto") -> Prepared:
+    """A scenario made ready for an engine; InputError for what can be known to be wrong before anything runs.
+
+    Long runs are made ready to be streamed, where the compiled engine will run them.
+    """
+    from windtunnel.engine.choice import wants_streaming
+    from windtunnel.engine.fleet import prepare
+
+    def preference(use: str, api: str, kind: str) -> float:
+        return recommendation(use).preference(api=api, kind=kind)
+
+    devices, policy = fleet_devices(scenario, known), policy_of(scenario)
+    if wants_streaming(scenario, engine):
+        from windtunnel.engine.compiled.run import refusal
+
+        prepared = prepare(scenario, devices, policy, preference, streamed=True)
+        if refusal(prepared) is None:
+            return prepared
+    return prepare(scenario, devices, policy, preference)
+
+
+def simulate(
+    scenario: Scenario,
+    replications: int,
+    engine: str,
+    known: Catalogue,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[dict[str, Any], Recording]:
+    """Run a scenario; what result.json holds, and the first replication's recording.
+
+    Raises InputError for what is wrong with the scenario, or with asking for ``engine``.
+    """
+    from windtunnel.engine import invariants
+    from windtunnel.engine.choice import choose, run_on
+    from windtunnel.engine.metrics import summarise
+
+    recordings: list[Recording] = []
+    first: Prepared | None = None
+    chosen = why = ""
+    for replication in range(replications):
+        repeated = scenario if not replication else scenario.reseeded(replication_seed(scenario.seed, replication))
+        prepared = prepare_run(repeated, known, engine)
+        if first is None:
+            first = prepared
+            chosen, why = choose(prepared, engine)
+        told = None if progress is None else partial(_report, progress, prepared.job_count)
+        recording = run_on(chosen, prepared, told)
+        invariants.check(recording)
+        recordings.append(recording)
+    assert first is not None  # noqa: S101  replications is at least 1
+    measured = summarise(first, recordings, scenario.parsed_targets())
+    notes = [note for r in recordings for note in r.notes] + measured.pop("notes")
+    result = {
+        "name": scenario.name,
+        "description": scenario.description,
+        "engine": chosen,
+        "engine_reason": why,
+        "seed": scenario.seed,
+        "replications": replications,
+        "policy": first.policy.name,
+        **measured,
+        "provenance": provenance(first.compiled, first.classes),
+        "models": models(first.compiled, first.classes),
+        "notes": list(dict.fromkeys(notes)),
+        "scenario": scenario.resolved(),
+        "versions": versions(),
+    }
+    return result, recordings[0]
+
+
+def check(scenario: Scenario, engine: str, known: Catalogue) -> None:
+    """All of ``simulate`` but the simulation: InputError for what it would refuse before anything is simulated."""
+    from windtunnel.engine.choice import choose
+
+    choose(prepare_run(scenario, known, engine), engine)
+
+
+def _report(progress: Callable[[int, int], None], total: int, done: int) -> None:
+    progress(done, total)
+
+
+def replication_seed(seed: int, replication: int) -> int:
+    """An independent seed for each replication after the first, the same on every machine."""
+    return int(np.random.SeedSequence(seed, spawn_key=(replication,)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def versions() -> dict[str, str]:
+    """What a result was made with."""
+    import simpy
+
+    return {
+        "windtunnel": __version__,
+        "python": platform.python_version(),
+        "numba": metadata.version("numba"),
+        "numpy": np.__version__,
+        "simpy": simpy.__version__,
+    }
+
+
+def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
+    """Every number that entered a run: device, parameter, value in its unit, where it comes from, its range."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for (number, _), program in compiled.items():
+        target: Device = classes[number].device
+        for path, sourced in program.sources.items():
+            found.setdefault((target.label, path), _source_row(target, path, sourced))
+    for fleet_class in classes:
+        target = fleet_class.device
+        for path in ("idle_power_w", "max_power_w"):
+            found.setdefault((target.label, path), _source_row(target, path, target.values[path]))
+    return [found[key] for key in sorted(found)]
+
+
+def models(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
+    """How well each operation that a run priced is known on each of its devices."""
+    asked = {(number, op) for (number, _), program in compiled.items() for op in program.operations}
+    found = {}
+    for number, op in sorted(asked):
+        target: Device = classes[number].device
+        if op != "service":  # a stated time is known by definition
+            found[target.label, op] = {"device": target.label, **asdict(target.knowledge(op))}
+    return [found[key] for key in sorted(found)]
+
+
+def _source_row(target: Device, path: str, sourced: Sourced) -> dict[str, Any]:
+    name, _, rest = path.partition(".")
+    unit = "1" if name == "learned" else _api_unit(rest) if name == "api" else target.kind.parameter(name).unit
+    scale = partial(to_unit, unit=unit)
+    return {
+        "device": target.label,
+        "parameter": path,
+        "value": scale(sourced.value),
+        "unit": unit,
+        "provenance": sourced.provenance.label,
+        "source": sourced.source,
+        "low": None if sourced.low is None else scale(sourced.low),
+        "high": None if sourced.high is None else scale(sourced.high),
+        "reason": sourced.reason,
+    }
+
+
+def _api_unit(name: str) -> str:
+    from windtunnel_models.catalogue import API_PARAMETERS
+
+    return next(parameter.unit for parameter in API_PARAMETERS if parameter.name == name)
+
+
+def one_job_s(target: Device, ops: Sequence[Mapping[str, Any]]) -> float:
+    """How long one job of the program ``ops`` takes on ``target``, alone, in the process engine (s)."""
+    from windtunnel.engine import invariants, process
+    from windtunnel.engine.fleet import prepare
+
+    job = {"name": "job", "arrivals": {"process": "deterministic", "rate": "1 /s"}, "ops": list(ops)}
+    scenario = scenario_from_data(
+        {"schema": 1, "name": "one job", "fleet": [{"device": target.label}], "workload": [job], "stop": {"jobs": 1}}
+    )
+    recording = process.run(prepare(scenario, [target], policy_of(scenario)))
+    invariants.check(recording)
+    return float(recording.jobs.finish[0] - recording.jobs.arrival[0]) / TICKS_PER_SECOND
