@@ -476,8 +476,9 @@ def stop(task: tuple[str, float, float, int]) -> tuple[float, float, float, floa
         jobs, found = 5_000, None
         while found is None:
             attempts += 1
-            sample = kept(run(model, load, jobs, seed))
-            estimate = estimates(sample)["mean"]
+            seen, waits = run_with_waits(model, load, jobs, seed)
+            at_most = math.inf if waits is None else steady.effective(kept(waits))
+            estimate = estimates(kept(seen), at_most=at_most)["mean"]
             needed = jobs_needed(estimate, error, jobs)
             if needed <= jobs or needed > _MOST_JOBS:
                 ceiling += needed > jobs

@@ -329,7 +329,7 @@ def test_more_jobs_are_asked_for_until_it_is_precise(error: float, half: float, 
     estimate = Estimate(10.0, 10.0 - 5 * half, 10.0 + 10 * half, effective=worth)
     needed = jobs_needed(estimate, error, jobs)
     assert relative_error(estimate) == pytest.approx(half)
-    if relative_error(estimate) <= error and worth >= 50:
+    if relative_error(estimate) <= error and worth >= 400:
         assert needed == jobs
     else:
         assert 1.5 * jobs <= needed <= 10 * jobs + 1

@@ -248,7 +248,7 @@ def paired(one: Sequence[float], other: Sequence[float]) -> Estimate:
 
 # Running until precise.
 
-_ENOUGH = 50.0
+_ENOUGH = 400.0
 _MORE = 1.2
 _LEAST_GROWTH, _MOST_GROWTH, _UNKNOWN_GROWTH = 1.5, 10.0, 4.0
 
@@ -265,7 +265,7 @@ def jobs_needed(estimate: Estimate, error: float, jobs_so_far: int) -> int:
     """How many jobs the next attempt needs for ``error`` (relative); ``jobs_so_far`` when they were enough.
 
     A run that is looked at again and again stops when it by chance looks precise (Chow and Robbins' bias). Against it:
-    an attempt counts only if it rests on 50 independent observations, the longer side of the interval decides, and
+    an attempt counts only if it rests on 400 independent observations, the longer side of the interval decides, and
     every attempt aims a fifth beyond what the last suggests and is at least half as long again, so that there are few.
     """
     reached = relative_error(estimate)
