@@ -119,6 +119,8 @@ class DeviceRecord:
     jobs: int
     power_limit_w: float
     idle_power_w: float
+    down_ticks: int = 0
+    """Time in which it had failed."""
 
 
 @dataclass(frozen=True)

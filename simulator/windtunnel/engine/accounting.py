@@ -29,6 +29,7 @@ from windtunnel.core.result import (
 )
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 from windtunnel.engine.books import Books
+from windtunnel.engine.faults import down_ticks
 from windtunnel.engine.fleet import Prepared
 
 SLICE_LIMIT = 200_000
@@ -183,6 +184,7 @@ def _devices(prepared: Prepared, jobs: Jobs, table: IntervalTable, end: int) -> 
         active_j += np.bincount(table.device[part], weights=table.watts[part] * seconds[part], minlength=count)
     done = np.bincount(jobs.device[jobs.status == COMPLETED], minlength=count)
     busy = busy_ticks(table, count)
+    down = down_of(prepared, end)
     records: list[DeviceRecord] = []
     for fleet_class in prepared.classes:
         for i, name in enumerate(fleet_class.names):
@@ -197,9 +199,17 @@ def _devices(prepared: Prepared, jobs: Jobs, table: IntervalTable, end: int) -> 
                     jobs=int(done[number]),
                     power_limit_w=fleet_class.limit_w,
                     idle_power_w=fleet_class.idle_w,
+                    down_ticks=int(down[number]),
                 )
             )
     return records
+
+
+def down_of(prepared: Prepared, end: int) -> IntArray:
+    """For each device, the time until ``end`` in which it had failed."""
+    if prepared.faults is None:
+        return np.zeros(prepared.device_count, dtype=np.int64)
+    return down_ticks(prepared.faults.until(end), end, prepared.device_count)
 
 
 def busy_ticks(table: IntervalTable, count: int) -> TickArray:

@@ -20,7 +20,7 @@ from typing import NoReturn
 import numpy as np
 
 from windtunnel.core.errors import InvariantError
-from windtunnel.core.result import Recording
+from windtunnel.core.result import COMPLETED, QUEUED, Recording, Tally
 
 
 def _broken(name: str, what: str) -> NoReturn:
@@ -29,6 +29,9 @@ def _broken(name: str, what: str) -> NoReturn:
 
 def check(recording: Recording) -> None:
     """Raise InvariantError for the first invariant that ``recording`` breaks."""
+    if recording.tally is not None:
+        _check_sums(recording, recording.tally)
+        return
     jobs, table = recording.jobs, recording.intervals
     statuses = np.bincount(jobs.status, minlength=5)
     if len(statuses) != 5 or int(statuses.sum()) != len(jobs):
@@ -62,6 +65,28 @@ def check(recording: Recording) -> None:
             _broken("I5", f"{device.name} was busy for {device.busy_ticks} of {recording.end} ticks")
     if table is not None and len(table):
         _check_intervals(recording)
+
+
+def _check_sums(recording: Recording, tally: Tally) -> None:
+    """What can be checked of a run of which only sums and a sample are left."""
+    if (tally.counts < 0).any():
+        _broken("I1", f"jobs are accounted for as {tally.counts.tolist()}")
+    completed, ended = tally.counts[:, COMPLETED].sum(), tally.counts.sum() - tally.counts[:, QUEUED].sum()
+    for what, name, expected in ((0, "latency", completed), (1, "waiting", ended)):
+        counted = int(tally.batches[0][f"{name}_n"].sum())
+        if counted != expected or int(tally.bins[what, 0].sum()) != expected:
+            _broken("I1", f"{expected} jobs have a {name} and {counted} were counted")
+    jobs = recording.jobs
+    started, finished = jobs.start >= 0, jobs.finish >= 0
+    if (started & (jobs.start < jobs.arrival)).any() or (finished & (jobs.finish < jobs.start)).any():
+        _broken("I2", "a job has its times out of order")
+    energy = math.fsum(device.energy_j for device in recording.devices)
+    integral = recording.power.integral()
+    if abs(energy - integral) > 1e-9 * max(abs(energy), abs(integral)):
+        _broken("I6", f"the devices took {energy!r} J and the integral of power is {integral!r} J")
+    for device in recording.devices:
+        if not 0 <= device.busy_ticks <= recording.end:
+            _broken("I5", f"{device.name} was busy for {device.busy_ticks} of {recording.end} ticks")
 
 
 def _check_intervals(recording: Recording) -> None:

@@ -39,7 +39,7 @@ def draws(prepared: Prepared) -> dict[int, list[Variates]]:
     found: dict[int, list[Variates]] = {}
     for (_, work), compiled in prepared.compiled.items():
         columns = found.setdefault(work, [])
-        for segment in (s for way in compiled.variants for phase in way for body in phase for s in body):
+        for segment in compiled.segments():
             if segment.drawn is not None and not any(segment.drawn.variates is known for known in columns):
                 columns.append(segment.drawn.variates)
     return found

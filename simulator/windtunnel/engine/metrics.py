@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from windtunnel.core.result import COMPLETED, STATUS, Recording
 from windtunnel.core.target import METRICS, Target
-from windtunnel.core.ticks import to_second_array
 from windtunnel.core.units import to_unit
 from windtunnel.engine.economics import economics
 from windtunnel.engine.fleet import Prepared
-from windtunnel.engine.sample import BatchedSample
-from windtunnel.engine.statistics import METHOD, Estimate, estimates, over_replications
-from windtunnel.engine.steady import TOO_FEW, Growth, effective, growth, warm_up
+from windtunnel.engine.statistics import METHOD, STATISTICS, Estimate, estimates, over_replications
+from windtunnel.engine.steady import TOO_FEW
+from windtunnel.engine.times import Times, times_of
 
 _ORDER = ("arrived", "completed", "dropped", "failed", "running", "queued")
 
@@ -36,40 +34,10 @@ def summarise(prepared: Prepared, recordings: Sequence[Recording], targets: Sequ
     return result
 
 
-@dataclass(frozen=True)
-class _Steady:
-    """What a run's times are taken over: jobs from ``job`` (in order of arrival) on, which arrived at tick ``since``.
-
-    ``at_most``: independent observations that the slowest swings of the waiting times leave. ``settled``: whether the
-    run has a steady state; None for a source that has none to reach.
-    """
-
-    job: int
-    since: int
-    reason: str
-    at_most: float
-    settled: Growth | None
-
-
-def _steady(prepared: Prepared, recording: Recording) -> _Steady:
-    jobs = recording.jobs
-    if not all(w.workload.arrivals.stationary for w in prepared.workloads):
-        return _Steady(0, 0, "arrivals change with time: every job counts", math.inf, None)
-    started, done = np.flatnonzero(jobs.start >= 0), np.flatnonzero(jobs.status == COMPLETED)
-    waits = BatchedSample.from_values(to_second_array(jobs.start[started] - jobs.arrival[started]))
-    latencies = BatchedSample.from_values(to_second_array(jobs.finish[done] - jobs.arrival[done]))
-    cuts = [(warm_up(waits), started), (warm_up(latencies), done)]
-    first, reason = max(((int(of[cut.jobs]) if cut.jobs else 0, cut.reason) for cut, of in cuts), key=lambda x: x[0])
-    kept = started[started >= first]
-    at_most = effective(BatchedSample.from_values(to_second_array(jobs.start[kept] - jobs.arrival[kept])))
-    since = int(jobs.arrival[first]) if len(jobs) else 0
-    return _Steady(first, since, reason, at_most, growth(waits))
-
-
 def _notes(statistics: Mapping[str, Any]) -> list[str]:
     notes = []
     if statistics["settled"] == "grows":
-        notes.append(f"unstable: {statistics['settled_reason']}; the averages depend on how long the run was")
+        notes.append(f"unstable: {statistics['settled_reason']}; no average is given")
     elif statistics["settled"] == "not shown" and statistics["settled_reason"] != TOO_FEW:
         notes.append(f"no steady state is shown: {statistics['settled_reason']}")
     cut = statistics["warmup_jobs"]
@@ -82,10 +50,7 @@ def _notes(statistics: Mapping[str, Any]) -> list[str]:
 
 
 def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
-    jobs = recording.jobs
     span_s = recording.end / 1e12
-    gaps = recording.token_gaps
-    everything = np.ones(len(jobs), dtype=bool)
     devices = [
         {
             "name": d.name,
@@ -96,6 +61,7 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
             "jobs": d.jobs,
             "power_limit_w": d.power_limit_w,
             "idle_power_w": d.idle_power_w,
+            "availability": 1.0 - d.down_ticks / recording.end if recording.end else 1.0,
         }
         for d in recording.devices
     ]
@@ -103,10 +69,13 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
     rate = None
     if all(price is not None for price in prices):
         rate = sum(c.count * (c.price_usd_per_s or 0.0) for c in prepared.classes)
-    completed = int((jobs.status == COMPLETED).sum())
+    jobs = recording.jobs
     tokens = int(jobs.tokens[jobs.status == COMPLETED].sum())
-    steady = _steady(prepared, recording)
-    whole = _times(recording, everything, np.ones(len(gaps.ticks), dtype=bool), steady)
+    times = times_of(prepared, recording)
+    steady = times.steady
+    whole = _times(times, None)
+    energy_j = math.fsum(d.energy_j for d in recording.devices) if recording.tally else recording.power.integral()
+    peak_w = float(recording.power.values.max()) if recording.tally is None else recording.tally.peak_w
     alone = len(prepared.workloads) == 1
     site = economics(recording.power, prepared.scenario.site, rate)
     return {
@@ -119,23 +88,25 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
             "warmup_reason": steady.reason,
             "settled": None if steady.settled is None else steady.settled.settled,
             "settled_reason": None if steady.settled is None else steady.settled.reason,
+            "load": None if steady.load is None else steady.load.offered,
             **whole["statistics"],
         },
-        "throughput_per_s": completed / span_s if span_s else 0.0,
+        "throughput_per_s": whole["jobs"]["completed"] / span_s if span_s else 0.0,
         "tokens_per_s": tokens / span_s if tokens and span_s else None,
         "workloads": [
             {
                 "name": w.workload.name,
                 "use": w.workload.use,
-                **(whole if alone else _times(recording, jobs.workload == w.number, gaps.workload == w.number, steady)),
+                **(whole if alone else _times(times, w.number)),
             }
             for w in prepared.workloads
         ],
         "devices": devices,
         "utilisation": float(np.mean([d["utilisation"] for d in devices])),
-        "energy_j": recording.power.integral(),
-        "average_power_w": recording.power.mean(),
-        "peak_power_w": float(recording.power.values.max()),
+        "availability": float(np.mean([d["availability"] for d in devices])),
+        "energy_j": energy_j,
+        "average_power_w": energy_j / span_s if recording.tally else recording.power.mean(),
+        "peak_power_w": peak_w,
         "power_limit_w": sum(c.count * c.limit_w for c in prepared.classes),
         "cost_usd": None if rate is None else rate * span_s,
         "cost_usd_per_h": None if rate is None else rate * 3600,
@@ -144,35 +115,19 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
     }
 
 
-def _times(recording: Recording, mine: np.ndarray, gaps: np.ndarray, steady: _Steady) -> dict[str, Any]:
-    jobs = recording.jobs
-    status = np.bincount(jobs.status[mine], minlength=5)
-    counts = {"arrived": int(mine.sum())} | {name: int(status[code]) for code, name in enumerate(STATUS)}
-    warm = mine.copy()
-    warm[: steady.job] = False
-    done = warm & (jobs.status == COMPLETED)
-    started = warm & (jobs.start >= 0)
-    generating = bool((jobs.tokens[mine] > 0).any())
-    samples: dict[str, BatchedSample | None] = {
-        "latency_s": BatchedSample.from_values(to_second_array(jobs.finish[done] - jobs.arrival[done])),
-        "waiting_s": BatchedSample.from_values(to_second_array(jobs.start[started] - jobs.arrival[started])),
-        "first_token_s": None,
-        "next_token_s": None,
-    }
-    if generating:
-        spoke = warm & (jobs.first >= 0)
-        table = recording.token_gaps
-        late = gaps & (table.end >= steady.since)
-        gap_s, weights = to_second_array(table.ticks[late]), table.weights[late].astype(np.float64)
-        samples["first_token_s"] = BatchedSample.from_values(to_second_array(jobs.first[spoke] - jobs.arrival[spoke]))
-        samples["next_token_s"] = BatchedSample.from_values(gap_s, weights)
-    reason = None
-    if steady.settled is not None and steady.settled.settled == "grows":
-        reason = steady.settled.reason
-    found = {
-        name: None if sample is None else estimates(sample, at_most=steady.at_most, reason=reason)
-        for name, sample in samples.items()
-    }
+def _times(times: Times, work: int | None) -> dict[str, Any]:
+    by_status = times.counts(work)
+    counts = {"arrived": int(by_status.sum())} | {name: int(by_status[code]) for code, name in enumerate(STATUS)}
+    samples, steady = times.samples(work), times.steady
+    found: dict[str, dict[str, Estimate] | None] = {}
+    for name, sample in samples.items():
+        if sample is None:
+            found[name] = None
+        elif steady.settled is not None and steady.settled.settled == "grows":
+            # What grows without bound has no mean: how long the run was is all that one would tell.
+            found[name] = dict.fromkeys(STATISTICS, Estimate(None, reason=steady.settled.reason))
+        else:
+            found[name] = estimates(sample, at_most=steady.at_most)
     return {
         "jobs": {name: counts[name] for name in _ORDER},
         **{name: None if one is None else _dicts(one) for name, one in found.items()},
@@ -211,6 +166,7 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "warmup_reason": every[0]["warmup_reason"],
         "settled": worst["settled"],
         "settled_reason": worst["settled_reason"],
+        "load": worst["load"],
         "replications": len(runs),
         "missing": {},
     }

@@ -137,6 +137,13 @@ class Compiled:
         """The phases of the job of that rank."""
         return self.variants[0 if self.variant_of is None else int(self.variant_of[rank])]
 
+    def segments(self) -> Iterator[Segment]:
+        """Every segment of every way through the program."""
+        for phases in self.variants:
+            for phase in phases:
+                for body in phase:
+                    yield from body
+
     @property
     def single(self) -> Segment | None:
         """The program's only segment, where it has just one: the common case, and the quick one."""

@@ -19,6 +19,7 @@ from windtunnel.core.result import (
     TokenGaps,
 )
 from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.accounting import down_of
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import Words
 from windtunnel.engine.compiled.state import World
@@ -72,7 +73,7 @@ def tallied(prepared: Prepared, world: World, words: Words) -> Recording:
 
 def _sample(world: World) -> Jobs:
     r, rows = world.run[0], world.jobs
-    count = -(-int(r.arrived) // int(r.stride)) if r.stride else 0
+    count = min(-(-int(r.arrived) // int(r.stride)), len(rows)) if r.stride else 0
     rows = rows[:count]
     status = np.where(rows.finish >= 0, COMPLETED, np.where(rows.start >= 0, RUNNING, QUEUED))
     status[rows.lost > 0] = FAILED
@@ -105,6 +106,7 @@ def _means(world: World, name: str, end: int) -> Steps:
 
 def _devices(prepared: Prepared, world: World, end: int) -> list[DeviceRecord]:
     found: list[DeviceRecord] = []
+    down = down_of(prepared, end)
     for fleet_class in prepared.classes:
         for i, name in enumerate(fleet_class.names):
             d = world.devices[fleet_class.first + i]
@@ -118,6 +120,7 @@ def _devices(prepared: Prepared, world: World, end: int) -> list[DeviceRecord]:
                     jobs=int(d.done),
                     power_limit_w=fleet_class.limit_w,
                     idle_power_w=fleet_class.idle_w,
+                    down_ticks=int(down[fleet_class.first + i]),
                 )
             )
     return found

@@ -144,7 +144,8 @@ def row_of(w: World, job: int) -> int:
     stride = w.run[0].stride
     if stride == 1:
         return job
-    if stride == 0 or job % stride:
+    # More jobs may come than were expected; the last of them are not in the sample.
+    if stride == 0 or job % stride or job // stride >= len(w.jobs):
         return -1
     return job // stride
 

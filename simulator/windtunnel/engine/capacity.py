@@ -1,0 +1,140 @@
+"""How much of what a fleet can do its jobs ask for: the offered load, before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from windtunnel.core.arrivals import Deterministic, Trace
+from windtunnel.core.faults import Failure
+from windtunnel.core.ticks import TICKS_PER_SECOND
+from windtunnel.engine.fleet import FleetClass, Prepared
+from windtunnel.engine.programs import Segment
+
+
+@dataclass(frozen=True)
+class Load:
+    """``offered`` over what could be done; ``steady``: whether nothing is random, so that all of it can be used."""
+
+    offered: float
+    steady: bool
+
+    @property
+    def excessive(self) -> bool:
+        """Whether no steady state can be: at its capacity a queue that varies at all grows without bound."""
+        return self.offered > 1 + 1e-9 or (self.offered >= 1 - 1e-9 and not self.steady)
+
+
+def offered_load(prepared: Prepared) -> Load | None:
+    """The least busy that the fleet's busiest part can be, however jobs are shared out; None where that is not known.
+
+    The fluid limit: jobs of each workload, at their mean rate, are divided among the classes that can run them so that
+    the largest of (seconds of work a second) / (devices) is least (a linear program). Batches count at what a job
+    takes in the best of them, devices that fail for the share of time that they work. Not known where arrivals change
+    with time, and for continuous batches.
+    """
+    if prepared.policy.batch.kind == "continuous":
+        return None
+    if not all(w.workload.arrivals.stationary for w in prepared.workloads):
+        return None
+    processes = [w.workload.arrivals for w in prepared.workloads]
+    rates = np.array([process.mean_rate_per_s() for process in processes if not isinstance(process, Trace)])
+    rows: list[np.ndarray] = []
+    capacities: list[float] = []
+    for fleet_class in prepared.classes:
+        works = [_work_s(prepared, fleet_class, w.number) for w in prepared.workloads]
+        for name in sorted({name for work in works for name in work}):
+            rows.append(np.array([work.get(name, 0.0) for work in works]))
+            streams = fleet_class.streams if name == "device" else 1
+            capacities.append(fleet_class.count * streams * _up(prepared, fleet_class))
+    steady = all(isinstance(w.workload.arrivals, Deterministic) for w in prepared.workloads) and not any(
+        segment.drawn for program in prepared.compiled.values() for segment in program.segments()
+    )
+    return Load(_least(prepared, rates, rows, capacities), steady)
+
+
+def _work_s(prepared: Prepared, fleet_class: FleetClass, work: int) -> dict[str, float]:
+    """Mean seconds that a job of the workload takes of the device, and of each engine that serves jobs side by side."""
+    compiled = prepared.compiled.get((fleet_class.number, work))
+    if compiled is None:
+        return {}
+    if prepared.policy.batch.kind == "request":
+        table = prepared.batches(fleet_class.number, work)
+        if table is not None:
+            sizes = np.arange(1, len(table.seconds) + 1)
+            return {"device": float((table.seconds / sizes).min())}
+    share = np.ones(1)
+    if compiled.variant_of is not None:
+        share = np.bincount(compiled.variant_of, minlength=len(compiled.variants)) / len(compiled.variant_of)
+    found: dict[str, float] = {"device": 0.0}
+    for weight, phases in zip(share, compiled.variants, strict=True):
+        for phase in phases:
+            found["device"] += weight * max(sum(_mean_s(s) for s in body) for body in phase)
+            if fleet_class.streams > 1:
+                for segment in (s for body in phase for s in body):
+                    taken = weight * _mean_s(segment) * segment.share
+                    found[segment.engine] = found.get(segment.engine, 0.0) + taken
+    return found
+
+
+def _mean_s(segment: Segment) -> float:
+    if segment.drawn is not None:
+        return segment.drawn.seconds
+    return float(np.mean(segment.ticks)) / TICKS_PER_SECOND
+
+
+def _up(prepared: Prepared, fleet_class: FleetClass) -> float:
+    """The share of time in which a device of the class has not failed, in the long run."""
+    up = 1.0
+    entry = prepared.scenario.fleet[fleet_class.number]
+    for fault in prepared.scenario.faults:
+        named = fault.devices if isinstance(fault, Failure) else ()
+        struck = named is None or entry.device in named or entry.name in named
+        if isinstance(fault, Failure) and struck and fault.mtbf is not None and fault.mttr is not None:
+            up *= fault.mtbf / (fault.mtbf + fault.mttr)
+    return up
+
+
+def _least(prepared: Prepared, rates: np.ndarray, rows: list[np.ndarray], capacities: list[float]) -> float:
+    classes, works = len(prepared.classes), len(rates)
+    if classes == 1:
+        return max(float(rates @ row) / capacity for row, capacity in zip(rows, capacities, strict=True))
+    if works == 1 and all(c.streams == 1 for c in prepared.classes):
+        # Each class does what it can, all of them to the same extent.
+        fleets = [
+            _up(prepared, c) * c.count / _work_s(prepared, c, 0)["device"]
+            for c in prepared.classes
+            if (c.number, 0) in prepared.compiled
+        ]
+        return float(rates[0]) / sum(fleets)
+    from scipy.optimize import linprog
+
+    # Variables: jobs a second of workload w on class c, then the load itself.
+    columns = classes * works
+    upper: list[np.ndarray] = []
+    at = 0
+    for fleet_class in prepared.classes:
+        named = sorted({n for w in range(works) for n in _work_s(prepared, fleet_class, w)})
+        for _ in named:
+            row = np.zeros(columns + 1)
+            row[fleet_class.number * works : (fleet_class.number + 1) * works] = rows[at]
+            row[-1] = -capacities[at]
+            upper.append(row)
+            at += 1
+    equal = np.zeros((works, columns + 1))
+    most: list[float | None] = []
+    for cls in range(classes):
+        for work in range(works):
+            equal[work, cls * works + work] = 1.0
+            most.append(None if (cls, work) in prepared.compiled else 0.0)
+    answer = linprog(
+        np.append(np.zeros(columns), 1.0),
+        A_ub=np.array(upper),
+        b_ub=np.zeros(len(upper)),
+        A_eq=equal,
+        b_eq=rates,
+        bounds=[(0.0, m) for m in [*most, None]],
+        method="highs",
+    )
+    return float(answer.fun)
