@@ -170,8 +170,8 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
     slot_rows.next = np.append(np.arange(1, slots), -1)
     queue_rows = records(queues, state.QUEUE)
     queue_rows.head = queue_rows.tail = -1
-    rows = -(-prepared.job_count // r.stride) + 1 if r.stride > 1 or prepared.streamed else prepared.job_count
-    jobs = records(rows if r.stride else 0, state.JOB)
+    kept = -(-prepared.job_count // r.stride) + int(prepared.streamed) if r.stride else 0
+    jobs = records(kept, state.JOB)
     jobs.start = jobs.finish = jobs.on = -1
     return World(
         run=run,
