@@ -158,7 +158,7 @@ def test_a_higher_confidence_never_accepts_what_a_lower_one_refuses(found: dict[
 
 
 def test_too_short_a_run_is_judged_by_replications_and_says_so() -> None:
-    answer = planner.plan(scenario_from_data(plan_scenario(stop={"jobs": 500}, plan={"loads": [], "replications": 3})))
+    answer = planner.plan(scenario_from_data(plan_scenario(stop={"jobs": 150}, plan={"loads": [], "replications": 3})))
     assert answer["replications"] == 3
     assert "one run gives no interval to latency p95" in answer["notes"][0]
     assert all(t["interval"] == "replications" for f in answer["fleets"] for t in f["targets"])
