@@ -167,7 +167,7 @@ def calibrate(
 )
 @click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenario's.")
 @click.option("--replications", type=click.IntRange(1, 10_000), default=1, help="Independent repetitions.")
-@click.option("--engine", default="auto", help="auto or process.")
+@click.option("--engine", default="auto", help="auto, process or compiled.")
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: fleet[0].count=3.")
 @click.option("--all-jobs", is_flag=True, help="Write every job to jobs.csv, however many.")
 @_CATALOG
