@@ -239,6 +239,9 @@ class Scenario(_Model):
         description="whether every job's times are kept, those of 200,000, or none; unless given, every "
         "job's up to 1,000,000 jobs and a sample above",
     )
+    warm_up: Literal["auto", "none"] = Field(
+        "auto", description="whether times leave out the jobs that still show that the run began empty; none: all count"
+    )
     targets: list[TargetText] = Field(default_factory=list)
     site: Site | None = Field(None, description="what power costs and emits where the fleet stands")
     plan: Plan | None = Field(None, description="how `windtunnel plan` searches; `run` does not read it")

@@ -63,7 +63,9 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
         w.model_copy(update={"arrivals": w.arrivals if case.load == 1.0 else w.arrivals.scaled(case.load)})
         for w in scenario.workload
     ]
-    return scenario.changed(fleet=fleet, workload=workload)
+    # Whether a fleet keeps up is judged by jobs, which must not all be dropped.
+    records = "sample" if scenario.records == "drop" else scenario.records
+    return scenario.changed(fleet=fleet, workload=workload, records=records)
 
 
 def entry_name(scenario: Scenario, entry: int) -> str:
