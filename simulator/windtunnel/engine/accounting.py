@@ -119,7 +119,7 @@ def _intervals(
     """
     written = books.intervals
     columns: list[list[np.ndarray]] = [
-        [np.frombuffer(a, dtype=np.float64 if a.typecode == "d" else np.int64)] if len(a) else []
+        [np.frombuffer(a, dtype=np.float64 if a is written.watts else np.int64)] if len(a) else []
         for a in (written.device, written.lane, written.name, written.start, written.end, written.watts)
     ]
     class_of = prepared.class_of_device()

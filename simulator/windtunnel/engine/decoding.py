@@ -52,6 +52,7 @@ class DecoderCosts:
     def __init__(self, device: Device, model: Decoder, most_tokens: int, most_sequences: int, longest: int) -> None:
         self.device = device
         self.model = model
+        self._flat: dict[str, FloatArray] = {}
         for op in ("gemm", "attention", "elementwise"):
             if not device.runs(op):
                 raise UnsupportedOperationError(
@@ -75,6 +76,12 @@ class DecoderCosts:
         self.decode[:, 1:, :] = self._cost(
             model.attention_operation("decode"), {"batch": sequences[:, None], "kv_tokens": grid[None, :]}
         )
+
+    def flat(self, table: str) -> FloatArray:
+        """One of the tables as a row of numbers, the seconds before the joules; always the same array."""
+        if table not in self._flat:
+            self._flat[table] = np.ascontiguousarray(getattr(self, table)).reshape(-1)
+        return self._flat[table]
 
     @property
     def weight_bytes(self) -> float:

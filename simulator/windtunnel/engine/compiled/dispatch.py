@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.policy import Candidate
-from windtunnel.engine.compiled.state import BY_TURN, NO_BATCH, World
+from windtunnel.engine.compiled.state import BY_TURN, NO_BATCH, Either, World
 from windtunnel.engine.compiled.structures import NOT_HERE, cold, hot, sift_up
 from windtunnel.engine.compiled.work import (
     begin,
@@ -102,7 +102,7 @@ def feed(w: World, device: int) -> bool:
 
 
 @cold
-def sweep(w: World) -> None:
+def sweep(w: Either) -> None:
     """One step of offering work to idle devices, class after class; a refusal for power ends it."""
     r = w.run[0]
     c = w.classes[w.ints[r.sweeping]]
@@ -127,7 +127,7 @@ def _near(one: float, other: float) -> bool:
 
 
 @hot
-def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
+def _choose(w: Either, score: Any, slot: int) -> tuple[int, float]:
     """The device that the policy's score likes best, and the job's expected time there; -1 when none of its is up."""
     r, s = w.run[0], w.slots[slot]
     deadline = w.workloads[s.work].deadline
@@ -163,7 +163,7 @@ def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
 
 
 @hot
-def place_next(w: World, score: Any) -> None:
+def place_next(w: Either, score: Any) -> None:
     """Find a place for the next of the jobs that need one: a device's queue, or the one for all."""
     r = w.run[0]
     slot = r.placing
@@ -196,7 +196,7 @@ def place_next(w: World, score: Any) -> None:
 
 
 @hot
-def to_place(w: World, slot: int) -> None:
+def to_place(w: Either, slot: int) -> None:
     """Note a job that needs a place."""
     r = w.run[0]
     w.slots[slot].next = -1
@@ -209,7 +209,7 @@ def to_place(w: World, slot: int) -> None:
 
 
 @hot
-def left(w: World, device: int) -> None:
+def left(w: Either, device: int) -> None:
     """A job has left the device, done, moved or lost."""
     r, d = w.run[0], w.devices[device]
     d.present -= 1

@@ -34,8 +34,10 @@ RUN = _layout(
     "feeding sweeping sweep_end draining tried refused line_first line_count paused "
     # Where no more than sums is kept: jobs of a batch, every which job is kept, and the present short time.
     "tallying batch_width stride span span_width span_until "
+    # Where batches are continuous: gaps between tokens that were written down, and how often memory ran out.
+    "gaps put_off "
     # What does not change.
-    "routed by keyed batch batch_size batch_wait gated workloads devices classes draws write "
+    "routed by keyed batch batch_size batch_wait batch_tokens gated workloads devices classes draws write "
     # Places in `ints` of: the classes of signature s (from signature_at + s), the queues that class c takes from (from
     # queue_at + c) and all classes.
     "signature_at signature_classes queue_at queues_of all_classes",
@@ -86,7 +88,48 @@ CONSTANT, BY_JOB, DRAWN = range(3)
 BY_PRESENT, BY_BACKLOG, BY_TURN = range(3)
 NO_BATCH, REQUEST = range(2)
 
-DONE, MORE_JOBS, MORE_SLOTS, MORE_INTERVALS, MORE_TIMERS, MORE_FAULTS, MORE_BATCHES, MORE_SPANS, TOO_LONG = range(9)
+# A run whose batches are continuous (continuous.py) has records of its own for devices, slots, classes, workloads and
+# jobs. They share the names of what the dispatch reads, so that the same source serves both.
+SERVER = _layout(
+    # slot: -1 between steps and when idle, else 0. began: when the present step began; chunks: how many of the prompts
+    # that are read it takes part of. cached: tokens that memory is taken for; attended: those that the decoding
+    # sequences attend to, all together; steps: taken so far. Lists of slots, first and last: reading, in the order in
+    # which they came; off: put off, the next to be taken up again first; decoding, the youngest last; ending: the
+    # decoding ones in the order in which they end.
+    "slot began present ready turn cls up linked done chunks cached attended steps "
+    "reading reading_end reading_count off decoding decoding_end decoding_count ending ending_end",
+    # watts: of the present step, above idle. per_token: joules that each decoding sequence would have, had it been
+    # there from the start.
+    "watts per_token",
+)
+# prompt: tokens to be read before the next one can be made: the job's prompt, and after it was put off what was made.
+# output: tokens still to be made from then on. read: tokens of the prompt that have been read; chunk: those that the
+# present step reads. born: the step after which it began to decode; ends: the step after which it is done. last: when it
+# was put off. next, before: in the list that it is in; later, earlier: in that of ending sequences.
+SEQUENCE = _layout(
+    "job arrival start work rank signature next child timed prompt output read chunk born ends last "
+    "before later earlier",
+    "key energy base",
+)
+# columns: points of context in a table. Places in `numbers` of its device's tables of seconds, followed by those of
+# joules: linear and head by tokens and sequences, prefill by points of context, decode by sequences and points.
+SERVER_CLASS = _layout("first count root leaves capacity columns linear head prefill decode", "above_idle")
+MODEL = _layout("deadline priority prompts outputs")
+SERVED = _layout("start finish first on", "energy")
+GAP = _layout("ticks tokens end work")
+
+(
+    DONE,
+    MORE_JOBS,
+    MORE_SLOTS,
+    MORE_INTERVALS,
+    MORE_TIMERS,
+    MORE_FAULTS,
+    MORE_BATCHES,
+    MORE_SPANS,
+    MORE_GAPS,
+    TOO_LONG,
+) = range(10)
 """Why the kernel stopped."""
 
 
@@ -128,6 +171,34 @@ class World(NamedTuple):
     counts: np.ndarray
     """By workload: jobs completed, failed, running at the end, arrived."""
     spans: Records
+
+
+class Serving(NamedTuple):
+    """Everything of a run whose batches are continuous; what is not said here is as in ``World``."""
+
+    run: Records
+    devices: Records
+    slots: Records
+    """Sequences that are present."""
+    ends: Records
+    """The heap of devices at work, by the tick at which their steps end."""
+    tree: Records
+    classes: Records
+    programs: Records
+    workloads: Records
+    ints: np.ndarray
+    numbers: np.ndarray
+    queues: Records
+    decoding_of: np.ndarray
+    """By device and workload: sequences that decode."""
+    arrivals: Records
+    intervals: Records
+    jobs: Records
+    gaps: Records
+    """Times between tokens."""
+
+
+Either = World | Serving
 
 
 def records(count: int, layout: np.dtype) -> Records:

@@ -18,6 +18,7 @@ from windtunnel.engine.compiled.state import (
     CONSTANT,
     NO_BATCH,
     STRETCHES,
+    Either,
     Records,
     World,
 )
@@ -37,16 +38,16 @@ from windtunnel.engine.programs import WATT_GRAIN
 from windtunnel.engine.sketch import BINS_PER_E
 
 PER_SECOND = 1e12
-_TOO_MANY = 9.2e18
+TOO_MANY = 9.2e18
 """Ticks beyond which no span is kept."""
-_LATEST = 2**63 - 2
+LATEST = 2**63 - 2
 
 
 # Queues of waiting jobs.
 
 
 @hot
-def push(w: World, queue: int, slot: int) -> None:
+def push(w: Either, queue: int, slot: int) -> None:
     """Add a job to a queue."""
     q, slots = w.queues[queue], w.slots
     q.number += 1
@@ -72,7 +73,7 @@ def push(w: World, queue: int, slot: int) -> None:
 
 
 @hot
-def pop(w: World, queue: int) -> int:
+def pop(w: Either, queue: int) -> int:
     """Take the next job from a queue."""
     q = w.queues[queue]
     slot = q.head
@@ -82,7 +83,7 @@ def pop(w: World, queue: int) -> int:
 
 
 @hot
-def own_queue(w: World, device: int, slot: int) -> int:
+def own_queue(w: Either, device: int, slot: int) -> int:
     """The queue that the job waits in: the device's, or where there is one for all, that of its signature."""
     r = w.run[0]
     owner = device if r.routed else w.slots[slot].signature
@@ -90,7 +91,7 @@ def own_queue(w: World, device: int, slot: int) -> int:
 
 
 @hot
-def best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
+def best_queue(w: Either, device: int, after_key: float, after_job: int) -> int:
     """The queue whose next job the device should take, of those whose heads come after (key, job); -1 without one."""
     r = w.run[0]
     if r.routed:
@@ -118,7 +119,7 @@ def best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
 
 
 @hot
-def reindex(w: World, device: int) -> None:
+def reindex(w: Either, device: int) -> None:
     """Note in its class's tree how the device is placed now."""
     r, d = w.run[0], w.devices[device]
     if d.up == 0 or d.linked == 0:
@@ -191,6 +192,20 @@ def segment_watts(w: World, segment: int, slot: int) -> float:
 
 
 @hot
+def ends_after(w: Either, device: int, ticks: int) -> None:
+    """Note when what the device now does ends."""
+    r = w.run[0]
+    if r.stale == device + 1:
+        r.stale = 0
+        w.ends[0].tick, w.ends[0].which = r.now + ticks, device
+        sift_down(w.ends, r.heap, 0)
+    else:
+        w.ends[r.heap].tick, w.ends[r.heap].which = r.now + ticks, device
+        r.heap += 1
+        sift_up(w.ends, r.heap - 1)
+
+
+@hot
 def go(w: World, device: int) -> bool:
     """Let the present segment go on from now, at the device's speed; False beyond the last tick there is."""
     r, d = w.run[0], w.devices[device]
@@ -200,20 +215,13 @@ def go(w: World, device: int) -> bool:
     if d.rate != 1.0:
         d.watts = math.floor(d.full * d.rate / WATT_GRAIN) * WATT_GRAIN
         slowed = math.ceil(float(d.left) / d.rate)
-        if slowed > _TOO_MANY:
+        if slowed > TOO_MANY:
             return False
         ticks = np.int64(slowed)
-    if ticks > _LATEST - r.now:
+    if ticks > LATEST - r.now:
         return False
     r.drawing_w += d.watts
-    if r.stale == device + 1:
-        r.stale = 0
-        w.ends[0].tick, w.ends[0].which = r.now + ticks, device
-        sift_down(w.ends, r.heap, 0)
-    else:
-        w.ends[r.heap].tick, w.ends[r.heap].which = r.now + ticks, device
-        r.heap += 1
-        sift_up(w.ends, r.heap - 1)
+    ends_after(w, device, ticks)
     return True
 
 
@@ -228,12 +236,12 @@ def begin_segment(w: World, device: int) -> bool:
         ticks = w.ints[g.ticks_at + s.rank]
     else:
         scaled = np.rint(g.seconds * w.draws[d.slot, g.draw] * PER_SECOND)
-        if scaled > _TOO_MANY:
+        if scaled > TOO_MANY:
             return False
         ticks = np.int64(scaled)
     if s.stretch != 1.0:
         scaled = np.rint(float(ticks) * s.stretch)
-        if scaled > _TOO_MANY:
+        if scaled > TOO_MANY:
             return False
         ticks = np.int64(scaled)
     d.left = ticks
@@ -292,7 +300,7 @@ def begin_batch(w: World, device: int, queue: int, size: int, need: float) -> bo
     scaled = np.rint(seconds * PER_SECOND)
     if stretch != 1.0:
         scaled = np.rint(scaled * stretch)
-    if scaled > _TOO_MANY:
+    if scaled > TOO_MANY:
         return False
     d.segment = d.last = 0
     d.left = np.int64(scaled)
@@ -340,7 +348,7 @@ def pass_time(w: World, device: int) -> None:
 
 
 @cold
-def start_sweep(w: World, first: int, end: int) -> None:
+def start_sweep(w: Either, first: int, end: int) -> None:
     """Offer work to the idle devices of the classes listed from ``first`` up to ``end``, in their order."""
     r = w.run[0]
     r.sweeping, r.sweep_end, r.tried, r.refused = first, end, -1, 0
