@@ -241,7 +241,7 @@ def _begin_step(w: Serving, device: int) -> bool:
     scaled = np.rint(seconds * PER_SECOND)
     if scaled > TOO_MANY:
         return False
-    ticks = np.int64(scaled)
+    ticks: Any = np.int64(scaled)
     if ticks > LATEST - r.now:
         return False
     d.began, d.watts = r.now, np.rint(joules / seconds / WATT_GRAIN) * WATT_GRAIN

@@ -139,4 +139,4 @@ def serving_books(prepared: Prepared, world: Serving) -> Books:
 def plain(values: np.ndarray) -> array[Any]:
     """A field of records as an array of its own, which has all that the accounting asks of one of Python's."""
     column: Any = np.ascontiguousarray(values)
-    return column  # type: ignore[no-any-return]
+    return column
