@@ -147,7 +147,8 @@ def _intervals(
         everything = bool(kept.all())
         for column, values in zip(columns, added, strict=True):
             column.append(values if everything else values[kept])
-    joined = [np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64) for parts in columns]
+    nothing = np.zeros(0, dtype=np.int64)
+    joined = [np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else nothing for parts in columns]
     return IntervalTable(
         device=joined[0],
         lane=joined[1],

@@ -18,6 +18,8 @@ from windtunnel.engine.compiled.state import Records, Serving, records
 from windtunnel.engine.decoding import DecoderCosts
 from windtunnel.engine.fleet import Prepared
 
+_ROWS = 2**21
+
 
 @cache
 def serving_kernel() -> Callable[..., int]:
@@ -97,9 +99,10 @@ def build_serving(prepared: Prepared, *, slots: int) -> Serving:
         queues=queue_rows,
         decoding_of=np.zeros((devices, works), dtype=np.int64),
         arrivals=records(0, state.ARRIVAL),
-        intervals=records(4 * devices + 262_144, state.INTERVAL),
+        # Memory that is never written to is never taken: room is made so large that most runs need no more.
+        intervals=records(4 * devices + _ROWS, state.INTERVAL),
         jobs=jobs,
-        gaps=records(4 * works + 262_144, state.GAP),
+        gaps=records(4 * works + _ROWS, state.GAP),
     )
 
 
