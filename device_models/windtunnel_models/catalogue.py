@@ -62,6 +62,11 @@ class Catalogue:
         self._folders = (HERE / "catalog", *folders)
         self._host = host
         self._residuals: dict[tuple[str, str], Residual] = {}
+        self._devices: dict[tuple[str, bool], Device] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What can be made again from the files does not travel to other processes.
+        return {**self.__dict__, "_residuals": {}, "_devices": {}}
 
     @cached_property
     def _files(self) -> dict[str, Path]:
@@ -106,8 +111,17 @@ class Catalogue:
 
         Numbers lie over each other: the kind's defaults, what calibrated relatives teach, the SKU's own file, its
         calibration (``calibration``, else the shipped one), and single values (``overlay``). ``calibrated`` false
-        ignores what was fitted to this very SKU.
+        ignores what was fitted to this very SKU. Made once for each name, where nothing is given beside it.
         """
+        if overlay is not None or calibration is not None:
+            return self._device(name, overlay, calibration, calibrated)
+        if (name, calibrated) not in self._devices:
+            self._devices[name, calibrated] = self._device(name, None, None, calibrated)
+        return self._devices[name, calibrated]
+
+    def _device(
+        self, name: str, overlay: Mapping[str, Sourced] | None, calibration: Overlay | None, calibrated: bool
+    ) -> Device:
         sku, at, api_name = name.partition("@")
         spec = self.spec(sku)
         kind = find_kind(spec.kind)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from windtunnel import app, running
+from windtunnel.core.decoder import Decoder
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
 from windtunnel.core.scenario import scenario_from_data
-from windtunnel.engine import process
+from windtunnel.engine import invariants, process
+from windtunnel.engine.choice import choose
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.fleet import Prepared
 
@@ -159,3 +164,169 @@ def test_both_engines_tell_the_same_story(data: dict[str, Any]) -> None:
         return  # refused before any engine sees it
     assert compiled.refusal(ready) is None
     assert_same(process.run(ready), compiled.run(ready))
+
+
+# Continuous batching.
+
+SMALL: dict[str, Any] = {
+    "layers": 2, "width": 256, "heads": 4, "kv_heads": 2, "feed_forward": 512, "vocabulary": 1000, "dtype": "bfloat16"
+}  # fmt: skip
+
+
+def memory_of(tokens: int) -> str:
+    """Memory that holds the weights and keys and values of so many tokens."""
+    model = Decoder(head_dim=64, kv_dtype="bfloat16", **SMALL)
+    return f"{model.weight_bytes + tokens * model.kv_bytes_per_token:.0f} B"
+
+
+@st.composite
+def serving(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
+    """A scenario of generating jobs that are batched continuously, and the rows of the trace that it reads."""
+    numbers = st.integers(1, 60)
+    gaps = draw(st.lists(st.sampled_from([0, 0, 1, 7, 40, 300]), min_size=1, max_size=40))
+    sizes = [(draw(numbers), draw(st.sampled_from([1, 2, 3, 3, 9, 30]))) for _ in gaps]
+    times = np.cumsum(gaps).tolist()
+    rows = "\n".join(["t,p,g", *(f"{t / 1e5:.5f},{p},{g}" for t, (p, g) in zip(times, sizes, strict=True))])
+    tokens = draw(st.sampled_from([16, 24, 64, 512]))
+    workload = []
+    longest = 1
+    for i in range(draw(st.integers(1, 3))):
+        from_trace = draw(st.booleans())
+        prompt, output = draw(numbers), draw(st.sampled_from([1, 2, 5, 20]))
+        rate = draw(st.sampled_from(["2000 /s", "20000 /s", "200000 /s"]))
+        process = draw(st.sampled_from(["poisson", "deterministic"]))
+        longest = max(longest, *(p + g for p, g in sizes)) if from_trace else max(longest, prompt + output)
+        workload.append(
+            {
+                "name": f"w{i}",
+                "arrivals": {"process": "trace", "file": "rows.csv", "time": "t"}
+                if from_trace
+                else {"process": process, "rate": rate},
+                "ops": [
+                    {
+                        "generate": {
+                            "model": "small",
+                            "prompt": "$p" if from_trace else prompt,
+                            "output": "$g" if from_trace else output,
+                        }
+                    }
+                ],
+                "priority": draw(st.integers(-1, 1)),
+                "deadline": draw(st.sampled_from(["200 us", "5 ms"])),
+            }
+        )
+    memory = st.sampled_from([{}, *({"memory": memory_of(longest + more)} for more in (0, 1, 7, 30, 100))])
+    fleet = [
+        {
+            "device": draw(st.sampled_from(["l4", "h100-sxm-80gb"])),
+            "name": f"d{i}",
+            "count": draw(st.integers(1, 3)),
+            "speed": draw(st.sampled_from([0.5, 1.0])),
+            "price": f"{i + 1} USD/h",
+            **draw(memory),
+        }
+        for i in range(draw(st.integers(1, 2)))
+    ]
+    if draw(st.integers(0, 2)) == 0:
+        workload[-1]["devices"] = ["d0"]
+    batch = {"kind": "continuous", "size": draw(st.sampled_from([1, 2, 3, 16])), "tokens": tokens, "memory": 1.0}
+    return {
+        "schema": 1,
+        "name": "generated",
+        "seed": draw(st.integers(0, 5)),
+        "fleet": fleet,
+        "models": {"small": SMALL},
+        "workload": workload,
+        "policy": {
+            "route": draw(st.sampled_from(["central", *ROUTES])),
+            "order": draw(st.sampled_from(ORDERS)),
+            "batch": batch,
+        },
+        "stop": draw(st.sampled_from([{"jobs": 60}, {"jobs": 60}, {"time": "3 ms"}, {"time": "401 us"}, {"jobs": 3}])),
+    }, rows
+
+
+def both(data: dict[str, Any], rows: str) -> tuple[Recording, Recording] | None:
+    """What the two engines recorded; None for a scenario that is refused before either sees it."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "rows.csv").write_text(rows)
+        for entry in data["workload"]:
+            if entry["arrivals"]["process"] == "trace":
+                entry["arrivals"]["file"] = str(Path(folder) / "rows.csv")
+        try:
+            ready = prepared(data)
+        except InputError:
+            return None
+        assert compiled.refusal(ready) is None
+        return process.run(ready), compiled.run(ready)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@given(serving())
+def test_both_engines_batch_continuously_alike(drawn: tuple[dict[str, Any], str]) -> None:
+    recordings = both(*drawn)
+    if recordings is not None:
+        invariants.check(recordings[1])
+        assert_same(*recordings)
+
+
+def crowded() -> dict[str, Any]:
+    """More sequences than memory holds, on two devices that take up the same at the same ticks."""
+    return {
+        "schema": 1,
+        "name": "crowded",
+        "fleet": [{"device": "l4", "count": 2, "memory": memory_of(90)}],
+        "models": {"small": SMALL},
+        "workload": [
+            {
+                "name": f"w{i}",
+                "arrivals": {"process": "deterministic", "rate": "20000 /s"},
+                "ops": [{"generate": {"model": "small", "prompt": 20, "output": 30}}],
+            }
+            for i in range(2)
+        ],
+        "policy": {"route": "central", "batch": {"kind": "continuous", "size": 8, "tokens": 32, "memory": 1.0}},
+        "stop": {"jobs": 60},
+    }
+
+
+def test_sequences_that_are_put_off_are_compared_too() -> None:
+    recordings = both(crowded(), "t,p,g")
+    assert recordings is not None
+    assert "memory for keys and values ran out" in recordings[0].notes[0]
+    assert_same(*recordings)
+
+
+@pytest.mark.parametrize("what", ["a tick of a finish", "the device of two jobs that tie", "the order of two gaps"])
+def test_the_comparison_bites(what: str) -> None:
+    recordings = both(crowded(), "t,p,g")
+    assert recordings is not None
+    one, other = recordings
+    jobs, gaps = other.jobs, other.token_gaps
+    if what == "a tick of a finish":
+        other = dataclasses.replace(
+            other, jobs=dataclasses.replace(jobs, finish=jobs.finish + (np.arange(len(jobs)) == 7))
+        )
+    elif what == "the device of two jobs that tie":
+        assert jobs.start[0] == jobs.start[1] and jobs.device[0] != jobs.device[1]
+        other = dataclasses.replace(
+            other, jobs=dataclasses.replace(jobs, device=jobs.device[[1, 0, *range(2, len(jobs))]])
+        )
+    else:
+        at = int(np.flatnonzero(gaps.workload[1:] != gaps.workload[:-1])[0])
+        order = np.arange(len(gaps.ticks))
+        order[[at, at + 1]] = at + 1, at
+        swapped = {field.name: getattr(gaps, field.name)[order] for field in dataclasses.fields(gaps)}
+        other = dataclasses.replace(other, token_gaps=dataclasses.replace(gaps, **swapped))
+    with pytest.raises(AssertionError):
+        assert_same(one, other)
+
+
+def test_auto_compiles_what_generates_many_tokens() -> None:
+    data = crowded()
+    assert choose(prepared(data), "auto")[0] == "process"
+    data["fleet"][0]["memory"] = "1 GB"
+    data["workload"][0]["ops"] = [{"generate": {"model": "small", "prompt": 20, "output": 11_000}}]
+    data["stop"] = {"jobs": 60}
+    engine, why = choose(prepared(data), "auto")
+    assert engine == "compiled" and why.startswith("60 jobs of 330,900 steps")

@@ -119,7 +119,7 @@ def _intervals(
     """
     written = books.intervals
     columns: list[list[np.ndarray]] = [
-        [np.frombuffer(a, dtype=np.float64 if a.typecode == "d" else np.int64)] if len(a) else []
+        [np.frombuffer(a, dtype=np.float64 if a is written.watts else np.int64)] if len(a) else []
         for a in (written.device, written.lane, written.name, written.start, written.end, written.watts)
     ]
     class_of = prepared.class_of_device()
@@ -147,7 +147,8 @@ def _intervals(
         everything = bool(kept.all())
         for column, values in zip(columns, added, strict=True):
             column.append(values if everything else values[kept])
-    joined = [np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64) for parts in columns]
+    nothing = np.zeros(0, dtype=np.int64)
+    joined = [np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else nothing for parts in columns]
     return IntervalTable(
         device=joined[0],
         lane=joined[1],

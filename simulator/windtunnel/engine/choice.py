@@ -13,7 +13,12 @@ from windtunnel.engine.fleet import Prepared, can_be_streamed, expected_jobs
 ENGINES = ("auto", "process", "compiled")
 COMPILED_ABOVE = 20_000
 """Jobs from which starting the compiled engine (half a second, and some ten once to compile it) is worth it."""
+COMPILED_ABOVE_STEPS = 300_000
+"""As much, counted in steps of single sequences, where jobs are batched continuously.
 
+The process engine takes some 7 us for a step of a device, and one step serves between one and some ten sequences:
+half a second is 70,000 to 700,000 of these.
+"""
 
 KEPT_UP_TO = 1_000_000
 """Jobs above which no more than sums, histograms and a sample of their times are kept, unless asked for."""
@@ -40,13 +45,20 @@ def choose(prepared: Prepared, asked: str) -> tuple[str, str]:
         )
     if asked == "process":
         return "process", "asked for"
-    if asked == "auto" and prepared.job_count < COMPILED_ABOVE and not prepared.streamed:
-        return "process", f"fewer than {COMPILED_ABOVE:,} jobs"
+    steps = sequence_steps(prepared)
+    if asked == "auto" and not prepared.streamed and prepared.job_count < COMPILED_ABOVE:
+        if steps is None:
+            return "process", f"fewer than {COMPILED_ABOVE:,} jobs"
+        if steps < COMPILED_ABOVE_STEPS:
+            return "process", f"fewer than {COMPILED_ABOVE:,} jobs, of fewer than {COMPILED_ABOVE_STEPS:,} steps"
     from windtunnel.engine.compiled.run import refusal
 
     cannot = refusal(prepared)
     if cannot is None:
-        return "compiled", "asked for" if asked == "compiled" else f"{prepared.job_count:,} jobs, none beyond it"
+        if asked == "compiled":
+            return "compiled", "asked for"
+        of = "" if steps is None else f" of {steps:,} steps"
+        return "compiled", f"{prepared.job_count:,} jobs{of}, none beyond it"
     if asked == "compiled":
         raise InputError(
             f"the compiled engine does not do {cannot}",
@@ -54,6 +66,25 @@ def choose(prepared: Prepared, asked: str) -> tuple[str, str]:
             expected="--engine process, or auto",
         )
     return "process", f"only it does {cannot}"
+
+
+def sequence_steps(prepared: Prepared) -> int | None:
+    """Steps that jobs take in continuous batches, were each served alone; None for other runs.
+
+    A token made is a step, and so are as many tokens of a prompt as a step may read.
+    """
+    if prepared.policy.batch.kind != "continuous":
+        return None
+    total = 0
+    counted: set[int] = set()
+    for (_, work), compiled in prepared.compiled.items():
+        if work in counted or compiled.prompts is None or compiled.outputs is None:
+            continue
+        counted.add(work)
+        mine = prepared.rank[prepared.workload_of == work]
+        chunks = -(-compiled.prompts[mine] // prepared.policy.batch.tokens)
+        total += int((compiled.outputs[mine] + chunks - 1).sum())
+    return total
 
 
 def run_on(engine: str, prepared: Prepared, progress: Callable[[int], None] | None = None) -> Recording:

@@ -38,8 +38,30 @@ class DecoderShelf:
     def __getitem__(self, model: str) -> DecoderCosts:
         if model not in self._made:
             tokens, sequences = self._most
-            self._made[model] = DecoderCosts(self._device, self._models[model], tokens, sequences, self._longest[model])
+            self._made[model] = _costs(self._device, self._models[model], tokens, sequences, self._longest[model])
         return self._made[model]
+
+
+_KEPT = 16
+_known: dict[tuple[object, ...], DecoderCosts] = {}
+
+
+def _costs(device: Device, model: Decoder, tokens: int, sequences: int, longest: int) -> DecoderCosts:
+    """The tables, kept for the next simulation of the same device: a plan simulates tens of fleets of a few SKUs."""
+    key = (
+        *(device.spec.sku, device.spec.vendor, device.spec.lineage, device.api.name, device.speed, device.cap_w),
+        # Everything that a cost may depend on; `found.device` keeps the residuals, and so their identities, alive.
+        *((name, sourced.value) for values in (device.values, device.api.values) for name, sourced in values.items()),
+        *((op, id(residual)) for op, residual in device.residuals.items()),
+        *(id(device.kind), model, tokens, sequences, longest),
+    )
+    found = _known.pop(key, None)
+    if found is None:
+        found = DecoderCosts(device, model, tokens, sequences, longest)
+        while len(_known) >= _KEPT:
+            _known.pop(next(iter(_known)))
+    _known[key] = found
+    return found
 
 
 class DecoderCosts:
@@ -52,6 +74,7 @@ class DecoderCosts:
     def __init__(self, device: Device, model: Decoder, most_tokens: int, most_sequences: int, longest: int) -> None:
         self.device = device
         self.model = model
+        self._flat: dict[str, FloatArray] = {}
         for op in ("gemm", "attention", "elementwise"):
             if not device.runs(op):
                 raise UnsupportedOperationError(
@@ -75,6 +98,12 @@ class DecoderCosts:
         self.decode[:, 1:, :] = self._cost(
             model.attention_operation("decode"), {"batch": sequences[:, None], "kv_tokens": grid[None, :]}
         )
+
+    def flat(self, table: str) -> FloatArray:
+        """One of the tables as a row of numbers, the seconds before the joules; always the same array."""
+        if table not in self._flat:
+            self._flat[table] = np.ascontiguousarray(getattr(self, table)).reshape(-1)
+        return self._flat[table]
 
     @property
     def weight_bytes(self) -> float:

@@ -21,7 +21,10 @@ def joules_by_hour(power: Steps, starts_s: int) -> FloatArray:
     """
     offset = starts_s * TICKS_PER_SECOND
     full = np.arange(_HOUR - offset % _HOUR, power.end, _HOUR, dtype=np.int64)
-    ticks = np.union1d(power.ticks, full)
+    # As np.union1d of the two, which knows neither that both increase nor that one is short.
+    places = np.searchsorted(power.ticks, full)
+    new = power.ticks[np.minimum(places, len(power.ticks) - 1)] != full
+    ticks = np.insert(power.ticks, places[new], full[new])
     watts = power.values[np.searchsorted(power.ticks, ticks, side="right") - 1]
     joules = watts * to_second_array(np.diff(np.append(ticks, power.end)))
     # Hours are counted from the start's own midnight in two steps: a sum of ticks could leave int64.

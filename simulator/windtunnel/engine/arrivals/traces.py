@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
 import re
 from bisect import bisect_left
@@ -157,8 +158,10 @@ def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., 
             expected=f"a time between 0 s and {read.ticks[-1] / TICKS_PER_SECOND:g} s",
         )
 
+    factor = Fraction(repr(process.speed))
+
     def in_run(tick: int) -> int:
-        return _divided(_warped(tick - begin, process.warp), process.speed)
+        return _nearest(_warped(tick - begin, process.warp) * factor.denominator, factor.numerator)
 
     ticks = _to_ticks([in_run(tick) for tick in read.ticks[first:last]], table, process.time_column, first)
     rows = np.arange(first, last)
@@ -221,11 +224,6 @@ def _warped(tick: int, knots: Sequence[Knot]) -> int:
     return before_becomes + tick - before_at
 
 
-def _divided(tick: int, speed: float) -> int:
-    factor = Fraction(repr(speed))
-    return _nearest(tick * factor.denominator, factor.numerator)
-
-
 def _nearest(above: int, below: int) -> int:
     return (2 * above + below) // (2 * below)
 
@@ -282,8 +280,33 @@ def _reflected(ticks: TickArray, last: int) -> TickArray:
     return np.clip(inside, 0, last)
 
 
+_KEPT = 2
+_KEPT_UP_TO = 2**24
+"""Files of at most so many bytes are kept as they were read: the simulations of a plan all read the same one."""
+_known: dict[tuple[object, ...], TraceFile] = {}
+
+
 def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Where]) -> TraceFile:
     """The file with its columns renamed, checked against its format, in order of the time in ``column``."""
+    try:
+        content = path.read_bytes() if path.stat().st_size <= _KEPT_UP_TO else None
+    except OSError:  # what is wrong with it is said where it is read
+        content = None
+    if content is None:
+        return _read_anew(path, form, column, columns, where)
+    digest = hashlib.blake2b(content).digest()
+    key = (str(path), digest, form, column, tuple(columns.items()))
+    if key not in _known:
+        found = _read_anew(path, form, column, columns, where)
+        while len(_known) >= _KEPT:
+            _known.pop(next(iter(_known)))
+        _known[key] = found
+    return _known[key]
+
+
+def _read_anew(
+    path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Where]
+) -> TraceFile:
     table = read_csv(path, "trace", where("file"))
     if not table.rows:
         raise InputError(

@@ -9,7 +9,7 @@ from pathlib import Path
 _KEPT = Path(__file__).parent / "__pycache__"
 _SOURCES = (
     *sorted(Path(__file__).parent.glob("*.py")),
-    *(Path(__file__).parents[1] / n for n in ("faults.py", "fleet.py")),
+    *(Path(__file__).parents[1] / n for n in ("decoding.py", "faults.py", "fleet.py", "programs.py", "sketch.py")),
 )
 
 

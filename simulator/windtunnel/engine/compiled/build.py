@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dis
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numba import njit, typeof, types
 
+from windtunnel.core.faults import Straggler
 from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.core.ticks import MAX_TICKS
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.kernel import advance
 from windtunnel.engine.compiled.state import BATCHES, BINS, SAMPLE, SPANS, STRETCHES, Records, World, records
-from windtunnel.engine.compiled.structures import tree_build
+from windtunnel.engine.compiled.structures import ROOT, tree_build, tree_size
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.jobs import draw_columns, draws
 from windtunnel.engine.programs import Segment, Variates
@@ -95,7 +98,7 @@ def _empty() -> World:
     )
 
 
-class _Pool:
+class Pool:
     """Arrays laid end to end in one, and where each begins."""
 
     def __init__(self, dtype: type) -> None:
@@ -131,31 +134,19 @@ class Words:
 
 def build(prepared: Prepared, words: Words, *, slots: int) -> World:
     """The world at tick 0, with no job in it yet and no block of arrivals."""
-    classes = prepared.classes
-    policy = prepared.policy
-    batching = policy.batch.kind == "request"
-    routed = policy.route.score is not None
+    batching = prepared.policy.batch.kind == "request"
     devices = prepared.device_count
-    ints, numbers = _Pool(np.int64), _Pool(np.float64)
+    ints, numbers = Pool(np.int64), Pool(np.float64)
     programs, ways, segments, workloads = _programs(prepared, words, ints, numbers)
-    class_rows, tree = _trees(prepared)
-    queue_at, queues_of, queues = _queues(prepared, routed, batching)
-    run = records(1, state.RUN)
+    class_rows, tree = trees(prepared, state.CLASS)
+    for row, fleet_class in zip(class_rows, prepared.classes, strict=True):
+        row.memory = fleet_class.device.memory_bytes
+    queue_at, queues_of, queues = queues_by_class(prepared, batching)
+    run = run_record(prepared, ints, queue_at, queues_of)
     r = run[0]
-    r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
-    r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
-    r.faults_until = MAX_TICKS if prepared.faults is None else 0
-    r.turn = devices
-    r.routed = routed
-    r.by = {"present": state.BY_PRESENT, "backlog": state.BY_BACKLOG, "turn": state.BY_TURN}[policy.route.by]
-    r.keyed = policy.order.key is not None
-    r.batch = state.REQUEST if batching else state.NO_BATCH
-    r.batch_size, r.batch_wait = policy.batch.size, prepared.batch_wait_ticks
-    r.gated = prepared.budget_w is not None
-    r.cap_w = prepared.budget_w if prepared.budget_w is not None else 0.0
-    r.drawn_w = r.idle_w = prepared.idle_w
-    r.workloads, r.devices, r.classes = len(prepared.workloads), devices, len(classes)
     r.draws = draw_columns(prepared)
+    r.careful = batching or prepared.budget_w is not None or prepared.interrupts
+    r.stretched = any(isinstance(fault, Straggler) for fault in prepared.scenario.faults)
     r.write = prepared.writes_intervals and not prepared.streamed
     series = 0
     if prepared.streamed:
@@ -165,11 +156,6 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
         r.span_width = r.span_until = max(1, prepared.expected_ticks // SPANS)
     else:
         r.stride = 1
-    r.signature_at = ints.add(np.cumsum([0, *(len(s) for s in prepared.signatures)]))
-    # In the order of the fleet, which is also the order in which a central queue looks for a free device.
-    r.signature_classes = ints.add(np.array([c for s in prepared.signatures for c in sorted(s)], dtype=np.int64))
-    r.queue_at, r.queues_of = ints.add(queue_at), ints.add(queues_of)
-    r.all_classes = ints.add(np.arange(len(classes)))
     rows = records(devices, state.DEVICE)
     rows.slot, rows.up, rows.linked, rows.rate = -1, 1, 1, 1.0
     rows.turn = np.arange(devices)
@@ -185,9 +171,9 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
         run=run,
         devices=rows,
         slots=slot_rows,
-        draws=np.ones((slots, r.draws)),
-        ends=records(devices + 2, state.ENTRY),
-        timers=records(2 * queues + 1024 if batching else 1, state.ENTRY),
+        draws=np.ones((slots, r.draws + r.stretched)),
+        ends=records(ROOT + devices + 2, state.ENTRY),
+        timers=records(ROOT + 2 * queues + 1024 if batching else 1, state.ENTRY),
         tree=tree,
         classes=class_rows,
         programs=programs,
@@ -210,9 +196,34 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
     )
 
 
-def _programs(
-    prepared: Prepared, words: Words, ints: _Pool, numbers: _Pool
-) -> tuple[Records, Records, Records, Records]:
+def run_record(prepared: Prepared, ints: Pool, queue_at: np.ndarray, queues_of: np.ndarray) -> Records:
+    """The record that says where the run is, at tick 0."""
+    policy, classes = prepared.policy, prepared.classes
+    run = records(1, state.RUN)
+    r = run[0]
+    r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
+    r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
+    r.faults_until = MAX_TICKS if prepared.faults is None else 0
+    r.turn = prepared.device_count
+    r.routed = policy.route.score is not None
+    r.by = {"present": state.BY_PRESENT, "backlog": state.BY_BACKLOG, "turn": state.BY_TURN}[policy.route.by]
+    r.looks = policy.route.by != "present" or policy.route.score is None or _reads(policy.route.score, "backlog_s")
+    r.keyed = policy.order.key is not None
+    r.batch = state.REQUEST if policy.batch.kind == "request" else state.NO_BATCH
+    r.batch_size, r.batch_wait, r.batch_tokens = policy.batch.size, prepared.batch_wait_ticks, policy.batch.tokens
+    r.gated = prepared.budget_w is not None
+    r.cap_w = prepared.budget_w if prepared.budget_w is not None else 0.0
+    r.drawn_w = r.idle_w = prepared.idle_w
+    r.workloads, r.devices, r.classes = len(prepared.workloads), prepared.device_count, len(classes)
+    r.signature_at = ints.add(np.cumsum([0, *(len(s) for s in prepared.signatures)]))
+    # In the order of the fleet, which is also the order in which a central queue looks for a free device.
+    r.signature_classes = ints.add(np.array([c for s in prepared.signatures for c in sorted(s)], dtype=np.int64))
+    r.queue_at, r.queues_of = ints.add(queue_at), ints.add(queues_of)
+    r.all_classes = ints.add(np.arange(len(classes)))
+    return run
+
+
+def _programs(prepared: Prepared, words: Words, ints: Pool, numbers: Pool) -> tuple[Records, Records, Records, Records]:
     """Programs, ways through them, segments and workloads."""
     works = len(prepared.workloads)
     programs = records(len(prepared.classes) * works, state.PROGRAM)
@@ -234,13 +245,9 @@ def _programs(
             ways.append((first, len(segments) - 1))
         if compiled.variant_of is not None:
             rows[work].way_at = ints.add(compiled.variant_of)
-        p.estimate_at, p.estimate = _one_or_all(compiled.estimate_s, numbers)
-        p.energy_at, p.energy = _one_or_all(compiled.energy_j, numbers)
+        estimates(prepared, cls, work, p, numbers)
         p.footprint_at, p.footprint = _one_or_all(compiled.footprint_bytes, numbers)
         p.weights = compiled.decoder.weight_bytes if compiled.decoder is not None else 0.0
-        p.mean = compiled.mean_s
-        p.price = prepared.classes[cls].price_usd_per_s or 0.0
-        p.preference = prepared.preference[cls, work]
         p.own = prepared.is_own_interval(compiled)
         p.batch_at = -1
         if prepared.policy.batch.kind == "request":
@@ -256,32 +263,53 @@ def _programs(
     )
 
 
-def _trees(prepared: Prepared) -> tuple[Records, Records]:
+def estimates(prepared: Prepared, cls: int, work: int, program: Records, numbers: Pool) -> None:
+    """Fill in what a route is told of the workload on the class."""
+    compiled = prepared.compiled[cls, work]
+    program.estimate_at, program.estimate = _one_or_all(compiled.estimate_s, numbers)
+    program.energy_at, program.energy = _one_or_all(compiled.energy_j, numbers)
+    program.mean = compiled.mean_s
+    program.price = prepared.classes[cls].price_usd_per_s or 0.0
+    program.preference = prepared.preference[cls, work]
+
+
+def trees(prepared: Prepared, layout: np.dtype) -> tuple[Records, Records]:
     """Classes, and the trees of their devices."""
-    rows = records(len(prepared.classes), state.CLASS)
-    root = 0
+    rows = records(len(prepared.classes), layout)
+    size = 0
+    ends: list[int] = []
     for row, fleet_class in zip(rows, prepared.classes, strict=True):
-        row.leaves = 2
-        while row.leaves < fleet_class.count:
-            row.leaves *= 2
-        row.first, row.count, row.root = fleet_class.first, fleet_class.count, root
-        row.memory = fleet_class.device.memory_bytes
-        root += 2 * row.leaves
-    tree = records(root, state.NODE)
-    for row in rows:
-        at = row.root + row.leaves
+        more, leaf = tree_size(fleet_class.count)
+        row.first, row.count = fleet_class.first, fleet_class.count
+        row.tree, row.leaf = size + ROOT, size + leaf
+        size += more
+        ends.append(size)
+    tree = records(size, state.NODE)
+    for row, end in zip(rows, ends, strict=True):
         if prepared.policy.route.score is not None and prepared.policy.route.by == "turn":
-            tree.load[at : at + row.count] = np.arange(row.first, row.first + row.count)
-        tree_build(tree, row.root, row.leaves, row.first, row.count)
+            tree.load[row.leaf : row.leaf + row.count] = np.arange(row.first, row.first + row.count)
+        tree_build(tree, row.tree, row.leaf, end, row.first, row.count)
     return rows, tree
 
 
-def _one_or_all(values: np.ndarray, pool: _Pool) -> tuple[int, float]:
+def _reads(score: Callable[..., Any], name: str) -> bool:
+    """Whether a score may read a field of its candidate: it does, or uses it in some way but by its fields."""
+    code = getattr(score, "alone", score).__code__
+    steps = list(dis.get_instructions(code))
+    candidate = code.co_varnames[0]
+    for step, following in zip(steps, [*steps[1:], steps[-1]], strict=True):
+        named = step.argval if isinstance(step.argval, tuple) else (step.argval,)
+        if candidate in named and step.opname.startswith("LOAD") and following.opname != "LOAD_ATTR":
+            return True
+    return name in code.co_names or bool(code.co_cellvars)
+
+
+def _one_or_all(values: np.ndarray, pool: Pool) -> tuple[int, float]:
     """(place of the first job's value, or -1; the value for all)."""
     return (-1, float(values[0])) if values.size == 1 else (pool.add(values), 0.0)
 
 
-def _segment(segment: Segment, draws: list[Variates], ticks: _Pool, numbers: _Pool, words: Words) -> tuple[float, ...]:
+def _segment(segment: Segment, draws: list[Variates], ticks: Pool, numbers: Pool, words: Words) -> tuple[float, ...]:
     watts_at, watts = (-1, segment.watts) if isinstance(segment.watts, float) else (numbers.add(segment.watts), 0.0)
     lane, name = words(segment.engine), words(segment.name)
     if segment.drawn is not None:
@@ -292,10 +320,10 @@ def _segment(segment: Segment, draws: list[Variates], ticks: _Pool, numbers: _Po
     return (state.BY_JOB, 0, ticks.add(segment.ticks), 0, watts_at, lane, name, 0.0, watts)
 
 
-def _queues(prepared: Prepared, routed: bool, batching: bool) -> tuple[np.ndarray, np.ndarray, int]:
+def queues_by_class(prepared: Prepared, batching: bool) -> tuple[np.ndarray, np.ndarray, int]:
     """Which central queues each class takes from, and how many queues there are."""
     works = len(prepared.workloads) if batching else 1
-    if routed:
+    if prepared.policy.route.score is not None:
         empty = np.zeros(len(prepared.classes) + 1, dtype=np.int64)
         return empty, np.zeros(1, dtype=np.int64), prepared.device_count * works
     of: list[list[int]] = [[] for _ in prepared.classes]

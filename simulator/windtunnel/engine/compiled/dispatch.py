@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.policy import Candidate
-from windtunnel.engine.compiled.state import BY_TURN, NO_BATCH, World
-from windtunnel.engine.compiled.structures import NOT_HERE, cold, hot, sift_up
+from windtunnel.engine.compiled.state import BY_TURN, NO_BATCH, Either, World
+from windtunnel.engine.compiled.structures import NOT_HERE, cold, heap_push, hot
 from windtunnel.engine.compiled.work import (
     begin,
     begin_batch,
@@ -45,10 +45,8 @@ def _batch_size(w: World, device: int, queue: int) -> int:
     if count < r.batch_size and waited < r.batch_wait:
         if not s.timed:
             s.timed = 1
-            timer = w.timers[r.timer_count]
-            timer.tick, timer.which = r.now + r.batch_wait - waited, device if r.routed else s.job
-            r.timer_count += 1
-            sift_up(w.timers, r.timer_count - 1)
+            which = device if r.routed else s.job
+            r.timer_count = heap_push(w.timers, r.timer_count, r.now + r.batch_wait - waited, which)
         return 0
     p = w.programs[d.cls * r.workloads + s.work]
     size, memory = 0, 0.0
@@ -96,20 +94,20 @@ def feed(w: World, device: int) -> bool:
         after_key, after_job = w.slots[head].key, w.slots[head].job
     if not r.routed:
         c = w.classes[d.cls]
-        if w.tree[c.root + c.leaves + device - c.first].load == 0:
+        if w.tree[c.leaf + device - c.first].load == 0:
             reindex(w, device)
     return good
 
 
 @cold
-def sweep(w: World) -> None:
+def sweep(w: Either) -> None:
     """One step of offering work to idle devices, class after class; a refusal for power ends it."""
     r = w.run[0]
     c = w.classes[w.ints[r.sweeping]]
-    device = w.tree[c.root + 1].winner
+    device = w.tree[c.tree].winner
     if r.refused:
         r.sweep_end = r.sweeping
-    elif w.tree[c.root + 1].load >= NOT_HERE or r.tried == device or best_queue(w, device, -math.inf, -1) < 0:
+    elif w.tree[c.tree].load >= NOT_HERE or r.tried == device or best_queue(w, device, -math.inf, -1) < 0:
         # Its other devices would refuse what this one has refused: they are alike.
         r.sweeping += 1
     else:
@@ -127,7 +125,7 @@ def _near(one: float, other: float) -> bool:
 
 
 @hot
-def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
+def _choose(w: Either, score: Any, slot: int) -> tuple[int, float]:
     """The device that the policy's score likes best, and the job's expected time there; -1 when none of its is up."""
     r, s = w.run[0], w.slots[slot]
     deadline = w.workloads[s.work].deadline
@@ -136,16 +134,20 @@ def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
     best_0 = best_1 = best_mean = best_estimate = 0.0
     for place in range(w.ints[r.signature_at + s.signature], w.ints[r.signature_at + s.signature + 1]):
         cls = w.ints[r.signature_classes + place]
-        node = w.tree[w.classes[cls].root + 1]
+        node = w.tree[w.classes[cls].tree]
         if node.load >= NOT_HERE:
             continue
-        d = w.devices[node.winner]
         p = w.programs[cls * r.workloads + s.work]
         estimate = p.estimate if p.estimate_at < 0 else w.numbers[p.estimate_at + s.rank]
         energy = p.energy if p.energy_at < 0 else w.numbers[p.energy_at + s.rank]
-        backlog = float(max(d.ready - r.now, 0)) / PER_SECOND
+        # Of a large fleet each look at a device is a wait for memory, so none is taken that the score does not need.
+        present, backlog = node.load, 0.0
+        if r.looks:
+            d = w.devices[node.winner]
+            present = np.int64(d.present)
+            backlog = float(max(d.ready - r.now, 0)) / PER_SECOND
         score_0, score_1 = score(
-            Candidate(d.present, backlog, estimate, p.mean, p.price * estimate, energy, slack, node.load, p.preference)
+            Candidate(present, backlog, estimate, p.mean, p.price * estimate, energy, slack, node.load, p.preference)
         )
         if best < 0:
             better = True
@@ -163,7 +165,7 @@ def _choose(w: World, score: Any, slot: int) -> tuple[int, float]:
 
 
 @hot
-def place_next(w: World, score: Any) -> None:
+def place_next(w: Either, score: Any) -> None:
     """Find a place for the next of the jobs that need one: a device's queue, or the one for all."""
     r = w.run[0]
     slot = r.placing
@@ -184,7 +186,8 @@ def place_next(w: World, score: Any) -> None:
         d.present += 1
         d.ready = max(d.ready, r.now) + np.int64(np.rint(estimate * PER_SECOND))
         r.turn += 1
-        d.turn = r.turn
+        if r.by == BY_TURN:
+            d.turn = r.turn
         reindex(w, device)
         push(w, own_queue(w, device, slot), slot)
         r.feeding = device
@@ -196,7 +199,7 @@ def place_next(w: World, score: Any) -> None:
 
 
 @hot
-def to_place(w: World, slot: int) -> None:
+def to_place(w: Either, slot: int) -> None:
     """Note a job that needs a place."""
     r = w.run[0]
     w.slots[slot].next = -1
@@ -209,7 +212,7 @@ def to_place(w: World, slot: int) -> None:
 
 
 @hot
-def left(w: World, device: int) -> None:
+def left(w: Either, device: int) -> None:
     """A job has left the device, done, moved or lost."""
     r, d = w.run[0], w.devices[device]
     d.present -= 1

@@ -35,7 +35,7 @@ from windtunnel.engine.compiled.state import (
     Records,
     World,
 )
-from windtunnel.engine.compiled.structures import cold, heap_pop, heap_remove, hot
+from windtunnel.engine.compiled.structures import ROOT, cold, heap_pop, heap_remove, hot
 from windtunnel.engine.compiled.work import (
     best_queue,
     drain,
@@ -150,7 +150,7 @@ def _fault(w: World) -> bool:
             r.heap = heap_remove(w.ends, r.heap, fault.on)
         d.rate = fault.value
         if under_way:
-            return go(w, fault.on)
+            return go(w, fault.on, d.left, d.full)
     elif fault.code == LINK_DOWN:
         w.devices[fault.on].linked = 0
         reindex(w, fault.on)
@@ -194,7 +194,9 @@ def _arrive(w: World, key: Any) -> None:
     s, a = w.slots[slot], w.arrivals[r.next]
     r.free = s.next
     s.job, s.arrival, s.start, s.work, s.rank, s.signature = r.job, a.tick, -1, a.work, a.rank, a.signature
-    s.starts, s.timed, s.key, s.energy, s.stretch = 0, 0, 0.0, 0.0, a.stretch
+    s.starts, s.timed, s.key, s.energy = 0, 0, 0.0, 0.0
+    if r.stretched:
+        w.draws[slot, r.draws] = a.stretch
     if r.tallying:
         row = row_of(w, s.job)
         if row >= 0:
@@ -221,7 +223,7 @@ def _room(w: World) -> int:
     r = w.run[0]
     if r.write and r.written + r.devices + 2 > len(w.intervals):
         return MORE_INTERVALS
-    if r.batch != NO_BATCH and r.timer_count + len(w.queues) + 2 > len(w.timers):
+    if r.batch != NO_BATCH and ROOT + r.timer_count + len(w.queues) + 2 > len(w.timers):
         return MORE_TIMERS
     if r.next >= len(w.arrivals) and not r.last:
         return MORE_JOBS
@@ -265,19 +267,19 @@ def advance(w: World, score: Any, key: Any) -> int:
         if needed != DONE:
             return needed
         arrival = w.arrivals[r.next].tick if r.next < len(w.arrivals) else _NEVER
-        timer = w.timers[0].tick if r.timer_count else _NEVER
+        timer = w.timers[ROOT].tick if r.timer_count else _NEVER
         # The schedule is known for so long; no one looks further ahead than the run gets.
         fault = w.faults[r.fault].tick if r.fault < len(w.faults) else r.faults_until
         # The least tick goes first; at one tick an end, then a fault, then a timer, then an arrival.
         other = min(arrival, timer, fault)
-        if r.heap and w.ends[0].tick <= other:
-            if w.ends[0].tick > r.end:
+        if r.heap and w.ends[ROOT].tick <= other:
+            if w.ends[ROOT].tick > r.end:
                 return DONE
-            elapse(w, w.ends[0].tick)
-            device = w.ends[0].which
+            elapse(w, w.ends[ROOT].tick)
+            device = w.ends[ROOT].which
             # Its entry stays where it is, before all others, until it is known whether the device goes on: most do.
             r.stale = device + 1
-            w.ends[0].which = -1
+            w.ends[ROOT].which = -1
             if not end_segment(w, device):
                 return TOO_LONG
         elif other > r.end or (other == fault and arrival == _NEVER and r.running + r.waiting == 0):
@@ -290,7 +292,7 @@ def advance(w: World, score: Any, key: Any) -> int:
                 return TOO_LONG
         elif other == timer:
             elapse(w, timer)
-            which = w.timers[0].which
+            which = w.timers[ROOT].which
             r.timer_count = heap_pop(w.timers, r.timer_count)
             if r.routed:
                 r.feeding = which

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 from numba.core.errors import NumbaError
@@ -16,8 +17,10 @@ from windtunnel.engine import accounting
 from windtunnel.engine.books import Books
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import Words, build, compiled_key, compiled_score, kernel
+from windtunnel.engine.compiled.continuous import close as close_serving
 from windtunnel.engine.compiled.kernel import close
-from windtunnel.engine.compiled.state import Records, World, records
+from windtunnel.engine.compiled.serving import build_serving, serving_books, serving_kernel
+from windtunnel.engine.compiled.state import Records, Serving, World, records
 from windtunnel.engine.compiled.tallied import tallied
 from windtunnel.engine.faults import look_ahead
 from windtunnel.engine.fleet import Prepared
@@ -32,7 +35,7 @@ def refusal(prepared: Prepared) -> str | None:
     """Why only the process engine can run this; None where the compiled one can too."""
     policy = prepared.policy
     if policy.batch.kind == "continuous":
-        return "continuous batching"
+        return None
     for fleet_class in prepared.classes:
         if kind_of_station(prepared, fleet_class) != "single":
             return f"several jobs, or streams of one, at a time on {fleet_class.name}"
@@ -55,14 +58,25 @@ def refusal(prepared: Prepared) -> str | None:
 
 def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     """Run a prepared scenario to its end, and account for all of it: what the process engine records, to the tick."""
+    if prepared.policy.batch.kind == "continuous":
+        served = _drive(prepared, build_serving(prepared, slots=_SLOTS), serving_kernel(), progress)
+        close_serving(served)
+        return accounting.record(prepared, serving_books(prepared, served), int(served.run[0].end))
     words = Words({})
     if prepared.policy.batch.kind == "request":
         words("compute")
-    world = build(prepared, words, slots=_SLOTS)
+    world = _drive(prepared, build(prepared, words, slots=_SLOTS), kernel(), progress)
+    close(world)
+    if prepared.streamed:
+        return tallied(prepared, world, words)
+    return accounting.record(prepared, _books(prepared, world, words), int(world.run[0].end))
+
+
+def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress: Progress | None) -> Any:
+    """Let the kernel go on until the run is over, giving it what it asks for; the world then, its end noted."""
     score = compiled_score(prepared.policy.route.score)
     key = compiled_key(prepared.policy.order.key)
     blocks = _records(prepared)
-    advance = kernel()
     horizon = look_ahead(prepared.arrival, prepared.end) // 2
     while True:
         code = advance(world, score, key)
@@ -76,6 +90,8 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
             world = _more_slots(world)
         elif code == state.MORE_INTERVALS:
             world = world._replace(intervals=_larger(world.intervals))
+        elif code == state.MORE_GAPS:
+            world = world._replace(gaps=_larger(world.gaps))
         elif code == state.MORE_FAULTS:
             world, horizon = _more_faults(prepared, world, horizon)
         elif code == state.MORE_TIMERS:
@@ -92,12 +108,9 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
             )
     r = world.run[0]
     r.end = r.last_finish if prepared.end is None else prepared.end
-    close(world)
     if progress is not None:
         progress(int(r.arrived))
-    if prepared.streamed:
-        return tallied(prepared, world, words)
-    return accounting.record(prepared, _books(prepared, world, words), int(r.end))
+    return world
 
 
 def _records(prepared: Prepared) -> Iterator[tuple[Records, np.ndarray]]:
@@ -123,11 +136,13 @@ def _record(blocks: Iterator[JobBlock]) -> tuple[Records, np.ndarray] | None:
     return rows, block.draws
 
 
-def _next_block(world: World, block: tuple[Records, np.ndarray] | None) -> World:
+def _next_block(world: Any, block: tuple[Records, np.ndarray] | None) -> Any:
     world.run[0].next = 0
     if block is None:
         world.run[0].last = 1
-        return world._replace(arrivals=world.arrivals[:0], arrival_draws=world.arrival_draws[:0])
+        block = world.arrivals[:0], np.ones((0, world.run[0].draws))
+    if isinstance(world, Serving):
+        return world._replace(arrivals=block[0])
     return world._replace(arrivals=block[0], arrival_draws=block[1])
 
 
@@ -168,11 +183,13 @@ def _larger(rows: Records) -> Records:
     return grown
 
 
-def _more_slots(world: World) -> World:
+def _more_slots(world: Any) -> Any:
     count = len(world.slots)
     slots = _larger(world.slots)
     slots.next[count:] = np.append(np.arange(count + 1, 2 * count), -1)
     world.run[0].free = count
+    if isinstance(world, Serving):
+        return world._replace(slots=slots)
     draws = np.ones((2 * count, world.draws.shape[1]))
     draws[:count] = world.draws
     return world._replace(slots=slots, draws=draws)

@@ -36,15 +36,18 @@ def cold(function: Function) -> Function:
 NOT_HERE = 2**62
 """The load of a device that cannot be chosen: larger than any that can."""
 
-# The heap: entries (tick, which), least first. Four children a node: fewer levels, and the four lie side by side.
+# The heap: entries (tick, which), least first, from place ROOT on. Four children a node: fewer levels, and since the
+# root stands fourth, the four begin at a multiple of four and so lie in one line of the cache.
+
+ROOT = 3
 
 
 @hot
 def sift_up(heap: Records, at: int) -> None:
     """Move the entry at ``at`` towards the root until it is in order."""
     tick, which = heap[at].tick, heap[at].which
-    while at > 0:
-        up = (at - 1) >> 2
+    while at > ROOT:
+        up = (at + 8) >> 2
         if heap[up].tick < tick or (heap[up].tick == tick and heap[up].which < which):
             break
         heap[at].tick, heap[at].which = heap[up].tick, heap[up].which
@@ -54,14 +57,15 @@ def sift_up(heap: Records, at: int) -> None:
 
 @hot
 def sift_down(heap: Records, size: int, at: int) -> None:
-    """Move the entry at ``at`` towards the leaves until it is in order."""
+    """Move the entry at ``at`` towards the leaves of a heap of ``size`` until it is in order."""
     tick, which = heap[at].tick, heap[at].which
+    end = ROOT + size
     while True:
-        child = 4 * at + 1
-        if child >= size:
+        child = 4 * at - 8
+        if child >= end:
             break
         least = child
-        for other in range(child + 1, min(child + 4, size)):
+        for other in range(child + 1, min(child + 4, end)):
             if heap[other].tick < heap[least].tick or (
                 heap[other].tick == heap[least].tick and heap[other].which < heap[least].which
             ):
@@ -74,59 +78,84 @@ def sift_down(heap: Records, size: int, at: int) -> None:
 
 
 @hot
+def heap_push(heap: Records, size: int, tick: int, which: int) -> int:
+    """Add an entry; the new size."""
+    heap[ROOT + size].tick, heap[ROOT + size].which = tick, which
+    sift_up(heap, ROOT + size)
+    return size + 1
+
+
+@hot
 def heap_pop(heap: Records, size: int) -> int:
     """Take the first entry away; the new size."""
     size -= 1
     if size:
-        heap[0].tick, heap[0].which = heap[size].tick, heap[size].which
-        sift_down(heap, size, 0)
+        heap[ROOT].tick, heap[ROOT].which = heap[ROOT + size].tick, heap[ROOT + size].which
+        sift_down(heap, size, ROOT)
     return size
 
 
 @cold
 def heap_remove(heap: Records, size: int, which: int) -> int:
     """Take the entry of ``which`` out, wherever it is (only faults need it); the new size."""
-    for at in range(size):
+    for at in range(ROOT, ROOT + size):
         if heap[at].which == which:
             size -= 1
-            if at < size:
-                heap[at].tick, heap[at].which = heap[size].tick, heap[size].which
+            if at < ROOT + size:
+                heap[at].tick, heap[at].which = heap[ROOT + size].tick, heap[ROOT + size].which
                 sift_up(heap, at)
                 sift_down(heap, size, at)
             return size
     return size
 
 
-# The tree: for each class a tournament over its devices; a node holds the least load below it and whose it is. The
-# left child wins ties, and so does the lowest number.
+# The tree: for each class a tournament over its devices, laid out as the heap is; a node holds the least load below it
+# and whose it is. The first of equals wins, and so does the lowest number.
 
 
 @hot
-def tree_set(tree: Records, root: int, leaves: int, place: int, load: int) -> None:
-    """The device at ``place`` of the class, whose tree of ``leaves`` begins at ``root``, now has ``load``."""
-    node = leaves + place
-    tree[root + node].load = load
-    while node > 1:
-        left = root + (node & ~1)
-        better = left if tree[left].load <= tree[left + 1].load else left + 1
-        node >>= 1
-        up = root + node
-        if tree[up].load == tree[better].load and tree[up].winner == tree[better].winner:
+def tree_set(tree: Records, top: int, leaf: int, place: int, load: int) -> None:
+    """The device at ``place`` of the class now has ``load``; its tree's top and first leaf are ``top`` and ``leaf``."""
+    base = top - ROOT
+    node = leaf + place - base
+    tree[base + node].load = load
+    while node > ROOT:
+        first = base + (node & ~3)
+        best = first
+        for other in range(first + 1, first + 4):
+            if tree[other].load < tree[best].load:
+                best = other
+        node = (node + 8) >> 2
+        up = base + node
+        if tree[up].load == tree[best].load and tree[up].winner == tree[best].winner:
             return
-        tree[up].load, tree[up].winner = tree[better].load, tree[better].winner
+        tree[up].load, tree[up].winner = tree[best].load, tree[best].winner
+
+
+def tree_size(count: int) -> tuple[int, int]:
+    """(places of a tree of ``count`` devices, place of its first leaf) where its top stands at ROOT."""
+    leaves = 4
+    while leaves < count:
+        leaves *= 4
+    leaf = ROOT + (leaves - 1) // 3
+    return leaf + leaves, leaf
 
 
 @cold
-def tree_build(tree: Records, root: int, leaves: int, first: int, count: int) -> None:
-    """A class's tree from the loads of its leaves; its devices are ``first`` to ``first + count - 1``."""
-    for place in range(leaves):
-        tree[root + leaves + place].winner = first + place
-        if place >= count:
-            tree[root + leaves + place].load = NOT_HERE
-    for node in range(leaves - 1, 0, -1):
-        left = root + 2 * node
-        better = left if tree[left].load <= tree[left + 1].load else left + 1
-        tree[root + node].load, tree[root + node].winner = tree[better].load, tree[better].winner
+def tree_build(tree: Records, top: int, leaf: int, end: int, first: int, count: int) -> None:
+    """A class's tree from the loads of its leaves, up to ``end``; its devices are numbered from ``first`` on."""
+    for at in range(leaf, end):
+        tree[at].winner = first + at - leaf
+        if at - leaf >= count:
+            tree[at].load = NOT_HERE
+    base = top - ROOT
+    for node in range(leaf - base - 1, ROOT - 1, -1):
+        child = base + 4 * node - 8
+        best = child
+        for other in range(child + 1, child + 4):
+            if tree[other].load < tree[best].load:
+                best = other
+        tree[base + node].load, tree[base + node].winner = tree[best].load, tree[best].winner
 
 
 # Queues without a key: linked lists in order of arrival. With one: pairing heaps (Fredman, Sedgewick, Sleator and

@@ -18,17 +18,19 @@ from windtunnel.engine.compiled.state import (
     CONSTANT,
     NO_BATCH,
     STRETCHES,
+    Either,
     Records,
     World,
 )
 from windtunnel.engine.compiled.structures import (
     NOT_HERE,
+    ROOT,
     cold,
+    heap_push,
     heap_remove,
     hot,
     meld,
     sift_down,
-    sift_up,
     tree_set,
     without_root,
 )
@@ -37,16 +39,16 @@ from windtunnel.engine.programs import WATT_GRAIN
 from windtunnel.engine.sketch import BINS_PER_E
 
 PER_SECOND = 1e12
-_TOO_MANY = 9.2e18
+TOO_MANY = 9.2e18
 """Ticks beyond which no span is kept."""
-_LATEST = 2**63 - 2
+LATEST = 2**63 - 2
 
 
 # Queues of waiting jobs.
 
 
 @hot
-def push(w: World, queue: int, slot: int) -> None:
+def push(w: Either, queue: int, slot: int) -> None:
     """Add a job to a queue."""
     q, slots = w.queues[queue], w.slots
     q.number += 1
@@ -56,7 +58,7 @@ def push(w: World, queue: int, slot: int) -> None:
         q.head = meld(q.head, slot, slots)
     elif q.head < 0:
         q.head = q.tail = slot
-    elif slots[slot].job > slots[q.tail].job:
+    elif not w.run[0].careful or slots[slot].job > slots[q.tail].job:
         slots[q.tail].next = slot
         q.tail = slot
     else:
@@ -72,7 +74,7 @@ def push(w: World, queue: int, slot: int) -> None:
 
 
 @hot
-def pop(w: World, queue: int) -> int:
+def pop(w: Either, queue: int) -> int:
     """Take the next job from a queue."""
     q = w.queues[queue]
     slot = q.head
@@ -82,7 +84,7 @@ def pop(w: World, queue: int) -> int:
 
 
 @hot
-def own_queue(w: World, device: int, slot: int) -> int:
+def own_queue(w: Either, device: int, slot: int) -> int:
     """The queue that the job waits in: the device's, or where there is one for all, that of its signature."""
     r = w.run[0]
     owner = device if r.routed else w.slots[slot].signature
@@ -90,9 +92,11 @@ def own_queue(w: World, device: int, slot: int) -> int:
 
 
 @hot
-def best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
+def best_queue(w: Either, device: int, after_key: float, after_job: int) -> int:
     """The queue whose next job the device should take, of those whose heads come after (key, job); -1 without one."""
     r = w.run[0]
+    if r.routed and r.batch == NO_BATCH:
+        return device if w.queues[device].head >= 0 else -1
     if r.routed:
         each = 1 if r.batch == NO_BATCH else r.workloads
         first, last = device * each, (device + 1) * each
@@ -118,7 +122,7 @@ def best_queue(w: World, device: int, after_key: float, after_job: int) -> int:
 
 
 @hot
-def reindex(w: World, device: int) -> None:
+def reindex(w: Either, device: int) -> None:
     """Note in its class's tree how the device is placed now."""
     r, d = w.run[0], w.devices[device]
     if d.up == 0 or d.linked == 0:
@@ -132,7 +136,7 @@ def reindex(w: World, device: int) -> None:
     else:
         load = d.turn
     c = w.classes[d.cls]
-    tree_set(w.tree, c.root, c.leaves, device - c.first, load)
+    tree_set(w.tree, c.tree, c.leaf, device - c.first, load)
 
 
 # What is kept of jobs.
@@ -191,29 +195,38 @@ def segment_watts(w: World, segment: int, slot: int) -> float:
 
 
 @hot
-def go(w: World, device: int) -> bool:
-    """Let the present segment go on from now, at the device's speed; False beyond the last tick there is."""
-    r, d = w.run[0], w.devices[device]
-    d.since = r.now
-    ticks = d.left
-    d.watts = d.full
-    if d.rate != 1.0:
-        d.watts = math.floor(d.full * d.rate / WATT_GRAIN) * WATT_GRAIN
-        slowed = math.ceil(float(d.left) / d.rate)
-        if slowed > _TOO_MANY:
-            return False
-        ticks = np.int64(slowed)
-    if ticks > _LATEST - r.now:
-        return False
-    r.drawing_w += d.watts
+def ends_after(w: Either, device: int, ticks: int) -> None:
+    """Note when what the device now does ends."""
+    r = w.run[0]
     if r.stale == device + 1:
         r.stale = 0
-        w.ends[0].tick, w.ends[0].which = r.now + ticks, device
-        sift_down(w.ends, r.heap, 0)
+        w.ends[ROOT].tick, w.ends[ROOT].which = r.now + ticks, device
+        sift_down(w.ends, r.heap, ROOT)
     else:
-        w.ends[r.heap].tick, w.ends[r.heap].which = r.now + ticks, device
-        r.heap += 1
-        sift_up(w.ends, r.heap - 1)
+        r.heap = heap_push(w.ends, r.heap, r.now + ticks, device)
+
+
+@hot
+def go(w: World, device: int, left: Any, full: float) -> bool:
+    """Let the present segment go on from now, at the device's speed; False beyond the last tick there is.
+
+    ``left``: its ticks at full speed; ``full``: what it draws then.
+    """
+    r, d = w.run[0], w.devices[device]
+    d.since = r.now
+    ticks, watts = left, full
+    if r.careful:
+        if d.rate != 1.0:
+            watts = math.floor(full * d.rate / WATT_GRAIN) * WATT_GRAIN
+            slowed = math.ceil(float(left) / d.rate)
+            if slowed > TOO_MANY:
+                return False
+            ticks = np.int64(slowed)
+        d.left, d.full, d.watts = left, full, watts
+    if ticks > LATEST - r.now:
+        return False
+    r.drawing_w += watts
+    ends_after(w, device, ticks)
     return True
 
 
@@ -228,17 +241,15 @@ def begin_segment(w: World, device: int) -> bool:
         ticks = w.ints[g.ticks_at + s.rank]
     else:
         scaled = np.rint(g.seconds * w.draws[d.slot, g.draw] * PER_SECOND)
-        if scaled > _TOO_MANY:
+        if scaled > TOO_MANY:
             return False
         ticks = np.int64(scaled)
-    if s.stretch != 1.0:
-        scaled = np.rint(float(ticks) * s.stretch)
-        if scaled > _TOO_MANY:
+    if w.run[0].stretched and w.draws[d.slot, w.run[0].draws] != 1.0:
+        scaled = np.rint(float(ticks) * w.draws[d.slot, w.run[0].draws])
+        if scaled > TOO_MANY:
             return False
         ticks = np.int64(scaled)
-    d.left = ticks
-    d.full = segment_watts(w, d.segment, d.slot)
-    return go(w, device)
+    return go(w, device, ticks, segment_watts(w, d.segment, d.slot))
 
 
 @hot
@@ -260,7 +271,9 @@ def begin(w: World, device: int, queue: int, need: float) -> bool:
     slot = pop(w, queue)
     _started(w, device, slot)
     w.slots[slot].next = -1
-    d.slot, d.count, d.began, d.need = slot, 1, r.now, need
+    d.slot, d.count = slot, 1
+    if r.careful:
+        d.began, d.need = r.now, need
     way = way_of(w, device, slot)
     d.segment, d.last = way.first, way.last
     return begin_segment(w, device)
@@ -277,7 +290,8 @@ def begin_batch(w: World, device: int, queue: int, size: int, need: float) -> bo
         slot = pop(w, queue)
         _started(w, device, slot)
         longest = max(longest, w.draws[slot, 0])
-        stretch = max(stretch, w.slots[slot].stretch)
+        if r.stretched:
+            stretch = max(stretch, w.draws[slot, r.draws])
         if first < 0:
             first = slot
         else:
@@ -292,24 +306,23 @@ def begin_batch(w: World, device: int, queue: int, size: int, need: float) -> bo
     scaled = np.rint(seconds * PER_SECOND)
     if stretch != 1.0:
         scaled = np.rint(scaled * stretch)
-    if scaled > _TOO_MANY:
+    if scaled > TOO_MANY:
         return False
     d.segment = d.last = 0
-    d.left = np.int64(scaled)
-    d.full = w.numbers[p.batch_at + r.batch_size + size - 1]
-    return go(w, device)
+    return go(w, device, np.int64(scaled), w.numbers[p.batch_at + r.batch_size + size - 1])
 
 
 @hot
 def settle(w: World, device: int) -> None:
     """Write down what the device has done of its present segment until now."""
     r, d = w.run[0], w.devices[device]
-    r.drawing_w -= d.watts
+    watts = d.watts if r.careful else segment_watts(w, d.segment, d.slot)
+    r.drawing_w -= watts
     span = r.now - d.since
     if span <= 0:
         return
     d.busy += span
-    joules = d.watts * (float(span) / PER_SECOND)
+    joules = watts * (float(span) / PER_SECOND)
     d.energy += joules
     if not r.write or w.programs[d.cls * r.workloads + w.slots[d.slot].work].own:
         return
@@ -319,7 +332,7 @@ def settle(w: World, device: int) -> None:
         slot = w.slots[slot].next
     iv = w.intervals[r.written]
     r.written += 1
-    iv.on, iv.start, iv.end, iv.watts = device, d.since, r.now, d.watts
+    iv.on, iv.start, iv.end, iv.watts = device, d.since, r.now, watts
     if r.batch == NO_BATCH:
         iv.lane, iv.name = w.segments[d.segment].lane, w.segments[d.segment].name
     else:
@@ -340,7 +353,7 @@ def pass_time(w: World, device: int) -> None:
 
 
 @cold
-def start_sweep(w: World, first: int, end: int) -> None:
+def start_sweep(w: Either, first: int, end: int) -> None:
     """Offer work to the idle devices of the classes listed from ``first`` up to ``end``, in their order."""
     r = w.run[0]
     r.sweeping, r.sweep_end, r.tried, r.refused = first, end, -1, 0
@@ -412,7 +425,7 @@ def drain(w: World) -> bool:
         r.drawn_w += d.need
         d.paused = 0
         r.paused -= 1
-        return go(w, oldest)
+        return go(w, oldest, d.left, d.full)
     if not r.routed:
         r.draining = 0
         start_sweep(w, r.all_classes, r.all_classes + r.classes)
