@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from numba.core.errors import NumbaError
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
@@ -33,16 +34,23 @@ _SLOTS = 1024
 def refusal(prepared: Prepared) -> str | None:
     """Why only the process engine can run this; None where the compiled one can too."""
     policy = prepared.policy
-    if policy.batch.kind == "continuous":
-        return None
     for fleet_class in prepared.classes:
-        if kind_of_station(prepared, fleet_class) != "single":
+        if kind_of_station(prepared, fleet_class) == "stream":
             return f"several jobs, or streams of one, at a time on {fleet_class.name}"
     if policy.batch.kind == "request":
         for cls, work in prepared.compiled:
             job_class = prepared.workloads[work]
             if prepared.batches(cls, work) is None:
                 return f"request-level batches whose jobs differ in more than one draw ('{job_class.workload.name}')"
+    for part, compile_part, function in (
+        ("route", compiled_score, policy.route.score),
+        ("order", compiled_key, policy.order.key),
+    ):
+        try:
+            compile_part(function)
+        except NumbaError as error:
+            said = " ".join(str(error).split())
+            return f"the {part} of '{policy.name}', which does not compile ({said[:300]})"
     return None
 
 
