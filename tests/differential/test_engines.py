@@ -20,6 +20,7 @@ from windtunnel.core.scenario import scenario_from_data
 from windtunnel.engine import invariants, process
 from windtunnel.engine.choice import choose
 from windtunnel.engine.compiled import run as compiled
+from windtunnel.engine.compiled import serving
 from windtunnel.engine.fleet import Prepared
 
 POLICIES = [name for name in app.list_policies() if name != "recommendation-matrix"]
@@ -182,7 +183,7 @@ def memory_of(tokens: int) -> str:
 
 
 @st.composite
-def serving(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
+def served(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
     """A scenario of generating jobs that are batched continuously, and the rows of the trace that it reads."""
     numbers = st.integers(1, 60)
     gaps = draw(st.lists(st.sampled_from([0, 0, 1, 7, 40, 300]), min_size=1, max_size=40))
@@ -263,8 +264,8 @@ def both(data: dict[str, Any], rows: str) -> tuple[Recording, Recording] | None:
         return process.run(ready), compiled.run(ready)
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-@given(serving())
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(served())
 def test_both_engines_batch_continuously_alike(drawn: tuple[dict[str, Any], str]) -> None:
     recordings = both(*drawn)
     if recordings is not None:
@@ -296,6 +297,14 @@ def test_sequences_that_are_put_off_are_compared_too() -> None:
     recordings = both(crowded(), "t,p,g")
     assert recordings is not None
     assert "memory for keys and values ran out" in recordings[0].notes[0]
+    assert_same(*recordings)
+
+
+def test_room_is_made_where_it_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_ROWS", 1)
+    monkeypatch.setattr(compiled, "_SLOTS", 2)
+    recordings = both(crowded(), "t,p,g")
+    assert recordings is not None
     assert_same(*recordings)
 
 
