@@ -7,6 +7,7 @@ on the tokens in the step, its attention on each sequence's context. Both come f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from windtunnel.core.decoder import Decoder, OpCount
 from windtunnel.core.device import Device
 from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.ops import Rows
+from windtunnel.core.provenance import Sourced
 from windtunnel.core.ticks import FloatArray
 
 CONTEXT_GRAIN = 64
@@ -98,6 +100,28 @@ class DecoderCosts:
         self.decode[:, 1:, :] = self._cost(
             model.attention_operation("decode"), {"batch": sequences[:, None], "kv_tokens": grid[None, :]}
         )
+
+    @cached_property
+    def _parts(self) -> list[OpCount]:
+        model = self.model
+        return [*model.linear_operations(), model.head_operation(), model.attention_operation("decode")]
+
+    @property
+    def operations(self) -> frozenset[str]:
+        """The operations that a step consists of."""
+        return frozenset(part.op.name for part in self._parts)
+
+    @cached_property
+    def sources(self) -> Mapping[str, Sourced]:
+        """Every number that enters the costs, by name."""
+        found: dict[str, Sourced] = {}
+        for part in self._parts:
+            column = {"gemm": ("m",), "elementwise": ("rows",)}.get(part.op.name, ("batch", "kv_tokens"))
+            complete = part.op.complete(part.values | dict.fromkeys(column, 1))
+            words = {k: v for k, v in complete.items() if isinstance(v, str)}
+            numbers = {k: np.array([v]) for k, v in complete.items() if not isinstance(v, str)}
+            found.update(self.device.sources(Rows(part.op, words, numbers)))
+        return found
 
     def flat(self, table: str) -> FloatArray:
         """One of the tables as a row of numbers, the seconds before the joules; always the same array."""

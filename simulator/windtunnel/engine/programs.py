@@ -400,20 +400,6 @@ def _compile_generate(stage: Generate, device: Device, source: Source, decoders:
     footprint = model.weight_bytes + (prompts + outputs) * model.kv_bytes_per_token
     ticks = to_tick_array(whole_s)
     watts = np.rint(whole_j / np.maximum(whole_s, 1e-12) / WATT_GRAIN) * WATT_GRAIN
-    sources: dict[str, Sourced] = {}
-    parts = [*model.linear_operations(), model.head_operation(), model.attention_operation("decode")]
-    for part in parts:
-        column = {"gemm": ("m",), "elementwise": ("rows",)}.get(part.op.name, ("batch", "kv_tokens"))
-        complete = part.op.complete(part.values | dict.fromkeys(column, 1))
-        sources.update(
-            device.sources(
-                Rows(
-                    part.op,
-                    {k: v for k, v in complete.items() if isinstance(v, str)},
-                    {k: np.array([v]) for k, v in complete.items() if not isinstance(v, str)},
-                )
-            )
-        )
     return Compiled(
         variants=[[((Segment("compute", "generate", ticks, watts),),)]],
         variant_of=None,
@@ -421,8 +407,8 @@ def _compile_generate(stage: Generate, device: Device, source: Source, decoders:
         mean_s=float(first_s.mean()),
         energy_j=whole_j + whole_s * device.idle_power_w,
         footprint_bytes=footprint,
-        sources=sources,
-        operations=frozenset(part.op.name for part in parts),
+        sources=costs.sources,
+        operations=costs.operations,
         decoder=costs,
         prompts=prompts.astype(np.int64),
         outputs=outputs.astype(np.int64),

@@ -19,6 +19,7 @@ from windtunnel.core.target import METRICS, Target
 from windtunnel.core.units import to_unit
 from windtunnel.planning import explain
 from windtunnel.planning.bounds import Counts, keep_up_s
+from windtunnel.planning.executors import one_thread
 from windtunnel_models.catalogue import Catalogue
 
 _EXACT = ("cost",)
@@ -225,7 +226,9 @@ class Simulator:
                 self._pool = ProcessPoolExecutor(
                     self.workers, get_context("spawn"), initializer=_begin, initargs=(self.setting,)
                 )
-            for case, found in zip(new, self._pool.map(_in_worker, new), strict=True):
+            with one_thread():  # handing out the work is what starts processes
+                coming = self._pool.map(_in_worker, new)
+            for case, found in zip(new, coming, strict=True):
                 self._keep(case, found)
         return [self.known[case] for case in cases]
 

@@ -135,7 +135,7 @@ class LocalPool:
         context.set_forkserver_preload(list(self.preload))
         mine, theirs = context.Pipe()
         process = context.Process(target=_serve, args=(theirs, self.work, self.tree), daemon=True)
-        with _environment(_ONE_THREAD):
+        with one_thread():
             process.start()
         theirs.close()
         return _Worker(process, mine)
@@ -151,9 +151,10 @@ class LocalPool:
 
 
 @contextlib.contextmanager
-def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
+def one_thread() -> Iterator[None]:
+    """Processes that are started herein use one thread each for linear algebra."""
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}
+    os.environ.update(_ONE_THREAD)
     try:
         yield
     finally:

@@ -160,7 +160,7 @@ def _put_off_youngest(w: Serving, device: int) -> None:
         held = s.prompt + made
         d.attended -= held
         d.cached -= held
-        s.energy += d.per_token - s.base
+        s.energy += d.per_token - s.joules_at_birth
         s.last = r.now
         s.prompt, s.output = held, s.output - made
     s.read = 0
@@ -316,7 +316,7 @@ def _has_read(w: Serving, device: int, slot: int) -> None:
         _finished(w, device, slot)
         return
     d.attended += s.prompt + 1
-    s.base = d.per_token
+    s.joules_at_birth = d.per_token
     s.born = d.steps
     s.ends = d.steps + s.output - 1
     _now_decodes(w, device, slot)
@@ -344,7 +344,7 @@ def _stepped(w: Serving, device: int) -> None:
         held = s.prompt + s.output
         d.attended -= held
         d.cached -= held
-        s.energy += d.per_token - s.base
+        s.energy += d.per_token - s.joules_at_birth
         _finished(w, device, slot)
     for _ in range(d.chunks):
         slot = d.reading
@@ -469,6 +469,6 @@ def close(w: Serving) -> None:
             while slot >= 0:
                 s = w.slots[slot]
                 if first == d.decoding:
-                    s.energy += d.per_token - s.base
+                    s.energy += d.per_token - s.joules_at_birth
                 w.jobs[s.job].energy = s.energy
                 slot = s.next

@@ -34,10 +34,8 @@ _SLOTS = 1024
 def refusal(prepared: Prepared) -> str | None:
     """Why only the process engine can run this; None where the compiled one can too."""
     policy = prepared.policy
-    if policy.batch.kind == "continuous":
-        return None
     for fleet_class in prepared.classes:
-        if kind_of_station(prepared, fleet_class) != "single":
+        if kind_of_station(prepared, fleet_class) == "stream":
             return f"several jobs, or streams of one, at a time on {fleet_class.name}"
     if policy.batch.kind == "request":
         for cls, work in prepared.compiled:

@@ -117,12 +117,13 @@ SERVER = _layout(
 )
 # prompt: tokens to be read before the next one can be made: the job's prompt, and after it was put off what was made.
 # output: tokens still to be made from then on. read: tokens of the prompt that have been read; chunk: those that the
-# present step reads. born, ends: the steps after which it began to decode and is done. last: when it was put off. next,
-# before: in the list that it is in; later, earlier: in that of ending sequences.
+# present step reads. born, ends: the steps after which it began to decode and is done; joules_at_birth: its device's
+# per_token when it began. last: when it was put off. next, before: in the list that it is in; later, earlier: in that
+# of ending sequences.
 SEQUENCE = _layout(
     "job arrival start work rank signature next child timed prompt output read chunk born ends last "
     "before later earlier",
-    "key energy base",
+    "key energy joules_at_birth",
 )
 # columns: points of context in a table. Places in `numbers` of its device's tables of seconds, followed by those of
 # joules: linear and head by tokens and sequences, prefill by points of context, decode by sequences and points.
