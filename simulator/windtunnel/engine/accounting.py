@@ -78,6 +78,9 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         np.frombuffer(a, dtype=np.int64) if len(a) else np.zeros(0, dtype=np.int64)
         for a in (books.gap_ticks, books.gap_tokens, books.gap_end, books.gap_workload)
     ]
+    left, back, again = (
+        np.array(a, dtype=np.int64) for a in (books.returned_start, books.returned_end, books.returned_jobs)
+    )
     sampled = len(table) > SLICE_LIMIT
     notes = _notes(prepared, books)
     if sampled:
@@ -91,8 +94,8 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
             np.concatenate([table.start, table.end]), np.concatenate([table.watts, -table.watts]), idle_w, end
         ),
         waiting=_steps(
-            np.concatenate([prepared.arrival, begun]),
-            np.concatenate([np.ones(books.count), -np.ones(len(begun))]),
+            np.concatenate([prepared.arrival, begun, left, back]),
+            np.concatenate([np.ones(books.count), -np.ones(len(begun)), -again, again]),
             0.0,
             end,
         ),
@@ -101,6 +104,7 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         intervals=table,
         sampled_slices=sampled,
         notes=notes,
+        extra={"interrupted_at_end": int(again[back == end].sum())} if len(back) else {},
     )
 
 

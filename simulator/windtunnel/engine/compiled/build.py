@@ -137,6 +137,7 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
     r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
     r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
     r.faults_until = MAX_TICKS if prepared.faults is None else 0
+    r.gone = MAX_TICKS if prepared.faults is None else prepared.faults.gone(devices).min(initial=MAX_TICKS)
     r.turn = devices
     r.routed = routed
     r.by = {"present": state.BY_PRESENT, "backlog": state.BY_BACKLOG, "turn": state.BY_TURN}[policy.route.by]

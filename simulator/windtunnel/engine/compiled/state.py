@@ -28,6 +28,9 @@ RUN = _layout(
     # slot of the jobs that no device that is up can take, and of those that are to be placed next.
     "now end heap timer_count stale free next job arrived last turn fault faults_until written "
     "limbo limbo_end placing placing_end waiting running completed failed last_finish "
+    # `last_finish`: when a job last ended, or was interrupted. `gone`: the next tick from which a device has failed for
+    # good; `ended`: how many jobs had ended, and one more, when it was last asked whether others can be served.
+    "gone ended "
     # What is to be done before the next event. `feeding`: a device that may take work; `sweeping`: the place in the
     # list of classes whose idle devices are offered work, until `sweep_end`; `draining`: whether power may have
     # become free.
@@ -86,7 +89,9 @@ CONSTANT, BY_JOB, DRAWN = range(3)
 BY_PRESENT, BY_BACKLOG, BY_TURN = range(3)
 NO_BATCH, REQUEST = range(2)
 
-DONE, MORE_JOBS, MORE_SLOTS, MORE_INTERVALS, MORE_TIMERS, MORE_FAULTS, MORE_BATCHES, MORE_SPANS, TOO_LONG = range(9)
+DONE, MORE_JOBS, MORE_SLOTS, MORE_INTERVALS, MORE_TIMERS, MORE_FAULTS, MORE_BATCHES, MORE_SPANS, TOO_LONG, STUCK = (
+    range(10)
+)
 """Why the kernel stopped."""
 
 
