@@ -14,7 +14,7 @@ import numpy as np
 
 from windtunnel.core.faults import BrownOut, Failure, Fault, LinkLoss, Straggler, Throttle
 from windtunnel.core.rng import stream
-from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray, to_tick_array
 
 FAIL, REPAIR, SPEED, LINK_DOWN, LINK_UP, CAP = range(6)
 RETRY, MIGRATE, LOSE = range(3)
@@ -26,7 +26,7 @@ EVENT = np.dtype(
 """One fault: when, on which device (-1: all of them), what; for FAIL what becomes of jobs and how often one may be
 started; for SPEED and CAP the new speed or budget (W)."""
 _MARK = np.dtype([("tick", "i8"), ("on", "i8"), ("begins", "?"), ("number", "i8")])
-_CYCLES, _BLOCK = 16, 64
+_CYCLES, _BLOCK = 8, 256
 """Spells and devices of which draws are made at once."""
 NEVER = MAX_TICKS
 """The end of what lasts for good."""
@@ -178,7 +178,7 @@ class FaultSchedule:
 
 
 def _at(seconds: Sequence[float]) -> TickArray:
-    return np.rint(np.minimum(np.asarray(seconds, dtype=np.float64), _LAST_S) * TICKS_PER_SECOND).astype(np.int64)
+    return to_tick_array(np.minimum(np.asarray(seconds, dtype=np.float64), _LAST_S))
 
 
 def _means(fault: Fault) -> tuple[float, float]:
