@@ -6,6 +6,7 @@ Every case runs on both engines.
 from __future__ import annotations
 
 import contextlib
+import csv
 import io
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
 from windtunnel.core.scenario import scenario_from_data
 from windtunnel.engine import invariants, process
 from windtunnel.engine.compiled import run as compiled
+from windtunnel.report.html import render
 
 MS = 10**9
 ENGINES = {"process": process.run, "compiled": compiled.run}
@@ -311,6 +313,73 @@ def test_a_run_that_stops_in_the_middle_of_it_all_is_accounted_for(engine: str, 
         counts = np.bincount(recording.jobs.status, minlength=5)
         assert counts.sum() == len(recording.jobs) == min(4, stop)
         assert counts[RUNNING] <= 2
+
+
+def test_the_result_says_what_struck_and_what_became_of_the_jobs(engine: str, tmp_path: Path) -> None:
+    data = {
+        "schema": 1,
+        "name": "told",
+        "fleet": [{"device": "server", "name": "a", "count": 2}, {"device": "server", "name": "b"}],
+        "workload": [
+            {
+                "name": "w",
+                "arrivals": {"process": "deterministic", "rate": "1000 /s"},
+                "ops": [{"service": {"distribution": "deterministic", "mean": "10 ms"}}],
+            }
+        ],
+        "faults": [
+            {"kind": "failure", "devices": ["a"], "at": ["5 ms"], "lasts": "10 ms"},
+            {"kind": "failure", "devices": ["b"], "at": ["6 ms", "20 ms"], "lasts": "1 ms", "jobs": "lose"},
+            {"kind": "link-loss", "devices": ["b"], "at": ["30 ms"], "lasts": "1 h"},
+            {"kind": "throttle", "at": ["40 ms", "41 ms"], "lasts": "3 ms", "speed": 0.5},
+            {"kind": "brown-out", "at": ["0 ms"], "lasts": "1 ms", "budget": "100 W"},
+            {"kind": "straggler", "probability": 1, "slowdown": 1.5},
+        ],
+        "stop": {"time": "100 ms"},
+        "targets": ["availability >= 0.9"],
+    }
+    run = app.run(scenario_from_data(data), engine=engine)
+    faults = run.result["faults"]
+    assert faults["events"] == {"down": 4, "unreachable": 1, "throttled": 3, "brown-out": 1}
+    assert faults["stragglers"] == run.result["jobs"]["arrived"] == 99
+    assert (faults["restarts"], faults["lost"], faults["interrupted"]) == (2, 2, 4)
+    assert run.result["jobs"]["failed"] == 2
+    assert [(e["name"], e["devices"], e["failures"]) for e in faults["entries"]] == [("a", 2, 2), ("b", 1, 2)]
+    assert [e["down_s"] for e in faults["entries"]] == pytest.approx([0.02, 0.002])
+    assert [e["unreachable_s"] for e in faults["entries"]] == pytest.approx([0, 0.07])
+    assert [e["throttled_s"] for e in faults["entries"]] == pytest.approx([0.008, 0.004])
+    assert [e["availability"] for e in faults["entries"]] == pytest.approx([0.9, 0.98])
+    assert run.result["availability"] == pytest.approx(1 - 0.022 / 0.3)
+    (target,) = run.result["targets"]
+    assert target["met"] and target["value"] == pytest.approx(run.result["availability"])
+    page = render(run.result, run.recording)
+    assert (
+        '<table id="faults">' in page and "4 failures, 1 link loss, 3 throttlings, 1 brown-out, 99 stragglers" in page
+    )
+    app.save(run, tmp_path)
+    with (tmp_path / "jobs.csv").open() as file:
+        assert [int(row["starts"]) for row in csv.DictReader(file)] == run.recording.jobs.starts.tolist()
+    twice = app.run(scenario_from_data(data), engine=engine, replications=2).result["faults"]
+    assert twice["events"]["down"] == 8 and twice["entries"][0]["availability"] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("rack-power-cap", "power_budget=20 kW"), ("failures", "faults=[]")],
+)
+def test_shipped_scenarios_show_what_they_are_about(name: str, change: str) -> None:
+    """They meet their targets, and would look otherwise without the budget or the faults."""
+    path = Path(__file__).parents[2] / "scenarios" / f"{name}.yaml"
+    run = app.run(path)
+    assert all(target["met"] for target in run.result["targets"])
+    other = app.run(path, changes=[change, "targets=[]"]).result
+    if name == "failures":
+        assert run.result["faults"]["restarts"] > 0 and min(run.result["faults"]["events"].values()) > 0
+        assert other["faults"] is None
+        assert run.result["latency_s"]["p95"]["value"] > 1.2 * other["latency_s"]["p95"]["value"]
+    else:
+        assert run.result["peak_power_w"] <= 8000 < other["peak_power_w"]
+        assert run.result["waiting_s"]["mean"]["value"] > 3 * other["waiting_s"]["mean"]["value"]
 
 
 GOOD = """\

@@ -275,9 +275,21 @@ def spans(events: np.ndarray, end: int, begins: int, ends: int) -> Iterator[tupl
             since = -1
         last = on
         if code == begins:
-            since = tick
+            since = tick if since < 0 else since
         else:
             yield on, since, tick
             since = -1
     if since >= 0:
         yield last, since, end
+
+
+def spells_until(events: np.ndarray, end: int, budget_w: float) -> list[tuple[int, int, int, int]]:
+    """(device, what, from, until) of all that is wrong before ``end``, by device, what and time (``result.SPELLS``)."""
+    found = [(on, 0, first, last) for on, first, last in spans(events, end, FAIL, REPAIR)]
+    found += [(on, 1, first, last) for on, first, last in spans(events, end, LINK_DOWN, LINK_UP)]
+    for what, code, normal in ((2, SPEED, 1.0), (3, CAP, budget_w)):
+        # One that becomes worse or better while it lasts is one spell.
+        levels = events[events["code"] == code].copy()
+        levels["code"] = np.where(levels["value"] == normal, REPAIR, FAIL)
+        found += [(on, what, first, last) for on, first, last in spans(levels, end, FAIL, REPAIR)]
+    return sorted(found)

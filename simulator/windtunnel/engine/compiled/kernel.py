@@ -99,6 +99,7 @@ def _fail(w: World, fault: Records) -> None:
                     r.waiting += 1
                     push(w, own_queue(w, device, slot), slot)
             slot = following
+    r.returned += again
     if r.write and again:
         # Not work of an engine, but jobs that wait again.
         iv = w.intervals[r.written]

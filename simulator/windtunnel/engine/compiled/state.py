@@ -30,7 +30,7 @@ RUN = _layout(
     "limbo limbo_end placing placing_end waiting running completed failed last_finish "
     # `last_finish`: when a job last ended, or was interrupted. `gone`: the next tick from which a device has failed for
     # good; `ended`: how many jobs had ended, and one more, when it was last asked whether others can be served.
-    "gone ended "
+    "gone ended returned "
     # What is to be done before the next event. `feeding`: a device that may take work; `sweeping`: the place in the
     # list of classes whose idle devices are offered work, until `sweep_end`; `draining`: whether power may have
     # become free.
