@@ -340,3 +340,34 @@ def test_faults_of_long_runs_are_those_of_short_ones(distribution: str, seed: in
     assert summed.result["energy_j"] == pytest.approx(kept.result["energy_j"])
     assert np.array_equal(summed.recording.jobs.starts, kept.recording.jobs.starts)
     assert summed.recording.waiting.integral() == pytest.approx(kept.recording.waiting.integral())
+
+
+@pytest.mark.parametrize("policy", ["fifo", "least-loaded"])
+@pytest.mark.parametrize("jobs", ["retry", "migrate", "lose"])
+def test_a_long_run_whose_devices_are_gone_ends_as_a_short_one_does(policy: str, jobs: str) -> None:
+    data = {
+        "schema": 1,
+        "name": "gone",
+        "fleet": [{"device": "server", "name": name, "power": {"idle": "10 W", "max": "90 W"}} for name in "ab"],
+        "workload": [
+            {
+                "name": "w",
+                "arrivals": {"process": "poisson", "rate": "800 /s"},
+                "ops": [{"service": {"mean": "2 ms"}}],
+            }
+        ],
+        "policy": policy,
+        "stop": {"jobs": 400},
+        "faults": [
+            {"kind": "failure", "at": ["100 ms"], "jobs": jobs},
+            {"kind": "link-loss", "every": "10 ms", "lasts": "1 ms"},
+        ],
+    }
+    kept, summed = (
+        app.run(scenario_from_data({**data, "records": records}), engine="compiled").result
+        for records in ("keep", "sample")
+    )
+    assert kept["jobs"] == summed["jobs"] and kept["jobs"]["queued"] > 0
+    assert kept["span_s"] == summed["span_s"]
+    assert kept["energy_j"] == pytest.approx(summed["energy_j"])
+    assert kept["faults"] == {**summed["faults"], "stragglers": kept["faults"]["stragglers"]}
