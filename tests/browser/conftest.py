@@ -110,6 +110,7 @@ def make_run(
         device=device,
         status=status,
         energy_j=energy,
+        starts=ran.astype(np.int64),
     )
     chat = done & (workload == 0)
     gaps = TokenGaps(
@@ -300,6 +301,7 @@ def make_empty_run() -> Run:
         device=never,
         status=np.full(3, QUEUED, dtype=np.int64),
         energy_j=np.zeros(3),
+        starts=np.zeros(3, np.int64),
     )
     none = np.zeros(0, np.int64)
     at, end = np.zeros(1, np.int64), recording.end

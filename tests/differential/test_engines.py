@@ -21,17 +21,17 @@ from windtunnel.engine import invariants, process
 from windtunnel.engine.choice import choose
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.compiled import serving
+from windtunnel.engine.dispatch import CentralDispatcher
+from windtunnel.engine.faults import FAIL
 from windtunnel.engine.fleet import Prepared
 
 POLICIES = [name for name in app.list_policies() if name != "recommendation-matrix"]
 ROUTES = ["central", "round-robin", "least-loaded", "shortest-expected-completion", "cheapest-that-meets-the-deadline"]
 ORDERS = ["arrival", "priority", "deadline", "shortest"]
-KNOWN = app.catalogue()
-"""One for all examples: what it has read is not read again."""
 
 
 def prepared(data: dict[str, Any]) -> Prepared:
-    return running.prepare_run(scenario_from_data(data), KNOWN)
+    return running.prepare_run(scenario_from_data(data), app.catalogue())
 
 
 def canonical_log(recording: Recording) -> list[tuple[int, int, int, int, int, float, int]]:
@@ -83,6 +83,8 @@ def faults(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
         stated = draw(times())
         if "every" in stated:
             stated = {"mtbf": stated["every"], "mttr": stated["lasts"]}
+        elif draw(st.integers(0, 3)) == 0:
+            del stated["lasts"]  # for good
         return {"kind": kind, **on, **jobs, **stated}
     if kind == "throttle":
         return {"kind": kind, **on, **draw(times()), "speed": draw(st.sampled_from([0.25, 0.7]))}
@@ -166,7 +168,106 @@ def test_both_engines_tell_the_same_story(data: dict[str, Any]) -> None:
     except InputError:
         return  # refused before any engine sees it
     assert compiled.refusal(ready) is None
+    one, other = process.run(ready), compiled.run(ready)
+    assert_same(one, other)
+    invariants.check(one)
+    held_to_budget(data, one)
+
+
+def held_to_budget(data: dict[str, Any], recording: Recording) -> None:
+    """A budget holds at every instant, and in a brown-out that of the brown-out."""
+    budget = float(data["power_budget"].removesuffix(" W")) if "power_budget" in data else np.inf
+    assert recording.power.values.max() <= budget + 1e-9
+    for fault in data["faults"]:
+        for at in fault.get("at", ()) if fault["kind"] == "brown-out" else ():
+            begin, length = (int(float(text.removesuffix(" ms")) * 1e9) for text in (at, fault["lasts"]))
+            first = np.searchsorted(recording.power.ticks, begin, side="right") - 1
+            last = np.searchsorted(recording.power.ticks, begin + length, side="left")
+            if begin < recording.end:
+                assert recording.power.values[first:last].max() <= float(fault["budget"].removesuffix(" W")) + 1e-9
+
+
+TIED = {
+    "schema": 1,
+    "name": "tied",
+    "fleet": [{"device": "server", "count": 3, "power": {"idle": "20 W", "max": "100 W"}}],
+    "workload": [
+        {
+            "name": "w",
+            "arrivals": {"process": "poisson", "rate": "1500 /s"},
+            "ops": [{"service": {"distribution": "exponential", "mean": "1 ms"}}],
+        }
+    ],
+    "stop": {"jobs": 50},
+    "faults": [{"kind": "failure", "mtbf": "20 ms", "mttr": "5 ms", "attempts": 1000}],
+}
+
+
+def test_a_changed_tie_rule_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison bites: the process engine made to offer work to the device of highest number first."""
+    ready = prepared({**TIED, "faults": []})
     assert_same(process.run(ready), compiled.run(ready))
+
+    def highest(self: Any, number: int) -> int:
+        free = [device for device in self.free[number] if self.is_free[device]]
+        if not free:
+            return -1
+        self.free[number].remove(max(free))
+        self.is_free[max(free)] = 0
+        return max(free)
+
+    monkeypatch.setattr(CentralDispatcher, "_take_free", highest)
+    with pytest.raises(AssertionError):
+        assert_same(process.run(ready), compiled.run(ready))
+
+
+@pytest.mark.parametrize("routed", [False, True])
+def test_a_changed_order_of_events_is_caught(monkeypatch: pytest.MonkeyPatch, routed: bool) -> None:
+    """Arrivals before finishes at one tick, instead of after: seen where a device ends just as a job comes."""
+    service = {"service": {"distribution": "deterministic", "mean": "1 ms"}}
+    work = {"name": "w", "arrivals": {"process": "deterministic", "rate": "1000 /s"}, "ops": [service]}
+    policy = "least-loaded" if routed else "fifo"
+    ready = prepared({**TIED, "workload": [work], "faults": [], "policy": policy})
+    assert_same(process.run(ready), compiled.run(ready))
+
+    def too_early(context: Any, progress: Any) -> None:
+        env = context.env
+        for job, tick in enumerate(context.books.arrival):
+            while env._queue and env._queue[0][0] < tick:
+                env.step()
+            env._now = tick
+            context.dispatcher.place(job)
+
+    monkeypatch.setattr(process, "_bring_arrivals", too_early)
+    with pytest.raises(AssertionError):
+        assert_same(process.run(ready), compiled.run(ready))
+
+
+@pytest.mark.parametrize("column", ["start", "finish"])
+def test_an_error_of_one_tick_is_caught(column: str) -> None:
+    ready = prepared(TIED)
+    one, other = process.run(ready), compiled.run(ready)
+    late = getattr(other.jobs, column).copy()
+    late[len(late) // 2] += 1
+    with pytest.raises(AssertionError):
+        assert_same(one, dataclasses.replace(other, jobs=dataclasses.replace(other.jobs, **{column: late})))
+
+
+def test_an_error_of_one_tick_in_the_kernel_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One fault a picosecond late in one engine shows."""
+    ready = prepared(TIED)
+    one = process.run(ready)
+    assert ready.faults is not None
+    until = ready.faults.until
+
+    def late(tick: int) -> np.ndarray:
+        events = until(tick).copy()
+        events["tick"][events["code"] == FAIL] += 1
+        return events
+
+    monkeypatch.setattr(ready.faults, "until", late)
+    with pytest.raises(AssertionError):
+        assert_same(one, compiled.run(ready))
 
 
 # Continuous batching.

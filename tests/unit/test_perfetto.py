@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel.core.result import DeviceRecord, Jobs, Recording, Slice, Steps, TokenGaps
+from windtunnel.core.result import DeviceRecord, Jobs, Recording, Slice, Spells, Steps, TokenGaps
 from windtunnel.report.perfetto import MAX_COUNTER_POINTS, microseconds, overlaps, thinned, write_trace
 
 NAME = 'a "quoted" </script> name\n\u2028 é'
@@ -64,6 +64,24 @@ def test_every_device_is_a_process_and_every_lane_a_thread(tmp_path: Path) -> No
     ]
     assert document["otherData"]["title"] == f"Windtunnel: {NAME}"
     assert document["otherData"]["sampled"] is False
+
+
+def test_what_is_wrong_has_lanes_of_its_own(tmp_path: Path) -> None:
+    """On the device's process; a brown-out, of no device, on the fleet's."""
+    columns = (
+        np.array(column) for column in ([-1, 1, 1], [3, 0, 2], [10**6, 2 * 10**6, 10**6], [3 * 10**6, 4 * 10**6, 10**7])
+    )
+    write_trace(tmp_path / "t.json.gz", recording(SLICES, spells=Spells(*columns)), name="faults")
+    events = read(tmp_path / "t.json.gz")["traceEvents"]
+    lanes = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    shown = [(e["pid"], lanes[e["pid"], e["tid"]], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
+    assert shown[:3] == [
+        (0, "fault: brown-out", "brown-out", 1.0, 2.0),
+        (2, "fault: down", "down", 2.0, 2.0),
+        (2, "fault: throttled", "throttled", 1.0, 9.0),
+    ]
+    assert len(shown) == 3 + len(SLICES)
+    assert len(set(lanes)) == len(lanes)
 
 
 def test_times_are_the_very_picoseconds(tmp_path: Path) -> None:

@@ -112,6 +112,27 @@ def test_the_whole_answer() -> None:
     )
 
 
+FAULTS = {
+    "events": {"down": 3, "unreachable": 1, "throttled": 2, "brown-out": 0},
+    "stragglers": 1_200,
+    "interrupted": 1,
+    "restarts": 1,
+    "lost": 0,
+    "entries": [],
+}
+
+
+def test_what_went_wrong_and_what_became_of_the_jobs() -> None:
+    lines = summary(changed(faults=FAULTS, availability=0.9712)).splitlines()
+    (at,) = [i for i, line in enumerate(lines) if line.startswith("faults ")]
+    assert lines[at] == "faults         3 failures, 1 link loss, 2 throttlings, 1,200 stragglers"
+    assert lines[at + 1] == "               97.1% available; 1 job interrupted: 1 tried again, 0 given up"
+    nothing = {**FAULTS, "events": dict.fromkeys(FAULTS["events"], 0), "stragglers": None}  # type: ignore[call-overload]
+    assert "faults         none struck\n" in summary(changed(faults=nothing, availability=1.0))
+    assert "available" not in summary(changed(faults=nothing, availability=1.0))
+    assert "faults" not in summary(changed(faults=None))
+
+
 def test_it_is_plain_text_that_fits_a_terminal() -> None:
     text = summary(changed(notes=["x y " * 80], name="\x1b[31mred\x1b[0m\nsecond line\r"))
     assert "\x1b" not in text

@@ -47,7 +47,8 @@ def some_jobs() -> Jobs:
         tokens=ints(12, 0, 0, 0, 0),
         device=ints(0, 0, 0, -1, -1),
         status=ints(COMPLETED, RUNNING, FAILED, DROPPED, QUEUED),
-        energy_j=np.array([0.1, 1 / 3, 2e-20, 0.0, 0.0]),
+        energy_j=np.array([0.1, 1 / 3, 2e-20, 0.0, 0.5]),
+        starts=ints(1, 1, 3, 0, 2),
     )
 
 
@@ -57,7 +58,9 @@ def many_jobs(n: int) -> Jobs:
     start = arrival + rng.integers(0, 10**12, n)
     finish = start + rng.integers(1, 10**13, n)
     zeros = np.zeros(n, np.int64)
-    return Jobs(rng.integers(0, 2, n), arrival, start, finish, start + 1, zeros + 3, zeros, zeros, rng.random(n))
+    return Jobs(
+        rng.integers(0, 2, n), arrival, start, finish, start + 1, zeros + 3, zeros, zeros, rng.random(n), zeros + 1
+    )
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -76,7 +79,7 @@ def test_columns_and_cells(tmp_path: Path) -> None:
     rows = read(tmp_path / "jobs.csv")
     assert tuple(rows[0]) == COLUMNS
     assert list(rows[0].values()) == [
-        *("0", WORKLOADS[0], "gpu, 0", "completed", "0", "0", "0.1", "0", "0.1", "0.000000000007", "12", "0.1")
+        *("0", WORKLOADS[0], "gpu, 0", "completed", "0", "0", "0.1", "0", "0.1", "0.000000000007", "12", "0.1", "1")
     ]
     assert rows[1]["waiting_s"] == "0.000000000002"
     assert [row["status"] for row in rows] == ["completed", "running", "failed", "dropped", "queued"]
@@ -94,8 +97,10 @@ def test_a_cell_is_empty_where_it_did_not_come_to_that(tmp_path: Path) -> None:
         # A job that failed has an end but no latency: percentiles over the column are those of the report.
         {"latency_s", "first_token_s"},
         never,
-        never,
+        # One that was interrupted and waits again has no start, but what it drew is there.
+        never - {"energy_j"},
     ]
+    assert [row["starts"] for row in read(tmp_path / "jobs.csv")] == ["1", "1", "3", "0", "2"]
 
 
 def test_ticks_come_back_exactly(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 IntArray = npt.NDArray[np.int64]
 
 COMPLETED, RUNNING, QUEUED, DROPPED, FAILED = range(5)
+SPELLS = ("down", "unreachable", "throttled", "brown-out")
+"""What may be wrong with a device, or with the fleet's power."""
 STATUS = ("completed", "running", "queued", "dropped", "failed")
 
 
@@ -108,6 +110,23 @@ class IntervalTable:
 
 
 @dataclass(frozen=True)
+class Spells:
+    """When what was wrong with what; one array element each, by device and time.
+
+    ``device`` is -1 for what is wrong with the whole fleet's power. ``what`` indexes ``SPELLS``. A spell that lasts
+    beyond the run is cut at its end.
+    """
+
+    device: IntArray
+    what: IntArray
+    start: TickArray
+    end: TickArray
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
 class DeviceRecord:
     """One device's share of a run."""
 
@@ -177,4 +196,8 @@ class Recording:
     notes: Sequence[str] = ()
     """Things a reader must know: fallbacks taken, batches' limits, what was sampled."""
     extra: dict[str, Any] = field(default_factory=dict)
+    spells: Spells | None = None
+    """What was wrong, when; None where no fault strikes devices or power."""
+    returned: int = 0
+    """How often a job was interrupted and waited again."""
     tally: Tally | None = None

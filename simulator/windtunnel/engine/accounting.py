@@ -24,12 +24,13 @@ from windtunnel.core.result import (
     Jobs,
     Recording,
     Slice,
+    Spells,
     Steps,
     TokenGaps,
 )
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 from windtunnel.engine.books import Books
-from windtunnel.engine.faults import down_ticks
+from windtunnel.engine.faults import down_ticks, spells_until
 from windtunnel.engine.fleet import Prepared
 
 SLICE_LIMIT = 200_000
@@ -78,6 +79,9 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         np.frombuffer(a, dtype=np.int64) if len(a) else np.zeros(0, dtype=np.int64)
         for a in (books.gap_ticks, books.gap_tokens, books.gap_end, books.gap_workload)
     ]
+    left, back, again = (
+        np.array(a, dtype=np.int64) for a in (books.returned_start, books.returned_end, books.returned_jobs)
+    )
     sampled = len(table) > SLICE_LIMIT
     notes = _notes(prepared, books)
     if sampled:
@@ -91,8 +95,8 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
             np.concatenate([table.start, table.end]), np.concatenate([table.watts, -table.watts]), idle_w, end
         ),
         waiting=_steps(
-            np.concatenate([prepared.arrival, begun]),
-            np.concatenate([np.ones(books.count), -np.ones(len(begun))]),
+            np.concatenate([prepared.arrival, begun, left, back]),
+            np.concatenate([np.ones(books.count), -np.ones(len(begun)), -again, again]),
             0.0,
             end,
         ),
@@ -101,6 +105,9 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         intervals=table,
         sampled_slices=sampled,
         notes=notes,
+        spells=spells_of(prepared, end),
+        returned=int(again.sum()),
+        extra={"interrupted_at_end": int(again[back == end].sum())} if len(back) else {},
     )
 
 
@@ -211,6 +218,15 @@ def down_of(prepared: Prepared, end: int) -> IntArray:
     if prepared.faults is None:
         return np.zeros(prepared.device_count, dtype=np.int64)
     return down_ticks(prepared.faults.until(end), end, prepared.device_count)
+
+
+def spells_of(prepared: Prepared, end: int) -> Spells | None:
+    """What was wrong until ``end``, from the schedule alone; None where no fault strikes devices or power."""
+    if prepared.faults is None:
+        return None
+    found = spells_until(prepared.faults.until(end), end, prepared.faults.budget_w)
+    rows = np.array(found, dtype=np.int64).reshape(-1, 4)
+    return Spells(*(np.ascontiguousarray(column) for column in rows.T))
 
 
 def busy_ticks(table: IntervalTable, count: int) -> TickArray:

@@ -71,8 +71,17 @@ class Books:
         """(class, workload) whose jobs are of one segment and so are their own interval."""
         self.overlapping: set[int] = set()
         """Devices that have several jobs in hand at a time."""
+        self.returned_start, self.returned_end, self.returned_jobs = (array("q") for _ in range(3))
+        """From when to when how many jobs were worked on that had to wait again afterwards."""
         self.put_off = 0
         """How often memory for keys and values ran out."""
+
+    def add_returned(self, jobs: int, start: int, end: int) -> None:
+        """So many jobs were started and interrupted, and wait again."""
+        if jobs:
+            self.returned_start.append(start)
+            self.returned_end.append(end)
+            self.returned_jobs.append(jobs)
 
     def add_gap(self, ticks: int, tokens: int, end: int, workload: int) -> None:
         """``tokens`` tokens of a workload followed the ones before them after ``ticks``."""

@@ -200,6 +200,11 @@ class CentralDispatcher(_Dispatcher):
         books = self.context.books
         self.queues.push(job, books.eligible[job], books.workload_of[job])
 
+    def wait_only_for(self, gone: Sequence[bool]) -> bool:
+        """Whether every job that waits can be served by none but these devices."""
+        lost = _lost_classes(self.context, gone)
+        return all(lost.issuperset(signature) for signature in self.queues.waiting())
+
     def emptied(self, station: Station) -> list[int]:
         """No job waits for one device alone."""
         return []
@@ -314,6 +319,13 @@ class RoutedDispatcher(_Dispatcher):
         """A job that was interrupted waits again for its device."""
         self.queues[station.number].push(job, 0, self.context.books.workload_of[job])
 
+    def wait_only_for(self, gone: Sequence[bool]) -> bool:
+        """Whether every job that waits can be served by none but these devices."""
+        lost, signatures = _lost_classes(self.context, gone), self.context.prepared.signatures
+        return all(gone[device] for device, queues in enumerate(self.queues) if len(queues)) and all(
+            lost.issuperset(signatures[self.context.books.eligible[job]]) for job in self._stranded
+        )
+
     def emptied(self, station: Station) -> list[int]:
         """The jobs that wait for this device, in order, which wait for it no more."""
         return self.queues[station.number].emptied()
@@ -322,6 +334,11 @@ class RoutedDispatcher(_Dispatcher):
         """The jobs that found no device that is up, in order; they are to be placed anew."""
         jobs, self._stranded = self._stranded, []
         return jobs
+
+
+def _lost_classes(context: RunContext, gone: Sequence[bool]) -> set[int]:
+    """The classes all of whose devices are gone."""
+    return {c.number for c in context.prepared.classes if all(gone[c.first : c.first + c.count])}
 
 
 def _before(one: tuple[float, float, float, int], other: tuple[float, float, float, int]) -> bool:

@@ -1,19 +1,20 @@
 """When faults happen: one schedule of a run, in order, that both engines go by.
 
-A schedule does not depend on what the jobs do. Its draws come from one named stream a fault, in blocks over all of its
-devices, so that looking further ahead changes nothing of what was there.
+A schedule does not depend on what the jobs do. Its draws come from streams named by fault, fleet entry and block of
+devices, always of the same shape: looking further ahead, another fault at the end of the list, or more devices change
+nothing of what was there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from windtunnel.core.faults import BrownOut, Failure, Fault, LinkLoss, Straggler, Throttle
 from windtunnel.core.rng import stream
-from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray, to_tick_array
 
 FAIL, REPAIR, SPEED, LINK_DOWN, LINK_UP, CAP = range(6)
 RETRY, MIGRATE, LOSE = range(3)
@@ -24,102 +25,204 @@ EVENT = np.dtype(
 )
 """One fault: when, on which device (-1: all of them), what; for FAIL what becomes of jobs and how often one may be
 started; for SPEED and CAP the new speed or budget (W)."""
-_CYCLES = 8
-_NEVER = MAX_TICKS
+_MARK = np.dtype([("tick", "i8"), ("on", "i8"), ("begins", "?"), ("number", "i8")])
+_CYCLES, _BLOCK = 8, 256
+"""Spells and devices of which draws are made at once."""
+NEVER = MAX_TICKS
 """The end of what lasts for good."""
 _LAST_S = 9.2e6
-"""Seconds beyond which no draw matters: a run is refused before."""
+"""Seconds beyond which nothing matters: a run is refused before."""
+MOST_SPELLS = 5_000_000
+"""Spells of one fault above which a run is refused: its schedule alone would take a gigabyte."""
+
+
+@dataclass(frozen=True)
+class Struck:
+    """Devices that a fault strikes, of one fleet entry: ``count`` from number ``first`` (-1: the fleet's power)."""
+
+    name: str
+    first: int
+    count: int
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The devices' numbers."""
+        return np.arange(self.first, self.first + self.count)
 
 
 @dataclass
 class FaultSchedule:
     """The faults of a scenario.
 
-    ``stated``: as the scenario has them; ``devices``: for each, the numbers of the devices it strikes; ``budget_w``:
-    what the fleet may draw when nothing is wrong (infinite without a limit).
+    ``stated``: as the scenario has them; ``struck``: for each, what it strikes; ``budget_w``: what the fleet may draw
+    when nothing is wrong (infinite without a limit).
     """
 
     stated: Sequence[Fault]
-    devices: Sequence[np.ndarray]
+    struck: Sequence[Sequence[Struck]]
     budget_w: float
     seed: int
-    _spells: dict[int, tuple[int, list[np.ndarray], np.ndarray]] = field(default_factory=dict)
+    _known: tuple[int, np.ndarray] = field(default_factory=lambda: (0, np.zeros(0, dtype=EVENT)))
 
     def until(self, tick: int) -> np.ndarray:
-        """All events before ``tick`` (at least), by tick and device; those of one device in the order they happen.
+        """All events before ``tick``, by tick and device; those of one device in the order they happen.
 
         The events of a longer look ahead begin with those of a shorter one.
         """
-        parts = [self._events(tick, kind) for kind in (Failure, LinkLoss, Throttle, BrownOut)]
-        events = np.concatenate(parts)
-        events = events[events["tick"] < tick]
-        return events[np.lexsort((np.arange(len(events)), events["on"], events["tick"]))]
+        if tick > self._known[0]:
+            events = np.concatenate([self._events(tick, kind) for kind in (Failure, LinkLoss, Throttle, BrownOut)])
+            events = events[events["tick"] < tick]
+            self._known = tick, events[np.lexsort((np.arange(len(events)), events["on"], events["tick"]))]
+        events = self._known[1]
+        return events[: np.searchsorted(events["tick"], tick)]
+
+    def gone(self, devices: int) -> TickArray:
+        """For each device, the tick from which it has failed for good; ``NEVER`` for those that are always repaired."""
+        ticks = np.full(devices, NEVER)
+        for fault, struck in zip(self.stated, self.struck, strict=True):
+            if isinstance(fault, Failure) and fault.at is not None and fault.lasts is None:
+                begins = int(_at(fault.at).min())
+                for part in struck:
+                    ticks[part.numbers] = np.minimum(ticks[part.numbers], begins)
+        return ticks
 
     def _events(self, tick: int, kind: type) -> np.ndarray:
         """What the faults of one kind come to: where two of them strike a device together, they are one."""
-        marks: list[np.ndarray] = []
-        for number, fault in enumerate(self.stated):
-            if isinstance(fault, kind):
-                marks += self._marks(number, fault, tick)
+        marks = [
+            self._marks(number, fault, part, tick)
+            for number, fault in enumerate(self.stated)
+            if isinstance(fault, kind)
+            for part in self.struck[number]
+        ]
         if not marks:
             return np.zeros(0, dtype=EVENT)
         table = np.concatenate(marks)
         # Of one device at one tick, what begins goes before what ends, so that spells that touch are one.
         table = table[np.lexsort((~table["begins"], table["tick"], table["on"]))]
-        events = list(_FOLDS[kind](table, self))
-        return np.array(events, dtype=EVENT) if events else np.zeros(0, dtype=EVENT)
+        if kind is Failure:
+            return self._failures(table)
+        if kind is LinkLoss:
+            return _turns(table, LINK_DOWN, LINK_UP)
+        return self._levels(table, kind)
 
-    def _marks(self, number: int, fault: Fault, tick: int) -> list[np.ndarray]:
-        """Beginnings and ends of a fault's spells."""
-        on = self.devices[number]
+    def _marks(self, number: int, fault: Fault, part: Struck, tick: int) -> np.ndarray:
+        """Beginnings and ends of a fault's spells that begin before ``tick``, on some devices."""
         at = getattr(fault, "at", None)
         if at is not None:
-            begins = np.rint(np.asarray(at) * TICKS_PER_SECOND).astype(np.int64)
             lasts = getattr(fault, "lasts", None)
-            ends = np.full(len(begins), _NEVER) if lasts is None else begins + round(lasts * TICKS_PER_SECOND)
-            return [_rows(np.repeat(on, len(begins)), np.tile(begins, len(on)), np.tile(ends, len(on)), number)]
-        names = ("mtbf", "mttr") if isinstance(fault, Failure) else ("every", "lasts")
-        between, length_s = (getattr(fault, name) for name in names)
-        begins, ends = self._drawn(number, float(between), float(length_s), tick)
-        return [_rows(np.repeat(on, begins.shape[1]), begins.ravel(), ends.ravel(), number)]
+            first = _at(at)
+            length = NEVER if lasts is None else round(min(lasts, _LAST_S) * TICKS_PER_SECOND)
+            last = first + np.minimum(length, NEVER - first)
+            on = np.repeat(part.numbers, len(first))
+            begins, ends = np.tile(first, part.count), np.tile(last, part.count)
+        else:
+            on, begins, ends = self._drawn(number, fault, part, tick)
+        kept = begins < tick
+        on, begins, ends = on[kept], begins[kept], ends[kept]
+        table = np.zeros(2 * len(on), dtype=_MARK)
+        table["on"], table["number"] = np.tile(on, 2), number
+        table["tick"] = np.concatenate([begins, ends])
+        table["begins"][: len(on)] = True
+        return table
 
-    def _drawn(self, number: int, between_s: float, length_s: float, tick: int) -> tuple[np.ndarray, np.ndarray]:
-        """Beginnings and ends of spells by device, until every device has one that begins after ``tick``."""
-        on = self.devices[number]
-        rng = stream(self.seed, "faults", str(number))
-        clock = np.zeros(len(on))
-        begins: list[np.ndarray] = []
-        ends: list[np.ndarray] = []
-        horizon = tick / TICKS_PER_SECOND
-        while True:
-            gaps = rng.exponential(1.0, (_CYCLES, len(on), 2)) * (between_s, length_s)
-            times = clock + np.cumsum(gaps.transpose(0, 2, 1).reshape(2 * _CYCLES, len(on)), axis=0)
-            clock = times[-1]
-            begins.append(times[0::2].T)
-            ends.append(times[1::2].T)
-            if not len(on) or clock.min() > horizon:
-                break
-        joined = (np.minimum(np.concatenate(parts, axis=1), _LAST_S) for parts in (begins, ends))
-        first, second = (np.rint(part * TICKS_PER_SECOND).astype(np.int64) for part in joined)
-        return first, second
+    def _drawn(self, number: int, fault: Fault, part: Struck, tick: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(devices, beginnings, ends) of drawn spells: of each device all that begin before ``tick``, and more."""
+        means = _means(fault)
+        found: tuple[list[np.ndarray], ...] = ([], [], [])
+        for block in range(-(-part.count // _BLOCK)):
+            rng = stream(self.seed, "faults", str(number), part.name, str(block))
+            on = part.first + block * _BLOCK + np.arange(min(_BLOCK, part.count - block * _BLOCK))
+            clock = np.zeros(_BLOCK)
+            while clock[: len(on)].min() * TICKS_PER_SECOND <= tick:
+                gaps = rng.exponential(1.0, (_CYCLES, _BLOCK, 2)) * means
+                times = clock + np.cumsum(gaps.transpose(0, 2, 1).reshape(2 * _CYCLES, _BLOCK), axis=0)
+                clock = times[-1]
+                spells = np.rint(np.minimum(times[:, : len(on)], _LAST_S) * TICKS_PER_SECOND).astype(np.int64)
+                begins, ends = spells[0::2].T, spells[1::2].T
+                kept = begins < tick
+                for column, values in zip(found, (np.broadcast_to(on[:, None], kept.shape), begins, ends), strict=True):
+                    column.append(values[kept])
+        first, second, third = (np.concatenate(parts) for parts in found)
+        return first, second, third
+
+    def _failures(self, table: np.ndarray) -> np.ndarray:
+        """What becomes of the jobs, and how often one may be started, is as the failure says that came first."""
+        events = _turns(table, FAIL, REPAIR)
+        becomes, attempts = np.zeros((2, len(self.stated)), dtype=np.int64)
+        for number, fault in enumerate(self.stated):
+            if isinstance(fault, Failure):
+                becomes[number], attempts[number] = _JOBS[fault.jobs], fault.attempts
+        fails = events["code"] == FAIL
+        causes = table["number"][_edges(table)][fails]
+        events["jobs"][fails], events["attempts"][fails] = becomes[causes], attempts[causes]
+        return events
+
+    def _levels(self, table: np.ndarray, kind: type) -> np.ndarray:
+        """Speeds or budgets: of those that hold at once, the least."""
+        normal = 1.0 if kind is Throttle else self.budget_w
+        values = [getattr(f, "speed" if kind is Throttle else "budget", normal) for f in self.stated]
+        code = SPEED if kind is Throttle else CAP
+        if len(np.unique(table["number"])) == 1:
+            events = _turns(table, code, code)
+            low = min(normal, values[int(table["number"][0])])
+            events["value"] = np.where(table["begins"][_edges(table)], low, normal)
+            return events if low != normal else events[:0]
+        found: list[tuple[int, int, int, int, int, float]] = []
+        level: dict[int, float] = {}
+        for tick, device, active in _open_spells(table):
+            now = min([normal, *(values[number] for number in active)])
+            if now != level.get(device, normal):
+                level[device] = now
+                found.append((tick, device, code, 0, 0, now))
+        return np.array(found, dtype=EVENT) if found else np.zeros(0, dtype=EVENT)
+
+
+def _at(seconds: Sequence[float]) -> TickArray:
+    return to_tick_array(np.minimum(np.asarray(seconds, dtype=np.float64), _LAST_S))
+
+
+def _means(fault: Fault) -> tuple[float, float]:
+    """Mean time from the end of a spell to the next, and mean length of one (s), of a fault whose times are drawn."""
+    names = ("mtbf", "mttr") if isinstance(fault, Failure) else ("every", "lasts")
+    between, length = (getattr(fault, name) for name in names)
+    return float(between), float(length)
+
+
+def spells_expected(fault: Fault, devices: int, span_s: float) -> float:
+    """How many spells a fault will have on so many devices in ``span_s`` seconds, about."""
+    if isinstance(fault, Straggler):
+        return 0.0
+    if fault.at is not None:
+        return float(len(fault.at) * devices)
+    return devices * span_s / sum(_means(fault))
 
 
 def look_ahead(arrival: TickArray, end: int | None) -> int:
-    """A tick to ask a schedule for at first: most runs end before it."""
+    """A tick to ask a schedule for at first: most runs end before it, and what stops at a time does so there.
+
+    What would strike at the very tick of a run's end does not strike any more.
+    """
     last = int(arrival[-1]) if len(arrival) else 0
-    return (last + last // 4 if end is None else end) + TICKS_PER_SECOND
+    return min(last + last // 4 + TICKS_PER_SECOND if end is None else end, MAX_TICKS)
 
 
-def _rows(on: np.ndarray, begins: np.ndarray, ends: np.ndarray, number: int) -> np.ndarray:
-    table = np.zeros(2 * len(on), dtype=[("tick", "i8"), ("on", "i8"), ("begins", "?"), ("number", "i8")])
-    table["on"], table["number"] = np.tile(on, 2), number
-    table["tick"] = np.concatenate([begins, ends])
-    table["begins"][: len(on)] = True
-    return table
+def _edges(table: np.ndarray) -> np.ndarray:
+    """Where in a sorted table of spells a device's first begins, or its last ends, of those that overlap."""
+    depth = np.cumsum(np.where(table["begins"], 1, -1))
+    return np.flatnonzero(np.where(table["begins"], depth == 1, depth == 0))
 
 
-def _open_spells(table: np.ndarray) -> Iterator[tuple[int, int, dict[int, int], int]]:
-    """(tick, device, faults that strike it now, the one that changed) after every change."""
+def _turns(table: np.ndarray, begins: int, ends: int) -> np.ndarray:
+    """Events at the edges of overlapping spells."""
+    rows = table[_edges(table)]
+    events = np.zeros(len(rows), dtype=EVENT)
+    events["tick"], events["on"] = rows["tick"], rows["on"]
+    events["code"] = np.where(rows["begins"], begins, ends)
+    return events
+
+
+def _open_spells(table: np.ndarray) -> Iterator[tuple[int, int, dict[int, int]]]:
+    """(tick, device, faults that strike it now and how often each) after every change."""
     on: int | None = None
     active: dict[int, int] = {}
     for tick, device, begins, number in table.tolist():
@@ -128,59 +231,7 @@ def _open_spells(table: np.ndarray) -> Iterator[tuple[int, int, dict[int, int], 
         active[number] = active.get(number, 0) + (1 if begins else -1)
         if not active[number]:
             del active[number]
-        yield tick, device, active, number
-
-
-def _failures(table: np.ndarray, schedule: FaultSchedule) -> Iterator[tuple[int, int, int, int, int, float]]:
-    down: set[int] = set()
-    for tick, device, active, number in _open_spells(table):
-        if active and device not in down:
-            fault = schedule.stated[number]
-            assert isinstance(fault, Failure)  # noqa: S101
-            down.add(device)
-            yield tick, device, FAIL, _JOBS[fault.jobs], fault.attempts, 0.0
-        elif not active:
-            down.discard(device)
-            yield tick, device, REPAIR, 0, 0, 0.0
-
-
-def _links(table: np.ndarray, _schedule: FaultSchedule) -> Iterator[tuple[int, int, int, int, int, float]]:
-    down: set[int] = set()
-    for tick, device, active, _ in _open_spells(table):
-        if active and device not in down:
-            down.add(device)
-            yield tick, device, LINK_DOWN, 0, 0, 0.0
-        elif not active:
-            down.discard(device)
-            yield tick, device, LINK_UP, 0, 0, 0.0
-
-
-def _speeds(table: np.ndarray, schedule: FaultSchedule) -> Iterator[tuple[int, int, int, int, int, float]]:
-    speed: dict[int, float] = {}
-    for tick, device, active, _ in _open_spells(table):
-        now = min((f.speed for f in (schedule.stated[n] for n in active) if isinstance(f, Throttle)), default=1.0)
-        if now != speed.get(device, 1.0):
-            speed[device] = now
-            yield tick, device, SPEED, 0, 0, now
-
-
-def _caps(table: np.ndarray, schedule: FaultSchedule) -> Iterator[tuple[int, int, int, int, int, float]]:
-    cap = schedule.budget_w
-    for tick, device, active, _ in _open_spells(table):
-        stated = [f.budget for f in (schedule.stated[n] for n in active) if isinstance(f, BrownOut)]
-        now = min([schedule.budget_w, *stated])
-        if now != cap:
-            cap = now
-            yield tick, device, CAP, 0, 0, now
-
-
-_Event = tuple[int, int, int, int, int, float]
-_FOLDS: dict[type, Callable[[np.ndarray, FaultSchedule], Iterator[_Event]]] = {
-    Failure: _failures,
-    LinkLoss: _links,
-    Throttle: _speeds,
-    BrownOut: _caps,
-}
+        yield tick, device, active
 
 
 def stretches(
@@ -208,14 +259,37 @@ def stretches(
 def down_ticks(events: np.ndarray, end: int, devices: int) -> np.ndarray:
     """For each device, how long it had failed by ``end``."""
     down = np.zeros(devices, dtype=np.int64)
-    since = np.full(devices, -1, dtype=np.int64)
-    for event in events[(events["code"] == FAIL) | (events["code"] == REPAIR)]:
-        tick, on = min(int(event["tick"]), end), int(event["on"])
-        if event["code"] == FAIL:
-            since[on] = tick
-        elif since[on] >= 0:
-            down[on] += tick - since[on]
-            since[on] = -1
-    left = since >= 0
-    down[left] += end - since[left]
+    for on, begins, ends in spans(events, end, FAIL, REPAIR):
+        down[on] += ends - begins
     return down
+
+
+def spans(events: np.ndarray, end: int, begins: int, ends: int) -> Iterator[tuple[int, int, int]]:
+    """(device, from, until) of what events of two codes begin and end, cut at ``end``, by device and time."""
+    chosen = events[((events["code"] == begins) | (events["code"] == ends)) & (events["tick"] < end)]
+    chosen = chosen[np.argsort(chosen["on"], kind="stable")]
+    since, last = -1, -1
+    for tick, on, code in zip(chosen["tick"].tolist(), chosen["on"].tolist(), chosen["code"].tolist(), strict=True):
+        if on != last and since >= 0:
+            yield last, since, end
+            since = -1
+        last = on
+        if code == begins:
+            since = tick if since < 0 else since
+        else:
+            yield on, since, tick
+            since = -1
+    if since >= 0:
+        yield last, since, end
+
+
+def spells_until(events: np.ndarray, end: int, budget_w: float) -> list[tuple[int, int, int, int]]:
+    """(device, what, from, until) of all that is wrong before ``end``, by device, what and time (``result.SPELLS``)."""
+    found = [(on, 0, first, last) for on, first, last in spans(events, end, FAIL, REPAIR)]
+    found += [(on, 1, first, last) for on, first, last in spans(events, end, LINK_DOWN, LINK_UP)]
+    for what, code, normal in ((2, SPEED, 1.0), (3, CAP, budget_w)):
+        # One that becomes worse or better while it lasts is one spell.
+        levels = events[events["code"] == code].copy()
+        levels["code"] = np.where(levels["value"] == normal, REPAIR, FAIL)
+        found += [(on, what, first, last) for on, first, last in spans(levels, end, FAIL, REPAIR)]
+    return sorted(found)

@@ -6,7 +6,7 @@ All that can be refused is refused here, before anything runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,16 +15,16 @@ import numpy as np
 from windtunnel.core.arrivals import Trace
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, UnsupportedOperationError, Where
-from windtunnel.core.faults import BrownOut, Straggler
+from windtunnel.core.faults import BrownOut, Failure, Straggler
 from windtunnel.core.policy import Policy
 from windtunnel.core.program import Generate, OpStage, Stage
 from windtunnel.core.scenario import Scenario, Workload
 from windtunnel.core.target import Target
-from windtunnel.core.ticks import FloatArray, TickArray, to_ticks
+from windtunnel.core.ticks import FloatArray, TickArray, to_seconds, to_ticks
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import arrivals, merged
 from windtunnel.engine.decoding import DecoderShelf
-from windtunnel.engine.faults import FaultSchedule, stretches
+from windtunnel.engine.faults import MOST_SPELLS, FaultSchedule, Struck, spells_expected, stretches
 from windtunnel.engine.programs import (
     BatchTable,
     Compiled,
@@ -337,55 +337,39 @@ def _schedule(scenario: Scenario, classes: Sequence[FleetClass], budget_w: float
     """When which devices are struck; None where no fault strikes devices or power."""
     if all(isinstance(fault, Straggler) for fault in scenario.faults):
         return None
-    struck: list[np.ndarray] = []
+    struck: list[list[Struck]] = []
     for fault in scenario.faults:
         named = getattr(fault, "devices", None)
-        entries = [
-            np.arange(c.first, c.first + c.count)
-            for c in classes
-            if named is None or scenario.fleet[c.number].device in named or scenario.fleet[c.number].name in named
-        ]
         # A brown-out strikes no device by itself: it has one time line of its own.
-        struck.append(np.array([-1]) if isinstance(fault, BrownOut) else np.concatenate(entries))
+        struck.append(
+            [Struck("", -1, 1)]
+            if isinstance(fault, BrownOut)
+            else [
+                Struck(c.name, c.first, c.count)
+                for c in classes
+                if named is None or scenario.fleet[c.number].device in named or scenario.fleet[c.number].name in named
+            ]
+        )
     return FaultSchedule(scenario.faults, struck, math.inf if budget_w is None else budget_w, scenario.seed)
 
 
 def _check_faults(prepared: Prepared) -> None:
-    """Refuse faults and budgets where the engine does not know what they would do."""
+    """Refuse faults and budgets where the engine does not know what they would do, or nothing could ever start."""
     scenario = prepared.scenario
-    stated = "power_budget" if not scenario.faults else "faults"
-    if not scenario.faults and prepared.budget_w is None:
+    stated = [key for key, here in (("faults", scenario.faults), ("power_budget", scenario.power_budget)) if here]
+    if not stated:
         return
-    expected = "streams: 1, no streams in programs, no continuous batch, no generate"
-    for fleet_class in prepared.classes:
-        if fleet_class.streams > 1:
-            raise InputError(
-                f"{stated} with several jobs at a time on {fleet_class.name} are not modelled",
-                where=scenario.where(stated),
-                expected=expected,
-            )
-    for (_, work), compiled in prepared.compiled.items():
-        side_by_side = any(len(phase) > 1 for variant in compiled.variants for phase in variant)
-        generates = any(isinstance(stage, Generate) for stage in prepared.workloads[work].program)
-        if side_by_side or generates or prepared.policy.batch.kind == "continuous":
-            raise InputError(
-                f"{stated} are not modelled for the program of '{prepared.workloads[work].workload.name}'",
-                where=scenario.where(stated),
-                expected=expected,
-            )
+    for problem, path, expected in _unmodelled(prepared):
+        raise InputError(
+            f"{' and '.join(stated)} {'is' if stated == ['power_budget'] else 'are'} not modelled {problem}",
+            where=scenario.where(*path),
+            expected=f"{expected}, or no {' and no '.join(stated)}",
+        )
+    _check_spells(prepared)
     if prepared.budget_w is None or math.isinf(prepared.budget_w):
         return
-    for (cls, work), compiled in prepared.compiled.items():
-        most = max(
-            float(np.max(segment.watts))
-            for variant in compiled.variants
-            for phase in variant
-            for s in phase
-            for segment in s
-        )
-        if prepared.policy.batch.kind == "request":
-            table = prepared.batches(cls, work)
-            most = most if table is None else float(table.watts.max())
+    for cls, work in prepared.compiled:
+        most = _most_drawn(prepared, cls, work)
         if prepared.idle_w + most > prepared.budget_w:
             name = prepared.workloads[work].workload.name
             raise InputError(
@@ -394,6 +378,49 @@ def _check_faults(prepared: Prepared) -> None:
                 where=scenario.where("power_budget"),
                 expected=f"at least {format_quantity(prepared.idle_w + most, 'W')}",
             )
+
+
+def _unmodelled(prepared: Prepared) -> Iterator[tuple[str, tuple[str | int, ...], str]]:
+    """(what, where, what is modelled instead) of all that faults and budgets are not modelled with."""
+    for fleet_class in prepared.classes:
+        if fleet_class.streams > 1:
+            what = f"where {fleet_class.name} works on {fleet_class.streams} jobs at a time"
+            yield what, ("fleet", fleet_class.number, "streams"), "streams: 1"
+    if prepared.policy.batch.kind == "continuous":
+        yield "with continuous batching", ("policy", "batch"), "request-level batches or none"
+    for (_, work), compiled in prepared.compiled.items():
+        job_class = prepared.workloads[work]
+        path = ("workload", work, "ops")
+        if any(len(phase) > 1 for variant in compiled.variants for phase in variant):
+            yield f"for the streams of '{job_class.workload.name}'", path, "operations one after another"
+        if any(isinstance(stage, Generate) for stage in job_class.program):
+            yield f"where jobs generate, as those of '{job_class.workload.name}' do", path, "operations"
+
+
+def _check_spells(prepared: Prepared) -> None:
+    """Refuse faults that strike so often that their schedule alone would fill the memory."""
+    scenario, schedule = prepared.scenario, prepared.faults
+    if schedule is None:
+        return
+    end = prepared.end if prepared.end is not None else max(int(prepared.arrival[-1]), prepared.expected_ticks)
+    for number, (fault, struck) in enumerate(zip(schedule.stated, schedule.struck, strict=True)):
+        expected = spells_expected(fault, sum(part.count for part in struck), to_seconds(end))
+        if expected > MOST_SPELLS:
+            raise InputError(
+                f"this fault would strike {expected:,.0f} times",
+                where=scenario.where("faults", number),
+                expected=f"at most {MOST_SPELLS:,} times in a run: rarer faults, fewer devices or an earlier stop",
+            )
+
+
+def _most_drawn(prepared: Prepared, cls: int, work: int) -> float:
+    """The most that jobs of the workload ever draw on a device of the class, above idle (W)."""
+    if prepared.policy.batch.kind == "request":
+        table = prepared.batches(cls, work)
+        fleet_class = prepared.classes[cls]
+        # What a batch of jobs that differ draws is known when there is one.
+        return max(0.0, fleet_class.limit_w - fleet_class.idle_w) if table is None else float(table.watts.max())
+    return max(float(np.max(segment.watts)) for segment in prepared.compiled[cls, work].segments())
 
 
 def can_be_streamed(scenario: Scenario) -> bool:
@@ -479,7 +506,7 @@ def _check_site(scenario: Scenario, target: Target, where: Where) -> None:
         )
     if target.metric == "carbon" and (site is None or site.carbon is None):
         raise InputError("this target needs a carbon intensity", where=where, expected="site: {carbon: 350 g/kWh}")
-    if target.metric == "availability" and getattr(scenario, "faults", None) is None:
+    if target.metric == "availability" and not any(isinstance(fault, Failure) for fault in scenario.faults):
         raise InputError(
             "nothing fails in this scenario, so its availability is not measured",
             where=where,

@@ -30,6 +30,9 @@ class Incidents:
         elif code == LINK_DOWN:
             station.linked = False
             self.context.dispatcher.refresh(station)
+            if gate is not None:
+                # It may have been first in line for power, which falls to those behind it.
+                gate.drain()
         else:
             if code == LINK_UP:
                 station.linked = True
@@ -48,9 +51,11 @@ class Incidents:
         if jobs and gate is not None and not held:
             gate.release(station)
         moved: list[int] = []
+        given_up = 0
         for job in jobs:
             if becomes == LOSE or books.starts[job] >= attempts:
                 context.failed(job, station)
+                given_up += 1
                 continue
             books.start[job] = books.device[job] = -1
             if moving:
@@ -58,6 +63,7 @@ class Incidents:
                 moved.append(job)
             else:
                 dispatcher.requeue(job, station)
+        books.add_returned(len(jobs) - given_up, station.began, context.env.now)
         if moving:
             for job in dispatcher.emptied(station):
                 dispatcher.left(job, station)
@@ -67,7 +73,7 @@ class Incidents:
             dispatcher.place(job)
         if not dispatcher.follows_load:
             dispatcher.offer()
-        if jobs and gate is not None and not held:
+        if gate is not None:
             gate.drain()
 
     def _back(self, station: Station) -> None:

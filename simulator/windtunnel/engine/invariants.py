@@ -47,8 +47,10 @@ def check(recording: Recording) -> None:
     if (np.diff(recording.power.ticks) <= 0).any() or (np.diff(recording.waiting.ticks) <= 0).any():
         _broken("I4", "a step function goes back in time")
     waiting = recording.waiting.values
-    # The last step is what held just before the end: what started at that very tick was waiting until then.
-    still = int(((jobs.arrival < recording.end) & ((jobs.start < 0) | (jobs.start == recording.end))).sum())
+    # The last step is what held just before the end: what started at that very tick was waiting until then, and what
+    # was interrupted then was not.
+    still = -int(recording.extra.get("interrupted_at_end", 0))
+    still += int(((jobs.arrival < recording.end) & ((jobs.start < 0) | (jobs.start == recording.end))).sum())
     if waiting.min() < 0 or int(waiting[-1]) != still:
         _broken("I9", f"{int(waiting[-1])} wait at the end and {still} jobs do (least: {int(waiting.min())})")
     energy = math.fsum(device.energy_j for device in recording.devices)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.result import COMPLETED, STATUS, Recording
+from windtunnel.core.result import COMPLETED, FAILED, SPELLS, STATUS, Recording
 from windtunnel.core.target import METRICS, Target
+from windtunnel.core.ticks import to_second_array
 from windtunnel.core.units import to_unit
 from windtunnel.engine.economics import economics
 from windtunnel.engine.fleet import Prepared
@@ -102,6 +103,7 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
             for w in prepared.workloads
         ],
         "devices": devices,
+        "faults": _faults(prepared, recording),
         "utilisation": float(np.mean([d["utilisation"] for d in devices])),
         "availability": float(np.mean([d["availability"] for d in devices])),
         "energy_j": energy_j,
@@ -112,6 +114,47 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
         "cost_usd_per_h": None if rate is None else rate * 3600,
         "total_cost_usd": None if site is None else site["cost_usd"],
         "site": site,
+    }
+
+
+def _faults(prepared: Prepared, recording: Recording) -> dict[str, Any] | None:
+    """What went wrong and what became of it; None where the scenario states no fault."""
+    if not prepared.scenario.faults:
+        return None
+    spells, end_s = recording.spells, recording.end / 1e12
+    class_of = prepared.class_of_device()
+    entries: list[dict[str, Any]] = []
+    events = dict.fromkeys(SPELLS, 0)
+    if spells is not None:
+        counts = np.bincount(spells.what, minlength=len(SPELLS))
+        events = {name: int(count) for name, count in zip(SPELLS, counts, strict=True)}
+        on_devices = spells.device >= 0
+        lasted_s = np.zeros((len(prepared.classes), len(SPELLS)))
+        struck = np.zeros((len(prepared.classes), len(SPELLS)), dtype=np.int64)
+        place = class_of[spells.device[on_devices]], spells.what[on_devices]
+        np.add.at(lasted_s, place, to_second_array(spells.end[on_devices] - spells.start[on_devices]))
+        np.add.at(struck, place, 1)
+        for fleet_class in prepared.classes:
+            total_s, number = fleet_class.count * end_s, fleet_class.number
+            entries.append(
+                {
+                    "name": fleet_class.name,
+                    "devices": fleet_class.count,
+                    "failures": int(struck[number, 0]),
+                    "down_s": float(lasted_s[number, 0]),
+                    "unreachable_s": float(lasted_s[number, 1]),
+                    "throttled_s": float(lasted_s[number, 2]),
+                    "availability": 1.0 - float(lasted_s[number, 0]) / total_s if total_s else 1.0,
+                }
+            )
+    failed = recording.jobs.status == FAILED if recording.tally is None else recording.tally.counts[:, FAILED]
+    return {
+        "events": events,
+        "stragglers": None if prepared.stretch is None else int(np.count_nonzero(prepared.stretch > 1)),
+        "interrupted": recording.returned + int(failed.sum()),
+        "restarts": recording.returned,
+        "lost": int(failed.sum()),
+        "entries": entries,
     }
 
 
@@ -155,12 +198,13 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Replications as one: see ``summarise``."""
     merged = _merge_times(runs)
     for key in runs[0]:
-        if key in merged or key in ("devices", "workloads", "statistics", "site"):
+        if key in merged or key in ("devices", "workloads", "statistics", "site", "faults"):
             continue
         merged[key] = _mean([run[key] for run in runs])
     site = runs[0]["site"]
     merged["site"] = None if site is None else {key: _mean([run["site"][key] for run in runs]) for key in site}
     merged["devices"] = runs[0]["devices"]
+    merged["faults"] = _over_faults([run["faults"] for run in runs if run["faults"] is not None])
     every = [run["statistics"] for run in runs]
     # The worst of them speaks for all: one replication that grows makes a mean over them mean nothing.
     worst = max(every, key=lambda one: ("yes", "not shown", "grows").index(one["settled"] or "yes"))
@@ -180,6 +224,25 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         for i, w in enumerate(runs[0]["workloads"])
     ]
     return merged
+
+
+def _over_faults(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Counts and times are totals over the replications, shares their means."""
+    if not parts:
+        return None
+    first = parts[0]
+    entries: list[dict[str, Any]] = []
+    for i, entry in enumerate(first["entries"]):
+        every = [part["entries"][i] for part in parts]
+        totals = {key: sum(one[key] for one in every) for key in ("failures", "down_s", "unreachable_s", "throttled_s")}
+        entries.append({**entry, **totals, "availability": _mean([one["availability"] for one in every])})
+    known = all(part["stragglers"] is not None for part in parts)
+    return {
+        "events": {name: sum(part["events"][name] for part in parts) for name in first["events"]},
+        "stragglers": sum(part["stragglers"] for part in parts) if known else None,
+        **{key: sum(part[key] for part in parts) for key in ("interrupted", "restarts", "lost")},
+        "entries": entries,
+    }
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

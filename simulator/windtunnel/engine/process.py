@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import simpy
 
 from windtunnel.core.errors import InputError
@@ -54,7 +55,9 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
             expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
         ) from None
     # A drained run ends with its last job, not with some alarm that nobody waited for any more.
-    end = max(books.finish) if prepared.end is None else prepared.end
+    # Jobs that no device will ever take have arrived all the same, and may have been started.
+    last = max(*books.finish, *books.returned_end, books.arrival[-1])
+    end = last if prepared.end is None else prepared.end
     for station in stations:
         station.close(end)
     if progress is not None:
@@ -93,19 +96,21 @@ def _bring_faults_too(context: RunContext, schedule: FaultSchedule, progress: Pr
     incidents = Incidents(context)
     horizon = look_ahead(context.prepared.arrival, end)
     events = schedule.until(horizon)
+    gone = schedule.gone(context.prepared.device_count)
     job = number = 0
     before_timers = event_order(TIMER, 0)
     while True:
         # The schedule is known for so long; no one looks further ahead than the run gets.
-        fault = int(events[number]["tick"]) if number < len(events) else horizon
+        later = MAX_TICKS if horizon == end else horizon
+        fault = int(events[number]["tick"]) if number < len(events) else later
         tick = arrival[job] if job < len(arrival) else MAX_TICKS
         if fault <= tick:
             while queue and (queue[0][0] < fault or (queue[0][0] == fault and queue[0][1] < before_timers)):
                 if end is not None and queue[0][0] > end:
                     return
                 step()
-            over = job == len(arrival) and not context.outstanding
-            if over or fault >= MAX_TICKS or (end is not None and fault > end):
+            over = job == len(arrival) and (not context.outstanding or _hopeless(context, gone < fault))
+            if over or fault >= MAX_TICKS:
                 _drain(env, end)
                 return
             if number == len(events):
@@ -124,3 +129,10 @@ def _bring_faults_too(context: RunContext, schedule: FaultSchedule, progress: Pr
         job += 1
         if progress is not None and not job & _REPORT_MASK:
             progress(job)
+
+
+def _hopeless(context: RunContext, gone: np.ndarray) -> bool:
+    """Whether nothing is under way, and all that wait do so for devices that have failed for good."""
+    if not gone.any() or any(station.job >= 0 for station in context.stations):
+        return False
+    return context.dispatcher.wait_only_for(gone.tolist())

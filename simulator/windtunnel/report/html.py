@@ -59,6 +59,7 @@ GLOSSARY = (
     ("Average and peak power", "of the whole fleet, idle power included; the peak is the highest instant"),
     ("Limit", "the most the fleet's devices may draw together"),
     ("Energy", "power added up over the time simulated"),
+    ("Availability", "the share of the devices' time in which they had not failed"),
     ("Cost", "the price of every device for the time simulated, busy or not"),
 )
 
@@ -111,6 +112,7 @@ def render(result: Mapping[str, Any], recording: Recording) -> str:
         bars=_bars(result["devices"]),
         skus=_sku_rows(result["devices"]),
         devices=_device_rows(result["devices"]),
+        faults=_fault_rows(result),
         workloads=_workload_rows(result["workloads"]),
         scenario=_scenario(result["scenario"]),
         provenance=_provenance(result.get("provenance") or ()),
@@ -482,6 +484,26 @@ def _sku_rows(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
         }
         for one in words.by_sku(devices)
     ]
+
+
+def _fault_rows(result: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What struck, what became of the jobs, and each fleet entry's share of it; None where no fault is stated."""
+    faults = result.get("faults")
+    if faults is None:
+        return None
+    rows = [
+        {
+            "name": str(entry["name"]),
+            "devices": f"{entry['devices']:,}",
+            "failures": f"{entry['failures']:,}",
+            "down": words.quantity(entry["down_s"], "s") if entry["down_s"] else NOTHING,
+            "unreachable": words.quantity(entry["unreachable_s"], "s") if entry["unreachable_s"] else NOTHING,
+            "throttled": words.quantity(entry["throttled_s"], "s") if entry["throttled_s"] else NOTHING,
+            "availability": words.share(entry["availability"]),
+        }
+        for entry in faults["entries"]
+    ]
+    return {"lines": words.fault_lines(result), "rows": rows}
 
 
 def _device_rows(devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -10,15 +10,17 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.result import Recording, Slice, Steps
+from windtunnel.core.result import SPELLS, Recording, Slice, Spells, Steps
 
 MAX_COUNTER_POINTS = 200_000
+MAX_SPELLS = 100_000
 FLEET = 0
 """The process of the counters; device i is process i + 1."""
 
@@ -87,9 +89,12 @@ def _about(recording: Recording, name: str) -> dict[str, Any]:
 def _events(recording: Recording) -> Iterator[str]:
     # Lanes get their threads in alphabetical order within a device, whatever the order of the slices.
     lanes = sorted({(piece.device, piece.lane) for piece in recording.slices})
+    spells = [] if recording.spells is None else _spells(recording.spells)
+    lanes = sorted({*lanes, *((piece.device, piece.lane) for piece in spells)})
     threads: dict[tuple[int, str], int] = {}
     busy: dict[int, int] = {}
     for device, lane in lanes:
+        # Process 0 is the fleet's, so what strikes all of it, as if on device -1, is there.
         busy[device] = threads[device, lane] = busy.get(device, 0) + 1
 
     yield from _named(FLEET, "process", "fleet")
@@ -104,7 +109,7 @@ def _events(recording: Recording) -> Iterator[str]:
     yield from _counter("jobs waiting", "jobs", recording.waiting)
 
     quoted: dict[str, str] = {}
-    for piece in recording.slices:
+    for piece in chain(spells, recording.slices):
         label = quoted.get(piece.name)
         if label is None:
             label = quoted[piece.name] = _json(piece.name)
@@ -113,6 +118,15 @@ def _events(recording: Recording) -> Iterator[str]:
             f'{{"ph":"X","pid":{piece.device + 1},"tid":{thread},"name":{label},'
             f'"ts":{microseconds(piece.start)},"dur":{microseconds(piece.end - piece.start)}}}'
         )
+
+
+def _spells(spells: Spells) -> list[Slice]:
+    """What was wrong, on lanes of their own: a device may be down and throttled at once."""
+    columns = (spells.device, spells.what, spells.start, spells.end)
+    return [
+        Slice(device, f"fault: {SPELLS[what]}", SPELLS[what], start, end)
+        for device, what, start, end in zip(*(column[:MAX_SPELLS].tolist() for column in columns), strict=True)
+    ]
 
 
 def microseconds(ticks: int) -> str:

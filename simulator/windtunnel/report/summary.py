@@ -11,6 +11,7 @@ from windtunnel.report.words import (
     NOTHING,
     STATISTICS,
     by_sku,
+    fault_lines,
     interval,
     number,
     per_job,
@@ -82,6 +83,7 @@ def _figures(result: Mapping[str, Any]) -> list[str]:
     jobs = result["jobs"]
     done = f"{jobs['completed']:,} of {jobs['arrived']:,} completed"
     lines = [_row("jobs", ", ".join([done, *unfinished(jobs)]))]
+    lines += [_row("faults" if i == 0 else "", line) for i, line in enumerate(fault_lines(result))]
     throughput = rate(result["throughput_per_s"], "jobs")
     if result.get("tokens_per_s") is not None:
         throughput += f", {rate(result['tokens_per_s'], 'tokens')}"

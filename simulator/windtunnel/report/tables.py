@@ -27,6 +27,7 @@ COLUMNS = (
     "first_token_s",
     "tokens",
     "energy_j",
+    "starts",
 )
 
 _ROWS = 1 << 15
@@ -38,7 +39,8 @@ def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.
 
     Times are decimal seconds made from integer picoseconds, never through a float, so that a reader gets back
     the very ticks. ``first_token_s`` is the time from the arrival to the first token. A cell is empty where the
-    job did not come to that: no start, no finish, no token; a latency is given for completed jobs only.
+    job did not come to that: no start, no finish, no token; a latency is given for completed jobs only. A job that
+    was interrupted has the start and device of its last attempt, and none while it waits for the next.
     """
     jobs = recording.jobs
     workloads = [_cell(name) for name in recording.workloads]
@@ -65,8 +67,9 @@ def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.
                 list(map(str, jobs.tokens[index].tolist())),
                 [
                     repr(joules) if ran else ""
-                    for joules, ran in zip(jobs.energy_j[index].tolist(), started, strict=True)
+                    for joules, ran in zip(jobs.energy_j[index].tolist(), jobs.starts[index] > 0, strict=True)
                 ],
+                list(map(str, jobs.starts[index].tolist())),
             ]
             file.write("\n".join(map(",".join, zip(*columns, strict=True))))
             file.write("\n")

@@ -154,6 +154,31 @@ def unfinished(jobs: Mapping[str, int]) -> list[str]:
     return [f"{jobs[word]:,} {word}" for word in _UNFINISHED if jobs.get(word)]
 
 
+_SPELLS = {"down": "failure", "unreachable": "link loss", "throttled": "throttling", "brown-out": "brown-out"}
+"""What is wrong, by what struck; the plurals of the second differ."""
+_MANY = {"link loss": "link losses", "throttling": "throttlings"}
+
+
+def struck(faults: Mapping[str, Any]) -> list[str]:
+    """How often what struck: "3 failures", "1 brown-out" ..., and how many jobs straggled."""
+    counts = [(faults["events"].get(word), _SPELLS[word]) for word in _SPELLS] + [(faults["stragglers"], "straggler")]
+    return [plural(n, word, _MANY.get(word)) for n, word in counts if n]
+
+
+def fault_lines(result: Mapping[str, Any]) -> list[str]:
+    """What went wrong and what became of the jobs, as lines; none where the scenario states no fault."""
+    faults = result.get("faults")
+    if faults is None:
+        return []
+    lines = [", ".join(struck(faults)) or "none struck"]
+    if faults["events"].get("down"):
+        lines.append(
+            f"{share(result['availability'])} available; {plural(faults['interrupted'], 'job')} interrupted: "
+            f"{faults['restarts']:,} tried again, {faults['lost']:,} given up"
+        )
+    return lines
+
+
 @dataclass(frozen=True)
 class TargetLine:
     """One target as it is shown. ``bound`` is the limit with its sign.

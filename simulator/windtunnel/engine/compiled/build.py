@@ -204,6 +204,9 @@ def run_record(prepared: Prepared, ints: Pool, queue_at: np.ndarray, queues_of: 
     r.limbo = r.limbo_end = r.placing = r.placing_end = r.feeding = r.sweeping = r.tried = -1
     r.end = min(prepared.end, MAX_TICKS - 1) if prepared.end is not None else MAX_TICKS - 1
     r.faults_until = MAX_TICKS if prepared.faults is None else 0
+    r.gone = (
+        MAX_TICKS if prepared.faults is None else prepared.faults.gone(prepared.device_count).min(initial=MAX_TICKS)
+    )
     r.turn = prepared.device_count
     r.routed = policy.route.score is not None
     r.by = {"present": state.BY_PRESENT, "backlog": state.BY_BACKLOG, "turn": state.BY_TURN}[policy.route.by]

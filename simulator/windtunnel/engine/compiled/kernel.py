@@ -31,6 +31,7 @@ from windtunnel.engine.compiled.state import (
     MORE_TIMERS,
     NO_BATCH,
     SPANS,
+    STUCK,
     TOO_LONG,
     Records,
     World,
@@ -68,6 +69,7 @@ def _fail(w: World, fault: Records) -> None:
     d.up = 0
     moving = fault.jobs == MIGRATE and r.routed
     slot, count = d.slot, d.count
+    again = 0
     if slot >= 0:
         if not d.held and not d.paused:
             settle(w, device)
@@ -82,6 +84,8 @@ def _fail(w: World, fault: Records) -> None:
             if fault.jobs == LOSE or s.starts >= fault.attempts:
                 end_job(w, device, slot, False)
             else:
+                again += 1
+                r.last_finish = r.now
                 r.running -= 1
                 s.start = -1
                 row = row_of(w, s.job)
@@ -95,6 +99,12 @@ def _fail(w: World, fault: Records) -> None:
                     r.waiting += 1
                     push(w, own_queue(w, device, slot), slot)
             slot = following
+    r.returned += again
+    if r.write and again:
+        # Not work of an engine, but jobs that wait again.
+        iv = w.intervals[r.written]
+        r.written += 1
+        iv.on, iv.lane, iv.name, iv.start, iv.end, iv.watts = device, -1, again, d.began, r.now, 0.0
     while moving:
         queue = best_queue(w, device, -math.inf, -1)
         if queue < 0:
@@ -107,6 +117,8 @@ def _fail(w: World, fault: Records) -> None:
     if not r.routed and not r.paused:
         # What was interrupted may start again at once on another device.
         start_sweep(w, r.all_classes, r.all_classes + r.classes)
+    if r.gated:
+        r.draining = 1
 
 
 @cold
@@ -154,6 +166,8 @@ def _fault(w: World) -> bool:
     elif fault.code == LINK_DOWN:
         w.devices[fault.on].linked = 0
         reindex(w, fault.on)
+        if r.gated:
+            r.draining = 1
     else:
         if fault.code == LINK_UP:
             w.devices[fault.on].linked = 1
@@ -237,6 +251,15 @@ def _room(w: World) -> int:
     return DONE
 
 
+@cold
+def _may_be_stuck(r: Records, fault: int) -> bool:
+    """Whether it has to be asked if those that wait can still be served: once after every change that matters."""
+    if fault <= r.gone and r.ended == r.completed + r.failed + 1:
+        return False
+    r.ended = r.completed + r.failed + 1
+    return True
+
+
 def advance(w: World, score: Any, key: Any) -> int:
     """Let events happen until the run is over or something is needed; says which."""
     r = w.run[0]
@@ -282,8 +305,10 @@ def advance(w: World, score: Any, key: Any) -> int:
             w.ends[ROOT].which = -1
             if not end_segment(w, device):
                 return TOO_LONG
-        elif other > r.end or (other == fault and arrival == _NEVER and r.running + r.waiting == 0):
+        elif other > r.end or (arrival == _NEVER and r.running + r.waiting == 0):
             return DONE
+        elif other == fault and arrival == _NEVER and r.running == 0 and _may_be_stuck(r, fault):
+            return STUCK
         elif other == fault:
             if r.fault >= len(w.faults):
                 return MORE_FAULTS

@@ -75,12 +75,14 @@ def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress
     score = compiled_score(prepared.policy.route.score)
     key = compiled_key(prepared.policy.order.key)
     blocks = _records(prepared)
-    horizon = look_ahead(prepared.arrival, prepared.end) // 2
+    horizon, arrived = look_ahead(prepared.arrival, prepared.end), 0
     while True:
         code = advance(world, score, key)
-        if code == state.DONE:
+        if code == state.DONE or (code == state.STUCK and _hopeless(prepared, world)):
             break
         if code == state.MORE_JOBS:
+            if len(world.arrivals):
+                arrived = int(world.arrivals.tick[-1])
             world = _next_block(world, next(blocks, None))
             if progress is not None:
                 progress(int(world.run[0].arrived))
@@ -91,21 +93,24 @@ def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress
         elif code == state.MORE_GAPS:
             world = world._replace(gaps=_larger(world.gaps))
         elif code == state.MORE_FAULTS:
-            world, horizon = _more_faults(prepared, world, horizon)
+            world = _more_faults(prepared, world, horizon)
+            horizon = min(2 * horizon, MAX_TICKS)
         elif code == state.MORE_TIMERS:
             world = world._replace(timers=_larger(world.timers))
         elif code == state.MORE_BATCHES:
             _merge_batches(world)
         elif code == state.MORE_SPANS:
             _merge_spans(world)
-        else:
+        elif code == state.TOO_LONG:
             raise InputError(
                 f"the work takes longer than the {MAX_SECONDS / 86400:.0f} days a run may last",
                 where=prepared.scenario.where("workload"),
                 expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
             )
     r = world.run[0]
-    r.end = r.last_finish if prepared.end is None else prepared.end
+    r.end = max(r.last_finish, arrived) if prepared.end is None else prepared.end
+    if prepared.streamed and prepared.end is None:
+        r.end = max(r.end, r.now)  # what was summed up until then cannot be taken back
     if progress is not None:
         progress(int(r.arrived))
     return world
@@ -168,11 +173,34 @@ def _merge_spans(world: World) -> None:
     r.span_until = (r.span + 1) * r.span_width
 
 
-def _more_faults(prepared: Prepared, world: World, horizon: int) -> tuple[World, int]:
+def _more_faults(prepared: Prepared, world: World, horizon: int) -> World:
     assert prepared.faults is not None  # noqa: S101  without a schedule nothing is asked for
-    horizon = min(2 * horizon, MAX_TICKS)
-    world.run[0].faults_until = horizon
-    return world._replace(faults=prepared.faults.until(horizon).view(np.recarray)), horizon
+    world.run[0].faults_until = MAX_TICKS if horizon == prepared.end else horizon
+    return world._replace(faults=prepared.faults.until(horizon).view(np.recarray))
+
+
+def _hopeless(prepared: Prepared, world: World) -> bool:
+    """Whether all that wait, nothing being under way, do so for devices that have failed for good."""
+    assert prepared.faults is not None  # noqa: S101  only then can it come to this
+    r = world.run[0]
+    following = world.faults.tick[r.fault] if r.fault < len(world.faults) else r.faults_until
+    ticks = prepared.faults.gone(prepared.device_count)
+    r.gone = ticks.min(initial=MAX_TICKS, where=ticks >= following)
+    gone = ticks < following
+    lost = {c.number for c in prepared.classes if gone[c.first : c.first + c.count].all()}
+    waiting = np.flatnonzero(world.queues.head >= 0)
+    each = len(prepared.workloads) if prepared.policy.batch.kind == "request" else 1
+    if r.routed:
+        if not gone[waiting // each].all():
+            return False
+        signatures = set()
+        slot = int(r.limbo)
+        while slot >= 0:
+            signatures.add(int(world.slots[slot].signature))
+            slot = int(world.slots[slot].next)
+    else:
+        signatures = set((waiting // each).tolist())
+    return all(lost.issuperset(prepared.signatures[signature]) for signature in signatures)
 
 
 def _larger(rows: Records) -> Records:
@@ -202,6 +230,9 @@ def _books(prepared: Prepared, world: World, words: Words) -> Books:
     books.starts, books.lost = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
     books.own_interval = {key for key, program in prepared.compiled.items() if prepared.is_own_interval(program)}
     written = world.intervals[: world.run[0].written]
+    for row in written[written.lane < 0]:
+        books.add_returned(int(row.name), int(row.start), int(row.end))
+    written = written[written.lane >= 0]
     table = books.intervals
     table.words = dict(words.numbers)
     names = written.name

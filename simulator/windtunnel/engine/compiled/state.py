@@ -33,6 +33,9 @@ RUN = _layout(
     # slot of the jobs that no device that is up can take, and of those that are to be placed next.
     "now end heap timer_count stale free next job arrived last turn fault faults_until written "
     "limbo limbo_end placing placing_end waiting running completed failed last_finish "
+    # `last_finish`: when a job last ended, or was interrupted. `gone`: the next tick from which a device has failed for
+    # good; `ended`: how many jobs had ended, and one more, when it was last asked whether others can be served.
+    "gone ended returned "
     # What is to be done before the next event. `feeding`: a device that may take work; `sweeping`: the place in the
     # list of classes whose idle devices are offered work, until `sweep_end`; `draining`: whether power may have
     # become free.
@@ -143,7 +146,8 @@ GAP = _layout("ticks tokens end work")
     MORE_SPANS,
     MORE_GAPS,
     TOO_LONG,
-) = range(10)
+    STUCK,
+) = range(11)
 """Why the kernel stopped."""
 
 

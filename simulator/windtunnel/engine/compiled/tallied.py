@@ -19,7 +19,7 @@ from windtunnel.core.result import (
     TokenGaps,
 )
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.accounting import down_of
+from windtunnel.engine.accounting import down_of, spells_of
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import Words
 from windtunnel.engine.compiled.state import World
@@ -60,6 +60,8 @@ def tallied(prepared: Prepared, world: World, words: Words) -> Recording:
         token_gaps=TokenGaps(empty, empty, empty, empty),
         intervals=IntervalTable(empty, empty, empty, empty, empty, np.zeros(0), list(words.numbers)),
         sampled_slices=True,
+        spells=spells_of(prepared, end),
+        returned=int(r.returned),
         notes=notes,
         tally=Tally(
             counts=counts,

@@ -79,6 +79,9 @@ class Dispatcher(Protocol):
     def emptied(self, station: Station) -> list[int]:
         """The jobs that wait for this device alone, which wait for it no more."""
 
+    def wait_only_for(self, gone: Sequence[bool]) -> bool:
+        """Whether every job that waits can be served by none but these devices."""
+
     def stranded(self) -> list[int]:
         """The jobs that found no device that is up, to be placed anew."""
 
@@ -168,6 +171,8 @@ class Station:
             context.prepared.compiled.get((fleet_class.number, w.number)) for w in context.prepared.workloads
         ]
         self.up = self.linked = True
+        self.job = -1
+        """The job under way, of a station that has one at a time; the first of a batch."""
         self.held = False
         """Whether its job has ended but cannot be delivered, since the device cannot be reached."""
         self.began = 0

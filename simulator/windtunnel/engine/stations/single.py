@@ -22,7 +22,6 @@ class SingleStation(Station):
         order = event_order(FINISH, number)
         self.alarm = Alarm(self.env, self._rung, order)
         self.quick_alarm = Alarm(self.env, self._rung_quick, order)
-        self.job = -1
         self.jobs: list[int] = []
         self.batch = context.prepared.policy.batch
         self._rest: list[tuple[str, str, int, float]] = []

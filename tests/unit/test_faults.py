@@ -1,0 +1,482 @@
+"""What each fault does, on cases small enough to be worked out by hand, to the tick; and what is refused, in which words.
+
+Every case runs on both engines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from windtunnel import app, running
+from windtunnel.cli import cli, main
+from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
+from windtunnel.core.scenario import scenario_from_data
+from windtunnel.engine import invariants, process
+from windtunnel.engine.compiled import run as compiled
+from windtunnel.report.html import render
+
+MS = 10**9
+ENGINES = {"process": process.run, "compiled": compiled.run}
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def jobs_of(
+    engine: str,
+    faults: list[dict[str, Any]],
+    *,
+    arrivals: str = "0 1 2 3",
+    service: str = "10 ms",
+    count: int = 1,
+    fleet: list[dict[str, Any]] | None = None,
+    tmp: Path,
+    **more: Any,
+) -> Recording:
+    """Jobs of ``service`` that arrive at the times of ``arrivals`` (ms)."""
+    rows = "\n".join(f"{float(at) / 1000:.6f}" for at in arrivals.split())
+    (tmp / "t.csv").write_text(f"at\n-0.0\n{rows}\n".replace("-0.0\n", "", 1))
+    power = {"idle": "20 W", "max": "100 W"}
+    data = {
+        "schema": 1,
+        "name": "by hand",
+        "fleet": fleet or [{"device": "server", "count": count, "power": power}],
+        "workload": [
+            {
+                "name": "w",
+                "arrivals": {"process": "trace", "file": "t.csv", "time": "at"},
+                "ops": [{"service": {"distribution": "deterministic", "mean": service}}],
+                "deadline": "1 s",
+            }
+        ],
+        "faults": faults,
+        **more,
+    }
+    scenario = scenario_from_data(data, str(tmp / "s.yaml"))
+    recording = ENGINES[engine](running.prepare_run(scenario, app.catalogue()))
+    invariants.check(recording)
+    return recording
+
+
+def milliseconds(values: np.ndarray) -> list[float]:
+    return [value / MS if value >= 0 else -1 for value in values.tolist()]
+
+
+def levels(recording: Recording) -> list[float]:
+    """Power of the fleet, each level once as long as it holds."""
+    values = recording.power.values.tolist()
+    return [value for i, value in enumerate(values) if not i or value != values[i - 1]]
+
+
+FAILURE = {"kind": "failure", "at": ["4 ms"], "lasts": "3 ms"}
+
+
+def test_a_retried_job_starts_again_from_the_beginning_in_its_old_place(engine: str, tmp_path: Path) -> None:
+    recording = jobs_of(engine, [FAILURE], tmp=tmp_path)
+    jobs = recording.jobs
+    assert milliseconds(jobs.start) == [7, 17, 27, 37]
+    assert milliseconds(jobs.finish) == [17, 27, 37, 47]
+    assert jobs.starts.tolist() == [2, 1, 1, 1]
+    # Four ms of work were lost, and are in the first job's energy all the same.
+    assert np.allclose(jobs.energy_j, [0.014 * 80, 0.8, 0.8, 0.8])
+    assert recording.devices[0].down_ticks == 3 * MS
+    assert recording.devices[0].busy_ticks == 44 * MS
+    # In its first attempt the job did not wait; while the device was down it did.
+    ticks, values = recording.waiting.ticks, recording.waiting.values
+    assert dict(zip(milliseconds(ticks), values.tolist(), strict=True)) == {
+        0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 7: 3, 17: 2, 27: 1, 37: 0,
+    }  # fmt: skip
+
+
+def test_a_lost_job_is_failed_and_the_others_go_on(engine: str, tmp_path: Path) -> None:
+    jobs = jobs_of(engine, [{**FAILURE, "jobs": "lose"}], tmp=tmp_path).jobs
+    assert jobs.status.tolist() == [FAILED, COMPLETED, COMPLETED, COMPLETED]
+    assert milliseconds(jobs.start) == [0, 7, 17, 27]
+    assert milliseconds(jobs.finish) == [4, 17, 27, 37]
+
+
+def test_a_job_is_started_so_many_times_and_then_given_up(engine: str, tmp_path: Path) -> None:
+    fault = {"kind": "failure", "at": ["4 ms", "9 ms", "14 ms"], "lasts": "1 ms", "attempts": 2}
+    jobs = jobs_of(engine, [fault], arrivals="0 1", tmp=tmp_path).jobs
+    assert jobs.status.tolist() == [FAILED, COMPLETED]
+    assert jobs.starts.tolist() == [2, 2]
+    assert milliseconds(jobs.finish) == [9, 25]
+
+
+def test_a_job_that_migrates_and_all_behind_it_are_routed_anew(engine: str, tmp_path: Path) -> None:
+    fault = {"kind": "failure", "devices": ["a"], "at": ["4 ms"], "lasts": "1 s", "jobs": "migrate"}
+    fleet = [{"device": "server", "name": name} for name in "ab"]
+    jobs = jobs_of(engine, [fault], fleet=fleet, policy="least-loaded", tmp=tmp_path).jobs
+    # 0 and 2 go to a, 1 and 3 to b; then 0 and 2, in this order, join 3 in b's queue. Order of arrival decides.
+    assert jobs.device.tolist() == [1, 1, 1, 1]
+    assert milliseconds(jobs.start) == [11, 1, 21, 31]
+    assert jobs.starts.tolist() == [2, 1, 1, 1]
+
+
+def test_a_job_that_retries_waits_for_the_device_it_was_routed_to(engine: str, tmp_path: Path) -> None:
+    fault = {"kind": "failure", "devices": ["a"], "at": ["4 ms"], "lasts": "96 ms"}
+    fleet = [{"device": "server", "name": name} for name in "ab"]
+    jobs = jobs_of(engine, [fault], fleet=fleet, policy="least-loaded", tmp=tmp_path).jobs
+    assert jobs.device.tolist() == [0, 1, 0, 1]
+    assert milliseconds(jobs.start) == [100, 1, 110, 11]
+
+
+def test_under_one_queue_another_device_takes_what_was_interrupted(engine: str, tmp_path: Path) -> None:
+    fault = {"kind": "failure", "devices": ["a"], "at": ["4 ms"], "lasts": "96 ms"}
+    fleet = [{"device": "server", "name": name} for name in "ab"]
+    jobs = jobs_of(engine, [fault], fleet=fleet, arrivals="0 1 2", tmp=tmp_path).jobs
+    assert jobs.device.tolist() == [1, 1, 1]
+    assert milliseconds(jobs.start) == [11, 1, 21]
+
+
+def test_a_batch_is_interrupted_as_a_whole(engine: str, tmp_path: Path) -> None:
+    batch = {"route": "central", "batch": {"kind": "request", "size": 2, "wait": "2 ms"}}
+    jobs = jobs_of(engine, [FAILURE], policy=batch, tmp=tmp_path).jobs
+    whole = int(jobs.finish[0] - jobs.start[0])
+    assert milliseconds(jobs.start[:2]) == [7, 7] and (jobs.start[2:] == jobs.start[0] + whole).all()
+    assert jobs.starts.tolist() == [2, 2, 1, 1]
+
+
+def test_several_failures_at_once_are_one(engine: str, tmp_path: Path) -> None:
+    faults = [
+        {"kind": "failure", "at": ["4 ms"], "lasts": "3 ms", "jobs": "lose"},
+        {"kind": "failure", "at": ["5 ms", "10 ms"], "lasts": "5 ms"},  # from 4 to 15 without a break
+    ]
+    recording = jobs_of(engine, faults, arrivals="0 1", tmp=tmp_path)
+    assert recording.jobs.status.tolist() == [FAILED, COMPLETED]
+    assert milliseconds(recording.jobs.start) == [0, 15]
+    assert recording.devices[0].down_ticks == 11 * MS
+
+
+def test_at_one_tick_a_finish_goes_before_a_failure_and_a_failure_before_an_arrival(
+    engine: str, tmp_path: Path
+) -> None:
+    fault = {"kind": "failure", "at": ["0 ms", "20 ms"], "lasts": "10 ms", "jobs": "lose"}
+    jobs = jobs_of(engine, [fault], arrivals="0 20", tmp=tmp_path).jobs
+    # Down from 0: the first job waits until 10, is done at 20 just before the next failure; the second comes after it.
+    assert milliseconds(jobs.start) == [10, 30]
+    assert jobs.status.tolist() == [COMPLETED, COMPLETED]
+
+
+def test_faults_after_the_end_change_nothing(engine: str, tmp_path: Path) -> None:
+    late = {"kind": "failure", "at": ["240 h", "12000 h"]}
+    assert jobs_of(engine, [late], tmp=tmp_path).end == jobs_of(engine, [], tmp=tmp_path).end == 40 * MS
+
+
+@pytest.mark.parametrize("policy", ["fifo", "least-loaded"])
+@pytest.mark.parametrize("becomes", ["retry", "migrate"])
+def test_when_all_devices_fail_for_good_the_run_ends_and_the_jobs_are_queued(
+    engine: str, tmp_path: Path, policy: str, becomes: str
+) -> None:
+    faults = [
+        {"kind": "failure", "at": ["4 ms"], "jobs": becomes},
+        {"kind": "link-loss", "every": "1 ms", "lasts": "1 ms"},  # which would go on for ever
+    ]
+    recording = jobs_of(engine, faults, count=2, policy=policy, tmp=tmp_path)
+    assert (recording.jobs.status == QUEUED).all()
+    assert recording.end == 4 * MS
+
+
+def test_devices_that_come_back_are_waited_for_where_others_are_gone(engine: str, tmp_path: Path) -> None:
+    faults = [
+        {"kind": "failure", "devices": ["a"], "at": ["4 ms"]},
+        {"kind": "failure", "devices": ["b"], "at": ["4 ms"], "lasts": "720 h"},
+        {"kind": "throttle", "every": "24 h", "lasts": "1 s", "speed": 0.5},
+    ]
+    fleet = [{"device": "server", "name": name} for name in "ab"]
+    jobs = jobs_of(engine, faults, fleet=fleet, tmp=tmp_path).jobs
+    assert (jobs.status == COMPLETED).all() and (jobs.device == 1).all()
+    assert jobs.start.min() == 30 * 86400 * 10**12 + 4 * MS
+
+
+def test_a_throttled_device_takes_longer_and_as_much_energy(engine: str, tmp_path: Path) -> None:
+    slow = {"kind": "throttle", "at": ["4 ms"], "lasts": "8 ms", "speed": 0.25}
+    recording = jobs_of(engine, [slow], arrivals="0", tmp=tmp_path)
+    # 4 ms at full speed, 8 at a quarter, 4 at full speed.
+    assert milliseconds(recording.jobs.finish) == [16]
+    assert np.allclose(recording.jobs.energy_j, 0.8, rtol=1e-6)
+    assert levels(recording) == [100, 40, 100]
+
+
+def test_a_device_throttled_while_idle_is_slow_when_work_comes(engine: str, tmp_path: Path) -> None:
+    faults = [
+        {"kind": "throttle", "at": ["1 ms"], "lasts": "19 ms", "speed": 0.5},
+        {"kind": "throttle", "at": ["4 ms"], "lasts": "4 ms", "speed": 0.25},  # the slower of two counts
+    ]
+    # Both are worked on at full speed for 1 ms; the second then has 1.5 ms done by 4, 2.5 by 8, 8.5 by 20.
+    work = {"arrivals": "0 1", "count": 2, "tmp": tmp_path}
+    assert milliseconds(jobs_of(engine, faults, **work).jobs.finish) == [20.5, 21.5]
+
+
+def test_an_unreachable_device_goes_on_takes_nothing_new_and_delivers_late(engine: str, tmp_path: Path) -> None:
+    lost = {"kind": "link-loss", "at": ["4 ms"], "lasts": "20 ms"}
+    recording = jobs_of(engine, [lost], arrivals="0 1", tmp=tmp_path)
+    assert milliseconds(recording.jobs.finish) == [24, 34]
+    assert milliseconds(recording.jobs.start) == [0, 24]
+    assert recording.devices[0].busy_ticks == 20 * MS
+    assert recording.devices[0].down_ticks == 0
+
+
+def test_a_failure_loses_what_could_not_be_delivered(engine: str, tmp_path: Path) -> None:
+    faults = [
+        {"kind": "link-loss", "at": ["4 ms"], "lasts": "20 ms"},
+        {"kind": "failure", "at": ["12 ms"], "lasts": "2 ms"},
+    ]
+    jobs = jobs_of(engine, faults, arrivals="0", tmp=tmp_path).jobs
+    assert milliseconds(jobs.start) == [24] and milliseconds(jobs.finish) == [34]
+    assert jobs.starts.tolist() == [2]
+    assert np.allclose(jobs.energy_j, 1.6)
+
+
+BROWN = {"kind": "brown-out", "at": ["4 ms"], "lasts": "6 ms"}
+
+
+def test_in_a_brown_out_what_was_started_last_is_paused_and_keeps_what_was_done(engine: str, tmp_path: Path) -> None:
+    recording = jobs_of(engine, [{**BROWN, "budget": "120 W"}], arrivals="0 1", count=2, tmp=tmp_path)
+    assert milliseconds(recording.jobs.start) == [0, 1]
+    assert milliseconds(recording.jobs.finish) == [10, 17]
+    assert recording.jobs.starts.tolist() == [1, 1]
+    assert np.allclose(recording.jobs.energy_j, 0.8)
+    # From 1 both work, from 4 one does, from 10 the other.
+    assert levels(recording) == [120, 200, 120]
+
+
+def test_of_jobs_of_one_tick_the_device_of_highest_number_pauses_first(engine: str, tmp_path: Path) -> None:
+    recording = jobs_of(engine, [{**BROWN, "budget": "150 W"}], arrivals="0 0 0", count=3, tmp=tmp_path)
+    assert milliseconds(recording.jobs.finish) == [10, 16, 16]
+
+
+def test_a_paused_job_may_fail_and_starts_again(engine: str, tmp_path: Path) -> None:
+    faults = [{**BROWN, "budget": "50 W"}, {"kind": "failure", "devices": ["server"], "at": ["5 ms"], "lasts": "1 ms"}]
+    recording = jobs_of(engine, faults, arrivals="0 1", count=2, tmp=tmp_path)
+    assert milliseconds(recording.jobs.start) == [10, 10]
+    assert recording.jobs.starts.tolist() == [2, 2]
+
+
+def test_nothing_paused_and_a_brown_out_below_every_job_lets_nothing_start(engine: str, tmp_path: Path) -> None:
+    recording = jobs_of(engine, [{**BROWN, "at": ["0 ms"], "budget": "20 W"}], arrivals="1 2", tmp=tmp_path)
+    assert milliseconds(recording.jobs.start) == [6, 16]
+    assert levels(recording) == [20, 100]
+
+
+@pytest.mark.parametrize("policy", ["fifo", "least-loaded"])
+def test_a_budget_for_one_makes_two_devices_take_turns(engine: str, tmp_path: Path, policy: str) -> None:
+    recording = jobs_of(engine, [], count=2, policy=policy, power_budget="130 W", tmp=tmp_path)
+    assert milliseconds(recording.jobs.start) == [0, 10, 20, 30]
+    assert recording.power.values.max() == 120
+
+
+@pytest.mark.parametrize("fault", ["failure", "link-loss"])
+@pytest.mark.parametrize("policy", ["fifo", "least-loaded"])
+def test_who_is_first_in_line_for_power_and_lost_holds_up_no_one(
+    engine: str, tmp_path: Path, fault: str, policy: str
+) -> None:
+    """The big device waits for power that only comes at 50 ms, the small one behind it; then the big one is lost."""
+    fleet = [
+        {"device": "server", "name": "big", "speed": 1.01, "power": {"idle": "10 W", "max": "310 W"}},
+        {"device": "server", "name": "small", "power": {"idle": "10 W", "max": "60 W"}},
+    ]
+    faults = [
+        {"kind": "brown-out", "at": ["0 ms"], "lasts": "50 ms", "budget": "100 W"},
+        {"kind": fault, "devices": ["big"], "at": ["4 ms"], "lasts": "1 s"},
+    ]
+    jobs = jobs_of(engine, faults, fleet=fleet, arrivals="0 1", policy=policy, tmp=tmp_path).jobs
+    assert milliseconds(jobs.start)[1 if policy == "least-loaded" else 0] == 4
+
+
+def test_stragglers_take_longer_and_no_one_else_does(engine: str, tmp_path: Path) -> None:
+    always = {"kind": "straggler", "probability": 1, "slowdown": 2.5}
+    assert milliseconds(jobs_of(engine, [always], arrivals="0", tmp=tmp_path).jobs.finish) == [25]
+    twice = [always, {**always, "slowdown": 2}]
+    assert milliseconds(jobs_of(engine, twice, arrivals="0", tmp=tmp_path).jobs.finish) == [50]
+
+
+def test_a_run_that_stops_in_the_middle_of_it_all_is_accounted_for(engine: str, tmp_path: Path) -> None:
+    for stop in range(1, 30):
+        recording = jobs_of(
+            engine,
+            [FAILURE, {**BROWN, "budget": "120 W"}, {"kind": "link-loss", "at": ["12 ms"], "lasts": "9 ms"}],
+            count=2,
+            stop={"time": f"{stop} ms"},
+            tmp=tmp_path,
+        )
+        counts = np.bincount(recording.jobs.status, minlength=5)
+        assert counts.sum() == len(recording.jobs) == min(4, stop)
+        assert counts[RUNNING] <= 2
+
+
+def test_the_result_says_what_struck_and_what_became_of_the_jobs(engine: str, tmp_path: Path) -> None:
+    data = {
+        "schema": 1,
+        "name": "told",
+        "fleet": [{"device": "server", "name": "a", "count": 2}, {"device": "server", "name": "b"}],
+        "workload": [
+            {
+                "name": "w",
+                "arrivals": {"process": "deterministic", "rate": "1000 /s"},
+                "ops": [{"service": {"distribution": "deterministic", "mean": "10 ms"}}],
+            }
+        ],
+        "faults": [
+            {"kind": "failure", "devices": ["a"], "at": ["5 ms"], "lasts": "10 ms"},
+            {"kind": "failure", "devices": ["b"], "at": ["6 ms", "20 ms"], "lasts": "1 ms", "jobs": "lose"},
+            {"kind": "link-loss", "devices": ["b"], "at": ["30 ms"], "lasts": "1 h"},
+            {"kind": "throttle", "at": ["40 ms", "41 ms"], "lasts": "3 ms", "speed": 0.5},
+            {"kind": "brown-out", "at": ["0 ms"], "lasts": "1 ms", "budget": "100 W"},
+            {"kind": "straggler", "probability": 1, "slowdown": 1.5},
+        ],
+        "stop": {"time": "100 ms"},
+        "targets": ["availability >= 0.9"],
+    }
+    run = app.run(scenario_from_data(data), engine=engine)
+    faults = run.result["faults"]
+    assert faults["events"] == {"down": 4, "unreachable": 1, "throttled": 3, "brown-out": 1}
+    assert faults["stragglers"] == run.result["jobs"]["arrived"] == 99
+    assert (faults["restarts"], faults["lost"], faults["interrupted"]) == (2, 2, 4)
+    assert run.result["jobs"]["failed"] == 2
+    assert [(e["name"], e["devices"], e["failures"]) for e in faults["entries"]] == [("a", 2, 2), ("b", 1, 2)]
+    assert [e["down_s"] for e in faults["entries"]] == pytest.approx([0.02, 0.002])
+    assert [e["unreachable_s"] for e in faults["entries"]] == pytest.approx([0, 0.07])
+    assert [e["throttled_s"] for e in faults["entries"]] == pytest.approx([0.008, 0.004])
+    assert [e["availability"] for e in faults["entries"]] == pytest.approx([0.9, 0.98])
+    assert run.result["availability"] == pytest.approx(1 - 0.022 / 0.3)
+    (target,) = run.result["targets"]
+    assert target["met"] and target["value"] == pytest.approx(run.result["availability"])
+    page = render(run.result, run.recording)
+    assert (
+        '<table id="faults">' in page and "4 failures, 1 link loss, 3 throttlings, 1 brown-out, 99 stragglers" in page
+    )
+    app.save(run, tmp_path)
+    with (tmp_path / "jobs.csv").open() as file:
+        assert [int(row["starts"]) for row in csv.DictReader(file)] == run.recording.jobs.starts.tolist()
+    twice = app.run(scenario_from_data(data), engine=engine, replications=2).result["faults"]
+    assert twice["events"]["down"] == 8 and twice["entries"][0]["availability"] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("rack-power-cap", "power_budget=20 kW"), ("failures", "faults=[]")],
+)
+def test_shipped_scenarios_show_what_they_are_about(name: str, change: str) -> None:
+    """They meet their targets, and would look otherwise without the budget or the faults."""
+    path = Path(__file__).parents[2] / "scenarios" / f"{name}.yaml"
+    run = app.run(path)
+    assert all(target["met"] for target in run.result["targets"])
+    other = app.run(path, changes=[change, "targets=[]"]).result
+    if name == "failures":
+        assert run.result["faults"]["restarts"] > 0 and min(run.result["faults"]["events"].values()) > 0
+        assert other["faults"] is None
+        assert run.result["latency_s"]["p95"]["value"] > 1.2 * other["latency_s"]["p95"]["value"]
+    else:
+        assert run.result["peak_power_w"] <= 8000 < other["peak_power_w"]
+        assert run.result["waiting_s"]["mean"]["value"] > 3 * other["waiting_s"]["mean"]["value"]
+
+
+GOOD = """\
+schema: 1
+name: small
+fleet:
+  - {device: server, name: rack, count: 2, power: {idle: 20 W, max: 100 W}}
+workload:
+  - name: calls
+    arrivals: {process: poisson, rate: 100 /s}
+    ops: [{service: {mean: 1 ms}}]
+stop: {jobs: 50}
+"""
+FAULTS = "faults:\n  - {kind: failure, mtbf: 1 h, mttr: 1 min}\n"
+
+
+def refused(path: Path) -> str:
+    """What `windtunnel run` says when it exits 2."""
+    output = io.StringIO()
+    with contextlib.redirect_stderr(output), pytest.raises(SystemExit) as caught:
+        main(["run", str(path)])
+    assert caught.value.code == 2
+    return output.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("kind: failure", "kind: failur", "s.yaml:11:12: faults[0].kind: 'failur' is not known here"),
+        ("kind: failure", "kind: failur", "did you mean 'failure'?"),
+        ("kind: failure, ", "", "'kind' is missing"),
+        ("mtbf", "mtbff", "faults[0].mtbff: unknown key 'mtbff'"),
+        ("mtbf", "mtbff", "did you mean 'mtbf'?"),
+        ("mttr: 1 min", "mttr: 0 s", "zero"),
+        (", mttr: 1 min", "", "how long it lasts is missing; expected mtbf and mttr, or at (and lasts)"),
+        ("mttr: 1 min", "mttr: 1 min, at: [1 s]", "stated in no way, or in two"),
+        ("mttr: 1 min", "mttr: 1 min, lasts: 1 s", "lasts is for failures at stated times"),
+        ("mttr: 1 min", "mttr: 1 min, jobs: retri", "did you mean 'retry'?"),
+        ("mttr: 1 min", "mttr: 1 min, attempts: 0", "at least 1"),
+        ("mttr: 1 min", "mttr: 1 min, devices: [rak]", "s.yaml:11:55: faults[0].devices[0]: the fleet has no 'rak'"),
+        ("mttr: 1 min", "mttr: 1 min, devices: [rak]", "did you mean 'rack'?"),
+        ("mttr: 1 min", "mttr: 1 min, devices: []", "at least 1"),
+        ("mtbf: 1 h, mttr: 1 min", "mtbf: 1 ns, mttr: 1 ns", "faults[0]: this fault would strike"),
+        ("failure, mtbf: 1 h, mttr: 1 min", "throttle, every: 1 s, lasts: 1 s, speed: 1", "less than 1"),
+        ("failure, mtbf: 1 h, mttr: 1 min", "brown-out, every: 1 s, lasts: 1 s, budget: 10 W", "the fleet draws 40.0 W"),
+        ("failure, mtbf: 1 h, mttr: 1 min", "straggler, probability: 2, slowdown: 2", "at most 1"),
+        (
+            "failure, mtbf: 1 h, mttr: 1 min",
+            "straggler, probability: 0.1, slowdown: 2, workloads: [cals]",
+            "unknown workload 'cals'; expected one of calls; did you mean 'calls'?",
+        ),
+        ("faults:", "power_budget: 30 W\nfaults:", "s.yaml:10:15: power_budget: the fleet draws 40.0 W"),
+        ("faults:", "power_budget: 100 W\nfaults:", "'calls' on rack would never be started: it draws 80.0 W"),
+        ("faults:", "power_budget: 100 W\nfaults:", "expected at least 120 W"),
+        ("count: 2", "count: 2, streams: 3", "faults are not modelled where rack works on 3 jobs at a time"),
+        ("count: 2", "count: 2, streams: 3", "s.yaml:4:53: fleet[0].streams"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place_and_the_nearest_right_name(
+    old: str, new: str, says: str, tmp_path: Path
+) -> None:
+    text = GOOD + FAULTS
+    assert old in text
+    path = tmp_path / "s.yaml"
+    path.write_text(text.replace(old, new))
+    assert says in refused(path)
+
+
+DECODER = "{layers: 32, width: 4096, heads: 32, feed_forward: 11008}"
+
+
+@pytest.mark.parametrize(
+    ("ops", "policy", "says"),
+    [
+        ("[{streams: [[{launch: {}}], [{launch: {}}]]}]", "fifo", "for the streams of 'calls'"),
+        ("[{generate: {model: m, prompt: 10, output: 5}}]", "fifo", "where jobs generate, as those of 'calls' do"),
+        (
+            "[{generate: {model: m, prompt: 10, output: 5}}]",
+            "{name: fifo, batch: {kind: continuous}}",
+            "with continuous batching",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stated", [FAULTS, "power_budget: 5 kW\n"])
+def test_where_faults_are_not_modelled_they_are_refused(
+    ops: str, policy: str, says: str, stated: str, tmp_path: Path
+) -> None:
+    text = GOOD.replace("[{service: {mean: 1 ms}}]", ops).replace("device: server", "device: h100-sxm-80gb")
+    text = text.replace(", power: {idle: 20 W, max: 100 W}", "")
+    path = tmp_path / "s.yaml"
+    path.write_text(f"{text}policy: {policy}\nmodels: {{m: {DECODER}}}\n{stated}")
+    assert f"{'faults are' if stated == FAULTS else 'power_budget is'} not modelled {says}" in refused(path)
+
+
+def test_a_target_on_availability_needs_something_that_fails(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(GOOD + "targets: [availability >= 0.9]\n")
+    assert "nothing fails in this scenario" in refused(path)
+    path.write_text(GOOD + FAULTS + "targets: [availability >= 0.9]\n")
+    assert CliRunner().invoke(cli, ["run", str(path)]).exit_code == 0
