@@ -21,17 +21,30 @@ from windtunnel.engine.faults import FaultSchedule, look_ahead
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.incidents import Incidents
 from windtunnel.engine.power import PowerGate
+from windtunnel.engine.scaler import Scaler
+from windtunnel.engine.sources import NEVER, Arrivals, ArrivalsOfUsers, KnownArrivals, MoreRoomError
 from windtunnel.engine.stations import TIMER, RunContext, event_order, station_for
 
 Progress = Callable[[int], None]
 _REPORT_MASK = 255
+_NO_FAULT = MAX_TICKS + 1
 
 
 def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     """Run a prepared scenario to its end, and account for all of it.
 
-    ``progress`` is told now and then how many jobs have arrived.
+    ``progress`` is told now and then how many jobs have arrived. Where users submit more jobs than there are draws for,
+    the run begins anew with twice as many: a draw belongs to its job, so all that was there before comes again.
     """
+    while True:
+        try:
+            return _run(prepared, progress)
+        except MoreRoomError as short:
+            assert prepared.again is not None  # noqa: S101  whoever prepared users for a run can do so again
+            prepared = prepared.again(short.room)
+
+
+def _run(prepared: Prepared, progress: Progress | None) -> Recording:
     env = simpy.Environment(initial_time=0)
     books = Books(prepared)
     context = RunContext(env, prepared, books)
@@ -40,12 +53,18 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     if prepared.budget_w is not None:
         context.gate = PowerGate(context, prepared.budget_w, prepared.idle_w)
     context.dispatcher = dispatcher_for(context, stations)
+    if prepared.users:
+        context.arrivals = ArrivalsOfUsers(prepared, books, context.stretch)
+    elif prepared.scaled or prepared.faults is not None:
+        context.arrivals = KnownArrivals(books)
+    if prepared.scaled:
+        context.scaler = Scaler(context)
     try:
-        if prepared.faults is None:
+        if context.arrivals is None:
             _bring_arrivals(context, progress)
             _drain(env, prepared.end)
         else:
-            _bring_faults_too(context, prepared.faults, progress)
+            _bring_all(context, context.arrivals, prepared.faults, progress)
     except OverflowError:
         # A tick that no longer fits where ticks are kept.
         raise InputError(
@@ -53,10 +72,14 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
             where=prepared.scenario.where("workload"),
             expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
         ) from None
+    if prepared.users:
+        _end_of_users(prepared, books)
     # A drained run ends with its last job, not with some alarm that nobody waited for any more.
     end = max(books.finish) if prepared.end is None else prepared.end
     for station in stations:
         station.close(end)
+    if context.scaler is not None:
+        context.scaler.close()
     if progress is not None:
         progress(books.count)
     return accounting.record(prepared, books, end)
@@ -86,41 +109,62 @@ def _bring_arrivals(context: RunContext, progress: Progress | None) -> None:
             progress(job)
 
 
-def _bring_faults_too(context: RunContext, schedule: FaultSchedule, progress: Progress | None) -> None:
-    """Let time pass from arrival to arrival and from fault to fault, until the run is over."""
-    env, arrival, end = context.env, context.books.arrival, context.prepared.end
-    queue, step = env._queue, env.step
+def _bring_all(
+    context: RunContext, arrivals: Arrivals, schedule: FaultSchedule | None, progress: Progress | None
+) -> None:
+    """Let time pass from event to arrival, to fault, until the run is over.
+
+    What is under way may bring further arrivals, so all of it up to a tick goes before the next arrival is looked at.
+    """
+    env, end = context.env, context.prepared.end
+    queue, step, place = env._queue, env.step, context.dispatcher.place
     incidents = Incidents(context)
-    horizon = look_ahead(context.prepared.arrival, end)
-    events = schedule.until(horizon)
-    job = number = 0
+    horizon = fault = _NO_FAULT
+    if schedule is not None:
+        horizon = look_ahead(context.prepared.arrival, end)
+        events = schedule.until(horizon)
+        # The schedule is known for so long; no one looks further ahead than the run gets.
+        fault = int(events[0]["tick"]) if len(events) else horizon
+    number = 0
     before_timers = event_order(TIMER, 0)
     while True:
-        # The schedule is known for so long; no one looks further ahead than the run gets.
-        fault = int(events[number]["tick"]) if number < len(events) else horizon
-        tick = arrival[job] if job < len(arrival) else MAX_TICKS
-        if fault <= tick:
-            while queue and (queue[0][0] < fault or (queue[0][0] == fault and queue[0][1] < before_timers)):
-                if end is not None and queue[0][0] > end:
+        tick = arrivals.tick
+        if queue:
+            head, order = queue[0][:2]
+            if head <= tick and (head < fault or (head == fault and order < before_timers)):
+                if end is not None and head > end:
                     return
                 step()
-            over = job == len(arrival) and not context.outstanding
-            if over or fault >= MAX_TICKS or (end is not None and fault > end):
+                continue
+        if fault <= tick:
+            assert schedule is not None  # noqa: S101  without one there is no fault
+            if context.over() or fault >= MAX_TICKS or (end is not None and fault > end):
                 _drain(env, end)
                 return
             if number == len(events):
                 horizon = min(2 * horizon, MAX_TICKS)
                 events = schedule.until(horizon)
-                continue
-            env._now = fault
-            incidents.happen(events[number])
-            number += 1
+            else:
+                env._now = fault
+                incidents.happen(events[number])
+                number += 1
+            fault = int(events[number]["tick"]) if number < len(events) else horizon
             continue
-        while queue and queue[0][0] <= tick:
-            step()
+        if tick == NEVER:
+            return
         env._now = tick
         context.outstanding += 1
-        context.dispatcher.place(job)
-        job += 1
-        if progress is not None and not job & _REPORT_MASK:
-            progress(job)
+        job = arrivals.take()
+        place(job)
+        if progress is not None and not job + 1 & _REPORT_MASK:
+            progress(job + 1)
+
+
+def _end_of_users(prepared: Prepared, books: Books) -> None:
+    books.cut()
+    if not books.count:
+        raise InputError(
+            "no job arrives before the run stops",
+            where=prepared.scenario.where("stop"),
+            expected="a later stop, or shorter think times",
+        )

@@ -106,6 +106,10 @@ class QueueSet:
         """The queues with jobs that a device of the class could take, the one ``best`` gives first."""
         return sorted((queue for queue in self._by_class.get(class_number, ()) if queue), key=Queue.head)
 
+    def waiting(self, class_number: int) -> int:
+        """How many jobs wait that a device of the class could take."""
+        return sum(len(queue) for queue in self._by_class.get(class_number, ()))
+
     def __len__(self) -> int:
         return sum(len(queue) for queue in self._queues.values())
 

@@ -30,6 +30,10 @@ _SLOTS = 1024
 def refusal(prepared: Prepared) -> str | None:
     """Why only the process engine can run this; None where the compiled one can too."""
     policy = prepared.policy
+    if prepared.users:
+        return "closed-loop users"
+    if prepared.scenario.autoscale:
+        return "autoscaling"
     if policy.batch.kind == "continuous":
         return "continuous batching"
     for fleet_class in prepared.classes:
