@@ -325,6 +325,15 @@ def _charts(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, 
             "mean": mean,
             "most": most,
         }
+    for number, one in enumerate(recording.scaling[:MAX_CURVES] if recording.end > 0 else ()):
+        charts[f"scaling-{number}"] = _time_chart(one.rented, "devices", None)
+        mean, most = words.number(one.rented.mean()), words.number(float(one.rented.values.max()))
+        figures[f"scaling-{number}"] = {
+            "heading": f"Devices of {one.entry} rented over time",
+            "label": f"Line chart of devices rented over time: {mean} on average, {most} at most.",
+            "mean": mean,
+            "most": f"{most} at most, of {one.most:,}",
+        }
     return charts, figures
 
 
