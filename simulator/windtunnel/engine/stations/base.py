@@ -105,6 +105,8 @@ class RunContext:
         self.prepared = prepared
         self.books = books
         self.stretch = None if prepared.stretch is None else array("d", prepared.stretch.tobytes())
+        if self.stretch is not None and prepared.users:
+            self.stretch = array("d", [1.0]) * prepared.job_count
         """Each job's slowdown, where stragglers are stated."""
         self.outstanding = 0
         """Jobs that have arrived and neither ended nor been given up; kept up where it is asked for."""
