@@ -121,11 +121,13 @@ class Scaler:
         working, group.worked = group.worked / group.every, 0
         waiting = context.dispatcher.waiting(group.fleet_class)
         present = len(group.members(ON)) + len(group.members(PROVISIONING))
-        wanted = min(rule.up.wanted(waiting, working), rule.most, present + (rule.up.step or rule.most))
+        upwards = rule.up.wanted(waiting, working)
+        wanted = min(upwards, rule.most, present + (rule.up.step or rule.most))
         fewer = present
         if rule.down is not None:
             recent = group.recent
-            recent.append((now, rule.down.wanted(waiting, working)))
+            # Devices that work as hard as they can say little of how many would: what waits has a say downwards too.
+            recent.append((now, max(upwards, rule.down.wanted(waiting, working))))
             while recent[0][0] <= now - max(group.window, 1):
                 recent.popleft()
             if now >= group.window:

@@ -190,10 +190,10 @@ class MachineRepairman:
     """M/M/c//N, the machine-repairman or interactive model.
 
     ``users`` think for an exponential time of mean ``think_s``, then ask one of ``servers`` for an exponential service
-    of mean ``service_s`` and wait for its end. A birth-death process of the number n at the servers: up at (N - n) / Z, down at min(n, c) / S ([K1] section 3.8;
-    Allen, Probability, Statistics and Queueing Theory, 1990, section 5.2.8). The mean response depends on the think
-    time's mean alone, however it is distributed, as the network is of product form (Baskett, Chandy, Muntz, Palacios,
-    Journal of the ACM 22, 1975).
+    of mean ``service_s`` and wait for its end. A birth-death process of the number n at the servers: up at (N - n) / Z,
+    down at min(n, c) / S ([K1] section 3.8; Allen, Probability, Statistics and Queueing Theory, 1990, section 5.2.8).
+    Of the think time its mean alone counts, however it is distributed, as the network is of product form (Baskett,
+    Chandy, Muntz, Palacios, Journal of the ACM 22, 1975).
     """
 
     users: int
