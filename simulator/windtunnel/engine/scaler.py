@@ -139,7 +139,8 @@ class Scaler:
         elif fewer < present:
             group.downs += 1
             self._fewer(group, present - fewer)
-        if not context.over():
+        # A run that ends when it has drained is not to be kept going by decisions.
+        if context.prepared.end is not None or not context.over():
             self._arm(group)
 
     def _more(self, group: _Group, count: int) -> None:
