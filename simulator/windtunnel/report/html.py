@@ -59,7 +59,7 @@ GLOSSARY = (
     ("Average and peak power", "of the whole fleet, idle power included; the peak is the highest instant"),
     ("Limit", "the most the fleet's devices may draw together"),
     ("Energy", "power added up over the time simulated"),
-    ("Cost", "the price of every device for the time simulated, busy or not"),
+    ("Cost", "the price of every device for the time it was rented, busy or not"),
 )
 
 MEANING = dict(GLOSSARY)
