@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 
 from windtunnel import app, planner
 from windtunnel.core.autoscale import Thresholds
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, InvariantError
+from windtunnel.core.result import Recording
 from windtunnel.core.scenario import scenario_from_data
+from windtunnel.engine import invariants
 from windtunnel.report.summary import summary
 
 
@@ -160,6 +163,49 @@ def test_streams_and_continuous_batches_drain_too() -> None:
         finished = app.run(scenario_from_data(data))
         (one,) = finished.result["autoscale"]
         assert one["most_on"] > 1 and one["downs"] > 0 and finished.result["jobs"]["queued"] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"most": 3}, "4 rented"),
+        ({"least": 2}, "1 were on"),
+        ({"devices": range(1)}, "its number says"),
+    ],
+)
+def test_the_invariant_of_rent_bites(changes: dict[str, Any], what: str, tmp_path: Any) -> None:
+    recording = app.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path)).recording
+    assert isinstance(recording, Recording)
+    invariants.check(recording)
+    with pytest.raises(InvariantError, match=f"I10.*{what}"):
+        invariants.check(replace(recording, scaling=[replace(recording.scaling[0], **changes)]))
+    idle = replace(
+        recording.devices[0], rented_ticks=recording.devices[0].busy_ticks - 1, idle_power_w=0.0, energy_j=0.0
+    )
+    with pytest.raises(InvariantError, match="I[67]|I10"):
+        invariants.check(replace(recording, devices=[idle, *recording.devices[1:]]))
+
+
+def test_replications_and_closed_loops_go_with_it() -> None:
+    data = {
+        "schema": 1,
+        "name": "both",
+        "fleet": [{"device": "server", "name": "s", "price": "1 USD/h"}],
+        "workload": [
+            {
+                "name": "w",
+                "arrivals": {"process": "closed", "users": 30, "think": {"mean": "2 s"}},
+                "ops": [{"service": {"distribution": "exponential", "mean": "1 s"}}],
+            }
+        ],
+        "autoscale": [rule(most=20, every="2 s", up={"utilisation": "80%"})],
+        "stop": {"jobs": 2000},
+    }
+    result = app.run(scenario_from_data(data), replications=3).result
+    assert result["jobs"]["completed"] == 6000
+    # Thirty users keep about ten busy; with fewer devices they wait, with all the cost would be twenty's.
+    assert 10 < result["autoscale"][0]["mean_on"] < 16
+    assert result["cost_usd"] < 0.8 * 20 * result["span_s"] / 3600
 
 
 def test_a_report_draws_how_many_were_rented(tmp_path: Any) -> None:
