@@ -261,9 +261,11 @@ def _cost(result: Mapping[str, Any]) -> list[tuple[str, str, str]] | None:
     if total is None:
         return None
     each = words.per_job(total, result)
-    rows = [("This run", words.usd(total), f"{words.stated(result['span_s'], 's')} of the whole fleet")]
+    fleet = "the fleet as it was rented" if result.get("autoscale") else "the whole fleet"
+    rows = [("This run", words.usd(total), f"{words.stated(result['span_s'], 's')} of {fleet}")]
     if hourly is not None:
-        rows.append(("An hour", words.usd(hourly), "the fleet's price, busy or not"))
+        of_hour = "on average, busy or not" if result.get("autoscale") else "the fleet's price, busy or not"
+        rows.append(("An hour", words.usd(hourly), of_hour))
         rows.append(("A year", words.usd(round(hourly * 8760)).replace(".00", ""), "8,760 hours at that price"))
     if each is not None:
         rows.append(("A million jobs", words.usd(each * 1e6), "at this run's throughput"))
@@ -329,10 +331,10 @@ def _charts(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, 
         charts[f"scaling-{number}"] = _time_chart(one.rented, "devices", None)
         mean, most = words.number(one.rented.mean()), words.number(float(one.rented.values.max()))
         figures[f"scaling-{number}"] = {
-            "heading": f"Devices of {one.entry} rented over time",
+            "heading": f"Devices of {one.entry} rented over time, {one.least:,} to {one.most:,}",
             "label": f"Line chart of devices rented over time: {mean} on average, {most} at most.",
             "mean": mean,
-            "most": f"{most} at most, of {one.most:,}",
+            "most": most,
         }
     return charts, figures
 
