@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
-from windtunnel import __version__, placing, running
+from windtunnel import __version__, comparing, placing, running
 from windtunnel.core.cluster import PlacementScenario, check_placement, is_placement
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.device import Cost, Device, DeviceSpec
@@ -259,6 +259,29 @@ def run(
     if recording.tally is not None:
         return Run(result, recording)
     return Run(result, recording, _sample(result, len(recording.jobs), all_jobs))
+
+
+def compare(
+    one: str | Path,
+    other: str | Path | None = None,
+    *,
+    changes: Sequence[str] = (),
+    seed: int | None = None,
+    replications: int = 10,
+    engine: str = "auto",
+    known: Catalogue | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """A scenario beside another, or beside itself with ``changes``, on the same random numbers: see ``comparing``."""
+    if (other is None) == (not changes):
+        raise InputError(
+            "there is nothing to compare with, or there are two things",
+            where=Where(field="compare"),
+            expected="another scenario, or --change PATH=VALUE",
+        )
+    first = check_scenario(read_document(Path(one), seed=seed))
+    second = check_scenario(read_document(Path(one if other is None else other), changes, seed=seed))
+    return comparing.compare(first, second, replications, engine, known or Catalogue(), progress)
 
 
 def _sample(result: dict[str, Any], count: int, all_jobs: bool) -> np.ndarray | None:

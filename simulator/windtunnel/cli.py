@@ -167,7 +167,7 @@ def calibrate(
 )
 @click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenario's.")
 @click.option("--replications", type=click.IntRange(1, 10_000), default=1, help="Independent repetitions.")
-@click.option("--engine", default="auto", help="auto or process.")
+@click.option("--engine", default="auto", help="auto, process or compiled.")
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: fleet[0].count=3.")
 @click.option("--all-jobs", is_flag=True, help="Write every job to jobs.csv, however many.")
 @_CATALOG
@@ -251,6 +251,53 @@ def plan(
             click.echo(f"wrote {path}")
     if not found["fleets"]:
         sys.exit(1)
+
+
+@cli.command()
+@click.argument("one", type=click.Path(path_type=Path))
+@click.argument("other", type=click.Path(path_type=Path), required=False)
+@click.option("--change", "changes", multiple=True, metavar="PATH=VALUE", help="Compare with this changed instead.")
+@click.option("--replications", type=click.IntRange(2, 10_000), default=10, help="Pairs of runs.")
+@click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenarios'.")
+@click.option("--engine", default="auto", help="auto, process or compiled.")
+@_CATALOG
+@_FORMAT
+def compare(
+    one: Path,
+    other: Path | None,
+    changes: Sequence[str],
+    replications: int,
+    seed: int | None,
+    engine: str,
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Compare two scenarios, or one with a change made to it, on the same random numbers.
+
+    \b
+    windtunnel compare scenarios/burst.yaml --change policy.name=fifo
+    windtunnel compare one.yaml other.yaml --replications 30
+    """  # noqa: D301  as above
+    from windtunnel import app
+    from windtunnel.report.compare import comparison_table, headline
+
+    progress = _Progress(" pairs")
+    found = app.compare(
+        one,
+        other,
+        changes=changes,
+        seed=seed,
+        replications=replications,
+        engine=engine,
+        known=app.catalogue(catalogs),
+        progress=progress,
+    )
+    progress.close()
+    if form == "json":
+        _print_json(found)
+        return
+    click.echo(headline(found))
+    _print_table(*comparison_table(found))
 
 
 @cli.command()

@@ -18,7 +18,8 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.policy import Batch, Policy
 from windtunnel.core.provenance import Sourced
 from windtunnel.core.result import Recording
-from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, scenario_from_data
+from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, Stop, scenario_from_data
+from windtunnel.core.target import parse_target
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.core.units import to_unit
 from windtunnel.policies.matrix import recommendation
@@ -26,6 +27,10 @@ from windtunnel_models.catalogue import Catalogue, read_overlay
 
 if TYPE_CHECKING:
     from windtunnel.engine.fleet import Prepared
+
+
+FIRST_JOBS, MOST_JOBS = 20_000, 50_000_000
+"""Jobs of the first attempt at a precision, and those after which it is given up."""
 
 
 def device(name: str, known: Catalogue, calibration: str | None = None) -> Device:
@@ -42,21 +47,29 @@ def policy_of(scenario: Scenario) -> Policy:
     """The scenario's policy with its batching; InputError with its place for an unknown name."""
     stated = scenario.policy
     if isinstance(stated, str):
-        return _located(partial(policies.named, stated), scenario, "policy")
+        return _located(partial(policies.named, stated, folder=scenario.folder), scenario, "policy")
     batch = Batch()
     if isinstance(stated.batch, RequestBatch):
         batch = Batch("request", stated.batch.size, stated.batch.wait)
     elif isinstance(stated.batch, ContinuousBatch):
         batch = Batch("continuous", stated.batch.size, tokens=stated.batch.tokens, memory=stated.batch.memory)
     if stated.name is not None:
-        return _located(partial(policies.named, stated.name, batch), scenario, "policy", "name")
+        return _located(partial(policies.named, stated.name, batch, scenario.folder), scenario, "policy", "name")
     route, order = stated.route or "central", stated.order or "arrival"
     return _located(
-        partial(policies.parts, route, order, batch),
+        partial(policies.parts, route, order, batch, scenario.folder),
         scenario,
         "policy",
-        "route" if stated.route not in policies.route_names() and stated.route else "order",
+        "route" if _is_wrong(route, scenario) else "order",
     )
+
+
+def _is_wrong(route: str, scenario: Scenario) -> bool:
+    try:
+        policies.parts(route, "arrival", folder=scenario.folder)
+    except InputError:
+        return True
+    return False
 
 
 def _located(make: Callable[[], Policy], scenario: Scenario, *path: str) -> Policy:
@@ -124,6 +137,72 @@ def simulate(
 
     Raises InputError for what is wrong with the scenario, or with asking for ``engine``.
     """
+    if scenario.stop is not None and scenario.stop.relative_error is not None:
+        return _until_precise(scenario, scenario.stop, replications, engine, known, progress)
+    return _simulate(scenario, replications, engine, known, progress)
+
+
+def _until_precise(
+    scenario: Scenario,
+    stop: Stop,
+    replications: int,
+    engine: str,
+    known: Catalogue,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[dict[str, Any], Recording]:
+    """Longer and longer runs of the same jobs, until the figure that was asked for is known as well as was asked."""
+    from windtunnel.engine.statistics import Estimate, jobs_needed, relative_error
+
+    where = scenario.where("stop", "relative_error")
+    if replications > 1:
+        raise InputError("a precision is one run's", where=where, expected="no --replications, or stop: {jobs: ...}")
+    for i, workload in enumerate(scenario.workload):
+        if not workload.arrivals.stationary:
+            raise InputError(
+                f"no run of '{workload.name}' is as good as a longer one: its arrivals change with time",
+                where=scenario.where("workload", i, "arrivals"),
+                expected="stop: {jobs: ...} or {time: ...}, and --replications",
+            )
+    target = parse_target(f"{stop.figure} <= 1 s")
+    most = stop.most or MOST_JOBS
+    count, attempts = min(FIRST_JOBS, most), 0
+    while True:
+        attempts += 1
+        result, recording = _simulate(scenario.changed(stop=Stop(jobs=count)), 1, engine, known, progress)
+        part = next((w for w in result["workloads"] if w["name"] == target.workload), result)
+        times = part[f"{target.metric}_s"]
+        if times is None:
+            raise InputError(f"no job has a {target.metric}", where=where, expected="of: latency mean")
+        name = str(target.statistic)
+        effective = part["statistics"]["effective"][f"{target.metric}_s"][name]
+        estimate = Estimate(**times[name], effective=effective)
+        needed = jobs_needed(estimate, float(stop.relative_error or 0.0), count)
+        if needed <= count or count >= most or result["statistics"]["settled"] == "grows":
+            break
+        count = min(needed, most)
+    reached = relative_error(estimate)
+    result["statistics"]["stopped"] = {
+        "figure": stop.figure,
+        "asked": stop.relative_error,
+        "reached": reached,
+        "jobs": count,
+        "attempts": attempts,
+    }
+    if needed > count:
+        said = "no interval" if reached is None else f"{reached:.2%}"
+        asked = f"{stop.relative_error:.2%} of {stop.figure}"
+        result["notes"].append(f"stopped after {count:,} jobs with {said}, and not {asked} as asked")
+    result["scenario"] = scenario.resolved()
+    return result, recording
+
+
+def _simulate(
+    scenario: Scenario,
+    replications: int,
+    engine: str,
+    known: Catalogue,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[dict[str, Any], Recording]:
     from windtunnel.engine import invariants
     from windtunnel.engine.choice import choose, run_on
     from windtunnel.engine.metrics import summarise

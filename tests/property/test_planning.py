@@ -176,6 +176,7 @@ def busy(draw: st.DrawFn) -> dict[str, Any]:
         "seed": draw(st.integers(0, 1000)),
         "stop": draw(st.sampled_from([{"jobs": 60}, {"time": "60 ms"}])),
         "targets": [],
+        "records": "keep",
     }
     if kind in ("continuous", "static"):
         prompt, output = draw(st.integers(1, 400)), draw(st.integers(1, 12))

@@ -22,11 +22,13 @@ MAY_IMPORT = {
     "backends": {"core", "runtime"},
     "validation": {"core"},
     "models": {"core"},
+    "comparing": {"core", "engine", "models", "running", ""},
     "running": {"core", "engine", "policies", "models", ""},
     "placing": {"core", "engine", "policies", "report", "models", ""},
     "app": {
         "placing",
         "running",
+        "comparing",
         "core",
         "engine",
         "policies",

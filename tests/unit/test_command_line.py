@@ -214,7 +214,7 @@ def test_predict_prints_one_json_document() -> None:
         (["run", "scenarios/mm46.yaml"], "did you mean 'mm64.yaml'?"),
         (["run", "scenarios"], "cannot be read"),
         (["advise", "--for", "ml trainin"], "did you mean 'ml training'?"),
-        (["run", "scenarios/mm64.yaml", "--engine", "compiled"], "expected auto or process"),
+        (["run", "scenarios/mm64.yaml", "--engine", "compield"], "expected auto, process or compiled"),
         (["devices", "--catalog", "nowhere"], "there is no catalogue folder 'nowhere'"),
     ],
 )  # fmt: skip

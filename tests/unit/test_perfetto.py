@@ -24,7 +24,7 @@ def recording(slices: list[Slice], power: Steps | None = None, **more: Any) -> R
     flat = Steps(np.array([0, 5, 7_000_001]), np.array([10.0, 25.5, 12.0]), end)
     return Recording(
         end=end,
-        jobs=Jobs(none, none, none, none, none, none, none, none, np.zeros(0)),
+        jobs=Jobs(none, none, none, none, none, none, none, none, np.zeros(0), none),
         devices=[DeviceRecord(f"gpu-{i}", "l40s", "gpu", 0, 0.0, 0, 350.0, 35.0) for i in range(3)],
         workloads=[],
         power=power or flat,

@@ -106,7 +106,6 @@ def test_without_a_site_the_rent_is_all_that_is_known(queue: Any) -> None:
         (None, "energy_cost <= 1 USD/h", "price of energy"),
         ({"carbon": "1 g/kWh"}, "total_cost <= 1 USD/h", "price of energy"),
         ({"energy_price": "1 USD/kWh"}, "carbon <= 1 kg/h", "carbon intensity"),
-        (None, "availability >= 99.9%", "availability is not measured"),
         ({"energy_price": ["1 USD/kWh"] * 23}, "cost <= 1 USD/h", "23 values"),
         ({"energy_price": "1 USD/h"}, "cost <= 1 USD/h", "measured in"),
         ({"starts": "8:00"}, "cost <= 1 USD/h", "time of day"),

@@ -40,7 +40,8 @@ class Demand:
     the least time from its start to its end, and to its first result; the least energy above idle.
     ``gap_s`` and ``idle_w`` have the shape (c,): the least time between two tokens of one job (0 where nothing
     generates) and a device's idle power. ``following``: tokens after the first, of each job. ``end_s``: when a run that
-    is stopped by time stops. ``notes``: where no bound is known, and so 0 is taken.
+    is stopped by time stops. ``notes``: where no bound is known, and so 0 is taken. ``left_out``: the largest share of
+    the jobs, from the first on, that times may leave out as the warm-up.
     """
 
     arrival_s: FloatArray
@@ -56,6 +57,12 @@ class Demand:
     following: FloatArray
     end_s: float | None
     notes: Sequence[str] = ()
+    left_out: float = 0.0
+
+    @property
+    def judged(self) -> BoolArray:
+        """Jobs whose times count whatever is left out; one a job."""
+        return np.arange(len(self)) >= int(len(self) * self.left_out)
 
     def __len__(self) -> int:
         return len(self.arrival_s)

@@ -161,7 +161,7 @@ class Tally:
     and the sum of their times in ticks, ``latency_n``, ``latency_sum``, ``waiting_n``, ``waiting_sum``; the i-th batch
     is of jobs ``width`` i to ``width`` (i + 1) - 1. ``bins``: (2, series, stretches of as many batches each, 1 + bins),
     latency and waiting in ticks: zeros, then the bins of engine/sketch.py from bin 0 up. ``peak_w``: of the whole
-    fleet.
+    fleet. ``last_arrival``: tick.
     """
 
     counts: IntArray
@@ -169,6 +169,7 @@ class Tally:
     bins: IntArray
     width: int
     peak_w: float
+    last_arrival: int
 
 
 @dataclass(frozen=True)

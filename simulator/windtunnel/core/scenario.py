@@ -36,7 +36,7 @@ from windtunnel.core.located import located
 from windtunnel.core.plan import Plan
 from windtunnel.core.program import Stage, parse_program
 from windtunnel.core.site import Site
-from windtunnel.core.target import Target, parse_target
+from windtunnel.core.target import METRICS, Target, parse_target
 from windtunnel.core.yamlfile import Document, parse, read_text, spell
 
 NodePath = tuple[str | int, ...]
@@ -169,16 +169,41 @@ class PolicyParts(_Model):
 
 
 class Stop(_Model):
-    """When a run ends: arrivals end after ``jobs`` and the system drains, or everything stops at ``time``."""
+    """When a run ends: arrivals end after ``jobs`` and the system drains, everything stops at ``time``, or so many jobs
+    arrive that the 95% interval of a figure is no wider than ``relative_error`` of it to either side.
+    """
 
     jobs: Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**9)] | None = None
     time: PositiveSeconds | None = None
+    relative_error: Annotated[float, Quantity("1", positive=True, most=1.0)] | None = Field(
+        None, description="such as 2%"
+    )
+    of: Text | None = Field(None, description="the figure that is to be precise; latency mean unless given")
+    most: Annotated[int, BeforeValidator(whole), Field(ge=1_000, le=10**9)] | None = Field(
+        None, description="jobs after which precision is given up; 50,000,000 unless given"
+    )
 
     @model_validator(mode="after")
     def _one(self) -> Stop:
-        if (self.jobs is None) == (self.time is None):
-            raise as_custom(InputError("a stop is a number of jobs or a time", expected="jobs or time"))
+        if sum(part is not None for part in (self.jobs, self.time, self.relative_error)) != 1:
+            raise as_custom(
+                InputError("a stop is a number of jobs, a time or a precision", expected="jobs, time or relative_error")
+            )
+        if self.relative_error is None and (self.of is not None or self.most is not None):
+            raise as_custom(InputError("of and most go with a precision", expected="relative_error: 2%"))
+        metric = METRICS.get(self.figure.split()[0])
+        if metric is not None and not metric.per_workload:
+            raise as_custom(InputError(f"'{self.of}' has no interval", expected="such as 'latency p99'"))
+        try:
+            parse_target(f"{self.figure} <= 1 s")
+        except InputError as error:
+            raise as_custom(error) from None
         return self
+
+    @property
+    def figure(self) -> str:
+        """The figure that is to be precise."""
+        return self.of or "latency mean"
 
 
 def _target(value: Any) -> Any:
@@ -217,6 +242,9 @@ class Scenario(_Model):
         None,
         description="whether every job's times are kept, those of 200,000, or none; unless given, every "
         "job's up to 1,000,000 jobs and a sample above",
+    )
+    warm_up: Literal["auto", "none"] = Field(
+        "auto", description="whether times leave out the jobs that still show that the run began empty; none: all count"
     )
     targets: list[TargetText] = Field(default_factory=list)
     site: Site | None = Field(None, description="what power costs and emits where the fleet stands")

@@ -89,7 +89,14 @@ def least_demand(prepared: Prepared) -> Demand:
         following=following,
         end_s=None if prepared.end is None else prepared.end / TICKS_PER_SECOND,
         notes=list(dict.fromkeys(notes)),
+        left_out=_left_out(prepared),
     )
+
+
+def _left_out(prepared: Prepared) -> float:
+    """The largest share of jobs that the warm-up may be (steady.warm_up): none where every job counts."""
+    stationary = all(w.workload.arrivals.stationary for w in prepared.workloads)
+    return 0.5 if stationary and prepared.scenario.warm_up == "auto" else 0.0
 
 
 def _least(prepared: Prepared, c: FleetClass, w: JobClass, compiled: Compiled, ranks: np.ndarray) -> _Least:

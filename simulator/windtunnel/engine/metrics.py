@@ -154,6 +154,11 @@ def _times(times: Times, work: int | None) -> dict[str, Any]:
         **{name: None if one is None else _dicts(one) for name, one in found.items()},
         "statistics": {
             "batches": {name: len(sample) for name, sample in samples.items() if sample is not None},
+            "effective": {
+                name: {statistic: e.effective for statistic, e in one.items()}
+                for name, one in found.items()
+                if one is not None
+            },
             "missing": {
                 name: {statistic: e.reason for statistic, e in one.items() if e.low is None}
                 for name, one in found.items()

@@ -18,10 +18,11 @@ from windtunnel.core.ticks import to_second_array
 from windtunnel.engine.capacity import Load, offered_load
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.sample import BatchedSample, Histograms
-from windtunnel.engine.steady import LEAST_JOBS, Growth, effective, growth, warm_up
+from windtunnel.engine.steady import LEAST_JOBS, Growth, WarmUp, effective, growth, warm_up
 
 Samples = dict[str, BatchedSample | None]
 LATENCY, WAITING = range(2)
+_EVERY_JOB = "the scenario says that every job counts"
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,11 @@ class _EveryTime:
         started, done = np.flatnonzero(jobs.start >= 0), np.flatnonzero(jobs.status == COMPLETED)
         waits = BatchedSample.from_values(to_second_array(jobs.start[started] - jobs.arrival[started]))
         latencies = BatchedSample.from_values(to_second_array(jobs.finish[done] - jobs.arrival[done]))
-        cuts = [(warm_up(waits), started), (warm_up(latencies), done)]
-        first, reason = max(
-            ((int(of[cut.jobs]) if cut.jobs else 0, cut.reason) for cut, of in cuts), key=lambda x: x[0]
-        )
+        first, reason = 0, _EVERY_JOB
+        if prepared.scenario.warm_up == "auto":
+            cuts = [(warm_up(waits), started), (warm_up(latencies), done)]
+            found = ((int(of[cut.jobs]) if cut.jobs else 0, cut.reason) for cut, of in cuts)
+            first, reason = max(found, key=lambda x: x[0])
         kept = started[started >= first]
         at_most = effective(BatchedSample.from_values(to_second_array(jobs.start[kept] - jobs.arrival[kept])))
         since = int(jobs.arrival[first]) if len(jobs) else 0
@@ -137,8 +139,9 @@ class _SummedTimes:
         if not all(w.workload.arrivals.stationary for w in prepared.workloads):
             return nothing
         whole = self._sample(0, WAITING, 0)
-        cuts = [warm_up(whole), warm_up(self._sample(0, LATENCY, 0))]
-        cut = max(cuts, key=lambda one: one.batches)
+        cut = WarmUp(0, 0, _EVERY_JOB)
+        if prepared.scenario.warm_up == "auto":
+            cut = max(warm_up(whole), warm_up(self._sample(0, LATENCY, 0)), key=lambda one: one.batches)
         # Histograms are of several batches each, and are left out whole.
         first = -(-cut.batches // self._per_stretch) * self._per_stretch
         load = offered_load(prepared)

@@ -63,7 +63,9 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
         w.model_copy(update={"arrivals": w.arrivals if case.load == 1.0 else w.arrivals.scaled(case.load)})
         for w in scenario.workload
     ]
-    return scenario.changed(fleet=fleet, workload=workload)
+    # Whether a fleet keeps up is judged by jobs, which must not all be dropped.
+    records = "sample" if scenario.records == "drop" else scenario.records
+    return scenario.changed(fleet=fleet, workload=workload, records=records)
 
 
 def entry_name(scenario: Scenario, entry: int) -> str:
@@ -125,9 +127,10 @@ def _behind_s(scenario: Scenario, run: app.Run, targets: Sequence[Target], longe
     recording = run.recording
     assert isinstance(recording, Recording)  # noqa: S101  fleets are planned, not clusters
     arrival = recording.jobs.arrival
-    slack = keep_up_s(float(arrival[-1] - arrival[0]) / 1e12, targets, longest_s)
+    last = int(arrival[-1]) if recording.tally is None else recording.tally.last_arrival
+    slack = keep_up_s(float(last - arrival[0]) / 1e12, targets, longest_s)
     if scenario.stop is None or scenario.stop.time is None:
-        return slack, recording.end / 1e12 <= float(arrival[-1]) / 1e12 + slack
+        return slack, recording.end / 1e12 <= float(last) / 1e12 + slack
     due = arrival <= recording.end - slack * 1e12
     return slack, bool((recording.jobs.finish[due] >= 0).all())
 

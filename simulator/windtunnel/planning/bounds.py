@@ -104,8 +104,9 @@ def _binned(demand: Demand, until: str) -> _Bins:
     signature = demand.eligible.T @ (1 << np.arange(classes, dtype=np.int64)) if classes < 62 else first
     of_job = np.zeros(jobs, dtype=np.int64)
     count = 0
-    for kind in np.unique(np.stack([demand.workload, signature]), axis=1).T:
-        mine = np.flatnonzero((demand.workload == kind[0]) & (signature == kind[1]))
+    judged = demand.judged
+    for kind in np.unique(np.stack([demand.workload, signature, judged]), axis=1).T:
+        mine = np.flatnonzero((demand.workload == kind[0]) & (signature == kind[1]) & (judged == kind[2]))
         edges = np.unique(np.quantile(size[mine], _QUANTILES))
         coarse = np.searchsorted(edges, size[mine], side="right")
         fine = np.zeros(len(mine), dtype=np.int64)
@@ -181,6 +182,8 @@ class Bounds:
         self.counted = np.ones(len(demand), dtype=bool)
         if demand.end_s is not None:
             self.counted = demand.arrival_s <= demand.end_s - self.slack_s
+        # A warm-up may be left out of the times; what is late in it is nobody's loss.
+        self.judged = self.counted & demand.judged
         for target in targets:
             if target.metric == "throughput" and target.comparison == ">=" and demand.end_s is None and target.limit:
                 end = min(end, max(len(demand) / target.limit, last))
@@ -252,7 +255,7 @@ class Bounds:
         demand, rows = self.demand, self._rows
         total, _, largest = self._totals(bins, self.counted)
         for late in self.lates:
-            mine = self.counted & late.mine
+            mine = self.judged & late.mine
             inside, _, largest_inside = self._totals(bins, mine)
             alone = demand.alone_s if late.until == "whole" else demand.alone_first_s
             self._late_row(bins, shares, np.where(largest_inside > 0, inside / np.maximum(largest_inside, 1e-300), 0.0),
@@ -263,6 +266,7 @@ class Bounds:
             if target.comparison != "<=" or target.workload is not None or demand.end_s is not None:
                 continue
             alone = demand.alone_s if target.metric == "latency" else demand.alone_first_s
+            total = self._totals(bins, self.judged)[0]
             columns, values = [], []
             for c in range(demand.classes):
                 least = np.full(bins.count, np.inf)
@@ -274,7 +278,7 @@ class Bounds:
         for target in self.targets:
             if target.metric == "next_token" and (target.statistic or "") in PERCENTILES and target.comparison == "<=":
                 slow = demand.gap_s > target.limit
-                mine = self.counted & (demand.following > 0)
+                mine = self.judged & (demand.following > 0)
                 if target.workload is not None:
                     mine &= demand.workload == list(demand.workloads).index(target.workload)
                 if not slow.any() or not mine.any():
@@ -319,7 +323,7 @@ class Bounds:
     def _windows(self, late: Late, bins: _Bins) -> list[tuple[np.ndarray, float]]:
         """The busiest stretches of several lengths: what comes in one in time is done within it and the limit."""
         demand = self.demand
-        mine = np.flatnonzero(self.counted & late.mine)
+        mine = np.flatnonzero(self.judged & late.mine)
         if len(mine) < 2:
             return []
         times = demand.arrival_s[mine]

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from windtunnel.core.policy import ORDERS, POLICIES, ROUTES, Batch, Policy
 from windtunnel.policies import matrix, orders, routes
+from windtunnel.policies.own import is_own, own_order, own_route
 
 __all__ = ["matrix", "named", "orders", "parts", "route_names", "routes"]
 
 
-def named(name: str, batch: Batch = Batch()) -> Policy:  # noqa: B008  Batch is immutable
-    """The policy called ``name``; InputError with the nearest right name otherwise."""
+def named(name: str, batch: Batch = Batch(), folder: Path = Path()) -> Policy:  # noqa: B008  immutable
+    """The policy called ``name``, or the route ``./mine.py:choose`` in a file relative to ``folder``.
+
+    InputError with the nearest right name otherwise.
+    """
+    if is_own(name):
+        return Policy(name, own_route(name, folder), ORDERS["arrival"], batch)
     route_name, order_name = POLICIES.find(name)
     return Policy(name, ROUTES[route_name], ORDERS[order_name], batch)
 
 
-def parts(route: str, order: str, batch: Batch = Batch()) -> Policy:  # noqa: B008  Batch is immutable
-    """A policy put together from the names of its parts."""
-    return Policy(f"{route} / {order}", ROUTES.find(route), ORDERS.find(order), batch)
+def parts(route: str, order: str, batch: Batch = Batch(), folder: Path = Path()) -> Policy:  # noqa: B008  immutable
+    """A policy put together from the names of its parts; files that they name are relative to ``folder``."""
+    chosen = own_route(route, folder) if is_own(route) else ROUTES.find(route)
+    ordered = own_order(order, folder) if is_own(order) else ORDERS.find(order)
+    return Policy(f"{route} / {order}", chosen, ordered, batch)
 
 
 def route_names() -> list[str]:

@@ -39,13 +39,21 @@ def kernel() -> Callable[..., int]:
 @cache
 def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable[..., tuple[float, float]]:
     """A route's score for the kernel; raises what Numba raises for one that does not compile."""
-    return njit(SCORE)(score or _no_score)
+    alone = getattr(score, "alone", None)
+    if alone is None:
+        return njit(SCORE)(score or _no_score)
+    compiled = njit(alone)
+    return njit(SCORE)(lambda device: (float(compiled(device)), 0.0))
 
 
 @cache
 def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
     """An order's key for the kernel; raises what Numba raises for one that does not compile."""
-    return njit(KEY)(key or _no_key)
+    alone = getattr(key, "alone", None)
+    if alone is None:
+        return njit(KEY)(key or _no_key)
+    compiled = njit(alone)
+    return njit(KEY)(lambda job: float(compiled(job)))
 
 
 def _no_score(device: Candidate) -> tuple[float, float]:

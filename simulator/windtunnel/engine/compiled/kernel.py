@@ -200,6 +200,7 @@ def _arrive(w: World, key: Any) -> None:
         if row >= 0:
             w.jobs[row].arrival, w.jobs[row].work = a.tick, a.work
         w.counts[a.work, 3] += 1
+        r.last_arrival = a.tick
     for draw in range(r.draws):
         w.draws[slot, draw] = w.arrival_draws[r.next, draw]
     r.next += 1

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from numba.core.errors import NumbaError
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
@@ -44,6 +45,15 @@ def refusal(prepared: Prepared) -> str | None:
             job_class = prepared.workloads[work]
             if prepared.batches(cls, work) is None:
                 return f"request-level batches whose jobs differ in more than one draw ('{job_class.workload.name}')"
+    for part, compile_part, function in (
+        ("route", compiled_score, policy.route.score),
+        ("order", compiled_key, policy.order.key),
+    ):
+        try:
+            compile_part(function)
+        except NumbaError as error:
+            said = " ".join(str(error).split())
+            return f"the {part} of '{policy.name}', which does not compile ({said[:300]})"
     return None
 
 

@@ -33,7 +33,7 @@ RUN = _layout(
     # become free.
     "feeding sweeping sweep_end draining tried refused line_first line_count paused "
     # Where no more than sums is kept: jobs of a batch, every which job is kept, and the present short time.
-    "tallying batch_width stride span span_width span_until "
+    "tallying batch_width stride last_arrival span span_width span_until "
     # What does not change.
     "routed by keyed batch batch_size batch_wait gated workloads devices classes draws write "
     # Places in `ints` of: the classes of signature s (from signature_at + s), the queues that class c takes from (from

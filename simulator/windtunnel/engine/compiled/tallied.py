@@ -67,6 +67,7 @@ def tallied(prepared: Prepared, world: World, words: Words) -> Recording:
             bins=world.bins.reshape(2, series, state.STRETCHES, state.BINS),
             width=int(r.batch_width),
             peak_w=float(r.peak_w),
+            last_arrival=int(r.last_arrival),
         ),
     )
 

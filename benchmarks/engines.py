@@ -1,0 +1,169 @@
+"""The compiled engine beside SimPy, Ciw, salabim and a C++ loop: the same jobs, fleet, policy and statistics.
+
+Jobs are drawn once by Windtunnel and written to a file that all peers read; Windtunnel draws them again, within its
+own time. Every program runs in a process of its own, in turn, several times over; figures are CPU seconds (model, run,
+statistics), and ratios are taken within a round, since a machine's speed varies more between rounds than within one.
+Ciw and salabim are not among Windtunnel's dependencies: --peers names a Python that has them; otherwise they are left
+out of the table.
+
+    python benchmarks/engines.py --out reports/benchmarks [--peers PYTHON] [--jobs 1000000] [--rounds 5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+PEERS = HERE / "peers"
+sys.path.insert(0, str(PEERS))
+
+SHORT = {"ciw_fleet.py": 5_000, "salabim_fleet.py": 20_000}
+"""Jobs for those that would take hours for a million."""
+
+
+def write_jobs(path: Path, count: int) -> None:
+    """Windtunnel's own draws of the scenario: gaps and sizes."""
+    from windtunnel_fleet import scenario
+
+    from windtunnel import app, running
+    from windtunnel.engine.jobs import job_blocks
+
+    blocks = list(job_blocks(running.prepare_run(scenario(count), app.catalogue(), "compiled")))
+    arrival_s = np.concatenate([b.arrival for b in blocks]) / 1e12
+    sizes = np.concatenate([b.draws[:, 0] for b in blocks])
+    np.concatenate([np.diff(arrival_s, prepend=0.0), sizes]).tofile(path)
+
+
+def measured(command: list[str]) -> dict[str, Any]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--peers", help="a Python that has simpy, ciw and salabim; this one unless given")
+    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--long", type=int, default=100_000_000, help="jobs of the long run; 0: none")
+    chosen = parser.parse_args()
+    python = chosen.peers or sys.executable
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        jobs = folder / "jobs.bin"
+        write_jobs(jobs, chosen.jobs)
+        binary = folder / "fleet"
+        subprocess.run(["g++", "-O3", "-std=c++17", str(PEERS / "fleet.cpp"), "-o", str(binary)], check=True)
+        programs: dict[str, list[str]] = {
+            "windtunnel": [sys.executable, str(PEERS / "windtunnel_fleet.py"), str(jobs), str(chosen.jobs)],
+            "c++": [str(binary), str(jobs), str(chosen.jobs)],
+            "simpy": [python, str(PEERS / "simpy_process.py"), str(jobs), str(chosen.jobs)],
+            "callbacks": [python, str(PEERS / "simpy_callbacks.py"), str(jobs), str(chosen.jobs)],
+        }
+        for script, count in SHORT.items():
+            module = script.partition("_")[0]
+            if not subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode:
+                programs[module] = [python, str(PEERS / script), str(jobs), str(min(count, chosen.jobs))]
+        rounds: list[dict[str, dict[str, Any]]] = []
+        for number in range(chosen.rounds):
+            # The slow ones once; a ratio of five would be no better known.
+            names = [
+                n
+                for n in programs
+                if number == 0 or n in ("windtunnel", "c++", "callbacks") or (number < 3 and n == "simpy")
+            ]
+            rounds.append({name: measured(programs[name]) for name in names})
+            print({name: round(one["cpu_s"], 3) for name, one in rounds[-1].items()}, flush=True)
+        fleets = [
+            (per, policy)
+            for policy in ("shortest-expected-completion", "least-loaded", "fifo")
+            for per in (3, 25, 250, 2500, 25_000)
+        ]
+        scaling = [
+            (4 * per, policy, measured([*programs["windtunnel"][:2], str(jobs), str(chosen.jobs), str(per), policy]))
+            for per, policy in fleets
+        ]
+        long = None
+        if chosen.long:
+            long = measured([*programs["windtunnel"][:2], str(jobs), str(chosen.long)])
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    text = table(rounds, scaling, long)
+    (chosen.out / "engines.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+def table(rounds: list[dict[str, dict[str, Any]]], scaling: list[Any], long: dict[str, Any] | None) -> str:
+    first = rounds[0]
+    own = first["windtunnel"]
+    lines = [
+        "# The compiled engine beside other simulators",
+        "",
+        f"Made by `benchmarks/engines.py`; {platform.python_implementation()} {platform.python_version()}, one process "
+        "at a time. 1,000 devices in four speed classes at load 0.85, shortest expected completion, lognormal sizes; "
+        "the same jobs for all. CPU time of model, run and statistics (mean, p50, p99, energy); Windtunnel's also of "
+        "drawing the jobs. Ratios are medians over rounds in which both ran, smallest to largest in brackets.",
+        "",
+        "| program | jobs | CPU µs a job | times Windtunnel's | peak MB | mean latency differs by |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, one in first.items():
+        each = [r[name]["cpu_s"] / r[name]["jobs"] * 1e6 for r in rounds if name in r]
+        ratios = [
+            (r[name]["cpu_s"] / r[name]["jobs"]) / (r["windtunnel"]["cpu_s"] / r["windtunnel"]["jobs"])
+            for r in rounds
+            if name in r
+        ]
+        same = one["jobs"] == own["jobs"]
+        differs = f"{abs(one['mean_s'] / first['c++']['mean_s'] - 1):.1e}" if same else "fewer jobs"
+        if name == "windtunnel":
+            differs += f" (leaves out {own['warm_up_jobs']:,} jobs of warm-up)"
+        ratio = f"{statistics.median(ratios):.3g} ({min(ratios):.3g} to {max(ratios):.3g})"
+        cells = (
+            one["peer"],
+            f"{one['jobs']:,}",
+            f"{statistics.median(each):.3g}",
+            ratio,
+            f"{one['peak_mb']:.0f}",
+            differs,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        f"Energy differs from the C++ loop's by {abs(own['energy_j'] / first['c++']['energy_j'] - 1):.1e}.",
+        "",
+        "## Cost of a job by size of the fleet",
+        "",
+        f"{own['jobs']:,} jobs, load 0.85, CPU µs a job.",
+        "",
+        "| devices | " + " | ".join(dict.fromkeys(policy for _, policy, _ in scaling)) + " |",
+        "|---" * (1 + len({policy for _, policy, _ in scaling})) + "|",
+    ]
+    for devices in dict.fromkeys(d for d, _, _ in scaling):
+        cells = [f"{one['cpu_s'] / one['jobs'] * 1e6:.3g}" for d, _, one in scaling if d == devices]
+        lines.append(f"| {devices:,} | " + " | ".join(cells) + " |")
+    if long is not None:
+        lines += [
+            "",
+            "## A long run",
+            "",
+            f"{long['jobs']:,} jobs on 1,000 devices, nothing kept of each: {long['cpu_s']:.0f} s of CPU, "
+            f"{long['peak_mb']:.0f} MB at most.",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What the peers share: the same jobs read from one file, the same policy, the same statistics.
+
+A file holds n gaps between arrivals and n sizes (seconds at speed 1), as float64. The fleet: 1,000 devices, 250 of each
+of four speeds, shortest expected completion (the least (jobs present + 1) / speed; ties to the faster class, then the
+lowest number). Timed: model, run and statistics; neither start nor reading of the file.
+"""
+
+import json
+import resource
+import sys
+import time
+
+import numpy as np
+
+SPEEDS = (8.0, 4.0, 2.0, 1.0)
+PER_CLASS = 250
+IDLE_W, BUSY_W = 60.0, 300.0
+
+
+def jobs():
+    """(gaps, sizes) of the file named on the command line, and how many of them to take."""
+    data = np.fromfile(sys.argv[1])
+    count = int(sys.argv[2])
+    half = len(data) // 2
+    return data[:count].tolist(), data[half : half + count].tolist(), count
+
+
+def report(name, count, began, latencies, busy_s, end_s):
+    latencies = np.asarray(latencies)
+    mean, p50, p99 = float(latencies.mean()), *map(float, np.quantile(latencies, (0.5, 0.99)))
+    energy_j = IDLE_W * len(SPEEDS) * PER_CLASS * end_s + (BUSY_W - IDLE_W) * float(sum(busy_s))
+    cpu_s = time.process_time() - began
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    answer = {"peer": name, "jobs": count, "cpu_s": cpu_s, "peak_mb": peak_mb}
+    print(json.dumps({**answer, "mean_s": mean, "p50_s": p50, "p99_s": p99, "energy_j": energy_j}))
+
+
+class ShortestExpectedCompletion:
+    """Devices of a class by how many jobs they have: a bit mask for each number. A decision looks at one a class."""
+
+    def __init__(self):
+        self.masks = [[(1 << PER_CLASS) - 1, 0] for _ in SPEEDS]
+        self.least = [0] * len(SPEEDS)
+        self.present = [0] * (PER_CLASS * len(SPEEDS))
+        self.slowness = [1.0 / speed for speed in SPEEDS]
+
+    def choose(self):
+        best, chosen = 1e300, 0
+        for cls, slowness in enumerate(self.slowness):
+            expected = (self.least[cls] + 1) * slowness
+            if expected < best:
+                best, chosen = expected, cls
+        count = self.least[chosen]
+        masks = self.masks[chosen]
+        lowest = masks[count] & -masks[count]
+        masks[count] ^= lowest
+        if count + 1 == len(masks):
+            masks.append(0)
+        masks[count + 1] |= lowest
+        if not masks[count]:
+            self.least[chosen] = count + 1
+        device = chosen * PER_CLASS + lowest.bit_length() - 1
+        self.present[device] = count + 1
+        return device
+
+    def done(self, device):
+        cls, place = divmod(device, PER_CLASS)
+        bit, count, masks = 1 << place, self.present[device], self.masks[cls]
+        masks[count] ^= bit
+        masks[count - 1] |= bit
+        self.present[device] = count - 1
+        self.least[cls] = min(self.least[cls], count - 1)

@@ -1,0 +1,88 @@
+"""Two scenarios side by side, on the same random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from windtunnel import running
+from windtunnel.core.errors import InputError, Where
+from windtunnel.core.scenario import Scenario
+from windtunnel_models.catalogue import Catalogue
+
+_TIMES = ("latency_s", "waiting_s", "first_token_s", "next_token_s")
+_STATISTICS = ("mean", "p50", "p95", "p99")
+_NUMBERS = (
+    "throughput_per_s",
+    "utilisation",
+    "average_power_w",
+    "peak_power_w",
+    "energy_j",
+    "cost_usd_per_h",
+    "total_cost_usd",
+    "availability",
+)
+
+
+def compare(
+    one: Scenario,
+    other: Scenario,
+    replications: int,
+    engine: str,
+    known: Catalogue,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """``other`` minus ``one``, figure by figure, over ``replications`` pairs of runs with the same seeds.
+
+    Draws are keyed by seed, workload and purpose, so a pair sees the same arrivals and the same work where the two
+    scenarios' workloads are called alike: what a seed does to both cancels (common random numbers), and a difference is
+    known better than either figure. Raises InputError for fewer than two replications, or other seeds.
+    """
+    from windtunnel.engine.statistics import over_replications, paired
+
+    if replications < 2:
+        raise InputError("one pair has no interval", where=Where(field="--replications"), expected="at least 2")
+    if one.seed != other.seed:
+        raise InputError(
+            f"the seeds are {one.seed} and {other.seed}",
+            where=other.where("seed"),
+            expected="the same seed in both, or --seed",
+        )
+    sides: list[list[dict[str, float | None]]] = [[], []]
+    for replication in range(replications):
+        seed = running.replication_seed(one.seed, replication) if replication else one.seed
+        for side, scenario in zip(sides, (one, other), strict=True):
+            result, _ = running.simulate(scenario.reseeded(seed), 1, engine, known)
+            side.append(_figures(result))
+        if progress is not None:
+            progress(replication + 1, replications)
+    rows = []
+    for name in sides[0][0]:
+        values = [[run.get(name) for run in side] for side in sides]
+        if any(value is None for side in values for value in side):
+            continue
+        numbers = [[value for value in side if value is not None] for side in values]
+        difference = paired(numbers[1], numbers[0])
+        low, high = difference.low, difference.high
+        told = low is not None and high is not None and (low > 0 or high < 0)
+        rows.append(
+            {
+                "figure": name,
+                "one": over_replications(numbers[0]).as_dict(),
+                "other": over_replications(numbers[1]).as_dict(),
+                "difference": difference.as_dict(),
+                "told_apart": told,
+            }
+        )
+    return {"one": one.name, "other": other.name, "replications": replications, "seed": one.seed, "figures": rows}
+
+
+def _figures(result: Mapping[str, Any]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for metric in _TIMES:
+        for statistic in _STATISTICS:
+            found[f"{metric}.{statistic}"] = None if result[metric] is None else result[metric][statistic]["value"]
+    for name in _NUMBERS:
+        found[name] = result[name]
+    found["completed"] = float(result["jobs"]["completed"])
+    return found

@@ -1,0 +1,5 @@
+"""``python -m windtunnel.engine.compiled``: compile the engine now, so that no run has to wait for it."""
+
+from windtunnel.engine.compiled.build import kernel
+
+kernel()

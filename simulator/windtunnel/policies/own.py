@@ -1,0 +1,114 @@
+"""Policies of a user's own: a function in a Python file beside the scenario, ``./mine.py:choose``.
+
+The same function runs in both engines: as it is in the process engine, and compiled by Numba in the other. A route
+takes a `Candidate` and gives a number, or two that are compared in order; the device with the least gets the job. An
+order takes a `JobKey` and gives a number; the job with the least goes first. Attributes of the function say the rest,
+as the decorators of shipped policies do: ``choose.by = "backlog"``, ``choose.needs = ("price",)``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
+
+from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.policy import Candidate, Index, JobKey, Order, Route
+
+_SPELLED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
+_NEEDS = ("price", "deadline", "use")
+_CANDIDATE = Candidate(1, 0.5, 0.25, 0.25, 0.001, 10.0, 1.0, 3, 0.0)
+_JOB = JobKey(10**12, 1, 2 * 10**12, 0.25)
+
+
+def is_own(text: str | None) -> bool:
+    """Whether a policy's name is a file and a function in it."""
+    return text is not None and _SPELLED.fullmatch(text) is not None
+
+
+def own_route(text: str, folder: Path) -> Route:
+    """The route that ``text`` names, its file relative to ``folder``; InputError for what is wrong with it."""
+    function = _load(text, folder)
+    index: Any = getattr(function, "by", "present")
+    if index not in get_args(Index):
+        raise InputError(f"'{text}' is chosen by {index!r}", expected=one_of(get_args(Index)))
+    needs = _needs(function, text)
+    answer = _tried(function, _CANDIDATE, text)
+    if isinstance(answer, tuple):
+        if len(answer) != 2 or not all(_is_number(part) for part in answer):
+            raise InputError(f"'{text}' gives {answer!r}", expected="a number, or two")
+        return Route(text, (function.__doc__ or "").strip(), function, index, needs)
+    if not _is_number(answer):
+        raise InputError(f"'{text}' gives {answer!r}", expected="a number, or two")
+
+    def pair(device: Candidate) -> tuple[float, float]:
+        return float(function(device)), 0.0
+
+    # The compiled engine makes its own pair, of the function compiled.
+    pair.alone = function  # type: ignore[attr-defined]
+    return Route(text, (function.__doc__ or "").strip(), pair, index, needs)
+
+
+def own_order(text: str, folder: Path) -> Order:
+    """The order that ``text`` names, its file relative to ``folder``; InputError for what is wrong with it."""
+    function = _load(text, folder)
+    answer = _tried(function, _JOB, text)
+    if not _is_number(answer):
+        raise InputError(f"'{text}' gives {answer!r}", expected="a number")
+
+    def key(job: JobKey) -> float:
+        return float(function(job))
+
+    key.alone = function  # type: ignore[attr-defined]
+    return Order(text, (function.__doc__ or "").strip(), key, _needs(function, text))
+
+
+def _load(text: str, folder: Path) -> Callable[..., Any]:
+    match = _SPELLED.fullmatch(text)
+    assert match is not None  # noqa: S101  asked for only where it is spelled so
+    path = folder / match["file"]
+    if not path.is_file():
+        raise InputError(f"there is no file '{path}'", expected="a Python file, such as ./mine.py:choose")
+    # A name of its own, so that two files called alike do not meet.
+    module_name = f"windtunnel_own_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=6).hexdigest()}"
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None  # noqa: S101  it is a .py file
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(f"'{path}' cannot be run: {type(error).__name__}: {error}") from error
+    functions = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
+    if match["name"] not in functions:
+        raise InputError(
+            f"'{path}' has no function '{match['name']}'",
+            expected=one_of(functions) if functions else "a function",
+            nearest=nearest(match["name"], functions),
+        )
+    function: Callable[..., Any] = vars(module)[match["name"]]
+    return function
+
+
+def _needs(function: Callable[..., Any], text: str) -> tuple[str, ...]:
+    needs = tuple(getattr(function, "needs", ()))
+    for need in needs:
+        if need not in _NEEDS:
+            raise InputError(f"'{text}' needs {need!r}", expected=one_of(_NEEDS), nearest=nearest(str(need), _NEEDS))
+    return needs
+
+
+def _tried(function: Callable[..., Any], example: Candidate | JobKey, text: str) -> Any:
+    try:
+        return function(example)
+    except Exception as error:
+        raise InputError(
+            f"'{text}' fails on an example: {type(error).__name__}: {error}",
+            expected=f"a function of one {type(example).__name__}: {', '.join(example._fields)}",
+        ) from error
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and value == value  # noqa: PLR0124  not NaN, which orders nothing

@@ -1,0 +1,51 @@
+"""A comparison of two scenarios as the terminal shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from windtunnel.report.words import plural, quantity, rate, share, usd
+
+_SHOWN: Mapping[str, Callable[[float], str]] = {
+    "throughput_per_s": lambda value: rate(value, "jobs"),
+    "utilisation": share,
+    "average_power_w": lambda value: quantity(value, "W"),
+    "peak_power_w": lambda value: quantity(value, "W"),
+    "energy_j": lambda value: quantity(value, "J"),
+    "cost_usd_per_h": lambda value: f"{usd(value)}/h",
+    "total_cost_usd": usd,
+    "availability": share,
+    "completed": lambda value: f"{value:,.0f}",
+}
+
+
+def _seconds(value: float) -> str:
+    return quantity(value, "s")
+
+
+def comparison_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: both figures, what the second differs by with its 95% interval, and what that says."""
+    rows = []
+    for row in found["figures"]:
+        name, one, difference = row["figure"], row["one"]["value"], row["difference"]
+        show = _SHOWN.get(name, _seconds)
+        low, high = difference["low"], difference["high"]
+        if difference["value"] == 0.0 and low == high == 0.0:
+            said, by = "the same", "0%"
+        elif not one:
+            said, by = "more" if difference["value"] > 0 else "less", "–"
+        else:
+            by = f"{difference['value'] / one:+.1%} ({low / one:+.1%} to {high / one:+.1%})"
+            said = ("more" if difference["value"] > 0 else "less") if row["told_apart"] else "not told apart"
+        metric, _, statistic = name.partition(".")
+        label = f"{metric.removesuffix('_s')} {statistic}".replace("_", " ") if statistic else name.partition("_per")[0]
+        label = label.removesuffix("_w").removesuffix("_j").removesuffix("_usd").replace("_", " ").strip()
+        rows.append([label, show(one), show(row["other"]["value"]), by, said])
+    return ["", "one", "other", "other by", ""], rows
+
+
+def headline(found: Mapping[str, Any]) -> str:
+    """What was compared, and how."""
+    pairs = plural(found["replications"], "pair")
+    return f"{found['one']} and {found['other']}: {pairs} of runs with the same seeds, from {found['seed']}"

@@ -1,0 +1,139 @@
+"""A user's own policy file: written once, run in both engines, refused with its place when something is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from windtunnel import app
+from windtunnel.core.errors import InputError
+from windtunnel.core.scenario import scenario_from_data
+
+MINE = '''
+import math
+
+def choose(device):
+    """As shortest-expected-completion, spelled another way."""
+    return (device.present + 1) * device.mean_s
+
+def soonest(device):
+    """Where it will be done first."""
+    return device.backlog_s + device.estimate_s, device.cost_usd
+
+soonest.by = "backlog"
+soonest.needs = ("price",)
+
+def longest_first(job):
+    return -job.size_s
+
+def words(device):
+    """Python that Numba does not compile."""
+    return float({"a": device.present}.get("a", sorted([device.turn], key=lambda x: -x)[0]))
+
+def text(device):
+    return "first"
+
+def broken(device):
+    return device.presnet
+'''
+
+
+def scenario(folder: Path, policy: Any, **more: Any) -> Any:
+    (folder / "mine.py").write_text(MINE)
+    data = {
+        "schema": 1,
+        "name": "own",
+        "fleet": [
+            {"device": "server", "count": 3, "price": "1 USD/h", "power": {"idle": "10 W", "max": "100 W"}},
+            {"device": "server", "speed": 3.0, "price": "4 USD/h", "power": {"idle": "10 W", "max": "100 W"}},
+        ],
+        "workload": [
+            {
+                "name": "jobs",
+                "arrivals": {"process": "poisson", "rate": "4500 /s"},
+                "ops": [{"service": {"distribution": "exponential", "mean": "1 ms"}}],
+            }
+        ],
+        "policy": policy,
+        "stop": {"jobs": 400},
+        **more,
+    }
+    return scenario_from_data(data, str(folder / "scenario.yaml"))
+
+
+def placements(asked: Any, engine: str) -> tuple[list[int], list[int]]:
+    jobs = app.run(asked, engine=engine).recording.jobs
+    return jobs.device.tolist(), jobs.finish.tolist()
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        "./mine.py:choose",
+        {"route": "./mine.py:soonest", "order": "./mine.py:longest_first"},
+        {"order": "mine.py:longest_first"},
+        {"route": "./mine.py:choose", "order": "shortest"},
+    ],
+)
+def test_both_engines_run_the_same_file(tmp_path: Path, policy: Any) -> None:
+    asked = scenario(tmp_path, policy)
+    assert placements(asked, "process") == placements(asked, "compiled")
+
+
+def test_a_copy_of_a_shipped_policy_decides_as_it_does(tmp_path: Path) -> None:
+    mine = placements(scenario(tmp_path, "./mine.py:choose"), "process")
+    assert mine == placements(scenario(tmp_path, "shortest-expected-completion"), "process")
+    assert mine != placements(scenario(tmp_path, "./mine.py:soonest"), "process")
+
+
+def test_the_longest_job_goes_first(tmp_path: Path) -> None:
+    # All at once on one device: after the first to come they are taken by size.
+    burst = [
+        {
+            "name": "w",
+            "arrivals": {"process": "deterministic", "rate": "1000000 /s"},
+            "ops": [{"service": {"distribution": "exponential", "mean": "1 ms"}}],
+        }
+    ]
+    asked = scenario(
+        tmp_path, {"order": "./mine.py:longest_first"}, workload=burst, fleet=[{"device": "server"}], stop={"jobs": 30}
+    )
+    jobs = app.run(asked, engine="process").recording.jobs
+    # The size that an order knows is the expected one, the same for all: so they go in order of arrival.
+    assert np.all(np.diff(jobs.start) > 0)
+
+
+def test_what_does_not_compile_runs_in_the_process_engine_and_says_why(tmp_path: Path) -> None:
+    asked = scenario(tmp_path, "./mine.py:words")
+    app.run(asked, engine="process")
+    with pytest.raises(InputError, match="does not compile"):
+        app.run(asked, engine="compiled")
+    long = scenario(tmp_path, "./mine.py:words", stop={"jobs": 20_001})
+    finished = app.run(long)
+    assert finished.result["engine"] == "process"
+    assert "does not compile" in finished.result["engine_reason"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        ("./other.py:choose", "there is no file"),
+        ("./mine.py:chose", "choose"),
+        ("./mine.py:text", "a number, or two"),
+        ("./mine.py:broken", "presnet"),
+        ({"order": "./mine.py:chose"}, "choose"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path: Path, policy: Any, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        app.run(scenario(tmp_path, policy))
+    assert says in str(caught.value)
+    assert "policy" in str(caught.value)
+
+
+def test_needs_of_an_own_policy_are_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="needs a price"):
+        app.run(scenario(tmp_path, "./mine.py:soonest", fleet=[{"device": "server"}]))
