@@ -55,6 +55,7 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
                     [
                         {"process": "poisson", "rate": "1500 /s"},
                         {"process": "deterministic", "rate": "1000 /s"},
+                        {"process": "closed", "users": 40, "think": {"mean": "20 ms"}},
                         {
                             "process": "burst",
                             "rate": "100 /s",

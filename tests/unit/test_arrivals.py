@@ -177,6 +177,7 @@ def test_the_schema_knows_every_process_by_its_name() -> None:
             "diurnal",
             "spikes",
             "batches",
+            "closed",
             "mix",
             "trace",
         ]

@@ -18,7 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.fields import Model, PositiveSeconds, Quantity, Seconds, Text, as_custom, whole
+from windtunnel.core.fields import Count, Model, PositiveSeconds, Quantity, Seconds, Text, as_custom, whole
 
 DAY_S = 86_400.0
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
@@ -464,14 +464,57 @@ class Trace(Model):
         return self.model_copy(update={"scale": self.scale * factor})
 
 
+class Think(Model):
+    """How long a user thinks between an answer and the next job."""
+
+    distribution: Literal["deterministic", "exponential", "lognormal", "gamma", "weibull"] = "exponential"
+    mean: Seconds
+    cv: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = Field(
+        None, description="standard deviation over mean, of a lognormal, gamma or Weibull time; 1 unless given"
+    )
+
+    @model_validator(mode="after")
+    def _one_cv(self) -> Self:
+        if self.cv is not None and self.distribution in ("deterministic", "exponential"):
+            raise _refuse(f"a {self.distribution} time has a cv of its own", "no cv, or lognormal, gamma or weibull")
+        if self.distribution == "weibull" and self.cv is not None and self.cv < 0.001:
+            raise _refuse(f"no Weibull distribution here has cv {self.cv:g}", "0.001 or more, or deterministic")
+        return self
+
+
+class Closed(Model):
+    """A closed loop: each of ``users`` thinks, submits a job, waits for its end, and thinks again.
+
+    How often jobs come depends on how soon they are answered, so there is no rate to state. All users begin thinking at
+    time 0.
+    """
+
+    process: Literal["closed"]
+    users: Count
+    think: Think
+
+    @property
+    def stationary(self) -> bool:
+        """Nothing about the users changes with time."""
+        return True
+
+    def scaled(self, factor: float) -> Self:
+        """``factor`` times as many users, to the nearest whole number and at least one."""
+        return self.model_copy(update={"users": max(1, round(self.users * factor))})
+
+    def most_jobs(self, time_s: float) -> float:
+        """About how many jobs come within ``time_s`` if every job is answered at once; infinite without thinking."""
+        return self.users * time_s / self.think.mean if self.think.mean else math.inf
+
+
 _Drawn = Poisson | Deterministic | GammaRenewal | WeibullRenewal | Burst | Mmpp | Diurnal | Spikes | Batches
 
 Single = Annotated[_Drawn, Field(discriminator="process")]
-Arrivals = Annotated[_Drawn | Mix | Trace, Field(discriminator="process")]
+Arrivals = Annotated[_Drawn | Mix | Trace | Closed, Field(discriminator="process")]
 Mix.model_rebuild()
 
 
-def shared_clocks(arrivals: Process | Trace) -> Iterator[tuple[tuple[str | int, ...], str, float]]:
+def shared_clocks(arrivals: Process | Trace | Closed) -> Iterator[tuple[tuple[str | int, ...], str, float]]:
     """Each named clock that ``arrivals`` goes by: the path to its ``every``, its name, and the value (s)."""
     parts = enumerate(arrivals.of) if isinstance(arrivals, Mix) else [(None, arrivals)]
     for number, part in parts:

@@ -141,6 +141,25 @@ class DeviceRecord:
     idle_power_w: float
     down_ticks: int = 0
     """Time in which it had failed."""
+    rented_ticks: int | None = None
+    """Time for which it was rented, where its entry is scaled; else all of the run."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """How many devices of a scaled entry were on, and rented (on, being provisioned or draining), over time.
+
+    ``devices``: their numbers. ``ups`` and ``downs``: decisions for more and for fewer.
+    """
+
+    entry: str
+    devices: range
+    least: int
+    most: int
+    on: Steps
+    rented: Steps
+    ups: int
+    downs: int
 
 
 @dataclass(frozen=True)
@@ -201,3 +220,5 @@ class Recording:
     returned: int = 0
     """How often a job was interrupted and waited again."""
     tally: Tally | None = None
+    scaling: Sequence[Scaling] = ()
+    """Entries whose devices come and go."""

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 
 from windtunnel.core.arrivals import Arrivals, shared_clocks
+from windtunnel.core.autoscale import Autoscale
 from windtunnel.core.decoder import Decoder
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.faults import Fault
@@ -233,6 +234,9 @@ class Scenario(_Model):
     power_budget: Annotated[float, Quantity("W", positive=True, most=1e12)] | None = Field(
         None, description="what the whole fleet may draw at any instant; a job that would exceed it waits"
     )
+    autoscale: Annotated[list[Autoscale], Field(max_length=10_000)] = Field(
+        default_factory=list, description="fleet entries of which more or fewer devices are in service as load changes"
+    )
     stop: Stop | None = None
     records: Literal["keep", "sample", "drop"] | None = Field(
         None,
@@ -272,6 +276,11 @@ class Scenario(_Model):
         other = self.model_copy(update=values)
         other._document, other._programs = self._document, self._programs
         return other
+
+    def entries_named(self, name: str) -> list[int]:
+        """The fleet entries called ``name``: those whose own name it is, else those of that SKU."""
+        own = [i for i, entry in enumerate(self.fleet) if entry.name == name]
+        return own or [i for i, entry in enumerate(self.fleet) if entry.device == name]
 
     def parsed_targets(self) -> list[Target]:
         """The targets, parsed."""
@@ -365,6 +374,7 @@ def _check_names(scenario: Scenario, document: Document) -> None:
                     expected=one_of(sorted(seen)),
                     nearest=nearest(name, seen),
                 )
+    _check_autoscale(scenario, document)
     for i, target in enumerate(scenario.parsed_targets()):
         if target.workload is not None and target.workload not in seen:
             raise InputError(
@@ -372,6 +382,38 @@ def _check_names(scenario: Scenario, document: Document) -> None:
                 where=document.where(("targets", i)),
                 expected=one_of(sorted(seen)),
                 nearest=nearest(target.workload, seen),
+            )
+
+
+def _check_autoscale(scenario: Scenario, document: Document) -> None:
+    """Each rule is about one fleet entry, which begins within its bounds, and no entry has two."""
+    ruled: dict[int, int] = {}
+    for i, rule in enumerate(scenario.autoscale):
+        named = scenario.entries_named(rule.entry)
+        where = document.where(("autoscale", i, "entry"))
+        if not named:
+            entries = {name for entry in scenario.fleet for name in (entry.name, entry.device) if name is not None}
+            raise InputError(
+                f"the fleet has no '{rule.entry}'",
+                where=where,
+                expected=one_of(sorted(entries)),
+                nearest=nearest(rule.entry, entries),
+            )
+        if len(named) > 1:
+            raise InputError(
+                f"{len(named)} fleet entries are called '{rule.entry}'", where=where, expected="a name of one entry"
+            )
+        if named[0] in ruled:
+            raise InputError(
+                f"autoscale[{ruled[named[0]]}] is about '{rule.entry}' too", where=where, expected="one for an entry"
+            )
+        ruled[named[0]] = i
+        count = scenario.fleet[named[0]].count
+        if not rule.least <= count <= rule.most:
+            raise InputError(
+                f"the entry '{rule.entry}' begins with {count}, which is not from {rule.least} to {rule.most}",
+                where=document.where(("fleet", named[0], "count")),
+                expected="a count between autoscale's least and most",
             )
 
 

@@ -29,6 +29,7 @@ from windtunnel.core.result import (
     TokenGaps,
 )
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
+from windtunnel.engine.autoscaling import Rent, rent_of, scaling_of
 from windtunnel.engine.books import Books
 from windtunnel.engine.faults import down_ticks, spells_until
 from windtunnel.engine.fleet import Prepared
@@ -42,6 +43,7 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
     start, finish, first, device = (
         np.frombuffer(a, dtype=np.int64) for a in (books.start, books.finish, books.first, books.device)
     )
+    arrival, workload, rank = (np.frombuffer(a, dtype=np.int64) for a in (books.arrival, books.workload_of, books.rank))
     status = np.where(finish >= 0, COMPLETED, np.where(start >= 0, RUNNING, QUEUED))
     status[np.frombuffer(books.lost, dtype=np.uint8) > 0] = FAILED
     # Where nothing is interrupted, a job that started did so once.
@@ -50,7 +52,8 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         starts = np.frombuffer(books.starts, dtype=np.int64)
     first = np.where(first > end, -1, first)
     energy = np.frombuffer(books.energy, dtype=np.float64).copy()
-    table = _intervals(prepared, books, start, finish, device, energy, end)
+    table = _intervals(prepared, books, workload, rank, start, finish, device, energy, end)
+    rent = rent_of(prepared, books, end) if prepared.scaled else None
     tokens = np.zeros(books.count, dtype=np.int64)
     for job_class in prepared.workloads:
         outputs = next(
@@ -58,11 +61,11 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
             None,
         )
         if outputs is not None:
-            mine = prepared.workload_of == job_class.number
-            tokens[mine] = outputs[prepared.rank[mine]]
+            mine = workload == job_class.number
+            tokens[mine] = outputs[rank[mine]]
     jobs = Jobs(
-        workload=prepared.workload_of,
-        arrival=prepared.arrival,
+        workload=workload,
+        arrival=arrival,
         start=start,
         finish=finish,
         first=first,
@@ -72,7 +75,12 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         energy_j=energy,
         starts=starts,
     )
-    idle_w = sum(c.idle_w * c.count for c in prepared.classes)
+    idle_w = sum(c.idle_w * c.begin for c in prepared.classes)
+    at, watts = [table.start, table.end], [table.watts, -table.watts]
+    if rent is not None:
+        idle_of = np.repeat([c.idle_w for c in prepared.classes], [c.count for c in prepared.classes])
+        at.append(rent.at)
+        watts.append(rent.change * idle_of[rent.device])
     begun = start[start >= 0]
     # Every array below was made by this run and none is written to after it.
     gaps = [
@@ -89,13 +97,11 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
     return Recording(
         end=end,
         jobs=jobs,
-        devices=_devices(prepared, jobs, table, end),
+        devices=_devices(prepared, jobs, table, rent, end),
         workloads=[w.workload.name for w in prepared.workloads],
-        power=_steps(
-            np.concatenate([table.start, table.end]), np.concatenate([table.watts, -table.watts]), idle_w, end
-        ),
+        power=_steps(np.concatenate(at), np.concatenate(watts), idle_w, end),
         waiting=_steps(
-            np.concatenate([prepared.arrival, begun, left, back]),
+            np.concatenate([arrival, begun, left, back]),
             np.concatenate([np.ones(books.count), -np.ones(len(begun)), -again, again]),
             0.0,
             end,
@@ -108,12 +114,15 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         spells=spells_of(prepared, end),
         returned=int(again.sum()),
         extra={"interrupted_at_end": int(again[back == end].sum())} if len(back) else {},
+        scaling=[] if rent is None else scaling_of(prepared, books, rent, end, _steps),
     )
 
 
 def _intervals(
     prepared: Prepared,
     books: Books,
+    workload: IntArray,
+    rank: IntArray,
     start: TickArray,
     finish: TickArray,
     device: IntArray,
@@ -135,11 +144,9 @@ def _intervals(
         if single is None or (class_number, number) not in books.own_interval:
             continue
         # A device of -1, of a job that never started, picks the last class and is left out with it.
-        mine = np.flatnonzero((device >= 0) & (prepared.workload_of == number) & (class_of[device] == class_number))
+        mine = np.flatnonzero((device >= 0) & (workload == number) & (class_of[device] == class_number))
         ends = np.where(finish[mine] >= 0, finish[mine], end)
-        watts = (
-            np.full(len(mine), single.watts) if isinstance(single.watts, float) else single.watts[prepared.rank[mine]]
-        )
+        watts = np.full(len(mine), single.watts) if isinstance(single.watts, float) else single.watts[rank[mine]]
         energy[mine] += watts * to_second_array(ends - start[mine])
         lane, name = written.word(single.engine), written.word(single.name)
         kept = ends > start[mine]
@@ -181,7 +188,7 @@ def _steps(ticks: TickArray, changes: FloatArray, base: float, end: int) -> Step
     return Steps(ticks, values, end)
 
 
-def _devices(prepared: Prepared, jobs: Jobs, table: IntervalTable, end: int) -> list[DeviceRecord]:
+def _devices(prepared: Prepared, jobs: Jobs, table: IntervalTable, rent: Rent | None, end: int) -> list[DeviceRecord]:
     count = prepared.device_count
     seconds = to_second_array(table.end - table.start)
     # A long naive sum drifts by more than the invariant allows; sums of short stretches, added up, do not.
@@ -197,17 +204,21 @@ def _devices(prepared: Prepared, jobs: Jobs, table: IntervalTable, end: int) -> 
     for fleet_class in prepared.classes:
         for i, name in enumerate(fleet_class.names):
             number = fleet_class.first + i
+            rented = None if rent is None else int(rent.ticks[number])
             records.append(
                 DeviceRecord(
                     name=name,
                     label=fleet_class.device.label,
                     kind=fleet_class.device.kind.name,
                     busy_ticks=int(busy[number]),
-                    energy_j=float(fleet_class.idle_w * (end / 1e12) + active_j[number]),
+                    energy_j=float(
+                        fleet_class.idle_w * ((end if rented is None else rented) / 1e12) + active_j[number]
+                    ),
                     jobs=int(done[number]),
                     power_limit_w=fleet_class.limit_w,
                     idle_power_w=fleet_class.idle_w,
                     down_ticks=int(down[number]),
+                    rented_ticks=rented,
                 )
             )
     return records

@@ -53,17 +53,20 @@ class Books:
 
     def __init__(self, prepared: Prepared) -> None:
         self.count = len(prepared.arrival)
-        self.arrival = numbers(prepared.arrival)
-        self.workload_of = numbers(prepared.workload_of)
-        self.rank = numbers(prepared.rank)
-        self.eligible = numbers(prepared.eligible)
-        never = np.full(self.count, -1, dtype=np.int64)
+        known = (prepared.arrival, prepared.workload_of, prepared.rank, prepared.eligible)
+        if prepared.users:
+            # Which jobs there are is known as they arrive: room for all there may be.
+            known = (np.full(prepared.job_count, -1, dtype=np.int64),) * 4
+            self.count = 0
+        room = len(known[0])
+        self.arrival, self.workload_of, self.rank, self.eligible = (numbers(a) for a in known)
+        never = np.full(room, -1, dtype=np.int64)
         self.start, self.finish, self.first, self.device = (numbers(never) for _ in range(4))
-        self.starts = array("q", bytes(8 * self.count))
+        self.starts = array("q", bytes(8 * room))
         """How often each job was started, where that is more than once or not at all."""
-        self.lost = bytearray(self.count)
+        self.lost = bytearray(room)
         """1 for jobs that were given up."""
-        self.energy = array("d", bytes(8 * self.count))
+        self.energy = array("d", bytes(8 * room))
         """Joules above idle; without those of jobs that are their own interval."""
         self.intervals = Intervals()
         self.gap_ticks, self.gap_tokens, self.gap_end, self.gap_workload = (array("q") for _ in range(4))
@@ -75,6 +78,28 @@ class Books:
         """From when to when how many jobs were worked on that had to wait again afterwards."""
         self.put_off = 0
         """How often memory for keys and values ran out."""
+        self.scaled: list[tuple[int, int]] = []
+        """For each scaled entry, how often more and how often fewer devices were asked for."""
+        self._changes: list[array[int]] = [array("q") for _ in range(4)]
+
+    def cut(self) -> None:
+        """Give up the room of jobs that did not arrive."""
+        columns = (
+            self.arrival, self.workload_of, self.rank, self.eligible, self.start, self.finish, self.first, self.device,
+            self.starts, self.lost, self.energy,
+        )  # fmt: skip
+        for column in columns:
+            del column[self.count :]
+
+    def add_change(self, tick: int, device: int, before: int, after: int) -> None:
+        """A device of a scaled entry has gone from one state to another."""
+        for column, value in zip(self._changes, (tick, device, before, after), strict=True):
+            column.append(value)
+
+    def changes_array(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Ticks, devices, states before and after, of all changes in the order they happened."""
+        tick, device, before, after = (np.array(column, dtype=np.int64) for column in self._changes)
+        return tick, device, before, after
 
     def add_returned(self, jobs: int, start: int, end: int) -> None:
         """So many jobs were started and interrupted, and wait again."""

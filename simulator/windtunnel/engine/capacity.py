@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windtunnel.core.arrivals import Deterministic, Trace
+from windtunnel.core.arrivals import Closed, Deterministic, Trace
 from windtunnel.core.faults import Failure
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.fleet import FleetClass, Prepared
@@ -32,14 +32,23 @@ def offered_load(prepared: Prepared) -> Load | None:
     The fluid limit: jobs of each workload, at their mean rate, are divided among the classes that can run them so that
     the largest of (seconds of work a second) / (devices) is least (a linear program). Batches count at what a job
     takes in the best of them, devices that fail for the share of time that they work. Not known where arrivals change
-    with time, and for continuous batches.
+    with time, for continuous batches, and where all jobs come from users who wait for answers; beside other jobs theirs
+    count as none, since they give way.
     """
     if prepared.policy.batch.kind == "continuous":
         return None
     if not all(w.workload.arrivals.stationary for w in prepared.workloads):
         return None
     processes = [w.workload.arrivals for w in prepared.workloads]
-    rates = np.array([process.mean_rate_per_s() for process in processes if not isinstance(process, Trace)])
+    if all(isinstance(process, Closed) for process in processes):
+        return None
+    rates = np.array(
+        [
+            0.0 if isinstance(process, Closed) else process.mean_rate_per_s()
+            for process in processes
+            if not isinstance(process, Trace)
+        ]
+    )
     rows: list[np.ndarray] = []
     capacities: list[float] = []
     for fleet_class in prepared.classes:

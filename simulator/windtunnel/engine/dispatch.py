@@ -13,7 +13,7 @@ import numpy as np
 
 from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.core.ticks import TICKS_PER_SECOND, to_seconds
-from windtunnel.engine.fleet import FAR
+from windtunnel.engine.fleet import FAR, FleetClass
 from windtunnel.engine.power import PowerGate
 from windtunnel.engine.queues import NOT_HERE, LoadIndex, Queue, QueueSet
 from windtunnel.engine.stations import TIMER, Alarm, RunContext, SingleStation, Station, event_order
@@ -99,6 +99,7 @@ class CentralDispatcher(_Dispatcher):
             and isinstance(stations[c.first], SingleStation)
             and context.gate is None
             and not prepared.interrupts
+            and not any(c is scaled for scaled, _ in prepared.scaled)
             for c in prepared.classes
         ]
         self.classes = [sorted(signature) for signature in prepared.signatures]
@@ -188,6 +189,10 @@ class CentralDispatcher(_Dispatcher):
             else:
                 del devices[bisect_left(devices, device)]
 
+    def waiting(self, fleet_class: FleetClass) -> int:
+        """Jobs in the one queue that the class can run."""
+        return self.queues.waiting(fleet_class.number)
+
     def queue_for(self, station: Station) -> Queue | None:
         """Where a station's next job waits."""
         return self.queues.best(station.class_number)
@@ -203,7 +208,7 @@ class CentralDispatcher(_Dispatcher):
     def wait_only_for(self, gone: Sequence[bool]) -> bool:
         """Whether every job that waits can be served by none but these devices."""
         lost = _lost_classes(self.context, gone)
-        return all(lost.issuperset(signature) for signature in self.queues.waiting())
+        return all(lost.issuperset(signature) for signature in self.queues.waiting_signatures())
 
     def emptied(self, station: Station) -> list[int]:
         """No job waits for one device alone."""
@@ -292,6 +297,11 @@ class RoutedDispatcher(_Dispatcher):
         """A device may have room: give it what waits for it."""
         while station.has_room() and _take_from(self.queues[station.number], station, self.batching, self.context.gate):
             pass
+
+    def waiting(self, fleet_class: FleetClass) -> int:
+        """Jobs in the queues of the class's devices."""
+        first = fleet_class.first
+        return sum(len(self.queues[device]) for device in range(first, first + fleet_class.count))
 
     def queue_for(self, station: Station) -> Queue | None:
         """Where a station's next job waits."""

@@ -12,7 +12,8 @@ from functools import partial
 
 import numpy as np
 
-from windtunnel.core.arrivals import Trace
+from windtunnel.core.arrivals import Closed, Trace
+from windtunnel.core.autoscale import Autoscale
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, UnsupportedOperationError, Where
 from windtunnel.core.faults import BrownOut, Failure, Straggler
@@ -22,7 +23,8 @@ from windtunnel.core.scenario import Scenario, Workload
 from windtunnel.core.target import Target
 from windtunnel.core.ticks import FloatArray, TickArray, to_seconds, to_ticks
 from windtunnel.core.units import format_quantity
-from windtunnel.engine.arrivals import arrivals, merged
+from windtunnel.engine.arrivals import MAX_JOBS, arrivals, merged
+from windtunnel.engine.autoscaling import rules_by_entry
 from windtunnel.engine.decoding import DecoderShelf
 from windtunnel.engine.faults import MOST_SPELLS, FaultSchedule, Struck, spells_expected, stretches
 from windtunnel.engine.programs import (
@@ -34,6 +36,7 @@ from windtunnel.engine.programs import (
     grain,
     longest_contexts,
 )
+from windtunnel.engine.users import UserClass, first_room, user_class
 
 FAR = 2**62
 """A tick later than any run: the deadline of a job without one."""
@@ -48,6 +51,9 @@ class FleetClass:
     device: Device
     first: int
     count: int
+    """Devices that there are; where the entry is scaled, that there may be."""
+    begin: int
+    """Devices in service when the run begins."""
     streams: int
     price_usd_per_s: float | None
     idle_w: float
@@ -77,7 +83,7 @@ class JobClass:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything a run needs. Job arrays are in order of arrival."""
+    """Everything a run needs. Job arrays are in order of arrival, and leave out the jobs of users (``users``)."""
 
     scenario: Scenario
     policy: Policy
@@ -113,10 +119,22 @@ class Prepared:
     stretch: FloatArray | None = None
     """Each job's slowdown by its number, where stragglers are stated."""
 
+    users: Sequence[UserClass] = ()
+    """Workloads whose users wait for answers."""
+    limit: int | None = None
+    """Jobs after which no more arrive, users' included."""
+    scaled: Sequence[tuple[FleetClass, Autoscale]] = ()
+    """Classes whose devices come and go, with the rule by which they do."""
+    again: Callable[[int], Prepared] | None = None
+    """The same with draws for so many jobs of each closed workload."""
+
     @property
     def job_count(self) -> int:
-        """Jobs that arrive; where they are drawn as they are needed and a time ends the run, about so many."""
-        return self.expected_jobs if self.streamed else len(self.arrival)
+        """Jobs that arrive; where that is not known beforehand, about so many."""
+        if self.streamed:
+            return self.expected_jobs
+        room = len(self.arrival) + sum(users.room for users in self.users)
+        return room if self.limit is None else min(room, self.limit)
 
     @property
     def device_count(self) -> int:
@@ -131,7 +149,7 @@ class Prepared:
     @property
     def idle_w(self) -> float:
         """What the whole fleet draws when nothing runs."""
-        return sum(c.idle_w * c.count for c in self.classes)
+        return sum(c.idle_w * c.begin for c in self.classes)
 
     @property
     def batch_wait_ticks(self) -> int:
@@ -171,16 +189,19 @@ def prepare(
     preference: Preference | None = None,
     *,
     streamed: bool = False,
+    room: int | None = None,
 ) -> Prepared:
     """``scenario`` on ``devices`` (one a fleet entry, configured) under ``policy``.
 
-    ``streamed``: jobs are to be drawn as they are needed (see ``can_be_streamed``).
+    ``streamed``: jobs are to be drawn as they are needed (see ``can_be_streamed``). ``room``: how many jobs of each
+    closed workload to draw for where a time ends the run; an estimate unless given.
 
     Raises InputError for what can be known to be wrong before anything runs: a job that no device can run or
     hold, a price or deadline or use that the policy needs and nobody gave, an endless source.
     """
-    classes = _classes(scenario, devices)
-    workloads = _stand_ins(scenario) if streamed else _workloads(scenario)
+    rules = rules_by_entry(scenario)
+    classes = _classes(scenario, devices, rules)
+    workloads = _stand_ins(scenario) if streamed else _workloads(scenario, room)
     _check_needs(scenario, policy, classes)
     batch = policy.batch
     most = (
@@ -226,8 +247,23 @@ def prepare(
     schedule = _schedule(scenario, classes, budget_w)
     limit = scenario.stop.jobs if scenario.stop is not None and not streamed else None
     expected_jobs, expected_s = _expected(scenario) if streamed else (0, 0.0)
-    arrival, workload_of, rank = merged({w.number: w.source.ticks for w in workloads if w.source.count}, limit)
-    signatures, eligible = _eligibility(scenario, policy, classes, workloads, compiled, refusals, workload_of, rank)
+    closed = [w for w in workloads if isinstance(w.workload.arrivals, Closed) and not streamed]
+    known = {w.number: w.source.ticks for w in workloads if w.source.count and w not in closed}
+    arrival, workload_of, rank = merged(known, limit)
+    # One job of each closed workload stands for all of them: they differ in draws alone.
+    signatures, eligible = _eligibility(
+        scenario,
+        policy,
+        classes,
+        workloads,
+        compiled,
+        refusals,
+        np.append(workload_of, np.array([w.number for w in closed], dtype=np.int64)),
+        np.append(rank, np.zeros(len(closed), dtype=np.int64)),
+    )
+    of_users = eligible[len(arrival) :].tolist()
+    eligible = eligible[: len(arrival)]
+    names = [w.name for w in scenario.workload]
     prepared = Prepared(
         scenario=scenario,
         policy=policy,
@@ -247,15 +283,17 @@ def prepare(
         expected_jobs=expected_jobs,
         expected_ticks=to_ticks(expected_s),
         sampled=scenario.records != "drop",
-        stretch=None
-        if streamed
-        else stretches(scenario.faults, scenario.seed, [w.name for w in scenario.workload], workload_of, rank),
+        stretch=None if streamed else stretches(scenario.faults, scenario.seed, names, workload_of, rank),
+        users=[user_class(scenario, w.number, w.source.count, s) for w, s in zip(closed, of_users, strict=True)],
+        limit=limit,
+        scaled=[(classes[number], rule) for number, rule in sorted(rules.items())],
+        again=partial(_with_room, scenario, devices, policy, preference),
     )
     _check_faults(prepared)
     return prepared
 
 
-def _classes(scenario: Scenario, devices: Sequence[Device]) -> list[FleetClass]:
+def _classes(scenario: Scenario, devices: Sequence[Device], rules: Mapping[int, Autoscale]) -> list[FleetClass]:
     classes: list[FleetClass] = []
     names: dict[str, int] = {}
     first = 0
@@ -270,13 +308,15 @@ def _classes(scenario: Scenario, devices: Sequence[Device]) -> list[FleetClass]:
                     expected="each name once",
                 )
             name = f"{name}.{names[name]}"
+        count = rules[number].most if number in rules else entry.count
         classes.append(
             FleetClass(
                 number=number,
                 name=name,
                 device=device,
                 first=first,
-                count=entry.count,
+                count=count,
+                begin=entry.count,
                 streams=entry.streams,
                 price_usd_per_s=entry.price if entry.price is not None else device.number("price_usd_per_h"),
                 idle_w=grain(device.idle_power_w),
@@ -284,20 +324,37 @@ def _classes(scenario: Scenario, devices: Sequence[Device]) -> list[FleetClass]:
                 limit_w=device.power_limit_w,
             )
         )
-        first += entry.count
+        first += count
     return classes
 
 
-def _workloads(scenario: Scenario) -> list[JobClass]:
+def _with_room(
+    scenario: Scenario, devices: Sequence[Device], policy: Policy, preference: Preference | None, room: int
+) -> Prepared:
+    if room > MAX_JOBS:
+        raise InputError(
+            f"the users would submit more than {MAX_JOBS:,} jobs",
+            where=scenario.where("stop"),
+            expected="fewer users, longer think times or an earlier stop",
+        )
+    return prepare(scenario, devices, policy, preference, room=room)
+
+
+def _workloads(scenario: Scenario, room: int | None) -> list[JobClass]:
     found: list[JobClass] = []
     for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
         where = partial(scenario.where, "workload", number, "arrivals")
-        stream = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where)
+        if isinstance(workload.arrivals, Closed):
+            count = first_room(workload, workload.arrivals, scenario, where()) if room is None else room
+            ticks, trace = np.zeros(count, dtype=np.int64), None
+        else:
+            stream = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where)
+            ticks, trace = stream.ticks, stream.trace
         source = Source(
             name=workload.name,
             seed=scenario.seed,
-            ticks=stream.ticks,
-            trace=stream.trace,
+            ticks=ticks,
+            trace=trace,
             where=lambda path: scenario.where(*path),
         )
         deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
@@ -426,21 +483,21 @@ def _most_drawn(prepared: Prepared, cls: int, work: int) -> float:
 def can_be_streamed(scenario: Scenario) -> bool:
     """Whether jobs can be drawn as they are needed: none comes from a trace, or generates."""
     stopped = scenario.stop is not None and (scenario.stop.jobs is not None or scenario.stop.time is not None)
-    drawn = all(not isinstance(w.arrivals, Trace) for w in scenario.workload)
+    drawn = all(not isinstance(w.arrivals, Trace | Closed) for w in scenario.workload)
     plain = all(isinstance(stage, OpStage) for program in scenario.programs for stage in program)
     return stopped and drawn and plain
 
 
 def expected_jobs(scenario: Scenario) -> int:
-    """About how many jobs arrive, where arrivals are drawn; 0 where they come from a trace or never end."""
-    if any(isinstance(w.arrivals, Trace) for w in scenario.workload) or scenario.stop is None:
+    """About how many jobs arrive, where arrivals are drawn; 0 where they are not, or wait for answers, or never end."""
+    if any(isinstance(w.arrivals, Trace | Closed) for w in scenario.workload) or scenario.stop is None:
         return 0
     return _expected(scenario)[0]
 
 
 def _expected(scenario: Scenario) -> tuple[int, float]:
     """About how many jobs will arrive, and over how long (s)."""
-    rate = sum(w.arrivals.mean_rate_per_s() for w in scenario.workload if not isinstance(w.arrivals, Trace))
+    rate = sum(w.arrivals.mean_rate_per_s() for w in scenario.workload if not isinstance(w.arrivals, Trace | Closed))
     stop = scenario.stop
     assert stop is not None  # noqa: S101  an endless source without one is refused
     if stop.jobs is not None:

@@ -9,6 +9,8 @@ I6 energy         the devices' energies add up to the integral of power, to 1e-1
 I7 attribution    the jobs' energies and idle power add up to the devices' energies, to 1e-9 relative
 I8 limits         no device ever draws more than its limit
 I9 waiting        the number waiting is never negative and ends as the jobs that are queued
+I10 rent          of a scaled entry never more than its most are rented nor fewer than its least on; the time for which
+                  its devices are rented is the integral of how many are; and none works for longer than that
 Determinism (the same scenario and seed give the same recording) needs two runs, and is tested.
 """
 
@@ -57,7 +59,11 @@ def check(recording: Recording) -> None:
     integral = recording.power.integral()
     if abs(energy - integral) > 1e-12 * max(abs(energy), abs(integral)):
         _broken("I6", f"the devices took {energy!r} J and the integral of power is {integral!r} J")
-    idle = math.fsum(device.idle_power_w for device in recording.devices) * recording.end / 1e12
+    idle = math.fsum(
+        device.idle_power_w * (recording.end if device.rented_ticks is None else device.rented_ticks)
+        for device in recording.devices
+    )
+    idle /= 1e12
     attributed = idle + math.fsum(jobs.energy_j.tolist()) if len(jobs) < 100_000 else idle + float(jobs.energy_j.sum())
     attributed += float(recording.extra.get("unattributed_j", 0.0))
     if abs(attributed - energy) > 1e-9 * max(abs(energy), 1e-300):
@@ -67,6 +73,23 @@ def check(recording: Recording) -> None:
             _broken("I5", f"{device.name} was busy for {device.busy_ticks} of {recording.end} ticks")
     if table is not None and len(table):
         _check_intervals(recording)
+    _check_rent(recording)
+
+
+def _check_rent(recording: Recording) -> None:
+    if not recording.scaling:
+        return
+    for one in recording.scaling:
+        if (one.rented.values > one.most).any() or (one.on.values < one.least).any():
+            _broken("I10", f"of '{one.entry}' {one.on.values.min():g} were on and {one.rented.values.max():g} rented")
+        widths = np.diff(np.append(one.rented.ticks, one.rented.end))
+        integral = int((widths * one.rented.values.astype(np.int64)).sum())
+        by_device = sum(recording.devices[device].rented_ticks or 0 for device in one.devices)
+        if integral != by_device:
+            _broken("I10", f"'{one.entry}' was rented for {by_device} ticks, and its number says {integral}")
+    for device in recording.devices:
+        if device.rented_ticks is not None and device.busy_ticks > device.rented_ticks:
+            _broken("I10", f"{device.name} was busy for {device.busy_ticks} ticks of {device.rented_ticks} rented")
 
 
 def _check_sums(recording: Recording, tally: Tally) -> None:

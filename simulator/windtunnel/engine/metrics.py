@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.result import COMPLETED, FAILED, SPELLS, STATUS, Recording
+from windtunnel.core.result import COMPLETED, FAILED, SPELLS, STATUS, DeviceRecord, Recording
 from windtunnel.core.target import METRICS, Target
 from windtunnel.core.ticks import to_second_array
 from windtunnel.core.units import to_unit
+from windtunnel.engine.autoscaling import rented_devices, sections
 from windtunnel.engine.economics import economics
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.statistics import METHOD, STATISTICS, Estimate, estimates, over_replications
@@ -57,7 +58,8 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
             "name": d.name,
             "sku": d.label,
             "kind": d.kind,
-            "utilisation": d.busy_ticks / recording.end if recording.end else 0.0,
+            "utilisation": _utilisation(d, recording),
+            "rented_s": _rented(d, recording) / 1e12,
             "energy_j": d.energy_j,
             "jobs": d.jobs,
             "power_limit_w": d.power_limit_w,
@@ -69,7 +71,7 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
     prices = [c.price_usd_per_s for c in prepared.classes]
     rate = None
     if all(price is not None for price in prices):
-        rate = sum(c.count * (c.price_usd_per_s or 0.0) for c in prepared.classes)
+        rate = sum(rented_devices(prepared, recording, c) * (c.price_usd_per_s or 0.0) for c in prepared.classes)
     jobs = recording.jobs
     tokens = int(jobs.tokens[jobs.status == COMPLETED].sum())
     times = times_of(prepared, recording)
@@ -104,7 +106,8 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
         ],
         "devices": devices,
         "faults": _faults(prepared, recording),
-        "utilisation": float(np.mean([d["utilisation"] for d in devices])),
+        "autoscale": sections(prepared, recording),
+        "utilisation": _mean_utilisation(recording),
         "availability": float(np.mean([d["availability"] for d in devices])),
         "energy_j": energy_j,
         "average_power_w": energy_j / span_s if recording.tally else recording.power.mean(),
@@ -158,6 +161,24 @@ def _faults(prepared: Prepared, recording: Recording) -> dict[str, Any] | None:
     }
 
 
+def _rented(device: DeviceRecord, recording: Recording) -> int:
+    return recording.end if device.rented_ticks is None else device.rented_ticks
+
+
+def _utilisation(device: DeviceRecord, recording: Recording) -> float:
+    rented = _rented(device, recording)
+    return device.busy_ticks / rented if rented else 0.0
+
+
+def _mean_utilisation(recording: Recording) -> float:
+    """The mean over devices, each by how long it was rented."""
+    rented = [_rented(device, recording) for device in recording.devices]
+    shares = [_utilisation(device, recording) for device in recording.devices]
+    if min(rented) == max(rented):
+        return float(np.mean(shares))
+    return float(np.average(shares, weights=np.array(rented, dtype=np.float64)))
+
+
 def _times(times: Times, work: int | None) -> dict[str, Any]:
     by_status = times.counts(work)
     counts = {"arrived": int(by_status.sum())} | {name: int(by_status[code]) for code, name in enumerate(STATUS)}
@@ -198,13 +219,14 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Replications as one: see ``summarise``."""
     merged = _merge_times(runs)
     for key in runs[0]:
-        if key in merged or key in ("devices", "workloads", "statistics", "site", "faults"):
+        if key in merged or key in ("devices", "autoscale", "workloads", "statistics", "site", "faults"):
             continue
         merged[key] = _mean([run[key] for run in runs])
     site = runs[0]["site"]
     merged["site"] = None if site is None else {key: _mean([run["site"][key] for run in runs]) for key in site}
     merged["devices"] = runs[0]["devices"]
     merged["faults"] = _over_faults([run["faults"] for run in runs if run["faults"] is not None])
+    merged["autoscale"] = runs[0]["autoscale"]
     every = [run["statistics"] for run in runs]
     # The worst of them speaks for all: one replication that grows makes a mean over them mean nothing.
     worst = max(every, key=lambda one: ("yes", "not shown", "grows").index(one["settled"] or "yes"))

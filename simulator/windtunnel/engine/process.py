@@ -22,17 +22,30 @@ from windtunnel.engine.faults import FaultSchedule, look_ahead
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.incidents import Incidents
 from windtunnel.engine.power import PowerGate
+from windtunnel.engine.scaler import Scaler
+from windtunnel.engine.sources import NEVER, Arrivals, ArrivalsOfUsers, KnownArrivals, MoreRoomError
 from windtunnel.engine.stations import TIMER, RunContext, event_order, station_for
 
 Progress = Callable[[int], None]
 _REPORT_MASK = 255
+_NO_FAULT = MAX_TICKS + 1
 
 
 def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     """Run a prepared scenario to its end, and account for all of it.
 
-    ``progress`` is told now and then how many jobs have arrived.
+    ``progress`` is told now and then how many jobs have arrived. Where users submit more jobs than there are draws for,
+    the run begins anew with twice as many: a draw belongs to its job, so all that was there before comes again.
     """
+    while True:
+        try:
+            return _run(prepared, progress)
+        except MoreRoomError as short:
+            assert prepared.again is not None  # noqa: S101  whoever prepared users for a run can do so again
+            prepared = prepared.again(short.room)
+
+
+def _run(prepared: Prepared, progress: Progress | None) -> Recording:
     env = simpy.Environment(initial_time=0)
     books = Books(prepared)
     context = RunContext(env, prepared, books)
@@ -41,12 +54,18 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     if prepared.budget_w is not None:
         context.gate = PowerGate(context, prepared.budget_w, prepared.idle_w)
     context.dispatcher = dispatcher_for(context, stations)
+    if prepared.users:
+        context.arrivals = ArrivalsOfUsers(prepared, books, context.stretch)
+    elif prepared.scaled or prepared.faults is not None:
+        context.arrivals = KnownArrivals(books)
+    if prepared.scaled:
+        context.scaler = Scaler(context)
     try:
-        if prepared.faults is None:
+        if context.arrivals is None:
             _bring_arrivals(context, progress)
             _drain(env, prepared.end)
         else:
-            _bring_faults_too(context, prepared.faults, progress)
+            _bring_all(context, context.arrivals, prepared.faults, progress)
     except OverflowError:
         # A tick that no longer fits where ticks are kept.
         raise InputError(
@@ -54,12 +73,16 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
             where=prepared.scenario.where("workload"),
             expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
         ) from None
+    if prepared.users:
+        _end_of_users(prepared, books)
     # A drained run ends with its last job, not with some alarm that nobody waited for any more.
     # Jobs that no device will ever take have arrived all the same, and may have been started.
     last = max(*books.finish, *books.returned_end, books.arrival[-1])
     end = last if prepared.end is None else prepared.end
     for station in stations:
         station.close(end)
+    if context.scaler is not None:
+        context.scaler.close()
     if progress is not None:
         progress(books.count)
     return accounting.record(prepared, books, end)
@@ -89,46 +112,64 @@ def _bring_arrivals(context: RunContext, progress: Progress | None) -> None:
             progress(job)
 
 
-def _bring_faults_too(context: RunContext, schedule: FaultSchedule, progress: Progress | None) -> None:
-    """Let time pass from arrival to arrival and from fault to fault, until the run is over."""
-    env, arrival, end = context.env, context.books.arrival, context.prepared.end
-    queue, step = env._queue, env.step
+def _bring_all(
+    context: RunContext, arrivals: Arrivals, schedule: FaultSchedule | None, progress: Progress | None
+) -> None:
+    """Let time pass from event to arrival, to fault, until the run is over.
+
+    What is under way may bring further arrivals, so all of it up to a tick goes before the next arrival is looked at.
+    """
+    env, end = context.env, context.prepared.end
+    queue, step, place = env._queue, env.step, context.dispatcher.place
     incidents = Incidents(context)
-    horizon = look_ahead(context.prepared.arrival, end)
-    events = schedule.until(horizon)
-    gone = schedule.gone(context.prepared.device_count)
-    job = number = 0
+    horizon = fault = _NO_FAULT
+    gone = np.zeros(0, dtype=np.int64)
+    if schedule is not None:
+        horizon = look_ahead(context.prepared.arrival, end)
+        events = schedule.until(horizon)
+        gone = schedule.gone(context.prepared.device_count)
+        fault = _first(events, 0, horizon, end)
+    number = 0
     before_timers = event_order(TIMER, 0)
     while True:
-        # The schedule is known for so long; no one looks further ahead than the run gets.
-        later = MAX_TICKS if horizon == end else horizon
-        fault = int(events[number]["tick"]) if number < len(events) else later
-        tick = arrival[job] if job < len(arrival) else MAX_TICKS
-        if fault <= tick:
-            while queue and (queue[0][0] < fault or (queue[0][0] == fault and queue[0][1] < before_timers)):
-                if end is not None and queue[0][0] > end:
+        tick = arrivals.tick
+        if queue:
+            head, order = queue[0][:2]
+            if head <= tick and (head < fault or (head == fault and order < before_timers)):
+                if end is not None and head > end:
                     return
                 step()
-            over = job == len(arrival) and (not context.outstanding or _hopeless(context, gone < fault))
+                continue
+        if fault <= tick:
+            assert schedule is not None  # noqa: S101  without one there is no fault
+            over = context.over() or (tick == NEVER and _hopeless(context, gone < fault))
             if over or fault >= MAX_TICKS:
                 _drain(env, end)
                 return
             if number == len(events):
                 horizon = min(2 * horizon, MAX_TICKS)
                 events = schedule.until(horizon)
-                continue
-            env._now = fault
-            incidents.happen(events[number])
-            number += 1
+            else:
+                env._now = fault
+                incidents.happen(events[number])
+                number += 1
+            fault = _first(events, number, horizon, end)
             continue
-        while queue and queue[0][0] <= tick:
-            step()
+        if tick == NEVER:
+            return
         env._now = tick
         context.outstanding += 1
-        context.dispatcher.place(job)
-        job += 1
-        if progress is not None and not job & _REPORT_MASK:
-            progress(job)
+        job = arrivals.take()
+        place(job)
+        if progress is not None and not job + 1 & _REPORT_MASK:
+            progress(job + 1)
+
+
+def _first(events: np.ndarray, number: int, horizon: int, end: int | None) -> int:
+    """The tick of the next fault, or that up to which none is: no one looks further ahead than the run gets."""
+    if number < len(events):
+        return int(events[number]["tick"])
+    return MAX_TICKS if horizon == end else horizon
 
 
 def _hopeless(context: RunContext, gone: np.ndarray) -> bool:
@@ -136,3 +177,13 @@ def _hopeless(context: RunContext, gone: np.ndarray) -> bool:
     if not gone.any() or any(station.job >= 0 for station in context.stations):
         return False
     return context.dispatcher.wait_only_for(gone.tolist())
+
+
+def _end_of_users(prepared: Prepared, books: Books) -> None:
+    books.cut()
+    if not books.count:
+        raise InputError(
+            "no job arrives before the run stops",
+            where=prepared.scenario.where("stop"),
+            expected="a later stop, or shorter think times",
+        )

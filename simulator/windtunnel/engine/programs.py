@@ -17,7 +17,7 @@ from windtunnel.core.rng import stream
 from windtunnel.core.ticks import FloatArray, TickArray, to_tick_array, to_ticks
 from windtunnel.engine.arrivals import TraceRows
 from windtunnel.engine.decoding import DecoderCosts, DecoderShelf
-from windtunnel.engine.variates import weibull_shape
+from windtunnel.engine.variates import unit_variates
 
 WATT_GRAIN = 2.0**-20
 """Powers are kept to multiples of this (about a microwatt), so that sums and differences of them are exact."""
@@ -198,23 +198,6 @@ class Source:
                 expected="a number, or arrivals: {process: trace, ...}",
             )
         return self.trace
-
-
-def unit_variates(rng: np.random.Generator, distribution: str, cv: float, count: int) -> FloatArray:
-    """``count`` draws with mean 1 and coefficient of variation ``cv`` (ignored by the two that have their own)."""
-    if distribution == "exponential":
-        return rng.exponential(1.0, count)
-    if distribution == "deterministic" or cv == 0.0:
-        return np.ones(count)
-    if distribution == "lognormal":
-        variance = np.log1p(cv**2)
-        return rng.lognormal(-variance / 2, np.sqrt(variance), count)
-    if distribution == "gamma":
-        return rng.gamma(cv**-2, cv**2, count)
-    shape = weibull_shape(cv)
-    from scipy.special import gamma as gamma_function
-
-    return rng.weibull(shape, count) / float(gamma_function(1 + 1 / shape))
 
 
 def compile_program(program: Sequence[Stage], device: Device, source: Source, decoders: DecoderShelf) -> Compiled:

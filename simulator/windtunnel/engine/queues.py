@@ -102,13 +102,17 @@ class QueueSet:
                 queue.pop()
         return [job for _, job in sorted(jobs)]
 
-    def waiting(self) -> list[frozenset[int]]:
+    def waiting_signatures(self) -> list[frozenset[int]]:
         """The signatures of which jobs wait."""
         return [self._signatures[signature] for (signature, _), queue in self._queues.items() if queue]
 
     def in_order(self, class_number: int) -> list[Queue]:
         """The queues with jobs that a device of the class could take, the one ``best`` gives first."""
         return sorted((queue for queue in self._by_class.get(class_number, ()) if queue), key=Queue.head)
+
+    def waiting(self, class_number: int) -> int:
+        """How many jobs wait that a device of the class could take."""
+        return sum(len(queue) for queue in self._by_class.get(class_number, ()))
 
     def __len__(self) -> int:
         return sum(len(queue) for queue in self._queues.values())

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from windtunnel.core.arrivals import Closed
 from windtunnel.core.result import COMPLETED, IntArray, Recording, Tally
 from windtunnel.core.ticks import to_second_array
 from windtunnel.engine.capacity import Load, offered_load
@@ -59,8 +60,14 @@ def times_of(prepared: Prepared, recording: Recording) -> Times:
     return _EveryTime(prepared, recording)
 
 
-def _settled(load: Load | None, waits: BatchedSample) -> Growth:
+def _settled(prepared: Prepared, load: Load | None, waits: BatchedSample) -> Growth:
     """Whether the run can have, and shows, a steady state. A few jobs are a burst and not a system that grows."""
+    if all(isinstance(w.workload.arrivals, Closed) for w in prepared.workloads):
+        found = growth(waits)
+        if found.settled == "grows":
+            # No more can wait than there are users.
+            return Growth("not shown", "waiting times rise to the end of the run: too short for these users to settle")
+        return found
     if load is not None and load.excessive and waits.size >= LEAST_JOBS:
         return Growth("grows", f"{load.offered:.3g} times as much work arrives as the fleet can do")
     return growth(waits)
@@ -89,7 +96,7 @@ class _EveryTime:
         at_most = effective(BatchedSample.from_values(to_second_array(jobs.start[kept] - jobs.arrival[kept])))
         since = int(jobs.arrival[first]) if len(jobs) else 0
         load = offered_load(prepared)
-        return Steady(first, since, reason, at_most, _settled(load, waits), load)
+        return Steady(first, since, reason, at_most, _settled(prepared, load, waits), load)
 
     def counts(self, work: int | None) -> IntArray:
         """Jobs by status (``STATUS``) of a workload, or of all."""
@@ -140,7 +147,7 @@ class _SummedTimes:
         load = offered_load(prepared)
         steady = replace(nothing, job=first * self.tally.width, reason=cut.reason)
         at_most = effective(self._sample(0, WAITING, first))
-        return replace(steady, at_most=at_most, settled=_settled(load, whole), load=load)
+        return replace(steady, at_most=at_most, settled=_settled(prepared, load, whole), load=load)
 
     @cached_property
     def _per_stretch(self) -> int:

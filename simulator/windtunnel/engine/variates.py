@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.ticks import FloatArray
 
 
 def weibull_shape(cv: float) -> float:
@@ -27,3 +28,20 @@ def weibull_shape(cv: float) -> float:
 def weibull_scale(shape: float) -> float:
     """The scale at which a Weibull distribution of ``shape`` has mean 1: 1 / Γ(1 + 1/k)."""
     return math.exp(-math.lgamma(1 + 1 / shape))
+
+
+def unit_variates(rng: np.random.Generator, distribution: str, cv: float, count: int) -> FloatArray:
+    """``count`` draws with mean 1 and coefficient of variation ``cv`` (ignored by the two that have their own)."""
+    if distribution == "exponential":
+        return rng.exponential(1.0, count)
+    if distribution == "deterministic" or cv == 0.0:
+        return np.ones(count)
+    if distribution == "lognormal":
+        variance = np.log1p(cv**2)
+        return rng.lognormal(-variance / 2, np.sqrt(variance), count)
+    if distribution == "gamma":
+        return rng.gamma(cv**-2, cv**2, count)
+    shape = weibull_shape(cv)
+    from scipy.special import gamma as gamma_function
+
+    return rng.weibull(shape, count) / float(gamma_function(1 + 1 / shape))

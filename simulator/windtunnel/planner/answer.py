@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel import running
-from windtunnel.core.arrivals import Deterministic, Trace
+from windtunnel.core.arrivals import Closed, Deterministic, Trace
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.plan import Plan
 from windtunnel.core.scenario import Scenario
@@ -66,6 +66,20 @@ class Planner:
                 "there is no target to plan for",
                 where=self.scenario.where("targets"),
                 expected="targets such as 'latency p99 <= 20 ms'",
+            )
+        for i, workload in enumerate(self.scenario.workload):
+            if isinstance(workload.arrivals, Closed):
+                raise InputError(
+                    f"the users of '{workload.name}' wait for answers, so how many jobs there are is a matter of the "
+                    "fleet, and nothing bounds it from below",
+                    where=self.scenario.where("workload", i, "arrivals"),
+                    expected="arrivals that do not depend on the fleet; `windtunnel sweep` compares fleets with users",
+                )
+        if self.scenario.autoscale:
+            raise InputError(
+                "a plan finds how many devices are rented all the time, and autoscale changes that",
+                where=self.scenario.where("autoscale"),
+                expected="no autoscale; `windtunnel sweep` compares its settings",
             )
         site = self.scenario.site
         if self.asked.objective == "carbon" and (site is None or site.carbon is None):

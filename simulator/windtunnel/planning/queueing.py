@@ -183,3 +183,54 @@ def _stable(load: float) -> float:
     if not 0.0 <= load < 1.0:
         raise ValueError(f"a load of {load:g} has no steady state")
     return load
+
+
+@dataclass(frozen=True)
+class MachineRepairman:
+    """M/M/c//N, the machine-repairman or interactive model.
+
+    ``users`` think for an exponential time of mean ``think_s``, then ask one of ``servers`` for an exponential service
+    of mean ``service_s`` and wait for its end. A birth-death process of the number n at the servers: up at (N - n) / Z,
+    down at min(n, c) / S ([K1] section 3.8; Allen, Probability, Statistics and Queueing Theory, 1990, section 5.2.8).
+    Of the think time its mean alone counts, however it is distributed, as the network is of product form (Baskett,
+    Chandy, Muntz, Palacios, Journal of the ACM 22, 1975).
+    """
+
+    users: int
+    think_s: float
+    service_s: float
+    servers: int = 1
+
+    def numbers(self) -> np.ndarray:
+        """P(n at the servers), n = 0 ... users."""
+        n = np.arange(1, self.users + 1)
+        ratios = (self.users - n + 1) / self.think_s * self.service_s / np.minimum(n, self.servers)
+        logs = np.concatenate([[0.0], np.cumsum(np.log(ratios))])
+        weights = np.exp(logs - logs.max())
+        return np.asarray(weights / weights.sum())
+
+    def utilisation(self) -> float:
+        """The mean share of the servers that work."""
+        busy = np.minimum(np.arange(self.users + 1), self.servers)
+        return float(self.numbers() @ busy) / self.servers
+
+    def throughput_per_s(self) -> float:
+        """Jobs done a second: servers that work over a mean service."""
+        return self.utilisation() * self.servers / self.service_s
+
+    def mean_response_s(self) -> float:
+        """From submission to end, by the interactive response time law."""
+        return response_time_s(self.users, self.throughput_per_s(), self.think_s)
+
+
+def response_time_s(users: int, throughput_per_s: float, think_s: float) -> float:
+    """The interactive response time law R = N / X - Z: Little's law of users, who think or wait.
+
+    Denning and Buzen, ACM Computing Surveys 10, 1978; Lazowska et al., Quantitative System Performance, 1984, sec. 3.5.
+    """
+    return users / throughput_per_s - think_s
+
+
+def asymptotic_throughput_per_s(users: int, think_s: float, service_s: float, servers: int = 1) -> float:
+    """The most that ``users`` can get done a second: min(N / (Z + S), c / S) (Lazowska et al., 1984, section 5.2)."""
+    return min(users / (think_s + service_s), servers / service_s)

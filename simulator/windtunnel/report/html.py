@@ -60,7 +60,7 @@ GLOSSARY = (
     ("Limit", "the most the fleet's devices may draw together"),
     ("Energy", "power added up over the time simulated"),
     ("Availability", "the share of the devices' time in which they had not failed"),
-    ("Cost", "the price of every device for the time simulated, busy or not"),
+    ("Cost", "the price of every device for the time it was rented, busy or not"),
 )
 
 MEANING = dict(GLOSSARY)
@@ -263,9 +263,11 @@ def _cost(result: Mapping[str, Any]) -> list[tuple[str, str, str]] | None:
     if total is None:
         return None
     each = words.per_job(total, result)
-    rows = [("This run", words.usd(total), f"{words.stated(result['span_s'], 's')} of the whole fleet")]
+    fleet = "the fleet as it was rented" if result.get("autoscale") else "the whole fleet"
+    rows = [("This run", words.usd(total), f"{words.stated(result['span_s'], 's')} of {fleet}")]
     if hourly is not None:
-        rows.append(("An hour", words.usd(hourly), "the fleet's price, busy or not"))
+        of_hour = "on average, busy or not" if result.get("autoscale") else "the fleet's price, busy or not"
+        rows.append(("An hour", words.usd(hourly), of_hour))
         rows.append(("A year", words.usd(round(hourly * 8760)).replace(".00", ""), "8,760 hours at that price"))
     if each is not None:
         rows.append(("A million jobs", words.usd(each * 1e6), "at this run's throughput"))
@@ -324,6 +326,15 @@ def _charts(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, 
         figures["waiting"] = {
             "heading": "Jobs waiting over time",
             "label": f"Line chart of jobs waiting over time: {mean} on average, {most} at most.",
+            "mean": mean,
+            "most": most,
+        }
+    for number, one in enumerate(recording.scaling[:MAX_CURVES] if recording.end > 0 else ()):
+        charts[f"scaling-{number}"] = _time_chart(one.rented, "devices", None)
+        mean, most = words.number(one.rented.mean()), words.number(float(one.rented.values.max()))
+        figures[f"scaling-{number}"] = {
+            "heading": f"Devices of {one.entry} rented over time, {one.least:,} to {one.most:,}",
+            "label": f"Line chart of devices rented over time: {mean} on average, {most} at most.",
             "mean": mean,
             "most": most,
         }

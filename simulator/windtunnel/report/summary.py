@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -97,6 +97,7 @@ def _figures(result: Mapping[str, Any]) -> list[str]:
         lines.append(_row("utilisation" if i == 0 else "", text))
     if len(shares) > _SKUS:
         lines.append(_row("", f"and {plural(len(shares) - _SKUS, 'more SKU')}"))
+    lines += _scaling(result.get("autoscale") or ())
     power = f"{quantity(result['average_power_w'], 'W')} average, {quantity(result['peak_power_w'], 'W')} peak"
     if result.get("power_limit_w"):
         power += f", {quantity(result['power_limit_w'], 'W')} limit"
@@ -120,6 +121,20 @@ def _figures(result: Mapping[str, Any]) -> list[str]:
     guesses = sum(row["provenance"] == "assumed" for row in rows)
     if rows:
         lines.append(_row("provenance", f"{number(guesses)} of {plural(len(rows), 'number')} that entered are assumed"))
+    return lines
+
+
+def _scaling(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One line a scaled entry: how many devices were on, and how often that changed."""
+    lines = []
+    for i, one in enumerate(entries[:_SKUS]):
+        text = (
+            f"{_one_line(one['entry'])}  {number(one['mean_on'])} on average, {one['least_on']:,} to "
+            f"{one['most_on']:,} of {one['most']:,}; {plural(one['ups'], 'time')} up, {one['downs']:,} down"
+        )
+        lines.append(_row("autoscale" if i == 0 else "", text))
+    if len(entries) > _SKUS:
+        lines.append(_row("", f"and {len(entries) - _SKUS} more"))
     return lines
 
 

@@ -255,6 +255,15 @@ class SkuShare:
     idle_power_w: float
 
 
+def _by_rent(devices: Sequence[Mapping[str, Any]], used: Sequence[float]) -> float:
+    """The mean utilisation, each device's by how long it was rented."""
+    weights = [device.get("rented_s") for device in devices]
+    if None in weights or len(set(weights)) == 1:
+        return math.fsum(used) / len(used)
+    known = [float(weight or 0.0) for weight in weights]
+    return math.fsum(u * weight for u, weight in zip(used, known, strict=True)) / math.fsum(known)
+
+
 def by_sku(devices: Sequence[Mapping[str, Any]]) -> list[SkuShare]:
     """The fleet by SKU, in the order the SKUs first appear."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
@@ -262,13 +271,15 @@ def by_sku(devices: Sequence[Mapping[str, Any]]) -> list[SkuShare]:
         groups.setdefault(str(device["sku"]), []).append(device)
     shares = []
     for sku, members in groups.items():
-        used = [float(device["utilisation"]) for device in members]
+        # What was never rented had nothing to do, and does not count.
+        rented = [device for device in members if device.get("rented_s") != 0] or members
+        used = [float(device["utilisation"]) for device in rented]
         shares.append(
             SkuShare(
                 sku=sku,
                 kind=str(members[0].get("kind", "")),
                 count=len(members),
-                mean=math.fsum(used) / len(used),
+                mean=_by_rent(rented, used),
                 least=min(used),
                 most=max(used),
                 energy_j=math.fsum(device["energy_j"] for device in members),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from windtunnel.core.arrivals import Process, Trace
+from windtunnel.core.arrivals import Closed, Process, Trace
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.scenario import Stop, Workload
 from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS, TICKS_PER_SECOND, TickArray, to_tick_array
@@ -40,6 +40,7 @@ def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, whe
     stop, for more than 200 million jobs, and for a trace that is missing, empty or broken.
     """
     process = workload.arrivals
+    assert not isinstance(process, Closed)  # noqa: S101  those arrive as they are answered
     if isinstance(process, Trace):
         rows = _stopped_trace(process, workload.name, seed, stop, folder, where)
         return Stream(rows.ticks, rows.mean_rate_per_s, process.stationary, rows)
@@ -66,6 +67,7 @@ def arrival_blocks(
     A process is held one block at a time; a trace, which must be sorted, whole.
     """
     process = workload.arrivals
+    assert not isinstance(process, Closed)  # noqa: S101
     if isinstance(process, Trace):
         ticks = _stopped_trace(process, workload.name, seed, stop, folder, where).ticks
         return (ticks[first : first + BLOCK] for first in range(0, len(ticks), BLOCK))
@@ -111,6 +113,9 @@ def _stopped_trace(
 
 def merged(streams: Mapping[int, TickArray], limit: int | None) -> JobBlock:
     """All streams in one order; at most ``limit`` jobs. Ties go to the workload that is listed first."""
+    if not streams:
+        nothing = np.zeros(0, dtype=np.int64)
+        return nothing, nothing, nothing
     if len(streams) == 1:
         ((number, only),) = streams.items()
         return only, np.full(len(only), number, dtype=np.int64), np.arange(len(only), dtype=np.int64)

@@ -34,6 +34,10 @@ _SLOTS = 1024
 def refusal(prepared: Prepared) -> str | None:
     """Why only the process engine can run this; None where the compiled one can too."""
     policy = prepared.policy
+    if prepared.users:
+        return "closed-loop users"
+    if prepared.scenario.autoscale:
+        return "autoscaling"
     for fleet_class in prepared.classes:
         if kind_of_station(prepared, fleet_class) == "stream":
             return f"several jobs, or streams of one, at a time on {fleet_class.name}"

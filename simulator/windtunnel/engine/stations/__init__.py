@@ -7,12 +7,22 @@ has room. All times are ticks, all powers watts above idle.
 from __future__ import annotations
 
 from windtunnel.engine.fleet import FleetClass, Prepared
-from windtunnel.engine.stations.base import TIMER, Alarm, RunContext, Station, event_order
+from windtunnel.engine.stations.base import SCALE, TIMER, Alarm, RunContext, Station, event_order
 from windtunnel.engine.stations.continuous import ContinuousStation
 from windtunnel.engine.stations.single import SingleStation
 from windtunnel.engine.stations.stream import StreamStation
 
-__all__ = ["TIMER", "Alarm", "RunContext", "SingleStation", "Station", "event_order", "kind_of_station", "station_for"]
+__all__ = [
+    "SCALE",
+    "TIMER",
+    "Alarm",
+    "RunContext",
+    "SingleStation",
+    "Station",
+    "event_order",
+    "kind_of_station",
+    "station_for",
+]
 
 
 def kind_of_station(prepared: Prepared, fleet_class: FleetClass) -> str:

@@ -5,20 +5,24 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from heapq import heappush
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import simpy
 
 from windtunnel.core.program import OpStage
-from windtunnel.core.ticks import to_ticks
+from windtunnel.core.ticks import MAX_TICKS, to_ticks
 from windtunnel.engine.books import Books, numbers
 from windtunnel.engine.fleet import FleetClass, Prepared
 from windtunnel.engine.power import PowerGate
 from windtunnel.engine.programs import BatchTable, Compiled, batch_cost, batch_table
 from windtunnel.engine.queues import Queue
+from windtunnel.engine.sources import Arrivals
 
-FINISH, FAULT, TIMER = 0, 1, 2
-"""Kinds of event, in the order in which those of one tick happen; arrivals come after both."""
+if TYPE_CHECKING:
+    from windtunnel.engine.scaler import Scaler
+
+FINISH, FAULT, TIMER, SCALE = 0, 1, 2, 3
+"""Kinds of event, in the order in which those of one tick happen; arrivals come after all of them."""
 _ENTITIES = 2**40
 
 
@@ -64,6 +68,9 @@ class Dispatcher(Protocol):
     def look_again(self, job: int, delay: int) -> None:
         """Offer waiting jobs again after ``delay``: a batch headed by ``job`` then goes with what it has."""
 
+    def waiting(self, fleet_class: FleetClass) -> int:
+        """How many jobs wait for devices of the class."""
+
     def left(self, job: int, station: Station) -> None:
         """A job has ended."""
 
@@ -92,24 +99,51 @@ class RunContext:
     dispatcher: Dispatcher
     stations: Sequence[Station]
     gate: PowerGate | None = None
+    arrivals: Arrivals | None = None
+    """Where jobs come from, where that has to be known while the run goes."""
+    scaler: Scaler | None = None
 
     def __init__(self, env: simpy.Environment, prepared: Prepared, books: Books) -> None:
         self.env = env
         self.prepared = prepared
         self.books = books
         self.stretch = None if prepared.stretch is None else array("d", prepared.stretch.tobytes())
+        if self.stretch is not None and prepared.users:
+            self.stretch = array("d", [1.0]) * prepared.job_count
         """Each job's slowdown, where stragglers are stated."""
         self.outstanding = 0
-        """Jobs that have arrived and neither ended nor been given up; kept up where faults are stated."""
+        """Jobs that have arrived and neither ended nor been given up; kept up where it is asked for."""
+        self.observed = bool(prepared.users or prepared.scaled)
+        """Whether somebody wants to be told of every job that starts and ends."""
         self._quick: dict[int, array[int]] = {}
         self._batch_tables: dict[tuple[int, int], BatchTable | None] = {}
 
     def finished(self, job: int, station: Station) -> None:
         """A job has ended now."""
         self.books.finish[job] = self.env.now
-        self.outstanding -= 1
+        if self.observed:
+            self.observe_end(job, station)
+        else:
+            self.outstanding -= 1
         if self.dispatcher.follows_load:
             self.dispatcher.left(job, station)
+
+    def observe_start(self, station: Station) -> None:
+        """A station has taken a job."""
+        if self.scaler is not None:
+            self.scaler.started(station)
+
+    def observe_end(self, job: int, station: Station) -> None:
+        """A job has ended, or was given up."""
+        self.outstanding -= 1
+        if self.arrivals is not None:
+            self.arrivals.answered(job, self.env.now)
+        if self.scaler is not None:
+            self.scaler.ended(station)
+
+    def over(self) -> bool:
+        """Whether no job is there and none will come."""
+        return self.arrivals is not None and self.arrivals.tick == MAX_TICKS and not self.outstanding
 
     def failed(self, job: int, station: Station) -> None:
         """A job is given up now."""

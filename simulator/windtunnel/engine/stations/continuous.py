@@ -67,7 +67,7 @@ class ContinuousStation(Station):
         self._names = (words.word("decode"), words.word("prefill"), words.word("prefill + decode"))
 
     def has_room(self) -> bool:
-        return not self.stepping
+        return not self.stepping and self.up
 
     def take(self, queue: Queue) -> bool:
         """The station takes what it can at the beginning of its own steps; this begins one."""
@@ -86,6 +86,8 @@ class ContinuousStation(Station):
         sequence = _Sequence(job, int(compiled.prompts[rank]), int(compiled.outputs[rank]))
         books.start[job] = self.env.now
         books.device[job] = self.number
+        if self.context.observed:
+            self.context.observe_start(self)
         self.cached += sequence.prompt
         self.reading.append(sequence)
 
@@ -100,7 +102,7 @@ class ContinuousStation(Station):
                 self.cached += sequence.prompt
                 self.reading.append(sequence)
                 continue
-            queue = context.dispatcher.queue_for(self)
+            queue = context.dispatcher.queue_for(self) if self.up else None
             if queue is None:
                 break
             job = queue.head()[1]

@@ -86,6 +86,8 @@ class SingleStation(Station):
         now = self.env._now
         books.start[job] = now
         books.device[job] = self.number
+        if self.context.observed:
+            self.context.observe_start(self)
         self.job = job
         quick = self.quick[books.workload_of[job]]
         if quick is not None:
@@ -112,6 +114,8 @@ class SingleStation(Station):
         for job in jobs:
             books.start[job] = now
             books.device[job] = self.number
+            if self.context.observed:
+                self.context.observe_start(self)
             books.starts[job] += 1
             if compiled.decoder is not None:
                 books.first[job] = now + first
@@ -192,6 +196,8 @@ class SingleStation(Station):
         job, self.job = self.job, -1
         books, context = self.books, self.context
         books.finish[job] = self.env._now
+        if context.observed:
+            context.observe_end(job, self)
         if context.dispatcher.follows_load:
             context.dispatcher.left(job, self)
         if context.gate is None:

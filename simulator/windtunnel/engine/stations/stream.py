@@ -103,7 +103,7 @@ class StreamStation(Station):
         """Energy of being active that one job has had its share of, all along; jobs keep the difference."""
 
     def has_room(self) -> bool:
-        return bool(self.slots)
+        return bool(self.slots) and self.up
 
     def take(self, queue: Queue) -> bool:
         need = self.footprint(queue.head()[1])
@@ -121,6 +121,8 @@ class StreamStation(Station):
         rank = books.rank[job]
         books.start[job] = self.env.now
         books.device[job] = self.number
+        if self.context.observed:
+            self.context.observe_start(self)
         if compiled.first_ticks is not None:
             books.first[job] = self.env.now + int(compiled.first_ticks[rank])
         self.free_memory -= need

@@ -142,7 +142,7 @@
 
   function timeChart(name, chart, width, height) {
     const top = Math.max(chart.limit || 0, ...chart.peak) || 1;
-    const show = chart.unit === "jobs" ? plain : value => quantity(value, chart.unit);
+    const show = ["jobs", "devices"].includes(chart.unit) ? plain : value => quantity(value, chart.unit);
     const steps = [];
     for (let power = -9; power < 2; power++) for (const digit of [1, 2, 5]) steps.push(+(digit + "e" + power));
     steps.splice(steps.indexOf(50), 1, 30);

@@ -1,0 +1,287 @@
+"""Autoscaling worked by hand: when it is decided, what devices then do, what is paid, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from windtunnel import app, planner
+from windtunnel.core.autoscale import Thresholds
+from windtunnel.core.errors import InputError, InvariantError
+from windtunnel.core.result import Recording
+from windtunnel.core.scenario import scenario_from_data
+from windtunnel.engine import invariants
+from windtunnel.report.summary import summary
+
+
+def rule(**changes: Any) -> dict[str, Any]:
+    return {
+        "entry": "s",
+        "most": 4,
+        "up": {"queue_per_device": 2},
+        "down": {"utilisation": "40%", "for": "20 s"},
+        "every": "10 s",
+        "provisioning": "15 s",
+    } | changes
+
+
+def scenario(at: list[float], seconds: float, rules: list[Any], tmp: Any, **more: Any) -> Any:
+    (tmp / "jobs.csv").write_text("t\n" + "".join(f"{t}\n" for t in [0.0, *at]))
+    data = {
+        "schema": 1,
+        "name": "scaled",
+        "fleet": [
+            {"device": "server", "name": "s", "price": "36 USD/h", "power": {"idle": "10 W", "max": "30 W"}},
+        ],
+        "workload": [
+            {
+                "name": "w",
+                "arrivals": {"process": "trace", "file": "jobs.csv", "time": "t"},
+                "ops": [{"service": {"distribution": "deterministic", "mean": f"{seconds} s"}}],
+            }
+        ],
+        "autoscale": rules,
+        "stop": {"time": "100 s"},
+    } | more
+    return scenario_from_data(data, str(tmp / "s.yaml"))
+
+
+def series(finished: Any) -> list[tuple[float, int, int]]:
+    one = finished.result["autoscale"][0]["series"]
+    return list(zip(one["time_s"], map(int, one["on"]), map(int, one["rented"]), strict=True))
+
+
+def test_a_queue_brings_devices_and_quiet_takes_them_away(tmp_path: Any) -> None:
+    finished = app.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path))
+    # Nine jobs of 10 s at once. At 10 s seven wait: ceil(7 / 2) = 4 are wanted, and three come at 25 s.
+    assert series(finished)[:3] == [(0.0, 1, 1), (10.0, 1, 4), (25.0, 4, 4)]
+    jobs = finished.recording.jobs
+    assert sorted((jobs.start // 10**12).tolist()) == [0, 10, 20, 25, 25, 25, 30, 35, 35]
+    # Devices that worked, in the mean, from 20 to 30 s: 2.5, to 40 s: 3.5, to 50 s: 1.0, of which at 40% that is to say
+    # 7, 9 and 3 are wanted, and then none. The window of 20 s holds two decisions.
+    assert series(finished)[3:] == [(60.0, 3, 3), (70.0, 1, 1)]
+    one = finished.result["autoscale"][0]
+    assert (one["ups"], one["downs"], one["most_on"], one["most_rented"]) == (1, 2, 4, 4)
+    # Rented: one all the time, three from 10 s to 60 s, and two of them to 70 s.
+    rented_s = 100 + 3 * 50 + 2 * 10
+    assert one["rented_s"] == rented_s
+    assert finished.result["cost_usd"] == pytest.approx(0.01 * rented_s, rel=1e-12)
+    assert finished.result["energy_j"] == pytest.approx(10 * rented_s + 20 * 90, rel=1e-12)
+    assert finished.result["utilisation"] == pytest.approx(90 / rented_s, rel=1e-12)
+    assert finished.result["jobs"]["completed"] == 9
+    assert "1 to 4 of 4; 1 time up, 2 down" in summary(finished.result)
+
+
+def test_utilisation_and_step(tmp_path: Any) -> None:
+    up = {"utilisation": "50%", "step": 1}
+    finished = app.run(scenario([0.0] * 30, 10.0, [rule(up=up, down=None, provisioning="0 s")], tmp_path))
+    # Always busy: twice as many are wanted, one comes at each decision, and at once.
+    assert series(finished) == [(0.0, 1, 1), (10.0, 2, 2), (20.0, 3, 3), (30.0, 4, 4)]
+    assert (np.sort(finished.recording.jobs.start)[:10] // 10**12).tolist() == [0, 10, 10, 20, 20, 20, 30, 30, 30, 30]
+
+
+def test_a_request_is_withdrawn_before_anything_is_drained(tmp_path: Any) -> None:
+    # Five wait at 10 s, and three devices are asked for, which take 60 s; by 40 s all is done.
+    down = {"utilisation": "40%", "for": "10 s"}
+    finished = app.run(
+        scenario([9.0] * 4, 6.0, [rule(down=down, provisioning="60 s", up={"queue_per_device": 1})], tmp_path)
+    )
+    assert series(finished)[:2] == [(0.0, 1, 1), (10.0, 1, 3)]
+    assert all(on == 1 for _, on, _ in series(finished))
+    assert series(finished)[-1][2] == 1
+    assert finished.result["autoscale"][0]["downs"] >= 1 and finished.result["jobs"]["completed"] == 5
+
+
+def test_a_device_that_drains_ends_what_it_has_and_can_be_called_back(tmp_path: Any) -> None:
+    # A job of 45 s on each of two devices; downwards only what waits counts here.
+    down = {"queue_per_device": 0.5, "for": "0 s"}
+    late = [0.0] + [25.0] * 8
+    fleet = [{"device": "server", "name": "s", "count": 2, "power": {"idle": "10 W", "max": "30 W"}}]
+    finished = app.run(scenario(late, 45.0, [rule(down=down)], tmp_path, fleet=fleet))
+    # At 10 s nothing waits, so one is wanted: device 1 (of those that work alike, the highest number) drains, rented.
+    # At 30 s eight wait: four are wanted; device 1 comes back at once, two more after 15 s. At 90 s the last have begun.
+    assert series(finished) == [(0.0, 2, 2), (10.0, 1, 2), (30.0, 2, 4), (45.0, 4, 4), (90.0, 1, 4)]
+    jobs = finished.recording.jobs
+    assert jobs.finish[:2].tolist() == [45 * 10**12] * 2
+    assert jobs.device[:2].tolist() == [0, 1] and (jobs.start[2:6] == 45 * 10**12).all()
+
+
+@pytest.mark.parametrize("policy", ["least-loaded", "round-robin", "shortest-expected-completion"])
+def test_jobs_that_wait_for_a_drained_device_are_routed_anew(policy: str, tmp_path: Any) -> None:
+    fleet = [{"device": "server", "name": "s", "count": 2, "power": {"idle": "10 W", "max": "30 W"}}]
+    down = {"queue_per_device": 100, "for": "0 s"}
+    data = scenario(
+        [0.0] * 5, 30.0, [rule(up={"queue_per_device": 200}, down=down)], tmp_path, fleet=fleet, policy=policy
+    )
+    finished = app.run(data.changed(stop=None))
+    jobs = finished.recording.jobs
+    # Three to each; at 10 s device 1 drains, ends its first at 30 s, and its other two go behind device 0's.
+    assert jobs.device.tolist() == [0, 1, 0, 0, 0, 0]
+    assert (jobs.start // (30 * 10**12)).tolist() == [0, 0, 1, 2, 3, 4]
+    assert series(finished) == [(0.0, 2, 2), (10.0, 1, 2), (30.0, 1, 1)]
+
+
+@pytest.mark.parametrize("batch", [None, {"kind": "request", "size": 2, "wait": "3 s"}])
+@pytest.mark.parametrize("policy", ["fifo", "least-loaded"])
+def test_with_no_room_to_scale_it_is_the_run_without(policy: str, batch: Any, tmp_path: Any) -> None:
+    fleet = [
+        {"device": "server", "name": "s", "count": 3, "price": "1.7 USD/h", "power": {"idle": "7 W", "max": "31 W"}},
+        {"device": "server", "name": "t", "speed": 2.0, "price": "0.3 USD/h"},
+    ]
+    rng = np.random.default_rng(3)
+    at = np.cumsum(rng.exponential(1.0, 60)).tolist()
+    named = {"name": policy, "batch": batch} if batch else policy
+    plain = app.run(scenario(at, 3.7, [], tmp_path, fleet=fleet, policy=named))
+    scaled = app.run(scenario(at, 3.7, [rule(least=3, most=3, every="0.9 s")], tmp_path, fleet=fleet, policy=named))
+    for finished in (plain, scaled):
+        finished.result["scenario"].pop("autoscale")
+    assert plain.result.pop("autoscale") == []
+    assert scaled.result.pop("autoscale")[0]["mean_on"] == 3
+    assert app.result_json(plain.result) == app.result_json(scaled.result)
+
+
+def test_streams_and_continuous_batches_drain_too() -> None:
+    spikes = {"process": "spikes", "rate": "1 /s", "factor": 40, "length": "5 s", "at": ["5 s"]}
+    shared = {"schema": 1, "name": "drains", "stop": {"time": "60 s"}}
+    scale = {"entry": "l4", "most": 4, "up": {"queue_per_device": 2}, "down": {"utilisation": 0.6, "for": "6 s"}}
+    chat = {"name": "w", "arrivals": spikes, "ops": [{"generate": {"model": "m", "prompt": 200, "output": 100}}]}
+    copies = {
+        "name": "w",
+        "arrivals": spikes,
+        "ops": [{"copy": {"bytes": 3_000_000_000, "direction": "h2d"}}, {"fft": {"n": 4096}}],
+    }
+    for workload, more in (
+        (chat, {"policy": {"name": "least-loaded", "batch": {"kind": "continuous", "size": 4}},
+                "models": {"m": {"layers": 16, "width": 2048, "heads": 16, "feed_forward": 8192}}}),
+        (copies, {"fleet": [{"device": "l4", "streams": 3}]}),
+    ):  # fmt: skip
+        data = {"fleet": [{"device": "l4"}], "workload": [workload]} | shared | more
+        data["autoscale"] = [scale | {"every": "2 s", "provisioning": "3 s"}]
+        finished = app.run(scenario_from_data(data))
+        (one,) = finished.result["autoscale"]
+        assert one["most_on"] > 1 and one["downs"] > 0 and finished.result["jobs"]["queued"] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"most": 3}, "4 rented"),
+        ({"least": 2}, "1 were on"),
+        ({"devices": range(1)}, "its number says"),
+    ],
+)
+def test_the_invariant_of_rent_bites(changes: dict[str, Any], what: str, tmp_path: Any) -> None:
+    recording = app.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path)).recording
+    assert isinstance(recording, Recording)
+    invariants.check(recording)
+    with pytest.raises(InvariantError, match=f"I10.*{what}"):
+        invariants.check(replace(recording, scaling=[replace(recording.scaling[0], **changes)]))
+    idle = replace(
+        recording.devices[0], rented_ticks=recording.devices[0].busy_ticks - 1, idle_power_w=0.0, energy_j=0.0
+    )
+    with pytest.raises(InvariantError, match="I[67]|I10"):
+        invariants.check(replace(recording, devices=[idle, *recording.devices[1:]]))
+
+
+def test_replications_and_closed_loops_go_with_it() -> None:
+    data = {
+        "schema": 1,
+        "name": "both",
+        "fleet": [{"device": "server", "name": "s", "price": "1 USD/h"}],
+        "workload": [
+            {
+                "name": "w",
+                "arrivals": {"process": "closed", "users": 30, "think": {"mean": "2 s"}},
+                "ops": [{"service": {"distribution": "exponential", "mean": "1 s"}}],
+            }
+        ],
+        "autoscale": [rule(most=20, every="2 s", up={"utilisation": "80%"})],
+        "stop": {"jobs": 2000},
+    }
+    result = app.run(scenario_from_data(data), replications=3).result
+    assert result["jobs"]["completed"] == 6000
+    # Thirty users keep about ten busy; with fewer devices they wait, with all the cost would be twenty's.
+    assert 10 < result["autoscale"][0]["mean_on"] < 16
+    assert result["cost_usd"] < 0.8 * 20 * result["span_s"] / 3600
+
+
+def test_a_report_draws_how_many_were_rented(tmp_path: Any) -> None:
+    (tmp_path / "out").mkdir()
+    finished = app.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path))
+    app.save(finished, tmp_path / "out")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Devices of s rented over time" in page and 'data-chart="scaling-0"' in page
+
+
+def test_thresholds_are_per_device_and_the_most_of_them_counts() -> None:
+    both = Thresholds.model_validate({"queue_per_device": 4, "utilisation": "80%"})
+    assert [both.wanted(q, w) for q, w in ((0, 0.0), (4, 0.0), (5, 0.0), (0, 3.2), (0, 3.3), (9, 3.3))] == [
+        0,
+        1,
+        2,
+        4,
+        5,
+        5,
+    ]
+    # Sums of shares that are exact but for rounding do not count as more.
+    assert both.wanted(0, 0.1 + 0.1 + 0.1 + 0.1 + 0.1 + 0.3) == 1
+
+
+def test_its_values_read_back() -> None:
+    data = {
+        "schema": 1, "name": "x", "fleet": [{"device": "server", "name": "s"}], "stop": {"jobs": 1},
+        "workload": [{"name": "w", "arrivals": {"process": "poisson", "rate": "1 /s"}, "ops": [{"service": {"mean": "1 s"}}]}],
+        "autoscale": [rule(up={"utilisation": "80%"})],
+    }  # fmt: skip
+    data["workload"][0]["ops"] = [{"service": {"mean": "1 s", "distribution": "exponential"}}]
+    once = scenario_from_data(data)
+    again = scenario_from_data(once.resolved())
+    assert again.autoscale == once.autoscale and once.autoscale[0].up.utilisation == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(
+    ("rules", "more", "problem"),
+    [
+        ([rule(entry="S")], {}, r"the fleet has no 'S'.*did you mean 's'"),
+        ([rule(), rule()], {}, r"autoscale\[0\] is about 's' too"),
+        ([rule(least=5)], {}, "least is 5 and most 4"),
+        ([rule(least=2)], {}, r"fleet\[0\].*begins with 1, which is not from 2 to 4"),
+        ([rule(up={})], {}, "names no metric"),
+        ([rule(up={"utilisation": "30%"})], {}, "scale to and fro"),
+        ([rule(up={"utilization": "30%"})], {}, "did you mean 'utilisation'"),
+        ([rule(up={"utilisation": "130%"})], {}, "too much"),
+        ([rule(every="0 s")], {}, "zero"),
+        ([rule()], {"faults": [{"kind": "failure", "mtbf": "1 h", "mttr": "1 s"}]}, r"faults\[0\].*which autoscale\[0\] scales"),
+        ([rule()], {"power_budget": "100 W"}, "power budget counts"),
+        ([rule()], {"faults": [{"kind": "brown-out", "at": ["1 s"], "lasts": "1 s", "budget": "50 W"}]}, "brown-out counts"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_with_its_place(rules: Any, more: Any, problem: str, tmp_path: Any) -> None:
+    with pytest.raises(InputError, match=problem):
+        app.run(scenario([0.0], 1.0, rules, tmp_path, **more))
+
+
+def test_a_fault_elsewhere_and_stragglers_go_with_it(tmp_path: Any) -> None:
+    fleet = [{"device": "server", "name": "s"}, {"device": "server", "name": "t"}]
+    faults = [
+        {"kind": "failure", "devices": ["t"], "at": ["5 s"], "lasts": "50 s"},
+        {"kind": "straggler", "probability": 0.5, "slowdown": 2.0},
+    ]
+    finished = app.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path, fleet=fleet, faults=faults, stop=None))
+    assert finished.result["jobs"]["completed"] == 9 and finished.result["autoscale"][0]["ups"] == 1
+    # A device that fails for good keeps its job for ever; the controller does not keep the run alive.
+    only = [{"kind": "failure", "devices": ["t"], "at": ["5 s"]}]
+    more = {"fleet": fleet, "faults": only, "stop": None, "policy": "round-robin"}
+    stuck = app.run(scenario([0.0] * 8, 10.0, [rule(every="10 h")], tmp_path, **more))
+    assert stuck.result["jobs"]["queued"] > 0
+
+
+def test_plans_and_the_compiled_engine_name_what_they_do_not_do(tmp_path: Any) -> None:
+    data = scenario([0.0], 1.0, [rule()], tmp_path, targets=["latency p99 <= 5 s"])
+    with pytest.raises(InputError, match="a plan finds how many devices"):
+        planner.plan(data)
+    with pytest.raises(InputError, match="autoscaling"):
+        app.run(data, engine="compiled")
