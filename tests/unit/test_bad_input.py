@@ -72,7 +72,7 @@ def message(folder: Path, text: str, *changes: str) -> str:
         ("m: 64,", "m: $tokens,", "needs a trace"),
         ("bfloat16", "bfloat61", "did you mean 'bfloat16'?"),
         ("stop: {jobs: 50}\n", "", "s.yaml:9:15: workload[0].arrivals: the poisson arrivals of 'calls' never end"),
-        ("jobs: 50", "jobs: 50, time: 1 s", "a stop is a number of jobs or a time"),
+        ("jobs: 50", "jobs: 50, time: 1 s", "a stop is a number of jobs, a time or a precision"),
         ("jobs: 50", "time: 1", "has no unit"),
         ("count: 2", "count: 0", "this is 0; expected at least 1"),
         ("count: 2", "count: two", "expected a whole number"),
