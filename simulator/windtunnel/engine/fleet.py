@@ -459,7 +459,9 @@ def _check_spells(prepared: Prepared) -> None:
     scenario, schedule = prepared.scenario, prepared.faults
     if schedule is None:
         return
-    end = prepared.end if prepared.end is not None else max(int(prepared.arrival.max(initial=0)), prepared.expected_ticks)
+    end = prepared.end
+    if end is None:
+        end = max(int(prepared.arrival.max(initial=0)), prepared.expected_ticks)
     for number, (fault, struck) in enumerate(zip(schedule.stated, schedule.struck, strict=True)):
         expected = spells_expected(fault, sum(part.count for part in struck), to_seconds(end))
         if expected > MOST_SPELLS:
