@@ -442,3 +442,13 @@ def test_auto_compiles_what_generates_many_tokens() -> None:
     data["stop"] = {"jobs": 60}
     engine, why = choose(prepared(data), "auto")
     assert engine == "compiled" and why.startswith("60 jobs of 330,900 steps")
+
+
+@pytest.mark.parametrize("policy", ["fifo", "shortest-expected-completion", "shortest-job-first", "round-robin"])
+def test_looking_ahead_in_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    """What a large fleet asks of memory before it is needed, asked of a small one."""
+    from windtunnel.engine.compiled import build
+
+    ready = prepared({**TIED, "policy": policy, "stop": {"jobs": 400}})
+    monkeypatch.setattr(build, "FAR_ABOVE", 0)
+    assert_same(process.run(ready), compiled.run(ready))

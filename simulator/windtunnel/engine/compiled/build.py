@@ -59,6 +59,10 @@ def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
     return njit(KEY)(lambda job: float(compiled(job)))
 
 
+FAR_ABOVE = 4096
+"""Devices from which a fleet is taken not to fit the cache."""
+
+
 def _no_score(device: Candidate) -> tuple[float, float]:
     return 0.0, 0.0
 
@@ -146,6 +150,7 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
     r = run[0]
     r.draws = draw_columns(prepared)
     r.careful = batching or prepared.budget_w is not None or prepared.interrupts
+    r.far = devices > FAR_ABOVE and prepared.policy.batch.kind == "none"
     r.stretched = any(isinstance(fault, Straggler) for fault in prepared.scenario.faults)
     r.write = prepared.writes_intervals and not prepared.streamed
     series = 0

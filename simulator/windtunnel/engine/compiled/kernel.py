@@ -36,7 +36,7 @@ from windtunnel.engine.compiled.state import (
     Records,
     World,
 )
-from windtunnel.engine.compiled.structures import ROOT, cold, heap_pop, heap_remove, hot
+from windtunnel.engine.compiled.structures import ROOT, cold, heap_pop, heap_remove, hot, prefetch
 from windtunnel.engine.compiled.work import (
     best_queue,
     drain,
@@ -260,6 +260,40 @@ def _may_be_stuck(r: Records, fault: int) -> bool:
     return True
 
 
+@hot
+def _look_ahead(w: World) -> None:
+    """Ask for what the next events will touch: of a large fleet nothing of it is in the cache.
+
+    The device that ends next is at the heap's root, and the one after it among the root's children; the next job goes
+    to the best device of some class.
+    """
+    r = w.run[0]
+    if r.heap:
+        device = w.ends[ROOT].which
+        if device >= 0:
+            d, q = w.devices[device], w.queues[device if r.routed else 0]
+            if d.slot >= 0:
+                prefetch(w.slots, np.int64(d.slot))
+            if q.head >= 0:
+                prefetch(w.slots, np.int64(q.head))
+                prefetch(w.draws, np.int64(q.head))
+            c = w.classes[d.cls]
+            prefetch(w.tree, c.leaf + device - c.first)
+        for child in range(4 * ROOT - 8, min(4 * ROOT - 4, ROOT + r.heap)):
+            device = w.ends[child].which
+            if device >= 0:
+                prefetch(w.devices, device)
+                if r.routed:
+                    prefetch(w.queues, device)
+    for cls in range(min(r.classes, 8)):
+        c = w.classes[cls]
+        winner = w.tree[c.tree].winner
+        prefetch(w.devices, winner)
+        prefetch(w.tree, c.leaf + winner - c.first)
+        if r.routed:
+            prefetch(w.queues, winner)
+
+
 def advance(w: World, score: Any, key: Any) -> int:
     """Let events happen until the run is over or something is needed; says which."""
     r = w.run[0]
@@ -286,6 +320,8 @@ def advance(w: World, score: Any, key: Any) -> int:
         if r.stale:
             r.stale = 0
             r.heap = heap_pop(w.ends, r.heap)
+        if r.far:
+            _look_ahead(w)
         needed = _room(w)
         if needed != DONE:
             return needed

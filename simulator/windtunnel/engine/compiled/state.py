@@ -45,9 +45,9 @@ RUN = _layout(
     # Where batches are continuous: gaps between tokens that were written down, and how often memory ran out.
     "gaps put_off "
     # What does not change. `careful`: what a device does may be interrupted, slowed, paused or a batch. `looks`: the
-    # score asks for more of a device than what the tree holds.
+    # score asks for more of a device than what the tree holds. `far`: the fleet is larger than the cache.
     "routed by keyed batch batch_size batch_wait batch_tokens gated workloads devices classes draws stretched careful "
-    "looks write "
+    "looks far write "
     # Places in `ints` of: the classes of signature s (from signature_at + s), the queues that class c takes from (from
     # queue_at + c) and all classes.
     "signature_at signature_classes queue_at queues_of all_classes",

@@ -11,7 +11,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Records = np.ndarray
@@ -35,6 +38,27 @@ def cold(function: Function) -> Function:
 
 NOT_HERE = 2**62
 """The load of a device that cannot be chosen: larger than any that can."""
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(_typing: Any, rows: Any, at: Any) -> Any:
+    """Ask for the line of the cache that record ``at`` of ``rows`` begins in, and do not wait for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = signature.args[0]
+        array = context.make_array(kind)(context, builder, arguments[0])
+        place = [arguments[1]] + [context.get_constant(types.intp, 0)] * (kind.ndim - 1)
+        pointer = cgutils.get_item_pointer(context, builder, kind, array, place)
+        anywhere = ir.IntType(8).as_pointer()
+        number = ir.IntType(32)
+        kind_of = ir.FunctionType(ir.VoidType(), [anywhere, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind_of, "llvm.prefetch.p0")
+        # To be read, kept in every level, data.
+        builder.call(function, [builder.bitcast(pointer, anywhere), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(rows, at), generate
+
 
 # The heap: entries (tick, which), least first, from place ROOT on. Four children a node: fewer levels, and since the
 # root stands fourth, the four begin at a multiple of four and so lie in one line of the cache.
