@@ -92,10 +92,13 @@ def main() -> None:
             for policy in ("shortest-expected-completion", "least-loaded", "fifo")
             for per in (3, 25, 250, 2500, 25_000)
         ]
-        scaling = [
-            (4 * per, policy, measured([*programs["windtunnel"][:2], str(jobs), str(chosen.jobs), str(per), policy]))
-            for per, policy in fleets
-        ]
+        scaling = []
+        for per, policy in fleets:
+            few, many = (
+                measured([*programs["windtunnel"][:2], str(jobs), str(count), str(per), policy])
+                for count in (chosen.jobs, 4 * chosen.jobs)
+            )
+            scaling.append((4 * per, policy, (many["cpu_s"] - few["cpu_s"]) / (3 * chosen.jobs), few["cpu_s"]))
         long = None
         if chosen.long:
             long = measured([*programs["windtunnel"][:2], str(jobs), str(chosen.long)])
@@ -146,13 +149,16 @@ def table(rounds: list[dict[str, dict[str, Any]]], scaling: list[Any], long: dic
         "",
         "## Cost of a job by size of the fleet",
         "",
-        f"{own['jobs']:,} jobs, load 0.85, CPU µs a job.",
+        f"CPU µs that each further job takes, between {own['jobs']:,} and {4 * own['jobs']:,} of them at load 0.85. What a "
+        "fleet costs apart from its jobs (a name, a record and a line of the result for each device) is in the last column.",
         "",
-        "| devices | " + " | ".join(dict.fromkeys(policy for _, policy, _ in scaling)) + " |",
-        "|---" * (1 + len({policy for _, policy, _ in scaling})) + "|",
+        "| devices | " + " | ".join(dict.fromkeys(policy for _, policy, _, _ in scaling)) + " | s for the fleet |",
+        "|---" * (2 + len({policy for _, policy, _, _ in scaling})) + "|",
     ]
-    for devices in dict.fromkeys(d for d, _, _ in scaling):
-        cells = [f"{one['cpu_s'] / one['jobs'] * 1e6:.3g}" for d, _, one in scaling if d == devices]
+    for devices in dict.fromkeys(d for d, _, _, _ in scaling):
+        mine = [(each, few) for d, _, each, few in scaling if d == devices]
+        cells = [f"{each * 1e6:.3g}" for each, _ in mine]
+        cells.append(f"{min(few - each * own['jobs'] for each, few in mine):.2f}")
         lines.append(f"| {devices:,} | " + " | ".join(cells) + " |")
     if long is not None:
         lines += [

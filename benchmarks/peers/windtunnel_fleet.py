@@ -1,9 +1,10 @@
 """Windtunnel's compiled engine on the same fleet and jobs, which it draws itself: draws, ticks and energy count."""
 
 import json
-import resource
 import sys
 import time
+
+from common import high_water_mb
 
 from windtunnel import app, running
 from windtunnel.core.scenario import scenario_from_data
@@ -51,7 +52,7 @@ def main():
                 "jobs": count,
                 "devices": 4 * per_class,
                 "cpu_s": cpu_s,
-                "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "peak_mb": high_water_mb(),
                 "mean_s": latency["mean"]["value"],
                 "p50_s": latency["p50"]["value"],
                 "p99_s": latency["p99"]["value"],

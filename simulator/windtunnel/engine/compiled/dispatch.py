@@ -99,7 +99,7 @@ def feed(w: World, device: int) -> bool:
     return good
 
 
-@cold
+@hot
 def sweep(w: Either) -> None:
     """One step of offering work to idle devices, class after class; a refusal for power ends it."""
     r = w.run[0]

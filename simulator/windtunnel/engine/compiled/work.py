@@ -352,7 +352,7 @@ def pass_time(w: World, device: int) -> None:
 # Power.
 
 
-@cold
+@hot
 def start_sweep(w: Either, first: int, end: int) -> None:
     """Offer work to the idle devices of the classes listed from ``first`` up to ``end``, in their order."""
     r = w.run[0]
