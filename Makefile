@@ -27,6 +27,7 @@ check: $(STAMP)
 # Longer studies than the test suite has time for; writes under reports/.
 study: $(STAMP)
 	$(BIN)/python benchmarks/process_engine.py --out reports/benchmarks
+	$(BIN)/python benchmarks/engines.py --out reports/benchmarks
 	$(BIN)/python benchmarks/commands.py --out reports/benchmarks
 	$(BIN)/python benchmarks/sweep.py --out reports/benchmarks
 	$(BIN)/python benchmarks/interval_coverage.py --out reports/benchmarks
