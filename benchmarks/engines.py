@@ -149,7 +149,7 @@ def table(rounds: list[dict[str, dict[str, Any]]], scaling: list[Any], long: dic
         "",
         "## Cost of a job by size of the fleet",
         "",
-        f"CPU µs that each further job takes, between {own['jobs']:,} and {4 * own['jobs']:,} of them at load 0.85. What "
+        f"CPU µs that each further job takes, from {own['jobs']:,} to {4 * own['jobs']:,} of them, at load 0.85. What "
         "a fleet costs apart from its jobs (a name, a record and a line of the result for each device) is in the last "
         "column.",
         "",

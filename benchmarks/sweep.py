@@ -1,6 +1,6 @@
 """How much faster two workers sweep than one: the same grid of equal points, start-up and checks included.
 
-    python benchmarks/sweep.py [--points 12] [--jobs 200000] [--rounds 3] [--patience 60]
+    python benchmarks/sweep.py [--points 12] [--jobs 1000000] [--rounds 3] [--patience 60]
                                [--out DIR]
 
 Wall seconds of whole `windtunnel sweep` processes. One worker and two take turns, and of each the least of all rounds
@@ -51,7 +51,7 @@ def wait_for_quiet(patience_s: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=12)
-    parser.add_argument("--jobs", type=int, default=200_000)
+    parser.add_argument("--jobs", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine, each time")
     parser.add_argument("--out", type=Path)
@@ -74,7 +74,7 @@ def main() -> None:
         "",
         "Written by `python benchmarks/sweep.py`. Absolute times are this machine's; the ratio travels better.",
         "",
-        f"{options.points} points of `scenarios/mm64.yaml` with {options.jobs:,} jobs each, process engine, "
+        f"{options.points} points of `scenarios/mm64.yaml` with {options.jobs:,} jobs each, by whichever engine suits, "
         f"{os.cpu_count()} processors; wall seconds of the whole command, the least of {options.rounds} rounds.",
         "",
         "| workers | s | each round |",
