@@ -223,6 +223,11 @@ def _simulate(
     assert first is not None  # noqa: S101  replications is at least 1
     measured = summarise(first, recordings, scenario.parsed_targets())
     notes = [note for r in recordings for note in r.notes] + measured.pop("notes")
+    if scenario.records in ("sample", "drop") and not first.streamed:
+        notes.append(
+            f"records: {scenario.records} was asked for, and every job is kept: only the compiled engine sums up, "
+            "and only jobs that neither come from a trace, nor generate, nor wait for answers"
+        )
     result = {
         "name": scenario.name,
         "description": scenario.description,

@@ -225,3 +225,29 @@ def test_the_offered_load_of_a_mixed_fleet_is_the_least_of_a_linear_program() ->
     ).result
     # fast: 2000 x 1/4 ms = 0.5, and x of the long ones at 1 ms; slow: (600 - x) x 4 ms / 3. Equal at x = 128.57.
     assert result["statistics"]["load"] == pytest.approx(0.5 + 128.571428e-3, rel=1e-6)
+
+
+def test_records_that_cannot_be_dropped_are_kept_and_that_is_said() -> None:
+    finished = run(engine="process", records="drop", stop={"jobs": 2000})
+    assert finished.recording.tally is None
+    assert any("records: drop was asked for" in note for note in finished.result["notes"])
+
+
+def test_the_load_of_batches_of_jobs_that_differ_is_not_reckoned_singly() -> None:
+    """Twice as many jobs as could be served one by one: their batches can, so nothing is called unstable."""
+    workload = [
+        {
+            "name": "chat",
+            "arrivals": {"process": "poisson", "rate": "40 /s"},
+            "ops": [{"generate": {"model": "small", "prompt": 64, "output": 32}}],
+        }
+    ]
+    result = run(
+        fleet=[{"device": "l4"}],
+        models={"small": {"layers": 16, "width": 2048, "heads": 16, "feed_forward": 5504}},
+        workload=workload,
+        policy={"name": "fifo", "batch": {"kind": "request", "size": 16, "wait": "5 ms"}},
+        stop={"jobs": 1200},
+    ).result
+    assert result["statistics"]["load"] is None
+    assert result["statistics"]["settled"] != "grows"

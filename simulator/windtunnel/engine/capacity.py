@@ -32,10 +32,13 @@ def offered_load(prepared: Prepared) -> Load | None:
     The fluid limit: jobs of each workload, at their mean rate, are divided among the classes that can run them so that
     the largest of (seconds of work a second) / (devices) is least (a linear program). Batches count at what a job
     takes in the best of them, devices that fail for the share of time that they work. Not known where arrivals change
-    with time, for continuous batches, and where all jobs come from users who wait for answers; beside other jobs theirs
-    count as none, since they give way.
+    with time, for batches that are continuous or of jobs that differ, and where all jobs come from users who wait for
+    answers; beside other jobs theirs count as none, since they give way.
     """
     if prepared.policy.batch.kind == "continuous":
+        return None
+    if prepared.policy.batch.kind == "request" and any(prepared.batches(*key) is None for key in prepared.compiled):
+        # What a batch of jobs that differ takes is known when there is one; reckoned singly they would seem too much.
         return None
     if not all(w.workload.arrivals.stationary for w in prepared.workloads):
         return None
@@ -109,7 +112,7 @@ def _least(prepared: Prepared, rates: np.ndarray, rows: list[np.ndarray], capaci
     classes, works = len(prepared.classes), len(rates)
     if classes == 1:
         return max(float(rates @ row) / capacity for row, capacity in zip(rows, capacities, strict=True))
-    if works == 1 and all(c.streams == 1 for c in prepared.classes):
+    if works == 1 and all(c.streams == 1 for c in prepared.classes) and all(row[0] > 0 for row in rows):
         # Each class does what it can, all of them to the same extent.
         fleets = [
             _up(prepared, c) * c.count / _work_s(prepared, c, 0)["device"]
