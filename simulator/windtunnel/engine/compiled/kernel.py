@@ -192,7 +192,6 @@ def elapse(w: World, tick: int) -> None:
             span = w.spans[min(r.span, SPANS - 1)]
             span.power += watts * (until - r.now)
             span.waiting += float(r.waiting) * (until - r.now)
-            span.peak = max(span.peak, watts)
             r.now = until
             if until == tick:
                 break

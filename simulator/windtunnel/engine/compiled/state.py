@@ -89,7 +89,7 @@ FAULT = EVENT
 ARRIVAL = _layout("tick work rank signature", "stretch")
 JOB = _layout("arrival work start finish on starts lost", "energy")
 BATCH_OF_JOBS = _layout("latency_n waiting_n", "latency_sum waiting_sum")
-SPAN = _layout("", "power waiting peak")
+SPAN = _layout("", "power waiting")
 BATCHES, STRETCHES = 2048, 64
 """Stretches of a run, in order of arrival, of which the number and sum of times are kept; and histograms."""
 BINS = 4416

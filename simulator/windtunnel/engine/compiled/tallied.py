@@ -44,6 +44,7 @@ def tallied(prepared: Prepared, world: World, words: Words) -> Recording:
     empty = np.zeros(0, dtype=np.int64)
     total = int(arrived.sum())
     notes = [f"{total:,} jobs: percentiles come from a sketch and are within 0.5% of the value of their rank"]
+    notes.append("power and waiting over time are means of short times; the peak power stated is of every instant")
     if len(jobs):
         notes.append(f"the timeline and jobs.csv show {len(jobs):,} jobs of {total:,}, evenly spaced")
     silent = [c.name for c in prepared.classes if not c.limit_w]
