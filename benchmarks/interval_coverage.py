@@ -25,7 +25,7 @@ from scipy.stats import norm
 
 from windtunnel.engine import sketch, steady
 from windtunnel.engine.sample import BatchedSample, Histograms
-from windtunnel.engine.statistics import STATISTICS, estimates, jobs_needed
+from windtunnel.engine.statistics import STATISTICS, estimates, jobs_needed, no_surer_than
 from windtunnel.planning.queueing import MMc, mg1_mean_wait_s
 
 CV = 2.0
@@ -131,21 +131,25 @@ def kept(values: np.ndarray) -> BatchedSample:
 Interval = tuple[float, float] | None
 
 
-def ours(values: np.ndarray, waits: np.ndarray | None = None) -> dict[str, Interval]:
+def ours(values: np.ndarray, waits: np.ndarray | None, model: str, load: float) -> dict[str, Interval]:
     """As `windtunnel run` does: one warm-up for all, the waits' correlation a bound for the latencies'."""
     sample = BatchedSample.from_values(values)
     cut = steady.warm_up(sample)
-    of_waits = sample
-    at_most = math.inf
+    of_waits = sample if waits is None else BatchedSample.from_values(waits)
+    grows = steady.growth(of_waits).settled == "grows"
+    within = steady.UNBOUNDED
     if waits is not None:
-        of_waits = BatchedSample.from_values(waits)
         batches = max(cut.batches, steady.warm_up(of_waits).batches)
-        at_most = steady.effective(of_waits.without(batches))
+        of_waits = of_waits.without(batches)
+        within = steady.correlation_of(of_waits)
         sample = sample.without(batches)
     else:
         sample = sample.without(cut.batches)
-    grows = steady.growth(of_waits).settled == "grows"
-    found = estimates(sample, at_most=at_most, reason="grows" if grows else None)
+    scv = CV**2 if "M/G/1" in model else 1.0
+    short = model != "AR(1)" and len(values) < steady.jobs_to_settle(load, scv)
+    found = estimates(sample, within=within, reason="grows" if grows else "too short" if short else None)
+    if waits is not None:
+        found = no_surer_than(found, estimates(of_waits))
     return {name: None if e.low is None or e.high is None else (e.low, e.high) for name, e in found.items()}
 
 
@@ -204,6 +208,10 @@ def order_statistics(values: np.ndarray) -> dict[str, Interval]:
     return found
 
 
+def _batch_means(residuals: np.ndarray) -> float:
+    return steady._batch_means_error(residuals)[0]
+
+
 def symmetric(values: np.ndarray, *, by: str) -> dict[str, Interval]:
     """The correlation of one estimator alone, Student's t, symmetric: without what skewness needs."""
     sample = kept(values)
@@ -221,14 +229,13 @@ def symmetric(values: np.ndarray, *, by: str) -> dict[str, Interval]:
         if not residuals.any():
             found[name] = (value, value)
             continue
-        estimator = steady.autoregressive_error if by == "autoregression" else steady._batch_means_error
+        estimator = steady.autoregressive_error if by == "autoregression" else _batch_means
         half = 2.0 * estimator(residuals) * slope
         found[name] = (value - half, value + half)
     return found
 
 
 METHODS: dict[str, Callable[[np.ndarray], dict[str, Interval]]] = {
-    "used": ours,
     "sums and histograms": through_bins,
     "sectioning, 20 (before)": sectioning,
     "sectioning, 20, after MSER-5": sectioning_after_mser5,
@@ -248,7 +255,7 @@ def cover(task: tuple[str, Cell, int]) -> tuple[dict[str, int], dict[str, int], 
     widths: dict[str, list[float]] = {name: [] for name in right}
     for seed in range(runs):
         values, waits = run_with_waits(model, load, jobs, seed)
-        found = ours(values, waits) if method == "used" else METHODS[method](values)
+        found = ours(values, waits, model, load) if method == "used" else METHODS[method](values)
         for name, interval in found.items():
             if interval is not None:
                 given[name] += 1
@@ -329,7 +336,7 @@ def coverage_part(pool: Pool, runs: int) -> Iterable[str]:
 
 
 def methods_part(pool: Pool, runs: int) -> Iterable[str]:
-    names = [name for name in METHODS if name != "sums and histograms"]
+    names = ["used", *(name for name in METHODS if name != "sums and histograms")]
     tasks = [(name, cell, runs) for cell in COMPARED for name in names]
     found = pool.map(cover, tasks, chunksize=1)
     yield "## Methods compared\n"
@@ -477,8 +484,8 @@ def stop(task: tuple[str, float, float, int]) -> tuple[float, float, float, floa
         while found is None:
             attempts += 1
             seen, waits = run_with_waits(model, load, jobs, seed)
-            at_most = math.inf if waits is None else steady.effective(kept(waits))
-            estimate = estimates(kept(seen), at_most=at_most)["mean"]
+            within = steady.UNBOUNDED if waits is None else steady.correlation_of(kept(waits))
+            estimate = estimates(kept(seen), within=within)["mean"]
             needed = jobs_needed(estimate, error, jobs)
             if needed <= jobs or needed > _MOST_JOBS:
                 ceiling += needed > jobs

@@ -111,7 +111,7 @@ def prepare_run(scenario: Scenario, known: Catalogue, engine: str = "auto") -> P
     Long runs are made ready to be streamed, where the compiled engine will run them.
     """
     from windtunnel.engine.choice import wants_streaming
-    from windtunnel.engine.fleet import prepare
+    from windtunnel.engine.preparing import prepare
 
     def preference(use: str, api: str, kind: str) -> float:
         return recommendation(use).preference(api=api, kind=kind)
@@ -326,7 +326,7 @@ def _api_unit(name: str) -> str:
 def one_job_s(target: Device, ops: Sequence[Mapping[str, Any]]) -> float:
     """How long one job of the program ``ops`` takes on ``target``, alone, in the process engine (s)."""
     from windtunnel.engine import invariants, process
-    from windtunnel.engine.fleet import prepare
+    from windtunnel.engine.preparing import prepare
 
     job = {"name": "job", "arrivals": {"process": "deterministic", "rate": "1 /s"}, "ops": list(ops)}
     scenario = scenario_from_data(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from windtunnel import app, planner, running
 from windtunnel.core.scenario import scenario_from_data
 from windtunnel.engine.demand import below, least_demand
-from windtunnel.engine.fleet import prepare
+from windtunnel.engine.preparing import prepare
 from windtunnel.planner.answer import Planner
 from windtunnel.planner.simulating import Case, simulate, variant
 from windtunnel.planning.bounds import Cut, Replicated

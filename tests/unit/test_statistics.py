@@ -23,12 +23,21 @@ from windtunnel.engine.statistics import (
     Estimate,
     estimates,
     jobs_needed,
+    no_surer_than,
     over_replications,
     paired,
     relative_error,
     spread,
 )
-from windtunnel.engine.steady import LEAST_JOBS, growth, warm_up
+from windtunnel.engine.steady import (
+    LEAST_JOBS,
+    Correlation,
+    correlation,
+    correlation_of,
+    growth,
+    jobs_to_settle,
+    warm_up,
+)
 
 
 def autoregression(seed: int, count: int, weight: float = 0.9, mean: float = 10.0) -> np.ndarray:
@@ -153,9 +162,91 @@ def test_what_a_value_stands_for_counts() -> None:
 
 def test_an_estimate_rests_on_no_more_than_the_waiting_allows() -> None:
     sample = BatchedSample.from_values(autoregression(2, 6000))
-    free, bounded = estimates(sample)["mean"], estimates(sample, at_most=12.0)["mean"]
+    free, bounded = estimates(sample)["mean"], estimates(sample, within=Correlation(0.0, 12.0))["mean"]
     assert bounded.effective == 12.0
     assert bounded.high - bounded.low > 1.2 * (free.high - free.low)
+
+
+def test_what_holds_a_wait_is_merged_as_far_as_the_wait_itself() -> None:
+    """Latencies that look independent by themselves, since their services' noise hides a slow wait."""
+    rng = np.random.default_rng(5)
+    slow = autoregression(7, 8000, 0.995, 2.0) * 0.2
+    sample = BatchedSample.from_values(slow + rng.exponential(5.0, 8000))
+    of_waits = correlation_of(BatchedSample.from_values(slow))
+    assert of_waits.groups < correlation_of(sample).groups
+    assert correlation(sample_residuals(sample), of_waits).groups <= max(of_waits.groups, 10)
+
+
+def sample_residuals(sample: BatchedSample) -> np.ndarray:
+    return (sample.sums - sample.mean * sample.counts) / sample.observations
+
+
+@given(
+    st.floats(0.0, 5.0),
+    st.floats(0.0, 5.0),
+    st.floats(0.0, 9.0),
+    st.floats(0.0, 9.0),
+    st.lists(st.floats(0, 9), min_size=2),
+)
+def test_a_latency_is_no_surer_than_its_wait_and_never_surer_than_before(
+    less: float, more: float, spread_of_waits: float, spread_of_all: float, sides: list[float]
+) -> None:
+    def times(middle: float, spread: float, low: float, high: float) -> dict[str, Estimate]:
+        values = {"mean": middle, "p50": middle, "p95": middle + spread, "p99": middle + 2 * spread}
+        return {name: Estimate(value, max(value - low, 0.0), value + high) for name, value in values.items()}
+
+    latency = times(20.0, spread_of_all, sides[0], sides[1])
+    waiting = times(5.0, spread_of_waits, less, more)
+    found = no_surer_than(latency, waiting)
+    assert found["mean"].low <= 20.0 - less + 1e-12
+    assert found["mean"].high >= 20.0 + more - 1e-12
+    for name, one in found.items():
+        assert one.value == latency[name].value
+        assert one.low <= latency[name].low
+        assert one.high >= latency[name].high
+    if spread_of_waits >= spread_of_all > 1e-6:
+        assert {name: one for name, one in found.items() if name != "mean"} == {
+            name: one for name, one in latency.items() if name != "mean"
+        }
+
+
+def test_a_run_needs_more_jobs_the_nearer_capacity_and_the_more_services_vary() -> None:
+    assert jobs_to_settle(0.95) == pytest.approx(8 * 0.95 / (1 - math.sqrt(0.95)) ** 2)
+    needed = [jobs_to_settle(load) for load in (0.0, 0.3, 0.8, 0.95, 0.999, 1.0)]
+    assert needed == sorted(needed)
+    assert needed[0] == 0.0
+    assert needed[-1] == math.inf
+    assert jobs_to_settle(0.8, 4.0) == pytest.approx(2.5 * jobs_to_settle(0.8))
+
+
+@pytest.mark.parametrize("records", ["keep", "drop"])
+def test_a_run_shorter_than_its_queue_s_memory_gives_values_without_intervals(records: str) -> None:
+    def run(jobs: int, load: float) -> dict[str, Any]:
+        scenario = {
+            "schema": 1,
+            "name": "short",
+            "seed": 3,
+            "fleet": [{"device": "server", "count": 1}],
+            "workload": [
+                {
+                    "name": "calls",
+                    "arrivals": {"process": "poisson", "rate": f"{load} /s"},
+                    "ops": [{"service": {"distribution": "exponential", "mean": "1 s"}}],
+                }
+            ],
+            "policy": "fifo",
+            "records": records,
+            "stop": {"jobs": jobs},
+        }
+        return app.run(scenario_from_data(scenario)).result
+
+    short, longer, calm = run(3000, 0.95), run(13000, 0.95), run(3000, 0.5)
+    reason = short["statistics"]["missing"]["latency_s"]["mean"]
+    assert "too short: at load 0.95" in reason
+    assert short["latency_s"]["mean"]["value"] > 0
+    assert short["latency_s"]["mean"]["low"] is None
+    assert calm["latency_s"]["mean"]["low"] is not None
+    assert "at load" not in str(longer["statistics"]["missing"])
 
 
 # From sums and histograms.

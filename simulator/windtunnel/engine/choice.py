@@ -8,7 +8,8 @@ from windtunnel.core.errors import InputError, Where, nearest
 from windtunnel.core.result import Recording
 from windtunnel.core.scenario import Scenario
 from windtunnel.engine import process
-from windtunnel.engine.fleet import Prepared, can_be_streamed, expected_jobs
+from windtunnel.engine.fleet import Prepared
+from windtunnel.engine.preparing import can_be_streamed, expected_jobs
 
 ENGINES = ("auto", "process", "compiled")
 COMPILED_ABOVE = 20_000

@@ -15,7 +15,7 @@ from windtunnel.core.units import to_unit
 from windtunnel.engine.autoscaling import rented_devices, sections
 from windtunnel.engine.economics import economics
 from windtunnel.engine.fleet import Prepared
-from windtunnel.engine.statistics import METHOD, STATISTICS, Estimate, estimates, over_replications
+from windtunnel.engine.statistics import METHOD, STATISTICS, Estimate, estimates, no_surer_than, over_replications
 from windtunnel.engine.steady import TOO_FEW
 from windtunnel.engine.times import Times, times_of
 
@@ -191,7 +191,12 @@ def _times(times: Times, work: int | None) -> dict[str, Any]:
             # What grows without bound has no mean: how long the run was is all that one would tell.
             found[name] = dict.fromkeys(STATISTICS, Estimate(None, reason=steady.settled.reason))
         else:
-            found[name] = estimates(sample, at_most=steady.at_most)
+            found[name] = estimates(sample, within=steady.correlation, reason=steady.too_short)
+    waiting = found["waiting_s"]
+    for name in ("latency_s", "first_token_s"):
+        one = found[name]
+        if one is not None and waiting is not None:
+            found[name] = no_surer_than(one, waiting)
     return {
         "jobs": {name: counts[name] for name in _ORDER},
         **{name: None if one is None else _dicts(one) for name, one in found.items()},

@@ -17,7 +17,7 @@ import numpy as np
 
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.sample import BatchedSample
-from windtunnel.engine.steady import correlation, merged
+from windtunnel.engine.steady import UNBOUNDED, Correlation, correlation, merged
 
 STATISTICS: Mapping[str, float | None] = {"mean": None, "p50": 0.5, "p95": 0.95, "p99": 0.99}
 METHOD = "batch residuals: autoregression and batch means, skewness-adjusted"
@@ -68,17 +68,47 @@ class Estimate:
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
-def estimates(sample: BatchedSample, *, at_most: float = math.inf, reason: str | None = None) -> dict[str, Estimate]:
+def estimates(
+    sample: BatchedSample, *, within: Correlation = UNBOUNDED, reason: str | None = None
+) -> dict[str, Estimate]:
     """Mean and percentiles of ``sample``, each with its interval.
 
-    ``at_most``: no estimate rests on more independent observations than this; give that of the waiting times, whose
-    slow swings a short run of latencies hides under the noise of service times. ``reason``: why none is to have an
+    ``within``: that of the waiting times, whose slow swings a short run of latencies hides under the noise of service
+    times; see ``steady.correlation``. ``reason``: why none is to have an
     interval.
     """
-    found = {name: _estimate(sample, fraction, at_most) for name, fraction in STATISTICS.items()}
+    found = {name: _estimate(sample, fraction, within) for name, fraction in STATISTICS.items()}
     if reason is None:
         return found
     return {name: replace(one, low=None, high=None, reason=reason) for name, one in found.items()}
+
+
+def no_surer_than(found: Mapping[str, Estimate], waiting: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """``found`` of times that contain a wait, each interval as wide as the mean of ``waiting`` leaves it.
+
+    A queue that is longer by a second makes every such time longer by about a second, and how long it is is what a
+    short run knows least: by luck it may see little waiting, and then latencies look as sure as their service times
+    are. So the mean's interval reaches at least as far as that of the mean wait; a percentile's does by the share of
+    the spread (p95 - p50) that is not the waits' own, since what their spread shows its interval has already.
+    """
+    mean = waiting["mean"]
+    if mean.value is None or mean.low is None or mean.high is None:
+        return dict(found)
+    less, more = mean.value - mean.low, mean.high - mean.value
+    whole, part = _spread(found), _spread(waiting)
+    hidden = max(1.0 - part / whole, 0.0) if whole > 0.0 else 1.0
+    reached: dict[str, Estimate] = {}
+    for name, one in found.items():
+        reached[name] = one
+        if one.value is not None and one.low is not None and one.high is not None:
+            share = 1.0 if STATISTICS[name] is None else hidden
+            low, high = max(one.value - less * share, 0.0), one.value + more * share
+            reached[name] = replace(one, low=min(one.low, low), high=max(one.high, high))
+    return reached
+
+
+def _spread(found: Mapping[str, Estimate]) -> float:
+    return (found["p95"].value or 0.0) - (found["p50"].value or 0.0)
 
 
 def spread(values: FloatArray, weights: FloatArray | None = None) -> dict[str, Estimate]:
@@ -86,24 +116,24 @@ def spread(values: FloatArray, weights: FloatArray | None = None) -> dict[str, E
     return estimates(BatchedSample.from_values(values, weights))
 
 
-def _estimate(sample: BatchedSample, fraction: float | None, at_most: float) -> Estimate:
+def _estimate(sample: BatchedSample, fraction: float | None, within: Correlation) -> Estimate:
     if not len(sample) or (fraction is not None and not sample.has_percentiles):
         return Estimate(None, reason="nothing was seen")
     value = sample.mean if fraction is None else sample.ordered.quantile(fraction)
     if sample.size < LEAST_VALUES or len(sample) < _LEAST_BATCHES:
         return Estimate(value, reason=f"fewer than {LEAST_VALUES} values")
     if fraction is None:
-        return _of_mean(sample, value, at_most)
-    return _of_percentile(sample, value, fraction, at_most)
+        return _of_mean(sample, value, within)
+    return _of_percentile(sample, value, fraction, within)
 
 
-def _of_mean(sample: BatchedSample, value: float, at_most: float) -> Estimate:
+def _of_mean(sample: BatchedSample, value: float, within: Correlation) -> Estimate:
     residuals = (sample.sums - value * sample.counts) / sample.observations
-    found = correlation(residuals)
+    found = correlation(residuals, within)
     if found.error == 0.0:
         return Estimate(value, value, value, effective=float(sample.size))
     # What is large and noisy relative to its mean is skewed too: then fewer observations speak than are independent.
-    effective = min(found.effective, at_most, (value / found.error) ** 2 if sample.positive else math.inf)
+    effective = min(found.effective, (value / found.error) ** 2 if sample.positive else math.inf)
     if effective < _LEAST_EFFECTIVE:
         return Estimate(value, reason=_too_short(effective), effective=effective)
     t = _student(effective / _OF_MEANS.per_degree)
@@ -114,7 +144,7 @@ def _of_mean(sample: BatchedSample, value: float, at_most: float) -> Estimate:
     return Estimate(value, low, high, effective=effective)
 
 
-def _of_percentile(sample: BatchedSample, value: float, fraction: float, at_most: float) -> Estimate:
+def _of_percentile(sample: BatchedSample, value: float, fraction: float, within: Correlation) -> Estimate:
     beyond = 1.0 - fraction
     if sample.size * beyond < _LEAST_BEYOND * (1 - 1e-9):
         return Estimate(value, reason=f"fewer than {_LEAST_BEYOND} values beyond it")
@@ -125,11 +155,11 @@ def _of_percentile(sample: BatchedSample, value: float, fraction: float, at_most
     total = float(counts.sum())
     share = float(above.sum()) / total
     residuals = (above - share * counts) / total
-    found = correlation(residuals)
+    found = correlation(residuals, within)
     if found.error == 0.0:
         # Nothing varies: the percentile lies within a mass of equal values.
         return Estimate(value, value * (1 - ordered.error), value * (1 + ordered.error), effective=float(sample.size))
-    effective = min(found.effective, at_most, (share / found.error) ** 2)
+    effective = min(found.effective, (share / found.error) ** 2)
     if effective < _LEAST_EFFECTIVE:
         return Estimate(value, reason=_too_short(effective), effective=effective)
     t = _student(effective / _OF_PERCENTILES.per_degree)

@@ -36,32 +36,42 @@ _SETTLED = 10.0
 class Correlation:
     """How sure a sum of correlated residuals is.
 
-    ``error``: its standard error. ``effective``: how many independent batches would have varied as much.
+    ``error``: its standard error. ``effective``: how many independent batches would have varied as much. ``groups``:
+    into how many batches of equal size they had to be merged before neighbours looked uncorrelated.
     """
 
     error: float
     effective: float
+    groups: float = math.inf
 
 
-def correlation(residuals: FloatArray) -> Correlation:
+UNBOUNDED = Correlation(0.0, math.inf)
+"""What bounds nothing."""
+
+
+def correlation(residuals: FloatArray, within: Correlation = UNBOUNDED) -> Correlation:
     """Of the sum of ``residuals`` (batches,), in order: the larger of two estimates that fail in different ways.
 
     The spectrum at frequency zero of an autoregression chosen by AICc (Heidelberger and Welch, 1981, by way of Fishman,
     1971); and nonoverlapping batch means, merged until neighbours look uncorrelated (von Neumann's test), with what
     correlation is left taken out as an AR(1)'s (Skart: Tafazzoli, Wilson, Lada, Steiger, 2011).
+
+    ``within``: the correlation of a part of the same values whose swings are not slower than theirs: no more batches
+    are used than it needed, and no more independent ones are found.
     """
     spread = float(residuals.var())
     if spread <= 0.0 or len(residuals) < _LEAST_MEANS + 3:
         return Correlation(0.0 if spread <= 0.0 else math.inf, math.inf if spread <= 0.0 else 0.0)
-    error = max(autoregressive_error(residuals), _batch_means_error(residuals))
-    return Correlation(error, len(residuals) ** 2 * spread / error**2)
+    by_means, groups = _batch_means_error(residuals, within.groups)
+    error = max(autoregressive_error(residuals), by_means)
+    return Correlation(error, min(len(residuals) ** 2 * spread / error**2, within.effective), groups)
 
 
-def effective(sample: BatchedSample) -> float:
-    """How many independent batches would make the mean as sure; infinite where nothing varies."""
+def correlation_of(sample: BatchedSample) -> Correlation:
+    """Of the sum of the sample's residuals from their mean; ``UNBOUNDED`` where nothing is in it."""
     if not len(sample):
-        return math.inf
-    return correlation((sample.sums - sample.mean * sample.counts) / sample.observations).effective
+        return UNBOUNDED
+    return correlation((sample.sums - sample.mean * sample.counts) / sample.observations)
 
 
 def merged(residuals: FloatArray, batches: int) -> FloatArray:
@@ -99,21 +109,22 @@ def autoregressive_error(residuals: FloatArray) -> float:
     return math.sqrt(best * count)
 
 
-def _batch_means_error(residuals: FloatArray) -> float:
-    batches = len(residuals)
+def _batch_means_error(residuals: FloatArray, at_most: float = math.inf) -> tuple[float, int]:
+    """(standard error of the sum, batches it was found from)."""
+    batches = int(min(len(residuals), max(at_most, _LEAST_MEANS)))
     while True:
         sums = merged(residuals, batches)
         centred = sums - sums.mean()
         total = float(centred @ centred)
         if total <= 0.0:
-            return 0.0
+            return 0.0, batches
         lag1 = float(centred[1:] @ centred[:-1]) / total
         if lag1 < _UNCORRELATED / math.sqrt(batches) or batches <= _LEAST_MEANS:
             break
         batches = max(_LEAST_MEANS, int(batches / math.sqrt(2.0)))
     # A sample's lag-1 correlation is about 1/batches too low.
     left = min(max(lag1 + 1.0 / batches, 0.0), 0.9)
-    return math.sqrt(total / (batches - 1) * batches * (1.0 + left) / (1.0 - left))
+    return math.sqrt(total / (batches - 1) * batches * (1.0 + left) / (1.0 - left)), batches
 
 
 @dataclass(frozen=True)
@@ -182,6 +193,24 @@ def _mser(means: FloatArray, counts: FloatArray) -> tuple[int, bool]:
     return cut, abs(float(centred[:cut].mean() - centred[cut:].mean())) > _SURE * error
 
 
+_RELAXATIONS = 8.0
+"""Relaxation times that a run must span; below, its intervals hold too rarely (reports/benchmarks/coverage.md)."""
+
+
+def jobs_to_settle(load: float, service_scv: float = 1.0) -> float:
+    """How many jobs a run needs before one can tell how much its queue swings: ``_RELAXATIONS`` relaxation times.
+
+    A queue forgets its state over the relaxation time; a run of a few of them sees too few swings to know how large
+    they are, and cannot know that it does not know. In jobs it is load / (1 - sqrt(load))^2 for exponential
+    services, whatever their length and however many the servers (Cohen, The Single Server Queue, 1982, section
+    III.7.3 for one; in heavy traffic all), and ``(1 + service_scv) / 2`` times that for services of another squared
+    coefficient of variation (Whitt, Planning queueing simulations, Management Science 35, 1989). Infinite from load 1.
+    """
+    if load >= 1.0:
+        return math.inf
+    return _RELAXATIONS * load * (1.0 + service_scv) / 2.0 / (1.0 - math.sqrt(load)) ** 2
+
+
 @dataclass(frozen=True)
 class Growth:
     """Whether a run settles: ``yes``, ``not shown`` or ``grows``; and why."""
@@ -212,7 +241,7 @@ def growth(waits: BatchedSample) -> Growth:
     first, last = float(means[:quarter].mean()), float(means[-quarter:].mean())
     if trend > _TREND and float(means[_TREND_BATCHES // 2 :].min()) > _NO_RETURN * whole and last > _GROWN * first:
         return Growth("grows", "waiting times grow to the end of the run: work arrives faster than it is done")
-    worth = effective(waits)
+    worth = correlation_of(waits).effective
     if worth < _SETTLED:
         return Growth(
             "not shown",

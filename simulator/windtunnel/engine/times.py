@@ -5,7 +5,6 @@ Jobs of the warm-up are left out of both.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -18,7 +17,17 @@ from windtunnel.core.ticks import to_second_array
 from windtunnel.engine.capacity import Load, offered_load
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.sample import BatchedSample, Histograms
-from windtunnel.engine.steady import LEAST_JOBS, Growth, WarmUp, effective, growth, warm_up
+from windtunnel.engine.steady import (
+    LEAST_JOBS,
+    UNBOUNDED,
+    Correlation,
+    Growth,
+    WarmUp,
+    correlation_of,
+    growth,
+    jobs_to_settle,
+    warm_up,
+)
 
 Samples = dict[str, BatchedSample | None]
 LATENCY, WAITING = range(2)
@@ -29,16 +38,18 @@ _EVERY_JOB = "the scenario says that every job counts"
 class Steady:
     """What a run's times are taken over: jobs from ``job`` (in order of arrival) on, which arrived at tick ``since``.
 
-    ``at_most``: independent observations that the slowest swings of the waiting times leave. ``settled``: whether the
+    ``correlation``: that of the waiting times, the slowest swings of all. ``settled``: whether the
     run has a steady state; None for a source that has none to reach. ``load``: what was offered over what can be done.
+    ``too_short``: why no interval can be trusted.
     """
 
     job: int
     since: int
     reason: str
-    at_most: float
+    correlation: Correlation
     settled: Growth | None
     load: Load | None = None
+    too_short: str | None = None
 
 
 class Times(Protocol):
@@ -73,6 +84,19 @@ def _settled(prepared: Prepared, load: Load | None, waits: BatchedSample) -> Gro
     return growth(waits)
 
 
+def _too_short(load: Load | None, jobs: int, service_scv: float) -> str | None:
+    """Why ``jobs`` at this load are too few for intervals; None where they are enough or the load is not known."""
+    if load is None or load.steady or load.excessive:
+        return None
+    needed = jobs_to_settle(load.offered, service_scv)
+    if jobs >= needed:
+        return None
+    return (
+        f"the run is too short: at load {load.offered:.3g} a queue's swings show from about {needed:,.0f} jobs on, "
+        f"and it has {jobs:,}"
+    )
+
+
 class _EveryTime:
     """From every job's times."""
 
@@ -83,7 +107,7 @@ class _EveryTime:
     def _steady(self, prepared: Prepared) -> Steady:
         jobs = self.recording.jobs
         if not all(w.workload.arrivals.stationary for w in prepared.workloads):
-            return Steady(0, 0, "arrivals change with time: every job counts", math.inf, None)
+            return Steady(0, 0, "arrivals change with time: every job counts", UNBOUNDED, None)
         started, done = np.flatnonzero(jobs.start >= 0), np.flatnonzero(jobs.status == COMPLETED)
         waits = BatchedSample.from_values(to_second_array(jobs.start[started] - jobs.arrival[started]))
         latencies = BatchedSample.from_values(to_second_array(jobs.finish[done] - jobs.arrival[done]))
@@ -93,10 +117,13 @@ class _EveryTime:
             found = ((int(of[cut.jobs]) if cut.jobs else 0, cut.reason) for cut, of in cuts)
             first, reason = max(found, key=lambda x: x[0])
         kept = started[started >= first]
-        at_most = effective(BatchedSample.from_values(to_second_array(jobs.start[kept] - jobs.arrival[kept])))
+        correlation = correlation_of(BatchedSample.from_values(to_second_array(jobs.start[kept] - jobs.arrival[kept])))
         since = int(jobs.arrival[first]) if len(jobs) else 0
         load = offered_load(prepared)
-        return Steady(first, since, reason, at_most, _settled(prepared, load, waits), load)
+        services = to_second_array(jobs.finish[done] - jobs.start[done])
+        mean = float(services.mean()) if len(services) else 0.0
+        short = _too_short(load, len(jobs), float(services.var()) / mean**2 if mean else 0.0)
+        return Steady(first, since, reason, correlation, _settled(prepared, load, waits), load, short)
 
     def counts(self, work: int | None) -> IntArray:
         """Jobs by status (``STATUS``) of a workload, or of all."""
@@ -135,7 +162,7 @@ class _SummedTimes:
         self.steady = self._steady(prepared)
 
     def _steady(self, prepared: Prepared) -> Steady:
-        nothing = Steady(0, 0, "arrivals change with time: every job counts", math.inf, None)
+        nothing = Steady(0, 0, "arrivals change with time: every job counts", UNBOUNDED, None)
         if not all(w.workload.arrivals.stationary for w in prepared.workloads):
             return nothing
         whole = self._sample(0, WAITING, 0)
@@ -146,8 +173,11 @@ class _SummedTimes:
         first = -(-cut.batches // self._per_stretch) * self._per_stretch
         load = offered_load(prepared)
         steady = replace(nothing, job=first * self.tally.width, reason=cut.reason)
-        at_most = effective(self._sample(0, WAITING, first))
-        return replace(steady, at_most=at_most, settled=_settled(prepared, load, whole), load=load)
+        correlation = correlation_of(self._sample(0, WAITING, first))
+        settled = _settled(prepared, load, whole)
+        # Sums do not tell how services vary; as exponential ones do is the middle of what is seen.
+        short = _too_short(load, int(self.tally.counts.sum()), 1.0)
+        return replace(steady, correlation=correlation, settled=settled, load=load, too_short=short)
 
     @cached_property
     def _per_stretch(self) -> int:

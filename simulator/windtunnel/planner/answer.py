@@ -16,7 +16,8 @@ from windtunnel.core.plan import Plan
 from windtunnel.core.scenario import Scenario
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.demand import least_demand
-from windtunnel.engine.fleet import Prepared, prepare
+from windtunnel.engine.fleet import Prepared
+from windtunnel.engine.preparing import prepare
 from windtunnel.planner.explaining import Explanation
 from windtunnel.planner.simulating import Case, Setting, Simulator, entry_name, variant
 from windtunnel.planning import explain
