@@ -41,7 +41,7 @@ class _Care:
     gain: float
 
 
-_OF_MEANS, _OF_PERCENTILES = _Care(3.0, 3.0), _Care(2.5, 2.0)
+_OF_MEANS, _OF_PERCENTILES = _Care(3.0, 5.0), _Care(2.5, 2.0)
 
 _LEAST_EFFECTIVE = 2.0
 _WIDEST = 3.0
