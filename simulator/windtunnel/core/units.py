@@ -199,4 +199,6 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
 def _significant(value: float, digits: int) -> str:
     if abs(value) < 0.9995:
         return f"{value:.{digits}g}"
-    return f"{value:.{max(0, digits - len(str(round(abs(value)))))}f}"
+    # Rounded first: 9.996 has two digits before the point, and 9.5 one, though it rounds to a whole number of two.
+    rounded = float(f"{value:.{digits - 1}e}")
+    return f"{rounded:.{max(0, digits - len(str(int(abs(rounded)))))}f}"

@@ -18,6 +18,7 @@ from windtunnel.core.placed import NANO, PlacementRecording
 from windtunnel.core.result import STATUS
 from windtunnel.report.words import (
     NOTHING,
+    badge,
     interval,
     number,
     plural,
@@ -75,7 +76,7 @@ def placement_summary(result: Mapping[str, Any]) -> str:
         _plain(verdict(result["targets"]) + ("" if result["targets"] else "; nothing to meet or miss")),
     ]
     lines += [
-        f"  {'met' if target.met else 'MISSED':<8}{_plain(target.text)}   {target.measured}   {target.margin}"
+        f"  {badge(target):<8}{_plain(target.text)}   {target.measured}   {target.margin}"
         for target in map(target_line, result["targets"])
     ]
     lines += ["", _row("policy", f"{placed['policy']}, {_TIES[placed['ties']]}")]
