@@ -143,6 +143,25 @@ def test_runs_make_means_with_intervals() -> None:
     assert finished.result["latency_s"]["mean"]["value"] is None
 
 
+def test_runs_are_shown_by_their_mean_and_an_interval_across_a_limit_is_not_sure(tmp_path: Path) -> None:
+    data = small(mode={"kind": "inflate", "demand": 1.2, "runs": 3})
+    first = app.run(checked(data)).result
+    allocated, jobs = first["placement"]["gpu_allocation"], first["jobs"]
+    assert allocated["low"] < allocated["value"] < allocated["high"]
+    limits = [(allocated["low"] + allocated["value"]) / 2, allocated["low"] * 0.9]
+    finished = app.run(checked(data | {"targets": [f"allocation >= {limit}" for limit in limits]}))
+    assert [(t["met"], t["confidence"]) for t in finished.result["targets"]] == [
+        (True, "not confirmed"),
+        (True, "confirmed"),
+    ]
+    app.save(finished, tmp_path)
+    assert 'class="answer unsure"' in (tmp_path / "report.html").read_text()
+    text = placement_summary(finished.result)
+    assert f": 3 runs of {jobs['arrived'] / 3:,.0f} tasks on average on " in text
+    assert f"tasks          {jobs['running'] / 3:,.0f} of {jobs['arrived'] / 3:,.0f} placed, " in text
+    assert "  met?    allocation ≥ " in text
+
+
 def test_energy_where_every_models_power_is_known() -> None:
     gpus = {name: {"sku": "v100-sxm-32gb", "price": "1 USD/h"} for name in ("G2", "G3")}
     data = small(mode="replay", targets=["allocation <= 99%", "waiting mean <= 1 h"])
