@@ -279,7 +279,7 @@ def compare(
     windtunnel compare one.yaml other.yaml --replications 30
     """  # noqa: D301  as above
     from windtunnel import app
-    from windtunnel.report.compare import comparison_table, headline
+    from windtunnel.report.compare import comparison_table, headline, left_out
 
     progress = _Progress(" pairs")
     found = app.compare(
@@ -296,8 +296,10 @@ def compare(
     if form == "json":
         _print_json(found)
         return
-    click.echo(headline(found))
+    click.echo(headline(found, changes))
     _print_table(*comparison_table(found))
+    if said := left_out(found):
+        click.echo(said)
 
 
 @cli.command()
@@ -400,7 +402,7 @@ def advise(
 )
 @click.option("--fresh", is_flag=True, help="Throw away what another sweep left in --out.")
 @click.option("--replications", type=click.IntRange(1, 10_000), default=1, help="Independent repetitions of a point.")
-@click.option("--engine", default="auto", help="auto or process.")
+@click.option("--engine", default="auto", help="auto, process or compiled.")
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario at every point.")
 @_CATALOG
 @_FORMAT

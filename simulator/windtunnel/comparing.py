@@ -49,11 +49,13 @@ def compare(
             expected="the same seed in both, or --seed",
         )
     sides: list[list[dict[str, float | None]]] = [[], []]
+    unstable = [0, 0]
     for replication in range(replications):
         seed = running.replication_seed(one.seed, replication) if replication else one.seed
-        for side, scenario in zip(sides, (one, other), strict=True):
+        for i, scenario in enumerate((one, other)):
             result, _ = running.simulate(scenario.reseeded(seed), 1, engine, known)
-            side.append(_figures(result))
+            sides[i].append(_figures(result))
+            unstable[i] += result["statistics"]["settled"] == "grows"
         if progress is not None:
             progress(replication + 1, replications)
     rows = []
@@ -74,7 +76,14 @@ def compare(
                 "told_apart": told,
             }
         )
-    return {"one": one.name, "other": other.name, "replications": replications, "seed": one.seed, "figures": rows}
+    return {
+        "one": one.name,
+        "other": other.name,
+        "replications": replications,
+        "seed": one.seed,
+        "unstable": {"one": unstable[0], "other": unstable[1]},
+        "figures": rows,
+    }
 
 
 def _figures(result: Mapping[str, Any]) -> dict[str, float | None]:

@@ -68,7 +68,17 @@ def test_the_command_prints_a_table_or_json(scenario: Path) -> None:
     words = ["compare", str(scenario), "--change", "fleet[0].speed=1.1", "--replications", "4"]
     shown = CliRunner().invoke(cli, words)
     assert shown.exit_code == 0, shown.output
-    assert "4 pairs of runs with the same seeds" in shown.stdout
+    assert ": 4 pairs of runs with the same seeds" in shown.stdout.splitlines()[0]
+    assert " and the same with fleet[0].speed=1.1" in shown.stdout.splitlines()[0]
+    assert "other by (95% interval)" in shown.stdout
     assert "latency p99" in shown.stdout and "less" in shown.stdout
     data = json.loads(CliRunner().invoke(cli, [*words, "--format", "json"]).stdout)
     assert data["replications"] == 4
+
+
+def test_unstable_runs_leave_times_out_and_that_is_said(scenario: Path) -> None:
+    words = ["compare", str(scenario), "--change", "fleet[0].speed=0.1", "--replications", "2"]
+    shown = CliRunner().invoke(cli, words)
+    assert shown.exit_code == 0, shown.output
+    assert "times are not compared: 2 of 2 runs of other are unstable" in shown.stdout
+    assert "latency" not in shown.stdout and "throughput" in shown.stdout

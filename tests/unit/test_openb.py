@@ -19,6 +19,7 @@ from windtunnel.core.openb import nodes_csv, pods_csv, read_openb_nodes, read_op
 from windtunnel.core.placement import PLACEMENTS
 from windtunnel.engine import placement, placement_invariants
 from windtunnel.engine.tasks import prepare_placing
+from windtunnel.policies import placement as _policies  # noqa: F401  registers the policies of PLACEMENTS
 from windtunnel.report.placement import placement_summary, write_tasks_csv
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from windtunnel.report.words import plural, quantity, rate, share, usd
@@ -36,16 +36,34 @@ def comparison_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str
         elif not one:
             said, by = "more" if difference["value"] > 0 else "less", "–"
         else:
-            by = f"{difference['value'] / one:+.1%} ({low / one:+.1%} to {high / one:+.1%})"
+            by = f"{_change(difference['value'] / one)} ({_change(low / one)} to {_change(high / one)})"
             said = ("more" if difference["value"] > 0 else "less") if row["told_apart"] else "not told apart"
         metric, _, statistic = name.partition(".")
         label = f"{metric.removesuffix('_s')} {statistic}".replace("_", " ") if statistic else name.partition("_per")[0]
         label = label.removesuffix("_w").removesuffix("_j").removesuffix("_usd").replace("_", " ").strip()
         rows.append([label, show(one), show(row["other"]["value"]), by, said])
-    return ["", "one", "other", "other by", ""], rows
+    return ["", "one", "other", "other by (95% interval)", ""], rows
 
 
-def headline(found: Mapping[str, Any]) -> str:
-    """What was compared, and how."""
+def _change(relative: float) -> str:
+    """A relative difference with its sign: two significant digits below a percent, one decimal above."""
+    percent = relative * 100
+    if abs(percent) >= 0.95:
+        return f"{percent:+.1f}%"
+    return f"{percent:+.2g}%" if abs(percent) >= 0.01 else f"{percent:+.4f}%" if percent else "0%"
+
+
+def headline(found: Mapping[str, Any], changes: Sequence[str] = ()) -> str:
+    """What was compared, and how; ``changes`` are what makes the other of the one."""
     pairs = plural(found["replications"], "pair")
-    return f"{found['one']} and {found['other']}: {pairs} of runs with the same seeds, from {found['seed']}"
+    other = f"the same with {', '.join(changes)}" if changes else found["other"]
+    return f"{found['one']} and {other}: {pairs} of runs with the same seeds, from {found['seed']}"
+
+
+def left_out(found: Mapping[str, Any]) -> str:
+    """Why times are not compared, where a run has no steady state and so no average of them; else empty."""
+    unstable, pairs = found["unstable"], found["replications"]
+    if not any(unstable.values()):
+        return ""
+    runs = " and ".join(f"{n} of {pairs} runs of {side}" for side, n in unstable.items() if n)
+    return f"times are not compared: {runs} are unstable, so that they have no average"
