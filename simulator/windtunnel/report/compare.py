@@ -50,7 +50,7 @@ def _change(relative: float) -> str:
     percent = relative * 100
     if abs(percent) >= 0.95:
         return f"{percent:+.1f}%"
-    return f"{percent:+.2g}%" if abs(percent) >= 0.01 else f"{percent:+.4f}%" if percent else "0%"
+    return f"{percent:+.2g}%" if abs(percent) >= 0.01 else f"{percent:+.1e}%" if percent else "0%"
 
 
 def headline(found: Mapping[str, Any], changes: Sequence[str] = ()) -> str:
