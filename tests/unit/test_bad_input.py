@@ -14,6 +14,7 @@ from windtunnel import app
 from windtunnel.cli import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.scenario import read_scenario
+from windtunnel.core.target import parse_figure, parse_target
 from windtunnel.core.yamlfile import parse
 
 GOOD = """\
@@ -368,3 +369,25 @@ def test_the_good_scenario_is_good(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(GOOD)
     assert read_scenario(tmp_path / "s.yaml").name == "small"
     assert app.run(tmp_path / "s.yaml").met
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("utilisation <= 80", "utilisation is a share, and '80' is more than all; expected a number from 0 to 1"),
+        ("completed >= 99", "did you mean '99 %'?"),
+        ("availability >= 101 %", "a share"),
+        ("latency p99 <= -1 s", "latency is never negative"),
+        ("latency p98 <= 1 s", "'latency p98 <= 1 s' asks for 'p98' of latency"),
+    ],
+)
+def test_a_limit_that_nothing_can_reach_is_refused(text: str, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_target(text)
+    assert says in str(caught.value)
+
+
+def test_a_figure_that_is_wrong_is_quoted_as_it_was_written() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_figure("latency p98")
+    assert str(caught.value).startswith("'latency p98' asks for 'p98' of latency")

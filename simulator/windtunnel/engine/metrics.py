@@ -201,9 +201,13 @@ def _times(times: Times, work: int | None) -> dict[str, Any]:
         "jobs": {name: counts[name] for name in _ORDER},
         **{name: None if one is None else _dicts(one) for name, one in found.items()},
         "statistics": {
-            "batches": {name: len(sample) for name, sample in samples.items() if sample is not None},
             "effective": {
                 name: {statistic: e.effective for statistic, e in one.items()}
+                for name, one in found.items()
+                if one is not None
+            },
+            "batches": {
+                name: {statistic: e.batches for statistic, e in one.items()}
                 for name, one in found.items()
                 if one is not None
             },

@@ -31,10 +31,12 @@ def comparison_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str
         name, one, difference = row["figure"], row["one"]["value"], row["difference"]
         show = _SHOWN.get(name, _seconds)
         low, high = difference["low"], difference["high"]
-        if difference["value"] == 0.0 and low == high == 0.0:
+        if difference["value"] == 0.0 and low in (None, 0.0) and low == high:
             said, by = "the same", "0%"
         elif not one:
             said, by = "more" if difference["value"] > 0 else "less", "–"
+        elif low is None or high is None:
+            by, said = f"{difference['value'] / one:+.1%}", ""
         else:
             by = f"{difference['value'] / one:+.1%} ({low / one:+.1%} to {high / one:+.1%})"
             said = ("more" if difference["value"] > 0 else "less") if row["told_apart"] else "not told apart"
@@ -48,4 +50,9 @@ def comparison_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str
 def headline(found: Mapping[str, Any]) -> str:
     """What was compared, and how."""
     pairs = plural(found["replications"], "pair")
-    return f"{found['one']} and {found['other']}: {pairs} of runs with the same seeds, from {found['seed']}"
+    lines = [
+        f"one    {found['one']}",
+        f"other  {found['other']}",
+        f"{pairs} of runs with the same seeds, from {found['seed']}; differences with their 95% intervals",
+    ]
+    return "\n".join([*lines, *(f"note: {note}" for note in found["notes"])])

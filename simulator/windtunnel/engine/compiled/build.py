@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, typeof, types
 
 from windtunnel.core.faults import Straggler
-from windtunnel.core.policy import Candidate, JobKey
+from windtunnel.core.policy import Candidate, JobKey, OwnFunction
 from windtunnel.core.ticks import MAX_TICKS
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.kernel import advance
@@ -42,21 +42,46 @@ def kernel() -> Callable[..., int]:
 @cache
 def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable[..., tuple[float, float]]:
     """A route's score for the kernel; raises what Numba raises for one that does not compile."""
-    alone = getattr(score, "alone", None)
-    if alone is None:
+    if not isinstance(score, OwnFunction):
         return njit(SCORE)(score or _no_score)
-    compiled = njit(alone)
-    return njit(SCORE)(lambda device: (float(compiled(device)), 0.0))
+    compiled, said = njit(score.function), _said(score)
+    if score.numbers == 1:
+
+        def single(device: Candidate) -> tuple[float, float]:
+            first = float(compiled(device))
+            if first != first:  # noqa: PLR0124  NaN
+                raise ValueError(said)
+            return first, 0.0
+
+        return njit(SCORE)(single)
+
+    def pair(device: Candidate) -> tuple[float, float]:
+        first, second = compiled(device)
+        if first != first or second != second:  # noqa: PLR0124  NaN
+            raise ValueError(said)
+        return float(first), float(second)
+
+    return njit(SCORE)(pair)
 
 
 @cache
 def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
     """An order's key for the kernel; raises what Numba raises for one that does not compile."""
-    alone = getattr(key, "alone", None)
-    if alone is None:
+    if not isinstance(key, OwnFunction):
         return njit(KEY)(key or _no_key)
-    compiled = njit(alone)
-    return njit(KEY)(lambda job: float(compiled(job)))
+    compiled, said = njit(key.function), _said(key)
+
+    def number(job: JobKey) -> float:
+        found = float(compiled(job))
+        if found != found:  # noqa: PLR0124  NaN
+            raise ValueError(said)
+        return found
+
+    return njit(KEY)(number)
+
+
+def _said(own: OwnFunction) -> str:
+    return f"'{own.text}' gives what is no number (NaN)"
 
 
 FAR_ABOVE = 4096
@@ -302,7 +327,7 @@ def trees(prepared: Prepared, layout: np.dtype) -> tuple[Records, Records]:
 
 def _reads(score: Callable[..., Any], name: str) -> bool:
     """Whether a score may read a field of its candidate: it does, or uses it in some way but by its fields."""
-    code = getattr(score, "alone", score).__code__
+    code = (score.function if isinstance(score, OwnFunction) else score).__code__
     steps = list(dis.get_instructions(code))
     candidate = code.co_varnames[0]
     for step, following in zip(steps, [*steps[1:], steps[-1]], strict=True):

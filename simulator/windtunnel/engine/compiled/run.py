@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from numba.core.errors import NumbaError
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, Where
+from windtunnel.core.policy import OwnFunction
 from windtunnel.core.result import Recording
 from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS
 from windtunnel.engine import accounting
@@ -52,7 +53,7 @@ def refusal(prepared: Prepared) -> str | None:
     ):
         try:
             compile_part(function)
-        except NumbaError as error:
+        except (NumbaError, UnsupportedBytecodeError) as error:
             said = " ".join(str(error).split())
             return f"the {part} of '{policy.name}', which does not compile ({said[:300]})"
     return None
@@ -74,6 +75,18 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     return accounting.record(prepared, _books(prepared, world, words), int(world.run[0].end))
 
 
+def _own_error(prepared: Prepared, error: Exception) -> Exception:
+    """What a user's own policy raised, as an error of its file; anything else is this engine's own."""
+    own = [f for f in (prepared.policy.route.score, prepared.policy.order.key) if isinstance(f, OwnFunction)]
+    if not own:
+        return error
+    return InputError(
+        f"{' or '.join(repr(f.text) for f in own)} fails: {type(error).__name__}: {error}",
+        where=Where(own[0].file, own[0].function.__code__.co_firstlineno),
+        expected="an answer to every question; --engine process says which question and which line",
+    )
+
+
 def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress: Progress | None) -> Any:
     """Let the kernel go on until the run is over, giving it what it asks for; the world then, its end noted."""
     score = compiled_score(prepared.policy.route.score)
@@ -81,7 +94,10 @@ def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress
     blocks = _records(prepared)
     horizon, arrived = look_ahead(prepared.arrival, prepared.end), 0
     while True:
-        code = advance(world, score, key)
+        try:
+            code = advance(world, score, key)
+        except (ArithmeticError, LookupError, ValueError) as error:
+            raise _own_error(prepared, error) from error
         if code == state.DONE or (code == state.STUCK and _hopeless(prepared, world)):
             break
         if code == state.MORE_JOBS:
