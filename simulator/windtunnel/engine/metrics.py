@@ -80,7 +80,8 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
     energy_j = math.fsum(d.energy_j for d in recording.devices) if recording.tally else recording.power.integral()
     peak_w = float(recording.power.values.max()) if recording.tally is None else recording.tally.peak_w
     alone = len(prepared.workloads) == 1
-    site = economics(recording.power, prepared.scenario.site, rate)
+    by_hour_j = None if recording.tally is None else recording.tally.joules_by_hour
+    site = economics(recording.power, prepared.scenario.site, rate, by_hour_j)
     return {
         "span_s": span_s,
         **whole,
@@ -226,7 +227,7 @@ def _dicts(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | Non
 
 def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Replications as one: see ``summarise``."""
-    merged = _merge_times(runs)
+    merged, missing = _merge_times(runs)
     for key in runs[0]:
         if key in merged or key in ("devices", "autoscale", "workloads", "statistics", "site", "faults"):
             continue
@@ -245,16 +246,24 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "warmup_jobs": [one["warmup_jobs"] for one in every],
         "warmup_reason": every[0]["warmup_reason"],
         "settled": worst["settled"],
-        "settled_reason": worst["settled_reason"],
+        "settled_reason": _in_how_many(worst, every),
         "load": worst["load"],
         "replications": len(runs),
-        "missing": {},
+        "missing": missing,
     }
-    merged["workloads"] = [
-        {"name": w["name"], "use": w["use"], **_merge_times([run["workloads"][i] for run in runs])}
-        for i, w in enumerate(runs[0]["workloads"])
-    ]
+    merged["workloads"] = []
+    for i, w in enumerate(runs[0]["workloads"]):
+        part, missing = _merge_times([run["workloads"][i] for run in runs])
+        merged["workloads"].append({"name": w["name"], "use": w["use"], **part, "statistics": {"missing": missing}})
     return merged
+
+
+def _in_how_many(worst: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str | None:
+    alike = sum(one["settled"] == worst["settled"] for one in every)
+    if worst["settled_reason"] is None or alike == len(every):
+        reason: str | None = worst["settled_reason"]
+        return reason
+    return f"in {alike:,} of {len(every):,} replications {worst['settled_reason']}"
 
 
 def _over_faults(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -281,17 +290,22 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(numbers)) if numbers else None
 
 
-def _merge_times(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _merge_times(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+    """(jobs and times of replications as one; by metric and statistic why a value or an interval is missing)."""
+    missing: dict[str, dict[str, str]] = {}
     merged: dict[str, Any] = {"jobs": {name: sum(part["jobs"][name] for part in parts) for name in _ORDER}}
     for key in ("latency_s", "waiting_s", "first_token_s", "next_token_s"):
-        if parts[0][key] is None:
+        if all(part[key] is None for part in parts):
             merged[key] = None
             continue
-        merged[key] = {
-            name: over_replications([part[key][name]["value"] for part in parts if part[key]]).as_dict()
-            for name in parts[0][key]
+        values = {
+            name: [None if part[key] is None else part[key][name]["value"] for part in parts] for name in STATISTICS
         }
-    return merged
+        found = {name: over_replications(of) for name, of in values.items()}
+        merged[key] = _dicts(found)
+        if any(one.low is None for one in found.values()):
+            missing[key] = {name: one.reason or "" for name, one in found.items() if one.low is None}
+    return merged, missing
 
 
 def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:

@@ -254,8 +254,14 @@ def _too_short(effective: float) -> str:
 
 
 def over_replications(values: Sequence[float | None]) -> Estimate:
-    """The mean of independent replications' values and its Student interval."""
+    """The mean of independent replications' values and its Student interval.
+
+    None where any of them has no value: those that are left are the calm ones, and their mean too low.
+    """
     known = np.array([value for value in values if value is not None])
+    if len(known) < len(values):
+        missing = len(values) - len(known)
+        return Estimate(None, reason=f"{missing:,} of {len(values):,} replications have none")
     if not len(known):
         return Estimate(None, reason="nothing was seen")
     value = float(known.mean())

@@ -13,10 +13,21 @@ from numba import njit, typeof, types
 
 from windtunnel.core.faults import Straggler
 from windtunnel.core.policy import Candidate, JobKey, OwnFunction
-from windtunnel.core.ticks import MAX_TICKS
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.kernel import advance
-from windtunnel.engine.compiled.state import BATCHES, BINS, SAMPLE, SPANS, STRETCHES, Records, World, records
+from windtunnel.engine.compiled.state import (
+    BATCHES,
+    BINS,
+    HOUR_TICKS,
+    HOURS,
+    SAMPLE,
+    SPANS,
+    STRETCHES,
+    Records,
+    World,
+    records,
+)
 from windtunnel.engine.compiled.structures import ROOT, tree_build, tree_size
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.jobs import draw_columns, draws
@@ -124,6 +135,7 @@ def _empty() -> World:
         bins=np.zeros((2, 0, 0), dtype=np.int32),
         counts=np.zeros((0, 4), dtype=np.int64),
         spans=records(0, state.SPAN),
+        hours=np.zeros(HOURS),
     )
 
 
@@ -184,6 +196,8 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
         r.tallying, r.batch_width = 1, max(1, -(-prepared.job_count // BATCHES))
         r.stride = max(1, -(-prepared.job_count // SAMPLE)) if prepared.sampled else 0
         r.span_width = r.span_until = max(1, prepared.expected_ticks // SPANS)
+        begins = (0 if prepared.scenario.site is None else prepared.scenario.site.starts_s) * TICKS_PER_SECOND
+        r.hour, r.hour_until = begins // HOUR_TICKS % HOURS, HOUR_TICKS - begins % HOUR_TICKS
     else:
         r.stride = 1
     rows = records(devices, state.DEVICE)
@@ -195,8 +209,7 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
     queue_rows = records(queues, state.QUEUE)
     queue_rows.head = queue_rows.tail = -1
     kept = -(-prepared.job_count // r.stride) + int(prepared.streamed) if r.stride else 0
-    jobs = records(kept, state.JOB)
-    jobs.start = jobs.finish = jobs.on = -1
+    jobs = blank_rows(kept)
     return World(
         run=run,
         devices=rows,
@@ -223,7 +236,15 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
         bins=np.zeros((2, series * STRETCHES, BINS if series else 0), dtype=np.int32),
         counts=np.zeros((len(prepared.workloads) if series else 0, 4), dtype=np.int64),
         spans=records(SPANS if series else 0, state.SPAN),
+        hours=np.zeros(HOURS),
     )
+
+
+def blank_rows(count: int) -> Records:
+    """Rows for the times of ``count`` jobs of which nothing is known."""
+    rows = records(count, state.JOB)
+    rows.start = rows.finish = rows.on = -1
+    return rows
 
 
 def run_record(prepared: Prepared, ints: Pool, queue_at: np.ndarray, queues_of: np.ndarray) -> Records:

@@ -13,11 +13,11 @@ from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.policy import OwnFunction
 from windtunnel.core.result import Recording
-from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS
+from windtunnel.core.ticks import LONGEST, MAX_TICKS
 from windtunnel.engine import accounting
 from windtunnel.engine.books import Books
 from windtunnel.engine.compiled import state
-from windtunnel.engine.compiled.build import Words, build, compiled_key, compiled_score, kernel
+from windtunnel.engine.compiled.build import Words, blank_rows, build, compiled_key, compiled_score, kernel
 from windtunnel.engine.compiled.continuous import close as close_serving
 from windtunnel.engine.compiled.kernel import close
 from windtunnel.engine.compiled.serving import build_serving, serving_books, serving_kernel
@@ -119,11 +119,11 @@ def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress
             world = world._replace(timers=_larger(world.timers))
         elif code == state.MORE_BATCHES:
             _merge_batches(world)
-        elif code == state.MORE_SPANS:
-            _merge_spans(world)
+        elif code == state.MORE_ROWS:
+            _thin_sample(world)
         elif code == state.TOO_LONG:
             raise InputError(
-                f"the work takes longer than the {MAX_SECONDS / 86400:.0f} days a run may last",
+                f"the work takes longer than the {LONGEST} a run may last",
                 where=prepared.scenario.where("workload"),
                 expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
             )
@@ -182,15 +182,13 @@ def _merge_batches(world: World) -> None:
     world.run[0].batch_width *= 2
 
 
-def _merge_spans(world: World) -> None:
-    """The run lasts longer than was expected: every two short times become one."""
-    r, spans, half = world.run[0], world.spans, state.SPANS // 2
-    for name in ("power", "waiting"):
-        pairs = spans[name].reshape(half, 2).sum(axis=1)
-        spans[name][:half], spans[name][half:] = pairs, 0.0
-    r.span //= 2
-    r.span_width *= 2
-    r.span_until = (r.span + 1) * r.span_width
+def _thin_sample(world: World) -> None:
+    """More jobs arrive than were expected: every second job of the sample is kept."""
+    rows = world.jobs
+    kept = rows[::2].copy()
+    blank = blank_rows(len(rows) - len(kept))
+    rows[: len(kept)], rows[len(kept) :] = kept, blank
+    world.run[0].stride *= 2
 
 
 def _more_faults(prepared: Prepared, world: World, horizon: int) -> World:
