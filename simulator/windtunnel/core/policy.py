@@ -71,7 +71,7 @@ class OwnFunction:
         try:
             answer = self.function(example)
             found = tuple(float(part) for part in (answer if self.numbers == 2 else (answer,)))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(
                 f"'{self.text}' fails on {_shown(example)}: {type(error).__name__}: {error}", where=self._place(error)
             ) from error
@@ -85,7 +85,7 @@ class OwnFunction:
             return found[0]
         return found if self.numbers == 2 else (found[0], 0.0)
 
-    def _place(self, error: Exception) -> Where:
+    def _place(self, error: BaseException) -> Where:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.file]
         return Where(self.file, lines[-1] if lines else self.function.__code__.co_firstlineno)
 

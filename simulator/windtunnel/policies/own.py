@@ -68,7 +68,7 @@ def _load(text: str, folder: Path) -> Callable[..., Any]:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"'{path}' cannot be run: {type(error).__name__}: {error}") from error
     functions = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
     if match["name"] not in functions:
@@ -94,7 +94,7 @@ def _needs(function: Callable[..., Any], text: str) -> tuple[str, ...]:
 def _tried(function: Callable[..., Any], example: Candidate | JobKey, text: str) -> Any:
     try:
         return function(example)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"'{text}' fails on an example: {type(error).__name__}: {error}",
             where=_place(function),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numba import config
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
 from windtunnel.core.errors import InputError, Where
@@ -137,9 +139,15 @@ def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress
 
 
 def _records(prepared: Prepared) -> Iterator[tuple[Records, np.ndarray]]:
-    """Blocks of jobs as the kernel reads them. The next is made on a thread of its own while the kernel works."""
+    """Blocks of jobs as the kernel reads them. The next is made on a thread of its own while the kernel works.
+
+    Not where the process may use one thread (``NUMBA_NUM_THREADS=1``): it is then one of several that share a machine.
+    """
+    blocks = job_blocks(prepared)
+    if config.NUMBA_NUM_THREADS == 1:
+        yield from iter(partial(_record, blocks), None)
+        return
     with ThreadPoolExecutor(1) as pool:
-        blocks = job_blocks(prepared)
         following = pool.submit(_record, blocks)
         while True:
             block = following.result()
