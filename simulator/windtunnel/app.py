@@ -281,7 +281,13 @@ def compare(
         )
     first = check_scenario(read_document(Path(one), seed=seed))
     second = check_scenario(read_document(Path(one if other is None else other), changes, seed=seed))
-    return comparing.compare(first, second, replications, engine, known or Catalogue(), progress)
+    # What tells them apart, shortest first: their names, their files, the change.
+    names = (first.name, second.name)
+    if changes:
+        names = (first.name, f"{second.name} with {', '.join(changes)}")
+    elif first.name == second.name:
+        names = (str(one), str(other))
+    return comparing.compare(first, second, replications, engine, known or Catalogue(), progress, names=names)
 
 
 def _sample(result: dict[str, Any], count: int, all_jobs: bool) -> np.ndarray | None:

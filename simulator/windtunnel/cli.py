@@ -279,7 +279,7 @@ def compare(
     windtunnel compare one.yaml other.yaml --replications 30
     """  # noqa: D301  as above
     from windtunnel import app
-    from windtunnel.report.compare import comparison_table, headline, left_out
+    from windtunnel.report.compare import comparison_table, headline
 
     progress = _Progress(" pairs")
     found = app.compare(
@@ -296,10 +296,8 @@ def compare(
     if form == "json":
         _print_json(found)
         return
-    click.echo(headline(found, changes))
+    click.echo(headline(found))
     _print_table(*comparison_table(found))
-    if said := left_out(found):
-        click.echo(said)
 
 
 @cli.command()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from windtunnel import running
 from windtunnel.core.errors import InputError, Where
+from windtunnel.core.rng import opened
 from windtunnel.core.scenario import Scenario
 from windtunnel_models.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    from windtunnel.engine.statistics import Estimate
 
 _TIMES = ("latency_s", "waiting_s", "first_token_s", "next_token_s")
 _STATISTICS = ("mean", "p50", "p95", "p99")
@@ -31,12 +38,16 @@ def compare(
     engine: str,
     known: Catalogue,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    names: tuple[str, str],
 ) -> dict[str, Any]:
     """``other`` minus ``one``, figure by figure, over ``replications`` pairs of runs with the same seeds.
 
     Draws are keyed by seed, workload and purpose, so a pair sees the same arrivals and the same work where the two
     scenarios' workloads are called alike: what a seed does to both cancels (common random numbers), and a difference is
-    known better than either figure. Raises InputError for fewer than two replications, or other seeds.
+    known better than either figure. Where nothing is drawn one pair says all. ``names``: what each is called.
+
+    Raises InputError for fewer than two replications, or other seeds.
     """
     from windtunnel.engine.statistics import over_replications, paired
 
@@ -50,6 +61,7 @@ def compare(
         )
     sides: list[list[dict[str, float | None]]] = [[], []]
     unstable = [0, 0]
+    drawn = opened()
     for replication in range(replications):
         seed = running.replication_seed(one.seed, replication) if replication else one.seed
         for i, scenario in enumerate((one, other)):
@@ -58,13 +70,16 @@ def compare(
             unstable[i] += result["statistics"]["settled"] == "grows"
         if progress is not None:
             progress(replication + 1, replications)
+        if opened() == drawn:
+            break
+    pairs = len(sides[0])
     rows = []
     for name in sides[0][0]:
         values = [[run.get(name) for run in side] for side in sides]
         if any(value is None for side in values for value in side):
             continue
         numbers = [[value for value in side if value is not None] for side in values]
-        difference = paired(numbers[1], numbers[0])
+        difference = _possible(paired(numbers[1], numbers[0]), numbers)
         low, high = difference.low, difference.high
         told = low is not None and high is not None and (low > 0 or high < 0)
         rows.append(
@@ -76,14 +91,30 @@ def compare(
                 "told_apart": told,
             }
         )
+    notes = []
+    if pairs < replications:
+        notes.append(
+            "nothing in these scenarios is drawn: every pair would be this one, and no difference has an interval"
+        )
+    grow = [f"{n:,} of {pairs:,} runs of {side}" for n, side in zip(unstable, ("one", "other"), strict=True) if n]
+    if grow:
+        notes.append(f"times are not compared: {' and '.join(grow)} are unstable, so that they have no average")
     return {
-        "one": one.name,
-        "other": other.name,
-        "replications": replications,
+        "one": names[0],
+        "other": names[1],
+        "replications": pairs,
         "seed": one.seed,
         "unstable": {"one": unstable[0], "other": unstable[1]},
         "figures": rows,
+        "notes": notes,
     }
+
+
+def _possible(difference: Estimate, numbers: Sequence[Sequence[float]]) -> Estimate:
+    """``difference`` without what cannot be: of figures that are never negative, less than all of the first."""
+    if difference.low is None or min(map(min, numbers)) < 0.0:
+        return difference
+    return replace(difference, low=max(difference.low, -float(np.mean(numbers[0]))))
 
 
 def _figures(result: Mapping[str, Any]) -> dict[str, float | None]:

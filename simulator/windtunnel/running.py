@@ -18,8 +18,9 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.policy import Batch, Policy
 from windtunnel.core.provenance import Sourced
 from windtunnel.core.result import Recording
+from windtunnel.core.rng import opened
 from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, Stop, scenario_from_data
-from windtunnel.core.target import parse_target
+from windtunnel.core.target import parse_figure
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.core.units import to_unit
 from windtunnel.policies.matrix import recommendation
@@ -151,7 +152,7 @@ def _until_precise(
     progress: Callable[[int, int], None] | None,
 ) -> tuple[dict[str, Any], Recording]:
     """Longer and longer runs of the same jobs, until the figure that was asked for is known as well as was asked."""
-    from windtunnel.engine.statistics import Estimate, jobs_needed, relative_error
+    from windtunnel.engine.statistics import Estimate, jobs_needed, observations_needed, relative_error
 
     where = scenario.where("stop", "relative_error")
     if replications > 1:
@@ -163,7 +164,7 @@ def _until_precise(
                 where=scenario.where("workload", i, "arrivals"),
                 expected="stop: {jobs: ...} or {time: ...}, and --replications",
             )
-    target = parse_target(f"{stop.figure} <= 1 s")
+    target = parse_figure(stop.figure)
     most = stop.most or MOST_JOBS
     count, attempts = min(FIRST_JOBS, most), 0
     while True:
@@ -174,8 +175,8 @@ def _until_precise(
         if times is None:
             raise InputError(f"no job has a {target.metric}", where=where, expected="of: latency mean")
         name = str(target.statistic)
-        effective = part["statistics"]["effective"][f"{target.metric}_s"][name]
-        estimate = Estimate(**times[name], effective=effective)
+        worth = {key: part["statistics"][key][f"{target.metric}_s"][name] for key in ("effective", "batches")}
+        estimate = Estimate(**times[name], **worth)
         needed = jobs_needed(estimate, float(stop.relative_error or 0.0), count)
         if needed <= count or count >= most or result["statistics"]["settled"] == "grows":
             break
@@ -189,9 +190,18 @@ def _until_precise(
         "attempts": attempts,
     }
     if needed > count:
-        said = "no interval" if reached is None else f"{reached:.2%}"
         asked = f"{stop.relative_error:.2%} of {stop.figure}"
-        result["notes"].append(f"stopped after {count:,} jobs with {said}, and not {asked} as asked")
+        if reached is None:
+            said = f"no interval for {stop.figure}, of which {asked} was asked"
+        elif reached > float(stop.relative_error or 0.0):
+            said = f"{reached:.2%}, and not {asked} as asked"
+        else:
+            rests, least = estimate.effective or 0.0, observations_needed(estimate)
+            said = (
+                f"{reached:.2%} of {stop.figure}, as asked, yet by chance: "
+                f"it rests on {rests:,.0f} independent observations, and {least:,.0f} are needed to trust it"
+            )
+        result["notes"].append(f"stopped after {count:,} jobs with {said}")
     result["scenario"] = scenario.resolved()
     return result, recording
 
@@ -210,6 +220,7 @@ def _simulate(
     recordings: list[Recording] = []
     first: Prepared | None = None
     chosen = why = ""
+    drawn = opened()
     for replication in range(replications):
         repeated = scenario if not replication else scenario.reseeded(replication_seed(scenario.seed, replication))
         prepared = prepare_run(repeated, known, engine)
@@ -220,6 +231,8 @@ def _simulate(
         recording = run_on(chosen, prepared, told)
         invariants.check(recording)
         recordings.append(recording)
+        if opened() == drawn:
+            break
     assert first is not None  # noqa: S101  replications is at least 1
     measured = summarise(first, recordings, scenario.parsed_targets())
     notes = [note for r in recordings for note in r.notes] + measured.pop("notes")
@@ -228,13 +241,18 @@ def _simulate(
             f"records: {scenario.records} was asked for, and every job is kept: only the compiled engine sums up, "
             "and only jobs that neither come from a trace, nor generate, nor wait for answers"
         )
+    if len(recordings) < replications:
+        notes.append(
+            f"nothing in this scenario is drawn: {replications:,} replications would all be this run, and its "
+            "intervals are those of one run"
+        )
     result = {
         "name": scenario.name,
         "description": scenario.description,
         "engine": chosen,
         "engine_reason": why,
         "seed": scenario.seed,
-        "replications": replications,
+        "replications": len(recordings),
         "policy": first.policy.name,
         **measured,
         "provenance": provenance(first.compiled, first.classes),

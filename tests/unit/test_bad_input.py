@@ -14,6 +14,7 @@ from windtunnel import app
 from windtunnel.cli import cli
 from windtunnel.core.errors import InputError, nearest_file
 from windtunnel.core.scenario import read_scenario
+from windtunnel.core.target import parse_figure, parse_target
 from windtunnel.core.yamlfile import parse
 
 GOOD = """\
@@ -444,3 +445,25 @@ def test_files_are_near_by_their_names_and_not_by_their_endings(
     asked: str, present: list[str], answer: str | None
 ) -> None:
     assert nearest_file(asked, present) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("utilisation <= 80", "utilisation is a share, and '80' is more than all; expected a number from 0 to 1"),
+        ("completed >= 99", "did you mean '99 %'?"),
+        ("availability >= 101 %", "a share"),
+        ("latency p99 <= -1 s", "latency is never negative"),
+        ("latency p98 <= 1 s", "'latency p98 <= 1 s' asks for 'p98' of latency"),
+    ],
+)
+def test_a_limit_that_nothing_can_reach_is_refused(text: str, says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_target(text)
+    assert says in str(caught.value)
+
+
+def test_a_figure_that_is_wrong_is_quoted_as_it_was_written() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_figure("latency p98")
+    assert str(caught.value).startswith("'latency p98' asks for 'p98' of latency")

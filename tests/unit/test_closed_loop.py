@@ -208,3 +208,9 @@ def test_the_compiled_engine_and_plans_name_what_they_do_not_do() -> None:
         app.run(scenario_from_data(data), engine="compiled")
     with pytest.raises(InputError, match="wait for answers"):
         planner.plan(scenario_from_data(data))
+
+
+def test_users_who_would_take_longer_than_a_run_may_last_are_refused() -> None:
+    endless = scenario(work("one", closed(mean="90 d")), stop={"jobs": 3})
+    with pytest.raises(InputError, match="only 1 of 3 jobs would arrive within the 106 days"):
+        jobs_of(endless)

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from windtunnel import app, running
 from windtunnel.cli import cli, main
+from windtunnel.core.errors import InputError
 from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
 from windtunnel.core.scenario import scenario_from_data
 from windtunnel.engine import invariants, process
@@ -480,3 +481,66 @@ def test_a_target_on_availability_needs_something_that_fails(tmp_path: Path) -> 
     assert "nothing fails in this scenario" in refused(path)
     path.write_text(GOOD + FAULTS + "targets: [availability >= 0.9]\n")
     assert CliRunner().invoke(cli, ["run", str(path)]).exit_code == 0
+
+
+# Near the last tick there is.
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "failure", "at": ["12 ms"], "lasts": "300 d"},
+        {"kind": "failure", "mtbf": "12 ms", "mttr": "10000000 d"},
+        {"kind": "link-loss", "at": ["12 ms"], "lasts": "106.8 d"},
+        {"kind": "brown-out", "at": ["12 ms"], "lasts": "300 d", "budget": "50 W"},
+    ],
+    ids=["failure", "drawn", "link", "brown-out"],
+)
+def test_what_lasts_longer_than_any_run_never_ends(engine: str, fault: dict[str, Any], tmp_path: Path) -> None:
+    """It ended at 106.48 days, and the jobs that had waited so long were completed."""
+    recording = jobs_of(engine, [fault], arrivals=" ".join(map(str, range(0, 400, 20))), tmp=tmp_path)
+    assert (recording.jobs.status == QUEUED).any()
+    assert recording.end < 86_400 * 10**12
+
+
+def test_what_would_only_begin_after_any_run_never_does(engine: str, tmp_path: Path) -> None:
+    late = [{"kind": "failure", "at": ["9300000 s"], "lasts": "1 s"}]
+    assert (jobs_of(engine, late, tmp=tmp_path).jobs.status == COMPLETED).all()
+
+
+def test_what_is_slowed_beyond_the_last_tick_for_a_while_still_ends(engine: str, tmp_path: Path) -> None:
+    slow = [{"kind": "throttle", "at": ["1 ms"], "lasts": "2 ms", "speed": 1e-12}]
+    assert milliseconds(jobs_of(engine, slow, arrivals="0", tmp=tmp_path).jobs.finish) == [12]
+    long = [{"kind": "throttle", "at": ["1 d"], "lasts": "1 h", "speed": 0.1}]
+    recording = jobs_of(engine, long, arrivals="0", service="20 d", tmp=tmp_path)
+    assert recording.jobs.finish.tolist() == [(20 * 24 * 60 + 54) * 60 * 10**12]
+
+
+def test_what_is_slowed_beyond_the_last_tick_for_good_is_refused(engine: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="longer than the 106 days"):
+        jobs_of(engine, [{"kind": "throttle", "at": ["1 ms"], "lasts": "300 d", "speed": 1e-12}], tmp=tmp_path)
+
+
+def test_jobs_that_are_lost_leave_their_work_undone() -> None:
+    """Counted at all of their work they load the fleet to 1.28, and it was called unstable."""
+    data = {
+        "schema": 1,
+        "name": "lose",
+        "fleet": [{"device": "server", "count": 4}],
+        "workload": [
+            {
+                "name": "w",
+                "arrivals": {"process": "poisson", "rate": "100 /s"},
+                "ops": [{"service": {"distribution": "deterministic", "mean": "50 ms"}}],
+            }
+        ],
+        "faults": [{"kind": "failure", "mtbf": "50 ms", "mttr": "1 ms", "jobs": "lose"}],
+        "stop": {"jobs": 5000},
+    }
+    result = app.run(scenario_from_data(data)).result
+    assert result["statistics"]["load"] is None
+    assert result["statistics"]["settled"] == "yes"
+    assert result["waiting_s"]["mean"]["value"] < 0.1
+    data["faults"][0]["jobs"] = "retry"
+    data["faults"][0]["attempts"] = 1000
+    assert app.run(scenario_from_data(data)).result["statistics"]["settled"] == "grows"

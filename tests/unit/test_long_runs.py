@@ -251,3 +251,51 @@ def test_the_load_of_batches_of_jobs_that_differ_is_not_reckoned_singly() -> Non
     ).result
     assert result["statistics"]["load"] is None
     assert result["statistics"]["settled"] != "grows"
+
+
+def test_a_sample_of_a_run_with_twice_the_jobs_expected_is_thinned_and_still_even() -> None:
+    busy = {
+        "workload": [
+            {
+                "name": "calls",
+                # The first hours of a day that hold more than its mean.
+                "arrivals": {
+                    "process": "diurnal",
+                    "rate": "1 /s",
+                    "amplitude": 0.9,
+                    "peak": "15:00",
+                    "starts": "11:00",
+                },
+                "ops": [{"service": {"distribution": "exponential", "mean": "0.4 s"}}],
+            }
+        ],
+        "stop": {"time": "8 h"},
+    }
+    every = run(records="keep", engine="compiled", **busy).recording
+    sampled = run(records="sample", **busy).recording
+    assert len(every.jobs) > 1.5 * 8 * 3600
+    assert len(sampled.jobs) == -(-len(every.jobs) // 2)
+    for name in ("arrival", "start", "finish", "device", "status"):
+        assert np.array_equal(getattr(every.jobs, name)[::2], getattr(sampled.jobs, name)), name
+
+
+@pytest.mark.parametrize(("rate", "lasts"), [("10 /s", "10 h"), ("1000000 /s", "100 d")])
+def test_energy_by_hour_is_exact_however_long_nothing_happens(rate: str, lasts: str) -> None:
+    """A gap many thousand times as long as the whole run was expected to be."""
+    more = {
+        "fleet": [{"device": "server", "power": {"idle": "100 W", "max": "300 W"}, "price": "1 USD/h"}],
+        "workload": [
+            {
+                "name": "w",
+                "arrivals": {"process": "deterministic", "rate": rate},
+                "ops": [{"service": {"distribution": "deterministic", "mean": "50 ms"}}],
+            }
+        ],
+        "faults": [{"kind": "link-loss", "at": ["1 us"], "lasts": lasts}],
+        "site": {"energy_price": [f"{hour % 5} USD/kWh" for hour in range(24)], "starts": "11:20"},
+        "stop": {"jobs": 100},
+    }
+    every = run(records="keep", engine="compiled", **more).result["site"]
+    summed = run(records="drop", **more)
+    assert summed.result["site"] == pytest.approx(every, rel=1e-9)
+    assert summed.recording.power.integral() == pytest.approx(summed.result["energy_j"], rel=1e-9)

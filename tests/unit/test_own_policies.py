@@ -14,6 +14,7 @@ from windtunnel.core.scenario import scenario_from_data
 
 MINE = '''
 import math
+import random
 
 def choose(device):
     """As shortest-expected-completion, spelled another way."""
@@ -35,6 +36,29 @@ def words(device):
 
 def text(device):
     return "first"
+
+def three(device):
+    return 1, 2, 3
+
+def nothing(device):
+    return float("nan")
+
+def fickle(device):
+    return random.random()
+
+class Thing:
+    pass
+
+def divides(device):
+    return 1 / device.present
+
+def lost(device):
+    # A number for the example that it is tried with, none for an empty queue.
+    return 0.0 if device.present else float("inf") - float("inf")
+
+def imports(device):
+    from math import sqrt
+    return sqrt(device.present)
 
 def broken(device):
     return device.presnet
@@ -117,12 +141,33 @@ def test_what_does_not_compile_runs_in_the_process_engine_and_says_why(tmp_path:
     assert "does not compile" in finished.result["engine_reason"]
 
 
+@pytest.mark.parametrize("engine", ["process", "compiled"])
+@pytest.mark.parametrize("name", ["divides", "lost"])
+def test_what_fails_during_a_run_is_the_file_s_error(tmp_path: Path, engine: str, name: str) -> None:
+    with pytest.raises(InputError) as caught:
+        app.run(scenario(tmp_path, f"./mine.py:{name}"), engine=engine)
+    assert caught.value.where.file == str(tmp_path / "mine.py")
+    lines = MINE.split("\n")
+    at = next(i for i, line in enumerate(lines, 1) if line.startswith(f"def {name}"))
+    # Compiled code does not know its lines.
+    assert caught.value.where.line == at + (engine == "process" and name == "divides")
+
+
+def test_a_policy_that_imports_runs_in_the_process_engine(tmp_path: Path) -> None:
+    asked = scenario(tmp_path, "./mine.py:imports", stop={"jobs": 20_001})
+    assert "does not compile" in app.run(asked).result["engine_reason"]
+
+
 @pytest.mark.parametrize(
     ("policy", "says"),
     [
         ("./other.py:choose", "there is no file"),
         ("./mine.py:chose", "choose"),
-        ("./mine.py:text", "a number, or two"),
+        ("./mine.py:text", "could not convert string to float"),
+        ("./mine.py:three", "a number, or two"),
+        ("./mine.py:nothing", "expected a number"),
+        ("./mine.py:fickle", "different numbers for the same Candidate"),
+        ("./mine.py:Thing", "is a type"),
         ("./mine.py:broken", "presnet"),
         ({"order": "./mine.py:chose"}, "choose"),
     ],

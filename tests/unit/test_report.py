@@ -72,15 +72,6 @@ def test_an_overloaded_run_says_unstable_and_no_warm_up(replications: int) -> No
     assert "all jobs but the first" not in text
 
 
-def test_some_replications_that_grow_are_counted_and_the_others_averaged() -> None:
-    from windtunnel.engine.metrics import _notes
-
-    said = {"settled": "grows", "settled_reason": "waits rise", "warmup_jobs": [0, 0], "replications": 2}
-    assert _notes(said | {"unstable_replications": 1}) == [
-        "unstable in 1 of 2 replications: waits rise; times are of the others"
-    ]
-
-
 BUDGETED: dict[str, Any] = {
     "fleet": [{"device": "server", "count": 4, "power": {"idle": "60 W", "max": "300 W"}}],
     "power_budget": "750 W",

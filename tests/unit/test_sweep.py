@@ -220,12 +220,13 @@ def test_a_folder_of_another_sweep_is_kept_unless_thrown_away(scenario: Path, tm
         app.sweep(scenario, ["seed=7"], out=tmp_path / "other", workers=1, fresh=True)
 
 
-def test_a_finished_point_is_not_run_again_and_a_damaged_one_is(scenario: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", [lambda text: text[: len(text) // 2], lambda text: "{}", lambda text: ""])
+def test_a_finished_point_is_not_run_again_and_a_damaged_one_is(damage: Any, scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = app.sweep(scenario, ["seed=1..3"], out=out, workers=1)
     records = [out / "runs" / cells["key"] / "result.json" for cells in first["rows"]]
     table_before, text = (out / "sweep.csv").read_bytes(), records[1].read_text()
-    records[1].write_text(text[: len(text) // 2])
+    records[1].write_text(damage(text))
     before = [path.stat().st_mtime_ns for path in records]
     assert app.sweep(scenario, ["seed=1..3"], out=out, workers=1) == first
     after = [path.stat().st_mtime_ns for path in records]

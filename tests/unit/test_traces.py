@@ -84,6 +84,27 @@ def test_times_keep_their_seven_digits() -> None:
     assert read.table.rows[0][0] == "2023-11-16 18:17:03.9799600"
 
 
+@pytest.mark.parametrize(
+    ("later", "ticks"),
+    [
+        ("2023-11-16 18:17:03,25", 250_000_000_000),
+        ("2023-11-16T18:17:03.9999999999996", 1_000_000_000_000),  # to the nearest tick
+        ("2023-11-16 18:18", 57_000_000_000_000),
+        ("2023-11-16 20:17:04+02:00", 1_000_000_000_000),
+    ],
+)
+def test_iso_times_are_read_to_the_nearest_tick(later: str, ticks: int, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f'at\n"2023-11-16 18:17:03"\n"{later}"\n')
+    assert jobs(tmp_path / "t.csv", time="at").ticks.tolist() == [0, ticks]
+
+
+@pytest.mark.parametrize("text", ["2023-11-16 18:17.5", "18:17:03", "1_000", "１２", "2023-11-16 1８:17:03", "nan"])
+def test_what_might_be_read_in_two_ways_is_no_time(text: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"at\n0\n{text}\n", encoding="utf-8")
+    with pytest.raises(InputError, match="is not a time"):
+        jobs(tmp_path / "t.csv", time="at")
+
+
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 10**20), min_size=1, max_size=30))
 def test_any_times_come_back_from_their_export(ticks: list[int]) -> None:

@@ -55,9 +55,8 @@ class Quantity:
             if number < 0 or (self.positive and number == 0):
                 raise InputError(f"'{value}' is {'negative' if number < 0 else 'zero'}", expected="more than zero")
             if number > self.most:
-                raise InputError(
-                    f"'{value}' is too much", expected=f"at most {to_unit(self.most, self.unit):g} {self.unit}"
-                )
+                unit = "" if self.unit == "1" else f" {self.unit}"
+                raise InputError(f"'{value}' is too much", expected=f"at most {to_unit(self.most, self.unit):g}{unit}")
         except InputError as error:
             raise as_custom(error) from None
         return number

@@ -7,10 +7,12 @@ class, the device that is best by the route's index (``by``), and the route scor
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from windtunnel.core.errors import InputError, Where
 from windtunnel.core.registry import Registry
 
 
@@ -48,6 +50,49 @@ class JobKey(NamedTuple):
     """Tick by which it is due; a very large number without a deadline."""
     size_s: float
     """Expected time on the first class that can run it."""
+
+
+@dataclass(frozen=True)
+class OwnFunction:
+    """A function of a user's, as the process engine calls it: what it gives is checked, what it raises has a place.
+
+    ``numbers``: how many it gives. ``pair``: whether two are wanted, the second then 0. The compiled engine compiles
+    ``function`` itself.
+    """
+
+    function: Callable[..., Any]
+    text: str
+    file: str
+    numbers: int
+    pair: bool
+
+    def __call__(self, example: Candidate | JobKey) -> Any:
+        """The number, or the pair; InputError with the line for what it raises, and for what orders nothing."""
+        try:
+            answer = self.function(example)
+            found = tuple(float(part) for part in (answer if self.numbers == 2 else (answer,)))
+        except (Exception, SystemExit) as error:
+            raise InputError(
+                f"'{self.text}' fails on {_shown(example)}: {type(error).__name__}: {error}", where=self._place(error)
+            ) from error
+        if len(found) != self.numbers or not all(part == part for part in found):  # noqa: PLR0124  NaN orders nothing
+            raise InputError(
+                f"'{self.text}' gives {answer!r} for {_shown(example)}",
+                where=Where(self.file, self.function.__code__.co_firstlineno),
+                expected="a number" if self.numbers == 1 else "two numbers",
+            )
+        if not self.pair:
+            return found[0]
+        return found if self.numbers == 2 else (found[0], 0.0)
+
+    def _place(self, error: BaseException) -> Where:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.file]
+        return Where(self.file, lines[-1] if lines else self.function.__code__.co_firstlineno)
+
+
+def _shown(example: Candidate | JobKey) -> str:
+    values = ", ".join(f"{name}={value:.6g}" for name, value in zip(example._fields, example, strict=True))
+    return f"{type(example).__name__}({values})"
 
 
 Score = Callable[[Candidate], tuple[float, float]]

@@ -181,7 +181,7 @@ class Tally:
     and the sum of their times in ticks, ``latency_n``, ``latency_sum``, ``waiting_n``, ``waiting_sum``; the i-th batch
     is of jobs ``width`` i to ``width`` (i + 1) - 1. ``bins``: (2, series, stretches of as many batches each, 1 + bins),
     latency and waiting in ticks: zeros, then the bins of engine/sketch.py from bin 0 up. ``peak_w``: of the whole
-    fleet. ``last_arrival``: tick.
+    fleet. ``last_arrival``: tick. ``joules_by_hour``: the fleet's energy (24,) by hour of day.
     """
 
     counts: IntArray
@@ -190,6 +190,7 @@ class Tally:
     width: int
     peak_w: float
     last_arrival: int
+    joules_by_hour: FloatArray
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,13 @@ import hashlib
 
 import numpy as np
 
+_opened = 0
+
+
+def opened() -> int:
+    """How many streams were opened in this process so far; a run that opens none is the same under every seed."""
+    return _opened
+
 
 def stream(seed: int, *name: str) -> np.random.Generator:
     """The generator of the consumer called ``name`` (workload, purpose, ...) under ``seed``.
@@ -17,6 +24,8 @@ def stream(seed: int, *name: str) -> np.random.Generator:
     Philox, keyed by a 128-bit BLAKE2b digest of the name: streams of different names are independent for
     every practical purpose, and the same name and seed give the same draws on every machine.
     """
+    global _opened  # noqa: PLW0603  a count of the process, as its name says
+    _opened += 1
     digest = hashlib.blake2b("\x1f".join(name).encode(), digest_size=16).digest()
     words = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=words)))

@@ -36,7 +36,8 @@ from windtunnel.core.located import located
 from windtunnel.core.plan import Plan
 from windtunnel.core.program import Stage, parse_program
 from windtunnel.core.site import Site
-from windtunnel.core.target import METRICS, Target, parse_target
+from windtunnel.core.target import METRICS, Target, parse_figure, parse_target
+from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document, parse, read_text, spell
 
 NodePath = tuple[str | int, ...]
@@ -174,7 +175,7 @@ class Stop(_Model):
     """
 
     jobs: Annotated[int, BeforeValidator(whole), Field(ge=1, le=10**9)] | None = None
-    time: PositiveSeconds | None = None
+    time: Annotated[float, Quantity("s", positive=True, most=MAX_SECONDS)] | None = None
     relative_error: Annotated[float, Quantity("1", positive=True, most=1.0)] | None = Field(
         None, description="such as 2%"
     )
@@ -195,7 +196,7 @@ class Stop(_Model):
         if metric is not None and not metric.per_workload:
             raise as_custom(InputError(f"'{self.of}' has no interval", expected="such as 'latency p99'"))
         try:
-            parse_target(f"{self.figure} <= 1 s")
+            parse_figure(self.figure)
         except InputError as error:
             raise as_custom(error) from None
         return self

@@ -23,6 +23,8 @@ class Metric:
     statistics: tuple[str, ...]
     doc: str
     per_workload: bool = False
+    share: bool = False
+    """Whether it lies between 0 and 1."""
 
 
 METRICS: Mapping[str, Metric] = {
@@ -37,9 +39,9 @@ METRICS: Mapping[str, Metric] = {
     "energy_cost": Metric("USD/h", (), "what the site's energy costs, at its price by the hour of day"),
     "total_cost": Metric("USD/h", (), "rent and energy together"),
     "carbon": Metric("kg/h", (), "what the site's energy emits, by the hour of day"),
-    "availability": Metric("1", (), "share of the devices' time in which they were not failed"),
-    "utilisation": Metric("1", (), "mean over devices of the time in which they work"),
-    "completed": Metric("1", (), "jobs completed over jobs arrived"),
+    "availability": Metric("1", (), "share of the devices' time in which they were not failed", share=True),
+    "utilisation": Metric("1", (), "mean over devices of the time in which they work", share=True),
+    "completed": Metric("1", (), "jobs completed over jobs arrived", share=True),
 }
 
 
@@ -72,10 +74,29 @@ class Target:
         return "confirmed" if self.met_by(low) == self.met_by(high) == self.met_by(value) else "not confirmed"
 
 
-_PATTERN = re.compile(
-    r"\s*(?P<metric>[A-Za-z_]+)(?:\s+(?P<statistic>[A-Za-z][A-Za-z0-9]*))?(?:\s+of\s+(?P<workload>\S+))?"
-    r"\s*(?P<comparison><=|>=|<|>|==|=)\s*(?P<limit>.+?)\s*"
-)
+_FIGURE = r"\s*(?P<metric>[A-Za-z_]+)(?:\s+(?P<statistic>[A-Za-z][A-Za-z0-9]*))?(?:\s+of\s+(?P<workload>\S+))?"
+_PATTERN = re.compile(_FIGURE + r"\s*(?P<comparison><=|>=|<|>|==|=)\s*(?P<limit>.+?)\s*")
+_FIGURE_ALONE = re.compile(_FIGURE + r"\s*")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A metric's statistic, of one workload or of all."""
+
+    metric: str
+    statistic: str | None
+    workload: str | None
+
+
+def parse_figure(text: str, metrics: Mapping[str, Metric] = METRICS) -> Figure:
+    """The figure written as ``METRIC [STATISTIC] [of WORKLOAD]``, of one of ``metrics``.
+
+    Raises InputError with what was expected and the nearest right name.
+    """
+    match = _FIGURE_ALONE.fullmatch(text)
+    if match is None:
+        raise InputError(f"'{text}' is not a figure", expected="a figure such as 'latency p99'")
+    return _figure(match, text, metrics)
 
 
 def parse_target(text: str, metrics: Mapping[str, Metric] = METRICS) -> Target:
@@ -87,14 +108,30 @@ def parse_target(text: str, metrics: Mapping[str, Metric] = METRICS) -> Target:
     match = _PATTERN.fullmatch(text)
     if match is None:
         raise InputError(f"'{text}' is not a target", expected=expected)
+    figure = _figure(match, text, metrics)
+    metric, comparison = metrics[figure.metric], match["comparison"]
+    if comparison not in ("<=", ">="):
+        raise InputError(f"'{comparison}' in '{text}'", expected="<= or >=")
+    limit = parse_quantity(match["limit"], metric.unit)
+    if limit < 0.0:
+        raise InputError(f"{figure.metric} is never negative, as '{match['limit']}' is", expected="a limit above zero")
+    if metric.share and limit > 1.0:
+        meant = f"{limit:g} %" if limit <= 100.0 else None
+        raise InputError(
+            f"{figure.metric} is a share, and '{match['limit']}' is more than all",
+            expected="a number from 0 to 1, or a percentage such as 80 %",
+            nearest=meant,
+        )
+    return Target(text, figure.metric, figure.statistic, figure.workload, comparison, limit)
+
+
+def _figure(match: re.Match[str], text: str, metrics: Mapping[str, Metric]) -> Figure:
     name, statistic, workload = match["metric"], match["statistic"], match["workload"]
     if statistic == "of" and workload is None:
-        raise InputError(f"'{text}' names no workload", expected=expected)
+        raise InputError(f"'{text}' names no workload", expected=f"'{name} of' a workload's name")
     if name not in metrics:
         raise InputError(f"unknown metric '{name}'", expected=one_of(metrics), nearest=nearest(name, metrics))
     metric = metrics[name]
-    if match["comparison"] not in ("<=", ">="):
-        raise InputError(f"'{match['comparison']}' in '{text}'", expected="<= or >=")
     if metric.statistics and statistic not in metric.statistics:
         asked = f"'{statistic}'" if statistic else "no statistic"
         raise InputError(
@@ -103,7 +140,7 @@ def parse_target(text: str, metrics: Mapping[str, Metric] = METRICS) -> Target:
             nearest=nearest(statistic or "", metric.statistics),
         )
     if not metric.statistics and statistic is not None:
-        raise InputError(f"{name} has no '{statistic}'", expected=f"'{name} {match['comparison']} ...'")
+        raise InputError(f"{name} has no '{statistic}'", expected=f"'{name}' alone")
     if workload is not None and not metric.per_workload:
         raise InputError(f"{name} is the fleet's, not one workload's", expected=f"'{name}' without 'of'")
-    return Target(text, name, statistic, workload, match["comparison"], parse_quantity(match["limit"], metric.unit))
+    return Figure(name, statistic, workload)

@@ -16,6 +16,8 @@ from windtunnel.core.errors import InputError
 TICKS_PER_SECOND = 10**12
 MAX_TICKS = 2**63 - 1
 MAX_SECONDS = MAX_TICKS / TICKS_PER_SECOND
+LONGEST = f"{MAX_SECONDS // 86400:.0f} days"
+"""The longest time there is, in words."""
 
 Ticks = int
 TickArray = npt.NDArray[np.int64]
@@ -28,7 +30,7 @@ def to_ticks(seconds: float) -> Ticks:
         raise InputError(f"{seconds!r} s is not a time", expected="a finite number of seconds, not negative")
     ticks = round(seconds * TICKS_PER_SECOND)
     if ticks > MAX_TICKS:
-        raise InputError(f"{seconds:g} s is too long", expected=f"at most {MAX_SECONDS / 86400:.0f} days")
+        raise InputError(f"{seconds:g} s is too long", expected=f"at most {LONGEST}")
     return ticks
 
 
@@ -41,7 +43,7 @@ def to_tick_array(seconds: npt.ArrayLike) -> TickArray:
     # 2**63 is exact in float64; anything at or above it would wrap.
     scaled = np.rint(values * TICKS_PER_SECOND)
     if values.size and scaled.max() >= 2.0**63:
-        raise InputError(f"{float(values.max()):g} s is too long", expected=f"at most {MAX_SECONDS / 86400:.0f} days")
+        raise InputError(f"{float(values.max()):g} s is too long", expected=f"at most {LONGEST}")
     return scaled.astype(np.int64)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,8 @@ from windtunnel.core.faults import Failure
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.fleet import FleetClass, Prepared
 from windtunnel.engine.programs import Segment
+
+_MOST_LOST = 0.01
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ def offered_load(prepared: Prepared) -> Load | None:
     The fluid limit: jobs of each workload, at their mean rate, are divided among the classes that can run them so that
     the largest of (seconds of work a second) / (devices) is least (a linear program). Batches count at what a job
     takes in the best of them, devices that fail for the share of time that they work. Not known where arrivals change
-    with time, for batches that are continuous or of jobs that differ, and where all jobs come from users who wait for
+    with time, where failures end more than ``_MOST_LOST`` of the jobs for good (their work is then spared), for batches
+    that are continuous or of jobs that differ, and where all jobs come from users who wait for
     answers; beside other jobs theirs count as none, since they give way.
     """
     if prepared.policy.batch.kind == "continuous":
@@ -56,6 +60,8 @@ def offered_load(prepared: Prepared) -> Load | None:
     capacities: list[float] = []
     for fleet_class in prepared.classes:
         works = [_work_s(prepared, fleet_class, w.number) for w in prepared.workloads]
+        if max((_lost(prepared, fleet_class, work.get("device", 0.0)) for work in works), default=0.0) > _MOST_LOST:
+            return None
         for name in sorted({name for work in works for name in work}):
             rows.append(np.array([work.get(name, 0.0) for work in works]))
             streams = fleet_class.streams if name == "device" else 1
@@ -96,14 +102,35 @@ def _mean_s(segment: Segment) -> float:
     return float(np.mean(segment.ticks)) / TICKS_PER_SECOND
 
 
+def _lost(prepared: Prepared, fleet_class: FleetClass, work_s: float) -> float:
+    """The share of jobs of so much work that failures of the class end for good, about.
+
+    Each start of one is struck before its end with probability 1 - exp(-work / MTBF).
+    """
+    lost = 0.0
+    for fault in _failures(prepared, fleet_class):
+        starts = 1 if fault.jobs == "lose" else fault.attempts
+        lost += (1.0 - math.exp(-work_s / (fault.mtbf or math.inf))) ** starts
+    return lost
+
+
+def _failures(prepared: Prepared, fleet_class: FleetClass) -> list[Failure]:
+    """Failures at drawn times that strike devices of the class."""
+    entry = prepared.scenario.fleet[fleet_class.number]
+    return [
+        fault
+        for fault in prepared.scenario.faults
+        if isinstance(fault, Failure)
+        and fault.mtbf is not None
+        and (fault.devices is None or entry.device in fault.devices or entry.name in fault.devices)
+    ]
+
+
 def _up(prepared: Prepared, fleet_class: FleetClass) -> float:
     """The share of time in which a device of the class has not failed, in the long run."""
     up = 1.0
-    entry = prepared.scenario.fleet[fleet_class.number]
-    for fault in prepared.scenario.faults:
-        named = fault.devices if isinstance(fault, Failure) else ()
-        struck = named is None or entry.device in named or entry.name in named
-        if isinstance(fault, Failure) and struck and fault.mtbf is not None and fault.mttr is not None:
+    for fault in _failures(prepared, fleet_class):
+        if fault.mtbf is not None and fault.mttr is not None:
             up *= fault.mtbf / (fault.mtbf + fault.mttr)
     return up
 

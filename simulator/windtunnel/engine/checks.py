@@ -182,3 +182,23 @@ def most_drawn(prepared: Prepared, cls: int, work: int) -> float:
         # What a batch of jobs that differ draws is known when there is one.
         return max(0.0, fleet_class.limit_w - fleet_class.idle_w) if table is None else float(table.watts.max())
     return max(float(np.max(segment.watts)) for segment in prepared.compiled[cls, work].segments())
+
+
+MOST_DECISIONS = 5_000_000
+"""Decisions of one autoscaling rule above which a run is refused: it would do little else."""
+
+
+def check_decisions(prepared: Prepared) -> None:
+    """Refuse autoscaling that decides more often than a run could be waited for."""
+    end = prepared.end
+    span = max(int(prepared.arrival.max(initial=0)), prepared.expected_ticks) if end is None else end
+    numbers = {fleet_class.name: i for i, (fleet_class, _) in enumerate(prepared.scaled)}
+    for fleet_class, rule in prepared.scaled:
+        decisions = to_seconds(span) / rule.every
+        seldom = format_quantity(to_seconds(span) / MOST_DECISIONS, "s")
+        if decisions > MOST_DECISIONS:
+            raise InputError(
+                f"{fleet_class.name} would be decided on {decisions:,.0f} times",
+                where=prepared.scenario.where("autoscale", numbers[fleet_class.name], "every"),
+                expected=f"at most {MOST_DECISIONS:,} times in a run: every {seldom}",
+            )

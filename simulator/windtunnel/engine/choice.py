@@ -13,7 +13,8 @@ from windtunnel.engine.preparing import can_be_streamed, expected_jobs
 
 ENGINES = ("auto", "process", "compiled")
 COMPILED_ABOVE = 20_000
-"""Jobs from which starting the compiled engine (half a second, and some ten once to compile it) is worth it."""
+"""Jobs, or devices, from which starting the compiled engine (half a second, and some ten once to compile it) is
+worth it: the process engine takes some 30 us for a job and as much to set up a device."""
 COMPILED_ABOVE_STEPS = 300_000
 """As much, counted in steps of single sequences, where jobs are batched continuously.
 
@@ -47,7 +48,8 @@ def choose(prepared: Prepared, asked: str) -> tuple[str, str]:
     if asked == "process":
         return "process", "asked for"
     steps = sequence_steps(prepared)
-    if asked == "auto" and not prepared.streamed and prepared.job_count < COMPILED_ABOVE:
+    few = prepared.job_count < COMPILED_ABOVE and prepared.device_count < COMPILED_ABOVE
+    if asked == "auto" and not prepared.streamed and few:
         if steps is None:
             return "process", f"fewer than {COMPILED_ABOVE:,} jobs"
         if steps < COMPILED_ABOVE_STEPS:
@@ -59,7 +61,9 @@ def choose(prepared: Prepared, asked: str) -> tuple[str, str]:
         if asked == "compiled":
             return "compiled", "asked for"
         of = "" if steps is None else f" of {steps:,} steps"
-        return "compiled", f"{prepared.job_count:,} jobs{of}, none beyond it"
+        many = prepared.device_count >= COMPILED_ABOVE > prepared.job_count
+        on = f" on {prepared.device_count:,} devices" if many else ""
+        return "compiled", f"{prepared.job_count:,} jobs{of}{on}, none beyond it"
     if asked == "compiled":
         raise InputError(
             f"the compiled engine does not do {cannot}",

@@ -33,15 +33,19 @@ def joules_by_hour(power: Steps, starts_s: int) -> FloatArray:
     return by_hour
 
 
-def economics(power: Steps, site: Site | None, rent_usd_per_s: float | None) -> dict[str, Any] | None:
+def economics(
+    power: Steps, site: Site | None, rent_usd_per_s: float | None, by_hour_j: FloatArray | None = None
+) -> dict[str, Any] | None:
     """The result's ``site``: energy at the meter, its cost and carbon, and rent and energy together.
+
+    ``by_hour_j``: as ``joules_by_hour`` gives it, where ``power`` is known as means only.
 
     None without a site. What was not stated (a price, an intensity, a rent) leaves null. Definitions: docs/metrics.md.
     """
     if site is None:
         return None
     span_s = power.end / TICKS_PER_SECOND
-    metered = joules_by_hour(power, site.starts_s) * site.pue
+    metered = (joules_by_hour(power, site.starts_s) if by_hour_j is None else by_hour_j) * site.pue
     cost = None if site.energy_price is None else float(np.dot(metered, site.energy_price))
     grams = None if site.carbon is None else float(np.dot(metered, site.carbon))
 

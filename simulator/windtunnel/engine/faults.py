@@ -14,7 +14,7 @@ import numpy as np
 
 from windtunnel.core.faults import BrownOut, Failure, Fault, LinkLoss, Straggler, Throttle
 from windtunnel.core.rng import stream
-from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray, to_tick_array
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
 
 FAIL, REPAIR, SPEED, LINK_DOWN, LINK_UP, CAP = range(6)
 RETRY, MIGRATE, LOSE = range(3)
@@ -30,8 +30,6 @@ _CYCLES, _BLOCK = 8, 256
 """Spells and devices of which draws are made at once."""
 NEVER = MAX_TICKS
 """The end of what lasts for good."""
-_LAST_S = 9.2e6
-"""Seconds beyond which nothing matters: a run is refused before."""
 MOST_SPELLS = 5_000_000
 """Spells of one fault above which a run is refused: its schedule alone would take a gigabyte."""
 
@@ -111,7 +109,7 @@ class FaultSchedule:
         if at is not None:
             lasts = getattr(fault, "lasts", None)
             first = _at(at)
-            length = NEVER if lasts is None else round(min(lasts, _LAST_S) * TICKS_PER_SECOND)
+            length = NEVER if lasts is None else int(_ticks(np.array([lasts]))[0])
             last = first + np.minimum(length, NEVER - first)
             on = np.repeat(part.numbers, len(first))
             begins, ends = np.tile(first, part.count), np.tile(last, part.count)
@@ -137,7 +135,7 @@ class FaultSchedule:
                 gaps = rng.exponential(1.0, (_CYCLES, _BLOCK, 2)) * means
                 times = clock + np.cumsum(gaps.transpose(0, 2, 1).reshape(2 * _CYCLES, _BLOCK), axis=0)
                 clock = times[-1]
-                spells = np.rint(np.minimum(times[:, : len(on)], _LAST_S) * TICKS_PER_SECOND).astype(np.int64)
+                spells = _ticks(times[:, : len(on)])
                 begins, ends = spells[0::2].T, spells[1::2].T
                 kept = begins < tick
                 for column, values in zip(found, (np.broadcast_to(on[:, None], kept.shape), begins, ends), strict=True):
@@ -178,7 +176,14 @@ class FaultSchedule:
 
 
 def _at(seconds: Sequence[float]) -> TickArray:
-    return to_tick_array(np.minimum(np.asarray(seconds, dtype=np.float64), _LAST_S))
+    return _ticks(np.asarray(seconds, dtype=np.float64))
+
+
+def _ticks(seconds: FloatArray) -> TickArray:
+    """To the nearest tick; ``NEVER`` for what lies beyond the last that a run may reach."""
+    scaled = np.rint(seconds * TICKS_PER_SECOND)
+    within = scaled < float(NEVER)
+    return np.where(within, np.where(within, scaled, 0.0).astype(np.int64), NEVER)
 
 
 def _means(fault: Fault) -> tuple[float, float]:

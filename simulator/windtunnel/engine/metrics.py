@@ -44,14 +44,9 @@ def summarise(prepared: Prepared, recordings: Sequence[Recording], targets: Sequ
 def _notes(statistics: Mapping[str, Any]) -> list[str]:
     notes = []
     if statistics["settled"] == "grows":
-        unstable, every = statistics.get("unstable_replications", 1), statistics.get("replications", 1)
-        if unstable == every:
-            # There are no times, so there is no warm-up that they leave out.
-            return [f"unstable: {statistics['settled_reason']}; no average is given"]
-        notes.append(
-            f"unstable in {unstable} of {every} replications: {statistics['settled_reason']}; times are of the others"
-        )
-    elif statistics["settled"] == "not shown" and statistics["settled_reason"] != TOO_FEW:
+        # There are no times, so there is no warm-up that they leave out.
+        return [f"unstable: {statistics['settled_reason']}; no average is given"]
+    if statistics["settled"] == "not shown" and statistics["settled_reason"] != TOO_FEW:
         notes.append(f"no steady state is shown: {statistics['settled_reason']}")
     cut = statistics["warmup_jobs"]
     if isinstance(cut, list):
@@ -92,7 +87,8 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
     energy_j = math.fsum(d.energy_j for d in recording.devices) if recording.tally else recording.power.integral()
     peak_w = float(recording.power.values.max()) if recording.tally is None else recording.tally.peak_w
     alone = len(prepared.workloads) == 1
-    site = economics(recording.power, prepared.scenario.site, rate)
+    by_hour_j = None if recording.tally is None else recording.tally.joules_by_hour
+    site = economics(recording.power, prepared.scenario.site, rate, by_hour_j)
     return {
         "span_s": span_s,
         **whole,
@@ -214,9 +210,13 @@ def _times(times: Times, work: int | None) -> dict[str, Any]:
         "jobs": {name: counts[name] for name in _ORDER},
         **{name: None if one is None else _dicts(one) for name, one in found.items()},
         "statistics": {
-            "batches": {name: len(sample) for name, sample in samples.items() if sample is not None},
             "effective": {
                 name: {statistic: e.effective for statistic, e in one.items()}
+                for name, one in found.items()
+                if one is not None
+            },
+            "batches": {
+                name: {statistic: e.batches for statistic, e in one.items()}
                 for name, one in found.items()
                 if one is not None
             },
@@ -235,7 +235,7 @@ def _dicts(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | Non
 
 def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Replications as one: see ``summarise``."""
-    merged = _merge_times(runs)
+    merged, missing = _merge_times(runs)
     for key in runs[0]:
         if key in merged or key in _OF_THE_FIRST or key in ("devices", "workloads", "statistics", "site", "faults"):
             continue
@@ -261,18 +261,24 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "warmup_jobs": [one["warmup_jobs"] for one in every],
         "warmup_reason": every[0]["warmup_reason"],
         "settled": worst["settled"],
-        "settled_reason": worst["settled_reason"],
+        "settled_reason": _in_how_many(worst, every),
         "load": worst["load"],
         "replications": len(runs),
-        # How many of them grow.
-        "unstable_replications": sum(one["settled"] == "grows" for one in every),
-        **merged["statistics"],
+        "missing": missing,
     }
-    merged["workloads"] = [
-        {"name": w["name"], "use": w["use"], **_merge_times([run["workloads"][i] for run in runs])}
-        for i, w in enumerate(runs[0]["workloads"])
-    ]
+    merged["workloads"] = []
+    for i, w in enumerate(runs[0]["workloads"]):
+        part, missing = _merge_times([run["workloads"][i] for run in runs])
+        merged["workloads"].append({"name": w["name"], "use": w["use"], **part, "statistics": {"missing": missing}})
     return merged
+
+
+def _in_how_many(worst: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str | None:
+    alike = sum(one["settled"] == worst["settled"] for one in every)
+    if worst["settled_reason"] is None or alike == len(every):
+        reason: str | None = worst["settled_reason"]
+        return reason
+    return f"in {alike:,} of {len(every):,} replications {worst['settled_reason']}"
 
 
 def _over_faults(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -299,23 +305,22 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(numbers)) if numbers else None
 
 
-def _merge_times(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Job counts as totals, times as means between the parts, and under ``statistics`` why an interval is missing."""
+def _merge_times(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+    """(jobs and times of replications as one; by metric and statistic why a value or an interval is missing)."""
+    missing: dict[str, dict[str, str]] = {}
     merged: dict[str, Any] = {"jobs": {name: sum(part["jobs"][name] for part in parts) for name in _ORDER}}
-    missing: dict[str, dict[str, str | None]] = {}
     for key in ("latency_s", "waiting_s", "first_token_s", "next_token_s"):
-        if parts[0][key] is None:
+        if all(part[key] is None for part in parts):
             merged[key] = None
             continue
-        found = {
-            name: over_replications([part[key][name]["value"] for part in parts if part[key]]) for name in parts[0][key]
+        values = {
+            name: [None if part[key] is None else part[key][name]["value"] for part in parts] for name in STATISTICS
         }
+        found = {name: over_replications(of) for name, of in values.items()}
         merged[key] = _dicts(found)
-        for name, one in found.items():
-            if one.low is None:
-                own = None if one.value is not None else parts[0]["statistics"]["missing"].get(key, {}).get(name)
-                missing.setdefault(key, {})[name] = own or one.reason
-    return merged | {"statistics": {"missing": missing}}
+        if any(one.low is None for one in found.values()):
+            missing[key] = {name: one.reason or "" for name, one in found.items() if one.low is None}
+    return merged, missing
 
 
 def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -325,8 +330,8 @@ def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
         part = _part(target, result)
         times = (part[f"{target.metric}_s"] or {}).get(target.statistic)
         reason = part["statistics"]["missing"].get(f"{target.metric}_s", {}).get(target.statistic)
-        if value is None and reason is not None and result["statistics"]["settled"] == "grows":
-            reason = f"unstable: {reason}"
+        if value is None and result["statistics"]["settled"] == "grows":
+            reason = f"unstable: {result['statistics']['settled_reason']}"
     low, high = (None, None) if times is None else (times["low"], times["high"])
     return {
         "text": target.text,

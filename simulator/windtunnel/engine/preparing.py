@@ -20,7 +20,7 @@ from windtunnel.core.ticks import to_ticks
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import MAX_JOBS, arrivals, merged
 from windtunnel.engine.autoscaling import rules_by_entry
-from windtunnel.engine.checks import check_batches, check_faults, check_needs
+from windtunnel.engine.checks import check_batches, check_decisions, check_faults, check_needs
 from windtunnel.engine.decoding import DecoderShelf
 from windtunnel.engine.faults import FaultSchedule, Struck, stretches
 from windtunnel.engine.fleet import FAR, FleetClass, JobClass, Prepared
@@ -107,6 +107,7 @@ def prepare(
         again=partial(_with_room, scenario, devices, policy, preference),
     )
     check_faults(prepared)
+    check_decisions(prepared)
     return prepared
 
 
@@ -160,6 +161,8 @@ def _compiled(
                 )
             except UnsupportedOperationError as error:
                 refusals.setdefault(job_class.number, []).append(error)
+            except InputError as error:
+                raise error.at(scenario.where("workload", job_class.number, "ops")) from None
     return compiled, preferences, refusals
 
 

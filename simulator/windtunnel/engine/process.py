@@ -14,7 +14,7 @@ import simpy
 
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
-from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS
+from windtunnel.core.ticks import LONGEST, MAX_TICKS
 from windtunnel.engine import accounting
 from windtunnel.engine.books import Books
 from windtunnel.engine.dispatch import dispatcher_for
@@ -69,12 +69,12 @@ def _run(prepared: Prepared, progress: Progress | None) -> Recording:
     except OverflowError:
         # A tick that no longer fits where ticks are kept.
         raise InputError(
-            f"the work takes longer than the {MAX_SECONDS / 86400:.0f} days a run may last",
+            f"the work takes longer than the {LONGEST} a run may last",
             where=prepared.scenario.where("workload"),
             expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
         ) from None
     if prepared.users:
-        _end_of_users(prepared, books)
+        _end_of_users(context)
     # A drained run ends with its last job, not with some alarm that nobody waited for any more.
     # Jobs that no device will ever take have arrived all the same, and may have been started.
     last = max(*books.finish, *books.returned_end, books.arrival[-1])
@@ -179,8 +179,15 @@ def _hopeless(context: RunContext, gone: np.ndarray) -> bool:
     return context.dispatcher.wait_only_for(gone.tolist())
 
 
-def _end_of_users(prepared: Prepared, books: Books) -> None:
+def _end_of_users(context: RunContext) -> None:
+    prepared, books = context.prepared, context.books
     books.cut()
+    if prepared.limit is not None and books.count < prepared.limit and not context.outstanding:
+        raise InputError(
+            f"only {books.count:,} of {prepared.limit:,} jobs would arrive within the {LONGEST} a run may last",
+            where=prepared.scenario.where("stop", "jobs"),
+            expected="fewer jobs, more users, shorter think times, or stop: {time: ...}",
+        )
     if not books.count:
         raise InputError(
             "no job arrives before the run stops",

@@ -54,7 +54,8 @@ _SKEW_NOISE = 0.03
 class Estimate:
     """A value and its 95% interval; None where there is nothing to estimate it from.
 
-    ``reason``: why there is no interval. ``effective``: how many independent observations it rests on.
+    ``reason``: why there is no interval. ``effective``: how many independent observations it rests on, of at most
+    ``batches``, which is how many could be told apart.
     """
 
     value: float | None
@@ -62,6 +63,7 @@ class Estimate:
     high: float | None = None
     reason: str | None = None
     effective: float | None = None
+    batches: int | None = None
 
     def as_dict(self) -> dict[str, float | None]:
         """For result.json."""
@@ -131,17 +133,17 @@ def _of_mean(sample: BatchedSample, value: float, within: Correlation) -> Estima
     residuals = (sample.sums - value * sample.counts) / sample.observations
     found = correlation(residuals, within)
     if found.error == 0.0:
-        return Estimate(value, value, value, effective=float(sample.size))
+        return Estimate(value, value, value, effective=float(sample.size), batches=len(residuals))
     # What is large and noisy relative to its mean is skewed too: then fewer observations speak than are independent.
     effective = min(found.effective, (value / found.error) ** 2 if sample.positive else math.inf)
     if effective < _LEAST_EFFECTIVE:
-        return Estimate(value, reason=_too_short(effective), effective=effective)
+        return Estimate(value, reason=_too_short(effective), effective=effective, batches=len(residuals))
     t = _student(effective / _OF_MEANS.per_degree)
     skew = _skewness(residuals) * _OF_MEANS.gain
     low, high = _ends(value, t * found.error, t, skew, sample.positive)
     if high is None:
-        return Estimate(value, reason=_too_short(effective), effective=effective)
-    return Estimate(value, low, high, effective=effective)
+        return Estimate(value, reason=_too_short(effective), effective=effective, batches=len(residuals))
+    return Estimate(value, low, high, effective=effective, batches=len(residuals))
 
 
 def _of_percentile(sample: BatchedSample, value: float, fraction: float, within: Correlation) -> Estimate:
@@ -158,10 +160,16 @@ def _of_percentile(sample: BatchedSample, value: float, fraction: float, within:
     found = correlation(residuals, within)
     if found.error == 0.0:
         # Nothing varies: the percentile lies within a mass of equal values.
-        return Estimate(value, value * (1 - ordered.error), value * (1 + ordered.error), effective=float(sample.size))
+        return Estimate(
+            value,
+            value * (1 - ordered.error),
+            value * (1 + ordered.error),
+            effective=float(sample.size),
+            batches=len(residuals),
+        )
     effective = min(found.effective, (share / found.error) ** 2)
     if effective < _LEAST_EFFECTIVE:
-        return Estimate(value, reason=_too_short(effective), effective=effective)
+        return Estimate(value, reason=_too_short(effective), effective=effective, batches=len(residuals))
     t = _student(effective / _OF_PERCENTILES.per_degree)
     skew = _skewness(residuals) * _OF_PERCENTILES.gain
     # On the scale of log-odds, where a share that is small can neither fall below zero nor be symmetric about itself.
@@ -177,17 +185,17 @@ def _of_percentile(sample: BatchedSample, value: float, fraction: float, within:
     upper = ordered.exceeded_by(share_above) if sample.size * share_above >= 3 else None
     if value <= 0.0 and sample.positive:
         if upper is None:
-            return Estimate(value, reason=_too_short(effective), effective=effective)
-        return Estimate(value, lower, upper * (1 + ordered.error), effective=effective)
+            return Estimate(value, reason=_too_short(effective), effective=effective, batches=len(residuals))
+        return Estimate(value, lower, upper * (1 + ordered.error), effective=effective, batches=len(residuals))
     low, high = _ends(value, t * slope * error, t, skew, sample.positive)
     if high is None and lower <= 0.0 and upper is not None:
         # Just above a mass at zero, where nothing is small relative to the value.
         low, high = lower, upper
     if high is None:
-        return Estimate(value, reason=_too_short(effective), effective=effective)
+        return Estimate(value, reason=_too_short(effective), effective=effective, batches=len(residuals))
     low, high = min(low, lower), high if upper is None else max(high, upper)
     widened = (low * (1 - ordered.error), high * (1 + ordered.error))
-    return Estimate(value, *(widened if ordered.error else (low, high)), effective=effective)
+    return Estimate(value, *(widened if ordered.error else (low, high)), effective=effective, batches=len(residuals))
 
 
 def _ends(value: float, half: float, t: float, skew: float, positive: bool) -> tuple[float, float | None]:
@@ -246,8 +254,14 @@ def _too_short(effective: float) -> str:
 
 
 def over_replications(values: Sequence[float | None]) -> Estimate:
-    """The mean of independent replications' values and its Student interval."""
+    """The mean of independent replications' values and its Student interval.
+
+    None where any of them has no value: those that are left are the calm ones, and their mean too low.
+    """
     known = np.array([value for value in values if value is not None])
+    if len(known) < len(values):
+        missing = len(values) - len(known)
+        return Estimate(None, reason=f"{missing:,} of {len(values):,} replications have none")
     if not len(known):
         return Estimate(None, reason="nothing was seen")
     value = float(known.mean())
@@ -279,6 +293,7 @@ def paired(one: Sequence[float], other: Sequence[float]) -> Estimate:
 # Running until precise.
 
 _ENOUGH = 400.0
+_MOST_BATCHES = 0.75
 _MORE = 1.2
 _LEAST_GROWTH, _MOST_GROWTH, _UNKNOWN_GROWTH = 1.5, 10.0, 4.0
 
@@ -291,20 +306,29 @@ def relative_error(estimate: Estimate) -> float | None:
     return 0.0 if side == 0.0 else side / abs(estimate.value) if estimate.value else None
 
 
+def observations_needed(estimate: Estimate) -> float:
+    """How many independent observations an estimate must rest on before a run may stop for it.
+
+    400; where fewer batches than that are told apart, as in the histograms of a long run, most of them.
+    """
+    return _ENOUGH if estimate.batches is None else min(_ENOUGH, _MOST_BATCHES * estimate.batches)
+
+
 def jobs_needed(estimate: Estimate, error: float, jobs_so_far: int) -> int:
     """How many jobs the next attempt needs for ``error`` (relative); ``jobs_so_far`` when they were enough.
 
     A run that is looked at again and again stops when it by chance looks precise (Chow and Robbins' bias). Against it:
-    an attempt counts only if it rests on 400 independent observations, the longer side of the interval decides, and
-    every attempt aims a fifth beyond what the last suggests and is at least half as long again, so that there are few.
+    an attempt counts only if it rests on enough independent observations (``observations_needed``), the longer side of
+    the interval decides, and every attempt aims a fifth beyond what the last suggests and is at least half as long
+    again, so that there are few.
     """
     reached = relative_error(estimate)
     if reached is None:
         return math.ceil(jobs_so_far * _UNKNOWN_GROWTH)
-    effective = math.inf if estimate.effective is None else estimate.effective
-    if reached <= error and effective >= _ENOUGH:
+    effective, enough = math.inf if estimate.effective is None else estimate.effective, observations_needed(estimate)
+    if reached <= error and effective >= enough:
         return jobs_so_far
-    factor = max((reached / error) ** 2, _ENOUGH / effective) * _MORE
+    factor = max((reached / error) ** 2, enough / effective) * _MORE
     return math.ceil(jobs_so_far * min(max(factor, _LEAST_GROWTH), _MOST_GROWTH))
 
 

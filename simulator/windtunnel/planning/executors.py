@@ -81,7 +81,7 @@ class LocalPool:
     """Worker processes of this machine; use it as a context manager.
 
     They are forked from a server process that has imported the modules ``preload``, so that importing is paid once,
-    however many there are. Each uses one thread for linear algebra. None outlives this process, however that ends.
+    however many there are. Each uses one thread. None outlives this process, however that ends.
     """
 
     work: Work
@@ -152,7 +152,7 @@ class LocalPool:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Processes that are started herein use one thread each for linear algebra."""
+    """Processes that are started herein use one thread each: they are as many as there are processors."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(_ONE_THREAD)
     try:

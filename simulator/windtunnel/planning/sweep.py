@@ -401,7 +401,8 @@ class Records:
         """A finished point's result; None for a point that is not finished, and for a record that was damaged."""
         try:
             text = (self.run_folder(index) / "result.json").read_text(encoding="utf-8")
-            return text if isinstance(json.loads(text), dict) else None
+            found = json.loads(text)
+            return text if isinstance(found, dict) and "targets" in found else None
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
 

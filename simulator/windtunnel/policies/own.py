@@ -13,10 +13,11 @@ import importlib.util
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any, get_args
 
-from windtunnel.core.errors import InputError, nearest, one_of
-from windtunnel.core.policy import Candidate, Index, JobKey, Order, Route
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.policy import Candidate, Index, JobKey, Order, OwnFunction, Route
 
 _SPELLED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 _NEEDS = ("price", "deadline", "use")
@@ -37,33 +38,21 @@ def own_route(text: str, folder: Path) -> Route:
         raise InputError(f"'{text}' is chosen by {index!r}", expected=one_of(get_args(Index)))
     needs = _needs(function, text)
     answer = _tried(function, _CANDIDATE, text)
-    if isinstance(answer, tuple):
-        if len(answer) != 2 or not all(_is_number(part) for part in answer):
-            raise InputError(f"'{text}' gives {answer!r}", expected="a number, or two")
-        return Route(text, (function.__doc__ or "").strip(), function, index, needs)
-    if not _is_number(answer):
-        raise InputError(f"'{text}' gives {answer!r}", expected="a number, or two")
-
-    def pair(device: Candidate) -> tuple[float, float]:
-        return float(function(device)), 0.0
-
-    # The compiled engine makes its own pair, of the function compiled.
-    pair.alone = function  # type: ignore[attr-defined]
-    return Route(text, (function.__doc__ or "").strip(), pair, index, needs)
+    numbers = len(answer) if isinstance(answer, tuple) else 1
+    if numbers not in (1, 2):
+        raise InputError(f"'{text}' gives {answer!r}", where=_place(function), expected="a number, or two")
+    own = OwnFunction(function, text, function.__code__.co_filename, numbers, pair=True)
+    _checked(own, _CANDIDATE)
+    return Route(text, (function.__doc__ or "").strip(), own, index, needs)
 
 
 def own_order(text: str, folder: Path) -> Order:
     """The order that ``text`` names, its file relative to ``folder``; InputError for what is wrong with it."""
     function = _load(text, folder)
-    answer = _tried(function, _JOB, text)
-    if not _is_number(answer):
-        raise InputError(f"'{text}' gives {answer!r}", expected="a number")
-
-    def key(job: JobKey) -> float:
-        return float(function(job))
-
-    key.alone = function  # type: ignore[attr-defined]
-    return Order(text, (function.__doc__ or "").strip(), key, _needs(function, text))
+    own = OwnFunction(function, text, function.__code__.co_filename, 1, pair=False)
+    _tried(function, _JOB, text)
+    _checked(own, _JOB)
+    return Order(text, (function.__doc__ or "").strip(), own, _needs(function, text))
 
 
 def _load(text: str, folder: Path) -> Callable[..., Any]:
@@ -79,7 +68,7 @@ def _load(text: str, folder: Path) -> Callable[..., Any]:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"'{path}' cannot be run: {type(error).__name__}: {error}") from error
     functions = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
     if match["name"] not in functions:
@@ -89,6 +78,8 @@ def _load(text: str, folder: Path) -> Callable[..., Any]:
             nearest=nearest(match["name"], functions),
         )
     function: Callable[..., Any] = vars(module)[match["name"]]
+    if not isinstance(function, FunctionType):
+        raise InputError(f"'{match['name']}' in '{path}' is a {type(function).__name__}", expected="a function")
     return function
 
 
@@ -103,12 +94,23 @@ def _needs(function: Callable[..., Any], text: str) -> tuple[str, ...]:
 def _tried(function: Callable[..., Any], example: Candidate | JobKey, text: str) -> Any:
     try:
         return function(example)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(
             f"'{text}' fails on an example: {type(error).__name__}: {error}",
+            where=_place(function),
             expected=f"a function of one {type(example).__name__}: {', '.join(example._fields)}",
         ) from error
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and value == value  # noqa: PLR0124  not NaN, which orders nothing
+def _checked(own: OwnFunction, example: Candidate | JobKey) -> None:
+    """Refuse what gives no number, and what gives another number for the same example: a run has to be repeatable."""
+    if own(example) != own(example):
+        raise InputError(
+            f"'{own.text}' gives different numbers for the same {type(example).__name__}",
+            where=_place(own.function),
+            expected="the same answer to the same question: a run is the same whenever and wherever it is run",
+        )
+
+
+def _place(function: Callable[..., Any]) -> Where:
+    return Where(function.__code__.co_filename, function.__code__.co_firstlineno)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from windtunnel.report.words import plural, quantity, rate, share, usd
@@ -31,10 +31,12 @@ def comparison_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str
         name, one, difference = row["figure"], row["one"]["value"], row["difference"]
         show = _SHOWN.get(name, _seconds)
         low, high = difference["low"], difference["high"]
-        if difference["value"] == 0.0 and low == high == 0.0:
+        if difference["value"] == 0.0 and low in (None, 0.0) and low == high:
             said, by = "the same", "0%"
         elif not one:
             said, by = "more" if difference["value"] > 0 else "less", "–"
+        elif low is None or high is None:
+            by, said = _change(difference["value"] / one), ""
         else:
             by = f"{_change(difference['value'] / one)} ({_change(low / one)} to {_change(high / one)})"
             said = ("more" if difference["value"] > 0 else "less") if row["told_apart"] else "not told apart"
@@ -42,7 +44,7 @@ def comparison_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str
         label = f"{metric.removesuffix('_s')} {statistic}".replace("_", " ") if statistic else name.partition("_per")[0]
         label = label.removesuffix("_w").removesuffix("_j").removesuffix("_usd").replace("_", " ").strip()
         rows.append([label, show(one), show(row["other"]["value"]), by, said])
-    return ["", "one", "other", "other by (95% interval)", ""], rows
+    return ["", "one", "other", "other by", ""], rows
 
 
 def _change(relative: float) -> str:
@@ -53,17 +55,12 @@ def _change(relative: float) -> str:
     return f"{percent:+.2g}%" if abs(percent) >= 0.01 else f"{percent:+.1e}%" if percent else "0%"
 
 
-def headline(found: Mapping[str, Any], changes: Sequence[str] = ()) -> str:
-    """What was compared, and how; ``changes`` are what makes the other of the one."""
+def headline(found: Mapping[str, Any]) -> str:
+    """What was compared, and how."""
     pairs = plural(found["replications"], "pair")
-    other = f"the same with {', '.join(changes)}" if changes else found["other"]
-    return f"{found['one']} and {other}: {pairs} of runs with the same seeds, from {found['seed']}"
-
-
-def left_out(found: Mapping[str, Any]) -> str:
-    """Why times are not compared, where a run has no steady state and so no average of them; else empty."""
-    unstable, pairs = found["unstable"], found["replications"]
-    if not any(unstable.values()):
-        return ""
-    runs = " and ".join(f"{n} of {pairs} runs of {side}" for side, n in unstable.items() if n)
-    return f"times are not compared: {runs} are unstable, so that they have no average"
+    lines = [
+        f"one    {found['one']}",
+        f"other  {found['other']}",
+        f"{pairs} of runs with the same seeds, from {found['seed']}; differences with their 95% intervals",
+    ]
+    return "\n".join([*lines, *(f"note: {note}" for note in found["notes"])])

@@ -377,7 +377,11 @@ def _to_ticks(since: Sequence[int], table: Table, column: str, first: int = 0) -
     return np.array(since, dtype=np.int64)
 
 
-_ISO = re.compile(r"(?P<whole>[^.]+?)(?:\.(?P<fraction>\d+))?(?P<zone>Z|z|[+-]\d\d:?\d\d)?")
+# Fractions of a minute or an hour, which ISO 8601 has too, are not read.
+_ISO = re.compile(
+    r"(?P<whole>\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:[.,](?P<fraction>\d+))?)?)(?P<zone>Z|z|[+-]\d\d:?\d\d)?",
+    re.ASCII,
+)
 
 
 def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: str) -> list[int]:
@@ -398,6 +402,8 @@ def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: 
 
 def _second_ticks(text: str) -> int:
     """Seconds, as a decimal number, to the nearest tick."""
+    if not text.isascii() or "_" in text:
+        raise ValueError(text)
     seconds = Decimal(text)
     if not seconds.is_finite() or seconds.adjusted() > 18:
         raise ValueError(text)
@@ -409,8 +415,8 @@ def _iso_ticks(text: str) -> int:
     match = _ISO.fullmatch(text.strip())
     if match is None:
         raise ValueError(text)
-    zone = match["zone"] or "+00:00"
-    moment = datetime.fromisoformat(match["whole"] + ("+00:00" if zone in "Zz" else zone))
+    whole, zone = re.split("[.,]", match["whole"])[0], match["zone"] or "+00:00"
+    moment = datetime.fromisoformat(whole + ("+00:00" if zone in "Zz" else zone))
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    fraction = int((match["fraction"] or "0").ljust(12, "0")[:12])
+    fraction = int(Decimal(f"0.{match['fraction'] or 0}").scaleb(12).to_integral_value())
     return (since.days * 86_400 + since.seconds) * TICKS_PER_SECOND + fraction

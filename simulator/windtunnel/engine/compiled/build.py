@@ -12,11 +12,22 @@ import numpy as np
 from numba import njit, typeof, types
 
 from windtunnel.core.faults import Straggler
-from windtunnel.core.policy import Candidate, JobKey
-from windtunnel.core.ticks import MAX_TICKS
+from windtunnel.core.policy import Candidate, JobKey, OwnFunction
+from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.kernel import advance
-from windtunnel.engine.compiled.state import BATCHES, BINS, SAMPLE, SPANS, STRETCHES, Records, World, records
+from windtunnel.engine.compiled.state import (
+    BATCHES,
+    BINS,
+    HOUR_TICKS,
+    HOURS,
+    SAMPLE,
+    SPANS,
+    STRETCHES,
+    Records,
+    World,
+    records,
+)
 from windtunnel.engine.compiled.structures import ROOT, tree_build, tree_size
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.jobs import draw_columns, draws
@@ -42,21 +53,46 @@ def kernel() -> Callable[..., int]:
 @cache
 def compiled_score(score: Callable[..., tuple[float, float]] | None) -> Callable[..., tuple[float, float]]:
     """A route's score for the kernel; raises what Numba raises for one that does not compile."""
-    alone = getattr(score, "alone", None)
-    if alone is None:
+    if not isinstance(score, OwnFunction):
         return njit(SCORE)(score or _no_score)
-    compiled = njit(alone)
-    return njit(SCORE)(lambda device: (float(compiled(device)), 0.0))
+    compiled, said = njit(score.function), _said(score)
+    if score.numbers == 1:
+
+        def single(device: Candidate) -> tuple[float, float]:
+            first = float(compiled(device))
+            if first != first:  # noqa: PLR0124  NaN
+                raise ValueError(said)
+            return first, 0.0
+
+        return njit(SCORE)(single)
+
+    def pair(device: Candidate) -> tuple[float, float]:
+        first, second = compiled(device)
+        if first != first or second != second:  # noqa: PLR0124  NaN
+            raise ValueError(said)
+        return float(first), float(second)
+
+    return njit(SCORE)(pair)
 
 
 @cache
 def compiled_key(key: Callable[..., float] | None) -> Callable[..., float]:
     """An order's key for the kernel; raises what Numba raises for one that does not compile."""
-    alone = getattr(key, "alone", None)
-    if alone is None:
+    if not isinstance(key, OwnFunction):
         return njit(KEY)(key or _no_key)
-    compiled = njit(alone)
-    return njit(KEY)(lambda job: float(compiled(job)))
+    compiled, said = njit(key.function), _said(key)
+
+    def number(job: JobKey) -> float:
+        found = float(compiled(job))
+        if found != found:  # noqa: PLR0124  NaN
+            raise ValueError(said)
+        return found
+
+    return njit(KEY)(number)
+
+
+def _said(own: OwnFunction) -> str:
+    return f"'{own.text}' gives what is no number (NaN)"
 
 
 FAR_ABOVE = 4096
@@ -99,6 +135,7 @@ def _empty() -> World:
         bins=np.zeros((2, 0, 0), dtype=np.int32),
         counts=np.zeros((0, 4), dtype=np.int64),
         spans=records(0, state.SPAN),
+        hours=np.zeros(HOURS),
     )
 
 
@@ -159,6 +196,8 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
         r.tallying, r.batch_width = 1, max(1, -(-prepared.job_count // BATCHES))
         r.stride = max(1, -(-prepared.job_count // SAMPLE)) if prepared.sampled else 0
         r.span_width = r.span_until = max(1, prepared.expected_ticks // SPANS)
+        begins = (0 if prepared.scenario.site is None else prepared.scenario.site.starts_s) * TICKS_PER_SECOND
+        r.hour, r.hour_until = begins // HOUR_TICKS % HOURS, HOUR_TICKS - begins % HOUR_TICKS
     else:
         r.stride = 1
     rows = records(devices, state.DEVICE)
@@ -170,8 +209,7 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
     queue_rows = records(queues, state.QUEUE)
     queue_rows.head = queue_rows.tail = -1
     kept = -(-prepared.job_count // r.stride) + int(prepared.streamed) if r.stride else 0
-    jobs = records(kept, state.JOB)
-    jobs.start = jobs.finish = jobs.on = -1
+    jobs = blank_rows(kept)
     return World(
         run=run,
         devices=rows,
@@ -198,7 +236,15 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
         bins=np.zeros((2, series * STRETCHES, BINS if series else 0), dtype=np.int32),
         counts=np.zeros((len(prepared.workloads) if series else 0, 4), dtype=np.int64),
         spans=records(SPANS if series else 0, state.SPAN),
+        hours=np.zeros(HOURS),
     )
+
+
+def blank_rows(count: int) -> Records:
+    """Rows for the times of ``count`` jobs of which nothing is known."""
+    rows = records(count, state.JOB)
+    rows.start = rows.finish = rows.on = -1
+    return rows
 
 
 def run_record(prepared: Prepared, ints: Pool, queue_at: np.ndarray, queues_of: np.ndarray) -> Records:
@@ -302,7 +348,7 @@ def trees(prepared: Prepared, layout: np.dtype) -> tuple[Records, Records]:
 
 def _reads(score: Callable[..., Any], name: str) -> bool:
     """Whether a score may read a field of its candidate: it does, or uses it in some way but by its fields."""
-    code = getattr(score, "alone", score).__code__
+    code = (score.function if isinstance(score, OwnFunction) else score).__code__
     steps = list(dis.get_instructions(code))
     candidate = code.co_varnames[0]
     for step, following in zip(steps, [*steps[1:], steps[-1]], strict=True):

@@ -22,12 +22,14 @@ from windtunnel.engine.compiled.dispatch import complete, end_job, end_segment, 
 from windtunnel.engine.compiled.state import (
     BATCHES,
     DONE,
+    HOUR_TICKS,
+    HOURS,
     MORE_BATCHES,
     MORE_FAULTS,
     MORE_INTERVALS,
     MORE_JOBS,
+    MORE_ROWS,
     MORE_SLOTS,
-    MORE_SPANS,
     MORE_TIMERS,
     NO_BATCH,
     SPANS,
@@ -38,6 +40,7 @@ from windtunnel.engine.compiled.state import (
 )
 from windtunnel.engine.compiled.structures import ROOT, cold, heap_pop, heap_remove, hot, prefetch
 from windtunnel.engine.compiled.work import (
+    NEVER_ENDS,
     best_queue,
     drain,
     go,
@@ -54,9 +57,6 @@ from windtunnel.engine.compiled.work import (
     tally,
 )
 from windtunnel.engine.faults import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
-
-_NEVER: Any = np.int64(2**63 - 1)
-
 
 # Faults.
 
@@ -187,9 +187,12 @@ def elapse(w: World, tick: int) -> None:
     if r.tallying and tick > r.now:
         watts = r.idle_w + r.drawing_w
         r.peak_w = max(r.peak_w, watts)
+        _elapse_hours(w, tick, watts)
+        if (tick - 1) // r.span_width >= SPANS:
+            _merge_spans(w, tick)
         while True:
             until = min(tick, r.span_until)
-            span = w.spans[min(r.span, SPANS - 1)]
+            span = w.spans[r.span]
             span.power += watts * (until - r.now)
             span.waiting += float(r.waiting) * (until - r.now)
             r.now = until
@@ -198,6 +201,33 @@ def elapse(w: World, tick: int) -> None:
             r.span += 1
             r.span_until += r.span_width
     r.now = tick
+
+
+@hot
+def _elapse_hours(w: World, tick: int, watts: float) -> None:
+    """Energy by hour of day, which prices go by: exact, where the short times are not cut at full hours."""
+    r, now = w.run[0], w.run[0].now
+    while tick > r.hour_until:
+        w.hours[r.hour] += watts * (r.hour_until - now)
+        now = r.hour_until
+        r.hour_until += HOUR_TICKS
+        r.hour = (r.hour + 1) % HOURS
+    w.hours[r.hour] += watts * (tick - now)
+
+
+@cold
+def _merge_spans(w: World, tick: int) -> None:
+    """The run lasts longer than was expected: every two short times become one, until ``tick`` lies in one of them."""
+    r, spans = w.run[0], w.spans
+    while (tick - 1) // r.span_width >= SPANS:
+        for i in range(SPANS // 2):
+            spans[i].power = spans[2 * i].power + spans[2 * i + 1].power
+            spans[i].waiting = spans[2 * i].waiting + spans[2 * i + 1].waiting
+        for i in range(SPANS // 2, SPANS):
+            spans[i].power = spans[i].waiting = 0.0
+        r.span //= 2
+        r.span_width *= 2
+    r.span_until = (r.span + 1) * r.span_width
 
 
 @hot
@@ -245,8 +275,8 @@ def _room(w: World) -> int:
     if r.tallying:
         if r.job >= r.batch_width * BATCHES:
             return MORE_BATCHES
-        if r.span >= SPANS - 1:
-            return MORE_SPANS
+        if r.stride > 0 and r.job // r.stride >= len(w.jobs):
+            return MORE_ROWS
     return DONE
 
 
@@ -324,15 +354,15 @@ def advance(w: World, score: Any, key: Any) -> int:
         needed = _room(w)
         if needed != DONE:
             return needed
-        arrival = w.arrivals[r.next].tick if r.next < len(w.arrivals) else _NEVER
-        timer = w.timers[ROOT].tick if r.timer_count else _NEVER
+        arrival = w.arrivals[r.next].tick if r.next < len(w.arrivals) else NEVER_ENDS
+        timer = w.timers[ROOT].tick if r.timer_count else NEVER_ENDS
         # The schedule is known for so long; no one looks further ahead than the run gets.
         fault = w.faults[r.fault].tick if r.fault < len(w.faults) else r.faults_until
         # The least tick goes first; at one tick an end, then a fault, then a timer, then an arrival.
         other = min(arrival, timer, fault)
         if r.heap and w.ends[ROOT].tick <= other:
             if w.ends[ROOT].tick > r.end:
-                return DONE
+                return TOO_LONG if w.ends[ROOT].tick == NEVER_ENDS and r.end == NEVER_ENDS - 1 else DONE
             elapse(w, w.ends[ROOT].tick)
             device = w.ends[ROOT].which
             # Its entry stays where it is, before all others, until it is known whether the device goes on: most do.
@@ -340,9 +370,9 @@ def advance(w: World, score: Any, key: Any) -> int:
             w.ends[ROOT].which = -1
             if not end_segment(w, device):
                 return TOO_LONG
-        elif other > r.end or (arrival == _NEVER and r.running + r.waiting == 0):
+        elif other > r.end or (arrival == NEVER_ENDS and r.running + r.waiting == 0):
             return DONE
-        elif other == fault and arrival == _NEVER and r.running == 0 and _may_be_stuck(r, fault):
+        elif other == fault and arrival == NEVER_ENDS and r.running == 0 and _may_be_stuck(r, fault):
             return STUCK
         elif other == fault:
             if r.fault >= len(w.faults):

@@ -5,18 +5,21 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numba.core.errors import NumbaError
+from numba import config
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, Where
+from windtunnel.core.policy import OwnFunction
 from windtunnel.core.result import Recording
-from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS
+from windtunnel.core.ticks import LONGEST, MAX_TICKS
 from windtunnel.engine import accounting
 from windtunnel.engine.books import Books
 from windtunnel.engine.compiled import state
-from windtunnel.engine.compiled.build import Words, build, compiled_key, compiled_score, kernel
+from windtunnel.engine.compiled.build import Words, blank_rows, build, compiled_key, compiled_score, kernel
 from windtunnel.engine.compiled.continuous import close as close_serving
 from windtunnel.engine.compiled.kernel import close
 from windtunnel.engine.compiled.serving import build_serving, serving_books, serving_kernel
@@ -52,7 +55,7 @@ def refusal(prepared: Prepared) -> str | None:
     ):
         try:
             compile_part(function)
-        except NumbaError as error:
+        except (NumbaError, UnsupportedBytecodeError) as error:
             said = " ".join(str(error).split())
             return f"the {part} of '{policy.name}', which does not compile ({said[:300]})"
     return None
@@ -74,6 +77,18 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     return accounting.record(prepared, _books(prepared, world, words), int(world.run[0].end))
 
 
+def _own_error(prepared: Prepared, error: Exception) -> Exception:
+    """What a user's own policy raised, as an error of its file; anything else is this engine's own."""
+    own = [f for f in (prepared.policy.route.score, prepared.policy.order.key) if isinstance(f, OwnFunction)]
+    if not own:
+        return error
+    return InputError(
+        f"{' or '.join(repr(f.text) for f in own)} fails: {type(error).__name__}: {error}",
+        where=Where(own[0].file, own[0].function.__code__.co_firstlineno),
+        expected="an answer to every question; --engine process says which question and which line",
+    )
+
+
 def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress: Progress | None) -> Any:
     """Let the kernel go on until the run is over, giving it what it asks for; the world then, its end noted."""
     score = compiled_score(prepared.policy.route.score)
@@ -81,7 +96,10 @@ def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress
     blocks = _records(prepared)
     horizon, arrived = look_ahead(prepared.arrival, prepared.end), 0
     while True:
-        code = advance(world, score, key)
+        try:
+            code = advance(world, score, key)
+        except (ArithmeticError, LookupError, ValueError) as error:
+            raise _own_error(prepared, error) from error
         if code == state.DONE or (code == state.STUCK and _hopeless(prepared, world)):
             break
         if code == state.MORE_JOBS:
@@ -103,11 +121,11 @@ def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress
             world = world._replace(timers=_larger(world.timers))
         elif code == state.MORE_BATCHES:
             _merge_batches(world)
-        elif code == state.MORE_SPANS:
-            _merge_spans(world)
+        elif code == state.MORE_ROWS:
+            _thin_sample(world)
         elif code == state.TOO_LONG:
             raise InputError(
-                f"the work takes longer than the {MAX_SECONDS / 86400:.0f} days a run may last",
+                f"the work takes longer than the {LONGEST} a run may last",
                 where=prepared.scenario.where("workload"),
                 expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
             )
@@ -121,9 +139,15 @@ def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress
 
 
 def _records(prepared: Prepared) -> Iterator[tuple[Records, np.ndarray]]:
-    """Blocks of jobs as the kernel reads them. The next is made on a thread of its own while the kernel works."""
+    """Blocks of jobs as the kernel reads them. The next is made on a thread of its own while the kernel works.
+
+    Not where the process may use one thread (``NUMBA_NUM_THREADS=1``): it is then one of several that share a machine.
+    """
+    blocks = job_blocks(prepared)
+    if config.NUMBA_NUM_THREADS == 1:
+        yield from iter(partial(_record, blocks), None)
+        return
     with ThreadPoolExecutor(1) as pool:
-        blocks = job_blocks(prepared)
         following = pool.submit(_record, blocks)
         while True:
             block = following.result()
@@ -166,15 +190,13 @@ def _merge_batches(world: World) -> None:
     world.run[0].batch_width *= 2
 
 
-def _merge_spans(world: World) -> None:
-    """The run lasts longer than was expected: every two short times become one."""
-    r, spans, half = world.run[0], world.spans, state.SPANS // 2
-    for name in ("power", "waiting"):
-        pairs = spans[name].reshape(half, 2).sum(axis=1)
-        spans[name][:half], spans[name][half:] = pairs, 0.0
-    r.span //= 2
-    r.span_width *= 2
-    r.span_until = (r.span + 1) * r.span_width
+def _thin_sample(world: World) -> None:
+    """More jobs arrive than were expected: every second job of the sample is kept."""
+    rows = world.jobs
+    kept = rows[::2].copy()
+    blank = blank_rows(len(rows) - len(kept))
+    rows[: len(kept)], rows[len(kept) :] = kept, blank
+    world.run[0].stride *= 2
 
 
 def _more_faults(prepared: Prepared, world: World, horizon: int) -> World:

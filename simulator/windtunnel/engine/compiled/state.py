@@ -41,7 +41,7 @@ RUN = _layout(
     # become free.
     "feeding sweeping sweep_end draining tried refused line_first line_count paused "
     # Where no more than sums is kept: jobs of a batch, every which job is kept, and the present short time.
-    "tallying batch_width stride last_arrival span span_width span_until "
+    "tallying batch_width stride last_arrival span span_width span_until hour hour_until "
     # Where batches are continuous: gaps between tokens that were written down, and how often memory ran out.
     "gaps put_off "
     # What does not change. `careful`: what a device does may be interrupted, slowed, paused or a batch. `looks`: the
@@ -95,6 +95,8 @@ BATCHES, STRETCHES = 2048, 64
 BINS = 4416
 """Zero, and the bins of engine/sketch.py that hold every time in ticks: log(2^63) / log(gamma) of them."""
 SPANS = 2048
+HOURS = 24
+HOUR_TICKS = 3600 * 10**12
 """Short times over which power and waiting are averaged."""
 SAMPLE = 200_000
 """Jobs whose times are kept of a run too long to keep them all."""
@@ -143,7 +145,7 @@ GAP = _layout("ticks tokens end work")
     MORE_TIMERS,
     MORE_FAULTS,
     MORE_BATCHES,
-    MORE_SPANS,
+    MORE_ROWS,
     MORE_GAPS,
     TOO_LONG,
     STUCK,
@@ -189,6 +191,8 @@ class World(NamedTuple):
     counts: np.ndarray
     """By workload: jobs completed, failed, running at the end, arrived."""
     spans: Records
+    hours: np.ndarray
+    """Watts times ticks by hour of day."""
 
 
 class Serving(NamedTuple):

@@ -18,7 +18,7 @@ from windtunnel.core.result import (
     Tally,
     TokenGaps,
 )
-from windtunnel.core.ticks import FloatArray
+from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray
 from windtunnel.engine.accounting import down_of, spells_of
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import Words
@@ -71,6 +71,7 @@ def tallied(prepared: Prepared, world: World, words: Words) -> Recording:
             width=int(r.batch_width),
             peak_w=float(r.peak_w),
             last_arrival=int(r.last_arrival),
+            joules_by_hour=world.hours / TICKS_PER_SECOND,
         ),
     )
 

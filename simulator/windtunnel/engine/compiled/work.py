@@ -42,6 +42,7 @@ PER_SECOND = 1e12
 TOO_MANY = 9.2e18
 """Ticks beyond which no span is kept."""
 LATEST = 2**63 - 2
+NEVER_ENDS: Any = np.int64(2**63 - 1)
 
 
 # Queues of waiting jobs.
@@ -146,12 +147,11 @@ def reindex(w: Either, device: int) -> None:
 def row_of(w: World, job: int) -> int:
     """Where the job's times are kept; -1 if they are not."""
     stride = w.run[0].stride
-    if stride == 1:
-        return job
-    # More jobs may come than were expected; the last of them are not in the sample.
-    if stride == 0 or job % stride or job // stride >= len(w.jobs):
+    if stride == 0 or (stride > 1 and job % stride):
         return -1
-    return job // stride
+    row = job // stride
+    # More jobs may come than were expected; the last of them are not in the sample.
+    return row if row < len(w.jobs) else -1
 
 
 @hot
@@ -210,6 +210,8 @@ def ends_after(w: Either, device: int, ticks: int) -> None:
 def go(w: World, device: int, left: Any, full: float) -> bool:
     """Let the present segment go on from now, at the device's speed; False beyond the last tick there is.
 
+    What is slowed so much that it would end there may be faster again before: its end is put at ``NEVER_ENDS``.
+
     ``left``: its ticks at full speed; ``full``: what it draws then.
     """
     r, d = w.run[0], w.devices[device]
@@ -219,11 +221,10 @@ def go(w: World, device: int, left: Any, full: float) -> bool:
         if d.rate != 1.0:
             watts = math.floor(full * d.rate / WATT_GRAIN) * WATT_GRAIN
             slowed = math.ceil(float(left) / d.rate)
-            if slowed > TOO_MANY:
-                return False
-            ticks = np.int64(slowed)
+            ticks = np.int64(slowed) if slowed <= TOO_MANY else NEVER_ENDS - r.now
+            ticks = min(ticks, NEVER_ENDS - r.now)
         d.left, d.full, d.watts = left, full, watts
-    if ticks > LATEST - r.now:
+    if left > LATEST - r.now:
         return False
     r.drawing_w += watts
     ends_after(w, device, ticks)
