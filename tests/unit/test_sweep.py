@@ -27,6 +27,7 @@ from windtunnel.core.scenario import scenario_from_data
 from windtunnel.planning.executors import LocalPool, Task
 from windtunnel.planning.sweep import csv_text, grid, parse_axis, read_grid, row, table
 from windtunnel.planning.sweep_run import Places, conduct
+from windtunnel.report.sweep import headline, points_table
 
 OVER = ["fleet[0].count=2,3", "seed=1..3"]
 
@@ -434,3 +435,17 @@ def test_a_resumed_sweep_says_how_many_points_it_took_over(scenario: Path, tmp_p
     assert f"4 of them kept from before in {out}, 0 run now" in shown(*words)
     shutil.rmtree(min((out / "runs").iterdir()))
     assert f"3 of them kept from before in {out}, 1 run now" in shown(*words)
+
+
+def test_one_target_that_is_surely_missed_settles_a_point() -> None:
+    axes = [{"path": "seed", "values": [1, 2, 3]}]
+    common = {"status": "done", "met": False}
+    rows = [
+        {**common, "seed": 1, "missed": "a <= 1; b <= 1", "unsure": "a <= 1"},
+        {**common, "seed": 2, "missed": "a <= 1", "unsure": "a <= 1; b <= 1"},
+        {**common, "seed": 3, "missed": "a <= 1", "unsure": None},
+    ]
+    _, cells = points_table({"axes": axes, "rows": rows})
+    assert [line[-1] for line in cells] == ["MISSED", "MISSED?", "MISSED"]
+    counted = headline({"axes": axes, "rows": rows, "missed": 3, "failed": 0, "points": 3})
+    assert counted.endswith("; 3 missed a target, 1 not surely, as an interval reaches past its limit")

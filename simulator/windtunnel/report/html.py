@@ -252,7 +252,7 @@ def _times_of(result: Mapping[str, Any]) -> str:
     """Which jobs the times are of."""
     cut = (result.get("statistics") or {}).get("warmup_jobs")
     if isinstance(cut, list):
-        return "without each replication's warm-up" if any(cut) else "all jobs"
+        return "all jobs but each replication's warm-up" if any(cut) else "all jobs"
     return f"all jobs but the first {cut:,}, the warm-up" if cut and words.no_average(result) is None else "all jobs"
 
 

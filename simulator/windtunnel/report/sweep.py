@@ -28,10 +28,16 @@ def headline(sweep: Mapping[str, Any]) -> str:
     missed, failed = sweep["missed"], sweep["failed"]
     judged = any(row.get("met") is not None for row in sweep["rows"])
     told = [f"{missed} missed a target" if missed else "all targets met"] if judged else []
-    unsure = sum(bool(row.get("unsure")) for row in sweep["rows"])
+    unsure = sum(_unsure(row) for row in sweep["rows"])
     told += [f"{unsure} not surely, as an interval reaches past its limit"] if unsure else []
     told += [f"{failed} failed"] if failed else []
     return f"{plural(sweep['points'], 'point')}: {counts}" + (f"; {', '.join(told)}" if told else "")
+
+
+def _unsure(row: Mapping[str, Any]) -> bool:
+    """Whether another run may say the opposite of ``met``: one target that is surely missed settles it."""
+    unsure, missed = (set(filter(None, (row.get(key) or "").split("; "))) for key in ("unsure", "missed"))
+    return bool(unsure) and missed <= unsure
 
 
 def points_table(sweep: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -40,9 +46,8 @@ def points_table(sweep: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     figures = [figure for figure in _FIGURES if any(row.get(figure[0]) is not None for row in rows)]
     judged = any(row.get("met") is not None for row in rows)
     paths = [axis["path"] for axis in sweep["axes"]]
-    sure = {
-        column for column, _, _ in figures if column.endswith("p99") and any(row.get(f"{column}.low") for row in rows)
-    }
+    tails = [column for column, _, _ in figures if column.endswith("p99")]
+    sure = {column for column in tails if any(row.get(f"{column}.low") is not None for row in rows)}
     # A column that says the same in every row, that all is well, says nothing.
     states = any(row.get("statistics.settled") in _STATES for row in rows)
     header = list(paths)
@@ -59,9 +64,7 @@ def points_table(sweep: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
         if states:
             line.append(_STATES.get(row.get("statistics.settled"), "yes" if row.get("statistics.settled") else NOTHING))
         if judged:
-            line.append(
-                {True: "met", False: "MISSED", None: NOTHING}[row.get("met")] + ("?" if row.get("unsure") else "")
-            )
+            line.append({True: "met", False: "MISSED", None: NOTHING}[row.get("met")] + ("?" if _unsure(row) else ""))
         if row["status"] == "failed":
             line[-1] = "FAILED"
         cells.append(line)
