@@ -211,7 +211,7 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
         (
             "      - gemm:",
             "      - service: {distribution: deterministic, mean: 50 d}\n      - gemm:",
-            "the work takes longer than the 107 days",
+            "the work takes longer than the 106 days",
         ),
     ],
 )
