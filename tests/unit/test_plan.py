@@ -15,7 +15,7 @@ from windtunnel import app, planner
 from windtunnel.cli import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.scenario import scenario_from_data
-from windtunnel.planner import simulating
+from windtunnel.planner import judging, simulating
 from windtunnel.planning import explain
 from windtunnel.report import plan as report
 
@@ -162,6 +162,96 @@ def test_too_short_a_run_is_judged_by_replications_and_says_so() -> None:
     assert answer["replications"] == 3
     assert "one run gives no interval to latency p95" in answer["notes"][0]
     assert all(t["interval"] == "replications" for f in answer["fleets"] for t in f["targets"])
+
+
+def trace_scenario(tmp_path: Path, **changes: Any) -> dict[str, Any]:
+    """Jobs of a fixed time at the times of a file: nothing for a seed to draw."""
+    rng = np.random.default_rng(7)
+    times = np.cumsum(rng.exponential(0.01, 3000))
+    (tmp_path / "rows.csv").write_text("at\n" + "".join(f"{t:.6f}\n" for t in times))
+    data = plan_scenario(targets=["latency p99 <= 40 ms"], plan={"loads": [], "most": 4}, **changes)
+    data["workload"][0] |= {
+        "arrivals": {"process": "trace", "file": "rows.csv", "time": "at"},
+        "ops": [{"service": {"distribution": "deterministic", "mean": "9 ms"}}],
+    }
+    del data["stop"]
+    return data
+
+
+def _write(tmp_path: Path, data: dict[str, Any]) -> Path:
+    path = tmp_path / "s.yaml"
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_a_fleet_that_a_fixed_trace_gives_no_interval_is_never_called_good(tmp_path: Path) -> None:
+    # Near its capacity the wait's swings are as long as the trace: one device's p99 has no interval, two devices' has.
+    path = _write(tmp_path, trace_scenario(tmp_path) | {"targets": ["latency p99 <= 1 s"]})
+    answer = planner.plan(path, workers=1)
+    alone = next(f for f in answer["simulated"] if f["text"] == "1 × slow")
+    assert alone["targets"][0]["interval"] == "none" and alone["targets"][0]["value"] < 1
+    assert alone["verdict"] == "unknown" and not alone["met"]
+    assert [f["text"] for f in answer["unconfirmed"]] == ["1 × slow"]
+    # Dearer, but confirmed.
+    assert answer["fleets"][0]["cost_usd_per_h"] > alone["cost_usd_per_h"]
+    assert all(t["interval"] == "run" for f in answer["fleets"] for t in f["targets"])
+    text = report.text(answer)
+    assert "Cannot be told with confidence:" in text and "(no interval)" in text
+    assert "1 × slow: latency p99 ≤ 1 s: it cannot be told with confidence" in text
+
+
+def test_where_nothing_can_be_confirmed_the_answer_says_so_and_is_exit_1(tmp_path: Path) -> None:
+    path = _write(tmp_path, trace_scenario(tmp_path) | {"targets": ["completed >= 90%", "latency p50 <= 12 ms"]})
+    done = CliRunner().invoke(cli, ["plan", str(path), "--format", "json", "--workers", "1"])
+    assert done.exit_code == 1
+    answer = json.loads(done.stdout)
+    assert answer["fleets"] == [] and answer["gap"] is None
+    assert answer["unconfirmed"][0]["targets"][0]["why"] == "one run gives completed no interval"
+    assert "a fixed trace leaves nothing for other runs to draw" in answer["notes"][0]
+    said = report.verdict(answer)
+    assert "no fleet can be confirmed to meet both targets" in said and answer["unconfirmed"][0]["text"] in said
+    # Those that follow are dearer, and none fails outright.
+    costs = [f["cost_usd_per_h"] for f in answer["unconfirmed"]]
+    assert costs == sorted(costs) and all(f["verdict"] == "unknown" for f in answer["unconfirmed"])
+
+
+def test_a_fleet_too_near_its_capacity_for_its_run_is_judged_by_a_longer_one() -> None:
+    scenario = scenario_from_data(
+        plan_scenario(stop={"time": "6 s"}, targets=["latency p99 <= 40 ms"], plan={"loads": [], "replications": 6})
+    )
+    answer = planner.plan(scenario, workers=1)
+    longer = [f for f in answer["simulated"] if f["judged_by"] == "longer"]
+    assert longer and len(longer) < len(answer["simulated"])
+    counts = longer[0]["entries"]
+    data = plan_scenario(stop={"time": "36 s"}, targets=["latency p99 <= 40 ms"])
+    data["fleet"] = [e | {"count": counts[e["name"]]} for e in data["fleet"] if e["name"] in counts]
+    p99 = app.run(scenario_from_data(data)).result["latency_s"]["p99"]
+    target = longer[0]["targets"][0]
+    assert (target["value"], target["low"], target["high"]) == pytest.approx((p99["value"], p99["low"], p99["high"]))
+
+
+def test_with_faults_a_fleet_without_an_interval_is_judged_by_replications() -> None:
+    # A longer run would have more of what happens at fixed times; so not that.
+    faults = [{"kind": "throttle", "at": ["1 s"], "lasts": "500 ms", "speed": 0.5}]
+    scenario = scenario_from_data(plan_scenario(faults=faults))
+    assert judging.lengthened(scenario, 5) is None and judging.draws(scenario)
+    still = scenario_from_data(plan_scenario())
+    assert judging.lengthened(still, 5).stop.jobs == 12_500  # type: ignore[union-attr]
+
+
+def test_what_no_seed_draws_is_known_and_what_repeats_exactly_is_exact(tmp_path: Path) -> None:
+    from windtunnel.core.scenario import read_scenario
+
+    traced = read_scenario(_write(tmp_path, trace_scenario(tmp_path)))
+    assert not judging.draws(traced) and not judging.repeats(traced)
+    data = plan_scenario(stop={"jobs": 50}, plan={"loads": []})
+    data["workload"][0]["arrivals"]["process"] = "deterministic"
+    assert judging.draws(scenario_from_data(data))
+    data["workload"][0]["ops"][0]["service"]["distribution"] = "deterministic"
+    steady = scenario_from_data(data)
+    assert judging.repeats(steady)
+    answer = planner.plan(steady, workers=1)
+    assert answer["fleets"] and all(t["interval"] == "exact" for f in answer["fleets"] for t in f["targets"])
 
 
 def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:

@@ -56,6 +56,7 @@ class Explanation:
             else {
                 "fleet": self.planner.text(below["counts"]),
                 "objective_text": self.planner.value_text(below),
+                "verdict": below["verdict"],
                 "breaks": explain.broken(below),
             },
             "changes": self._changes(best),

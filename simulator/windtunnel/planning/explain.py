@@ -33,9 +33,10 @@ def binding(evaluation: Evaluation) -> Mapping[str, Any] | None:
 
 def broken(evaluation: Evaluation) -> list[str]:
     """What a fleet breaks, in words, the worst first; empty where it meets everything."""
-    missed = [t for t in evaluation["targets"] if not t["met"]]
+    missed = [t for t in evaluation["targets"] if t["verdict"] == "missed"]
     missed.sort(key=lambda t: t["headroom"] if t["headroom"] is not None else -math.inf)
     said = [_missed(target) for target in missed]
+    said += [_untold(target) for target in evaluation["targets"] if target["verdict"] == "unknown"]
     if not evaluation["keeps_up"]:
         said.append(f"it does not keep up: work is left {_s(evaluation['keep_up_s'])} after the last arrival")
     if evaluation.get("spare_breaks"):
@@ -47,10 +48,8 @@ def _s(seconds: float) -> str:
     return format_quantity(seconds, "s")
 
 
-def shown(value: float | None, unit: str) -> str:
+def shown(value: float, unit: str) -> str:
     """A value in its target's own unit."""
-    if value is None:
-        return "nothing measured"
     if unit == "1":
         return f"{value:.4g}"
     factor = parse_unit(unit).factor
@@ -60,11 +59,28 @@ def shown(value: float | None, unit: str) -> str:
 
 
 def _missed(target: Mapping[str, Any]) -> str:
-    unit = target["unit"]
     if target["value"] is None:
-        return f"{target['text']}: nothing was measured"
-    sure = f", and its interval {shown(target['worst'], unit)}" if target["worst"] != target["value"] else ""
-    return f"{target['text']}: it reaches {shown(target['value'], unit)}{sure}"
+        return f"{target['text']}: {target['why']}"
+    return f"{target['text']}: {reached(target)}"
+
+
+def _untold(target: Mapping[str, Any]) -> str:
+    return (
+        f"{target['text']}: it cannot be told with confidence: {shown(target['value'], target['unit'])}, but without "
+        f"an interval ({target['why']})"
+    )
+
+
+def reached(target: Mapping[str, Any]) -> str:
+    """A target's value with its interval, in words."""
+    unit, low, high = target["unit"], target["low"], target["high"]
+    name = " ".join(word for word in (target["metric"].replace("_", " "), target["statistic"]) if word)
+    text = f"{name} {shown(target['value'], unit)}"
+    if target["interval"] == "none":
+        return f"{text}, without an interval"
+    if target["interval"] == "exact" or low == high:
+        return text
+    return f"{text}, interval {shown(low, unit)} to {shown(high, unit)}"
 
 
 def next_cheapest(evaluations: Sequence[Evaluation], best: Evaluation, objective: str) -> Evaluation | None:
@@ -119,14 +135,33 @@ def minimal(evaluations: Sequence[Evaluation], objective: str, most: int) -> lis
     return kept[:most]
 
 
+def unconfirmed(
+    evaluations: Sequence[Evaluation], listed: Sequence[Evaluation], objective: str, most: int
+) -> list[Evaluation]:
+    """Fleets of which it cannot be told whether they do, the best first; none that holds another such or a good one."""
+    kept: list[Evaluation] = []
+    unknown = [e for e in evaluations if e["verdict"] == "unknown" and e[objective] is not None]
+    for one in sorted(unknown, key=lambda e: (e[objective], e["cost_usd_per_h"], sum(e["counts"]), tuple(e["counts"]))):
+        if not any(
+            all(a <= b for a, b in zip(other["counts"], one["counts"], strict=True)) for other in (*kept, *listed)
+        ):
+            kept.append(one)
+    return kept[:most]
+
+
 def sentences(plan: Mapping[str, Any]) -> list[str]:
     """The explanation in plain sentences, from the finished plan."""
     said: list[str] = []
     if not plan["fleets"]:
-        said.append("No fleet that was simulated meets the targets.")
+        said.append(
+            "Of no fleet that was simulated can it be said that it meets the targets."
+            if plan["unconfirmed"]
+            else "No fleet that was simulated meets the targets."
+        )
+        said += _untold_fleets(plan)
         said += [f"{entry['name']}: {entry['why']}." for entry in plan["entries"] if entry["why"]]
         closest = plan["explanation"]["closest"]
-        if closest is not None:
+        if closest is not None and not plan["unconfirmed"]:
             said.append(f"The closest, {closest['fleet']}, fails: {'; '.join(closest['breaks'])}.")
         return said
     told = plan["explanation"]
@@ -136,13 +171,18 @@ def sentences(plan: Mapping[str, Any]) -> list[str]:
     nearest = told["next_cheapest"]
     if nearest is not None:
         said.append(
-            f"The next-cheapest fleet that was simulated, {nearest['fleet']} at {nearest['objective_text']}, fails: "
-            f"{'; '.join(nearest['breaks'])}."
+            f"The next-cheapest fleet that was simulated, {nearest['fleet']} at {nearest['objective_text']}, "
+            f"{'fails' if nearest['verdict'] == 'fails' else 'is not confirmed'}: {'; '.join(nearest['breaks'])}."
         )
+    said += _untold_fleets(plan)
     said += [_change(change) for change in told["changes"]]
     said += told["search"]
     said += [f"{entry['name']}: {entry['why']}." for entry in plan["entries"] if entry["why"]]
     return said
+
+
+def _untold_fleets(plan: Mapping[str, Any]) -> list[str]:
+    return [f"{fleet['text']}: {'; '.join(fleet['breaks'])}." for fleet in plan["unconfirmed"]]
 
 
 def percent(share: float | None) -> str:

@@ -30,6 +30,8 @@ def text(plan: Mapping[str, Any]) -> str:
     lines = [_plain(f"{plan['name']}: {verdict(plan)}"), ""]
     if plan["fleets"]:
         lines += _table(plan["fleets"])
+    if plan["unconfirmed"]:
+        lines += [*([""] if plan["fleets"] else []), "Cannot be told with confidence:", *_table(plan["unconfirmed"])]
     lines += [*_bounds(plan), ""]
     for sentence in plan["explanation"]["sentences"]:
         lines += wrap(_plain(_signs(sentence)), width=_WIDTH, subsequent_indent="  ")
@@ -40,11 +42,13 @@ def text(plan: Mapping[str, Any]) -> str:
 
 def verdict(plan: Mapping[str, Any]) -> str:
     """The answer in one line."""
-    if not plan["fleets"]:
+    if not plan["fleets"] and not plan["unconfirmed"]:
         return "no fleet meets the targets"
-    best = plan["fleets"][0]
+    best = (plan["fleets"] or plan["unconfirmed"])[0]
     targets = len(best["targets"])
-    every = "the target" if targets == 1 else f"all {targets} targets"
+    every = "the target" if targets == 1 else "both targets" if targets == 2 else f"all {targets} targets"
+    if not plan["fleets"]:
+        return f"no fleet can be confirmed to meet {every}; the values alone would let {best['text']} pass"
     spare = f", with {plan['spare']} of any entry out" if plan["spare"] else ""
     return f"{best['text']} meets {every} with {plan['confidence'] * 100:.3g}% confidence{spare}"
 
@@ -98,12 +102,12 @@ def measured(target: Mapping[str, Any]) -> str:
         return (
             f"{quantity(value * factor, unit)} ({words.spread(target['low'] * factor, target['high'] * factor, unit)})"
         )
-    return quantity(value * factor, unit)
+    return quantity(value * factor, unit) + (" (no interval)" if target["interval"] == "none" else "")
 
 
 def _bounds(plan: Mapping[str, Any]) -> list[str]:
     bound = plan["lower_bound"]
-    lines = [""] if plan["fleets"] else []
+    lines = [""] if plan["fleets"] or plan["unconfirmed"] else []
     least = bound["cost_usd_per_h"]
     if least is None:
         lines.append("bound    no fleet of these candidates can meet the targets, whatever its counts within `most`")
@@ -149,6 +153,8 @@ def render(plan: Mapping[str, Any]) -> str:
             verdict=verdict(plan),
             header=header,
             rows=rows,
+            unconfirmed=rows_of(plan["unconfirmed"])[1:] if plan["unconfirmed"] else [],
+            unconfirmed_header=rows_of(plan["unconfirmed"])[0] if plan["unconfirmed"] else [],
             bounds=[line.split(None, 1) for line in _bounds(plan) if line],
             front=[_front_row(fleet) for fleet in plan["front"]],
             curve=None if curve is None else {**curve, "rows": [_point(p) for p in curve["points"]]},
