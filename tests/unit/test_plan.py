@@ -16,6 +16,7 @@ from windtunnel.cli import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.scenario import scenario_from_data
 from windtunnel.planner import judging, simulating
+from windtunnel.planner.answer import Planner
 from windtunnel.planning import explain
 from windtunnel.report import plan as report
 
@@ -94,6 +95,45 @@ def test_the_explanation_says_what_binds_what_breaks_and_what_moves_the_answer(f
     front = [(f["cost_usd_per_h"], f["power_w"], f["p99_s"]) for f in found["front"]]
     for one in front:
         assert not any(all(a <= b for a, b in zip(other, one, strict=True)) and other != one for other in front)
+
+
+def test_each_change_is_told_with_the_value_and_interval_that_it_rests_on(found: dict[str, Any]) -> None:
+    for change in found["explanation"]["changes"]:
+        sentence = next(s for s in found["explanation"]["sentences"] if s.startswith(change["what"] + ":"))
+        bound = change["binding"]
+        assert explain.shown(bound["value"], "s") in sentence and "95% interval" in sentence
+        if change["holds"]:
+            assert f"{explain.percent(change['room'])} is left to the limit at its upper end" in sentence
+            assert change["room"] == pytest.approx((bound["limit"] - bound["high"]) / bound["limit"])
+
+
+def test_a_wider_interval_about_the_same_value_is_called_that() -> None:
+    before = {"value": 0.125, "worst": 0.240, "limit": 1.0}
+    assert explain.only_less_sure(before, {"value": 0.160, "worst": 0.980})
+    assert not explain.only_less_sure(before, {"value": 0.800, "worst": 0.980})
+    assert not explain.only_less_sure(before, {"value": 0.130, "worst": 0.250})
+    assert not explain.only_less_sure(before, {"value": 0.130, "worst": None})
+
+
+def test_under_more_load_the_cheapest_known_fleet_is_named_and_not_just_more_of_the_same() -> None:
+    # Five slow ones at 5.00 are the cheapest. With a fifth more load seven of them would do, and one fast one for less.
+    data = plan_scenario(plan={"loads": []}, targets=["latency p95 <= 14 ms"])
+    data["fleet"][1] |= {"price": "5.2 USD/h", "speed": 6}
+    answer = planner.plan(scenario_from_data(data), workers=1)
+    assert answer["fleets"][0]["text"] == "5 × slow"
+    more = answer["explanation"]["changes"][0]
+    assert more["what"] == "20% more load" and not more["holds"]
+    assert more["devices"] == {"fast": 1} and more["objective_text"] == "5.20 USD/h"
+    more_of_the_same = scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 7}]})
+    scaled = [w.model_copy(update={"arrivals": w.arrivals.scaled(1.2)}) for w in more_of_the_same.workload]
+    assert app.run(more_of_the_same.changed(workload=scaled)).result["latency_s"]["p95"]["high"] <= 0.014
+
+
+def test_an_overloaded_fleet_is_called_unstable_and_by_how_much(found: dict[str, Any]) -> None:
+    failed = [f for f in found["simulated"] if f["text"] == "2 × slow"]
+    assert failed and "times as much work arrives as the fleet can do" in failed[0]["breaks"][0]
+    assert failed[0]["breaks"][0].startswith("unstable: ")
+    assert "nothing was measured" not in report.text(found)
 
 
 def test_the_number_of_workers_changes_nothing(found: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +237,7 @@ def test_a_fleet_that_a_fixed_trace_gives_no_interval_is_never_called_good(tmp_p
     assert all(t["interval"] == "run" for f in answer["fleets"] for t in f["targets"])
     text = report.text(answer)
     assert "Cannot be told with confidence:" in text and "(no interval)" in text
-    assert "1 × slow: latency p99 ≤ 1 s: it cannot be told with confidence" in text
+    assert "1 × slow: latency p99 ≤ 1 s cannot be told with confidence" in text
 
 
 def test_where_nothing_can_be_confirmed_the_answer_says_so_and_is_exit_1(tmp_path: Path) -> None:
@@ -266,7 +306,6 @@ def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:
 
 def test_the_shipped_scenario_leaves_out_nobody_for_memory(root: Path) -> None:
     from windtunnel.core.scenario import read_scenario
-    from windtunnel.planner.answer import Planner
 
     one = Planner(read_scenario(root / "scenarios" / "azure-conv-plan.yaml"), app.catalogue(), 1, None)
     prepared = one._prepared(one.scenario)

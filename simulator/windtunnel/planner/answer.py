@@ -337,6 +337,10 @@ class Planner:
     def can(self, case: Case) -> bool:
         return any(case.counts) and math.isfinite(self.bounds.load(case.counts)[0])
 
+    def guess(self, counts: Sequence[int]) -> float:
+        """The least of the objective that the fleet's devices come to whatever they do, by which fleets are ranked."""
+        return float(np.asarray(counts, dtype=np.float64) @ self._objective()[0])
+
     def verdicts(self, fleets: Sequence[Counts]) -> list[Verdict]:
         self.simulator([case for counts in fleets for case in self._cases(counts) if self.can(case)])
         found = []

@@ -67,7 +67,7 @@ def judged(
         "text": target.text, "met": verdict == "met", "verdict": verdict, "value": value, "low": low, "high": high,
         "worst": None if verdict == "unknown" else worst, "limit": limit, "unit": target.unit,
         "comparison": target.comparison, "metric": target.metric, "statistic": target.statistic,
-        "workload": target.workload, "interval": interval, "why": why,
+        "workload": target.workload, "interval": interval, "confidence": confidence, "why": why,
     }  # fmt: skip
     return found_out | {"headroom": explain.headroom(found_out)}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.units import format_quantity, parse_unit
+from windtunnel.core.units import format_quantity, format_share, parse_unit
 
 Evaluation = Mapping[str, Any]
 
@@ -31,14 +31,30 @@ def binding(evaluation: Evaluation) -> Mapping[str, Any] | None:
     return evaluation["targets"][min(known)[1]] if known else None
 
 
+def least_room(evaluation: Evaluation) -> float:
+    """What is left of the target that binds; without end negative where nothing is known."""
+    bound = binding(evaluation)
+    return -math.inf if bound is None else float(bound["headroom"])
+
+
 def broken(evaluation: Evaluation) -> list[str]:
-    """What a fleet breaks, in words, the worst first; empty where it meets everything."""
+    """What a fleet breaks, or why it cannot be told, in words, the worst first; empty where it meets everything."""
+    said = []
     missed = [t for t in evaluation["targets"] if t["verdict"] == "missed"]
-    missed.sort(key=lambda t: t["headroom"] if t["headroom"] is not None else -math.inf)
-    said = [_missed(target) for target in missed]
-    said += [_untold(target) for target in evaluation["targets"] if target["verdict"] == "unknown"]
+    without: dict[str, list[str]] = {}
+    for target in missed:
+        if target["value"] is None:
+            without.setdefault(target["why"], []).append(target["text"])
+    said += [f"{why}, so there is no value for {' and '.join(texts)}" for why, texts in without.items()]
+    reached_ones = sorted((t for t in missed if t["value"] is not None), key=lambda t: t["headroom"] or -math.inf)
+    said += [f"{target['text']}: {_value(target)}{_beyond(target)}" for target in reached_ones]
+    said += [
+        f"{target['text']} cannot be told with confidence: {_value(target)} ({target['why']})"
+        for target in evaluation["targets"]
+        if target["verdict"] == "unknown"
+    ]
     if not evaluation["keeps_up"]:
-        said.append(f"it does not keep up: work is left {_s(evaluation['keep_up_s'])} after the last arrival")
+        said.append(f"it falls behind: more than {_s(evaluation['keep_up_s'])} of work is left at the end")
     if evaluation.get("spare_breaks"):
         said.append(evaluation["spare_breaks"])
     return said
@@ -49,38 +65,61 @@ def _s(seconds: float) -> str:
 
 
 def shown(value: float, unit: str) -> str:
-    """A value in its target's own unit."""
+    """A value in its target's own unit; a share as a percentage."""
     if unit == "1":
-        return f"{value:.4g}"
+        return format_share(value)
     factor = parse_unit(unit).factor
     if unit == "USD/h" or factor == 1.0:
         return format_quantity(value * factor, unit)
     return f"{value:.3g} {unit}"
 
 
-def _missed(target: Mapping[str, Any]) -> str:
-    if target["value"] is None:
-        return f"{target['text']}: {target['why']}"
-    return f"{target['text']}: {reached(target)}"
-
-
-def _untold(target: Mapping[str, Any]) -> str:
-    return (
-        f"{target['text']}: it cannot be told with confidence: {shown(target['value'], target['unit'])}, but without "
-        f"an interval ({target['why']})"
-    )
-
-
-def reached(target: Mapping[str, Any]) -> str:
-    """A target's value with its interval, in words."""
+def _value(target: Mapping[str, Any]) -> str:
+    """A target's value with its interval."""
     unit, low, high = target["unit"], target["low"], target["high"]
-    name = " ".join(word for word in (target["metric"].replace("_", " "), target["statistic"]) if word)
-    text = f"{name} {shown(target['value'], unit)}"
+    text = shown(target["value"], unit)
     if target["interval"] == "none":
         return f"{text}, without an interval"
     if target["interval"] == "exact" or low == high:
         return text
-    return f"{text}, interval {shown(low, unit)} to {shown(high, unit)}"
+    first, last = shown(low, unit), shown(high, unit)
+    figure, _, rest = first.partition(" ")
+    if rest and rest == last.partition(" ")[2]:
+        first = figure
+    return f"{text}, {target['confidence'] * 100:.3g}% interval {first} to {last}"
+
+
+def _end(target: Mapping[str, Any]) -> str:
+    """The end of the interval by which a target is judged; empty where the value is exact."""
+    if target["interval"] in ("none", "exact") or target["low"] == target["high"]:
+        return ""
+    return "upper end" if target["comparison"] == "<=" else "lower end"
+
+
+def _beyond(target: Mapping[str, Any]) -> str:
+    """Where the value is within the limit, that the interval is not."""
+    value, limit, end = target["value"], target["limit"], _end(target)
+    within = value <= limit if target["comparison"] == "<=" else value >= limit
+    return f", whose {end} is beyond the limit" if within and end else ""
+
+
+def _left(target: Mapping[str, Any]) -> str:
+    """What is left to the limit, and at which end of what."""
+    if target["headroom"] is None:
+        return _value(target)
+    end = _end(target)
+    if target["headroom"] < 0:
+        return f"{_value(target)}{_beyond(target)}"
+    return f"{_value(target)}: {percent(target['headroom'])} is left to the limit{f' at its {end}' if end else ''}"
+
+
+def only_less_sure(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether what is left of a target differs mostly by the width of the interval and little by the value."""
+    if None in (before["value"], before["worst"], after["value"], after["worst"]):
+        return False
+    moved = abs(after["value"] - before["value"])
+    widened = abs(after["worst"] - before["worst"]) - moved
+    return bool(widened > 2 * moved and widened > 0.1 * abs(before["limit"]))
 
 
 def next_cheapest(evaluations: Sequence[Evaluation], best: Evaluation, objective: str) -> Evaluation | None:
@@ -167,7 +206,7 @@ def sentences(plan: Mapping[str, Any]) -> list[str]:
     told = plan["explanation"]
     bound = told["binding"]
     if bound is not None:
-        said.append(f"What binds is {bound['text']}: {percent(bound['headroom'])} is left to its limit.")
+        said.append(f"What binds is {bound['text']}: {_left(bound)}.")
     nearest = told["next_cheapest"]
     if nearest is not None:
         said.append(
@@ -175,6 +214,11 @@ def sentences(plan: Mapping[str, Any]) -> list[str]:
             f"{'fails' if nearest['verdict'] == 'fails' else 'is not confirmed'}: {'; '.join(nearest['breaks'])}."
         )
     said += _untold_fleets(plan)
+    if told["changes"]:
+        said.append(
+            "What is left is measured from the worse end of the interval, and every line below has the same seed; a "
+            "load is so many times the jobs in the same time."
+        )
     said += [_change(change) for change in told["changes"]]
     said += told["search"]
     said += [f"{entry['name']}: {entry['why']}." for entry in plan["entries"] if entry["why"]]
@@ -187,22 +231,28 @@ def _untold_fleets(plan: Mapping[str, Any]) -> list[str]:
 
 def percent(share: float | None) -> str:
     """A share of one as a percentage."""
-    return "an unknown share" if share is None else f"{share * 100:.3g}%"
+    return "an unknown share" if share is None else format_share(share)
 
 
 def _change(change: Mapping[str, Any]) -> str:
     if change["holds"]:
         text = f"{change['what']}: this fleet still meets everything"
-        if change["room"] is not None:
-            text += f", with {percent(change['room'])} left on what binds"
-        if change["fleet"] is not None:
-            text += f"; {change['fleet']} would do, at {change['objective_text']}"
-        elif change["tried"]:
-            text += ", and none of its devices can go"
-        return text + "."
-    text = f"{change['what']}: this fleet fails ({'; '.join(change['breaks'])})"
+        if change["binding"] is not None:
+            text += f"; what binds is {change['binding']['text']}: {_left(change['binding'])}"
+    else:
+        fails = "fails" if change["verdict"] == "fails" else "can no longer be confirmed"
+        text = f"{change['what']}: this fleet {fails} ({'; '.join(change['breaks'])})"
+    if change["noise"]:
+        text += " (the value moved little: this differs mostly by how wide one run's interval is)"
+    number = change["tried"]
     if change["fleet"] is not None:
-        text += f"; {change['fleet']} would do, at {change['objective_text']}"
-    elif change["tried"]:
-        text += f"; of {change['tried']} larger fleets of its kinds that were tried, none would do"
+        text += f"; of {_fleets(number)} tried, the cheapest that would do is {change['fleet']}"
+        text += f", at {change['objective_text']}"
+    elif number:
+        which = "dearer" if change["harder"] else "cheaper"
+        text += f"; of {_fleets(number, which)} that {'was' if number == 1 else 'were'} tried, none would do"
     return text + "."
+
+
+def _fleets(number: int, which: str = "") -> str:
+    return f"{number:,} {which}{' ' if which else ''}{'fleet' if number == 1 else 'fleets'}"
