@@ -19,6 +19,7 @@ from windtunnel.planner import judging, simulating
 from windtunnel.planner.answer import Planner
 from windtunnel.planning import explain
 from windtunnel.report import plan as report
+from windtunnel.report import words
 
 
 def plan_scenario(**changes: Any) -> dict[str, Any]:
@@ -127,6 +128,48 @@ def test_under_more_load_the_cheapest_known_fleet_is_named_and_not_just_more_of_
     more_of_the_same = scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 7}]})
     scaled = [w.model_copy(update={"arrivals": w.arrivals.scaled(1.2)}) for w in more_of_the_same.workload]
     assert app.run(more_of_the_same.changed(workload=scaled)).result["latency_s"]["p95"]["high"] <= 0.014
+
+
+def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
+    answer = planner.plan(scenario_from_data(plan_scenario(plan={"loads": [], "objective": "power"})), workers=1)
+    least, best = answer["lower_bound"]["objective"], answer["fleets"][0]["power_w"]
+    assert answer["gap"] == pytest.approx(1 - least / best)
+    text = " ".join(report.text(answer).split())
+    assert (
+        f"no fleet can draw less than {words.quantity(least, 'W')} on average, which leaves at most "
+        f"{words.share(answer['gap'])} of the best one's {words.quantity(best, 'W')} to be saved"
+    ) in text
+    assert f"no fleet can cost less than {answer['lower_bound']['cost_usd_per_h']:,.2f} USD/h" in text
+    assert "next-cheapest" not in text
+
+
+def test_a_limit_below_any_jobs_own_time_is_met_with_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = plan_scenario(targets=["latency p95 <= 1 ms"], plan={"loads": []}, stop={"jobs": 4000})
+    answer = planner.plan(scenario_from_data(data), workers=1)
+    said = answer["explanation"]["unreachable"]
+    assert len(said) == 1 and answer["simulated"] == []
+    # Exponential with a mean of 4 ms, three times as fast: -ln(0.05) of that.
+    least = float(re.search(r"alone on fast, takes at least ([0-9.]+) ms \(p95\)", said[0])[1])  # type: ignore[index]
+    assert least == pytest.approx(4 / 3 * -np.log(0.05), rel=0.06)
+    assert said[0] + "." in answer["explanation"]["sentences"]
+
+
+@pytest.mark.parametrize(
+    ("target", "said"), [("cost <= 0.5 USD/h", "costs less than"), ("power average <= 20 W", "draws less than")]
+)
+def test_a_limit_below_the_bound_is_met_with_the_bound_and_no_search(target: str, said: str) -> None:
+    data = plan_scenario(targets=["latency p95 <= 15 ms", target], plan={"loads": []})
+    answer = planner.plan(scenario_from_data(data), workers=1)
+    assert answer["fleets"] == [] and answer["search"]["simulated_fleets"] == 0
+    assert said in answer["explanation"]["unreachable"][0]
+
+
+def test_no_fleet_above_a_limit_to_the_rent_is_simulated(found: dict[str, Any]) -> None:
+    targets = ["latency p95 <= 15 ms", "cost <= 4.2 USD/h"]
+    answer = planner.plan(scenario_from_data(plan_scenario(targets=targets, plan={"loads": []})), workers=1)
+    assert answer["fleets"] == [] and answer["simulated"]
+    assert max(f["cost_usd_per_h"] for f in answer["simulated"]) <= 4.2
+    assert found["fleets"][0]["cost_usd_per_h"] > 4.2
 
 
 def test_an_overloaded_fleet_is_called_unstable_and_by_how_much(found: dict[str, Any]) -> None:

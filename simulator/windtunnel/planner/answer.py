@@ -22,6 +22,7 @@ from windtunnel.engine.preparing import prepare
 from windtunnel.planner.explaining import Explanation
 from windtunnel.planner.judging import draws, repeats
 from windtunnel.planner.simulating import Case, Setting, Simulator, entry_name, simulate, variant
+from windtunnel.planner.unreachable import unreachable
 from windtunnel.planning import explain
 from windtunnel.planning.bounds import Counts, Replicated
 from windtunnel.planning.search import Found, Search, Space, Verdict
@@ -193,17 +194,27 @@ class Planner:
         weights, per_watt = self._objective()
         work = self.bounds.least(np.zeros(self.entries), self.most, self.entries, work_w=1.0, whole=False).value
         work = work if math.isfinite(work) else 0.0
+        budget = self._most_cost() * (1 + 1e-9)
+
+        def floor(fleets: np.ndarray) -> np.ndarray:
+            counts = np.asarray(fleets, dtype=np.float64)
+            return np.where(counts @ self.prices <= budget, counts @ weights + per_watt * work, math.inf)
+
         space = Space(
-            most=self.most,
+            most=tuple(
+                int(min(n, budget / price)) if price else n for n, price in zip(self.most, self.prices, strict=True)
+            ),
             kinds=asked.kinds,
-            floor=lambda fleets: np.asarray(fleets, dtype=np.float64) @ weights + per_watt * work,
+            floor=floor,
             load=self.bounds.load,
         )
-        found, looked = self._search(space)
+        cost_bound = self.bounds.least(self.prices, self.most, asked.kinds)
+        # Where the bound alone rules every fleet out there is nothing to simulate.
+        none = not math.isfinite(cost_bound.value) or cost_bound.value > budget
+        found, looked = (Search(space, self.verdicts, 0).screened(), []) if none else self._search(space)
         evaluations = [self.evaluation(counts) for counts in looked]
         listed = explain.minimal(evaluations, key, asked.fleets)
         unconfirmed = explain.unconfirmed(evaluations, listed, key, asked.fleets)
-        cost_bound = self.bounds.least(self.prices, self.most, asked.kinds)
         objective_bound = (
             cost_bound
             if asked.objective == "cost"
@@ -229,12 +240,14 @@ class Planner:
                 "cost_usd_per_h": _finite(cost_bound.value),
                 "devices": None if cost_bound.counts is None else self.named(cost_bound.counts),
                 "objective": _finite(objective_bound.value),
+                "objective_unit": _UNITS[asked.objective],
                 **scaled,
             },
             "gap": gap,
             "entries": self._entries(prepared, found.alone),
         }
         result["explanation"] = Explanation(self).of(best, evaluations, found, key)
+        result["explanation"]["unreachable"] = [] if listed else unreachable(self, cost_bound)
         result["front"] = [self._fleet(e) for e in explain.front(evaluations)]
         result["curve"] = None if best is None else Explanation(self).curve(best)
         result["search"] = {
@@ -248,11 +261,16 @@ class Planner:
             "kinds": asked.kinds,
         }
         result["notes"] = [*self.notes, *found.notes, *self._harm(found), *self.demand.notes]
-        result["explanation"]["sentences"] = explain.sentences(result)
         result["simulated"] = [self._fleet(e) | {"met": e["met"]} for e in evaluations]
+        result["explanation"]["sentences"] = explain.sentences(result)
         result["scenario"] = self.scenario.resolved()
         result["versions"] = running.versions()
         return result
+
+    def _most_cost(self) -> float:
+        """The least limit (USD/h) that a target sets to the rent; infinite without one."""
+        limits = [t.limit * 3600 for t in self.targets if t.metric == "cost" and t.comparison == "<="]
+        return min(limits, default=math.inf)
 
     def _search(self, space: Space) -> tuple[Found, list[Counts]]:
         """The search, and every fleet that was looked at.

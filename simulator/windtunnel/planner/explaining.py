@@ -72,15 +72,16 @@ class Explanation:
         return max(failed, key=lambda e: (e[key], tuple(e["counts"])), default=None)
 
     def _proof(self, found: Found) -> str:
-        looked = f"{len(found.verdicts):,} fleets were simulated"
+        number, less = len(found.verdicts), explain.RANKED[self.planner.asked.objective].less
+        looked = f"{number:,} fleet was simulated" if number == 1 else f"{number:,} fleets were simulated"
         if found.proof == "exhaustive":
-            return f"{looked}; every cheaper one was simulated or is ruled out by the bound."
+            return f"{looked}; every {less} one was simulated or is ruled out by the bound."
         if found.proof == "monotone":
             return (
-                f"{looked}; every cheaper one was simulated, is ruled out by the bound, or is part of a larger one "
+                f"{looked}; every {less} one was simulated, is ruled out by the bound, or is part of a larger one "
                 "that failed (more devices are taken to do no harm)."
             )
-        return f"{looked}, as many as were allowed; {found.left:,} cheaper ones that the bound lets pass were not."
+        return f"{looked}, as many as were allowed; {found.left:,} {less} ones that the bound lets pass were not."
 
     def curve(self, best: Mapping[str, Any]) -> dict[str, Any] | None:
         """The best fleet's times over the load, with the knee; about what binds, or the p99 of latency."""

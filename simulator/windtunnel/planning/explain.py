@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -188,15 +189,35 @@ def unconfirmed(
     return kept[:most]
 
 
+@dataclass(frozen=True)
+class Ranked:
+    """How fleets compare by an objective, in words."""
+
+    less: str
+    more: str
+    least: str
+
+
+RANKED: Mapping[str, Ranked] = {
+    "cost": Ranked("cheaper", "dearer", "cheapest"),
+    "power": Ranked("lower-power", "higher-power", "lowest-power"),
+    "carbon": Ranked("lower-carbon", "higher-carbon", "lowest-carbon"),
+}
+
+
 def sentences(plan: Mapping[str, Any]) -> list[str]:
     """The explanation in plain sentences, from the finished plan."""
     said: list[str] = []
+    ranked = RANKED[plan["objective"]]
     if not plan["fleets"]:
         said.append(
             "Of no fleet that was simulated can it be said that it meets the targets."
             if plan["unconfirmed"]
             else "No fleet that was simulated meets the targets."
+            if plan["simulated"]
+            else "No fleet can meet the targets, and none was simulated: the bound alone rules all out."
         )
+        said += [f"{one}." for one in plan["explanation"]["unreachable"]]
         said += _untold_fleets(plan)
         said += [f"{entry['name']}: {entry['why']}." for entry in plan["entries"] if entry["why"]]
         closest = plan["explanation"]["closest"]
@@ -210,7 +231,7 @@ def sentences(plan: Mapping[str, Any]) -> list[str]:
     nearest = told["next_cheapest"]
     if nearest is not None:
         said.append(
-            f"The next-cheapest fleet that was simulated, {nearest['fleet']} at {nearest['objective_text']}, "
+            f"The next-{ranked.least} fleet that was simulated, {nearest['fleet']} at {nearest['objective_text']}, "
             f"{'fails' if nearest['verdict'] == 'fails' else 'is not confirmed'}: {'; '.join(nearest['breaks'])}."
         )
     said += _untold_fleets(plan)
@@ -219,7 +240,7 @@ def sentences(plan: Mapping[str, Any]) -> list[str]:
             "What is left is measured from the worse end of the interval, and every line below has the same seed; a "
             "load is so many times the jobs in the same time."
         )
-    said += [_change(change) for change in told["changes"]]
+    said += [_change(change, ranked) for change in told["changes"]]
     said += told["search"]
     said += [f"{entry['name']}: {entry['why']}." for entry in plan["entries"] if entry["why"]]
     return said
@@ -234,7 +255,7 @@ def percent(share: float | None) -> str:
     return "an unknown share" if share is None else format_share(share)
 
 
-def _change(change: Mapping[str, Any]) -> str:
+def _change(change: Mapping[str, Any], ranked: Ranked) -> str:
     if change["holds"]:
         text = f"{change['what']}: this fleet still meets everything"
         if change["binding"] is not None:
@@ -245,11 +266,13 @@ def _change(change: Mapping[str, Any]) -> str:
     if change["noise"]:
         text += " (the value moved little: this differs mostly by how wide one run's interval is)"
     number = change["tried"]
-    if change["fleet"] is not None:
-        text += f"; of {_fleets(number)} tried, the cheapest that would do is {change['fleet']}"
+    if change["fleet"] is not None and number == 1:
+        text += f"; {change['fleet']} would do, at {change['objective_text']}"
+    elif change["fleet"] is not None:
+        text += f"; of {_fleets(number)} tried, the {ranked.least} that would do is {change['fleet']}"
         text += f", at {change['objective_text']}"
     elif number:
-        which = "dearer" if change["harder"] else "cheaper"
+        which = ranked.more if change["harder"] else ranked.less
         text += f"; of {_fleets(number, which)} that {'was' if number == 1 else 'were'} tried, none would do"
     return text + "."
 

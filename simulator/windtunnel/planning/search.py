@@ -103,6 +103,13 @@ class Search:
         self._neighbours()
         return self.found
 
+    def screened(self) -> Found:
+        """What the bound says of each entry alone, where it rules out every fleet; nothing is simulated."""
+        self.budget = 0
+        self._alone()
+        self.found.proof = "exhaustive"
+        return self.found
+
     # Asking.
 
     def _ask(self, fleets: Sequence[Counts]) -> None:

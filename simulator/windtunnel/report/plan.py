@@ -32,7 +32,9 @@ def text(plan: Mapping[str, Any]) -> str:
         lines += _table(plan["fleets"])
     if plan["unconfirmed"]:
         lines += [*([""] if plan["fleets"] else []), "Cannot be told with confidence:", *_table(plan["unconfirmed"])]
-    lines += [*_bounds(plan), ""]
+    for line in _bounds(plan):
+        lines += wrap(line, width=_WIDTH, subsequent_indent=" " * 9) or [""]
+    lines.append("")
     for sentence in plan["explanation"]["sentences"]:
         lines += wrap(_plain(_signs(sentence)), width=_WIDTH, subsequent_indent="  ")
     for note in plan["notes"]:
@@ -105,16 +107,34 @@ def measured(target: Mapping[str, Any]) -> str:
     return quantity(value * factor, unit) + (" (no interval)" if target["interval"] == "none" else "")
 
 
+_LEAST = {"cost": "cost", "power": "draw", "carbon": "emit"}
+_KEYS = {"cost": "cost_usd_per_h", "power": "power_w", "carbon": "carbon_kg_per_h"}
+
+
+def _amount(value: float, unit: str) -> str:
+    return quantity(value, "W") if unit == "W" else f"{value:,.2f} {unit}" if unit == "USD/h" else f"{value:.3g} {unit}"
+
+
 def _bounds(plan: Mapping[str, Any]) -> list[str]:
-    bound = plan["lower_bound"]
+    """What no fleet can do better than, in the objective's own unit, how much was looked at, and the curve's turn."""
+    bound, objective = plan["lower_bound"], plan["objective"]
     lines = [""] if plan["fleets"] or plan["unconfirmed"] else []
-    least = bound["cost_usd_per_h"]
-    if least is None:
+    if bound["objective"] is None:
         lines.append("bound    no fleet of these candidates can meet the targets, whatever its counts within `most`")
     else:
-        gap = "" if plan["gap"] is None else f"; the best is within {share(plan['gap'])} of its bound"
-        lines.append(f"bound    no fleet can cost less than {least:,.2f} USD/h{gap}")
-    lines.append(f"scaling  no scaling policy can cost less than {bound['autoscaler_usd_per_h']:,.2f} USD/h on average")
+        unit = bound["objective_unit"]
+        average = "" if objective == "cost" else " on average"
+        line = f"bound    no fleet can {_LEAST[objective]} less than {_amount(bound['objective'], unit)}{average}"
+        if plan["gap"] is not None:
+            best = _amount(plan["fleets"][0][_KEYS[objective]], unit)
+            line += f", which leaves at most {share(plan['gap'])} of the best one's {best} to be saved"
+        lines.append(line)
+        if objective != "cost" and bound["cost_usd_per_h"] is not None:
+            lines.append(f"rent     no fleet can cost less than {bound['cost_usd_per_h']:,.2f} USD/h")
+    lines.append(
+        f"elastic  renting each device only while it works would cost {bound['autoscaler_usd_per_h']:,.2f} USD/h on "
+        "average; no autoscaling can cost less"
+    )
     search = plan["search"]
     lines.append(
         f"search   {words.plural(search['simulated_fleets'], 'fleet')} simulated, "
@@ -122,11 +142,10 @@ def _bounds(plan: Mapping[str, Any]) -> list[str]:
     )
     curve = plan["curve"]
     if curve is not None:
-        turn = "no knee from {:.0%} to {:.0%} of the load".format(
-            curve["points"][0]["load"], curve["points"][-1]["load"]
-        )
+        first, last = curve["points"][0]["load"], curve["points"][-1]["load"]
+        turn = f"no sharp bend from {first:.0%} to {last:.0%} of the load"
         if curve["knee"] is not None:
-            turn = f"knee at {curve['knee']:.0%} of the load"
+            turn = f"turns up at {curve['knee']:.0%} of the load, the knee of its curve"
         lines.append(f"curve    {curve['of'].replace('_', ' ')} of the best: {turn}")
     return lines
 
