@@ -93,7 +93,9 @@ def test_the_explanation_says_what_binds_what_breaks_and_what_moves_the_answer(f
     points = found["curve"]["points"]
     assert [p["load"] for p in points] == sorted(p["load"] for p in points)
     assert points[-1]["value_s"] > points[0]["value_s"]
-    front = [(f["cost_usd_per_h"], f["power_w"], f["p99_s"]) for f in found["front"]]
+    times = {f["text"]: f["time_s"] for f in found["simulated"]}
+    assert found["time"] == "latency p95"
+    front = [(f["cost_usd_per_h"], f["power_w"], times[f["text"]]) for f in found["front"]]
     for one in front:
         assert not any(all(a <= b for a, b in zip(other, one, strict=True)) and other != one for other in front)
 
@@ -172,6 +174,29 @@ def test_no_fleet_above_a_limit_to_the_rent_is_simulated(found: dict[str, Any]) 
     assert found["fleets"][0]["cost_usd_per_h"] > 4.2
 
 
+def test_every_dot_has_its_row_and_the_time_is_that_of_the_target_that_binds(found: dict[str, Any]) -> None:
+    charts = report._charts(found)
+    for name, title in (("time", "Latency p95"), ("power", "Average power")):
+        assert charts[name]["title"] == title
+        assert charts[name]["names"] == [row[0] for row in report._met_rows(found)]
+    assert len(charts["time"]["x"]) == sum(f["met"] for f in found["simulated"])
+    for dot, row in zip(charts["time"]["front"], report._met_rows(found), strict=True):
+        assert (dot is None) == (row[-1] == "yes")
+
+
+def test_a_table_too_wide_for_a_terminal_has_its_targets_below_one_another(found: dict[str, Any]) -> None:
+    one = found["fleets"][0]
+    names = ["a very long name for a target <= 15 ms", "another name as long as that <= 20 ms", "third <= 30 ms"]
+    share = {"unit": "1", "value": 0.9234, "low": 0.9, "high": 0.95, "limit": 0.9, "comparison": ">="}
+    rows = [one | {"targets": [one["targets"][0] | {"text": name} for name in names]}]
+    rows[0]["targets"].append(one["targets"][0] | share | {"text": "availability >= 90%"})
+    lines = report._table(rows)
+    assert max(map(len, lines)) <= 120 and len(lines) == 2 + 4
+    assert all(re.search(r" \([0-9.]+ to [0-9.]+ ms\) +[0-9.]+% left$", line) for line in lines[2:5])
+    # A share is a percentage wherever it stands.
+    assert "92.3% (90.0 to 95.0%)" in lines[5]
+
+
 def test_an_overloaded_fleet_is_called_unstable_and_by_how_much(found: dict[str, Any]) -> None:
     failed = [f for f in found["simulated"] if f["text"] == "2 × slow"]
     assert failed and "times as much work arrives as the fleet can do" in failed[0]["breaks"][0]
@@ -192,7 +217,7 @@ def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: dict[str, Any
     page = paths[1].read_text()
     assert "choice &lt;script&gt;" in page
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", page)
-    assert "The front" in page and "Over the load" in page
+    assert "The dots" in page and "Over the load" in page
     for fleet in found["fleets"]:
         assert fleet["text"] in page
     assert report.verdict(found) in report.text(found)
@@ -335,6 +360,33 @@ def test_what_no_seed_draws_is_known_and_what_repeats_exactly_is_exact(tmp_path:
     assert judging.repeats(steady)
     answer = planner.plan(steady, workers=1)
     assert answer["fleets"] and all(t["interval"] == "exact" for f in answer["fleets"] for t in f["targets"])
+
+
+def test_replications_end_with_the_first_that_rules_a_fleet_out() -> None:
+    data = plan_scenario(
+        stop={"jobs": 400}, plan={"loads": [], "replications": 4}, targets=["latency p95 <= 15 ms", "completed >= 99%"]
+    )
+    answer = planner.plan(scenario_from_data(data), workers=1)
+    assert answer["replications"] == 4
+    one = Planner(scenario_from_data(data), app.catalogue(), 1, None)
+    one.run()
+    overloaded = simulating.simulate(one.simulator.setting, simulating.Case((1, 0)))
+    assert overloaded["runs"] == 1 and overloaded["verdict"] == "fails"
+    # What it did not look into is no verdict, and is not given as a reason.
+    assert {t["verdict"] for t in overloaded["targets"]} <= {"missed", "unknown"}
+    assert not any("completed" in reason for reason in explain.broken(overloaded))
+    roomy = simulating.simulate(one.simulator.setting, simulating.Case((0, 4)))
+    assert roomy["runs"] == 4 and roomy["met"]
+    # A share is at most all of it, and its interval too.
+    assert roomy["targets"][1]["high"] <= 1
+
+
+def test_targets_that_no_row_reads_do_not_multiply_the_programs_and_a_load_is_worked_out_once() -> None:
+    data = plan_scenario(stop={"jobs": 150}, targets=["latency p95 <= 15 ms", "completed >= 90%", "utilisation <= 99%"])
+    one = Planner(scenario_from_data(data | {"plan": {"loads": [], "replications": 3}}), app.catalogue(), 1, None)
+    one.run()
+    assert [len(group) for group in one.bounds.groups] == [3]
+    assert one.bounds.load((2, 1)) is one.bounds.load((2, 1))
 
 
 def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:

@@ -248,7 +248,9 @@ class Planner:
         }
         result["explanation"] = Explanation(self).of(best, evaluations, found, key)
         result["explanation"]["unreachable"] = [] if listed else unreachable(self, cost_bound)
-        result["front"] = [self._fleet(e) for e in explain.front(evaluations)]
+        about = explain.time_that_binds(best)
+        result["time"] = explain.time_name(about)
+        result["front"] = [self._fleet(e) for e in explain.front(evaluations, about)]
         result["curve"] = None if best is None else Explanation(self).curve(best)
         result["search"] = {
             "simulated_fleets": len(looked),
@@ -261,7 +263,9 @@ class Planner:
             "kinds": asked.kinds,
         }
         result["notes"] = [*self.notes, *found.notes, *self._harm(found), *self.demand.notes]
-        result["simulated"] = [self._fleet(e) | {"met": e["met"]} for e in evaluations]
+        result["simulated"] = [
+            self._fleet(e) | {"met": e["met"], "time_s": explain.time_s(e, about)} for e in evaluations
+        ]
         result["explanation"]["sentences"] = explain.sentences(result)
         result["scenario"] = self.scenario.resolved()
         result["versions"] = running.versions()
@@ -400,6 +404,10 @@ class Planner:
     def text(self, counts: Sequence[int]) -> str:
         return " + ".join(f"{n:,} × {name}" for name, n in self.named(counts).items())
 
+    def least_load(self, counts: Sequence[int]) -> float | None:
+        """The share of a fleet's time that the work of the busiest stretch takes at the least; None where it cannot."""
+        return _finite(self.bounds.load(counts)[0])
+
     def value_text(self, evaluation: Mapping[str, Any]) -> str:
         objective = self.asked.objective
         value, unit = evaluation[OBJECTIVES[objective]], _UNITS[objective]
@@ -424,7 +432,7 @@ class Planner:
             "entries": self.named(evaluation["counts"]),
             "text": self.text(evaluation["counts"]),
             **kept,
-            "load_at_best": _finite(self.bounds.load(evaluation["counts"])[0]),
+            "load_at_best": self.least_load(evaluation["counts"]),
             "targets": [dict(target) for target in evaluation["targets"]],
             "breaks": explain.broken(evaluation),
         }

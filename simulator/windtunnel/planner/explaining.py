@@ -85,8 +85,7 @@ class Explanation:
 
     def curve(self, best: Mapping[str, Any]) -> dict[str, Any] | None:
         """The best fleet's times over the load, with the knee; about what binds, or the p99 of latency."""
-        timed = [t for t in best["targets"] if t["unit"] == "s" and t["headroom"] is not None]
-        about = min(timed, key=lambda t: t["headroom"], default=None)
+        about = explain.time_that_binds(best)
         counts = tuple(best["counts"])
         loads = sorted(set(self.planner.asked.loads))
         if not loads:
@@ -97,6 +96,7 @@ class Explanation:
             self.planner.notes.append(f"there is no curve over the load: {error.problem}")
             return None
         points = []
+        least = self.planner.least_load(counts)
         for load, one in zip(loads, found, strict=True):
             target = None
             if about is not None:
@@ -104,17 +104,19 @@ class Explanation:
             points.append(
                 {
                     "load": load,
-                    "value_s": one["p99_s"] if target is None else target["value"],
+                    "value_s": explain.time_s(one, about),
                     "low_s": None if target is None else target["low"],
                     "high_s": None if target is None else target["high"],
                     "utilisation": one["utilisation"],
+                    "least_load": None if least is None else least * load,
                     "met": one["met"],
+                    "verdict": one["verdict"],
                     "keeps_up": one["keeps_up"],
                 }
             )
         return {
             "fleet": self.planner.text(counts),
-            "of": "latency p99" if about is None else f"{about['metric']} {about['statistic']}",
+            "of": explain.time_name(about),
             "limit_s": None if about is None else about["limit"],
             "points": points,
             "knee": explain.knee([p["load"] for p in points], [p["value_s"] for p in points]),

@@ -45,7 +45,10 @@ def judged(
         why = _no_value(target, result)
     elif len(values) > 1:
         half = student(len(values) - 1, confidence) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
-        low, high, interval = value - half, value + half, "replications"
+        # None of what targets speak of is negative, and a share is no more than all.
+        low, high, interval = max(value - half, 0.0), value + half, "replications"
+        if METRICS[target.metric].unit == "1":
+            high = min(high, 1.0)
     else:
         found = _interval(target, results[0])
         if found is not None:

@@ -22,6 +22,11 @@ from windtunnel_models.catalogue import Catalogue
 
 _POOL_ABOVE_S = 0.4
 """A simulation shorter than this is not worth a process of its own."""
+_PRELOAD = (
+    "windtunnel.planner.simulating", "windtunnel.engine.process", "windtunnel.engine.metrics",
+    "windtunnel.engine.compiled", "scipy.special", "scipy.optimize",
+)  # fmt: skip
+"""What a simulation imports: once for all workers, which are forked from a server that has imported it."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +105,21 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
             for i, target in enumerate(targets)
         ]
 
+    def fails(one: tuple[dict[str, Any], tuple[float, bool]]) -> bool:
+        """Whether a run alone rules a fleet out, whatever others give: none may lack a value, and all must keep up."""
+        return not one[1][1] or any(row["value"] is None for row in one[0]["targets"])
+
     runs = [run(scenario)]
-    runs += [run(one) for one in _replicas(scenario, setting.replications)]
+    for one in _replicas(scenario, setting.replications):
+        if fails(runs[-1]):
+            break
+        runs.append(run(one))
     results, found, by = [result for result, _ in runs], verdicts([result for result, _ in runs]), "run"
     if setting.replications > 1:
         by = "replications"
+        if len(runs) < setting.replications:
+            # It was not gone on with, so of the rest too little is known for a verdict.
+            found = [t if t["value"] is None else t | _UNJUDGED for t in found]
     elif setting.further > 1 and runs[0][1][1] and {"unknown"} <= {t["verdict"] for t in found} <= {"unknown", "met"}:
         further, by = _further(scenario, setting.further)
         if further:
@@ -154,6 +169,12 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
         "engine": first["engine"],
         "models": first["models"],
     }
+
+
+_UNJUDGED = {
+    "met": False, "verdict": "unknown", "low": None, "high": None, "worst": None, "headroom": None, "interval": "none",
+    "why": "the fleet fails by something else, and no more runs were made",
+}  # fmt: skip
 
 
 def _grows(result: Mapping[str, Any]) -> bool:
@@ -225,9 +246,9 @@ class Simulator:
             self.longest_s = max(self.longest_s, time.monotonic() - began)
         if new:
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(
-                    self.workers, get_context("spawn"), initializer=_begin, initargs=(self.setting,)
-                )
+                context = get_context("forkserver")
+                context.set_forkserver_preload(list(_PRELOAD))
+                self._pool = ProcessPoolExecutor(self.workers, context, initializer=_begin, initargs=(self.setting,))
             with one_thread():  # handing out the work is what starts processes
                 coming = self._pool.map(_in_worker, new)
             for case, found in zip(new, coming, strict=True):

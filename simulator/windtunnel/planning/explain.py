@@ -49,10 +49,11 @@ def broken(evaluation: Evaluation) -> list[str]:
     said += [f"{why}, so there is no value for {' and '.join(texts)}" for why, texts in without.items()]
     reached_ones = sorted((t for t in missed if t["value"] is not None), key=lambda t: t["headroom"] or -math.inf)
     said += [f"{target['text']}: {_value(target)}{_beyond(target)}" for target in reached_ones]
+    # What is missed says enough of a fleet that fails anyhow.
     said += [
         f"{target['text']} cannot be told with confidence: {_value(target)} ({target['why']})"
         for target in evaluation["targets"]
-        if target["verdict"] == "unknown"
+        if target["verdict"] == "unknown" and not missed and evaluation["keeps_up"]
     ]
     if not evaluation["keeps_up"]:
         said.append(f"it falls behind: more than {_s(evaluation['keep_up_s'])} of work is left at the end")
@@ -129,10 +130,35 @@ def next_cheapest(evaluations: Sequence[Evaluation], best: Evaluation, objective
     return max(failed, key=lambda e: (e[objective], tuple(e["counts"])), default=None)
 
 
-def front(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Fleets that meet everything and that no other such fleet beats in cost, power and p99 latency together."""
-    met = [e for e in evaluations if e["met"] and e["p99_s"] is not None]
-    points = np.array([[e["cost_usd_per_h"], e["power_w"], e["p99_s"]] for e in met])
+def time_that_binds(evaluation: Evaluation | None) -> Mapping[str, Any] | None:
+    """The target of a time with the least headroom; None where no target of a time has any."""
+    timed = [] if evaluation is None else evaluation["targets"]
+    return min(
+        (t for t in timed if t["unit"] == "s" and t["headroom"] is not None), key=lambda t: t["headroom"], default=None
+    )
+
+
+def time_s(evaluation: Evaluation, about: Mapping[str, Any] | None) -> float | None:
+    """A fleet's value (s) of the target ``about``, or without one its p99 latency."""
+    if about is None:
+        value: float | None = evaluation["p99_s"]
+        return value
+    found: float | None = next(t["value"] for t in evaluation["targets"] if t["text"] == about["text"])
+    return found
+
+
+def time_name(about: Mapping[str, Any] | None) -> str:
+    """What ``time_s`` is the value of, in words."""
+    if about is None:
+        return "latency p99"
+    of = f" of {about['workload']}" if about["workload"] else ""
+    return f"{about['metric'].replace('_', ' ')} {about['statistic']}{of}"
+
+
+def front(evaluations: Sequence[Evaluation], about: Mapping[str, Any] | None) -> list[Evaluation]:
+    """Fleets that meet everything and that no other such fleet beats in cost, power and ``time_s`` together."""
+    met = [e for e in evaluations if e["met"] and time_s(e, about) is not None]
+    points = np.array([[e["cost_usd_per_h"], e["power_w"], time_s(e, about)] for e in met])
     kept = []
     for i, one in enumerate(met):
         beaten = (points <= points[i]).all(axis=1) & (points < points[i]).any(axis=1)
