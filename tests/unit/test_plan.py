@@ -389,6 +389,18 @@ def test_targets_that_no_row_reads_do_not_multiply_the_programs_and_a_load_is_wo
     assert one.bounds.load((2, 1)) is one.bounds.load((2, 1))
 
 
+@pytest.mark.parametrize(
+    "arguments", [["plan"], ["compare", "--change", "seed=2"], ["sweep", "--over", "seed=1,2", "--out", "OUT"]]
+)
+def test_a_placement_scenario_is_refused_for_what_it_is(arguments: list[str], root: Path, tmp_path: Path) -> None:
+    command, *options = [str(tmp_path / "out") if a == "OUT" else a for a in arguments]
+    done = CliRunner().invoke(cli, [command, str(root / "scenarios" / "openb-inflate.yaml"), *options])
+    assert isinstance(done.exception, InputError) and done.exception.exit_code == 2
+    said = str(done.exception)
+    assert "openb-inflate.yaml:8:1: cluster: this is a placement scenario" in said
+    assert "not planned, swept or compared" in said and "unknown key" not in said
+
+
 def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:
     loads = np.linspace(0.05, 0.95, 91)
     # 1 / (1 - x) between a and b is furthest below its chord where its slope is the chord's: (1-x)^2 = (1-a)(1-b).
