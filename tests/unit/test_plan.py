@@ -258,6 +258,21 @@ def test_a_spare_costs_one_more_where_devices_are_alike() -> None:
     assert with_one["fleets"][0]["devices"]["server"] == without + 1
 
 
+def test_with_a_spare_a_change_is_judged_without_it_too() -> None:
+    data = plan_scenario(plan={"loads": [0.5, 1.2], "most": 12, "spare": 1}, stop={"jobs": 2000})
+    data["fleet"] = data["fleet"][:1]
+    answer = planner.plan(scenario_from_data(data), workers=1)
+    more = answer["explanation"]["changes"][0]
+    count = answer["fleets"][0]["devices"]["server"]
+    assert more["what"] == "20% more load" and not more["holds"]
+    # The whole fleet would do; it is one device short that it does not.
+    one = Planner(scenario_from_data(data), app.catalogue(), 1, None)
+    one.run()
+    assert simulating.simulate(one.simulator.setting, simulating.Case((count,), 1.2))["met"]
+    assert more["breaks"][0].startswith("without 1 of slow: latency p95")
+    assert [p["met"] for p in answer["curve"]["points"]] == [True, False]
+
+
 def test_a_higher_confidence_never_accepts_what_a_lower_one_refuses(found: dict[str, Any]) -> None:
     sure = planner.plan(scenario_from_data(plan_scenario(plan={"confidence": "99%", "loads": []})))
     assert sure["fleets"][0]["cost_usd_per_h"] >= found["fleets"][0]["cost_usd_per_h"]

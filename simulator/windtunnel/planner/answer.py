@@ -212,7 +212,7 @@ class Planner:
         # Where the bound alone rules every fleet out there is nothing to simulate.
         none = not math.isfinite(cost_bound.value) or cost_bound.value > budget
         found, looked = (Search(space, self.verdicts, 0).screened(), []) if none else self._search(space)
-        evaluations = [self.evaluation(counts) for counts in looked]
+        evaluations = [self.evaluation(Case(counts)) for counts in looked]
         listed = explain.minimal(evaluations, key, asked.fleets)
         unconfirmed = explain.unconfirmed(evaluations, listed, key, asked.fleets)
         objective_bound = (
@@ -346,14 +346,14 @@ class Planner:
 
     # Verdicts.
 
-    def _cases(self, counts: Counts) -> list[Case]:
+    def _cases(self, case: Case) -> list[Case]:
         """The fleet, and with `spare` the fleet without so many of each entry."""
-        cases = [Case(counts)]
+        cases = [case]
         if self.asked.spare:
-            for i, n in enumerate(counts):
+            for i, n in enumerate(case.counts):
                 if n:
-                    less = tuple(max(0, m - self.asked.spare) if i == j else m for j, m in enumerate(counts))
-                    cases.append(Case(less))
+                    less = tuple(max(0, m - self.asked.spare) if i == j else m for j, m in enumerate(case.counts))
+                    cases.append(replace(case, counts=less))
         return cases
 
     def can(self, case: Case) -> bool:
@@ -364,23 +364,26 @@ class Planner:
         return float(np.asarray(counts, dtype=np.float64) @ self._objective()[0])
 
     def verdicts(self, fleets: Sequence[Counts]) -> list[Verdict]:
-        self.simulator([case for counts in fleets for case in self._cases(counts) if self.can(case)])
         found = []
-        for counts in fleets:
-            evaluation = self.evaluation(counts)
+        for evaluation in self.judge([Case(counts) for counts in fleets]):
             value = evaluation[OBJECTIVES[self.asked.objective]]
             told = evaluation["verdict"] != "unknown"
             found.append(Verdict(evaluation["met"], math.inf if value is None else value, told))
         return found
 
-    def evaluation(self, counts: Counts) -> dict[str, Any]:
+    def judge(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
+        """Simulate fleets, each under a load and with speeds; their evaluations."""
+        self.simulator([part for case in cases for part in self._cases(case) if self.can(part)])
+        return [self.evaluation(case) for case in cases]
+
+    def evaluation(self, fleet: Case) -> dict[str, Any]:
         """What was simulated of a fleet; with `spare` also whether it does without that many of any entry."""
-        whole, *less = self._cases(counts)
+        whole, *less = self._cases(fleet)
         evaluation = dict(self.simulator.known[whole])
         for case in less:
             if evaluation["verdict"] == "fails":
                 break
-            lost = f"without {self.asked.spare} of {self.names[_differs(counts, case.counts)]}"
+            lost = f"without {self.asked.spare} of {self.names[_differs(fleet.counts, case.counts)]}"
             if not self.can(case):
                 evaluation |= {
                     "met": False, "verdict": "fails", "spare_breaks": f"{lost} nothing serves every job"

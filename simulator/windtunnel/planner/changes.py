@@ -47,13 +47,13 @@ class Changes:
 
     def rows(self) -> list[dict[str, Any]]:
         """One row a change. All searches go a step at a time, so that their fleets run side by side."""
-        simulator, counts, asked = self.planner.simulator, tuple(self.best["counts"]), self._asked()
+        judge, counts, asked = self.planner.judge, tuple(self.best["counts"]), self._asked()
         try:
-            here = simulator([Case(counts, change.load, change.speeds) for change in asked])
+            here = judge([Case(counts, change.load, change.speeds) for change in asked])
         except InputError as error:
             self.planner.notes.append(f"how the answer moves with the load is not known: {error.problem}")
             asked = [change for change in asked if change.load == 1.0]
-            here = simulator([Case(counts, change.load, change.speeds) for change in asked])
+            here = judge([Case(counts, change.load, change.speeds) for change in asked])
         walks = [self._walk(change, one["met"]) for change, one in zip(asked, here, strict=True)]
         ends: dict[int, tuple[Evaluation | None, int]] = {}
         answers: dict[int, Evaluation | None] = dict.fromkeys(range(len(walks)))
@@ -64,7 +64,7 @@ class Changes:
                     cases[i] = next(walks[i]) if answer is None else walks[i].send(answer)
                 except StopIteration as end:
                     ends[i] = end.value
-            answers = dict(zip(cases, simulator(list(cases.values())), strict=True))
+            answers = dict(zip(cases, judge(list(cases.values())), strict=True))
         return [self._row(change, one, *ends[i]) for i, (change, one) in enumerate(zip(asked, here, strict=True))]
 
     def _asked(self) -> list[_Change]:

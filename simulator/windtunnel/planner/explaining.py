@@ -67,8 +67,7 @@ class Explanation:
         fleets = [f for f in fleets if any(f) and self.planner.can(Case(f))]
         if not fleets:
             return None
-        self.planner.verdicts(fleets)
-        failed = [e for e in map(self.planner.evaluation, fleets) if not e["met"]]
+        failed = [e for e in self.planner.judge([Case(f) for f in fleets]) if not e["met"]]
         return max(failed, key=lambda e: (e[key], tuple(e["counts"])), default=None)
 
     def _proof(self, found: Found) -> str:
@@ -91,7 +90,7 @@ class Explanation:
         if not loads:
             return None
         try:
-            found = self.planner.simulator([Case(counts, load) for load in loads])
+            found = self.planner.judge([Case(counts, load) for load in loads])
         except InputError as error:
             self.planner.notes.append(f"there is no curve over the load: {error.problem}")
             return None
