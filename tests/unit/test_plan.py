@@ -143,6 +143,7 @@ def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
     ) in text
     assert f"no fleet can cost less than {answer['lower_bound']['cost_usd_per_h']:,.2f} USD/h" in text
     assert "next-cheapest" not in text
+    assert "every lower-power fleet was simulated" in report._proof(answer)
 
 
 def test_a_limit_below_any_jobs_own_time_is_met_with_that_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,6 +167,9 @@ def front(evaluations: Sequence[Evaluation], about: Mapping[str, Any] | None) ->
     return sorted(kept, key=lambda e: (e["cost_usd_per_h"], e["power_w"], tuple(e["counts"])))
 
 
+_UNTOLD = 2
+"""Fleets that cannot be told, as sentences: the reasons of the others are much the same, and in the table."""
+
 KNEE_RULE = (
     "Kneedle (Satopaa et al., 2011): the load at which the curve, both axes brought to 0..1, is furthest below the "
     "line from its first point to its last"
@@ -273,7 +276,9 @@ def sentences(plan: Mapping[str, Any]) -> list[str]:
 
 
 def _untold_fleets(plan: Mapping[str, Any]) -> list[str]:
-    return [f"{fleet['text']}: {'; '.join(fleet['breaks'])}." for fleet in plan["unconfirmed"]]
+    fleets = plan["unconfirmed"]
+    said = [f"{fleet['text']}: {'; '.join(fleet['breaks'])}." for fleet in fleets[:_UNTOLD]]
+    return said + ([f"{len(fleets) - _UNTOLD} more are listed of which it cannot be told."] if fleets[_UNTOLD:] else [])
 
 
 def percent(share: float | None) -> str:

@@ -21,10 +21,19 @@ _WIDEST = 120
 """Of a table in a terminal."""
 
 PROOFS = {
-    "exhaustive": "every cheaper fleet was simulated or is ruled out by the bound",
-    "monotone": "every cheaper fleet was simulated, is ruled out by the bound, or is part of a larger one that failed",
-    "open": "as many fleets were simulated as were allowed, and cheaper ones are left",
+    "exhaustive": "every {less}fleet was simulated or is ruled out by the bound",
+    "monotone": "every {less}fleet was simulated, is ruled out by the bound, or is part of a larger one that failed",
+    "open": "as many fleets were simulated as were allowed, and {less}ones are left",
 }
+
+
+_LESS = {"cost": "cheaper", "power": "lower-power", "carbon": "lower-carbon"}
+
+
+def _proof(plan: Mapping[str, Any]) -> str:
+    """How far nothing better is left; where no fleet was found every one is meant."""
+    less = f"{_LESS[plan['objective']]} " if plan["fleets"] else ""
+    return PROOFS[plan["search"]["proof"]].format(less=less or ("other " if plan["search"]["proof"] == "open" else ""))
 
 
 def text(plan: Mapping[str, Any]) -> str:
@@ -222,7 +231,7 @@ def render(plan: Mapping[str, Any]) -> str:
             continuous=_continuous(plan),
             curve=None if curve is None else {**curve, "rows": [_point(p) for p in curve["points"]]},
             knee=None if curve is None or curve["knee"] is None else f"{curve['knee']:.0%}",
-            proof=PROOFS[plan["search"]["proof"]],
+            proof=_proof(plan),
             simulated=[
                 [
                     f["text"],
