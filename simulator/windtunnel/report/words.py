@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.units import format_quantity, parse_unit, to_unit
+from windtunnel.core.units import format_quantity, format_share, parse_unit, to_unit
 
 NOTHING = "–"
 
@@ -97,12 +97,7 @@ def share(value: float | None) -> str:
     """A fraction of one as a percentage."""
     if value is None or math.isnan(value):
         return NOTHING
-    percent = value * 100
-    if percent == 0 or percent >= 99.95:
-        return f"{percent:.0f}%"
-    if percent < 0.01:
-        return "<0.01%"
-    return f"{percent:.1f}%" if percent >= 1 else f"{percent:.2g}%"
+    return format_share(value)
 
 
 def usd(value: float | None) -> str:
