@@ -15,6 +15,7 @@ from windtunnel import app, planner
 from windtunnel.cli import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.scenario import scenario_from_data
+from windtunnel.core.target import parse_target
 from windtunnel.planner import judging, simulating
 from windtunnel.planner.answer import Planner
 from windtunnel.planning import explain
@@ -434,3 +435,38 @@ def test_the_shipped_scenario_leaves_out_nobody_for_memory(root: Path) -> None:
     prepared = one._prepared(one.scenario)
     assert set(prepared.signatures) == {tuple(range(6))}
     assert len(prepared.arrival) == 19_366
+
+
+def test_fleets_that_lose_jobs_are_not_planned(tmp_path: Path) -> None:
+    """Nothing bounds from below what is left of the work: the cheapest fleet was ruled out by a bound that did not hold."""
+    scenario = tmp_path / "lose.yaml"
+    scenario.write_text(
+        """
+schema: 1
+name: lose
+fleet: [{device: server, name: s, price: 1 USD/h, power: {idle: 60 W, max: 150 W}, count: 4}]
+workload:
+  - name: w
+    arrivals: {process: poisson, rate: 100 /s}
+    ops: [{service: {distribution: deterministic, mean: 50 ms}}]
+faults: [{kind: failure, mtbf: 50 ms, mttr: 1 ms, jobs: lose}]
+stop: {jobs: 3000}
+targets: [latency p99 <= 1 s]
+plan: {loads: []}
+"""
+    )
+    with pytest.raises(InputError, match="nothing bounds it from below"):
+        planner.plan(scenario)
+    rare = ["faults=[{kind: failure, mtbf: 1000 h, mttr: 1 h}]"]
+    assert planner.plan(scenario, changes=rare)["fleets"]
+
+
+def test_what_a_fleet_did_with_a_fixed_trace_is_a_fact_and_its_times_are_a_sample() -> None:
+    row = {"value": 1.0}
+    target = parse_target("completed >= 99 %")
+    assert judging.judged(target, [row], [{}], 0.95, fixed=True)["verdict"] == "met"
+    assert judging.judged(target, [row], [{}], 0.95)["verdict"] == "unknown"
+    missing = {"latency_s": {"p99": {"value": 1.0, "low": None, "high": None}}, "statistics": {"missing": {}}}
+    assert (
+        judging.judged(parse_target("latency p99 <= 2 s"), [row], [missing], 0.95, fixed=True)["verdict"] == "unknown"
+    )

@@ -16,6 +16,7 @@ from windtunnel.core.plan import Plan
 from windtunnel.core.scenario import Scenario
 from windtunnel.core.target import METRICS
 from windtunnel.core.units import format_quantity
+from windtunnel.engine.capacity import most_lost
 from windtunnel.engine.demand import least_demand
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.preparing import prepare
@@ -31,6 +32,10 @@ from windtunnel_models.catalogue import Catalogue
 
 OBJECTIVES: Mapping[str, str] = {"cost": "cost_usd_per_h", "power": "power_w", "carbon": "carbon_kg_per_h"}
 _UNITS = {"cost": "USD/h", "power": "W", "carbon": "kg/h"}
+
+
+_MOST_LOST = 0.5
+"""Jobs that may be expected to be lost: the bound takes each of them to be done."""
 
 
 class Planner:
@@ -107,6 +112,14 @@ class Planner:
     def run(self) -> dict[str, Any]:
         """Bounds, search, explanation."""
         prepared = self._prepared(self.scenario)
+        lost = most_lost(prepared)
+        if lost > _MOST_LOST:
+            raise InputError(
+                f"failures may end some {lost:,.0f} of {prepared.job_count:,} jobs for good, so how much work there is "
+                "is a matter of the fleet, and nothing bounds it from below",
+                where=self.scenario.where("faults"),
+                expected="jobs: retry or migrate and enough attempts; `windtunnel sweep` compares such fleets",
+            )
         demand = least_demand(prepared)
         longest = float(np.where(demand.eligible, demand.alone_s, 0.0).max())
         setting = Setting(self.scenario, self.known, self.asked.confidence, 1, longest, self.asked.replications)

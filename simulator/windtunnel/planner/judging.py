@@ -25,6 +25,7 @@ def judged(
     confidence: float,
     *,
     repeats: bool = False,
+    fixed: bool = False,
 ) -> dict[str, Any]:
     """A target with its value and interval (both in its unit), and its ``verdict``.
 
@@ -32,6 +33,8 @@ def judged(
     there is no interval, which would hold the value. ``unknown``: the value is within the limit and has no interval,
     for the reason ``why``. ``rows`` and ``results``: of one run, or of several replications, whose mean is the value
     and whose Student interval is the interval. ``repeats``: nothing is drawn, so that any further run is this one.
+    ``fixed``: nothing is drawn, and what comes is a trace: what the whole fleet did with it is a fact, and its times
+    are a sample.
     """
     values = [row["value"] for row in rows]
     value = None if any(v is None for v in values) else float(np.mean(values))
@@ -57,7 +60,7 @@ def judged(
             if confidence != 0.95:
                 widen = max(student(n, confidence) / student(n, 0.95) for n in (9, 10**6))
             low, high, interval = value - (value - found[0]) * widen, value + (found[1] - value) * widen, "run"
-        elif repeats:
+        elif repeats or (fixed and not METRICS[target.metric].per_workload):
             low = high = value
             interval = "exact"
         else:

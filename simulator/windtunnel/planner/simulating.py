@@ -93,7 +93,7 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
     scenario = variant(setting.scenario, case)
     targets = scenario.parsed_targets()
     slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
-    repeated = repeats(scenario)
+    repeated, fixed = repeats(scenario), not draws(scenario)
 
     def run(asked: Scenario) -> tuple[dict[str, Any], tuple[float, bool]]:
         found = app.run(asked, known=setting.known)
@@ -101,7 +101,9 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
 
     def verdicts(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         return [
-            judged(target, [r["targets"][i] for r in results], results, setting.confidence, repeats=repeated)
+            judged(
+                target, [r["targets"][i] for r in results], results, setting.confidence, repeats=repeated, fixed=fixed
+            )
             for i, target in enumerate(targets)
         ]
 
