@@ -14,14 +14,13 @@ from windtunnel.core.arrivals import Closed
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.plan import Plan
 from windtunnel.core.scenario import Scenario
-from windtunnel.core.target import METRICS
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.capacity import most_lost
 from windtunnel.engine.demand import least_demand
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.preparing import prepare
 from windtunnel.planner.explaining import Explanation
-from windtunnel.planner.judging import draws, repeats
+from windtunnel.planner.judging import draws
 from windtunnel.planner.simulating import Case, Setting, Simulator, entry_name, simulate, variant
 from windtunnel.planner.unreachable import unreachable
 from windtunnel.planning import explain
@@ -196,12 +195,6 @@ class Planner:
             simulator.setting = replace(simulator.setting, replications=self.asked.replications)
         return simulator.setting
 
-    def _hopeless(self) -> list[str]:
-        """Targets of which no fleet's value can have an interval: one run gives none, and no other run is different."""
-        if draws(self.scenario) or repeats(self.scenario):
-            return []
-        return [t.text for t in self.targets if not METRICS[t.metric].per_workload and t.metric != "cost"]
-
     def _searched(self, prepared: Prepared) -> dict[str, Any]:
         asked, key = self.asked, OBJECTIVES[self.asked.objective]
         weights, per_watt = self._objective()
@@ -295,17 +288,9 @@ class Planner:
         Where no fleet can be confirmed, it searches again for those of which it cannot be told whether they do, so
         that the least of them is named.
         """
-        hopeless = self._hopeless()
-        found = Found()
-        if hopeless:
-            self.notes.append(
-                f"no fleet can be confirmed: one run gives no interval to {'; '.join(hopeless)}, and a fixed trace "
-                "leaves nothing for other runs to draw"
-            )
-        else:
-            found = Search(space, self.verdicts, self.asked.simulations).run()
+        found = Search(space, self.verdicts, self.asked.simulations).run()
         looked = list(found.verdicts)
-        if found.best is None and (hopeless or any(not verdict.told for verdict in found.verdicts.values())):
+        if found.best is None and any(not verdict.told for verdict in found.verdicts.values()):
             found = Search(space, self._possible, self.asked.simulations).run()
             looked = list(dict.fromkeys([*looked, *found.verdicts]))
         return found, looked
