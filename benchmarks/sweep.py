@@ -81,8 +81,8 @@ def main() -> None:
         "",
         "Written by `python benchmarks/sweep.py`. Absolute times are this machine's; the ratio travels better.",
         "",
-        f"{options.points} points of `scenarios/mm64.yaml`, by whichever engine suits, {os.cpu_count()} processors; wall "
-        f"seconds of the whole command, the least of {options.rounds} rounds. Each worker uses one processor.",
+        f"{options.points} points of `scenarios/mm64.yaml`, by whichever engine suits, {os.cpu_count()} processors; "
+        f"wall seconds of the whole command, the least of {options.rounds} rounds. Each worker uses one processor.",
         "",
         "| jobs a point | one worker, s | two workers, s | ratio | rounds (one; two) |",
         "|---|---|---|---|---|",
