@@ -48,8 +48,10 @@ from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind, kind_names
 
 if TYPE_CHECKING:
+    from windtunnel.emulator.timeline import Host
     from windtunnel.planning.executors import Task
     from windtunnel.planning.sweep import Inputs, Outcome
+    from windtunnel.runtime.accelerator import Accelerator
 
 SAMPLE_ABOVE = 200_000
 """Jobs above this many are written as a stated sample unless all are asked for."""
@@ -95,6 +97,19 @@ def known_from(op: str, target: Device) -> str:
         "" if known.held_out is None else f"; {known.held_out:.1%} off in the mean on those held back ({known.split})"
     )
     return f"{known.rows:,} measurements of this SKU{held}"
+
+
+def accelerator(
+    name: str, *, host: Host | None = None, known: Catalogue | None = None, calibration: str | None = None
+) -> Accelerator:
+    """An emulated accelerator: ``SKU`` or ``SKU@API``. Those of one ``host`` share its virtual clock.
+
+    Raises InputError for a device that is not in the catalogue.
+    """
+    from windtunnel.emulator.context import EmulatedContext
+    from windtunnel.runtime.accelerator import Accelerator
+
+    return Accelerator(EmulatedContext(device(name, known or Catalogue(), calibration), host))
 
 
 def predict(

@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "cli": {"app", "core", "planner", "policies", "report", ""},
     "pytest_plugin": {"app", "core", ""},
     "__main__": {"cli"},
-    "": {"app", "core"},
+    "": {"app", "core", "runtime"},
 }
 # Modules that a driver or an accelerator library lives in: only backends may import them.
 DRIVERS = {"cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda"}
