@@ -160,11 +160,13 @@ class Accelerator:
 
     def stream(self, *, non_blocking: bool = False) -> Stream:
         """A new stream."""
-        return self.context.stream(non_blocking=non_blocking)
+        found: Stream = self.context.stream(non_blocking=non_blocking)
+        return found
 
     def event(self) -> Event:
         """A new event."""
-        return self.context.event()
+        found: Event = self.context.event()
+        return found
 
     def synchronize(self) -> None:
         """Wait until all work has ended."""
