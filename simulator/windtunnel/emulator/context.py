@@ -113,6 +113,7 @@ class EmulatedContext:
         self.memories: dict[int, EmulatedMemory] = {}
         self._allocated = 0
         self._next_address = 1 << 20
+        self._stretch = 1.0
         self._prices: dict[tuple[Any, ...], _Price] = {}
         self._units = device.number("compute_units") or 1.0
         self._shares_memory = (device.number("unified_memory") or 0.0) >= 0.5
@@ -270,7 +271,7 @@ class EmulatedContext:
             stream.time,
             price.engine,
             name,
-            price.ticks,
+            price.ticks if self._stretch == 1.0 else round(price.ticks * self._stretch),
             joules=price.joules,
             share=share,
             after=(self.host.now + latency,),
@@ -312,6 +313,14 @@ class EmulatedContext:
     def synchronize(self) -> None:
         """See ``Context``."""
         self.wait(self.time.last())
+
+    def pass_time(self, seconds: float) -> None:
+        """See ``Context``."""
+        self.host.spend(to_ticks(seconds))
+
+    def stretch(self, factor: float) -> None:
+        """See ``Context``; the energy of slowed work is its own, as of throttled work in scenarios."""
+        self._stretch = factor
 
     @property
     def clock_s(self) -> float:

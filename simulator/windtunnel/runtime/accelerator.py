@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ContextDecorator, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.errors import InvalidArgument, LaunchError, WindtunnelError
+from windtunnel.core.errors import DeviceError, InputError, InvalidArgument, LaunchError, WindtunnelError
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import code_of
+from windtunnel.runtime.faults import KINDS, Fault, FaultPlan, fault_from
 from windtunnel.runtime.interface import Context, DeviceInfo, Event, Function, MemoryKind, Stream
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.limits import dims, exceeded, launch_configuration
@@ -32,6 +34,23 @@ class Counters:
     allocations: int = 0
 
 
+class _Armed(ContextDecorator):
+    def __init__(self, accelerator: Accelerator, stated: Sequence[Fault], seed: int) -> None:
+        self.accelerator, self.stated, self.seed = accelerator, stated, seed
+
+    def __enter__(self) -> FaultPlan:
+        if self.accelerator.plan is not None:
+            raise InputError("faults are armed already", expected="one `faults(...)` with all of them")
+        self.accelerator.plan = self.plan = FaultPlan(self.stated, self.seed)
+        return self.plan
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.accelerator.plan = None
+        # What went wrong is said first; a fault that stayed away because of it is not the news.
+        if kind is None:
+            self.plan.finish()
+
+
 class Accelerator:
     """A device under one interface, emulated or real.
 
@@ -43,6 +62,9 @@ class Accelerator:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.counters = Counters()
+        self.plan: FaultPlan | None = None
+        self._gone: DeviceError | None = None
+        self._hung: tuple[float, DeviceError] | None = None
         self._functions: dict[Any, Function] = {}
 
     @property
@@ -81,6 +103,7 @@ class Accelerator:
         size = int(np.prod(sides, dtype=np.int64)) * element.itemsize
         if element.hasobject or size <= 0 or min(sides) < 1:
             raise self._wrong(InvalidArgument, "allocate", f"{sides} elements of {element} are no array of numbers")
+        self._call("allocate")
         memory = self.context.allocate(size, kind)
         self.counters.allocations += 1
         return Buffer(self, memory, sides, element)
@@ -104,15 +127,23 @@ class Accelerator:
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
         """Host to device, into an existing buffer."""
-        buffer.copy_from(array, stream, pinned=pinned)
+        with self._copying("copy_in") as corrupt:
+            buffer.copy_from(array, stream, pinned=pinned)
         self.counters.copied_bytes += np.asarray(array).nbytes
+        if corrupt:
+            self._flip(self.context.view(buffer.memory, buffer.dtype, buffer.shape))
 
     def copy_out(
         self, array: np.ndarray, buffer: Buffer, stream: Stream | None = None, *, pinned: bool = False
     ) -> None:
-        """Device to host, into an existing array."""
-        buffer.copy_to(array, stream, pinned=pinned)
+        """Device to host, into an existing array; from pageable memory the host waits for it."""
+        with self._copying("copy_out") as corrupt:
+            buffer.copy_to(array, stream, pinned=pinned)
         self.counters.copied_bytes += array.nbytes
+        if corrupt:
+            self._flip(array)
+        if not pinned:
+            self._hang()
 
     # Kernels.
 
@@ -139,7 +170,9 @@ class Accelerator:
         if beyond is not None:
             raise self._wrong(LaunchError, operation, beyond)
         given = [self._argument(operation, i, argument) for i, argument in enumerate(arguments)]
-        self.context.launch(function, *sizes, given, stream, shared_bytes)
+        struck = self._call("launch", function.name) if self.plan is not None or self._gone is not None else ()
+        with self._stretched(struck):
+            self.context.launch(function, *sizes, given, stream, shared_bytes)
         self.counters.launches += 1
 
     def _argument(self, operation: str, place: int, argument: Any) -> Any:
@@ -170,7 +203,9 @@ class Accelerator:
 
     def synchronize(self) -> None:
         """Wait until all work has ended."""
+        self._call("synchronize")
         self.context.synchronize()
+        self._hang()
 
     # Whole computations.
 
@@ -199,6 +234,79 @@ class Accelerator:
         for buffer in (*inputs, result):
             buffer.free()
         return found
+
+    # Faults.
+
+    def faults(self, *stated: Mapping[str, Any] | str | Fault, seed: int = 0) -> _Armed:
+        """Arm faults: a context manager, and a decorator. FaultNotFired when one that was to strike did not.
+
+        See ``runtime.faults``. InputError for what is no fault, and for a real device where only an emulated one can
+        be made to fail so.
+        """
+        found = [fault if isinstance(fault, Fault) else fault_from(fault) for fault in stated]
+        for fault in found:
+            if not self.info.virtual and KINDS[fault.kind].error is None:
+                raise InputError(
+                    f"'{fault.kind}' cannot be done to a real device", expected="a fault that raises, or --emulated"
+                )
+        return _Armed(self, found, seed)
+
+    def reset(self) -> None:
+        """Begin anew after a sticky error: all memory is gone, and the device is there again."""
+        self._gone = self._hung = None
+        self.context.close()
+
+    def _call(self, operation: str, kernel: str | None = None) -> list[Fault]:
+        """What strikes this call without ending it; raises the error of what does."""
+        if self._gone is not None:
+            raise self._gone
+        if self.plan is None:
+            return []
+        effects = []
+        for fault in self.plan.consult(operation, kernel, self.clock_s):
+            kind = KINDS[fault.kind]
+            if kind.error is None:
+                effects.append(fault)
+                continue
+            what = operation.replace("_", " ") + (f" {kernel}" if kernel else "")
+            error = self._wrong(kind.error, what, f"{kind.text} (fault '{fault}', seed {self.plan.seed})")
+            if fault.kind == "hang":
+                self._hung = (self.clock_s + fault.hang_s, error)
+                continue
+            if kind.error.sticky:
+                self._gone = error
+            raise error
+        return effects
+
+    def _hang(self) -> None:
+        """Whoever waits for a kernel that hangs waits until the watchdog ends it."""
+        if self._hung is None:
+            return
+        until_s, error = self._hung
+        self._hung, self._gone = None, error
+        self.context.pass_time(max(until_s - self.clock_s, 0.0))
+        raise error
+
+    @contextmanager
+    def _copying(self, operation: str) -> Iterator[bool]:
+        struck = self._call(operation)
+        with self._stretched(struck):
+            yield any(fault.kind == "corrupt_copy" for fault in struck)
+
+    @contextmanager
+    def _stretched(self, struck: Sequence[Fault]) -> Iterator[None]:
+        factor = math.prod(fault.factor for fault in struck if fault.kind in ("slow_copy", "throttle"))
+        if factor != 1.0:
+            self.context.stretch(factor)
+        yield
+        if factor != 1.0:
+            self.context.stretch(1.0)
+
+    def _flip(self, array: np.ndarray) -> None:
+        assert self.plan is not None  # noqa: S101  a fault struck
+        bytes_of = array.reshape(-1).view(np.uint8)
+        bit = self.plan.flip(bytes_of, len(self.plan.log))
+        self.plan.log[-1] += f": bit {bit}"
 
     # Budgets.
 

@@ -142,6 +142,12 @@ class Context(Protocol):
     def allocated_bytes(self) -> int:
         """Device memory in use."""
 
+    def pass_time(self, seconds: float) -> None:
+        """The host waits for so long."""
+
+    def stretch(self, factor: float) -> None:
+        """What is enqueued from now on takes ``factor`` times its time (emulated devices only)."""
+
     def close(self) -> None:
         """Free all that is left."""
 
