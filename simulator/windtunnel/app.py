@@ -22,7 +22,7 @@ from windtunnel import __version__, comparing, placing, running
 from windtunnel.core.cluster import PlacementScenario, check_placement, is_placement
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.device import Cost, Device, DeviceSpec
-from windtunnel.core.errors import InputError, Where, WindtunnelError
+from windtunnel.core.errors import DeviceNotPresentError, InputError, Where, WindtunnelError
 from windtunnel.core.ops import OPERATIONS, describe, one_row
 from windtunnel.core.optable import read_op_table
 from windtunnel.core.placed import PlacementRecording
@@ -110,6 +110,14 @@ def accelerator(
     from windtunnel.runtime.accelerator import Accelerator
 
     return Accelerator(EmulatedContext(device(name, known or Catalogue(), calibration), host))
+
+
+def real_accelerator(name: str) -> Accelerator:
+    """A real accelerator: ``SKU`` or ``SKU@API``. DeviceNotPresentError where it is not here."""
+    raise DeviceNotPresentError(
+        f"no back end of this installation reaches real devices, so '{name}' is not here; "
+        "--accelerator emulated runs the test without"
+    )
 
 
 def predict(

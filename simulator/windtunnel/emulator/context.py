@@ -314,6 +314,12 @@ class EmulatedContext:
         """See ``Context``."""
         self.wait(self.time.last())
 
+    def watch(self) -> list[Span]:
+        """See ``Context``."""
+        spans: list[Span] = []
+        self.time.observer = spans.append
+        return spans
+
     def pass_time(self, seconds: float) -> None:
         """See ``Context``."""
         self.host.spend(to_ticks(seconds))

@@ -41,7 +41,7 @@ class _Armed(ContextDecorator):
     def __enter__(self) -> FaultPlan:
         if self.accelerator.plan is not None:
             raise InputError("faults are armed already", expected="one `faults(...)` with all of them")
-        self.accelerator.plan = self.plan = FaultPlan(self.stated, self.seed)
+        self.accelerator.plan = self.plan = FaultPlan(self.stated, self.seed, self.accelerator.struck)
         return self.plan
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -63,6 +63,8 @@ class Accelerator:
         self.context = context
         self.counters = Counters()
         self.plan: FaultPlan | None = None
+        self.struck: list[str] = []
+        """What faults did so far, over all plans."""
         self._gone: DeviceError | None = None
         self._hung: tuple[float, DeviceError] | None = None
         self._functions: dict[Any, Function] = {}
@@ -320,6 +322,7 @@ class Accelerator:
         copied_bytes: int | None = None,
     ) -> Iterator[None]:
         """What is done within must not take more than this; BudgetExceeded says which figure did, and by how much."""
+        __tracebackhide__ = True
         before = self._spent()
         yield
         spent = {name: value - before[name] for name, value in self._spent().items()}
@@ -339,6 +342,10 @@ class Accelerator:
             "launches": self.counters.launches,
             "copied_bytes": self.counters.copied_bytes,
         }
+
+    def watch(self) -> list[Any]:
+        """A list that fills with what the device does from now on: name, engine, stream, start and end in ticks."""
+        return self.context.watch()
 
     def close(self) -> None:
         """Give the device back."""

@@ -142,6 +142,9 @@ class Context(Protocol):
     def allocated_bytes(self) -> int:
         """Device memory in use."""
 
+    def watch(self) -> list[Any]:
+        """A list that fills with what is done from now on (``emulator.timeline.Span``); stays empty if unknown."""
+
     def pass_time(self, seconds: float) -> None:
         """The host waits for so long."""
 
