@@ -1,6 +1,6 @@
 """How much faster two workers sweep than one: the same grid of equal points, start-up and checks included.
 
-    python benchmarks/sweep.py [--points 12] [--jobs 1000000] [--rounds 3] [--patience 60]
+    python benchmarks/sweep.py [--points 12] [--jobs 1000000 10000000] [--rounds 3] [--patience 60]
                                [--out DIR]
 
 Wall seconds of whole `windtunnel sweep` processes. One worker and two take turns, and of each the least of all rounds
@@ -51,44 +51,48 @@ def wait_for_quiet(patience_s: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=12)
-    parser.add_argument("--jobs", type=int, default=1_000_000)
+    parser.add_argument("--jobs", type=int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine, each time")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    took: dict[int, list[float]] = {1: [], 2: []}
+    took: dict[tuple[int, int], list[float]] = {(jobs, workers): [] for jobs in options.jobs for workers in (1, 2)}
     loads: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(options.rounds):
-            for workers, times in took.items():
+            for (jobs, workers), times in took.items():
                 wait_for_quiet(options.patience)
                 loads.append(os.getloadavg()[0])
-                times.append(sweep(workers, options.points, options.jobs, Path(folder) / f"{workers}-{number}"))
-            tables = {(Path(folder) / f"{workers}-{number}" / "sweep.csv").read_bytes() for workers in took}
-            assert len(tables) == 1, "the number of workers changed the table"
+                times.append(sweep(workers, options.points, jobs, Path(folder) / f"{jobs}-{workers}-{number}"))
+            for jobs in options.jobs:
+                tables = {
+                    (Path(folder) / f"{jobs}-{workers}-{number}" / "sweep.csv").read_bytes() for workers in (1, 2)
+                }
+                assert len(tables) == 1, "the number of workers changed the table"
         nothing = [sweep(2, 1, 1, Path(folder) / f"nothing-{number}") for number in range(options.rounds)]
-    one, two = (min(times) for times in took.values())
     busy = min(loads) > 2.5  # what two workers alone leave behind is 2
+    rows = []
+    for jobs in options.jobs:
+        one, two = (took[jobs, workers] for workers in (1, 2))
+        each = "; ".join(", ".join(f"{t:.1f}" for t in times) for times in (one, two))
+        rows.append(f"| {jobs:,} | {min(one):.2f} | {min(two):.2f} | **{min(one) / min(two):.2f}** | {each} |")
     lines = [
         "# Sweeping with one worker and with two",
         "",
         "Written by `python benchmarks/sweep.py`. Absolute times are this machine's; the ratio travels better.",
         "",
-        f"{options.points} points of `scenarios/mm64.yaml` with {options.jobs:,} jobs each, by whichever engine suits, "
-        f"{os.cpu_count()} processors; wall seconds of the whole command, the least of {options.rounds} rounds.",
+        f"{options.points} points of `scenarios/mm64.yaml`, by whichever engine suits, {os.cpu_count()} processors; "
+        f"wall seconds of the whole command, the least of {options.rounds} rounds. Each worker uses one processor.",
         "",
-        "| workers | s | each round |",
-        "|---|---|---|",
-        *(
-            f"| {workers} | {min(times):.2f} | {', '.join(f'{t:.2f}' for t in times)} |"
-            for workers, times in took.items()
-        ),
+        "| jobs a point | one worker, s | two workers, s | ratio | rounds (one; two) |",
+        "|---|---|---|---|---|",
+        *rows,
         "",
         f"Load average before each command: {min(loads):.1f} to {max(loads):.1f}.",
-        *(["**Other work held the processors: the ratio below says nothing of the sweep. Run it again.**"] * busy),
+        *(["**Other work held the processors: the ratios say nothing of the sweep. Run it again.**"] * busy),
         "",
-        f"Two workers are **{one / two:.2f} times** as fast as one. The tables of both are the same, byte for byte.",
-        f"A sweep of one point of one job takes {min(nothing):.2f} s: starting, checking, importing.",
+        "The tables of one worker and of two are the same, byte for byte. A sweep of one point of one job takes "
+        f"{min(nothing):.2f} s: starting, checking, importing, which two workers do not share.",
     ]
     text = "\n".join(lines) + "\n"
     print(text)

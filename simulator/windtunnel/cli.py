@@ -400,7 +400,7 @@ def advise(
 )
 @click.option("--fresh", is_flag=True, help="Throw away what another sweep left in --out.")
 @click.option("--replications", type=click.IntRange(1, 10_000), default=1, help="Independent repetitions of a point.")
-@click.option("--engine", default="auto", help="auto or process.")
+@click.option("--engine", default="auto", help="auto, process or compiled.")
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario at every point.")
 @_CATALOG
 @_FORMAT
@@ -450,7 +450,12 @@ def sweep(
     else:
         from windtunnel.report.sweep import headline, points_table, problems
 
-        click.echo(f"{headline(found)}\n")
+        click.echo(headline(found))
+        # Where all points were kept there was no progress to tell of.
+        kept = found["points"] if progress.first is None else progress.first
+        if out is not None and kept:
+            click.echo(f"{kept:,} of them kept from before in {out}, {found['points'] - kept:,} run now")
+        click.echo()
         _print_table(*points_table(found))
         for line in problems(found):
             click.echo(line)
@@ -468,8 +473,11 @@ class _Progress:
         self._unit = unit
         self._began = time.monotonic()
         self._bar: Any = None
+        self.first: int | None = None
+        """What was done when it was first told of anything."""
 
     def __call__(self, done: int, total: int) -> None:
+        self.first = done if self.first is None else self.first
         if self._bar is None:
             if time.monotonic() - self._began < 1 or done >= total:
                 return

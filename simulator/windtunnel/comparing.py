@@ -60,12 +60,14 @@ def compare(
             expected="the same seed in both, or --seed",
         )
     sides: list[list[dict[str, float | None]]] = [[], []]
+    unstable = [0, 0]
     drawn = opened()
     for replication in range(replications):
         seed = running.replication_seed(one.seed, replication) if replication else one.seed
-        for side, scenario in zip(sides, (one, other), strict=True):
+        for i, scenario in enumerate((one, other)):
             result, _ = running.simulate(scenario.reseeded(seed), 1, engine, known)
-            side.append(_figures(result))
+            sides[i].append(_figures(result))
+            unstable[i] += result["statistics"]["settled"] == "grows"
         if progress is not None:
             progress(replication + 1, replications)
         if opened() == drawn:
@@ -94,11 +96,15 @@ def compare(
         notes.append(
             "nothing in these scenarios is drawn: every pair would be this one, and no difference has an interval"
         )
+    grow = [f"{n:,} of {pairs:,} runs of {side}" for n, side in zip(unstable, ("one", "other"), strict=True) if n]
+    if grow:
+        notes.append(f"times are not compared: {' and '.join(grow)} are unstable, so that they have no average")
     return {
         "one": names[0],
         "other": names[1],
         "replications": pairs,
         "seed": one.seed,
+        "unstable": {"one": unstable[0], "other": unstable[1]},
         "figures": rows,
         "notes": notes,
     }

@@ -186,7 +186,7 @@ def _notes(never: int, power: dict[str, NodePower], inflate: bool, runs: int) ->
     if never and not inflate:
         notes.append(f"{never:,} tasks never started in the trace; a later column says when they began")
     if runs > 1:
-        notes.append(f"job counts are the sum of {runs} runs; nodes are the first run's")
+        notes.append(f"job counts in result.json are the sum of {runs} runs; nodes are the first run's")
     return notes
 
 

@@ -45,7 +45,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("width", [1280, 400])
-@pytest.mark.parametrize(("name", "charts"), [("replay", 3), ("inflate", 2)])
+@pytest.mark.parametrize(("name", "charts"), [("replay", 4), ("inflate", 2)])
 def test_it_draws_in_silence_and_fits(
     browser: Browser, reports: dict[str, Path], name: str, charts: int, width: int
 ) -> None:

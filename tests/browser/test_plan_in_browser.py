@@ -1,4 +1,4 @@
-"""A plan's report, opened in a real browser: it draws both charts, says nothing wrong, and asks for nothing."""
+"""A plan's report, opened in a real browser: it draws its charts, says nothing wrong, and asks for nothing."""
 
 from __future__ import annotations
 
@@ -27,13 +27,23 @@ def test_the_front_and_the_curve_are_drawn_and_the_page_fits(root: Path, tmp_pat
             page.on("request", lambda request: requests.append(request.url))
             page.goto(page_file.as_uri())
             page.wait_for_selector("[data-chart] canvas")
-            assert page.locator("[data-chart] canvas").count() == 2
+            assert page.locator("[data-chart] canvas").count() == 3
             # Something other than paper was drawn on each.
             inked = page.evaluate(
                 """() => [...document.querySelectorAll("[data-chart] canvas")].map(c =>
                     c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some((v, i) => i % 4 === 3 && v > 0))"""
             )
-            assert inked == [True, True]
+            assert inked == [True, True, True]
+            # Every axis says what it is of, and no verdict is out of sight.
+            titles = page.evaluate(
+                "() => ['time', 'power'].map(name => JSON.parse(document.getElementById('chart-data').textContent)[name].title)"
+            )
+            assert titles == ["Latency p99", "Average power"]
+            if width == 1280:
+                cut = page.evaluate(
+                    """() => [...document.querySelectorAll(".scroll")].filter(s => s.scrollWidth > s.clientWidth + 1).length"""
+                )
+                assert cut == 0
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert page.locator("h1").inner_text() == "<b>bold</b>"
             page.close()

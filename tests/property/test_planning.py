@@ -128,8 +128,16 @@ def test_a_search_that_may_not_look_at_everything_still_finds_the_best_where_mor
     most = (9,) * len(table)
     asked: list[tuple[int, ...]] = []
 
+    # Of some fleets it cannot be told whether they do, of good ones and of bad ones.
+    veiled = data.draw(st.sampled_from([0, 3, 7]))
+
     def verdicts(fleets: Any) -> list[Verdict]:
-        return [Verdict(bool((np.array(c) @ table >= need).all()), float(np.array(c) @ prices)) for c in fleets]
+        found = []
+        for c in fleets:
+            told = not veiled or (7 * c[0] + 3 * sum(c)) % veiled > 0
+            met = bool((np.array(c) @ table >= need).all())
+            found.append(Verdict(met and told, float(np.array(c) @ prices), told))
+        return found
 
     def counted(fleets: Any) -> list[Verdict]:
         asked.extend(fleets)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from windtunnel import app
 from windtunnel.cli import cli
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, nearest_file
 from windtunnel.core.scenario import read_scenario
 from windtunnel.core.target import parse_figure, parse_target
 from windtunnel.core.yamlfile import parse
@@ -110,6 +110,43 @@ def test_what_is_wrong_in_a_scenario_is_named(old: str, new: str, says: str, tmp
         ("a: !evil x\n", "the tag '!evil' is not understood"),
         ("? [1]\n: 2\n", "a key is not plain text"),
         ("\x00", "this is not YAML"),
+        (
+            "fleet:\n\t- {device: l4}\n",
+            "s.yaml:2:1: this is not YAML: a tab stands here; expected spaces: YAML does not indent with tabs",
+        ),
+        (
+            "workload:\n  - name: c\n\tuse: x\n",
+            "s.yaml:3:1: this is not YAML: a tab stands here; expected spaces: YAML does not indent with tabs",
+        ),
+        (
+            "fleet:\n  - {device: l4}\n   x: 3\n",
+            "s.yaml:3:4: this is not YAML: this line belongs neither to the list above nor to its last item; expected '- '",
+        ),
+        (
+            "fleet:\n  - device: l4\n - device: a10\n",
+            "s.yaml:3:2: this is not YAML: this line is indented unlike the keys",
+        ),
+        ("name: a: b\n", "s.yaml:1:8: this is not YAML: a ':' stands where no key can be; expected keys exactly below"),
+        (
+            "schema: 1\nname a\nseed: 1\n",
+            "s.yaml:3:1: this is not YAML: a key above this has no ':'; expected 'key: value'",
+        ),
+        (
+            "fleet:\n  - {device: l4\nseed: 1\n",
+            "s.yaml:3:5: this is not YAML: a '{' is not closed, or a ',' is missing (opened in line 2); expected {key: value",
+        ),
+        ('name: "a\n', "this is not YAML: a quotation mark is not closed (opened in line 1); expected the same mark"),
+        ("name: %a\n", "s.yaml:1:7: this is not YAML: a value cannot begin with '%'; expected quotes around it"),
+        (
+            "name: *a\n",
+            "s.yaml:1:7: this is not YAML: '*' begins a reference, and nothing is named so; expected quotes",
+        ),
+        (
+            "fleet: - device: l4\n",
+            "s.yaml:1:8: this is not YAML: a list begins in the line of its key; expected '- ' on",
+        ),
+        ('name: "\\q"\n', "this is not YAML: a backslash in double quotes begins an escape; expected single quotes"),
+        ("name: |x\n", "this is not YAML: text follows the '|' or '>' that begins a block of lines; expected the text"),
     ],
 )
 def test_what_is_no_scenario_at_all_is_said(text: str, says: str, tmp_path: Path) -> None:
@@ -174,7 +211,7 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
         (
             "      - gemm:",
             "      - service: {distribution: deterministic, mean: 50 d}\n      - gemm:",
-            "the work takes longer than the 107 days",
+            "the work takes longer than the 106 days",
         ),
     ],
 )
@@ -369,6 +406,45 @@ def test_the_good_scenario_is_good(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(GOOD)
     assert read_scenario(tmp_path / "s.yaml").name == "small"
     assert app.run(tmp_path / "s.yaml").met
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("stop: {jobs: 50}", "stop: 2000", "stop: this is 2000; expected a mapping, such as stop: {jobs: 2000}"),
+        ("count: 2", "count: 2\n    power: 300 W", "expected a mapping, such as power: {idle: 60 W, max: 300 W}"),
+        ("count: 2", "count: 2\n    speed: 0", "fleet[0].speed: this is 0; expected more than 0"),
+        ("policy: fifo", "policy: {batch: 3}", "policy.batch: "),
+        (
+            "targets:\n  - latency p99 <= 20 ms",
+            "targets: {latency: 20 ms}",
+            "targets: this is a mapping; expected a list",
+        ),
+    ],
+)
+def test_what_was_expected_is_shown_as_it_is_written(old: str, new: str, says: str, tmp_path: Path) -> None:
+    assert old in GOOD
+    assert says in message(tmp_path, GOOD.replace(old, new, 1))
+
+
+def test_a_missing_key_is_shown_as_it_is_written(tmp_path: Path) -> None:
+    without = GOOD.replace("arrivals: {process: poisson, rate: 100 /s}", "use: ml inference")
+    assert "'arrivals' is missing; expected arrivals: {process: poisson, rate: 100 /s}" in message(tmp_path, without)
+
+
+@pytest.mark.parametrize(
+    ("asked", "present", "answer"),
+    [
+        ("nofile.yaml", ["pol.yaml", "small.yaml"], None),
+        ("azure-cod.yaml", ["azure-code.yaml", "azure-conv.yaml"], "azure-code.yaml"),
+        ("burst.yml", ["burst.yaml", "failures.yaml"], "burst.yaml"),
+        ("mm64", ["mm64.yaml", "mm65.yaml"], "mm64.yaml"),
+    ],
+)
+def test_files_are_near_by_their_names_and_not_by_their_endings(
+    asked: str, present: list[str], answer: str | None
+) -> None:
+    assert nearest_file(asked, present) == answer
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,14 @@ def test_the_command_prints_a_table_or_json(scenario: Path) -> None:
     assert data["replications"] == 4
 
 
+def test_unstable_runs_leave_times_out_and_that_is_said(scenario: Path) -> None:
+    words = ["compare", str(scenario), "--change", "fleet[0].speed=0.1", "--replications", "2"]
+    shown = CliRunner().invoke(cli, words)
+    assert shown.exit_code == 0, shown.output
+    assert "times are not compared: 2 of 2 runs of other are unstable" in shown.stdout
+    assert "latency" not in shown.stdout and "throughput" in shown.stdout
+
+
 def test_what_draws_nothing_is_run_once_and_has_no_interval_of_pairs(scenario: Path) -> None:
     steady = scenario.read_text().replace("poisson", "deterministic").replace("exponential", "deterministic")
     scenario.write_text(steady)

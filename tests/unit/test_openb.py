@@ -19,6 +19,7 @@ from windtunnel.core.openb import nodes_csv, pods_csv, read_openb_nodes, read_op
 from windtunnel.core.placement import PLACEMENTS
 from windtunnel.engine import placement, placement_invariants
 from windtunnel.engine.tasks import prepare_placing
+from windtunnel.policies import placement as _policies  # noqa: F401  registers the policies of PLACEMENTS
 from windtunnel.report.placement import placement_summary, write_tasks_csv
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
@@ -141,6 +142,25 @@ def test_runs_make_means_with_intervals() -> None:
     for row in placed["series"]:
         assert row["fragmented"]["value"] <= 1 - row["allocated"]["value"] + 1e-12
     assert finished.result["latency_s"]["mean"]["value"] is None
+
+
+def test_runs_are_shown_by_their_mean_and_an_interval_across_a_limit_is_not_sure(tmp_path: Path) -> None:
+    data = small(mode={"kind": "inflate", "demand": 1.2, "runs": 3})
+    first = app.run(checked(data)).result
+    allocated, jobs = first["placement"]["gpu_allocation"], first["jobs"]
+    assert allocated["low"] < allocated["value"] < allocated["high"]
+    limits = [(allocated["low"] + allocated["value"]) / 2, allocated["low"] * 0.9]
+    finished = app.run(checked(data | {"targets": [f"allocation >= {limit}" for limit in limits]}))
+    assert [(t["met"], t["confidence"]) for t in finished.result["targets"]] == [
+        (True, "not confirmed"),
+        (True, "confirmed"),
+    ]
+    app.save(finished, tmp_path)
+    assert 'class="answer unsure"' in (tmp_path / "report.html").read_text()
+    text = placement_summary(finished.result)
+    assert f": 3 runs of {jobs['arrived'] / 3:,.0f} tasks on average on " in text
+    assert f"tasks          {jobs['running'] / 3:,.0f} of {jobs['arrived'] / 3:,.0f} placed, " in text
+    assert "  met?    allocation ≥ " in text
 
 
 def test_energy_where_every_models_power_is_known() -> None:

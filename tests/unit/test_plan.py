@@ -15,9 +15,12 @@ from windtunnel import app, planner
 from windtunnel.cli import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.scenario import scenario_from_data
-from windtunnel.planner import simulating
+from windtunnel.core.target import parse_target
+from windtunnel.planner import judging, simulating
+from windtunnel.planner.answer import Planner
 from windtunnel.planning import explain
 from windtunnel.report import plan as report
+from windtunnel.report import words
 
 
 def plan_scenario(**changes: Any) -> dict[str, Any]:
@@ -91,9 +94,116 @@ def test_the_explanation_says_what_binds_what_breaks_and_what_moves_the_answer(f
     points = found["curve"]["points"]
     assert [p["load"] for p in points] == sorted(p["load"] for p in points)
     assert points[-1]["value_s"] > points[0]["value_s"]
-    front = [(f["cost_usd_per_h"], f["power_w"], f["p99_s"]) for f in found["front"]]
+    times = {f["text"]: f["time_s"] for f in found["simulated"]}
+    assert found["time"] == "latency p95"
+    front = [(f["cost_usd_per_h"], f["power_w"], times[f["text"]]) for f in found["front"]]
     for one in front:
         assert not any(all(a <= b for a, b in zip(other, one, strict=True)) and other != one for other in front)
+
+
+def test_each_change_is_told_with_the_value_and_interval_that_it_rests_on(found: dict[str, Any]) -> None:
+    for change in found["explanation"]["changes"]:
+        sentence = next(s for s in found["explanation"]["sentences"] if s.startswith(change["what"] + ":"))
+        bound = change["binding"]
+        assert explain.shown(bound["value"], "s") in sentence and "95% interval" in sentence
+        if change["holds"]:
+            assert f"{explain.percent(change['room'])} is left to the limit at its upper end" in sentence
+            assert change["room"] == pytest.approx((bound["limit"] - bound["high"]) / bound["limit"])
+
+
+def test_a_wider_interval_about_the_same_value_is_called_that() -> None:
+    before = {"value": 0.125, "worst": 0.240, "limit": 1.0}
+    assert explain.only_less_sure(before, {"value": 0.160, "worst": 0.980})
+    assert not explain.only_less_sure(before, {"value": 0.800, "worst": 0.980})
+    assert not explain.only_less_sure(before, {"value": 0.130, "worst": 0.250})
+    assert not explain.only_less_sure(before, {"value": 0.130, "worst": None})
+
+
+def test_under_more_load_the_cheapest_known_fleet_is_named_and_not_just_more_of_the_same() -> None:
+    # Five slow ones at 5.00 are the cheapest. With a fifth more load seven of them would do, and one fast one for less.
+    data = plan_scenario(plan={"loads": []}, targets=["latency p95 <= 14 ms"])
+    data["fleet"][1] |= {"price": "5.2 USD/h", "speed": 6}
+    answer = planner.plan(scenario_from_data(data), workers=1)
+    assert answer["fleets"][0]["text"] == "5 × slow"
+    more = answer["explanation"]["changes"][0]
+    assert more["what"] == "20% more load" and not more["holds"]
+    assert more["devices"] == {"fast": 1} and more["objective_text"] == "5.20 USD/h"
+    more_of_the_same = scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 7}]})
+    scaled = [w.model_copy(update={"arrivals": w.arrivals.scaled(1.2)}) for w in more_of_the_same.workload]
+    assert app.run(more_of_the_same.changed(workload=scaled)).result["latency_s"]["p95"]["high"] <= 0.014
+
+
+def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
+    answer = planner.plan(scenario_from_data(plan_scenario(plan={"loads": [], "objective": "power"})), workers=1)
+    least, best = answer["lower_bound"]["objective"], answer["fleets"][0]["power_w"]
+    assert answer["gap"] == pytest.approx(1 - least / best)
+    text = " ".join(report.text(answer).split())
+    assert (
+        f"no fleet can draw less than {words.quantity(least, 'W')} on average, which leaves at most "
+        f"{words.share(answer['gap'])} of the best one's {words.quantity(best, 'W')} to be saved"
+    ) in text
+    assert f"no fleet can cost less than {answer['lower_bound']['cost_usd_per_h']:,.2f} USD/h" in text
+    assert "next-cheapest" not in text
+    assert "every lower-power fleet was simulated" in report._proof(answer)
+
+
+def test_a_limit_below_any_jobs_own_time_is_met_with_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = plan_scenario(targets=["latency p95 <= 1 ms"], plan={"loads": []}, stop={"jobs": 4000})
+    answer = planner.plan(scenario_from_data(data), workers=1)
+    said = answer["explanation"]["unreachable"]
+    assert len(said) == 1 and answer["simulated"] == []
+    # Exponential with a mean of 4 ms, three times as fast: -ln(0.05) of that.
+    least = float(re.search(r"alone on fast, takes at least ([0-9.]+) ms \(p95\)", said[0])[1])  # type: ignore[index]
+    assert least == pytest.approx(4 / 3 * -np.log(0.05), rel=0.06)
+    assert said[0] + "." in answer["explanation"]["sentences"]
+
+
+@pytest.mark.parametrize(
+    ("target", "said"), [("cost <= 0.5 USD/h", "costs less than"), ("power average <= 20 W", "draws less than")]
+)
+def test_a_limit_below_the_bound_is_met_with_the_bound_and_no_search(target: str, said: str) -> None:
+    data = plan_scenario(targets=["latency p95 <= 15 ms", target], plan={"loads": []})
+    answer = planner.plan(scenario_from_data(data), workers=1)
+    assert answer["fleets"] == [] and answer["search"]["simulated_fleets"] == 0
+    assert said in answer["explanation"]["unreachable"][0]
+
+
+def test_no_fleet_above_a_limit_to_the_rent_is_simulated(found: dict[str, Any]) -> None:
+    targets = ["latency p95 <= 15 ms", "cost <= 4.2 USD/h"]
+    answer = planner.plan(scenario_from_data(plan_scenario(targets=targets, plan={"loads": []})), workers=1)
+    assert answer["fleets"] == [] and answer["simulated"]
+    assert max(f["cost_usd_per_h"] for f in answer["simulated"]) <= 4.2
+    assert found["fleets"][0]["cost_usd_per_h"] > 4.2
+
+
+def test_every_dot_has_its_row_and_the_time_is_that_of_the_target_that_binds(found: dict[str, Any]) -> None:
+    charts = report._charts(found)
+    for name, title in (("time", "Latency p95"), ("power", "Average power")):
+        assert charts[name]["title"] == title
+        assert charts[name]["names"] == [row[0] for row in report._met_rows(found)]
+    assert len(charts["time"]["x"]) == sum(f["met"] for f in found["simulated"])
+    for dot, row in zip(charts["time"]["front"], report._met_rows(found), strict=True):
+        assert (dot is None) == (row[-1] == "yes")
+
+
+def test_a_table_too_wide_for_a_terminal_has_its_targets_below_one_another(found: dict[str, Any]) -> None:
+    one = found["fleets"][0]
+    names = ["a very long name for a target <= 15 ms", "another name as long as that <= 20 ms", "third <= 30 ms"]
+    share = {"unit": "1", "value": 0.9234, "low": 0.9, "high": 0.95, "limit": 0.9, "comparison": ">="}
+    rows = [one | {"targets": [one["targets"][0] | {"text": name} for name in names]}]
+    rows[0]["targets"].append(one["targets"][0] | share | {"text": "availability >= 90%"})
+    lines = report._table(rows)
+    assert max(map(len, lines)) <= 120 and len(lines) == 2 + 4
+    assert all(re.search(r" \([0-9.]+ to [0-9.]+ ms\) +[0-9.]+% left$", line) for line in lines[2:5])
+    # A share is a percentage wherever it stands.
+    assert "92.3% (90.0 to 95.0%)" in lines[5]
+
+
+def test_an_overloaded_fleet_is_called_unstable_and_by_how_much(found: dict[str, Any]) -> None:
+    failed = [f for f in found["simulated"] if f["text"] == "2 × slow"]
+    assert failed and "times as much work arrives as the fleet can do" in failed[0]["breaks"][0]
+    assert failed[0]["breaks"][0].startswith("unstable: ")
+    assert "nothing was measured" not in report.text(found)
 
 
 def test_the_number_of_workers_changes_nothing(found: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +219,7 @@ def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: dict[str, Any
     page = paths[1].read_text()
     assert "choice &lt;script&gt;" in page
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", page)
-    assert "The front" in page and "Over the load" in page
+    assert "The dots" in page and "Over the load" in page
     for fleet in found["fleets"]:
         assert fleet["text"] in page
     assert report.verdict(found) in report.text(found)
@@ -150,6 +260,21 @@ def test_a_spare_costs_one_more_where_devices_are_alike() -> None:
     assert with_one["fleets"][0]["devices"]["server"] == without + 1
 
 
+def test_with_a_spare_a_change_is_judged_without_it_too() -> None:
+    data = plan_scenario(plan={"loads": [0.5, 1.2], "most": 12, "spare": 1}, stop={"jobs": 2000})
+    data["fleet"] = data["fleet"][:1]
+    answer = planner.plan(scenario_from_data(data), workers=1)
+    more = answer["explanation"]["changes"][0]
+    count = answer["fleets"][0]["devices"]["server"]
+    assert more["what"] == "20% more load" and not more["holds"]
+    # The whole fleet would do; it is one device short that it does not.
+    one = Planner(scenario_from_data(data), app.catalogue(), 1, None)
+    one.run()
+    assert simulating.simulate(one.simulator.setting, simulating.Case((count,), 1.2))["met"]
+    assert more["breaks"][0].startswith("without 1 of slow: latency p95")
+    assert [p["met"] for p in answer["curve"]["points"]] == [True, False]
+
+
 def test_a_higher_confidence_never_accepts_what_a_lower_one_refuses(found: dict[str, Any]) -> None:
     sure = planner.plan(scenario_from_data(plan_scenario(plan={"confidence": "99%", "loads": []})))
     assert sure["fleets"][0]["cost_usd_per_h"] >= found["fleets"][0]["cost_usd_per_h"]
@@ -164,6 +289,136 @@ def test_too_short_a_run_is_judged_by_replications_and_says_so() -> None:
     assert all(t["interval"] == "replications" for f in answer["fleets"] for t in f["targets"])
 
 
+def trace_scenario(tmp_path: Path, **changes: Any) -> dict[str, Any]:
+    """Jobs of a fixed time at the times of a file: nothing for a seed to draw."""
+    rng = np.random.default_rng(7)
+    times = np.cumsum(rng.exponential(0.01, 3000))
+    (tmp_path / "rows.csv").write_text("at\n" + "".join(f"{t:.6f}\n" for t in times))
+    data = plan_scenario(targets=["latency p99 <= 40 ms"], plan={"loads": [], "most": 4}, **changes)
+    data["workload"][0] |= {
+        "arrivals": {"process": "trace", "file": "rows.csv", "time": "at"},
+        "ops": [{"service": {"distribution": "deterministic", "mean": "9 ms"}}],
+    }
+    del data["stop"]
+    return data
+
+
+def _write(tmp_path: Path, data: dict[str, Any]) -> Path:
+    path = tmp_path / "s.yaml"
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_a_fleet_that_a_fixed_trace_gives_no_interval_is_never_called_good(tmp_path: Path) -> None:
+    # Near its capacity the wait's swings are as long as the trace: one device's p99 has no interval, two devices' has.
+    path = _write(tmp_path, trace_scenario(tmp_path) | {"targets": ["latency p99 <= 1 s"]})
+    answer = planner.plan(path, workers=1)
+    alone = next(f for f in answer["simulated"] if f["text"] == "1 × slow")
+    assert alone["targets"][0]["interval"] == "none" and alone["targets"][0]["value"] < 1
+    assert alone["verdict"] == "unknown" and not alone["met"]
+    assert [f["text"] for f in answer["unconfirmed"]] == ["1 × slow"]
+    # Dearer, but confirmed.
+    assert answer["fleets"][0]["cost_usd_per_h"] > alone["cost_usd_per_h"]
+    assert all(t["interval"] == "run" for f in answer["fleets"] for t in f["targets"])
+    text = report.text(answer)
+    assert "Cannot be told with confidence:" in text and "(no interval)" in text
+    assert "1 × slow: latency p99 ≤ 1 s cannot be told with confidence" in text
+
+
+def test_where_nothing_can_be_confirmed_the_answer_says_so_and_is_exit_1(tmp_path: Path) -> None:
+    data = trace_scenario(tmp_path) | {"targets": ["latency p99 <= 1 s", "waiting p99 <= 1 s"]}
+    data |= {"fleet": [data["fleet"][0]], "plan": {"loads": [], "most": 1}}
+    path = _write(tmp_path, data)
+    done = CliRunner().invoke(cli, ["plan", str(path), "--format", "json", "--workers", "1"])
+    assert done.exit_code == 1
+    answer = json.loads(done.stdout)
+    assert answer["fleets"] == [] and answer["gap"] is None
+    assert answer["unconfirmed"][0]["targets"][0]["why"].startswith("the run is too short")
+    said = report.verdict(answer)
+    assert "no fleet can be confirmed to meet both targets" in said and answer["unconfirmed"][0]["text"] in said
+    # Those that follow are dearer, and none fails outright.
+    costs = [f["cost_usd_per_h"] for f in answer["unconfirmed"]]
+    assert costs == sorted(costs) and all(f["verdict"] == "unknown" for f in answer["unconfirmed"])
+
+
+def test_a_fleet_too_near_its_capacity_for_its_run_is_judged_by_a_longer_one() -> None:
+    scenario = scenario_from_data(
+        plan_scenario(stop={"time": "6 s"}, targets=["latency p99 <= 40 ms"], plan={"loads": [], "replications": 6})
+    )
+    answer = planner.plan(scenario, workers=1)
+    longer = [f for f in answer["simulated"] if f["judged_by"] == "longer"]
+    assert longer and len(longer) < len(answer["simulated"])
+    counts = longer[0]["entries"]
+    data = plan_scenario(stop={"time": "36 s"}, targets=["latency p99 <= 40 ms"])
+    data["fleet"] = [e | {"count": counts[e["name"]]} for e in data["fleet"] if e["name"] in counts]
+    p99 = app.run(scenario_from_data(data)).result["latency_s"]["p99"]
+    target = longer[0]["targets"][0]
+    assert (target["value"], target["low"], target["high"]) == pytest.approx((p99["value"], p99["low"], p99["high"]))
+
+
+def test_with_faults_a_fleet_without_an_interval_is_judged_by_replications() -> None:
+    # A longer run would have more of what happens at fixed times; so not that.
+    faults = [{"kind": "throttle", "at": ["1 s"], "lasts": "500 ms", "speed": 0.5}]
+    scenario = scenario_from_data(plan_scenario(faults=faults))
+    assert judging.lengthened(scenario, 5) is None and judging.draws(scenario)
+    still = scenario_from_data(plan_scenario())
+    assert judging.lengthened(still, 5).stop.jobs == 12_500  # type: ignore[union-attr]
+
+
+def test_what_no_seed_draws_is_known_and_what_repeats_exactly_is_exact(tmp_path: Path) -> None:
+    from windtunnel.core.scenario import read_scenario
+
+    traced = read_scenario(_write(tmp_path, trace_scenario(tmp_path)))
+    assert not judging.draws(traced) and not judging.repeats(traced)
+    data = plan_scenario(stop={"jobs": 50}, plan={"loads": []})
+    data["workload"][0]["arrivals"]["process"] = "deterministic"
+    assert judging.draws(scenario_from_data(data))
+    data["workload"][0]["ops"][0]["service"]["distribution"] = "deterministic"
+    steady = scenario_from_data(data)
+    assert judging.repeats(steady)
+    answer = planner.plan(steady, workers=1)
+    assert answer["fleets"] and all(t["interval"] == "exact" for f in answer["fleets"] for t in f["targets"])
+
+
+def test_replications_end_with_the_first_that_rules_a_fleet_out() -> None:
+    data = plan_scenario(
+        stop={"jobs": 400}, plan={"loads": [], "replications": 4}, targets=["latency p95 <= 15 ms", "completed >= 99%"]
+    )
+    answer = planner.plan(scenario_from_data(data), workers=1)
+    assert answer["replications"] == 4
+    one = Planner(scenario_from_data(data), app.catalogue(), 1, None)
+    one.run()
+    overloaded = simulating.simulate(one.simulator.setting, simulating.Case((1, 0)))
+    assert overloaded["runs"] == 1 and overloaded["verdict"] == "fails"
+    # What it did not look into is no verdict, and is not given as a reason.
+    assert {t["verdict"] for t in overloaded["targets"]} <= {"missed", "unknown"}
+    assert not any("completed" in reason for reason in explain.broken(overloaded))
+    roomy = simulating.simulate(one.simulator.setting, simulating.Case((0, 4)))
+    assert roomy["runs"] == 4 and roomy["met"]
+    # A share is at most all of it, and its interval too.
+    assert roomy["targets"][1]["high"] <= 1
+
+
+def test_targets_that_no_row_reads_do_not_multiply_the_programs_and_a_load_is_worked_out_once() -> None:
+    data = plan_scenario(stop={"jobs": 150}, targets=["latency p95 <= 15 ms", "completed >= 90%", "utilisation <= 99%"])
+    one = Planner(scenario_from_data(data | {"plan": {"loads": [], "replications": 3}}), app.catalogue(), 1, None)
+    one.run()
+    assert [len(group) for group in one.bounds.groups] == [3]
+    assert one.bounds.load((2, 1)) is one.bounds.load((2, 1))
+
+
+@pytest.mark.parametrize(
+    "arguments", [["plan"], ["compare", "--change", "seed=2"], ["sweep", "--over", "seed=1,2", "--out", "OUT"]]
+)
+def test_a_placement_scenario_is_refused_for_what_it_is(arguments: list[str], root: Path, tmp_path: Path) -> None:
+    command, *options = [str(tmp_path / "out") if a == "OUT" else a for a in arguments]
+    done = CliRunner().invoke(cli, [command, str(root / "scenarios" / "openb-inflate.yaml"), *options])
+    assert isinstance(done.exception, InputError) and done.exception.exit_code == 2
+    said = str(done.exception)
+    assert "openb-inflate.yaml:8:1: cluster: this is a placement scenario" in said
+    assert "not planned, swept or compared" in said and "unknown key" not in said
+
+
 def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:
     loads = np.linspace(0.05, 0.95, 91)
     # 1 / (1 - x) between a and b is furthest below its chord where its slope is the chord's: (1-x)^2 = (1-a)(1-b).
@@ -176,9 +431,43 @@ def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:
 
 def test_the_shipped_scenario_leaves_out_nobody_for_memory(root: Path) -> None:
     from windtunnel.core.scenario import read_scenario
-    from windtunnel.planner.answer import Planner
 
     one = Planner(read_scenario(root / "scenarios" / "azure-conv-plan.yaml"), app.catalogue(), 1, None)
     prepared = one._prepared(one.scenario)
     assert set(prepared.signatures) == {tuple(range(6))}
     assert len(prepared.arrival) == 19_366
+
+
+def test_fleets_that_lose_jobs_are_not_planned(tmp_path: Path) -> None:
+    """Nothing bounds from below what is left of the work: the cheapest fleet was ruled out by a bound that did not hold."""
+    scenario = tmp_path / "lose.yaml"
+    scenario.write_text(
+        """
+schema: 1
+name: lose
+fleet: [{device: server, name: s, price: 1 USD/h, power: {idle: 60 W, max: 150 W}, count: 4}]
+workload:
+  - name: w
+    arrivals: {process: poisson, rate: 100 /s}
+    ops: [{service: {distribution: deterministic, mean: 50 ms}}]
+faults: [{kind: failure, mtbf: 50 ms, mttr: 1 ms, jobs: lose}]
+stop: {jobs: 3000}
+targets: [latency p99 <= 1 s]
+plan: {loads: []}
+"""
+    )
+    with pytest.raises(InputError, match="nothing bounds it from below"):
+        planner.plan(scenario)
+    rare = ["faults=[{kind: failure, mtbf: 1000 h, mttr: 1 h}]"]
+    assert planner.plan(scenario, changes=rare)["fleets"]
+
+
+def test_what_a_fleet_did_with_a_fixed_trace_is_a_fact_and_its_times_are_a_sample() -> None:
+    row = {"value": 1.0}
+    target = parse_target("completed >= 99 %")
+    assert judging.judged(target, [row], [{}], 0.95, fixed=True)["verdict"] == "met"
+    assert judging.judged(target, [row], [{}], 0.95)["verdict"] == "unknown"
+    missing = {"latency_s": {"p99": {"value": 1.0, "low": None, "high": None}}, "statistics": {"missing": {}}}
+    assert (
+        judging.judged(parse_target("latency p99 <= 2 s"), [row], [missing], 0.95, fixed=True)["verdict"] == "unknown"
+    )

@@ -99,12 +99,12 @@ def test_the_whole_answer() -> None:
         "\n"
         "jobs           11,990 of 12,000 completed, 6 running, 4 dropped\n"
         "throughput     6.66 jobs/s\n"
-        "                  mean       p50       p95       p99   95% interval of p99\n"
-        "latency        5.00 ms   4.00 ms   10.0 ms   15.0 ms   13.8 to 16.2 ms\n"
-        "waiting        1.20 ms    960 µs   2.40 ms   3.60 ms   3.30 to 3.90 ms\n"
-        "utilisation    l40s               2 ×   60.0% busy (50.0% to 70.0%)\n"
+        "                  mean       p50       p95       p99   95% interval of mean   and of p99\n"
+        "latency        5.00 ms   4.00 ms   10.0 ms   15.0 ms   4.50 to 5.50 ms        13.8 to 16.2 ms\n"
+        "waiting        1.20 ms    960 µs   2.40 ms   3.60 ms   1.08 to 1.32 ms        3.30 to 3.90 ms\n"
+        "utilisation    l40s               2 ×   60.0% busy, 50.0% to 70.0% each\n"
         "               h100-sxm-80gb      1 ×   99.5% busy\n"
-        "power          4.00 kW average, 5.12 kW peak, 6.40 kW limit\n"
+        "power          4.00 kW average, 5.12 kW peak, devices' limit 6.40 kW\n"
         "energy         7.20 MJ (2.00 kWh), 601 J a job\n"
         "cost           12.50 USD, 25.00 USD an hour, 1,042.54 USD a million jobs\n"
         "provenance     1 of 3 numbers that entered are assumed\n"
@@ -186,9 +186,9 @@ def test_replications_do_not_inflate_what_a_job_costs() -> None:
     assert "over 4 × 30 min" in text
 
 
-def test_many_skus_are_cut_with_a_count() -> None:
+def test_many_entries_are_cut_with_a_count() -> None:
     text = summary(changed(devices=[device(f"d{i}", f"sku-{i}", 0.5) for i in range(20)]))
-    assert "and 14 more SKUs" in text
+    assert "and 14 more entries" in text
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,12 @@ def test_the_verdict_in_one_line(targets: list[bool], line: str) -> None:
         (words.quantity(float("nan"), "W"), "–"),
         (words.quantity(1.98e9, "MHz"), "1,980 MHz"),
         (words.stated(15.0, "s"), "15 s"),
-        (words.stated(0.25, "%"), "25 %"),
+        (words.stated(0.25, "%"), "25%"),
+        (words.quantity(0.92, "%"), "92.0%"),
+        (words.quantity(0.924, "%"), "92.4%"),
+        (words.quantity(570.0, "s"), "9.50 min"),
+        (words.quantity(599.9, "s"), "10.0 min"),
+        (words.quantity(1997.4, "/s"), "1,997 /s"),
         (words.stated(200.0, "W"), "200 W"),
         (words.in_unit(2.5, "USD/h"), "2.50 USD/h"),
         (words.in_unit(1980.0, "MHz"), "1,980 MHz"),
@@ -255,3 +260,102 @@ def test_numbers_as_people_write_them(text: str, expected: str) -> None:
 )
 def test_how_far_from_the_limit(value: float | None, limit: float, margin: str) -> None:
     assert words.target_line(target("latency p99 <= x", value, limit, True)).margin == margin
+
+
+def judged(confidence: str, met: bool, comparison: str = "<=", **more: Any) -> dict[str, Any]:
+    one = target(f"latency p99 {comparison} 1 s", 0.5 if met == (comparison == "<=") else 2.0, 1.0, met)
+    return one | {"comparison": comparison, "low": 0.25, "high": 6.0, "confidence": confidence} | more
+
+
+@pytest.mark.parametrize(
+    ("met", "comparison", "word", "reaches"),
+    [
+        (True, "<=", "met?", "met by the value; its 95% interval reaches 6.00 s"),
+        (False, "<=", "MISSED?", "missed by the value; its 95% interval reaches 250 ms"),
+        (True, ">=", "met?", "met by the value; its 95% interval reaches 250 ms"),
+        (False, ">=", "MISSED?", "missed by the value; its 95% interval reaches 6.00 s"),
+    ],
+)
+def test_an_interval_across_the_limit_is_said_and_how_far_it_reaches(
+    met: bool, comparison: str, word: str, reaches: str
+) -> None:
+    one = judged("not confirmed", met, comparison)
+    line = words.target_line(one)
+    assert (words.badge(line), line.margin, line.state) == (word, reaches, "unsure")
+    text = summary(changed(targets=[one, judged("confirmed", True)]))
+    assert "by their values, 1 not surely" in text or "1 of 2 targets missed by their values, 1 not surely" in text
+    assert f"  {word:<8}" in text
+    assert words.target_line(judged("confirmed", met, comparison)).sure
+
+
+def test_a_time_without_an_interval_says_so_and_a_rate_does_not() -> None:
+    assert words.target_line(judged("no interval", True)).margin == "50.0% below the limit, no interval"
+    rate = judged("no interval", True, metric="throughput")
+    assert words.target_line(rate).margin == "50.0% below the limit"
+
+
+UNSTABLE = {"settled": "grows", "settled_reason": "1.01 times as much work arrives", "load": 1.01, "missing": {}}
+
+
+def test_an_unstable_run_says_so_in_place_of_its_times_and_only_there() -> None:
+    text = summary(
+        changed(
+            latency_s=times(None),
+            waiting_s=times(None),
+            statistics=UNSTABLE,
+            targets=[judged("no interval", False, value=None, reason="unstable: 1.01 times as much work arrives")],
+            notes=["unstable: 1.01 times as much work arrives; no average is given"],
+        )
+    )
+    assert "  MISSED  latency p99 ≤ 1 s   –   unstable: 1.01 times as much work arrives\n" in text
+    assert "latency        unstable: 1.01 times as much work arrives\n" in text
+    assert "waiting        unstable: 1.01 times as much work arrives\n" in text
+    assert "no average is given" not in text
+    assert "nothing measured" not in text
+
+
+def test_what_the_intervals_rest_on_is_said() -> None:
+    short = "the run is too short: it is worth about {} independent observations"
+    statistics = {
+        "settled": "not shown",
+        "load": 0.8,
+        "stopped": {"figure": "latency mean", "asked": 0.02, "reached": 0.013, "jobs": 40_000, "attempts": 2},
+        "missing": {
+            "latency_s": {"p99": short.format("1.5")},
+            "waiting_s": {"p95": short.format("1.0"), "p99": "too few"},
+        },
+    }
+    text = summary(changed(statistics=statistics))
+    assert "steady state   load 0.8, not shown to have settled\n" in text
+    assert "precision      stopped at 1.3% of latency mean after 40,000 jobs (2% asked)\n" in text
+    # Long lines are wrapped.
+    unwrapped = " ".join(text.split())
+    assert f" no interval latency p99, waiting p95: {short.format('1.0 to 1.5')} waiting p99: too few " in unwrapped
+
+
+BUDGET = {
+    "normal_w": 5000.0,
+    "least_w": 3000.0,
+    "feeds": 2,
+    "series": {"time_s": [0.0, 60.0, 120.0], "budget_w": [5000.0, 3000.0, 5000.0], "thinned": False},
+}
+
+
+def test_a_budget_is_the_limit_that_is_shown_and_why_devices_never_started() -> None:
+    idle = {**device("d", "l40s", 0.0), "jobs": 0}
+    text = summary(changed(power_budget=BUDGET, devices=[*RESULT["devices"][:2], idle, idle]))
+    assert "power          4.00 kW average, 5.12 kW peak\n" in text
+    assert "               budget 5 kW, 3 kW in a brown-out; devices' limit 6.40 kW\n" in text
+    assert "               2 of 4 devices were never started: the budget feeds 2 at once\n" in text
+    # With fewer at work than the budget feeds, it is not the budget that left the others idle.
+    assert "never started" not in summary(
+        changed(power_budget=BUDGET | {"feeds": 3}, devices=[device("a", "l4", 0.5), idle])
+    )
+    assert "never started" not in summary(changed(devices=[device("a", "l4", 0.5), idle]))
+
+
+def test_entries_of_one_sku_are_told_apart() -> None:
+    old, new = ({**device(name, "server", used), "entry": name} for name, used in (("old", 0.1), ("new", 0.9)))
+    text = summary(changed(devices=[old, old, new]))
+    assert "utilisation    old (server)      2 ×   10.0% busy, 10.0% to 10.0% each\n" in text
+    assert "               new (server)      1 ×   90.0% busy\n" in text

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,14 +16,18 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windtunnel import app
+from windtunnel.cli import cli
 from windtunnel.core.errors import InputError
+from windtunnel.core.scenario import scenario_from_data
 from windtunnel.planning.executors import LocalPool, Task
 from windtunnel.planning.sweep import csv_text, grid, parse_axis, read_grid, row, table
 from windtunnel.planning.sweep_run import Places, conduct
+from windtunnel.report.sweep import headline, points_table
 
 OVER = ["fleet[0].count=2,3", "seed=1..3"]
 
@@ -397,3 +403,49 @@ def test_a_failed_point_is_in_the_table_and_is_tried_again(
     )
     told.clear()
     assert sweep(sweep_works.fails) == found and told == [2, 3]
+
+
+# What is shown.
+
+
+def shown(*words: str) -> list[str]:
+    done = CliRunner().invoke(cli, ["sweep", *words, "--workers", "2"])
+    assert done.exit_code == 0, done.output
+    return done.stdout.splitlines()
+
+
+def test_what_is_not_sure_or_has_not_settled_does_not_look_like_the_rest(queue: Any, tmp_path: Path) -> None:
+    sure = app.run(scenario_from_data(queue(fleet=[{"device": "server", "count": 2}]))).result["latency_s"]["p99"]
+    limit = (sure["value"] + sure["high"]) / 2
+    path = write(tmp_path, queue(targets=[f"latency p99 <= {limit} s"]))
+    lines = shown(str(path), "--over", "fleet[0].count=1,2,9")
+    assert lines[0].endswith("; 1 missed a target, 1 not surely, as an interval reaches past its limit")
+    header, unstable, unsure, good = (re.split(r"\s{2,}", line.strip()) for line in lines[2:6])
+    cells = [dict(zip(header, line, strict=True)) for line in (unstable, unsure, good)]
+    assert [cell["targets"] for cell in cells] == ["MISSED", "met?", "met"]
+    assert [cell["steady state"] for cell in cells] == ["UNSTABLE", "yes", "yes"]
+    assert [cell["95% interval"] for cell in cells][0] == "–"
+    assert all(" to " in cell["95% interval"] for cell in cells[1:])
+
+
+def test_a_resumed_sweep_says_how_many_points_it_took_over(scenario: Path, tmp_path: Path) -> None:
+    out = tmp_path / "kept"
+    words = [str(scenario), "--over", "fleet[0].count=2,3", "--over", "seed=1,2", "--out", str(out)]
+    assert not any("kept from before" in line for line in shown(*words))
+    assert f"4 of them kept from before in {out}, 0 run now" in shown(*words)
+    shutil.rmtree(min((out / "runs").iterdir()))
+    assert f"3 of them kept from before in {out}, 1 run now" in shown(*words)
+
+
+def test_one_target_that_is_surely_missed_settles_a_point() -> None:
+    axes = [{"path": "seed", "values": [1, 2, 3]}]
+    common = {"status": "done", "met": False}
+    rows = [
+        {**common, "seed": 1, "missed": "a <= 1; b <= 1", "unsure": "a <= 1"},
+        {**common, "seed": 2, "missed": "a <= 1", "unsure": "a <= 1; b <= 1"},
+        {**common, "seed": 3, "missed": "a <= 1", "unsure": None},
+    ]
+    _, cells = points_table({"axes": axes, "rows": rows})
+    assert [line[-1] for line in cells] == ["MISSED", "MISSED?", "MISSED"]
+    counted = headline({"axes": axes, "rows": rows, "missed": 3, "failed": 0, "points": 3})
+    assert counted.endswith("; 3 missed a target, 1 not surely, as an interval reaches past its limit")

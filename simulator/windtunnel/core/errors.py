@@ -33,6 +33,16 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     return folded[close[0]] if close else None
 
 
+def nearest_file(name: str, present: Iterable[str]) -> str | None:
+    """The file most like ``name``: judged without their endings, which nearly all share and which say nothing."""
+    files = list(present)
+    stems = {file.partition(".")[0] or file: file for file in sorted(files, reverse=True)}
+    if name in files:
+        return name
+    found = nearest(name.partition(".")[0], stems)
+    return None if found is None else stems[found]
+
+
 def one_of(candidates: Iterable[str], limit: int = 12) -> str:
     """``candidates`` as the 'expected' part of a message, cut where it would drown the rest."""
     names = list(candidates)

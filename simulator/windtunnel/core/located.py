@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,8 +16,15 @@ from windtunnel.core.yamlfile import Document, Path, spell
 def located(error: ValidationError, document: Document, schema: dict[str, Any]) -> InputError:
     """The first of pydantic's errors in our own words, with its place in the file; ``schema`` names the keys."""
     details = error.errors(include_url=False)
-    # Unknown keys first: a misspelt key is also reported as the right one missing.
-    first = min(details, key=lambda d: d["type"] not in ("extra_forbidden", "windtunnel"))
+    # Unknown keys first: a misspelt key is also reported as the right one missing. Last that a mapping is no text,
+    # which is said of every mapping that could have been a name instead, whatever is wrong inside it.
+    first = min(
+        details,
+        key=lambda d: (
+            d["type"] not in ("extra_forbidden", "windtunnel"),
+            d["type"] == "string_type" and isinstance(d.get("input"), dict),
+        ),
+    )
     path = _real_path(first["loc"], document.data, missing=first["type"] == "missing")
     if first["type"] == "extra_forbidden":
         allowed = _allowed_keys(path[:-1], schema, document.data)
@@ -26,10 +34,21 @@ def located(error: ValidationError, document: Document, schema: dict[str, Any]) 
             expected=one_of(allowed) if allowed else None,
             nearest=nearest(str(path[-1]), allowed),
         )
-    return _in_our_words(first, path, document)
+    return _in_our_words(first, path, document, schema)
 
 
-def _in_our_words(detail: ErrorDetails, path: Path, document: Document) -> InputError:
+_EXAMPLES: Mapping[str, str] = {
+    "stop": "stop: {jobs: 2000}",
+    "arrivals": "arrivals: {process: poisson, rate: 100 /s}",
+    "power": "power: {idle: 60 W, max: 300 W}",
+    "fleet": "fleet: [{device: l4, count: 2}]",
+    "ops": "ops: [{gemm: {m: 256, n: 4096, k: 4096, dtype: bfloat16}}]",
+    "targets": "targets: [latency p99 <= 20 ms]",
+}
+"""How keys are written that are often written otherwise."""
+
+
+def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: dict[str, Any]) -> InputError:
     context = detail.get("ctx") or {}
     where = document.where(path)
     if detail["type"] == "windtunnel":
@@ -43,10 +62,10 @@ def _in_our_words(detail: ErrorDetails, path: Path, document: Document) -> Input
         return InputError(
             f"'{path[-1]}' is missing",
             where=Where(document.file, document.where(path[:-1]).line, document.where(path[:-1]).column, spell(path)),
-            expected=f"the key '{path[-1]}'",
+            expected=_missing(path, document.data, schema),
         )
     found = detail.get("input")
-    shown = f"this is {found!r}" if isinstance(found, (str, int, float, bool, type(None))) else "this is not right"
+    shown = f"this is {found!r}" if isinstance(found, (str, int, float, bool)) else f"this is {_KINDS[type(found)]}"
     if detail["type"] == "union_tag_invalid":
         path = (*path, str(context.get("discriminator", "")).strip("'"))
         where = document.where(path)
@@ -60,7 +79,37 @@ def _in_our_words(detail: ErrorDetails, path: Path, document: Document) -> Input
     if detail["type"] == "union_tag_not_found":
         key = str(context.get("discriminator", "")).strip("'")
         return InputError(f"'{key}' is missing", where=where, expected=f"the key '{key}'")
-    return InputError(shown, where=where, expected=_expected(detail["type"], context, detail["msg"]))
+    if detail["type"] in ("too_short", "too_long") and isinstance(found, (list, dict)):
+        shown = f"this has {len(found)}"
+    expected = _expected(detail["type"], context, detail["msg"])
+    if detail["type"] in ("model_type", "model_attributes_type", "dict_type", "list_type"):
+        expected += _shape(path, document.data, schema)
+    return InputError(shown, where=where, expected=expected)
+
+
+_KINDS: Mapping[type, str] = defaultdict(lambda: "not right", {dict: "a mapping", list: "a list", type(None): "empty"})
+
+
+def _missing(path: Path, data: Any, schema: dict[str, Any]) -> str:
+    """What to write for a key that is not there: an example of it, or what it is."""
+    key = str(path[-1])
+    if key in _EXAMPLES:
+        return _EXAMPLES[key]
+    nodes = [schema]
+    for part in path[:-1]:
+        nodes = [child for node in _resolve(nodes, schema, data) for child in _children(node, part)]
+        data = data[part]
+    found = [node.get("properties", {}).get(key, {}).get("description") for node in _resolve(nodes, schema, data)]
+    meaning = next((text for text in found if text), None)
+    return f"'{key}: ...'" + (f", {meaning}" if meaning else "")
+
+
+def _shape(path: Path, data: Any, schema: dict[str, Any]) -> str:
+    """What a mapping or list holds: an example where there is one, else the mapping's keys."""
+    if path and path[-1] in _EXAMPLES:
+        return f", such as {_EXAMPLES[str(path[-1])]}"
+    keys = _allowed_keys(path, schema, data)
+    return f" with keys such as {', '.join(keys[:6])}" if keys else ""
 
 
 def _expected(kind: str, context: Mapping[str, Any], otherwise: str) -> str:
@@ -86,8 +135,13 @@ def _expected(kind: str, context: Mapping[str, Any], otherwise: str) -> str:
         "string_too_long": "at most {max_length} characters",
     }
     if kind in words:
-        return words[kind].format(**context)
+        # 0.0 is 0 to whoever wrote the file.
+        return words[kind].format(**{key: _plain(value) for key, value in context.items()})
     return otherwise.removeprefix("Input should be ").lower()
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _real_path(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> Path:

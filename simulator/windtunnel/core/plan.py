@@ -44,7 +44,7 @@ class Plan(Model):
         60, description="fleets that the search may simulate"
     )
     replications: Annotated[int, BeforeValidator(whole), Field(ge=2, le=1000)] = Field(
-        5, description="repetitions where one run gives a target no interval"
+        5, description="runs, or how many times as long a run, where one run gives a target no interval"
     )
     loads: list[Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]] = Field(
         default=[0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2],

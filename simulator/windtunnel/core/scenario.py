@@ -324,6 +324,14 @@ def check_scenario(document: Document) -> Scenario:
             where=document.where(()),
             expected="keys such as schema, name, fleet, workload",
         )
+    if "cluster" in document.data and "fleet" not in document.data:
+        # `run` reads such a file as what it is (core.cluster); whatever else asks for a scenario cannot do with it.
+        raise InputError(
+            "this is a placement scenario, which states a cluster to place tasks on and no fleet: it can be run, but "
+            "not planned, swept or compared",
+            where=document.where(("cluster",), key=True),
+            expected="a scenario with a fleet and a workload; `windtunnel run` takes this one",
+        )
     try:
         scenario = Scenario.model_validate(document.data)
     except ValidationError as error:

@@ -11,6 +11,9 @@ from windtunnel.core.units import parse_quantity
 
 SPREAD = ("mean", "p50", "p95", "p99")
 
+CONFIDENCE = ("confirmed", "not confirmed", "no interval")
+"""Whether the whole 95% interval is on the value's side of the limit, reaches past the limit, or is not known."""
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -63,6 +66,12 @@ class Target:
         if value is None:
             return False
         return value <= self.limit if self.comparison == "<=" else value >= self.limit
+
+    def confidence(self, value: float | None, low: float | None, high: float | None) -> str:
+        """How sure ``met_by`` is of ``value``, given its 95% interval (all SI): one of ``CONFIDENCE``."""
+        if value is None or low is None or high is None:
+            return "no interval"
+        return "confirmed" if self.met_by(low) == self.met_by(high) == self.met_by(value) else "not confirmed"
 
 
 _FIGURE = r"\s*(?P<metric>[A-Za-z_]+)(?:\s+(?P<statistic>[A-Za-z][A-Za-z0-9]*))?(?:\s+of\s+(?P<workload>\S+))?"

@@ -196,7 +196,20 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
     return f"{value:.{digits}g} {unit}"
 
 
+def format_share(value: float) -> str:
+    """A fraction of one as a percentage for people, "92.4%"; three digits, but none that a small or full one lacks."""
+    percent = value * 100
+    size = abs(percent)
+    if size == 0 or size >= 99.95:
+        return f"{percent:.0f}%"
+    if size < 0.01:
+        return "<0.01%" if percent > 0 else ">-0.01%"
+    return f"{percent:.1f}%" if size >= 1 else f"{percent:.2g}%"
+
+
 def _significant(value: float, digits: int) -> str:
     if abs(value) < 0.9995:
         return f"{value:.{digits}g}"
-    return f"{value:.{max(0, digits - len(str(round(abs(value)))))}f}"
+    # Rounded first: 9.996 has two digits before the point, and 9.5 one, though it rounds to a whole number of two.
+    rounded = float(f"{value:.{digits - 1}e}")
+    return f"{rounded:.{max(0, digits - len(str(int(abs(rounded)))))}f}"

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Where, nearest_file
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -69,9 +69,7 @@ def read_text(path: FilePath, what: str) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         siblings = sorted(p.name for p in path.parent.glob("*")) if path.parent.is_dir() else []
-        from windtunnel.core.errors import nearest
-
-        raise InputError(f"there is no such {what}", where=where, nearest=nearest(path.name, siblings)) from None
+        raise InputError(f"there is no such {what}", where=where, nearest=nearest_file(path.name, siblings)) from None
     except UnicodeDecodeError as error:
         raise InputError(f"this {what} is not UTF-8 text (byte {error.start})", where=where) from None
     except OSError as error:
@@ -83,11 +81,7 @@ def parse(text: str, file: str) -> Document:
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise InputError(
-            f"this is not YAML: {error.problem or error.context}",
-            where=Where(file, mark.line + 1, mark.column + 1) if mark else Where(file),
-        ) from None
+        raise _not_yaml(error, text, file) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"this is not YAML: {reason}", where=Where(file)) from None
@@ -98,6 +92,64 @@ def parse(text: str, file: str) -> Document:
         except RecursionError:
             raise InputError("this is nested too deeply", where=Where(file)) from None
     return document
+
+
+_MENDING = {
+    "found a tab character": ("a tab stands here", "spaces: YAML does not indent with tabs"),
+    "did not find expected '-' indicator": (
+        "this line belongs neither to the list above nor to its last item",
+        "'- ' exactly below the other items, or a key exactly below those of the item",
+    ),
+    "did not find expected key": (
+        "this line is indented unlike the keys above it",
+        "'key: value' exactly below the other keys",
+    ),
+    "mapping values are not allowed": (
+        "a ':' stands where no key can be",
+        "keys exactly below each other, braces around 'key: value' on one line, or quotes around text that holds ': '",
+    ),
+    "could not find expected ':'": ("a key above this has no ':'", "'key: value'"),
+    "did not find expected ',' or '}'": ("a '{' is not closed, or a ',' is missing", "{key: value, key: value}"),
+    "did not find expected ',' or ']'": ("a '[' is not closed, or a ',' is missing", "[value, value]"),
+    "found unexpected end of stream": ("a quotation mark is not closed", "the same mark at the end of the text"),
+    "found undefined alias": (
+        "'*' begins a reference, and nothing is named so",
+        "quotes around text that begins with '*'",
+    ),
+    "block sequence entries are not allowed": (
+        "a list begins in the line of its key",
+        "'- ' on lines of their own below the key, or [value, value]",
+    ),
+    "found unknown escape character": (
+        "a backslash in double quotes begins an escape",
+        "single quotes, or two backslashes for one",
+    ),
+    "did not find expected comment or line break": (
+        "text follows the '|' or '>' that begins a block of lines",
+        "the text on lines of its own below, indented",
+    ),
+}
+"""What the YAML parser says, by how it begins: the same in words that say what to mend, and what was expected."""
+
+
+def _not_yaml(error: yaml.MarkedYAMLError, text: str, file: str) -> InputError:
+    """The parser's complaint as one of ours, with the place of what was opened and not closed."""
+    mark, problem = error.problem_mark or error.context_mark, str(error.problem or error.context)
+    if mark is None:
+        return InputError(f"this is not YAML: {problem}", where=Where(file))
+    where = Where(file, mark.line + 1, mark.column + 1)
+    lines = text.splitlines()
+    here = lines[mark.line][mark.column :] if mark.line < len(lines) else ""
+    said, expected = next((words for begin, words in _MENDING.items() if problem.startswith(begin)), (problem, None))
+    if problem.startswith("found character that cannot start any token") and here:
+        if here[0] == "\t":
+            said, expected = _MENDING["found a tab character"]
+        else:
+            said, expected = f"a value cannot begin with '{here[0]}'", "quotes around it"
+    opened = error.context_mark
+    if opened is not None and opened.line != mark.line and "closed" in said:
+        said += f" (opened in line {opened.line + 1})"
+    return InputError(f"this is not YAML: {said}", where=where, expected=expected)
 
 
 class _Builder:

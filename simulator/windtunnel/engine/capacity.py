@@ -114,6 +114,16 @@ def _lost(prepared: Prepared, fleet_class: FleetClass, work_s: float) -> float:
     return lost
 
 
+def most_lost(prepared: Prepared) -> float:
+    """How many jobs failures may be expected to end for good, on the classes that lose most of them."""
+    expected = 0.0
+    for work in prepared.workloads:
+        jobs = float(np.count_nonzero(prepared.workload_of == work.number))
+        shares = [_lost(prepared, c, _work_s(prepared, c, work.number).get("device", 0.0)) for c in prepared.classes]
+        expected += jobs * min(max(shares, default=0.0), 1.0)
+    return expected
+
+
 def _failures(prepared: Prepared, fleet_class: FleetClass) -> list[Failure]:
     """Failures at drawn times that strike devices of the class."""
     entry = prepared.scenario.fleet[fleet_class.number]

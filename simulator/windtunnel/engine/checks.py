@@ -128,7 +128,7 @@ def check_faults(prepared: Prepared) -> None:
     if prepared.budget_w is None or math.isinf(prepared.budget_w):
         return
     for cls, work in prepared.compiled:
-        most = _most_drawn(prepared, cls, work)
+        most = most_drawn(prepared, cls, work)
         if prepared.idle_w + most > prepared.budget_w:
             name = prepared.workloads[work].workload.name
             raise InputError(
@@ -174,7 +174,7 @@ def _check_spells(prepared: Prepared) -> None:
             )
 
 
-def _most_drawn(prepared: Prepared, cls: int, work: int) -> float:
+def most_drawn(prepared: Prepared, cls: int, work: int) -> float:
     """The most that jobs of the workload ever draw on a device of the class, above idle (W)."""
     if prepared.policy.batch.kind == "request":
         table = prepared.batches(cls, work)

@@ -13,20 +13,25 @@ from windtunnel.core.target import METRICS, Target
 from windtunnel.core.ticks import to_second_array
 from windtunnel.core.units import to_unit
 from windtunnel.engine.autoscaling import rented_devices, sections
+from windtunnel.engine.budget import power_budget
 from windtunnel.engine.economics import economics
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.statistics import METHOD, STATISTICS, Estimate, estimates, no_surer_than, over_replications
 from windtunnel.engine.steady import TOO_FEW
 from windtunnel.engine.times import Times, times_of
 
+_OF_DEVICES = ("utilisation", "rented_s", "energy_j", "availability")
+_OF_THE_FIRST = ("autoscale", "power_budget")
+"""Courses of one run, of which there is no mean."""
 _ORDER = ("arrived", "completed", "dropped", "failed", "running", "queued")
 
 
 def summarise(prepared: Prepared, recordings: Sequence[Recording], targets: Sequence[Target]) -> dict[str, Any]:
     """The measured part of result.json, from one recording or from several replications.
 
-    With replications, job counts are totals over all of them, values are means over them, and intervals are
-    between them; devices are the first replication's. ``notes``: what a reader of the averages must know.
+    With replications, job counts are totals over all of them, values are means over them (devices' too), and intervals
+    are between them; what changes over time (scaled entries, budgets) is the first replication's. ``notes``: what a
+    reader of the averages must know.
     """
     runs = [_one(prepared, recording) for recording in recordings]
     first = runs[0]
@@ -39,8 +44,9 @@ def summarise(prepared: Prepared, recordings: Sequence[Recording], targets: Sequ
 def _notes(statistics: Mapping[str, Any]) -> list[str]:
     notes = []
     if statistics["settled"] == "grows":
-        notes.append(f"unstable: {statistics['settled_reason']}; no average is given")
-    elif statistics["settled"] == "not shown" and statistics["settled_reason"] != TOO_FEW:
+        # There are no times, so there is no warm-up that they leave out.
+        return [f"unstable: {statistics['settled_reason']}; no average is given"]
+    if statistics["settled"] == "not shown" and statistics["settled_reason"] != TOO_FEW:
         notes.append(f"no steady state is shown: {statistics['settled_reason']}")
     cut = statistics["warmup_jobs"]
     if isinstance(cut, list):
@@ -57,6 +63,7 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
         {
             "name": d.name,
             "sku": d.label,
+            "entry": prepared.classes[cls].name,
             "kind": d.kind,
             "utilisation": _utilisation(d, recording),
             "rented_s": _rented(d, recording) / 1e12,
@@ -66,7 +73,7 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
             "idle_power_w": d.idle_power_w,
             "availability": 1.0 - d.down_ticks / recording.end if recording.end else 1.0,
         }
-        for d in recording.devices
+        for d, cls in zip(recording.devices, prepared.class_of_device().tolist(), strict=True)
     ]
     prices = [c.price_usd_per_s for c in prepared.classes]
     rate = None
@@ -114,6 +121,7 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
         "average_power_w": energy_j / span_s if recording.tally else recording.power.mean(),
         "peak_power_w": peak_w,
         "power_limit_w": sum(c.count * c.limit_w for c in prepared.classes),
+        "power_budget": power_budget(prepared, recording),
         "cost_usd": None if rate is None else rate * span_s,
         "cost_usd_per_h": None if rate is None else rate * 3600,
         "total_cost_usd": None if site is None else site["cost_usd"],
@@ -229,14 +237,21 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Replications as one: see ``summarise``."""
     merged, missing = _merge_times(runs)
     for key in runs[0]:
-        if key in merged or key in ("devices", "autoscale", "workloads", "statistics", "site", "faults"):
+        if key in merged or key in _OF_THE_FIRST or key in ("devices", "workloads", "statistics", "site", "faults"):
             continue
         merged[key] = _mean([run[key] for run in runs])
     site = runs[0]["site"]
     merged["site"] = None if site is None else {key: _mean([run["site"][key] for run in runs]) for key in site}
-    merged["devices"] = runs[0]["devices"]
+    merged["devices"] = [
+        {
+            **device,
+            **{key: _mean([run["devices"][i][key] for run in runs]) for key in _OF_DEVICES},
+            "jobs": sum(run["devices"][i]["jobs"] for run in runs),
+        }
+        for i, device in enumerate(runs[0]["devices"])
+    ]
+    merged |= {key: runs[0][key] for key in _OF_THE_FIRST}
     merged["faults"] = _over_faults([run["faults"] for run in runs if run["faults"] is not None])
-    merged["autoscale"] = runs[0]["autoscale"]
     every = [run["statistics"] for run in runs]
     # The worst of them speaks for all: one replication that grows makes a mean over them mean nothing.
     worst = max(every, key=lambda one: ("yes", "not shown", "grows").index(one["settled"] or "yes"))
@@ -309,12 +324,23 @@ def _merge_times(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[
 
 
 def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
-    value = measured(target, result)
+    value, times, reason = measured(target, result), None, None
     unit = METRICS[target.metric].unit
+    if METRICS[target.metric].per_workload:
+        part = _part(target, result)
+        times = (part[f"{target.metric}_s"] or {}).get(target.statistic)
+        reason = part["statistics"]["missing"].get(f"{target.metric}_s", {}).get(target.statistic)
+        if value is None and result["statistics"]["settled"] == "grows":
+            reason = f"unstable: {result['statistics']['settled_reason']}"
+    low, high = (None, None) if times is None else (times["low"], times["high"])
     return {
         "text": target.text,
         "met": target.met_by(value),
+        "confidence": target.confidence(value, low, high),
         "value": None if value is None else to_unit(value, unit),
+        "low": None if low is None else to_unit(low, unit),
+        "high": None if high is None else to_unit(high, unit),
+        "reason": reason,
         "metric": target.metric,
         "statistic": target.statistic,
         "workload": target.workload,
@@ -324,13 +350,18 @@ def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _part(target: Target, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The workload's share of the result that a target speaks of; all of it where it names none."""
+    if target.workload is None:
+        return result
+    part: Mapping[str, Any] = next(w for w in result["workloads"] if w["name"] == target.workload)
+    return part
+
+
 def measured(target: Target, result: Mapping[str, Any]) -> float | None:
     """The value (SI) that a target speaks of; None when nothing was measured."""
     if METRICS[target.metric].per_workload:
-        part = result
-        if target.workload is not None:
-            part = next(w for w in result["workloads"] if w["name"] == target.workload)
-        times = part[f"{target.metric}_s"]
+        times = _part(target, result)[f"{target.metric}_s"]
         return None if times is None else times[target.statistic]["value"]
     jobs, site = result["jobs"], result["site"] or {}
 

@@ -302,10 +302,15 @@ def _series_over_time(recording: PlacementRecording) -> list[dict[str, float | N
 def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
     value = _measured(target, result)
     unit = PLACEMENT_METRICS[target.metric].unit
+    low, high = _interval(target, result)
     return {
         "text": target.text,
         "met": target.met_by(value),
+        "confidence": target.confidence(value, low, high),
         "value": None if value is None else to_unit(value, unit),
+        "low": None if low is None else to_unit(low, unit),
+        "high": None if high is None else to_unit(high, unit),
+        "reason": None,
         "metric": target.metric,
         "statistic": target.statistic,
         "workload": None,
@@ -313,6 +318,17 @@ def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
         "limit": to_unit(target.limit, unit),
         "unit": unit,
     }
+
+
+def _interval(target: Target, result: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """The 95% interval of what a target speaks of (SI), where the result has one."""
+    if target.metric in ("latency", "waiting"):
+        found = result[f"{target.metric}_s"][target.statistic]
+    elif target.metric in ("allocation", "fragmentation"):
+        found = result["placement"]["gpu_allocation" if target.metric == "allocation" else "fragmentation"]
+    else:
+        return None, None
+    return found.get("low"), found.get("high")
 
 
 def _measured(target: Target, result: Mapping[str, Any]) -> float | None:

@@ -10,24 +10,31 @@ from typing import Any
 import numpy as np
 
 from windtunnel import running
-from windtunnel.core.arrivals import Closed, Deterministic, Trace
+from windtunnel.core.arrivals import Closed
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.plan import Plan
 from windtunnel.core.scenario import Scenario
 from windtunnel.core.units import format_quantity
+from windtunnel.engine.capacity import most_lost
 from windtunnel.engine.demand import least_demand
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.preparing import prepare
 from windtunnel.planner.explaining import Explanation
-from windtunnel.planner.simulating import Case, Setting, Simulator, entry_name, variant
+from windtunnel.planner.judging import draws
+from windtunnel.planner.simulating import Case, Setting, Simulator, entry_name, simulate, variant
+from windtunnel.planner.unreachable import unreachable
 from windtunnel.planning import explain
 from windtunnel.planning.bounds import Counts, Replicated
-from windtunnel.planning.search import Search, Space, Verdict
+from windtunnel.planning.search import Found, Search, Space, Verdict
 from windtunnel.policies.matrix import recommendation
 from windtunnel_models.catalogue import Catalogue
 
 OBJECTIVES: Mapping[str, str] = {"cost": "cost_usd_per_h", "power": "power_w", "carbon": "carbon_kg_per_h"}
 _UNITS = {"cost": "USD/h", "power": "W", "carbon": "kg/h"}
+
+
+_MOST_LOST = 0.5
+"""Jobs that may be expected to be lost: the bound takes each of them to be done."""
 
 
 class Planner:
@@ -104,9 +111,17 @@ class Planner:
     def run(self) -> dict[str, Any]:
         """Bounds, search, explanation."""
         prepared = self._prepared(self.scenario)
+        lost = most_lost(prepared)
+        if lost > _MOST_LOST:
+            raise InputError(
+                f"failures may end some {lost:,.0f} of {prepared.job_count:,} jobs for good, so how much work there is "
+                "is a matter of the fleet, and nothing bounds it from below",
+                where=self.scenario.where("faults"),
+                expected="jobs: retry or migrate and enough attempts; `windtunnel sweep` compares such fleets",
+            )
         demand = least_demand(prepared)
         longest = float(np.where(demand.eligible, demand.alone_s, 0.0).max())
-        setting = Setting(self.scenario, self.known, self.asked.confidence, 1, longest)
+        setting = Setting(self.scenario, self.known, self.asked.confidence, 1, longest, self.asked.replications)
         bounds = Replicated([demand], self.targets)
         most = self._most(bounds)
         simulator = Simulator(setting, self.workers, self.progress)
@@ -167,39 +182,45 @@ class Planner:
         )
         if not math.isfinite(bounds.load(roomy)[0]):
             return simulator.setting
-        found = simulator([Case(roomy)])[0]
+        found = simulate(replace(simulator.setting, further=1), Case(roomy))
         without = [t["text"] for t in found["targets"] if t["interval"] == "none"]
         if not without:
+            simulator.keep(Case(roomy), found)
             return simulator.setting
-        said = f"one run gives no interval to {'; '.join(without)}"
-        if not self._random():
-            self.notes.append(f"{said}: nothing in this scenario is drawn, so they are judged by their value")
-            return simulator.setting
-        self.notes.append(f"{said}: every fleet was judged by {self.asked.replications} runs with seeds in common")
-        simulator.known.clear()
-        simulator.setting = replace(simulator.setting, replications=self.asked.replications)
+        if draws(self.scenario):
+            self.notes.append(
+                f"one run gives no interval to {'; '.join(without)}: every fleet was judged by "
+                f"{self.asked.replications} runs with seeds in common"
+            )
+            simulator.setting = replace(simulator.setting, replications=self.asked.replications)
         return simulator.setting
-
-    def _random(self) -> bool:
-        drawn = any(not isinstance(w.arrivals, Trace | Deterministic) for w in self.scenario.workload)
-        stated = any("'service'" in str(w.ops) for w in self.scenario.workload)
-        return drawn or stated or getattr(self.scenario, "faults", None) is not None
 
     def _searched(self, prepared: Prepared) -> dict[str, Any]:
         asked, key = self.asked, OBJECTIVES[self.asked.objective]
         weights, per_watt = self._objective()
         work = self.bounds.least(np.zeros(self.entries), self.most, self.entries, work_w=1.0, whole=False).value
         work = work if math.isfinite(work) else 0.0
+        budget = self._most_cost() * (1 + 1e-9)
+
+        def floor(fleets: np.ndarray) -> np.ndarray:
+            counts = np.asarray(fleets, dtype=np.float64)
+            return np.where(counts @ self.prices <= budget, counts @ weights + per_watt * work, math.inf)
+
         space = Space(
-            most=self.most,
+            most=tuple(
+                int(min(n, budget / price)) if price else n for n, price in zip(self.most, self.prices, strict=True)
+            ),
             kinds=asked.kinds,
-            floor=lambda fleets: np.asarray(fleets, dtype=np.float64) @ weights + per_watt * work,
+            floor=floor,
             load=self.bounds.load,
         )
-        found = Search(space, self.verdicts, asked.simulations).run()
-        evaluations = [self.evaluation(counts) for counts in found.verdicts]
-        listed = explain.minimal(evaluations, key, asked.fleets)
         cost_bound = self.bounds.least(self.prices, self.most, asked.kinds)
+        # Where the bound alone rules every fleet out there is nothing to simulate.
+        none = not math.isfinite(cost_bound.value) or cost_bound.value > budget
+        found, looked = (Search(space, self.verdicts, 0).screened(), []) if none else self._search(space)
+        evaluations = [self.evaluation(Case(counts)) for counts in looked]
+        listed = explain.minimal(evaluations, key, asked.fleets)
+        unconfirmed = explain.unconfirmed(evaluations, listed, key, asked.fleets)
         objective_bound = (
             cost_bound
             if asked.objective == "cost"
@@ -220,21 +241,26 @@ class Planner:
             "spare": asked.spare,
             "engine": evaluations[0]["engine"] if evaluations else None,
             "fleets": [self._fleet(e) for e in listed],
+            "unconfirmed": [self._fleet(e) for e in unconfirmed],
             "lower_bound": {
                 "cost_usd_per_h": _finite(cost_bound.value),
                 "devices": None if cost_bound.counts is None else self.named(cost_bound.counts),
                 "objective": _finite(objective_bound.value),
+                "objective_unit": _UNITS[asked.objective],
                 **scaled,
             },
             "gap": gap,
             "entries": self._entries(prepared, found.alone),
         }
         result["explanation"] = Explanation(self).of(best, evaluations, found, key)
-        result["front"] = [self._fleet(e) for e in explain.front(evaluations)]
+        result["explanation"]["unreachable"] = [] if listed else unreachable(self, cost_bound)
+        about = explain.time_that_binds(best)
+        result["time"] = explain.time_name(about)
+        result["front"] = [self._fleet(e) for e in explain.front(evaluations, about)]
         result["curve"] = None if best is None else Explanation(self).curve(best)
         result["search"] = {
-            "simulated_fleets": len(found.verdicts),
-            "simulations": len(self.simulator.known) * self.simulator.setting.replications,
+            "simulated_fleets": len(looked),
+            "simulations": sum(one["runs"] for one in self.simulator.known.values()),
             "rounds": found.rounds,
             "proof": found.proof,
             "cheaper_left": found.left,
@@ -242,12 +268,44 @@ class Planner:
             "most": dict(zip(self.names, self.most, strict=True)),
             "kinds": asked.kinds,
         }
-        result["notes"] = [*self.notes, *found.notes, *self.demand.notes]
+        result["notes"] = [*self.notes, *found.notes, *self._harm(found), *self.demand.notes]
+        result["simulated"] = [
+            self._fleet(e) | {"met": e["met"], "time_s": explain.time_s(e, about)} for e in evaluations
+        ]
         result["explanation"]["sentences"] = explain.sentences(result)
-        result["simulated"] = [self._fleet(e) | {"met": e["met"]} for e in evaluations]
         result["scenario"] = self.scenario.resolved()
         result["versions"] = running.versions()
         return result
+
+    def _most_cost(self) -> float:
+        """The least limit (USD/h) that a target sets to the rent; infinite without one."""
+        limits = [t.limit * 3600 for t in self.targets if t.metric == "cost" and t.comparison == "<="]
+        return min(limits, default=math.inf)
+
+    def _search(self, space: Space) -> tuple[Found, list[Counts]]:
+        """The search, and every fleet that was looked at.
+
+        Where no fleet can be confirmed, it searches again for those of which it cannot be told whether they do, so
+        that the least of them is named.
+        """
+        found = Search(space, self.verdicts, self.asked.simulations).run()
+        looked = list(found.verdicts)
+        if found.best is None and any(not verdict.told for verdict in found.verdicts.values()):
+            found = Search(space, self._possible, self.asked.simulations).run()
+            looked = list(dict.fromkeys([*looked, *found.verdicts]))
+        return found, looked
+
+    def _possible(self, fleets: Sequence[Counts]) -> list[Verdict]:
+        """Verdicts that let a fleet pass of which it cannot be told whether it does."""
+        return [Verdict(v.met or not v.told, v.value) for v in self.verdicts(fleets)]
+
+    def _harm(self, found: Found) -> list[str]:
+        if found.harmed is None or found.best is None:
+            return []
+        return [
+            f"more devices can do harm here: {self.text(found.harmed)} misses a target that {self.text(found.best)} "
+            "meets, so a fleet that was ruled out because a larger one failed may yet do"
+        ]
 
     def _objective(self) -> tuple[np.ndarray, float]:
         """(what each device adds, what each watt of work above idle adds) to the objective at the least."""
@@ -286,43 +344,57 @@ class Planner:
 
     # Verdicts.
 
-    def _cases(self, counts: Counts) -> list[Case]:
+    def _cases(self, case: Case) -> list[Case]:
         """The fleet, and with `spare` the fleet without so many of each entry."""
-        cases = [Case(counts)]
+        cases = [case]
         if self.asked.spare:
-            for i, n in enumerate(counts):
+            for i, n in enumerate(case.counts):
                 if n:
-                    less = tuple(max(0, m - self.asked.spare) if i == j else m for j, m in enumerate(counts))
-                    cases.append(Case(less))
+                    less = tuple(max(0, m - self.asked.spare) if i == j else m for j, m in enumerate(case.counts))
+                    cases.append(replace(case, counts=less))
         return cases
 
     def can(self, case: Case) -> bool:
         return any(case.counts) and math.isfinite(self.bounds.load(case.counts)[0])
 
+    def guess(self, counts: Sequence[int]) -> float:
+        """The least of the objective that the fleet's devices come to whatever they do, by which fleets are ranked."""
+        return float(np.asarray(counts, dtype=np.float64) @ self._objective()[0])
+
     def verdicts(self, fleets: Sequence[Counts]) -> list[Verdict]:
-        self.simulator([case for counts in fleets for case in self._cases(counts) if self.can(case)])
         found = []
-        for counts in fleets:
-            evaluation = self.evaluation(counts)
+        for evaluation in self.judge([Case(counts) for counts in fleets]):
             value = evaluation[OBJECTIVES[self.asked.objective]]
-            found.append(Verdict(evaluation["met"], math.inf if value is None else value))
+            told = evaluation["verdict"] != "unknown"
+            found.append(Verdict(evaluation["met"], math.inf if value is None else value, told))
         return found
 
-    def evaluation(self, counts: Counts) -> dict[str, Any]:
+    def judge(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
+        """Simulate fleets, each under a load and with speeds; their evaluations."""
+        self.simulator([part for case in cases for part in self._cases(case) if self.can(part)])
+        return [self.evaluation(case) for case in cases]
+
+    def evaluation(self, fleet: Case) -> dict[str, Any]:
         """What was simulated of a fleet; with `spare` also whether it does without that many of any entry."""
-        whole, *less = self._cases(counts)
+        whole, *less = self._cases(fleet)
         evaluation = dict(self.simulator.known[whole])
         for case in less:
-            if not evaluation["met"]:
+            if evaluation["verdict"] == "fails":
                 break
-            lost = f"without {self.asked.spare} of {self.names[_differs(counts, case.counts)]}"
+            lost = f"without {self.asked.spare} of {self.names[_differs(fleet.counts, case.counts)]}"
             if not self.can(case):
-                evaluation |= {"met": False, "spare_breaks": f"{lost} nothing serves every job"}
+                evaluation |= {
+                    "met": False, "verdict": "fails", "spare_breaks": f"{lost} nothing serves every job"
+                }  # fmt: skip
                 continue
             degraded = self.simulator.known[case]
             times = [t for t in degraded["targets"] if t["unit"] == "s" or t["metric"] in ("throughput", "completed")]
             if not degraded["keeps_up"] or not all(t["met"] for t in times):
-                evaluation |= {"met": False, "spare_breaks": f"{lost}: {'; '.join(explain.broken(degraded))}"}
+                fails = not degraded["keeps_up"] or any(t["verdict"] == "missed" for t in times)
+                evaluation |= {
+                    "met": False, "verdict": "fails" if fails else "unknown",
+                    "spare_breaks": f"{lost}: {'; '.join(explain.broken(degraded))}",
+                }  # fmt: skip
         return evaluation
 
     # Words and rows.
@@ -332,6 +404,10 @@ class Planner:
 
     def text(self, counts: Sequence[int]) -> str:
         return " + ".join(f"{n:,} × {name}" for name, n in self.named(counts).items())
+
+    def least_load(self, counts: Sequence[int]) -> float | None:
+        """The share of a fleet's time that the work of the busiest stretch takes at the least; None where it cannot."""
+        return _finite(self.bounds.load(counts)[0])
 
     def value_text(self, evaluation: Mapping[str, Any]) -> str:
         objective = self.asked.objective
@@ -349,7 +425,7 @@ class Planner:
             key: evaluation[key]
             for key in (
                 "cost_usd_per_h", "power_w", "peak_power_w", "energy_cost_usd_per_h", "total_cost_usd_per_h",
-                "carbon_kg_per_h", "utilisation", "p50_s", "p99_s", "keeps_up",
+                "carbon_kg_per_h", "utilisation", "p50_s", "p99_s", "keeps_up", "verdict", "judged_by",
             )
         }  # fmt: skip
         return {
@@ -357,7 +433,7 @@ class Planner:
             "entries": self.named(evaluation["counts"]),
             "text": self.text(evaluation["counts"]),
             **kept,
-            "load_at_best": _finite(self.bounds.load(evaluation["counts"])[0]),
+            "load_at_best": self.least_load(evaluation["counts"]),
             "targets": [dict(target) for target in evaluation["targets"]],
             "breaks": explain.broken(evaluation),
         }

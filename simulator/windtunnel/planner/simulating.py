@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -15,16 +14,19 @@ import numpy as np
 from windtunnel import app, running
 from windtunnel.core.result import Recording
 from windtunnel.core.scenario import Scenario
-from windtunnel.core.target import METRICS, Target
-from windtunnel.core.units import to_unit
-from windtunnel.planning import explain
+from windtunnel.core.target import Target
+from windtunnel.planner.judging import draws, judged, lengthened, repeats
 from windtunnel.planning.bounds import Counts, keep_up_s
 from windtunnel.planning.executors import one_thread
 from windtunnel_models.catalogue import Catalogue
 
-_EXACT = ("cost",)
 _POOL_ABOVE_S = 0.4
 """A simulation shorter than this is not worth a process of its own."""
+_PRELOAD = (
+    "windtunnel.planner.simulating", "windtunnel.engine.process", "windtunnel.engine.metrics",
+    "windtunnel.engine.compiled", "scipy.special", "scipy.optimize",
+)  # fmt: skip
+"""What a simulation imports: once for all workers, which are forked from a server that has imported it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ class Setting:
     known: Catalogue
     confidence: float
     replications: int
+    """Runs of every fleet."""
     longest_s: float
+    further: int = 5
+    """Runs, or how many times as long a run, of a fleet that one run gives no interval, where ``replications`` is 1."""
 
 
 def variant(scenario: Scenario, case: Case) -> Scenario:
@@ -80,24 +85,65 @@ def entry_name(scenario: Scenario, entry: int) -> str:
 
 
 def simulate(setting: Setting, case: Case) -> dict[str, Any]:
-    """What a fleet does, judged with confidence: plain data, the same wherever it is worked out."""
+    """What a fleet does, judged with confidence: plain data, the same wherever it is worked out.
+
+    One run judges where it gives every target an interval that is needed. Else the fleet is looked at for longer, or
+    by replications: see ``_further``. It must still hold in the first run, for which the bound is reckoned.
+    """
     scenario = variant(setting.scenario, case)
     targets = scenario.parsed_targets()
-    runs = [app.run(scenario, known=setting.known)]
-    for i in range(1, setting.replications):
-        seed = running.replication_seed(scenario.seed, i)
-        runs.append(app.run(scenario.reseeded(seed), known=setting.known))
-    results = [run.result for run in runs]
-    judged = [
-        _judged(target, [r["targets"][i] for r in results], results[0], setting) for i, target in enumerate(targets)
-    ]
     slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
-    late = [_behind_s(scenario, run, targets, setting.longest_s / slowest) for run in runs]
-    slack, keeps = late[0][0], all(up for _, up in late)
+    repeated, fixed = repeats(scenario), not draws(scenario)
 
-    def mean(pick: Callable[[Mapping[str, Any]], float | None]) -> float | None:
-        values = [pick(r) for r in results]
-        known = [v for v in values if v is not None]
+    def run(asked: Scenario) -> tuple[dict[str, Any], tuple[float, bool]]:
+        found = app.run(asked, known=setting.known)
+        return found.result, _behind_s(asked, found, targets, setting.longest_s / slowest)
+
+    def verdicts(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            judged(
+                target, [r["targets"][i] for r in results], results, setting.confidence, repeats=repeated, fixed=fixed
+            )
+            for i, target in enumerate(targets)
+        ]
+
+    def fails(one: tuple[dict[str, Any], tuple[float, bool]]) -> bool:
+        """Whether a run alone rules a fleet out, whatever others give: none may lack a value, and all must keep up."""
+        return not one[1][1] or any(row["value"] is None for row in one[0]["targets"])
+
+    runs = [run(scenario)]
+    for one in _replicas(scenario, setting.replications):
+        if fails(runs[-1]):
+            break
+        runs.append(run(one))
+    results, found, by = [result for result, _ in runs], verdicts([result for result, _ in runs]), "run"
+    if setting.replications > 1:
+        by = "replications"
+        if len(runs) < setting.replications:
+            # It was not gone on with, so of the rest too little is known for a verdict.
+            found = [t if t["value"] is None else t | _UNJUDGED for t in found]
+    elif setting.further > 1 and runs[0][1][1] and {"unknown"} <= {t["verdict"] for t in found} <= {"unknown", "met"}:
+        further, by = _further(scenario, setting.further)
+        if further:
+            more = [run(one) for one in further]
+            results = [result for result, _ in (runs + more if by == "replications" else more)]
+            found = verdicts(results)
+            runs += more
+            if by == "longer":
+                found = [
+                    t | {"why": f"{t['why']}, even in a run {setting.further} times as long"} if t["why"] else t
+                    for t in found
+                ]
+    slack, keeps = runs[0][1][0], all(up for _, (_, up) in runs)
+    told = {t["verdict"] for t in found}
+    verdict = "fails" if not keeps or "missed" in told else ("unknown" if "unknown" in told else "meets")
+    # Where more is simulated of some fleets than of others, what they draw is that of the run which all share: the
+    # bound of an objective of power holds for that one.
+    shared = results if setting.replications > 1 else [runs[0][0]]
+    first = runs[0][0]
+
+    def mean(of: Sequence[Mapping[str, Any]], pick: Callable[[Mapping[str, Any]], float | None]) -> float | None:
+        known = [v for v in (pick(r) for r in of) if v is not None]
         return float(np.mean(known)) if known else None
 
     def site(key: str) -> Callable[[Mapping[str, Any]], float | None]:
@@ -105,22 +151,56 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
 
     return {
         "counts": list(case.counts),
-        "met": keeps and all(t["met"] for t in judged),
+        "met": verdict == "meets",
+        "verdict": verdict,
+        "judged_by": by,
+        "runs": len(runs),
         "keeps_up": keeps,
         "keep_up_s": slack,
-        "targets": judged,
-        "cost_usd_per_h": results[0]["cost_usd_per_h"],
-        "power_w": mean(lambda r: r["average_power_w"]),
-        "peak_power_w": max(r["peak_power_w"] for r in results),
-        "energy_cost_usd_per_h": mean(site("energy_cost_usd_per_h")),
-        "total_cost_usd_per_h": mean(site("cost_usd_per_h")),
-        "carbon_kg_per_h": mean(site("carbon_kg_per_h")),
-        "utilisation": mean(lambda r: r["utilisation"]),
-        "p99_s": mean(lambda r: r["latency_s"]["p99"]["value"]),
-        "p50_s": mean(lambda r: r["latency_s"]["p50"]["value"]),
-        "engine": results[0]["engine"],
-        "models": results[0]["models"],
+        "unstable": next((r["statistics"]["settled_reason"] for r in results if _grows(r)), None),
+        "targets": found,
+        "cost_usd_per_h": first["cost_usd_per_h"],
+        "power_w": mean(shared, lambda r: r["average_power_w"]),
+        "peak_power_w": max(r["peak_power_w"] for r in shared),
+        "energy_cost_usd_per_h": mean(shared, site("energy_cost_usd_per_h")),
+        "total_cost_usd_per_h": mean(shared, site("cost_usd_per_h")),
+        "carbon_kg_per_h": mean(shared, site("carbon_kg_per_h")),
+        "utilisation": mean(results, lambda r: r["utilisation"]),
+        "p99_s": mean(results, lambda r: r["latency_s"]["p99"]["value"]),
+        "p50_s": mean(results, lambda r: r["latency_s"]["p50"]["value"]),
+        "engine": first["engine"],
+        "models": first["models"],
     }
+
+
+_UNJUDGED = {
+    "met": False, "verdict": "unknown", "low": None, "high": None, "worst": None, "headroom": None, "interval": "none",
+    "why": "the fleet fails by something else, and no more runs were made",
+}  # fmt: skip
+
+
+def _grows(result: Mapping[str, Any]) -> bool:
+    return bool(result["statistics"]["settled"] == "grows")
+
+
+def _replicas(scenario: Scenario, replications: int) -> list[Scenario]:
+    """The replications after the first."""
+    return [scenario.reseeded(running.replication_seed(scenario.seed, i)) for i in range(1, replications)]
+
+
+def _further(scenario: Scenario, times: int) -> tuple[list[Scenario], str]:
+    """What else to simulate where one run gives no interval, and what that is called.
+
+    A run that is too short to be sure of a queue near its capacity begins too empty as well, and so would each
+    replication of it; so where nothing changes with time one run ``times`` as long is looked at. Else replications,
+    where they draw anything new; else there is nothing.
+    """
+    longer = lengthened(scenario, times)
+    if longer is not None:
+        return [longer], "longer"
+    if draws(scenario):
+        return _replicas(scenario, times), "replications"
+    return [], "run"
 
 
 def _behind_s(scenario: Scenario, run: app.Run, targets: Sequence[Target], longest_s: float) -> tuple[float, bool]:
@@ -134,61 +214,6 @@ def _behind_s(scenario: Scenario, run: app.Run, targets: Sequence[Target], longe
         return slack, recording.end / 1e12 <= float(last) / 1e12 + slack
     due = arrival <= recording.end - slack * 1e12
     return slack, bool((recording.jobs.finish[due] >= 0).all())
-
-
-def _judged(
-    target: Target, rows: Sequence[Mapping[str, Any]], result: Mapping[str, Any], setting: Setting
-) -> dict[str, Any]:
-    """A target with its interval; the interval's worse end must be within the limit."""
-    values = [row["value"] for row in rows]
-    value = None if any(v is None for v in values) else float(np.mean(values))
-    low = high = None
-    interval = "none"
-    if target.metric in _EXACT:
-        low = high = value
-        interval = "exact"
-    elif len(values) > 1 and value is not None:
-        half = _student(len(values) - 1, setting.confidence) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
-        low, high, interval = value - half, value + half, "replications"
-    elif value is not None:
-        found = _interval(target, result, rows[0])
-        if found is not None:
-            # Given for 95%; for another confidence in proportion of Student's t with the fewest batches or the normal.
-            widen = 1.0
-            if setting.confidence != 0.95:
-                widen = max(_student(n, setting.confidence) / _student(n, 0.95) for n in (9, 10**6))
-            low, high = value - (value - found[0]) * widen, value + (found[1] - value) * widen
-            interval = "run"
-    worst = value if low is None or high is None else (high if target.comparison == "<=" else low)
-    limit = to_unit(target.limit, target.unit)
-    met = worst is not None and (worst <= limit if target.comparison == "<=" else worst >= limit)
-    judged = {
-        "text": target.text, "met": met, "value": value, "low": low, "high": high, "worst": worst, "limit": limit,
-        "unit": target.unit, "comparison": target.comparison, "metric": target.metric, "statistic": target.statistic,
-        "workload": target.workload, "interval": interval,
-    }  # fmt: skip
-    return judged | {"headroom": explain.headroom(judged)}
-
-
-def _interval(target: Target, result: Mapping[str, Any], row: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The run's own 95% interval for a target's value, in the target's unit; None where it has none."""
-    if METRICS[target.metric].per_workload:
-        part = result
-        if target.workload is not None:
-            part = next(w for w in result["workloads"] if w["name"] == target.workload)
-        found = part[f"{target.metric}_s"][target.statistic]
-        if found["low"] is None or found["high"] is None:
-            return None
-        return to_unit(found["low"], target.unit), to_unit(found["high"], target.unit)
-    if row.get("low") is None or row.get("high") is None:
-        return None
-    return float(row["low"]), float(row["high"])
-
-
-def _student(degrees: int, confidence: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, (1 + confidence) / 2))
 
 
 # Many simulations, side by side.
@@ -219,20 +244,21 @@ class Simulator:
         new = [case for case in dict.fromkeys(cases) if case not in self.known]
         while new and (self.workers == 1 or len(new) == 1 or self.longest_s < _POOL_ABOVE_S):
             began = time.monotonic()
-            self._keep(new[0], simulate(self.setting, new.pop(0)))
+            self.keep(new[0], simulate(self.setting, new.pop(0)))
             self.longest_s = max(self.longest_s, time.monotonic() - began)
         if new:
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(
-                    self.workers, get_context("spawn"), initializer=_begin, initargs=(self.setting,)
-                )
+                context = get_context("forkserver")
+                context.set_forkserver_preload(list(_PRELOAD))
+                self._pool = ProcessPoolExecutor(self.workers, context, initializer=_begin, initargs=(self.setting,))
             with one_thread():  # handing out the work is what starts processes
                 coming = self._pool.map(_in_worker, new)
             for case, found in zip(new, coming, strict=True):
-                self._keep(case, found)
+                self.keep(case, found)
         return [self.known[case] for case in cases]
 
-    def _keep(self, case: Case, found: dict[str, Any]) -> None:
+    def keep(self, case: Case, found: dict[str, Any]) -> None:
+        """Remember what a case does."""
         self.known[case] = found
         if self.progress is not None:
             self.progress(len(self.known))

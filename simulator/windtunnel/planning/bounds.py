@@ -28,6 +28,8 @@ _SHRINK = 1 - 1e-9
 
 PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _MARKOV = (2.0, 4.0, 10.0)
+READ = ("latency", "first_token", "next_token", "throughput", "power")
+"""Metrics of the targets that rows are made of."""
 
 
 def keep_up_s(span_s: float, targets: Sequence[Target], longest_s: float) -> float:
@@ -465,11 +467,15 @@ class Replicated:
     """
 
     def __init__(self, demands: Sequence[Demand], targets: Sequence[Target]) -> None:
-        alone = [[target] for target in targets] if len(demands) > 1 else [list(targets)]
+        alone = [list(targets)]
+        if len(demands) > 1:
+            # A target that no row reads asks for no more than any other does, and adds nothing but time.
+            alone = [[target] for target in targets if target.metric in READ] or [[]]
         longest = 0.0 if len(demands) == 1 else max(Bounds(demands[0], targets).slack_s, 0.0)
-        self.groups = [[Bounds(demand, some, longest) for demand in demands] for some in alone or [[]]]
+        self.groups = [[Bounds(demand, some, longest) for demand in demands] for some in alone]
         self.demand = demands[0]
         self.first = self.groups[0][0]
+        self._loads: dict[Counts, tuple[float, Cut]] = {}
 
     def least(
         self, weights: FloatArray, most: Sequence[int], kinds: int, *, work_w: float = 0.0, whole: bool = True
@@ -482,7 +488,13 @@ class Replicated:
         return max(found, key=lambda one: one.value)
 
     def load(self, counts: Sequence[int]) -> tuple[float, Cut]:
-        """The load of a fleet at best, and what it says of other fleets."""
+        """The load of a fleet at best, and what it says of other fleets; worked out once for each."""
+        key = tuple(int(n) for n in counts)
+        if key not in self._loads:
+            self._loads[key] = self._load(key)
+        return self._loads[key]
+
+    def _load(self, counts: Counts) -> tuple[float, Cut]:
         worst, cut = -1.0, Cut(np.zeros((1, self.demand.classes)), np.zeros(1))
         for group in self.groups:
             loads = [bounds.load(counts) for bounds in group]

@@ -27,10 +27,14 @@ _CUTS = 200
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the simulation says of a fleet: whether it meets everything, and its value of the objective."""
+    """What the simulation says of a fleet: whether it meets everything, and its value of the objective.
+
+    ``told``: whether it says so at all; a fleet of which it does not is not chosen, and rules out no other.
+    """
 
     met: bool
     value: float
+    told: bool = True
 
 
 class Evaluate(Protocol):
@@ -70,6 +74,8 @@ class Found:
     alone: dict[int, str] = field(default_factory=dict)
     """Why an entry was not found to do it alone."""
     notes: list[str] = field(default_factory=list)
+    harmed: Counts | None = None
+    """A fleet with one device more than the best that fails where the best does not: more is not always better."""
 
     @property
     def value(self) -> float:
@@ -95,6 +101,13 @@ class Search:
         self.found.considered = len(fleets)
         self._mixed(fleets)
         self._neighbours()
+        return self.found
+
+    def screened(self) -> Found:
+        """What the bound says of each entry alone, where it rules out every fleet; nothing is simulated."""
+        self.budget = 0
+        self._alone()
+        self.found.proof = "exhaustive"
         return self.found
 
     # Asking.
@@ -264,7 +277,7 @@ class Search:
         while True:
             fleets, load = self._open(fleets)
             for counts, verdict in self.found.verdicts.items():
-                if not verdict.met and len(fleets):
+                if verdict.told and not verdict.met and len(fleets):
                     outside = (fleets > np.array(counts)).any(axis=1)
                     fleets, load = fleets[outside], load[outside]
             if not len(fleets):
@@ -317,11 +330,8 @@ class Search:
         self._ask([m for m in more if all(n <= most for n, most in zip(m, self.space.most, strict=True))][:ROUND])
         for m in more:
             verdict = self.found.verdicts.get(m)
-            if verdict is not None and not verdict.met:
-                self.found.notes.append(
-                    f"not monotone: {m} misses a target that {best} meets, so a fleet that was ruled out because a "
-                    "larger one failed may yet do"
-                )
+            if verdict is not None and verdict.told and not verdict.met:
+                self.found.harmed = m
                 return
 
 

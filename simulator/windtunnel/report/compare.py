@@ -36,15 +36,23 @@ def comparison_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str
         elif not one:
             said, by = "more" if difference["value"] > 0 else "less", "–"
         elif low is None or high is None:
-            by, said = f"{difference['value'] / one:+.1%}", ""
+            by, said = _change(difference["value"] / one), ""
         else:
-            by = f"{difference['value'] / one:+.1%} ({low / one:+.1%} to {high / one:+.1%})"
+            by = f"{_change(difference['value'] / one)} ({_change(low / one)} to {_change(high / one)})"
             said = ("more" if difference["value"] > 0 else "less") if row["told_apart"] else "not told apart"
         metric, _, statistic = name.partition(".")
         label = f"{metric.removesuffix('_s')} {statistic}".replace("_", " ") if statistic else name.partition("_per")[0]
         label = label.removesuffix("_w").removesuffix("_j").removesuffix("_usd").replace("_", " ").strip()
         rows.append([label, show(one), show(row["other"]["value"]), by, said])
     return ["", "one", "other", "other by", ""], rows
+
+
+def _change(relative: float) -> str:
+    """A relative difference with its sign: two significant digits below a percent, one decimal above."""
+    percent = relative * 100
+    if abs(percent) >= 0.95:
+        return f"{percent:+.1f}%"
+    return f"{percent:+.2g}%" if abs(percent) >= 0.01 else f"{percent:+.1e}%" if percent else "0%"
 
 
 def headline(found: Mapping[str, Any]) -> str:

@@ -9,43 +9,28 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from windtunnel.core.provenance import PROVENANCES
-from windtunnel.core.result import COMPLETED, Recording, Steps
-from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
+from windtunnel.core.result import Recording
 from windtunnel.report import words
+from windtunnel.report.charts import charts
 from windtunnel.report.words import METRICS, NOTHING, STATISTICS
 
-TIME_POINTS = 480
-"""Bins of a curve over time: about two pixels each on the widest chart."""
-
-TAIL_POINTS = 240
-"""Points of a percentile curve."""
-
-FIRST_MARK = -math.log10(0.99)
-"""Curves begin at p1: the very least of a million draws is an accident, and would take half of a log axis."""
-
-MAX_CURVES = 8
 MAX_BARS = 24
-"""Above this many devices the utilisation chart shows SKUs instead."""
+"""Above this many devices the utilisation chart shows fleet entries instead."""
 
 MAX_DEVICE_ROWS = 200
 MAX_PROVENANCE_ROWS = 2_000
 MAX_SCENARIO_CHARACTERS = 60_000
-
-CURVES = ("latency", "first_token", "next_token")
 
 GLOSSARY = (
     ("Latency", "from a job's arrival to its finish, completed jobs only"),
@@ -58,6 +43,7 @@ GLOSSARY = (
     ("Utilisation", "the share of the time in which at least one engine of a device worked"),
     ("Average and peak power", "of the whole fleet, idle power included; the peak is the highest instant"),
     ("Limit", "the most the fleet's devices may draw together"),
+    ("Budget", "the most the scheduler lets the whole fleet draw at any time; work waits for it"),
     ("Energy", "power added up over the time simulated"),
     ("Availability", "the share of the devices' time in which they had not failed"),
     ("Cost", "the price of every device for the time it was rented, busy or not"),
@@ -87,7 +73,7 @@ def render(result: Mapping[str, Any], recording: Recording) -> str:
     ``result`` is the content of result.json (SI units); the curves come from ``recording`` (ticks). Names in
     either may hold anything: they are escaped wherever they are shown.
     """
-    charts, figures = _charts(result, recording)
+    drawn, figures = charts(result, recording)
     scripts = {"uplot": _vendored("uPlot.iife.min.js"), "app": _template_text("report.js")}
     policy = (
         "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -98,7 +84,7 @@ def render(result: Mapping[str, Any], recording: Recording) -> str:
         policy=policy,
         scripts={name: Markup(text) for name, text in scripts.items()},  # noqa: S704 -- our own files
         styles=Markup(_vendored("uPlot.min.css") + _template_text("report.css")),  # noqa: S704 -- our own files
-        data=_embedded(charts),
+        data=_embedded(drawn),
         figures=figures,
         name=str(result["name"]),
         description=result.get("description"),
@@ -108,9 +94,13 @@ def render(result: Mapping[str, Any], recording: Recording) -> str:
         targets=[_target(target) for target in result["targets"]],
         tiles=_tiles(result),
         times=_times(result),
+        times_of=_times_of(result),
+        sureness=words.sureness(result),
+        unstable=words.no_average(result),
         cost=_cost(result),
         bars=_bars(result["devices"]),
-        skus=_sku_rows(result["devices"]),
+        never_started=words.never_started(result),
+        entries=_entry_rows(result["devices"]),
         devices=_device_rows(result["devices"]),
         faults=_fault_rows(result),
         workloads=_workload_rows(result["workloads"]),
@@ -166,7 +156,11 @@ def _embedded(data: Any) -> Markup:
 def _state(targets: Sequence[Mapping[str, Any]]) -> str:
     if not targets:
         return "none"
-    return "met" if all(target["met"] for target in targets) else "missed"
+    lines = [words.target_line(target) for target in targets]
+    # One that is surely missed settles it; one that is not sure leaves it open.
+    if any(line.state == "missed" for line in lines):
+        return "missed"
+    return "met" if all(line.sure for line in lines) else "unsure"
 
 
 def _target(target: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,8 +185,8 @@ def _ran(result: Mapping[str, Any]) -> list[str]:
 
 def _tiles(result: Mapping[str, Any]) -> list[dict[str, str]]:
     """The key figures: a label, a value, and one line that puts the value in proportion."""
-    jobs, latency = result["jobs"], result["latency_s"]
-    completed, limit = jobs["completed"], result.get("power_limit_w")
+    jobs, latency, unstable = result["jobs"], result["latency_s"], words.no_average(result)
+    completed = jobs["completed"]
     tiles: list[dict[str, str]] = []
 
     def tile(label: str, meaning: str, value: str, *more: str) -> None:
@@ -212,7 +206,7 @@ def _tiles(result: Mapping[str, Any]) -> list[dict[str, str]]:
         between = words.interval(latency.get(name))
         value = words.quantity((latency.get(name) or {}).get("value"), "s")
         meaning = f"{plain} took no longer {MEANING['Latency']}"
-        tile(f"Latency {name}", meaning, value, f"95% interval {between}" if between else "")
+        tile(f"Latency {name}", meaning, value, f"95% interval {between}" if between else unstable or "")
     tile("Jobs completed", "", f"{completed:,}", f"of {jobs['arrived']:,}", *words.unfinished(jobs))
     tokens = words.rate(result["tokens_per_s"], "tokens") if result.get("tokens_per_s") is not None else ""
     tile("Throughput", "Throughput", words.rate(result["throughput_per_s"], "jobs"), tokens)
@@ -224,10 +218,14 @@ def _tiles(result: Mapping[str, Any]) -> list[dict[str, str]]:
             "Cost", "Cost", words.usd(result["cost_usd"]), f"{words.usd(hourly)} an hour" if hourly is not None else ""
         )
     average = result["average_power_w"]
-    of_limit = f"{words.share(average / limit)} of the limit" if limit else ""
+    limit, said = result.get("power_limit_w"), "the devices' limit"
+    if result.get("power_budget") is not None:
+        limit, said = result["power_budget"]["normal_w"], "the budget"
+    of_limit = f"{words.share(average / limit)} of {said}" if limit else ""
     tile("Average power", "Average and peak power", words.quantity(average, "W"), of_limit)
     peak = words.quantity(result["peak_power_w"], "W")
-    tile("Peak power", "Average and peak power", peak, f"limit {words.stated(limit, 'W')}" if limit else "")
+    limits = words.power_limits(result)
+    tile("Peak power", "Average and peak power", peak, *limits)
     each = words.per_job(result["energy_j"], result)
     joules = f"{words.quantity(each, 'J')} a job" if each is not None else ""
     tile("Energy", "Energy", words.watt_hours(result["energy_j"]), joules)
@@ -250,10 +248,19 @@ def _times(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     return rows
 
 
+def _times_of(result: Mapping[str, Any]) -> str:
+    """Which jobs the times are of."""
+    cut = (result.get("statistics") or {}).get("warmup_jobs")
+    if isinstance(cut, list):
+        return "all jobs but each replication's warm-up" if any(cut) else "all jobs"
+    return f"all jobs but the first {cut:,}, the warm-up" if cut and words.no_average(result) is None else "all jobs"
+
+
 def _cell(statistic: Mapping[str, Any] | None) -> dict[str, str]:
+    value = (statistic or {}).get("value")
     return {
-        "value": words.quantity((statistic or {}).get("value"), "s"),
-        "interval": words.interval(statistic),
+        "value": words.quantity(value, "s"),
+        "interval": words.interval(statistic) or ("no interval" if words.known(value) else ""),
     }
 
 
@@ -279,173 +286,27 @@ def _cost(result: Mapping[str, Any]) -> list[tuple[str, str, str]] | None:
 
 
 def _notes(result: Mapping[str, Any]) -> list[str]:
-    notes = [str(note) for note in result.get("notes") or ()]
+    notes = words.notes_beside_figures(result)
     repeated = result.get("replications") or 1
     if repeated > 1:
         notes.insert(
             0,
-            f"{repeated} replications: job counts are their sum, other figures their mean, intervals lie between "
-            "them; curves and devices show the first.",
+            f"{repeated} replications: job counts are their sum, other figures (devices' too) their mean, intervals "
+            "lie between them; curves show the first.",
         )
     return notes
-
-
-# The charts
-
-
-def _charts(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """(what the script draws, what the page says around each drawing), by chart."""
-    charts: dict[str, Any] = {}
-    figures: dict[str, dict[str, Any]] = {}
-    for metric in CURVES:
-        drawn = _percentile_chart(metric, result, recording)
-        if drawn is None:
-            continue
-        charts[metric], left_out = drawn
-        figures[metric] = {
-            "heading": METRICS[metric],
-            "legend": [{"name": one["name"], "all": one["all"]} for one in charts[metric]["series"]],
-            "shift": int(charts[metric]["series"][0]["all"]),
-            "left_out": left_out,
-            "label": _describe(METRICS[metric], result.get(f"{metric}_s")),
-        }
-    limit = result.get("power_limit_w")
-    if recording.end > 0 and result["peak_power_w"] > 0:
-        watts = words.quantity(result["average_power_w"], "W"), words.quantity(result["peak_power_w"], "W")
-        charts["power"] = _time_chart(recording.power, "W", limit)
-        within = f", limit {words.stated(limit, 'W')}" if limit else ""
-        figures["power"] = {
-            "heading": "Power of the fleet over time",
-            "label": f"Line chart of power over time: average {watts[0]}, peak {watts[1]}{within}.",
-            "limit": words.stated(limit, "W") if limit else None,
-        }
-    if recording.end > 0:
-        queue = recording.waiting
-        charts["waiting"] = _time_chart(queue, "jobs", None)
-        mean, most = words.number(queue.mean()), words.number(float(queue.values.max()))
-        figures["waiting"] = {
-            "heading": "Jobs waiting over time",
-            "label": f"Line chart of jobs waiting over time: {mean} on average, {most} at most.",
-            "mean": mean,
-            "most": most,
-        }
-    for number, one in enumerate(recording.scaling[:MAX_CURVES] if recording.end > 0 else ()):
-        charts[f"scaling-{number}"] = _time_chart(one.rented, "devices", None)
-        mean, most = words.number(one.rented.mean()), words.number(float(one.rented.values.max()))
-        figures[f"scaling-{number}"] = {
-            "heading": f"Devices of {one.entry} rented over time, {one.least:,} to {one.most:,}",
-            "label": f"Line chart of devices rented over time: {mean} on average, {most} at most.",
-            "mean": mean,
-            "most": most,
-        }
-    return charts, figures
-
-
-def _describe(heading: str, timed: Mapping[str, Any] | None) -> str:
-    parts = [f"{name} {_cell((timed or {}).get(name))['value']}" for name in ("p50", "p95", "p99")]
-    return f"Percentile curve of {heading.lower()}: {', '.join(parts)}."
-
-
-def _percentile_chart(
-    metric: str, result: Mapping[str, Any], recording: Recording
-) -> tuple[dict[str, Any], int] | None:
-    """The percentile curve of every workload (the largest few) and of all, and how many workloads it leaves out."""
-    count = len(recording.workloads)
-    samples = {i: sample for i in range(count) if (sample := _sample(metric, recording, i))[1]}
-    if not samples:
-        return None
-    # Where not all find room, those that a target names go before the larger ones.
-    named = {target.get("workload") for target in result["targets"] if target.get("metric") == metric}
-    order = sorted(samples, key=lambda i: (recording.workloads[i] not in named, -samples[i][1], i))
-    drawn = sorted(order[:MAX_CURVES])
-    # Targets are about all jobs, so with several workloads the curve they are met or missed on comes first.
-    curves = [(str(recording.workloads[i]), False, samples[i]) for i in drawn]
-    if len(samples) > 1:
-        curves.insert(0, ("all jobs", True, _sample(metric, recording, None)))
-    # Percentiles are spread by nines: u = -log10(1 - p), so that p99 gets as much room as p90.
-    end = min(max(math.log10(max(total for _, _, (_, total, _) in curves)), 1.31), 5.0)
-    marks = [-math.log10(1 - p) for p in (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)]
-    u = np.unique(np.concatenate([np.linspace(FIRST_MARK, end, TAIL_POINTS), [mark for mark in marks if mark <= end]]))
-    p = 1 - 10.0**-u
-    series: list[dict[str, Any]] = []
-    for name, of_all, (values, total, cumulative) in curves:
-        rank = np.minimum(np.searchsorted(cumulative, p * total, side="left"), len(values) - 1)
-        # Beyond one in `total` there is nothing to read; a log axis has no place for zero.
-        seen = (u <= math.log10(total) + 1e-9) & (values[rank] > 0)
-        series.append({"name": name, "all": of_all, "y": _rounded(np.where(seen, values[rank], np.nan))})
-    if not any(value is not None for one in series for value in one["y"]):
-        return None
-    targets = [
-        {"at": _mark(str(target.get("statistic"))), "limit": target["limit"], "met": bool(target["met"]), "label": text}
-        for target in result["targets"]
-        if target.get("metric") == metric and target.get("limit")
-        for text in [_target_label(target)]
-    ]
-    return {"kind": "percentile", "x": _rounded(u), "series": series, "targets": targets}, len(samples) - len(drawn)
-
-
-def _target_label(target: Mapping[str, Any]) -> str:
-    of = f"of {target['workload']}" if target.get("workload") else ""
-    return " ".join(filter(None, [str(target.get("statistic") or ""), of, words.target_line(target).bound]))
-
-
-def _mark(statistic: str) -> float | None:
-    """Where a statistic stands on the percentile axis; None for the mean, which has no place on it."""
-    found = re.fullmatch(r"p(\d+(?:\.\d+)?)", statistic)
-    if not found or not 0 <= float(found.group(1)) < 100:
-        return None
-    return -math.log10(1 - float(found.group(1)) / 100)
-
-
-def _sample(metric: str, recording: Recording, workload: int | None) -> tuple[FloatArray, int, npt.NDArray[np.int64]]:
-    """(sorted seconds, how many there are, how many are no longer than each), of one workload or of all."""
-    jobs = recording.jobs
-    mine: npt.NDArray[np.bool_]
-    if metric == "next_token":
-        gaps = recording.token_gaps
-        mine = (gaps.workload == workload) | (workload is None)
-        ticks, weights = gaps.ticks[mine], gaps.weights[mine]
-        order = np.argsort(ticks, kind="stable")
-        cumulative = np.cumsum(weights[order])
-        return to_second_array(ticks[order]), int(cumulative[-1]) if len(cumulative) else 0, cumulative
-    until: TickArray = jobs.first if metric == "first_token" else jobs.finish
-    mine = ((jobs.workload == workload) | (workload is None)) & (until >= 0)
-    if metric == "latency":
-        mine &= jobs.status == COMPLETED
-    values = np.sort(to_second_array(until[mine] - jobs.arrival[mine]))
-    return values, len(values), np.arange(1, len(values) + 1)
-
-
-def _time_chart(steps: Steps, unit: str, limit: float | None) -> dict[str, Any]:
-    x, mean, peak = steps.sampled(TIME_POINTS)
-    # The first point again at the end of the run, so that the last bin has its width.
-    x = np.append(x, steps.end / 1e12)
-    return {
-        "kind": "time",
-        "unit": unit,
-        "x": _rounded(x),
-        "mean": _rounded(np.append(mean, mean[-1])),
-        "peak": _rounded(np.append(peak, peak[-1])),
-        "limit": limit,
-        "limit_text": words.stated(limit, unit) if limit else None,
-    }
-
-
-def _rounded(values: FloatArray) -> list[float | None]:
-    """Five significant digits are finer than a pixel, and half the size of the page."""
-    return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]
 
 
 # The tables
 
 
 def _bars(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Utilisation bars grouped by SKU; one bar a SKU, with its range, where there are many devices."""
-    shares = words.by_sku(devices)
+    """Utilisation bars grouped by fleet entry; one bar an entry, with its range, where there are many devices."""
+    shares = words.by_entry(devices)
     if len(devices) > MAX_BARS:
         rows = [
             {
-                "name": f"{one.count:,} × {one.sku}",
+                "name": f"{one.count:,} × {one.label}",
                 "value": one.mean,
                 "low": one.least,
                 "high": one.most,
@@ -453,10 +314,10 @@ def _bars(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             }
             for one in shares
         ]
-        return [{"sku": None, "heading": False, "rows": rows}]
+        return [{"entry": None, "heading": False, "rows": rows}]
     groups = []
     for one in shares:
-        members = [device for device in devices if device["sku"] == one.sku]
+        members = [device for device in devices if words.entry_of(device) == one.name]
         rows = [
             {
                 "name": str(device["name"]),
@@ -468,10 +329,10 @@ def _bars(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             for device in members
         ]
         # A heading that would only repeat the one name below it is left out.
-        alone = one.count == 1 and rows[0]["name"] == one.sku
+        alone = one.count == 1 and rows[0]["name"] == one.label
         groups.append(
             {
-                "sku": one.sku,
+                "entry": one.label,
                 "heading": not alone,
                 "note": f"{words.share(one.mean)} on average" if one.count > 1 else "",
                 "rows": rows,
@@ -480,9 +341,10 @@ def _bars(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return groups
 
 
-def _sku_rows(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+def _entry_rows(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     return [
         {
+            "name": one.name,
             "sku": one.sku,
             "kind": one.kind,
             "count": f"{one.count:,}",
@@ -490,10 +352,10 @@ def _sku_rows(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
             "range": f"{words.share(one.least)} to {words.share(one.most)}" if one.count > 1 else NOTHING,
             "jobs": f"{one.jobs:,}",
             "energy": words.watt_hours(one.energy_j),
-            "limit": words.stated(one.power_limit_w, "W"),
-            "idle": words.stated(one.idle_power_w, "W"),
+            "limit": words.quantity(one.power_limit_w, "W"),
+            "idle": words.quantity(one.idle_power_w, "W"),
         }
-        for one in words.by_sku(devices)
+        for one in words.by_entry(devices)
     ]
 
 
@@ -532,8 +394,8 @@ def _device_rows(devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "utilisation": words.share(device["utilisation"]),
             "jobs": f"{device['jobs']:,}",
             "energy": words.watt_hours(device["energy_j"]),
-            "limit": words.stated(device.get("power_limit_w"), "W"),
-            "idle": words.stated(device.get("idle_power_w"), "W"),
+            "limit": words.quantity(device.get("power_limit_w"), "W"),
+            "idle": words.quantity(device.get("idle_power_w"), "W"),
         }
         for device in shown
     ]

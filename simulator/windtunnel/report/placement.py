@@ -18,6 +18,7 @@ from windtunnel.core.placed import NANO, PlacementRecording
 from windtunnel.core.result import STATUS
 from windtunnel.report.words import (
     NOTHING,
+    badge,
     interval,
     number,
     plural,
@@ -62,28 +63,23 @@ _POINTS = 50_000
 
 def placement_summary(result: Mapping[str, Any]) -> str:
     """``result`` (the content of result.json of a placement run) as aligned lines of plain text."""
-    placed, jobs = result["placement"], result["jobs"]
+    placed = result["placement"]
     inflate = placed["mode"] == "inflate"
-    runs = f"{placed['runs']} runs, " if placed["runs"] > 1 else ""
     span = "" if inflate else f" over {_span(result['span_s'])}"
     lines = [
         _plain(
-            f"{result['name']}: {plural(jobs['arrived'], 'task')}{span} on {plural(placed['nodes'], 'node')} with "
-            f"{plural(placed['gpus'], 'GPU')}, {runs}seed {result['seed']}, placement engine"
+            f"{result['name']}: {tasks_arrived(result)}{span} on {plural(placed['nodes'], 'node')} with "
+            f"{plural(placed['gpus'], 'GPU')}, seed {result['seed']}, placement engine"
         ),
         "",
         _plain(verdict(result["targets"]) + ("" if result["targets"] else "; nothing to meet or miss")),
     ]
     lines += [
-        f"  {'met' if target.met else 'MISSED':<8}{_plain(target.text)}   {target.measured}   {target.margin}"
+        f"  {badge(target):<8}{_plain(target.text)}   {target.measured}   {target.margin}"
         for target in map(target_line, result["targets"])
     ]
     lines += ["", _row("policy", f"{placed['policy']}, {_TIES[placed['ties']]}")]
-    done = (
-        f"{jobs['running' if inflate else 'completed']:,} of {jobs['arrived']:,} {'placed' if inflate else 'completed'}"
-    )
-    left = [part for part in unfinished(jobs) if not (inflate and part.endswith("running"))]
-    lines.append(_row("tasks", ", ".join([done, *left]).replace("dropped", "had no room")))
+    lines.append(_row("tasks", _became(result)))
     if inflate:
         lines += _against_demand(placed)
     else:
@@ -106,6 +102,24 @@ def placement_summary(result: Mapping[str, Any]) -> str:
 
 def _span(seconds: float) -> str:
     return f"{number(seconds / 86_400)} days" if seconds >= 2 * 86_400 else stated(seconds, "s")
+
+
+def tasks_arrived(result: Mapping[str, Any]) -> str:
+    """How many tasks arrived, in the mean of a run where there are several."""
+    runs, arrived = result["placement"]["runs"], result["jobs"]["arrived"]
+    return f"{runs} runs of {arrived / runs:,.0f} tasks on average" if runs > 1 else plural(arrived, "task")
+
+
+def _became(result: Mapping[str, Any]) -> str:
+    """What became of the tasks; job counts are sums over the runs, and means of them are what is shown."""
+    placed, jobs = result["placement"], result["jobs"]
+    if placed["mode"] != "inflate":
+        return ", ".join([f"{jobs['completed']:,} of {jobs['arrived']:,} completed", *unfinished(jobs)]).replace(
+            "dropped", "had no room"
+        )
+    runs = placed["runs"]
+    running, arrived, dropped = (f"{jobs[key] / runs:,.0f}" for key in ("running", "arrived", "dropped"))
+    return f"{running} of {arrived} placed, {dropped} had no room{', in the mean of the runs' if runs > 1 else ''}"
 
 
 def _plain(text: str) -> str:
@@ -160,7 +174,7 @@ def _over_time(result: Mapping[str, Any], placed: Mapping[str, Any]) -> list[str
         else:
             text += f", {share(placed['fragmentation_rate']['value'])} of what is idle"
         lines.append(_row(label, text))
-    lines[0] += f"; {share(placed['arrived_demand'])} arrived in all"
+    lines[0] += f"; all tasks together ask for {share(placed['arrived_demand'])}"
     lines.append(_row("", "  ".join(f"{name:>9}" for name in ("mean", "p50", "p95", "p99")) + "   95% interval of p99"))
     for name in ("latency", "waiting"):
         timed = result[f"{name}_s"]

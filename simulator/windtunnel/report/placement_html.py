@@ -12,9 +12,9 @@ from markupsafe import Markup
 
 from windtunnel.core.placed import PlacementRecording
 from windtunnel.report import html, words
+from windtunnel.report.placement import tasks_arrived
 
 _MAX_NODES = 200
-_OVER_TIME = ("allocated", "fragmented", "demand")
 
 GLOSSARY = (
     (
@@ -77,10 +77,10 @@ def render(result: Mapping[str, Any], recording: PlacementRecording) -> str:
 def _ran(result: Mapping[str, Any]) -> list[str]:
     placed = result["placement"]
     return [
-        words.plural(result["jobs"]["arrived"], "task"),
+        tasks_arrived(result),
         f"{words.plural(placed['nodes'], 'node')}, {words.plural(placed['gpus'], 'GPU')}",
         f"policy {placed['policy']}",
-        f"{words.plural(placed['runs'], 'run')} of inflation" if placed["mode"] == "inflate" else "replay",
+        "inflation" if placed["mode"] == "inflate" else "replay",
         f"seed {result['seed']}",
     ]
 
@@ -88,6 +88,8 @@ def _ran(result: Mapping[str, Any]) -> list[str]:
 def _tiles(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     placed, jobs = result["placement"], result["jobs"]
     inflate = placed["mode"] == "inflate"
+    runs = placed["runs"]
+    of_runs = f", mean of {runs} runs" if runs > 1 else ""
     when = f"at {words.share(placed['arrived_demand'])} arrived demand" if inflate else "average over the time"
     tiles = [
         ("GPU allocated", words.share(placed["gpu_allocation"]["value"]), _interval(placed["gpu_allocation"]) or when),
@@ -96,7 +98,11 @@ def _tiles(result: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     ]
     if inflate:
         tiles.append(
-            ("Tasks placed", f"{jobs['running']:,}", f"of {jobs['arrived']:,}; {jobs['dropped']:,} had no room")
+            (
+                "Tasks placed",
+                f"{jobs['running'] / runs:,.0f}",
+                f"of {jobs['arrived'] / runs:,.0f}; {jobs['dropped'] / runs:,.0f} had no room{of_runs}",
+            )
         )
     else:
         tiles.append(("Tasks completed", f"{jobs['completed']:,}", f"of {jobs['arrived']:,}"))
@@ -121,13 +127,22 @@ def _charts(placed: Mapping[str, Any], inflate: bool) -> dict[str, Any]:
     charts: dict[str, Any] = {}
     if not inflate:
         spans = placed["over_time"]
-        charts["time"] = {
-            "title": "Demand, allocated and fragmented GPU over time",
-            "label": "Line chart of demand, allocated and fragmented share of GPU capacity over time.",
-            "time": True,
-            "x": [span["time_s"] for span in spans],
-            "curves": [{"name": key, "y": [_short(span[key]) for span in spans]} for key in _OVER_TIME],
-        }
+        # Apart: what is fragmented of an idle cluster dwarfs what is asked of it. Demand is a wide band behind what is
+        # allocated of it, since the two are mostly the same.
+        for chart, title, curves in (
+            ("time", "Demand and allocated GPU over time", ("demand", "allocated")),
+            ("fragmented", "Fragmented GPU over time", ("fragmented",)),
+        ):
+            charts[chart] = {
+                "title": title,
+                "label": f"Line chart of the {' and '.join(curves)} share of GPU capacity over time.",
+                "time": True,
+                "x": [span["time_s"] for span in spans],
+                "curves": [
+                    {"name": key, "y": [_short(span[key]) for span in spans], "behind": key == "demand"}
+                    for key in curves
+                ],
+            }
     if len(rows) < 2:
         return charts
     charts["shares"] = {

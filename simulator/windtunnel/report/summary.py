@@ -7,19 +7,24 @@ from textwrap import wrap
 from typing import Any
 
 from windtunnel.report.words import (
-    METRICS,
     NOTHING,
     STATISTICS,
-    by_sku,
+    badge,
+    by_entry,
     fault_lines,
     interval,
+    never_started,
+    no_average,
+    notes_beside_figures,
     number,
     per_job,
     plural,
+    power_lines,
     quantity,
     rate,
     share,
     stated,
+    sureness,
     target_line,
     unfinished,
     usd,
@@ -29,7 +34,7 @@ from windtunnel.report.words import (
 
 _MARGIN = 15
 _WIDTH = 110
-_SKUS = 6
+_ENTRIES = 6
 
 
 def summary(result: Mapping[str, Any]) -> str:
@@ -37,7 +42,7 @@ def summary(result: Mapping[str, Any]) -> str:
     lines = [_one_line(f"{result['name']}: {_ran(result)}"), ""]
     lines += _targets(result)
     lines += _figures(result)
-    for note in result.get("notes") or ():
+    for note in notes_beside_figures(result):
         wrapped = wrap(_one_line(str(note)), width=_WIDTH - _MARGIN)
         lines += [_row("note" if i == 0 else "", line) for i, line in enumerate(wrapped)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
@@ -73,9 +78,8 @@ def _targets(result: Mapping[str, Any]) -> list[str]:
         return [*lines, ""]
     widths = [max(map(len, column)) for column in zip(*((_one_line(t.text), t.measured) for t in shown), strict=True)]
     for target in shown:
-        word = "met" if target.met else "MISSED"
-        text = f"{word:<8}{_one_line(target.text):<{widths[0]}}   {target.measured:>{widths[1]}}   {target.margin}"
-        lines.append(f"  {text}")
+        text = f"{_one_line(target.text):<{widths[0]}}   {target.measured:>{widths[1]}}   {_one_line(target.margin)}"
+        lines.append(f"  {badge(target):<8}{text}")
     return [*lines, ""]
 
 
@@ -89,19 +93,9 @@ def _figures(result: Mapping[str, Any]) -> list[str]:
         throughput += f", {rate(result['tokens_per_s'], 'tokens')}"
     lines.append(_row("throughput", throughput))
     lines += _times(result)
-    shares = by_sku(result["devices"])
-    width = max((len(_one_line(one.sku)) for one in shares), default=0)
-    for i, one in enumerate(shares[:_SKUS]):
-        apart = f" ({share(one.least)} to {share(one.most)})" if one.count > 1 else ""
-        text = f"{_one_line(one.sku):<{width}}  {one.count:>5,} ×  {share(one.mean):>6} busy{apart}"
-        lines.append(_row("utilisation" if i == 0 else "", text))
-    if len(shares) > _SKUS:
-        lines.append(_row("", f"and {plural(len(shares) - _SKUS, 'more SKU')}"))
-    lines += _scaling(result.get("autoscale") or ())
-    power = f"{quantity(result['average_power_w'], 'W')} average, {quantity(result['peak_power_w'], 'W')} peak"
-    if result.get("power_limit_w"):
-        power += f", {quantity(result['power_limit_w'], 'W')} limit"
-    lines.append(_row("power", power))
+    lines += _utilisation(result)
+    lines += _scaling(result.get("autoscale") or (), result)
+    lines += [_row("power" if i == 0 else "", line) for i, line in enumerate(power_lines(result))]
     energy = f"{quantity(result['energy_j'], 'J')} ({watt_hours(result['energy_j'])})"
     each = per_job(result["energy_j"], result)
     if each is not None:
@@ -124,32 +118,62 @@ def _figures(result: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _scaling(entries: Sequence[Mapping[str, Any]]) -> list[str]:
+def _utilisation(result: Mapping[str, Any]) -> list[str]:
+    """One line a fleet entry: the mean over its devices, from the least to the most used of them."""
+    shares, lines = by_entry(result["devices"]), []
+    width = max((len(_one_line(one.label)) for one in shares), default=0)
+    for i, one in enumerate(shares[:_ENTRIES]):
+        apart = f", {share(one.least)} to {share(one.most)} each" if one.count > 1 else ""
+        text = f"{_one_line(one.label):<{width}}  {one.count:>5,} ×  {share(one.mean):>6} busy{apart}"
+        lines.append(_row("utilisation" if i == 0 else "", text))
+    if len(shares) > _ENTRIES:
+        lines.append(_row("", f"and {plural(len(shares) - _ENTRIES, 'more entry', 'more entries')}"))
+    never = never_started(result)
+    if never:
+        lines.append(_row("", never))
+    return lines
+
+
+def _scaling(entries: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) -> list[str]:
     """One line a scaled entry: how many devices were on, and how often that changed."""
     lines = []
-    for i, one in enumerate(entries[:_SKUS]):
+    first = "; the first replication" if (result.get("replications") or 1) > 1 else ""
+    for i, one in enumerate(entries[:_ENTRIES]):
         text = (
             f"{_one_line(one['entry'])}  {number(one['mean_on'])} on average, {one['least_on']:,} to "
-            f"{one['most_on']:,} of {one['most']:,}; {plural(one['ups'], 'time')} up, {one['downs']:,} down"
+            f"{one['most_on']:,} of {one['most']:,}; {plural(one['ups'], 'time')} up, {one['downs']:,} down{first}"
         )
         lines.append(_row("autoscale" if i == 0 else "", text))
-    if len(entries) > _SKUS:
-        lines.append(_row("", f"and {len(entries) - _SKUS} more"))
+    if len(entries) > _ENTRIES:
+        lines.append(_row("", f"and {len(entries) - _ENTRIES} more"))
     return lines
 
 
 def _times(result: Mapping[str, Any]) -> list[str]:
-    """A small table: one line a metric, one column a statistic, the 95% interval of the p99 last."""
-    rows = [["", *STATISTICS, "95% interval of p99"]]
+    """A small table: one line a metric, one column a statistic, then 95% intervals; below it, how sure all that is."""
     names = {"latency": "latency", "waiting": "waiting", "first_token": "first token", "next_token": "next token"}
-    for metric in METRICS:
-        timed = result.get(f"{metric}_s")
-        if timed is None:
-            continue
-        cells = [quantity((timed.get(statistic) or {}).get("value"), "s") for statistic in STATISTICS]
-        rows.append([names[metric], *cells, interval(timed.get("p99"))])
+    timed = [(name, result[f"{metric}_s"]) for metric, name in names.items() if result.get(f"{metric}_s") is not None]
+    unstable = no_average(result)
+    if unstable is not None:
+        return [
+            _row(name, line) for name, line in zip((name for name, _ in timed), [unstable] * len(timed), strict=True)
+        ]
+    rows = [["", *STATISTICS, "95% interval of mean", "and of p99"]]
+    for name, one in timed:
+        cells = [quantity((one.get(statistic) or {}).get("value"), "s") for statistic in STATISTICS]
+        rows.append([name, *cells, *(interval(one.get(statistic)) or NOTHING for statistic in ("mean", "p99"))])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        _row(row[0], "   ".join([f"{cell:>{w}}" for cell, w in zip(row[1:5], widths[1:5], strict=True)] + [row[5]]))
+    lines = [
+        _row(
+            row[0],
+            "   ".join(
+                [f"{cell:>{w}}" for cell, w in zip(row[1:5], widths[1:5], strict=True)]
+                + [f"{row[5]:<{widths[5]}}", row[6]]
+            ),
+        )
         for row in rows
     ]
+    for label, text in sureness(result):
+        wrapped = wrap(_one_line(text), width=_WIDTH - _MARGIN)
+        lines += [_row(label if i == 0 else "", line) for i, line in enumerate(wrapped)]
+    return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from windtunnel.report.words import NOTHING, plural, quantity, rate, share, usd
+from windtunnel.report.words import NOTHING, plural, quantity, rate, share, spread, usd
 
 _FIGURES: Sequence[tuple[str, str, Callable[[Any], str]]] = (
     ("latency_s.p99", "latency p99", lambda value: quantity(value, "s")),
@@ -18,6 +18,9 @@ _FIGURES: Sequence[tuple[str, str, Callable[[Any], str]]] = (
     ("cost_usd_per_h", "cost an hour", usd),
 )
 
+_STATES = {"not shown": "not shown", "grows": "UNSTABLE"}
+"""What is said of a point that did not settle; a source that is not stationary has nothing to settle to."""
+
 
 def headline(sweep: Mapping[str, Any]) -> str:
     """How many points there were, over what, and what came of them."""
@@ -25,8 +28,16 @@ def headline(sweep: Mapping[str, Any]) -> str:
     missed, failed = sweep["missed"], sweep["failed"]
     judged = any(row.get("met") is not None for row in sweep["rows"])
     told = [f"{missed} missed a target" if missed else "all targets met"] if judged else []
+    unsure = sum(_unsure(row) for row in sweep["rows"])
+    told += [f"{unsure} not surely, as an interval reaches past its limit"] if unsure else []
     told += [f"{failed} failed"] if failed else []
     return f"{plural(sweep['points'], 'point')}: {counts}" + (f"; {', '.join(told)}" if told else "")
+
+
+def _unsure(row: Mapping[str, Any]) -> bool:
+    """Whether another run may say the opposite of ``met``: one target that is surely missed settles it."""
+    unsure, missed = (set(filter(None, (row.get(key) or "").split("; "))) for key in ("unsure", "missed"))
+    return bool(unsure) and missed <= unsure
 
 
 def points_table(sweep: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -35,13 +46,25 @@ def points_table(sweep: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     figures = [figure for figure in _FIGURES if any(row.get(figure[0]) is not None for row in rows)]
     judged = any(row.get("met") is not None for row in rows)
     paths = [axis["path"] for axis in sweep["axes"]]
-    header = [*paths, *(name for _, name, _ in figures), *(["targets"] if judged else [])]
+    tails = [column for column, _, _ in figures if column.endswith("p99")]
+    sure = {column for column in tails if any(row.get(f"{column}.low") is not None for row in rows)}
+    # A column that says the same in every row, that all is well, says nothing.
+    states = any(row.get("statistics.settled") in _STATES for row in rows)
+    header = list(paths)
+    for column, name, _ in figures:
+        header += [name, "95% interval"] if column in sure else [name]
+    header += [*(["steady state"] if states else []), *(["targets"] if judged else [])]
     cells = []
     for row in rows:
         line = [_value(row[path]) for path in paths]
-        line += [show(row.get(column)) for column, _, show in figures]
+        for column, _, show in figures:
+            line.append(show(row.get(column)))
+            if column in sure:
+                line.append(spread(row.get(f"{column}.low"), row.get(f"{column}.high"), "s") or NOTHING)
+        if states:
+            line.append(_STATES.get(row.get("statistics.settled"), "yes" if row.get("statistics.settled") else NOTHING))
         if judged:
-            line.append({True: "met", False: "MISSED", None: NOTHING}[row.get("met")])
+            line.append({True: "met", False: "MISSED", None: NOTHING}[row.get("met")] + ("?" if _unsure(row) else ""))
         if row["status"] == "failed":
             line[-1] = "FAILED"
         cells.append(line)

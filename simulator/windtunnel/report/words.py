@@ -6,12 +6,13 @@ Every value comes in SI and leaves as text with its unit; None (nothing was meas
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from windtunnel.core.errors import InputError
-from windtunnel.core.units import format_quantity, parse_unit, to_unit
+from windtunnel.core.units import format_quantity, format_share, parse_unit, to_unit
 
 NOTHING = "–"
 
@@ -44,7 +45,11 @@ def quantity(value: float | None, unit: str, digits: int = 3) -> str:
         return f"{value:.{digits}g} {unit}"
     if parsed.text == "1":
         return number(value, digits)
-    if parsed.factor == 1.0 or unit in ("%", "USD/h"):
+    if unit == "%":
+        return share(value)
+    if unit == "/s":
+        return f"{number(value, digits)} /s"
+    if parsed.factor == 1.0 or unit == "USD/h":
         return format_quantity(value, unit, digits)
     # A unit that is a scale of the SI one (MHz, GB/s): the author's own unit reads best.
     return f"{number(to_unit(value, unit), digits)} {unit}"
@@ -52,6 +57,8 @@ def quantity(value: float | None, unit: str, digits: int = 3) -> str:
 
 def stated(value: float | None, unit: str) -> str:
     """Like ``quantity``, for what somebody wrote down: "15 s", not "15.0 s", as no measurement limits its digits."""
+    if unit == "%" and value is not None and not math.isnan(value):
+        return f"{value * 100:.4g}%"
     figure, _, rest = quantity(value, unit, 4).partition(" ")
     if "." in figure and "e" not in figure and "USD" not in unit:
         figure = figure.rstrip("0").rstrip(".")
@@ -90,12 +97,7 @@ def share(value: float | None) -> str:
     """A fraction of one as a percentage."""
     if value is None or math.isnan(value):
         return NOTHING
-    percent = value * 100
-    if percent == 0 or percent >= 99.95:
-        return f"{percent:.0f}%"
-    if percent < 0.01:
-        return "<0.01%"
-    return f"{percent:.1f}%" if percent >= 1 else f"{percent:.2g}%"
+    return format_share(value)
 
 
 def usd(value: float | None) -> str:
@@ -179,46 +181,167 @@ def fault_lines(result: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def no_average(result: Mapping[str, Any]) -> str | None:
+    """Why no time of the run has an average, where it has no steady state: "unstable: ..."; else None."""
+    statistics = result.get("statistics") or {}
+    if statistics.get("settled") != "grows" or known((result["latency_s"].get("mean") or {}).get("value")):
+        return None
+    return f"unstable: {statistics['settled_reason']}"
+
+
+def notes_beside_figures(result: Mapping[str, Any]) -> list[str]:
+    """The notes, but for that of an unstable run where the figures' own place says it."""
+    notes, said = [str(note) for note in result.get("notes") or ()], no_average(result)
+    return notes if said is None else [note for note in notes if not note.startswith(said)]
+
+
+def sureness(result: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(label, text) of what the intervals rest on: load and steady state, precision asked for, intervals missing."""
+    statistics, found = result.get("statistics") or {}, []
+    load, settled = statistics.get("load"), statistics.get("settled")
+    if settled is not None:
+        state = {"yes": "settled", "not shown": "not shown to have settled", "grows": "unstable"}[settled]
+        of = " of the devices, the budget not counted" if result.get("power_budget") else ""
+        found.append(("steady state", f"load {number(load)}{of}, {state}" if load is not None else state))
+    stopped = statistics.get("stopped")
+    if stopped is not None:
+        reached = "without an interval" if stopped["reached"] is None else f"at {_error(stopped['reached'])}"
+        asked = f"{_error(stopped['asked'])} asked"
+        found.append(
+            ("precision", f"stopped {reached} of {stopped['figure']} after {stopped['jobs']:,} jobs ({asked})")
+        )
+    if no_average(result) is None:
+        found += [("no interval" if i == 0 else "", line) for i, line in enumerate(missing_intervals(result))]
+    return found
+
+
+def _error(relative: float) -> str:
+    return f"{relative * 100:.3g}%"
+
+
+_ABOUT = re.compile(r"about (\d+(?:\.\d+)?)(?= independent)")
+
+
+def missing_intervals(part: Mapping[str, Any]) -> list[str]:
+    """Which times of a result (or of a workload) have no interval and why, those of one reason together."""
+    reasons: dict[str, tuple[list[str], list[float]]] = {}
+    for metric in METRICS:
+        timed = part.get(f"{metric}_s") or {}
+        missing = ((part.get("statistics") or {}).get("missing") or {}).get(f"{metric}_s") or {}
+        for statistic, reason in missing.items():
+            if reason and known((timed.get(statistic) or {}).get("value")):
+                # Reasons that differ in how many observations there were are one reason.
+                alike = _ABOUT.sub("about {}", str(reason), count=1)
+                names, counts = reasons.setdefault(alike, ([], []))
+                names.append(f"{metric.replace('_', ' ')} {statistic}")
+                counts += [float(found[1]) for found in [_ABOUT.search(str(reason))] if found]
+    lines = []
+    for reason, (names, counts) in reasons.items():
+        least, most = (f"{bound(counts):.1f}" for bound in (min, max)) if counts else ("", "")
+        about = f"about {least}" if least == most else f"about {least} to {most}"
+        lines.append(f"{', '.join(_grouped(names))}: {reason.replace('about {}', about)}")
+    return lines
+
+
+def _grouped(names: Sequence[str]) -> list[str]:
+    """Statistics of one metric together: latency mean and p99, waiting p99."""
+    statistics: dict[str, list[str]] = {}
+    for name in names:
+        metric, _, statistic = name.rpartition(" ")
+        statistics.setdefault(metric, []).append(statistic)
+    return [
+        f"all of {metric}" if len(some) == len(STATISTICS) else f"{metric} {' and '.join(some)}"
+        for metric, some in statistics.items()
+    ]
+
+
+def power_lines(result: Mapping[str, Any]) -> list[str]:
+    """The fleet's power, and what limits it: the devices themselves, or on a second line a budget."""
+    power = f"{quantity(result['average_power_w'], 'W')} average, {quantity(result['peak_power_w'], 'W')} peak"
+    limits = power_limits(result)
+    return [power, "; ".join(limits)] if len(limits) > 1 else [", ".join([power, *limits])]
+
+
+def power_limits(result: Mapping[str, Any]) -> list[str]:
+    """What limits the fleet's power: a budget, where there is one, and what its devices can draw at most."""
+    limit, budget = result.get("power_limit_w"), result.get("power_budget")
+    limits = [budget_text(budget)] if budget is not None else []
+    return [*limits, f"devices' limit {quantity(limit, 'W')}"] if limit else limits
+
+
+def budget_text(budget: Mapping[str, Any]) -> str:
+    """The budget of power, and how low it fell: "budget 5 kW, 3 kW in a brown-out"."""
+    normal, least = budget["normal_w"], budget["least_w"]
+    low = f"{stated(least, 'W')} in a brown-out" if least is not None and least != normal else ""
+    return ", ".join(filter(None, [f"budget {stated(normal, 'W')}" if normal is not None else "no budget", low]))
+
+
+def never_started(result: Mapping[str, Any]) -> str:
+    """How many devices a budget kept from ever starting; empty where none was idle or it is not the budget's doing."""
+    feeds = (result.get("power_budget") or {}).get("feeds")
+    devices = result["devices"]
+    idle = sum(not device["utilisation"] and not device["jobs"] for device in devices)
+    # Idle devices are the budget's doing only where as many as it feeds at once have work.
+    if feeds is None or not idle or len(devices) - idle < feeds:
+        return ""
+    return f"{idle:,} of {plural(len(devices), 'device')} were never started: the budget feeds {feeds:,} at once"
+
+
 @dataclass(frozen=True)
 class TargetLine:
     """One target as it is shown. ``bound`` is the limit with its sign.
 
-    ``reach`` is value over limit (1 is on the limit), None where nothing was measured.
+    ``sure`` is false where the value's 95% interval reaches past the limit. ``reach`` is value over limit (1 is on the
+    limit), None where nothing was measured.
     """
 
     text: str
     met: bool
+    sure: bool
     measured: str
     limit: str
     bound: str
     margin: str
     reach: float | None
 
+    @property
+    def state(self) -> str:
+        """How it is coloured: met, missed, or unsure."""
+        return ("met" if self.met else "missed") if self.sure else "unsure"
+
 
 def target_line(target: Mapping[str, Any]) -> TargetLine:
-    """A target of the result, in words: what was measured, against what, and by how much it was met or missed."""
-    value, limit, unit = target.get("value"), target.get("limit"), target.get("unit") or "1"
-    # The result gives both in the target's own unit; numbers are shown from SI.
+    """A target of the result, in words: what was measured, against what, by how much, and how sure that is."""
+    unit = target.get("unit") or "1"
+    # The result gives all of them in the target's own unit; numbers are shown from SI.
     to_si = parse_unit(unit).factor
-    value, limit = (None if number is None else number * to_si for number in (value, limit))
+    value, limit, low, high = (
+        None if target.get(key) is None else target[key] * to_si for key in ("value", "limit", "low", "high")
+    )
     if unit == "1" and "%" in str(target["text"]):
         unit = "%"
     sign = _SIGNS.get(str(target.get("comparison")), "")
+    met, sure = bool(target["met"]), target.get("confidence") != "not confirmed"
     margin, reach = "", None
     if value is not None and limit:
         reach = value / limit
-        apart = abs(value - limit) / abs(limit)
-        side = "below" if value < limit else "above"
-        if value == limit:
-            margin = "on the limit"
-        elif reach >= 2:
-            margin = f"{number(reach, 2)} times the limit"
-        else:
-            margin = f"{share(apart)} {side} the limit"
+        margin = _margin(value, limit)
+        if target.get("confidence") == "no interval" and target.get("metric") in METRICS:
+            margin += ", no interval"
+    if value is None and target.get("reason"):
+        margin = str(target["reason"])
+    if not sure:
+        end = high if met == (target.get("comparison") == "<=") else low
+        margin = f"{'met' if met else 'missed'} by the value; its 95% interval reaches {quantity(end, unit)}"
     return TargetLine(
-        text=str(target["text"]).replace("<=", "≤").replace(">=", "≥"),
-        met=bool(target["met"]),
-        measured=quantity(value, unit) if value is not None else "nothing measured",
+        text=re.sub(r"(?<=\d) %", "%", str(target["text"]).replace("<=", "≤").replace(">=", "≥")),
+        met=met,
+        sure=sure,
+        measured=quantity(value, unit)
+        if value is not None
+        else NOTHING
+        if target.get("reason")
+        else "nothing measured",
         limit=stated(limit, unit),
         bound=f"{sign} {stated(limit, unit)}".strip(),
         margin=margin,
@@ -226,23 +349,41 @@ def target_line(target: Mapping[str, Any]) -> TargetLine:
     )
 
 
+def _margin(value: float, limit: float) -> str:
+    """How far a value is from its limit, which is not zero."""
+    if value == limit:
+        return "on the limit"
+    if value / limit >= 2:
+        return f"{number(value / limit, 2)} times the limit"
+    return f"{share(abs(value - limit) / abs(limit))} {'below' if value < limit else 'above'} the limit"
+
+
+def badge(line: TargetLine) -> str:
+    """A target's outcome in one word, with a question mark where the interval reaches past the limit."""
+    return ("met" if line.met else "MISSED") + ("" if line.sure else "?")
+
+
 def verdict(targets: Sequence[Mapping[str, Any]]) -> str:
-    """The answer in one line."""
+    """The answer in one line: the values' own, and of how many of them the 95% interval reaches past the limit."""
     if not targets:
         return "No targets were set"
     missed = sum(not target["met"] for target in targets)
+    unsure = sum(target.get("confidence") == "not confirmed" for target in targets)
     if len(targets) == 1:
-        return "The target is missed" if missed else "The target is met"
+        return f"The target is {'missed' if missed else 'met'}{' by the value, but not surely' if unsure else ''}"
     everyone = "Both" if len(targets) == 2 else f"All {len(targets)}"
-    if missed == 0:
-        return f"{everyone} targets met"
-    return f"{missed} of {len(targets)} targets missed" if missed < len(targets) else f"{everyone} targets missed"
+    if missed in (0, len(targets)):
+        said = f"{everyone} targets {'missed' if missed else 'met'}"
+    else:
+        said = f"{missed} of {len(targets)} targets missed"
+    return said + (f" by their values, {unsure} not surely" if unsure else "")
 
 
 @dataclass(frozen=True)
-class SkuShare:
-    """All devices of one SKU together. Powers in W, energy in J, utilisations as fractions of one."""
+class EntryShare:
+    """All devices of one fleet entry together. Powers in W, energy in J, utilisations as fractions of one."""
 
+    name: str
     sku: str
     kind: str
     count: int
@@ -254,6 +395,16 @@ class SkuShare:
     power_limit_w: float
     idle_power_w: float
 
+    @property
+    def label(self) -> str:
+        """The entry's name, with its SKU where the name does not say it."""
+        return self.name if self.name == self.sku else f"{self.name} ({self.sku})"
+
+
+def entry_of(device: Mapping[str, Any]) -> str:
+    """The name of the fleet entry that a device of a result belongs to."""
+    return str(device.get("entry") or device["sku"])
+
 
 def _by_rent(devices: Sequence[Mapping[str, Any]], used: Sequence[float]) -> float:
     """The mean utilisation, each device's by how long it was rented."""
@@ -264,19 +415,20 @@ def _by_rent(devices: Sequence[Mapping[str, Any]], used: Sequence[float]) -> flo
     return math.fsum(u * weight for u, weight in zip(used, known, strict=True)) / math.fsum(known)
 
 
-def by_sku(devices: Sequence[Mapping[str, Any]]) -> list[SkuShare]:
-    """The fleet by SKU, in the order the SKUs first appear."""
+def by_entry(devices: Sequence[Mapping[str, Any]]) -> list[EntryShare]:
+    """The fleet by entry, in the order of the scenario."""
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for device in devices:
-        groups.setdefault(str(device["sku"]), []).append(device)
+        groups.setdefault(entry_of(device), []).append(device)
     shares = []
-    for sku, members in groups.items():
+    for name, members in groups.items():
         # What was never rented had nothing to do, and does not count.
         rented = [device for device in members if device.get("rented_s") != 0] or members
         used = [float(device["utilisation"]) for device in rented]
         shares.append(
-            SkuShare(
-                sku=sku,
+            EntryShare(
+                name=name,
+                sku=str(members[0]["sku"]),
                 kind=str(members[0].get("kind", "")),
                 count=len(members),
                 mean=_by_rent(rented, used),

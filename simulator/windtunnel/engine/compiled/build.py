@@ -196,6 +196,7 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
         r.tallying, r.batch_width = 1, max(1, -(-prepared.job_count // BATCHES))
         r.stride = max(1, -(-prepared.job_count // SAMPLE)) if prepared.sampled else 0
         r.span_width = r.span_until = max(1, prepared.expected_ticks // SPANS)
+        r.spans_end = min(int(r.span_width) * SPANS, MAX_TICKS)
         begins = (0 if prepared.scenario.site is None else prepared.scenario.site.starts_s) * TICKS_PER_SECOND
         r.hour, r.hour_until = begins // HOUR_TICKS % HOURS, HOUR_TICKS - begins % HOUR_TICKS
     else:

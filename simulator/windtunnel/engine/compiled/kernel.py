@@ -188,7 +188,7 @@ def elapse(w: World, tick: int) -> None:
         watts = r.idle_w + r.drawing_w
         r.peak_w = max(r.peak_w, watts)
         _elapse_hours(w, tick, watts)
-        if (tick - 1) // r.span_width >= SPANS:
+        if tick > r.spans_end:
             _merge_spans(w, tick)
         while True:
             until = min(tick, r.span_until)
@@ -228,6 +228,13 @@ def _merge_spans(w: World, tick: int) -> None:
         r.span //= 2
         r.span_width *= 2
     r.span_until = (r.span + 1) * r.span_width
+    r.spans_end = spans_end(r.span_width)
+
+
+@hot
+def spans_end(width: int) -> int:
+    """The last tick that so many short times hold, or the last there is."""
+    return width * SPANS if width < NEVER_ENDS // SPANS else NEVER_ENDS
 
 
 @hot

@@ -41,7 +41,7 @@ RUN = _layout(
     # become free.
     "feeding sweeping sweep_end draining tried refused line_first line_count paused "
     # Where no more than sums is kept: jobs of a batch, every which job is kept, and the present short time.
-    "tallying batch_width stride last_arrival span span_width span_until hour hour_until "
+    "tallying batch_width stride last_arrival span span_width span_until spans_end hour hour_until "
     # Where batches are continuous: gaps between tokens that were written down, and how often memory ran out.
     "gaps put_off "
     # What does not change. `careful`: what a device does may be interrupted, slowed, paused or a batch. `looks`: the

@@ -21,7 +21,7 @@
     const columns = [chart.x], series = [{}], bands = [];
     chart.curves.forEach((curve, i) => {
       columns.push(curve.y);
-      series.push({ stroke: colour("c" + (i + 1)), width: 2, dash: DASHES[i], points: { show: false } });
+      series.push({ stroke: colour("c" + (i + 1)), width: curve.behind ? 6 : 2, alpha: curve.behind ? 0.35 : 1, dash: curve.behind ? [] : chart.time ? [] : DASHES[i], points: { show: false } });
     });
     chart.curves.forEach((curve, i) => {
       if (!curve.low) return;
@@ -29,14 +29,14 @@
       series.push(...[0, 1].map(() => ({ stroke: "transparent", width: 0, points: { show: false } })));
       bands.push({ series: [series.length - 2, series.length - 1], fill: colour("c" + (i + 1)) + "2e" });
     });
-    const top = Math.max(0.01, ...columns.slice(1).flat().filter(value => value != null));
+    const top = Math.max(1e-4, ...columns.slice(1).flat().filter(value => value != null));
     const days = [60, 300, 900, 3600, 7200, 21600, 43200, 86400, 172800, 432000, 864000, 1728000, 4320000, 8640000];
     const plot = new uPlot({
       width: holder.clientWidth, height: holder.clientHeight, padding: [12, 26, 0, 0], legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
       scales: { x: { time: false }, y: { range: () => [0, top * 1.08] } },
       axes: [
-        axis({ ...(chart.time ? { incrs: [1, 2, 5, 10, 30, ...days] } : {}), space: 70, values: (u, splits) => splits.map(v => v === 0 ? "0" : across(v)), size: 30 }),
+        axis({ ...(chart.time ? { incrs: [1, 2, 5, 10, 30, ...days] } : {}), space: 70, values: (u, splits) => splits.map(v => v === 0 ? (chart.time ? "0 " + (chart.x[chart.x.length - 1] >= 172800 ? "d" : chart.x[chart.x.length - 1] >= 7200 ? "h" : "s") : "0%") : across(v)), size: 30 }),
         axis({ values: (u, splits) => splits.map(percent), size: 62, space: 36 }),
       ],
       series, bands,

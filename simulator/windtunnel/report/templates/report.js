@@ -12,7 +12,7 @@
   function quantity(value, unit) {
     if (value == null) return "–";
     if (value === 0) return "0 " + unit;
-    if (unit === "s" && value >= 120) return value >= 7200 ? trim(value / 3600) + " h" : trim(value / 60) + " min";
+    if (unit === "s" && value >= 60) return value >= 172800 ? trim(value / 86400) + " d" : value >= 3600 ? trim(value / 3600) + " h" : trim(value / 60) + " min";
     const steps = unit === "s" ? [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"], [1e-12, "p"]]
       : [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"]];
     const [scale, prefix] = steps.find(([scale]) => Math.abs(value) >= scale * 0.9995) || steps[steps.length - 1];
@@ -21,15 +21,17 @@
   const trim = value => String(+value.toPrecision(3));
   const plain = value => value == null ? "–" : value >= 1000 ? Math.round(value).toLocaleString("en") : trim(value);
 
-  // 1, 2 and 5 of every decade between two bounds; powers of ten alone where that would be too many.
+  // 1, 2 and 5 of every decade between two bounds; powers of ten alone where that would be too many. From a minute on,
+  // what is round in minutes, hours or days instead.
+  const LONG = [[60, 1], [120, 0], [300, 0], [600, 1], [1800, 0], [3600, 1], [7200, 0], [18000, 0], [36000, 1], [86400, 0], [172800, 0], [432000, 1], [864000, 0]];
   function decades(low, high) {
-    const marks = [];
+    const marks = LONG.filter(([mark, main]) => mark >= low * 0.999 && mark <= high * 1.001 && (main || Math.log10(high / low) <= 3.2)).map(([mark]) => mark);
     for (let power = Math.floor(Math.log10(low) + 1e-9); power <= Math.ceil(Math.log10(high)); power++)
       for (const digit of Math.log10(high / low) > 3.2 ? [1] : [1, 2, 5]) {
         const mark = +(digit + "e" + power);
-        if (mark >= low * 0.999 && mark <= high * 1.001) marks.push(mark);
+        if (mark >= low * 0.999 && mark <= high * 1.001 && mark < 60) marks.push(mark);
       }
-    return marks;
+    return marks.sort((a, b) => a - b);
   }
   const roundDown = value => { const p = 10 ** Math.floor(Math.log10(value) + 1e-9); return p * (value >= 5 * p ? 5 : value >= 2 * p ? 2 : 1); };
   const roundUp = value => { const p = 10 ** Math.floor(Math.log10(value) - 1e-9); return p * (value <= 2 * p ? 2 : value <= 5 * p ? 5 : 10); };
@@ -71,10 +73,50 @@
     ctx.restore();
   }
 
+  // A limit that may change with time: steps, with a gap where there is none.
+  function limit(u, steps) {
+    if (!steps) return;
+    const { ctx, bbox } = u, ratio = uPlot.pxRatio;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    ctx.strokeStyle = colour("ink");
+    ctx.lineWidth = 1.5 * ratio;
+    ctx.setLineDash([5 * ratio, 4 * ratio]);
+    ctx.beginPath();
+    let drawing = false;
+    steps.y.forEach((value, i) => {
+      if (value == null) return void (drawing = false);
+      const y = u.valToPos(value, "y", true), from = u.valToPos(steps.x[i], "x", true);
+      const to = i + 1 < steps.x.length ? u.valToPos(steps.x[i + 1], "x", true) : bbox.left + bbox.width;
+      drawing ? ctx.lineTo(from, y) : ctx.moveTo(from, y);
+      ctx.lineTo(to, y);
+      drawing = true;
+    });
+    ctx.stroke();
+    ctx.restore();
+  }
+
+  // What was wrong, behind the curves: the darker, the larger the share of the devices that were down.
+  function shade(u, chart) {
+    const { ctx, bbox } = u, { down, brown_out: spans } = chart.shades;
+    const across = value => Math.min(Math.max(u.valToPos(value, "x", true), bbox.left), bbox.left + bbox.width);
+    const band = (from, to, name, alpha) => {
+      ctx.globalAlpha = alpha;
+      ctx.fillStyle = colour(name);
+      ctx.fillRect(across(from), bbox.top, Math.max(across(to) - across(from), to > from ? uPlot.pxRatio : 0), bbox.height);
+    };
+    ctx.save();
+    (down || []).forEach((share, i) => { if (share) band(chart.x[i], chart.x[i + 1], "missed", 0.06 + 0.5 * share); });
+    (spans || []).forEach(([from, to]) => band(from, to, "assumed", 0.22));
+    ctx.restore();
+  }
+
   function drawTargets(u, targets) {
     const ratio = uPlot.pxRatio, { ctx, bbox } = u;
     const placed = targets.map(target => ({
-      ...target, y: u.valToPos(target.limit, "y", true), style: colour(target.met ? "met" : "missed"),
+      ...target, y: u.valToPos(target.limit, "y", true), style: colour({ met: "met", missed: "missed", unsure: "assumed" }[target.state]),
       x: target.at != null && target.at <= u.scales.x.max ? u.valToPos(target.at, "x", true) : null,
     }));
     placed.forEach(({ y, style }) => line(u, y, style));
@@ -96,7 +138,7 @@
       const beside = one.x != null && one.x < bbox.left + 160 * ratio;
       const crowded = one.y < bbox.top + 24 * ratio
         || placed.some(other => other !== one && other.y <= one.y && one.y - other.y < 24 * ratio);
-      label(u, one.y, (one.met ? "✓ " : "✗ ") + one.label, one.style, (crowded ? -1 : 1) * (beside ? 7 : 3));
+      label(u, one.y, ({ met: "✓ ", missed: "✗ ", unsure: "? " }[one.state]) + one.label, one.style, (crowded ? -1 : 1) * (beside ? 7 : 3));
     }
   }
 
@@ -141,21 +183,25 @@
   }
 
   function timeChart(name, chart, width, height) {
-    const top = Math.max(chart.limit || 0, ...chart.peak) || 1;
+    const top = Math.max(...(chart.limit?.y || []).filter(value => value != null), ...chart.peak) || 1;
     const show = ["jobs", "devices"].includes(chart.unit) ? plain : value => quantity(value, chart.unit);
     const steps = [];
     for (let power = -9; power < 2; power++) for (const digit of [1, 2, 5]) steps.push(+(digit + "e" + power));
     steps.splice(steps.indexOf(50), 1, 30);
     steps.pop(), steps.pop();
     steps.push(60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 432000, 864000, 1728000);
-    const moment = (value, step) => value === 0 ? "0" : step >= 3600 ? trim(value / 3600) + " h" : step >= 60 ? trim(value / 60) + " min" : value >= 1 ? +value.toPrecision(6) + " s" : quantity(value, "s");
+    // One unit for the whole axis, and steps that are round in it.
+    const end = chart.x[chart.x.length - 1];
+    const [size, unit] = end >= 345600 ? [86400, "d"] : end >= 7200 ? [3600, "h"] : end >= 120 ? [60, "min"] : end >= 1 ? [1, "s"] : end >= 1e-3 ? [1e-3, "ms"] : [1e-6, "µs"];
+    const round = steps.filter(step => size < 60 || (step >= size / 2 && !(size > 3600 && step < 43200)));
+    const moment = value => +(value / size).toPrecision(6) + " " + unit;
     const stepped = uPlot.paths.stepped({ align: 1 });
     return {
       width, height, padding: [12, 26, 0, 0], legend: { show: false },
       cursor: { y: false, sync: { key: "time" }, drag: { x: true, y: false }, points: { size: 7 } },
       scales: { x: { time: false }, y: { range: () => [0, top * 1.1] } },
       axes: [
-        axis({ incrs: steps, space: 70, values: (u, splits, i, space, step) => splits.map(value => moment(value, step)), size: 30 }),
+        axis({ incrs: round, space: 70, values: (u, splits) => splits.map(moment), size: 30 }),
         axis({ values: (u, splits) => splits.map(show), size: 62, space: 36 }),
       ],
       series: [
@@ -165,12 +211,8 @@
       ],
       bands: [{ series: [2, 1], fill: colour("c1") + "2e" }],
       hooks: {
-        draw: [u => {
-          if (!chart.limit) return;
-          const y = u.valToPos(chart.limit, "y", true);
-          line(u, y, colour("ink"));
-          label(u, y, "limit " + chart.limit_text, colour("ink"), -3);
-        }],
+        drawClear: [u => shade(u, chart)],
+        draw: [u => limit(u, chart.limit)],
         setCursor: [live(name, [x => "at " + quantity(x, "s"), show, show])],
       },
     };

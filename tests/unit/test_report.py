@@ -1,0 +1,163 @@
+"""What result.json and the report say of a run: how sure targets are, budgets over time, entries, replications."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from tests.conftest import queue_scenario
+
+from windtunnel import app
+from windtunnel.core.result import Recording
+from windtunnel.core.scenario import scenario_from_data
+from windtunnel.engine.budget import SERIES
+from windtunnel.report.html import render
+
+
+def ran(replications: int = 1, **changes: Any) -> app.Run:
+    return app.run(scenario_from_data(queue_scenario(**changes)), replications=replications)
+
+
+def page(run: app.Run) -> str:
+    assert isinstance(run.recording, Recording)
+    return render(run.result, run.recording)
+
+
+def charts(run: app.Run) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="chart-data">(.*?)</script>', page(run), re.DOTALL)
+    assert found is not None
+    drawn: dict[str, Any] = json.loads(found[1])
+    return drawn
+
+
+def test_a_target_is_confirmed_only_where_its_whole_interval_is_on_one_side() -> None:
+    p99 = ran().result["latency_s"]["p99"]
+    between = (p99["value"] + p99["high"]) / 2
+    limits = [p99["high"] * 1.01, between, (p99["value"] + p99["low"]) / 2, p99["low"] * 0.99]
+    run = ran(targets=[f"latency p99 <= {limit} s" for limit in limits] + ["throughput >= 1 /s"])
+    judged = run.result["targets"]
+    assert [t["met"] for t in judged] == [True, True, False, False, True]
+    assert [t["confidence"] for t in judged] == ["confirmed", *["not confirmed"] * 2, "confirmed", "no interval"]
+    assert all((t["low"], t["high"]) == (p99["low"], p99["high"]) for t in judged[:4])
+    assert judged[4]["low"] is None
+    # The exit code goes by the values.
+    assert not run.met
+
+
+@pytest.mark.parametrize(("share", "tone"), [(10.0, "met"), (1.02, "unsure"), (0.98, "unsure"), (0.1, "missed")])
+def test_the_banner_is_green_or_red_only_where_that_is_sure(share: float, tone: str) -> None:
+    p99 = ran().result["latency_s"]["p99"]["value"]
+    assert f'class="answer {tone}"' in page(ran(targets=[f"latency p99 <= {p99 * share} s"]))
+
+
+def overloaded(replications: int = 1) -> app.Run:
+    arrivals = {"process": "poisson", "rate": "2100 /s"}
+    workload = [{**queue_scenario()["workload"][0], "arrivals": arrivals}]
+    return ran(replications, workload=workload, stop={"jobs": 20_000}, targets=["latency p99 <= 1 s"])
+
+
+@pytest.mark.parametrize("replications", [1, 2])
+def test_an_overloaded_run_says_unstable_and_no_warm_up(replications: int) -> None:
+    run = overloaded(replications)
+    (target,) = run.result["targets"]
+    assert (target["met"], target["value"], target["confidence"]) == (False, None, "no interval")
+    assert target["reason"] == "unstable: 1.05 times as much work arrives as the fleet can do"
+    assert run.result["notes"] == [f"{target['reason']}; no average is given"]
+    assert all(one["value"] is None for one in run.result["latency_s"].values())
+    text = page(run)
+    assert target["reason"] in text
+    assert "all jobs but the first" not in text
+
+
+BUDGETED: dict[str, Any] = {
+    "fleet": [{"device": "server", "count": 4, "power": {"idle": "60 W", "max": "300 W"}}],
+    "power_budget": "750 W",
+    "stop": {"time": "2 s"},
+}
+BROWN_OUT = {"kind": "brown-out", "at": ["1 s"], "lasts": "100 ms", "budget": "500 W"}
+
+
+def test_the_budget_is_in_the_result_as_steps_with_what_it_feeds() -> None:
+    budget = ran(**BUDGETED, faults=[BROWN_OUT]).result["power_budget"]
+    # 750 W - 4 x 60 W of idle power feed two devices of 240 W above idle.
+    assert (budget["normal_w"], budget["least_w"], budget["feeds"]) == (750.0, 500.0, 2)
+    assert budget["series"] == {"time_s": [0.0, 1.0, 1.1], "budget_w": [750.0, 500.0, 750.0], "thinned": False}
+    assert ran().result["power_budget"] is None
+
+
+def test_a_budget_that_only_a_brown_out_states_is_none_beside_it() -> None:
+    budget = ran(**{key: BUDGETED[key] for key in ("fleet", "stop")}, faults=[BROWN_OUT]).result["power_budget"]
+    assert (budget["normal_w"], budget["least_w"], budget["feeds"]) == (None, 500.0, None)
+    assert budget["series"]["budget_w"] == [None, 500.0, None]
+
+
+def test_many_brown_outs_are_thinned_and_the_least_is_kept() -> None:
+    often = {"kind": "brown-out", "every": "2 ms", "lasts": "1 ms", "budget": "500 W"}
+    budget = ran(**BUDGETED, faults=[often]).result["power_budget"]
+    series = budget["series"]
+    assert series["thinned"] and len(series["time_s"]) == len(series["budget_w"]) == SERIES
+    assert series["time_s"] == sorted(series["time_s"])
+    # In 5 ms there is nearly always a brown-out, and hardly ever anything else is the least.
+    assert sum(value == 500.0 for value in series["budget_w"]) > 0.8 * SERIES
+
+
+def test_devices_that_the_budget_never_started_have_that_reason() -> None:
+    run = ran(**BUDGETED)
+    assert [device["jobs"] > 0 for device in run.result["devices"]] == [True, True, False, False]
+    assert "2 of 4 devices were never started: the budget feeds 2 at once" in page(run)
+
+
+def test_the_power_chart_shows_the_budget_and_every_time_chart_what_was_wrong() -> None:
+    failure = {"kind": "failure", "devices": ["server"], "at": ["500 ms"], "lasts": "200 ms", "jobs": "migrate"}
+    drawn = charts(ran(**BUDGETED, faults=[BROWN_OUT, failure]))
+    assert drawn["power"]["limit"] == {"x": [0.0, 1.0, 1.1], "y": [750.0, 500.0, 750.0]}
+    for name in ("power", "waiting"):
+        down, x = drawn[name]["shades"]["down"], drawn[name]["x"]
+        shaded = [x[i] for i, share in enumerate(down) if share]
+        assert max(down) == 1.0
+        assert (min(shaded), max(shaded)) == (pytest.approx(0.5, abs=0.005), pytest.approx(0.7, abs=0.005))
+        assert drawn[name]["shades"]["brown_out"] == [[1.0, 1.1]]
+    assert drawn["waiting"]["limit"] is None
+    plain = charts(ran())
+    assert plain["power"]["limit"] == {"x": [0.0], "y": [600.0]}
+    assert plain["power"]["shades"] == {}
+
+
+def test_devices_know_their_entry_and_are_shown_by_it() -> None:
+    fleet = [{"device": "server", "name": name, "speed": speed} for name, speed in (("old", 0.8), ("new", 1.2))]
+    run = ran(fleet=fleet)
+    assert [(device["sku"], device["entry"]) for device in run.result["devices"]] == [
+        ("server", "old"),
+        ("server", "new"),
+    ]
+    assert '<tr><th scope="row">old</th><td>server</td>' in page(run)
+    assert '<tr><th scope="row">new</th><td>server</td>' in page(run)
+
+
+def test_devices_of_replications_are_means_and_add_up() -> None:
+    run = ran(4)
+    result, devices = run.result, run.result["devices"]
+    assert sum(device["energy_j"] for device in devices) == pytest.approx(result["energy_j"], rel=1e-12)
+    assert sum(device["utilisation"] for device in devices) / 2 == pytest.approx(result["utilisation"], rel=1e-12)
+    assert sum(device["jobs"] for device in devices) == result["jobs"]["completed"] == 16_000
+    assert devices[0]["utilisation"] != ran().result["devices"][0]["utilisation"]
+
+
+def test_why_an_interval_is_missing_is_in_the_page() -> None:
+    run = ran(stop={"jobs": 150})
+    assert run.result["latency_s"]["p99"]["low"] is None
+    text = unescape(page(run))
+    assert "<dt>no interval</dt>" in text
+    assert run.result["statistics"]["missing"]["latency_s"]["p99"] in text
+    assert "<small>no interval</small>" in text
+
+
+def test_the_precision_that_was_reached_is_in_the_page_with_the_load() -> None:
+    run = ran(stop={"relative_error": "20 %", "of": "latency mean"})
+    reached = run.result["statistics"]["stopped"]["reached"]
+    assert f"stopped at {reached * 100:.3g}% of latency mean after" in page(run)
+    assert "load 0.8, settled" in page(run)
+    assert re.search(r"Times of all jobs but the first [\d,]+, the warm-up, with 95% intervals", page(run))
