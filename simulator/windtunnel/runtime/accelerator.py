@@ -307,7 +307,7 @@ class Accelerator:
     def _flip(self, array: np.ndarray) -> None:
         assert self.plan is not None  # noqa: S101  a fault struck
         bytes_of = array.reshape(-1).view(np.uint8)
-        bit = self.plan.flip(bytes_of, len(self.plan.log))
+        bit = self.plan.flip(bytes_of)
         self.plan.log[-1] += f": bit {bit}"
 
     # Budgets.

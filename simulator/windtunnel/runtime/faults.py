@@ -136,6 +136,7 @@ class FaultPlan:
     """What struck, in order: fault, operation, virtual time."""
 
     def __post_init__(self) -> None:
+        self._flips = 0
         self._armed = [_Armed(fault) for fault in self.stated]
         for number, armed in enumerate(self._armed):
             if armed.fault.probability is not None:
@@ -176,9 +177,10 @@ class FaultPlan:
             said = "; ".join(f"{armed.fault} (of {armed.seen} calls that it concerns)" for armed in idle)
             raise FaultNotFired(f"never struck: {said}")
 
-    def flip(self, data: np.ndarray, number: int) -> int:
-        """Flip one bit of ``data`` (bytes), the same for the same seed and ``number``; the bit's place."""
-        draws = stream(self.seed, "runtime faults", "bit", str(number))
+    def flip(self, data: np.ndarray) -> int:
+        """Flip one bit of ``data`` (bytes), the n-th of a plan the same for the same seed; the bit's place."""
+        self._flips += 1
+        draws = stream(self.seed, "runtime faults", "bit", str(self._flips))
         bit = int(draws.integers(0, data.size * 8))
         data[bit // 8] ^= np.uint8(1 << bit % 8)
         return bit
