@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from windtunnel.app import accelerator as device
     from windtunnel.app import catalogue, predict, run
     from windtunnel.core import errors
+    from windtunnel.runtime.kernels import kernel
 
-__all__ = ["__version__", "catalogue", "errors", "predict", "run"]
+__all__ = ["__version__", "catalogue", "device", "errors", "kernel", "predict", "run"]
 
 _LAZY = {
-    "catalogue": "windtunnel.app",
-    "predict": "windtunnel.app",
-    "run": "windtunnel.app",
+    "catalogue": ("windtunnel.app", "catalogue"),
+    "device": ("windtunnel.app", "accelerator"),
+    "kernel": ("windtunnel.runtime.kernels", "kernel"),
+    "predict": ("windtunnel.app", "predict"),
+    "run": ("windtunnel.app", "run"),
 }
 
 
@@ -28,7 +32,8 @@ def __getattr__(name: str) -> Any:
     if name == "errors":
         return import_module("windtunnel.core.errors")
     if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+        module, attribute = _LAZY[name]
+        return getattr(import_module(module), attribute)
     raise AttributeError(f"module 'windtunnel' has no attribute {name!r}")
 
 

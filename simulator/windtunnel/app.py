@@ -22,7 +22,7 @@ from windtunnel import __version__, comparing, placing, running
 from windtunnel.core.cluster import PlacementScenario, check_placement, is_placement
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.device import Cost, Device, DeviceSpec
-from windtunnel.core.errors import InputError, Where, WindtunnelError
+from windtunnel.core.errors import DeviceNotPresentError, InputError, Where, WindtunnelError
 from windtunnel.core.ops import OPERATIONS, describe, one_row
 from windtunnel.core.optable import read_op_table
 from windtunnel.core.placed import PlacementRecording
@@ -48,8 +48,10 @@ from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind, kind_names
 
 if TYPE_CHECKING:
+    from windtunnel.emulator.timeline import Host
     from windtunnel.planning.executors import Task
     from windtunnel.planning.sweep import Inputs, Outcome
+    from windtunnel.runtime.accelerator import Accelerator
 
 SAMPLE_ABOVE = 200_000
 """Jobs above this many are written as a stated sample unless all are asked for."""
@@ -95,6 +97,27 @@ def known_from(op: str, target: Device) -> str:
         "" if known.held_out is None else f"; {known.held_out:.1%} off in the mean on those held back ({known.split})"
     )
     return f"{known.rows:,} measurements of this SKU{held}"
+
+
+def accelerator(
+    name: str, *, host: Host | None = None, known: Catalogue | None = None, calibration: str | None = None
+) -> Accelerator:
+    """An emulated accelerator: ``SKU`` or ``SKU@API``. Those of one ``host`` share its virtual clock.
+
+    Raises InputError for a device that is not in the catalogue.
+    """
+    from windtunnel.emulator.context import EmulatedContext
+    from windtunnel.runtime.accelerator import Accelerator
+
+    return Accelerator(EmulatedContext(device(name, known or Catalogue(), calibration), host))
+
+
+def real_accelerator(name: str) -> Accelerator:
+    """A real accelerator: ``SKU`` or ``SKU@API``. DeviceNotPresentError where it is not here."""
+    raise DeviceNotPresentError(
+        f"no back end of this installation reaches real devices, so '{name}' is not here; "
+        "--accelerator emulated runs the test without"
+    )
 
 
 def predict(

@@ -1,18 +1,54 @@
-"""The pytest plugin: installed with the package, and imports nothing of Windtunnel's until it is used.
+"""The pytest plugin: accelerators in tests, without hardware. Imports nothing of Windtunnel's until it is used.
 
-So far it tells in the header that Windtunnel is here and gives the fixture ``windtunnel_run``, which simulates a
-scenario inside a test. Emulated accelerators join it with the runtime.
+``accelerator`` is a device under test: emulated, on a virtual clock, unless ``--accelerator real`` asks for the real
+one, which then has to be there. ``@pytest.mark.accelerator("h100-sxm-80gb", "l4")`` says which; several run the test
+once on each. ``windtunnel_run`` simulates a scenario. See docs/testing.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from windtunnel.app import Run
+    from windtunnel.runtime.accelerator import Accelerator
+
+_USUAL = "h100-sxm-80gb"
+_REAL, _EMULATED = "real", "emulated"
+_MARKER = (
+    "accelerator(*devices, leaks='ignore', faults=(), seed=None): run the test on each of these devices "
+    f"(SKU or SKU@API; {_USUAL} unless given). leaks='error' fails a test that leaves buffers allocated; faults are "
+    "armed for the whole test and must strike."
+)
+_OPENED: pytest.StashKey[list[Any]] = pytest.StashKey()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of the command line, and of the ini file."""
+    group = parser.getgroup("accelerator", "accelerators under test (windtunnel)")
+    group.addoption(
+        "--accelerator",
+        choices=(_EMULATED, _REAL, "both"),
+        default=_EMULATED,
+        help="run tests on emulated devices, on real ones (which must be present), or on both",
+    )
+    group.addoption("--accelerator-seed", type=int, default=0, help="seed of what faults draw")
+    group.addoption(
+        "--accelerator-traces",
+        metavar="DIR",
+        default="windtunnel-traces",
+        help="where a failing test leaves what its device did, for Perfetto",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", _MARKER)
 
 
 def pytest_report_header() -> str:
@@ -20,6 +56,106 @@ def pytest_report_header() -> str:
     from windtunnel import __version__
 
     return f"windtunnel: {__version__}"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for ``accelerator`` runs once for each device, and each way that was asked for."""
+    if "accelerator" not in metafunc.fixturenames:
+        return
+    marker = metafunc.definition.get_closest_marker("accelerator")
+    devices = marker.args if marker is not None and marker.args else (_USUAL,)
+    asked = metafunc.config.getoption("--accelerator")
+    ways = (_EMULATED, _REAL) if asked == "both" else (asked,)
+    cases = [(device, way) for device in devices for way in ways]
+    names = [device if way == _EMULATED else f"{device}-{way}" for device, way in cases]
+    metafunc.parametrize("accelerator", cases, ids=names, indirect=True)
+
+
+@pytest.fixture
+def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
+    """A device under test: a fresh emulated one, or a real one.
+
+    ``accelerator.expect(time_s=..., energy_j=..., launches=..., copied_bytes=...)`` asserts a budget,
+    ``accelerator.faults({"kind": "out_of_memory", "call": 3})`` arms a fault.
+    """
+    name, way = request.param
+    marker = request.node.get_closest_marker("accelerator")
+    options = dict(marker.kwargs) if marker is not None else {}
+    seed = options.pop("seed", None)
+    if seed is None:
+        seed = request.config.getoption("--accelerator-seed")
+    leaks, faults = options.pop("leaks", "ignore"), options.pop("faults", ())
+    if options or leaks not in ("ignore", "error"):
+        wrong = f"no {', '.join(options)}" if options else f"leaks={leaks!r}"
+        pytest.fail(f"the marker accelerator takes leaks='ignore' or 'error', faults and seed: {wrong}", pytrace=False)
+    opened = _open(name, way)
+    log = opened.watch()
+    request.node.stash[_OPENED] = [opened, seed, log]
+    armed = opened.faults(*((faults,) if isinstance(faults, (dict, str)) else faults), seed=seed) if faults else None
+    if armed is not None:
+        armed.__enter__()
+    yield opened
+    if armed is not None:
+        armed.__exit__(None, None, None)
+    left = opened.allocated_bytes
+    opened.close()
+    if left and leaks == "error":
+        pytest.fail(f"{opened.name} was left with {left:,} bytes allocated", pytrace=False)
+
+
+def _open(name: str, way: str) -> Accelerator:
+    from windtunnel import app
+    from windtunnel.core.errors import WindtunnelError
+
+    try:
+        return app.accelerator(name) if way == _EMULATED else app.real_accelerator(name)
+    except WindtunnelError as error:
+        problem = str(error)
+    # A device that was asked for and is not there fails the test: a skipped test proves nothing.
+    pytest.fail(problem, pytrace=False)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """A failing test says what its device did, the seed of its faults, and leaves a trace."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    if not report.failed or _OPENED not in item.stash:
+        return
+    opened, seed, log = item.stash[_OPENED]
+    lines = [f"{opened!r}, seed {seed} (--accelerator-seed {seed})"]
+    lines.append(
+        f"clock {opened.clock_s:.9g} s, energy {opened.energy_j:.6g} J, {opened.counters.launches:,} launches, "
+        f"{opened.counters.copied_bytes:,} bytes copied, {opened.allocated_bytes:,} allocated"
+    )
+    if opened.struck:
+        lines += ["faults that struck:", *(f"  {line}" for line in opened.struck)]
+    if log:
+        lines.append(f"trace: {_write_trace(item, opened.name, log)}")
+    report.sections.append((f"accelerator ({call.when})", "\n".join(lines)))
+
+
+def _write_trace(item: pytest.Item, device: str, log: list[Any]) -> Path:
+    import json
+
+    folder = Path(item.config.getoption("--accelerator-traces"))
+    folder.mkdir(parents=True, exist_ok=True)
+    # The node's name is unique, so that workers of a parallel run do not meet.
+    path = folder / (re.sub(r"[^\w.-]+", "_", item.nodeid)[-180:] + ".json")
+    events = [
+        {
+            "name": span.name,
+            "ph": "X",
+            "ts": span.start / 1e6,
+            "dur": (span.end - span.start) / 1e6,
+            "pid": device,
+            "tid": f"{span.engine} / stream {span.stream}",
+        }
+        for span in log
+        if span.end > span.start
+    ]
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+    return path
 
 
 @pytest.fixture

@@ -45,9 +45,9 @@ MAY_IMPORT = {
     # fleet, the engine what jobs ask for at least, and planning which fleets to ask about.
     "planner": {"app", "running", "core", "engine", "models", "planning", "policies", "report"},
     "cli": {"app", "core", "planner", "policies", "report", ""},
-    "pytest_plugin": {"app", "core", ""},
+    "pytest_plugin": {"app", "core", "runtime", ""},
     "__main__": {"cli"},
-    "": {"app", "core"},
+    "": {"app", "core", "runtime"},
 }
 # Modules that a driver or an accelerator library lives in: only backends may import them.
 DRIVERS = {"cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda"}

@@ -88,6 +88,7 @@ RUNS = {
     "service": "gpu fpga tpu qat dpu cpu server",
 }
 EXAMPLE: dict[str, dict[str, Any]] = {
+    "kernel": {"threads": 1000, "bytes": 12000, "flops": "1 kFLOP"},
     "gemm": {"m": 512, "n": 512, "k": 512, "dtype": "float32"},
     "attention": {
         "phase": "decode",

@@ -68,6 +68,7 @@ SAMPLES: dict[str, dict[str, object]] = {
     },
     "elementwise": {"op": "gelu", "rows": 4096, "width": 4096},
     "vector_add": {"n": 1_000_000},
+    "kernel": {"threads": 1_000_000, "bytes": 12_000_000, "flops": "1 MFLOP"},
     "stencil": {"nx": 512, "ny": 512, "nz": 64},
     "fft": {"n": 65536, "batch": 16},
     "copy": {"bytes": 100_000_000, "direction": "h2d"},

@@ -132,6 +132,14 @@ def vector_add(p: Parameters, rows: Rows) -> Raw:
     return streaming(p, rows, elements, traffic, elements / lane_rate(p))
 
 
+def kernel(p: Parameters, rows: Rows) -> Raw:
+    """Stated traffic and arithmetic, one element a thread: no slower than either alone, and partly hidden (above)."""
+    n = rows.numbers
+    dtype = rows.choices["dtype"]
+    need_type(p, dtype)
+    return streaming(p, rows, n["threads"], n["bytes"], n["flops"] / vector_rate(p, dtype))
+
+
 def stencil(p: Parameters, rows: Rows) -> Raw:
     """One sweep: a read and a write a cell while three planes fit in the cache, two reads more where they do not.
 

@@ -334,6 +334,11 @@ def _vector_add(p: Parameters, rows: Rows) -> Raw:
     return _work(p, rows, "elementwise", c["dtype"], flops=2.0 * n["n"], moved=VectorAdd.operand_bytes(c, n))
 
 
+def _kernel(p: Parameters, rows: Rows) -> Raw:
+    c, n = rows.choices, rows.numbers
+    return _work(p, rows, "elementwise", c["dtype"], flops=n["flops"], moved=n["bytes"])
+
+
 def _stencil(p: Parameters, rows: Rows) -> Raw:
     c, n = rows.choices, rows.numbers
     return _work(p, rows, "stencil", c["dtype"], flops=8.0 * Stencil.cells(n), moved=Stencil.operand_bytes(c, n))
@@ -452,6 +457,7 @@ KIND = Kind(
         "attention": _attention,
         "elementwise": _elementwise,
         "vector_add": _vector_add,
+        "kernel": _kernel,
         "stencil": _stencil,
         "fft": _fft,
         "copy": _copy,
@@ -473,6 +479,7 @@ KIND = Kind(
                 "attention",
                 "elementwise",
                 "vector_add",
+                "kernel",
                 "stencil",
                 "fft",
                 "copy",

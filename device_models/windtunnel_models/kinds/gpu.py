@@ -35,7 +35,7 @@ from windtunnel_models.kinds._gpu_parameters import (
     fitted,
 )
 from windtunnel_models.kinds._gpu_power import Activity
-from windtunnel_models.kinds._gpu_streaming import elementwise, fft, stencil, vector_add
+from windtunnel_models.kinds._gpu_streaming import elementwise, fft, kernel, stencil, vector_add
 from windtunnel_models.kinds._shared import EXACT, limit, service
 
 
@@ -107,6 +107,7 @@ KIND = Kind(
         "attention": _gpu_attention.attention,
         "elementwise": elementwise,
         "vector_add": vector_add,
+        "kernel": kernel,
         "stencil": stencil,
         "fft": fft,
         "copy": copy,
@@ -125,6 +126,7 @@ KIND = Kind(
         "all_reduce": fitted(1.25, 1.19, 2.0, COLLECTIVE_DATA + "; residuals of sizes left out, inside a node"),
         "send_recv": fitted(1.19, 1.04, 1.6, COLLECTIVE_DATA + "; residuals of sizes left out"),
         "vector_add": assumed(1.3, 1.1, 1.6, "a plain stream varies less than the stencils measured on many devices"),
+        "kernel": assumed(1.6, 1.2, 2.5, "what a kernel's stated work leaves out: divergence, banks, occupancy"),
         "fft": assumed(1.6, 1.2, 2.5, "libraries differ in radix and passes; no measurement at hand"),
         "copy": assumed(1.25, 1.1, 1.6, "links attain 0.65 to 0.92 of their rate, by host and driver"),
         "launch": assumed(1.5, 1.2, 3.0, "launch times differ between hosts and driver versions by half"),

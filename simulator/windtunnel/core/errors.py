@@ -117,3 +117,80 @@ class DeviceNotPresentError(WindtunnelError):
 
 class InvariantError(WindtunnelError):
     """A finished run broke one of the numbered invariants: a bug of Windtunnel's, never of the input."""
+
+
+# What a program under test meets: errors of devices, shaped like those of the API they come through.
+
+
+@dataclass(frozen=True)
+class ApiCode:
+    """An API's own word for what went wrong: its name there, and its number where the API has numbers."""
+
+    api: str
+    name: str
+    number: int | None = None
+
+    def __str__(self) -> str:
+        number = "" if self.number is None else f" {self.number}"
+        return f"{self.api} error{number} ({self.name})"
+
+
+class DeviceError(WindtunnelError):
+    """A device refused or failed. Says what was being done, where, and the API's name and code for it.
+
+    ``operation``: such as ``launch saxpy``; ``device``: its label; ``code``: see ``ApiCode``. ``sticky``: every later
+    call on the device fails alike, until it is reset.
+    """
+
+    sticky: ClassVar[bool] = False
+
+    def __init__(self, problem: str, *, operation: str, device: str, code: ApiCode) -> None:
+        self.problem, self.operation, self.device, self.code = problem, operation, device, code
+        super().__init__(f"{operation} on {device}: {problem}: {code}")
+
+    @property
+    def api(self) -> str:
+        """The API through which it came."""
+        return self.code.api
+
+
+class DeviceOutOfMemory(DeviceError):
+    """More memory was asked for than is free."""
+
+
+class LaunchError(DeviceError):
+    """A kernel was not started, or failed while it ran."""
+
+
+class InvalidArgument(DeviceError):
+    """A call that the API refuses: a wrong size, type, pointer or handle."""
+
+
+class CopyError(DeviceError):
+    """A copy between host and device, or within one, failed."""
+
+
+class EccError(DeviceError):
+    """Memory lost bits and could not mend them. What is on the device is not to be trusted any more."""
+
+    sticky = True
+
+
+class DeviceHang(DeviceError):
+    """A kernel did not end, and was ended by a watchdog."""
+
+    sticky = True
+
+
+class DeviceLost(DeviceError):
+    """The device is gone until it is reset; all that was on it is lost."""
+
+    sticky = True
+
+
+class LinkDown(DeviceError):
+    """The device cannot be reached for a while."""
+
+
+class QueueFull(DeviceError):
+    """A queue took no more work."""

@@ -348,6 +348,24 @@ class VectorAdd(Operation):
 
 
 @operation
+class Kernel(Operation):
+    """A kernel known by its work alone: ``bytes`` to and from memory, ``flops`` in ``dtype``, by ``threads``."""
+
+    name = "kernel"
+    columns = (
+        count("threads"),
+        count("bytes", unit="B"),
+        real("flops", 0.0, unit="FLOP"),
+        choice("dtype", ("float32", "float16", "bfloat16", "int8"), "float32"),
+    )
+    sums = ("threads", "bytes", "flops")
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        return n["bytes"]
+
+
+@operation
 class Stencil(Operation):
     """One sweep of a 7-point (3D), 5-point (2D, nz=1) stencil: eight operations and one read and write a cell."""
 

@@ -1,0 +1,344 @@
+"""An emulated device: calls compute at once with NumPy, and take the device model's time on a virtual clock.
+
+A program's calls come in an order, and computing in that order gives what a right program gets from any order that its
+streams allow. What each takes is the model's best value; how the API divides it between host and device is stated here:
+
+- A launch costs the host ``dispatch_s``; the kernel may begin a latency later, and whoever waits for it is told another
+  latency later. The two are such that N empty kernels and one wait take what `predict launch` says.
+- A copy from or to pageable memory holds the host until it has ended; from or to pinned memory only its dispatch.
+- Kernels of fewer blocks than the device has compute units take as large a share of it, and run side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.device import Device, Parameters
+from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, UnsupportedOperationError
+from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.ticks import to_seconds, to_ticks
+from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
+from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.codes import code_of
+from windtunnel.runtime.interface import DeviceInfo, Dims, MemoryKind
+from windtunnel.runtime.kernels import Kernel
+from windtunnel.runtime.limits import limits_of
+
+
+@dataclass(eq=False)
+class EmulatedMemory:
+    """A piece of an emulated device's memory."""
+
+    kind: MemoryKind
+    size: int
+    address: int
+    data: np.ndarray
+    on_device: bool = True
+    """Where the pages of unified memory are."""
+    freed: bool = False
+
+
+@dataclass(eq=False)
+class EmulatedStream:
+    """A stream of an emulated device."""
+
+    context: EmulatedContext
+    time: StreamTime
+
+    def synchronize(self) -> None:
+        """Wait until all of its work has ended."""
+        self.context.wait(self.time.last)
+
+    def wait(self, event: EmulatedEvent) -> None:
+        """Work given from now on begins after the event."""
+        self.time.last = max(self.time.last, event.tick)
+
+
+@dataclass(eq=False)
+class EmulatedEvent:
+    """A point in a stream's work."""
+
+    context: EmulatedContext
+    tick: int = -1
+
+    def record(self, stream: EmulatedStream | None = None) -> None:
+        """Mark where ``stream`` is now."""
+        self.tick = self.context.enqueue_marker(stream)
+
+    def synchronize(self) -> None:
+        """Wait until the work before it has ended."""
+        self._recorded("event synchronize")
+        self.context.wait(self.tick)
+
+    def elapsed_s(self, since: EmulatedEvent) -> float:
+        """Seconds from another event to this one."""
+        self._recorded("event elapsed")
+        since._recorded("event elapsed")
+        return (self.tick - since.tick) / 1e12
+
+    def _recorded(self, operation: str) -> None:
+        if self.tick < 0:
+            raise self.context.error(InvalidArgument, operation, "the event was not recorded")
+
+
+@dataclass(frozen=True)
+class _Price:
+    ticks: int
+    joules: float
+    engine: str
+
+
+class EmulatedContext:
+    """One emulated device, opened. See the module, and ``runtime.interface.Context``."""
+
+    def __init__(self, device: Device, host: Host | None = None) -> None:
+        self.device = device
+        self.host = host or Host()
+        api = device.api
+        self.info = DeviceInfo(
+            name=device.label,
+            kind=device.kind.name,
+            api=api.name,
+            memory_bytes=device.memory_bytes,
+            limits=limits_of(api.name),
+            features=api.features,
+            virtual=True,
+        )
+        self.time = DeviceTime(self.host, device.idle_power_w, born=self.host.now)
+        self.default = EmulatedStream(self, self.time.streams[DEFAULT])
+        self.memories: dict[int, EmulatedMemory] = {}
+        self._allocated = 0
+        self._next_address = 1 << 20
+        self._stretch = 1.0
+        self._prices: dict[tuple[Any, ...], _Price] = {}
+        self._units = device.number("compute_units") or 1.0
+        self._shares_memory = (device.number("unified_memory") or 0.0) >= 0.5
+        self._overheads()
+
+    def _overheads(self) -> None:
+        """How a round trip divides into the host's part, the way there and the way back."""
+        try:
+            one, many = (self._launch_s(count) for count in (1, 1001))
+        except UnsupportedOperationError:
+            one = many = 0.0
+        self.dispatch_ticks = to_ticks((many - one) / 1000)
+        parameters = Parameters(self.device)
+        floor = to_ticks(parameters.maybe("kernel_floor_s") or 0.0)
+        rest = max(to_ticks(one) - self.dispatch_ticks - floor, 0)
+        synchronize = self.device.api.values.get("synchronize_s")
+        back = 0 if synchronize is None else to_ticks(synchronize.value)
+        self.back_ticks = min(back, rest)
+        self.latency_ticks = rest - self.back_ticks
+        self.empty_ticks = floor
+
+    def _launch_s(self, count: int) -> float:
+        rows = one_row(OPERATIONS.find("launch"), {"mode": "stream", "count": count})
+        return float(self.device.cost(rows, intervals=False).duration_s[0])
+
+    # Errors.
+
+    def error(self, kind: type[Any], operation: str, problem: str) -> Any:
+        """A device error of this device."""
+        return kind(problem, operation=operation, device=self.info.name, code=code_of(self.info.api, kind))
+
+    # Memory.
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Device memory in use."""
+        return self._allocated
+
+    def allocate(self, size: int, kind: MemoryKind = "device") -> EmulatedMemory:
+        """See ``Context``."""
+        if self._allocated + size > self.info.memory_bytes:
+            free = self.info.memory_bytes - self._allocated
+            raise self.error(
+                DeviceOutOfMemory,
+                f"allocate {size:,} bytes",
+                f"{free:,.0f} of {self.info.memory_bytes:,.0f} bytes are free",
+            )
+        if kind == "unified" and "unified" not in self.info.features:
+            raise self.error(InvalidArgument, "allocate", f"the API '{self.info.api}' has no unified memory")
+        memory = EmulatedMemory(kind, size, self._next_address, np.zeros(size, np.uint8))
+        self._next_address += -(-size // 256) * 256
+        self.memories[memory.address] = memory
+        self._allocated += size
+        return memory
+
+    def free(self, memory: EmulatedMemory) -> None:
+        """See ``Context``; as CUDA's, it waits for the device."""
+        if memory.freed or self.memories.get(memory.address) is not memory:
+            raise self.error(InvalidArgument, "free", "this memory is not allocated here")
+        memory.freed = True
+        del self.memories[memory.address]
+        self._allocated -= memory.size
+
+    def view(self, memory: EmulatedMemory, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+        """See ``Context``."""
+        count = int(np.prod(shape, dtype=np.int64))
+        return memory.data[: count * dtype.itemsize].view(dtype).reshape(shape)
+
+    def host_view(self, memory: EmulatedMemory, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+        """See ``Context``: once all work has ended, the pages that the device had move to the host."""
+        self.host.wait_until(self.time.last())
+        if memory.on_device and not self._shares_memory:
+            self._copy(self.default, "d2h", memory.size, "unified", hold=True)
+        memory.on_device = False
+        return self.view(memory, dtype, shape)
+
+    # Copies.
+
+    def copy_in(
+        self, memory: EmulatedMemory, array: np.ndarray, stream: EmulatedStream | None, *, pinned: bool = False
+    ) -> None:
+        """See ``Context``."""
+        data = np.ascontiguousarray(array)
+        self._copy(stream or self.default, "h2d", data.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
+        memory.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
+
+    def copy_out(
+        self, array: np.ndarray, memory: EmulatedMemory, stream: EmulatedStream | None, *, pinned: bool = False
+    ) -> None:
+        """See ``Context``."""
+        self._copy(stream or self.default, "d2h", array.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
+        array[...] = self.view(memory, array.dtype, array.shape)
+
+    def copy_within(self, to: EmulatedMemory, memory: EmulatedMemory, stream: EmulatedStream | None) -> None:
+        """See ``Context``."""
+        size = min(to.size, memory.size)
+        self._copy(stream or self.default, "d2d", size, "pinned", hold=False)
+        to.data[:size] = memory.data[:size]
+
+    def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> None:
+        price = self._price("copy", {"bytes": max(size, 1), "direction": direction, "memory": memory})
+        if not hold:
+            self.host.spend(self.dispatch_ticks)
+        span = self._enqueue(stream, price, f"copy {direction}", size=size)
+        if hold:
+            self.host.wait_until(span.end)
+
+    # Kernels.
+
+    def compile(self, kernel: Callable[..., Any]) -> Kernel:
+        """See ``Context``; plain functions need no compiler."""
+        return kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+
+    def launch(
+        self,
+        function: Kernel,
+        grid: Dims,
+        block: Dims,
+        arguments: Sequence[Any],
+        stream: EmulatedStream | None,
+        shared: int,
+    ) -> None:
+        """See ``Context``."""
+        buffers = [argument for argument in arguments if isinstance(argument, Buffer)]
+        given = [self._given(argument) for argument in arguments]
+        queue = stream or self.default
+        self._migrate(queue, buffers)
+        work = dict(function.work_of(grid, block, given))
+        price = self._price(str(work.pop("op")), work)
+        self.host.spend(self.dispatch_ticks)
+        blocks = grid[0] * grid[1] * grid[2]
+        share = min(blocks / self._units, 1.0)
+        self._enqueue(queue, price, function.name, share=share, latency=self.latency_ticks)
+        function.function(*given)
+
+    def _given(self, argument: Any) -> Any:
+        if not isinstance(argument, Buffer):
+            return argument
+        memory = argument.memory
+        assert isinstance(memory, EmulatedMemory)  # noqa: S101  the accelerator has seen that it is of this context
+        return self.view(memory, argument.dtype, argument.shape)
+
+    def _migrate(self, stream: EmulatedStream, buffers: Sequence[Buffer]) -> None:
+        for buffer in buffers:
+            memory = buffer.memory
+            if memory.kind == "unified" and isinstance(memory, EmulatedMemory) and not memory.on_device:
+                if not self._shares_memory:
+                    self._copy(stream, "h2d", memory.size, "unified", hold=False)
+                memory.on_device = True
+
+    def _enqueue(
+        self, stream: EmulatedStream, price: _Price, name: str, *, share: float = 1.0, latency: int = 0, size: int = 0
+    ) -> Span:
+        return self.time.enqueue(
+            stream.time,
+            price.engine,
+            name,
+            price.ticks if self._stretch == 1.0 else round(price.ticks * self._stretch),
+            joules=price.joules,
+            share=share,
+            after=(self.host.now + latency,),
+            size=size,
+        )
+
+    def _price(self, op: str, values: Mapping[str, Any]) -> _Price:
+        key = (op, *values.items())
+        found = self._prices.get(key)
+        if found is None:
+            rows = one_row(OPERATIONS.find(op), values)
+            cost = self.device.cost(rows, intervals=False)
+            seconds = float(cost.duration_s[0])
+            above_w = max(float(cost.power_w[0]) - self.device.idle_power_w, 0.0)
+            found = _Price(to_ticks(seconds), above_w * seconds, self.device.engine_of(rows))
+            self._prices[key] = found
+        return found
+
+    # Waiting.
+
+    def stream(self, *, non_blocking: bool = False) -> EmulatedStream:
+        """See ``Context``."""
+        return EmulatedStream(self, self.time.stream(blocking=not non_blocking))
+
+    def event(self) -> EmulatedEvent:
+        """See ``Context``."""
+        return EmulatedEvent(self)
+
+    def enqueue_marker(self, stream: EmulatedStream | None) -> int:
+        """The tick at which all that ``stream`` was given so far has ended."""
+        span = self.time.enqueue((stream or self.default).time, "markers", "event", 0)
+        return span.end
+
+    def wait(self, tick: int) -> None:
+        """The host waits until ``tick``, and is told."""
+        self.host.wait_until(tick)
+        self.host.spend(self.back_ticks)
+
+    def synchronize(self) -> None:
+        """See ``Context``."""
+        self.wait(self.time.last())
+
+    def watch(self) -> list[Span]:
+        """See ``Context``."""
+        spans: list[Span] = []
+        self.time.observer = spans.append
+        return spans
+
+    def pass_time(self, seconds: float) -> None:
+        """See ``Context``."""
+        self.host.spend(to_ticks(seconds))
+
+    def stretch(self, factor: float) -> None:
+        """See ``Context``; the energy of slowed work is its own, as of throttled work in scenarios."""
+        self._stretch = factor
+
+    @property
+    def clock_s(self) -> float:
+        """The host's virtual clock (s)."""
+        return to_seconds(self.host.now)
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of the device since it was opened (J), idle power included."""
+        return self.time.energy_j()
+
+    def close(self) -> None:
+        """Free all that is left."""
+        for memory in list(self.memories.values()):
+            self.free(memory)

@@ -1,0 +1,364 @@
+"""The accelerator that a program holds: typed buffers, launches, streams and budgets over any back end's context."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ContextDecorator, contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.errors import DeviceError, InputError, InvalidArgument, LaunchError, WindtunnelError
+from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.codes import code_of
+from windtunnel.runtime.faults import KINDS, Fault, FaultPlan, fault_from
+from windtunnel.runtime.interface import Context, DeviceInfo, Event, Function, MemoryKind, Stream
+from windtunnel.runtime.kernels import Kernel
+from windtunnel.runtime.limits import dims, exceeded, launch_configuration
+
+
+class BudgetExceeded(WindtunnelError, AssertionError):
+    """A program took more than it was expected to. An AssertionError, so that a test fails by it."""
+
+
+@dataclass
+class Counters:
+    """What was asked of an accelerator so far."""
+
+    launches: int = 0
+    copied_bytes: int = 0
+    allocations: int = 0
+
+
+class _Armed(ContextDecorator):
+    def __init__(self, accelerator: Accelerator, stated: Sequence[Fault], seed: int) -> None:
+        self.accelerator, self.stated, self.seed = accelerator, stated, seed
+
+    def __enter__(self) -> FaultPlan:
+        if self.accelerator.plan is not None:
+            raise InputError("faults are armed already", expected="one `faults(...)` with all of them")
+        self.accelerator.plan = self.plan = FaultPlan(self.stated, self.seed, self.accelerator.struck)
+        return self.plan
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.accelerator.plan = None
+        # What went wrong is said first; a fault that stayed away because of it is not the news.
+        if kind is None:
+            self.plan.finish()
+
+
+class Accelerator:
+    """A device under one interface, emulated or real.
+
+    >>> a = accelerator.to_device(np.ones(1000, np.float32))
+    >>> accelerator.launch(double, (4,), (256,), a)
+    >>> accelerator.to_host(a)
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.counters = Counters()
+        self.plan: FaultPlan | None = None
+        self.struck: list[str] = []
+        """What faults did so far, over all plans."""
+        self._gone: DeviceError | None = None
+        self._hung: tuple[float, DeviceError] | None = None
+        self._functions: dict[Any, Function] = {}
+
+    @property
+    def info(self) -> DeviceInfo:
+        """What is known of the device."""
+        return self.context.info
+
+    @property
+    def name(self) -> str:
+        """The device's label."""
+        return self.context.info.name
+
+    @property
+    def clock_s(self) -> float:
+        """The host's clock (s): virtual for an emulated device."""
+        return self.context.clock_s
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of the device since it was opened (J)."""
+        return self.context.energy_j
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Device memory in use."""
+        return self.context.allocated_bytes
+
+    # Memory.
+
+    def empty(
+        self, shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32, *, kind: MemoryKind = "device"
+    ) -> Buffer:
+        """A buffer whose elements are not written yet."""
+        sides = (shape,) if isinstance(shape, int) else tuple(int(side) for side in shape)
+        element = np.dtype(dtype)
+        size = int(np.prod(sides, dtype=np.int64)) * element.itemsize
+        if element.hasobject or size <= 0 or min(sides) < 1:
+            raise self._wrong(InvalidArgument, "allocate", f"{sides} elements of {element} are no array of numbers")
+        self._call("allocate")
+        memory = self.context.allocate(size, kind)
+        self.counters.allocations += 1
+        return Buffer(self, memory, sides, element)
+
+    def to_device(
+        self, array: npt.ArrayLike, stream: Stream | None = None, *, pinned: bool = False, kind: MemoryKind = "device"
+    ) -> Buffer:
+        """A new buffer that holds ``array``. Buffers are given through as they are."""
+        if isinstance(array, Buffer):
+            return array
+        values = np.asarray(array)
+        buffer = self.empty(values.shape or (1,), values.dtype, kind=kind)
+        self.copy_in(buffer, values, stream, pinned=pinned)
+        return buffer
+
+    def to_host(self, buffer: Buffer, stream: Stream | None = None) -> np.ndarray:
+        """A new array that holds what ``buffer`` does; the host waits for it."""
+        found = np.empty(buffer.shape, buffer.dtype)
+        self.copy_out(found, buffer, stream)
+        return found
+
+    def copy_in(self, buffer: Buffer, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
+        """Host to device, into an existing buffer."""
+        with self._copying("copy_in") as corrupt:
+            buffer.copy_from(array, stream, pinned=pinned)
+        self.counters.copied_bytes += np.asarray(array).nbytes
+        if corrupt:
+            self._flip(self.context.view(buffer.memory, buffer.dtype, buffer.shape))
+
+    def copy_out(
+        self, array: np.ndarray, buffer: Buffer, stream: Stream | None = None, *, pinned: bool = False
+    ) -> None:
+        """Device to host, into an existing array; from pageable memory the host waits for it."""
+        with self._copying("copy_out") as corrupt:
+            buffer.copy_to(array, stream, pinned=pinned)
+        self.counters.copied_bytes += array.nbytes
+        if corrupt:
+            self._flip(array)
+        if not pinned:
+            self._hang()
+
+    # Kernels.
+
+    def launch(
+        self,
+        kernel: Kernel | Callable[..., Any],
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        *arguments: Any,
+        stream: Stream | None = None,
+        shared_bytes: int = 0,
+    ) -> None:
+        """Enqueue a kernel. LaunchError for a configuration that the device does not allow."""
+        function = self._functions.get(kernel)
+        if function is None:
+            marked = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+            function = self._functions[kernel] = self.context.compile(marked)
+        operation = f"launch {function.name}"
+        try:
+            sizes = dims(grid), dims(block)
+        except (TypeError, ValueError) as error:
+            raise self._wrong(LaunchError, operation, str(error)) from None
+        beyond = exceeded(self.info.limits, *sizes, shared_bytes)
+        if beyond is not None:
+            raise self._wrong(LaunchError, operation, beyond)
+        given = [self._argument(operation, i, argument) for i, argument in enumerate(arguments)]
+        struck = self._call("launch", function.name) if self.plan is not None or self._gone is not None else ()
+        with self._stretched(struck):
+            self.context.launch(function, *sizes, given, stream, shared_bytes)
+        self.counters.launches += 1
+
+    def _argument(self, operation: str, place: int, argument: Any) -> Any:
+        if isinstance(argument, Buffer):
+            argument.alive(operation)
+            if argument.owner.context is not self.context:
+                problem = f"argument {place} is {argument!r}, of another device"
+                raise self._wrong(InvalidArgument, operation, problem)
+            return argument
+        if isinstance(argument, np.ndarray) and argument.ndim:
+            problem = f"argument {place} is an array of the host's; a kernel takes what to_device() gives"
+            raise self._wrong(InvalidArgument, operation, problem)
+        return argument
+
+    def configuration(self, elements: int, block: int = 256) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """(grid, block) for one thread an element: see ``limits.launch_configuration``."""
+        return launch_configuration(elements, self.info.limits, block)
+
+    def stream(self, *, non_blocking: bool = False) -> Stream:
+        """A new stream."""
+        found: Stream = self.context.stream(non_blocking=non_blocking)
+        return found
+
+    def event(self) -> Event:
+        """A new event."""
+        found: Event = self.context.event()
+        return found
+
+    def synchronize(self) -> None:
+        """Wait until all work has ended."""
+        self._call("synchronize")
+        self.context.synchronize()
+        self._hang()
+
+    # Whole computations.
+
+    def compute(self, kernel: Kernel | Callable[..., Any], *arrays: npt.ArrayLike) -> np.ndarray:
+        """``kernel`` of ``arrays`` and a result like the first of them: copied in, launched, copied back."""
+        return self._finish(*self._begin(kernel, arrays))
+
+    async def async_compute(self, kernel: Kernel | Callable[..., Any], *arrays: npt.ArrayLike) -> np.ndarray:
+        """The same on a stream of its own: what is awaited together overlaps as far as the device lets it."""
+        begun = self._begin(kernel, arrays, self.stream(non_blocking=True))
+        await asyncio.sleep(0)
+        return self._finish(*begun)
+
+    def _begin(
+        self, kernel: Kernel | Callable[..., Any], arrays: Sequence[npt.ArrayLike], stream: Stream | None = None
+    ) -> tuple[Buffer, list[Buffer], Stream | None]:
+        pinned = stream is not None
+        inputs = [self.to_device(np.asarray(array), stream, pinned=pinned) for array in arrays]
+        result = self.empty(inputs[0].shape, inputs[0].dtype)
+        grid, block = self.configuration(result.size)
+        self.launch(kernel, grid, block, *inputs, result, stream=stream)
+        return result, inputs, stream
+
+    def _finish(self, result: Buffer, inputs: list[Buffer], stream: Stream | None) -> np.ndarray:
+        found = self.to_host(result, stream)
+        for buffer in (*inputs, result):
+            buffer.free()
+        return found
+
+    # Faults.
+
+    def faults(self, *stated: Mapping[str, Any] | str | Fault, seed: int = 0) -> _Armed:
+        """Arm faults: a context manager, and a decorator. FaultNotFired when one that was to strike did not.
+
+        See ``runtime.faults``. InputError for what is no fault, and for a real device where only an emulated one can
+        be made to fail so.
+        """
+        found = [fault if isinstance(fault, Fault) else fault_from(fault) for fault in stated]
+        for fault in found:
+            if not self.info.virtual and KINDS[fault.kind].error is None:
+                raise InputError(
+                    f"'{fault.kind}' cannot be done to a real device", expected="a fault that raises, or --emulated"
+                )
+        return _Armed(self, found, seed)
+
+    def reset(self) -> None:
+        """Begin anew after a sticky error: all memory is gone, and the device is there again."""
+        self._gone = self._hung = None
+        self.context.close()
+
+    def _call(self, operation: str, kernel: str | None = None) -> list[Fault]:
+        """What strikes this call without ending it; raises the error of what does."""
+        if self._gone is not None:
+            raise self._gone
+        if self.plan is None:
+            return []
+        effects = []
+        for fault in self.plan.consult(operation, kernel, self.clock_s):
+            kind = KINDS[fault.kind]
+            if kind.error is None:
+                effects.append(fault)
+                continue
+            what = operation.replace("_", " ") + (f" {kernel}" if kernel else "")
+            error = self._wrong(kind.error, what, f"{kind.text} (fault '{fault}', seed {self.plan.seed})")
+            if fault.kind == "hang":
+                self._hung = (self.clock_s + fault.hang_s, error)
+                continue
+            if kind.error.sticky:
+                self._gone = error
+            raise error
+        return effects
+
+    def _hang(self) -> None:
+        """Whoever waits for a kernel that hangs waits until the watchdog ends it."""
+        if self._hung is None:
+            return
+        until_s, error = self._hung
+        self._hung, self._gone = None, error
+        self.context.pass_time(max(until_s - self.clock_s, 0.0))
+        raise error
+
+    @contextmanager
+    def _copying(self, operation: str) -> Iterator[bool]:
+        struck = self._call(operation)
+        with self._stretched(struck):
+            yield any(fault.kind == "corrupt_copy" for fault in struck)
+
+    @contextmanager
+    def _stretched(self, struck: Sequence[Fault]) -> Iterator[None]:
+        factor = math.prod(fault.factor for fault in struck if fault.kind in ("slow_copy", "throttle"))
+        if factor != 1.0:
+            self.context.stretch(factor)
+        yield
+        if factor != 1.0:
+            self.context.stretch(1.0)
+
+    def _flip(self, array: np.ndarray) -> None:
+        assert self.plan is not None  # noqa: S101  a fault struck
+        bytes_of = array.reshape(-1).view(np.uint8)
+        bit = self.plan.flip(bytes_of)
+        self.plan.log[-1] += f": bit {bit}"
+
+    # Budgets.
+
+    @contextmanager
+    def expect(
+        self,
+        *,
+        time_s: float | None = None,
+        energy_j: float | None = None,
+        launches: int | None = None,
+        copied_bytes: int | None = None,
+    ) -> Iterator[None]:
+        """What is done within must not take more than this; BudgetExceeded says which figure did, and by how much."""
+        __tracebackhide__ = True
+        before = self._spent()
+        yield
+        spent = {name: value - before[name] for name, value in self._spent().items()}
+        limits = {"time_s": time_s, "energy_j": energy_j, "launches": launches, "copied_bytes": copied_bytes}
+        over = [
+            f"{name} {spent[name]:.6g}, of at most {limit:.6g}"
+            for name, limit in limits.items()
+            if limit is not None and spent[name] > limit * (1 + 1e-12)
+        ]
+        if over:
+            raise BudgetExceeded(f"{self.name} took more than was expected: {'; '.join(over)}")
+
+    def _spent(self) -> dict[str, float]:
+        return {
+            "time_s": self.clock_s,
+            "energy_j": self.energy_j,
+            "launches": self.counters.launches,
+            "copied_bytes": self.counters.copied_bytes,
+        }
+
+    def watch(self) -> list[Any]:
+        """A list that fills with what the device does from now on: name, engine, stream, start and end in ticks."""
+        return self.context.watch()
+
+    def close(self) -> None:
+        """Give the device back."""
+        self.context.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{'emulated' if self.info.virtual else 'real'} {self.name}>"
+
+    def _wrong(self, error: type[Any], operation: str, problem: str) -> Any:
+        return error(problem, operation=operation, device=self.name, code=code_of(self.info.api, error))

@@ -1,0 +1,86 @@
+"""Typed memory: what is copied must be of a buffer's element type, and fit into it."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windtunnel.core.errors import InvalidArgument
+from windtunnel.runtime.codes import code_of
+
+if TYPE_CHECKING:
+    from windtunnel.runtime.accelerator import Accelerator
+    from windtunnel.runtime.interface import Memory, Stream
+
+
+class Buffer:
+    """``shape`` elements of ``dtype`` in an accelerator's memory; a kernel takes it as an array."""
+
+    def __init__(self, owner: Accelerator, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self.owner, self.memory, self.shape, self.dtype = owner, memory, shape, dtype
+        self.freed = False
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes."""
+        return self.size * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        shape = " x ".join(map(str, self.shape))
+        return f"<{self.dtype} {shape} on {self.owner.name}{', freed' if self.freed else ''}>"
+
+    def check(self, array: np.ndarray, operation: str) -> None:
+        """InvalidArgument where ``array`` is of another type than this, or holds more."""
+        self.alive(operation)
+        if array.dtype != self.dtype:
+            raise self._wrong(operation, f"{array.dtype} elements for a buffer of {self.dtype}")
+        if array.size > self.size:
+            raise self._wrong(operation, f"{array.size:,} elements for a buffer of {self.size:,}")
+
+    def alive(self, operation: str) -> None:
+        """InvalidArgument once the buffer was freed."""
+        if self.freed:
+            raise self._wrong(operation, "the buffer was freed")
+
+    def copy_from(self, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
+        """Host to device: its first elements become those of ``array``."""
+        array = np.asarray(array)
+        self.check(array, "copy in")
+        self.owner.context.copy_in(self.memory, array, stream, pinned=pinned)
+
+    def copy_to(self, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
+        """Device to host: ``array`` becomes its first elements."""
+        self.check(array, "copy out")
+        self.owner.context.copy_out(array, self.memory, stream, pinned=pinned)
+
+    def copy_within(self, other: Buffer, stream: Stream | None = None) -> None:
+        """Device to device: its first elements become those of ``other``."""
+        other.alive("copy within")
+        self.alive("copy within")
+        if other.dtype != self.dtype or other.size > self.size:
+            raise self._wrong("copy within", f"{other!r} does not fit into {self!r}")
+        self.owner.context.copy_within(self.memory, other.memory, stream)
+
+    def host(self) -> np.ndarray:
+        """Unified memory as the host sees it, once the device has done with it."""
+        self.alive("host access")
+        if self.memory.kind != "unified":
+            raise self._wrong("host access", f"{self.memory.kind} memory, which the host does not see")
+        return self.owner.context.host_view(self.memory, self.dtype, self.shape)
+
+    def free(self) -> None:
+        """Give the memory back; InvalidArgument the second time."""
+        self.alive("free")
+        self.owner.context.free(self.memory)
+        self.freed = True
+
+    def _wrong(self, operation: str, problem: str) -> InvalidArgument:
+        code = code_of(self.owner.info.api, InvalidArgument)
+        return InvalidArgument(problem, operation=operation, device=self.owner.name, code=code)

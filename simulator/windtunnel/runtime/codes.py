@@ -1,0 +1,142 @@
+"""What each API calls the things that go wrong, and its number for them.
+
+Sources: driver_types.h (CUDA 12), hip_runtime_api.h (ROCm 6), CL/cl.h, vulkan_core.h, MTLCommandBuffer.h, the WebGPU
+specification's GPUError and GPUDeviceLostInfo, and cpa.h (QAT API 2). ``xrt`` and ``native`` report the errno that the
+operating system gives; DOCA's numbers differ between releases, so only its names stand here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from windtunnel.core.errors import (
+    ApiCode,
+    CopyError,
+    DeviceError,
+    DeviceHang,
+    DeviceLost,
+    DeviceOutOfMemory,
+    EccError,
+    InvalidArgument,
+    LaunchError,
+    LinkDown,
+    QueueFull,
+)
+
+_Codes = Mapping[type[DeviceError], tuple[str, int | None]]
+
+_CUDA: _Codes = {
+    DeviceOutOfMemory: ("cudaErrorMemoryAllocation", 2),
+    InvalidArgument: ("cudaErrorInvalidValue", 1),
+    LaunchError: ("cudaErrorLaunchFailure", 719),
+    CopyError: ("cudaErrorUnknown", 999),
+    EccError: ("cudaErrorECCUncorrectable", 214),
+    DeviceHang: ("cudaErrorLaunchTimeout", 702),
+    DeviceLost: ("cudaErrorDevicesUnavailable", 46),
+    LinkDown: ("cudaErrorNvlinkUncorrectable", 220),
+    QueueFull: ("cudaErrorLaunchOutOfResources", 701),
+}
+_HIP: _Codes = {
+    DeviceOutOfMemory: ("hipErrorOutOfMemory", 2),
+    InvalidArgument: ("hipErrorInvalidValue", 1),
+    LaunchError: ("hipErrorLaunchFailure", 719),
+    CopyError: ("hipErrorUnknown", 999),
+    EccError: ("hipErrorECCNotCorrectable", 214),
+    DeviceHang: ("hipErrorLaunchTimeOut", 702),
+    DeviceLost: ("hipErrorUnknown", 999),
+    LinkDown: ("hipErrorUnknown", 999),
+    QueueFull: ("hipErrorLaunchOutOfResources", 701),
+}
+_OPENCL: _Codes = {
+    DeviceOutOfMemory: ("CL_MEM_OBJECT_ALLOCATION_FAILURE", -4),
+    InvalidArgument: ("CL_INVALID_VALUE", -30),
+    LaunchError: ("CL_OUT_OF_RESOURCES", -5),
+    CopyError: ("CL_OUT_OF_RESOURCES", -5),
+    EccError: ("CL_OUT_OF_RESOURCES", -5),
+    DeviceHang: ("CL_OUT_OF_RESOURCES", -5),
+    DeviceLost: ("CL_DEVICE_NOT_AVAILABLE", -2),
+    LinkDown: ("CL_DEVICE_NOT_AVAILABLE", -2),
+    QueueFull: ("CL_OUT_OF_HOST_MEMORY", -6),
+}
+_VULKAN: _Codes = {
+    DeviceOutOfMemory: ("VK_ERROR_OUT_OF_DEVICE_MEMORY", -2),
+    InvalidArgument: ("VK_ERROR_VALIDATION_FAILED_EXT", -1000011001),
+    LaunchError: ("VK_ERROR_DEVICE_LOST", -4),
+    CopyError: ("VK_ERROR_UNKNOWN", -13),
+    EccError: ("VK_ERROR_DEVICE_LOST", -4),
+    DeviceHang: ("VK_ERROR_DEVICE_LOST", -4),
+    DeviceLost: ("VK_ERROR_DEVICE_LOST", -4),
+    LinkDown: ("VK_ERROR_DEVICE_LOST", -4),
+    QueueFull: ("VK_ERROR_OUT_OF_HOST_MEMORY", -1),
+}
+_METAL: _Codes = {
+    DeviceOutOfMemory: ("MTLCommandBufferErrorOutOfMemory", 8),
+    InvalidArgument: ("MTLCommandBufferErrorInvalidResource", 9),
+    LaunchError: ("MTLCommandBufferErrorInternal", 1),
+    CopyError: ("MTLCommandBufferErrorPageFault", 3),
+    EccError: ("MTLCommandBufferErrorInternal", 1),
+    DeviceHang: ("MTLCommandBufferErrorTimeout", 2),
+    DeviceLost: ("MTLCommandBufferErrorDeviceRemoved", 11),
+    LinkDown: ("MTLCommandBufferErrorDeviceRemoved", 11),
+    QueueFull: ("MTLCommandBufferErrorInternal", 1),
+}
+_WGPU: _Codes = {
+    DeviceOutOfMemory: ("GPUOutOfMemoryError", None),
+    InvalidArgument: ("GPUValidationError", None),
+    LaunchError: ("GPUInternalError", None),
+    CopyError: ("GPUInternalError", None),
+    EccError: ("GPUDeviceLostInfo: unknown", None),
+    DeviceHang: ("GPUDeviceLostInfo: unknown", None),
+    DeviceLost: ("GPUDeviceLostInfo: unknown", None),
+    LinkDown: ("GPUDeviceLostInfo: unknown", None),
+    QueueFull: ("GPUInternalError", None),
+}
+_QAT: _Codes = {
+    DeviceOutOfMemory: ("CPA_STATUS_RESOURCE", -3),
+    InvalidArgument: ("CPA_STATUS_INVALID_PARAM", -4),
+    LaunchError: ("CPA_STATUS_FAIL", -1),
+    CopyError: ("CPA_STATUS_FAIL", -1),
+    EccError: ("CPA_STATUS_FATAL", -5),
+    DeviceHang: ("CPA_STATUS_FATAL", -5),
+    DeviceLost: ("CPA_STATUS_RESTARTING", -7),
+    LinkDown: ("CPA_STATUS_RESTARTING", -7),
+    QueueFull: ("CPA_STATUS_RETRY", -2),
+}
+_DOCA: _Codes = {
+    DeviceOutOfMemory: ("DOCA_ERROR_NO_MEMORY", None),
+    InvalidArgument: ("DOCA_ERROR_INVALID_VALUE", None),
+    LaunchError: ("DOCA_ERROR_DRIVER", None),
+    CopyError: ("DOCA_ERROR_IO_FAILED", None),
+    EccError: ("DOCA_ERROR_DRIVER", None),
+    DeviceHang: ("DOCA_ERROR_TIME_OUT", None),
+    DeviceLost: ("DOCA_ERROR_DRIVER", None),
+    LinkDown: ("DOCA_ERROR_NOT_CONNECTED", None),
+    QueueFull: ("DOCA_ERROR_AGAIN", None),
+}
+_ERRNO: _Codes = {
+    DeviceOutOfMemory: ("ENOMEM", 12),
+    InvalidArgument: ("EINVAL", 22),
+    LaunchError: ("EIO", 5),
+    CopyError: ("EIO", 5),
+    EccError: ("EIO", 5),
+    DeviceHang: ("ETIME", 62),
+    DeviceLost: ("ENODEV", 19),
+    LinkDown: ("ENETDOWN", 100),
+    QueueFull: ("EAGAIN", 11),
+}
+_TABLES: Mapping[str, _Codes] = {
+    "cuda": _CUDA,
+    "hip": _HIP,
+    "opencl": _OPENCL,
+    "vulkan": _VULKAN,
+    "metal": _METAL,
+    "wgpu": _WGPU,
+    "qat": _QAT,
+    "doca": _DOCA,
+}
+
+
+def code_of(api: str, error: type[DeviceError]) -> ApiCode:
+    """What ``api`` calls an error of this class."""
+    name, number = _TABLES.get(api, _ERRNO)[error]
+    return ApiCode(api, name, number)

@@ -1,0 +1,170 @@
+"""The one interface of emulated and real devices: back end, context, stream, event, memory, function.
+
+An accelerator program holds an `Accelerator` (accelerator.py) on top of it; a new back end is one module that
+has these. Memory is untyped here; shapes and types are `Buffer`'s. Times are seconds of the back end's own clock:
+virtual for an emulated device, measured for a real one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+MemoryKind = Literal["device", "pinned", "unified"]
+Dims = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a launch and a device allow, through an API: ``source`` says where the numbers are from."""
+
+    threads_per_block: int
+    block: Dims
+    grid: Dims
+    shared_bytes: int
+    warp: int
+    source: str
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """What a back end says of a device. ``virtual``: emulated. ``software``: real code, but no accelerator."""
+
+    name: str
+    kind: str
+    api: str
+    memory_bytes: float
+    limits: Limits
+    features: frozenset[str]
+    virtual: bool
+    software: bool = False
+
+
+class Memory(Protocol):
+    """A piece of memory of a context."""
+
+    kind: MemoryKind
+    size: int
+    """Bytes."""
+    address: int
+    """Unique in the context, while it is allocated and after."""
+
+
+class Event(Protocol):
+    """A point in a stream's work."""
+
+    def record(self, stream: Any = None) -> None:
+        """Mark where ``stream`` is now."""
+
+    def synchronize(self) -> None:
+        """Wait until the work before it has ended."""
+
+    def elapsed_s(self, since: Any) -> float:
+        """Seconds from another event to this one, both reached."""
+
+
+class Stream(Protocol):
+    """A queue of work that is done in order."""
+
+    def synchronize(self) -> None:
+        """Wait until all of its work has ended."""
+
+    def wait(self, event: Any) -> None:
+        """Work given from now on begins after the event."""
+
+
+class Function(Protocol):
+    """A kernel, compiled for a device."""
+
+    name: str
+
+
+class Context(Protocol):
+    """A device, opened. All calls raise ``DeviceError`` with the operation, the API and its code.
+
+    What one context gives (``Memory``, ``Stream``, ``Event``, ``Function``) only it takes back.
+    """
+
+    @property
+    def info(self) -> DeviceInfo:
+        """What is known of the device."""
+
+    def allocate(self, size: int, kind: MemoryKind = "device") -> Any:
+        """``size`` bytes; DeviceOutOfMemory when so much is not free."""
+
+    def free(self, memory: Any) -> None:
+        """Give memory back."""
+
+    def copy_in(self, memory: Any, array: np.ndarray, stream: Any, *, pinned: bool = False) -> None:
+        """Host to device. From pageable memory the host waits for it."""
+
+    def copy_out(self, array: np.ndarray, memory: Any, stream: Any, *, pinned: bool = False) -> None:
+        """Device to host, into ``array``. To pageable memory the host waits for it."""
+
+    def copy_within(self, to: Any, memory: Any, stream: Any) -> None:
+        """Device to device."""
+
+    def view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+        """Memory as a kernel takes it."""
+
+    def host_view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
+        """Unified memory as the host sees it; the host waits until it may."""
+
+    def compile(self, kernel: Callable[..., Any]) -> Any:
+        """A kernel made ready to launch."""
+
+    def launch(
+        self, function: Any, grid: Dims, block: Dims, arguments: Sequence[Any], stream: Any, shared: int
+    ) -> None:
+        """Enqueue a kernel."""
+
+    def stream(self, *, non_blocking: bool = False) -> Any:
+        """A new stream; a blocking one and the default stream wait for each other (CUDA's legacy rule)."""
+
+    def event(self) -> Any:
+        """A new event."""
+
+    def synchronize(self) -> None:
+        """Wait until all work has ended."""
+
+    @property
+    def clock_s(self) -> float:
+        """The host's clock (s)."""
+
+    @property
+    def energy_j(self) -> float:
+        """Energy of the device since the context was opened (J)."""
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Device memory in use."""
+
+    def watch(self) -> list[Any]:
+        """A list that fills with what is done from now on (``emulator.timeline.Span``); stays empty if unknown."""
+
+    def pass_time(self, seconds: float) -> None:
+        """The host waits for so long."""
+
+    def stretch(self, factor: float) -> None:
+        """What is enqueued from now on takes ``factor`` times its time (emulated devices only)."""
+
+    def close(self) -> None:
+        """Free all that is left."""
+
+
+class Backend(Protocol):
+    """A way to devices."""
+
+    name: str
+
+    def count(self) -> int:
+        """How many devices there are."""
+
+    def info(self, index: int = 0) -> DeviceInfo:
+        """What is known of one."""
+
+    def context(self, index: int = 0) -> Context:
+        """Open one."""

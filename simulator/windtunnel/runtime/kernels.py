@@ -1,0 +1,75 @@
+"""Kernels as a program states them: a function, and how much work a launch of it is."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import update_wrapper
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from windtunnel.runtime.interface import Dims
+
+Work = Mapping[str, Any]
+"""An operation by its columns: ``{"op": "vector_add", "n": 1_000_000}``, as `windtunnel predict` takes it."""
+
+
+@dataclass(eq=False)
+class Kernel:
+    """A function to be launched on devices.
+
+    It takes buffers as arrays and scalars as numbers, and works on whole arrays. ``work``: of a launch's arguments the
+    operation that it is (see ``Work``); where it is not stated, what the arrays given hold is moved once.
+    """
+
+    function: Callable[..., Any]
+    work: Callable[..., Work] | Work | None = None
+
+    def __post_init__(self) -> None:
+        update_wrapper(self, self.function)
+
+    @property
+    def name(self) -> str:
+        """The function's name."""
+        return self.function.__name__
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """(file, line) where it is defined."""
+        code = self.function.__code__
+        return str(Path(code.co_filename)), code.co_firstlineno
+
+    @property
+    def arity(self) -> int:
+        """How many arguments a launch gives."""
+        return len(inspect.signature(self.function).parameters)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it as the plain function it is."""
+        return self.function(*arguments)
+
+    def work_of(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Work:
+        """The operation that a launch with these arguments is."""
+        if callable(self.work):
+            return self.work(*arguments)
+        if self.work is not None:
+            return self.work
+        moved = sum(a.nbytes for a in arguments if isinstance(a, np.ndarray))
+        threads = int(np.prod(grid)) * int(np.prod(block))
+        return {"op": "kernel", "threads": threads, "bytes": max(moved, 1), "flops": 0.0}
+
+
+@overload
+def kernel(function: Callable[..., Any]) -> Kernel: ...
+@overload
+def kernel(*, work: Callable[..., Work] | Work | None = None) -> Callable[[Callable[..., Any]], Kernel]: ...
+def kernel(
+    function: Callable[..., Any] | None = None, *, work: Callable[..., Work] | Work | None = None
+) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
+    """Mark a function as a kernel: ``@kernel``, or ``@kernel(work=lambda a, b: {"op": "vector_add", "n": a.size})``."""
+    if function is not None:
+        return Kernel(function, work)
+    return lambda found: Kernel(found, work)

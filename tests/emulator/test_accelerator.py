@@ -1,0 +1,321 @@
+"""An emulated accelerator: its numbers, its time beside `predict`, its errors, and what streams let overlap."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+import windtunnel
+from windtunnel import app
+from windtunnel.core import errors
+from windtunnel.emulator.timeline import Host
+from windtunnel.runtime.accelerator import Accelerator, BudgetExceeded
+from windtunnel.runtime.codes import _TABLES, code_of
+from windtunnel.runtime.limits import dims, launch_configuration, limits_of
+
+MILLION = 1_000_000
+
+
+@windtunnel.kernel(work=lambda a, b, c: {"op": "vector_add", "n": a.size})
+def add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
+    c[...] = a + b
+
+
+@windtunnel.kernel
+def double(a: np.ndarray) -> None:
+    a *= 2
+
+
+@windtunnel.kernel(work={"op": "kernel", "threads": 1, "bytes": 1})
+def nothing() -> None:
+    pass
+
+
+@pytest.fixture
+def device() -> Accelerator:
+    return app.accelerator("h100-sxm-80gb")
+
+
+def predicted(op: str, device: str = "h100-sxm-80gb", **values: Any) -> float:
+    return float(app.predict(op, device, values)["duration_s"])
+
+
+def took(device: Accelerator, program: Any) -> float:
+    device.synchronize()
+    before = device.clock_s
+    program()
+    return device.clock_s - before
+
+
+def test_numbers_go_there_and_back() -> None:
+    device = windtunnel.device("l4")
+    a, b = device.to_device(np.arange(6.0).reshape(2, 3)), device.to_device(np.ones((2, 3)))
+    c = device.empty((2, 3), np.float64)
+    device.launch(add, 1, 32, a, b, c)
+    assert np.array_equal(device.to_host(c), np.arange(6.0).reshape(2, 3) + 1)
+    assert device.allocated_bytes == 3 * 48
+    for buffer in (a, b, c):
+        buffer.free()
+    assert device.allocated_bytes == 0
+
+
+@pytest.mark.parametrize("sku", ["h100-sxm-80gb", "l4", "mi300x", "rtx-4090@vulkan", "apple-m1"])
+@pytest.mark.parametrize("count", [1, 10, 1000])
+def test_empty_kernels_and_one_wait_take_what_predict_says(sku: str, count: int) -> None:
+    device = app.accelerator(sku)
+
+    def program() -> None:
+        for _ in range(count):
+            device.launch(nothing, 1, 1)
+        device.synchronize()
+
+    # The empty kernel here moves one byte, which is a picosecond or two; each time is rounded to one.
+    assert took(device, program) == pytest.approx(predicted("launch", sku, count=count), rel=1e-5)
+
+
+@pytest.mark.parametrize("size", [4, 4096, 10**8])
+@pytest.mark.parametrize("direction", ["h2d", "d2h"])
+def test_a_copy_from_pageable_memory_holds_the_host_as_long_as_predict_says(
+    device: Accelerator, size: int, direction: str
+) -> None:
+    array = np.zeros(size, np.uint8)
+    buffer = device.empty(size, np.uint8)
+    program = (lambda: buffer.copy_from(array)) if direction == "h2d" else (lambda: buffer.copy_to(array))
+    assert took(device, program) == pytest.approx(predicted("copy", bytes=size, direction=direction, memory="pageable"))
+
+
+def test_a_copy_from_pinned_memory_costs_the_host_its_dispatch_only(device: Accelerator) -> None:
+    array, buffer = np.zeros(10**8, np.uint8), device.empty(10**8, np.uint8)
+    stream = device.stream()
+    assert took(device, lambda: buffer.copy_from(array, stream, pinned=True)) < 5e-6
+    assert took(device, stream.synchronize) == 0 or device.clock_s > predicted("copy", bytes=10**8, direction="h2d")
+
+
+def test_a_kernel_takes_its_predicted_time_and_energy(device: Accelerator) -> None:
+    buffers = [device.empty(MILLION) for _ in range(3)]
+    program = lambda: (device.launch(add, *device.configuration(MILLION), *buffers), device.synchronize())  # noqa: E731
+    spans = device.watch()
+    before_j, before_s = device.energy_j, device.clock_s
+    elapsed = took(device, program)
+    (span,) = [s for s in spans if s.name == "add"]
+    found = app.predict("vector_add", "h100-sxm-80gb", {"n": MILLION})
+    assert (span.end - span.start) / 1e12 == pytest.approx(found["duration_s"], rel=1e-6)
+    assert elapsed == pytest.approx(predicted("launch", count=1) + found["duration_s"], rel=0.4)
+    idle_w = app.device("h100-sxm-80gb", app.catalogue()).idle_power_w
+    above = (found["power_w"] - idle_w) * found["duration_s"]
+    spent = device.energy_j - before_j
+    assert spent == pytest.approx(idle_w * (device.clock_s - before_s) + above, rel=1e-6)
+
+
+def test_a_program_takes_the_same_time_again_and_again() -> None:
+    def run() -> tuple[float, float]:
+        device = app.accelerator("a100-sxm-80gb")
+        buffers = [device.to_device(np.ones(MILLION, np.float32)) for _ in range(3)]
+        for _ in range(5):
+            device.launch(add, *device.configuration(MILLION), *buffers)
+        device.synchronize()
+        return device.clock_s, device.energy_j
+
+    assert run() == run()
+
+
+def pipeline(device: Accelerator, *streams: Any, size: int = 20_000_000) -> None:
+    host = np.ones(size, np.float32)
+    for stream in streams:
+        a = device.to_device(host, stream, pinned=True)
+        device.launch(double, *device.configuration(size), a, stream=stream)
+        a.copy_to(host, stream, pinned=True)
+    device.synchronize()
+
+
+def test_streams_overlap_copies_in_both_directions_and_kernels(device: Accelerator) -> None:
+    one, two, three = device.stream(), device.stream(), device.stream()
+    alone = took(device, lambda: pipeline(device, one))
+    in_a_row = took(device, lambda: pipeline(device, one, one, one))
+    beside = took(device, lambda: pipeline(device, one, two, three))
+    assert in_a_row == pytest.approx(3 * alone, rel=0.02)
+    # Three stages of which two are copies of equal length: the later two hide all but one copy each.
+    assert alone < beside < 0.72 * in_a_row
+
+
+def test_small_kernels_share_the_compute_units_and_large_ones_do_not(device: Accelerator) -> None:
+    a = device.empty(64)
+    streams = [device.stream() for _ in range(4)]
+
+    def run(blocks: int) -> float:
+        def program() -> None:
+            for stream in streams:
+                device.launch(busy, blocks, 256, a, stream=stream)
+            device.synchronize()
+
+        return took(device, program)
+
+    @windtunnel.kernel(work={"op": "kernel", "threads": 256, "bytes": 100_000_000})
+    def busy(a: np.ndarray) -> None:
+        pass
+
+    assert run(10_000) > 3.5 * run(1)
+
+
+def test_events_order_streams_and_measure(device: Accelerator) -> None:
+    first, second = device.stream(non_blocking=True), device.stream(non_blocking=True)
+    buffers = [device.empty(10 * MILLION) for _ in range(3)]
+    begin, end = device.event(), device.event()
+    begin.record(first)
+    device.launch(add, *device.configuration(10 * MILLION), *buffers, stream=first)
+    end.record(first)
+    second.wait(end)
+    device.launch(add, *device.configuration(10 * MILLION), *buffers, stream=second)
+    last = device.event()
+    last.record(second)
+    last.synchronize()
+    kernel_s = predicted("vector_add", n=10 * MILLION)
+    assert end.elapsed_s(begin) == pytest.approx(kernel_s, rel=0.2)
+    assert last.elapsed_s(begin) > 1.9 * kernel_s
+    with pytest.raises(errors.InvalidArgument, match="was not recorded"):
+        device.event().synchronize()
+
+
+def test_what_is_awaited_together_overlaps(device: Accelerator) -> None:
+    array = np.ones(20_000_000, np.float32)
+
+    @windtunnel.kernel
+    def triple(a: np.ndarray, result: np.ndarray) -> None:
+        result[...] = 3 * a
+
+    async def both() -> list[np.ndarray]:
+        return list(await asyncio.gather(*(device.async_compute(triple, array) for _ in range(2))))
+
+    alone = took(device, lambda: device.compute(triple, array))
+    found: list[np.ndarray] = []
+    together = took(device, lambda: found.extend(asyncio.run(both())))
+    assert all((one == 3).all() for one in found) and device.allocated_bytes == 0
+    assert together < 1.9 * alone
+
+
+def test_devices_of_one_host_share_its_clock() -> None:
+    host = Host()
+    one, other = app.accelerator("l4", host=host), app.accelerator("t4", host=host)
+    one.to_device(np.ones(MILLION))
+    assert other.clock_s == one.clock_s > 0
+    with pytest.raises(errors.InvalidArgument, match="of another device"):
+        other.launch(double, 1, 1, one.empty(3))
+
+
+def test_unified_memory_moves_when_the_other_side_touches_it(device: Accelerator) -> None:
+    a = device.empty(MILLION, kind="unified")
+    device.launch(double, *device.configuration(MILLION), a)
+    there = took(device, a.host)
+    again = took(device, a.host)
+    assert there > predicted("copy", bytes=4 * MILLION, direction="d2h", memory="unified") * 0.99 and again == 0
+    a.host()[...] = 21
+    moved = took(device, lambda: (device.launch(double, *device.configuration(MILLION), a), device.synchronize()))
+    stays = took(device, lambda: (device.launch(double, *device.configuration(MILLION), a), device.synchronize()))
+    assert moved > stays
+    assert (a.host() == 84).all()
+    with pytest.raises(errors.InvalidArgument, match="device memory, which the host does not see"):
+        device.empty(3).host()
+
+
+def test_memory_that_is_shared_with_the_host_does_not_move() -> None:
+    device = app.accelerator("apple-m1")
+    a = device.empty(MILLION, kind="unified")
+    device.launch(double, *device.configuration(MILLION), a)
+    device.synchronize()
+    assert took(device, a.host) == 0
+
+
+# Errors.
+
+
+@pytest.mark.parametrize(
+    ("program", "error", "says"),
+    [
+        (lambda d: d.empty(10**11), errors.DeviceOutOfMemory, "80,000,000,000 bytes are free"),
+        (
+            lambda d: d.launch(double, 1, 2048, d.empty(3)),
+            errors.LaunchError,
+            "2,048 threads a block, of at most 1,024",
+        ),
+        (lambda d: d.launch(double, (1, 70_000), 1, d.empty(3)), errors.LaunchError, "grid.y is 70,000"),
+        (lambda d: d.launch(double, 0, 1, d.empty(3)), errors.LaunchError, "0 is no size"),
+        (lambda d: d.launch(double, 1, 1, d.empty(3), shared_bytes=10**6), errors.LaunchError, "shared memory"),
+        (lambda d: d.launch(double, 1, 1, np.ones(3)), errors.InvalidArgument, "an array of the host's"),
+        (
+            lambda d: d.empty(3).copy_from(np.ones(3)),
+            errors.InvalidArgument,
+            "float64 elements for a buffer of float32",
+        ),
+        (
+            lambda d: d.empty(3).copy_from(np.ones(4, np.float32)),
+            errors.InvalidArgument,
+            "4 elements for a buffer of 3",
+        ),
+        (lambda d: d.empty(3).copy_to(np.ones(4, np.float32)), errors.InvalidArgument, "4 elements for a buffer of 3"),
+        (lambda d: d.empty((2, 0)), errors.InvalidArgument, "no array of numbers"),
+        (lambda d: d.empty(3, object), errors.InvalidArgument, "no array of numbers"),
+    ],
+)
+def test_an_error_says_what_was_being_done_where_and_the_api_s_code(
+    device: Accelerator, program: Any, error: type[errors.DeviceError], says: str
+) -> None:
+    with pytest.raises(error) as caught:
+        program(device)
+    assert says in str(caught.value)
+    assert caught.value.device == "h100-sxm-80gb" and caught.value.api == "cuda" and caught.value.operation
+    assert str(caught.value.code) in str(caught.value)
+
+
+def test_a_freed_buffer_is_not_used_again(device: Accelerator) -> None:
+    a = device.empty(3)
+    a.free()
+    for program in (a.free, lambda: device.launch(double, 1, 1, a), lambda: device.to_host(a)):
+        with pytest.raises(errors.InvalidArgument, match="was freed"):
+            program()
+
+
+def test_every_api_has_a_word_for_every_error() -> None:
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.DeviceError)]
+    for api in (*_TABLES, "xrt", "native"):
+        for kind in kinds:
+            if kind is not errors.DeviceError:
+                assert code_of(api, kind).name
+
+
+def test_the_api_bounds_the_launch_of_the_same_silicon() -> None:
+    wgpu = app.accelerator("rtx-4090@wgpu")
+    with pytest.raises(errors.LaunchError, match="512 threads a block, of at most 256"):
+        wgpu.launch(double, 1, 512, wgpu.empty(3))
+
+
+@pytest.mark.parametrize("api", ["cuda", "hip", "metal", "wgpu", "native"])
+@pytest.mark.parametrize("elements", [1, 31, 256, 257, MILLION, 10**10])
+def test_a_launch_configuration_covers_its_elements_within_the_limits(api: str, elements: int) -> None:
+    limits = limits_of(api)
+    grid, block = launch_configuration(elements, limits)
+    assert grid[0] <= limits.grid[0] and block[0] <= limits.threads_per_block
+    assert grid[0] * block[0] >= elements or grid[0] == limits.grid[0]
+    assert block[0] % min(limits.warp, block[0]) == 0
+    assert dims(7) == (7, 1, 1) and dims((1, 2)) == (1, 2, 1)
+    with pytest.raises(ValueError, match="need no launch"):
+        launch_configuration(0, limits)
+
+
+# Budgets.
+
+
+def test_a_budget_that_is_kept_passes_and_one_that_is_not_says_by_how_much(device: Accelerator) -> None:
+    array = np.ones(1000, np.float32)
+    with device.expect(time_s=1e-3, energy_j=1.0, launches=1, copied_bytes=8000):
+        a = device.to_device(array)
+        device.launch(double, 4, 256, a)
+        device.to_host(a)
+    said = "launches 2, of at most 1; copied_bytes 4000, of at most 3999"
+    with pytest.raises(BudgetExceeded, match=said), device.expect(launches=1, copied_bytes=3999):
+        device.launch(double, 4, 256, a)
+        device.launch(double, 4, 256, a)
+        device.to_host(a)
+    assert issubclass(BudgetExceeded, AssertionError)

@@ -1,0 +1,175 @@
+"""The pytest plugin in a project of its own: devices, budgets, faults, leaks, traces, and real ones that are not here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import numpy as np
+import pytest
+import windtunnel
+
+@windtunnel.kernel
+def double(a):
+    a *= 2
+
+def run(accelerator, launches=1):
+    a = accelerator.to_device(np.ones(1000, np.float32))
+    for _ in range(launches):
+        accelerator.launch(double, 4, 256, a)
+    found = accelerator.to_host(a)
+    return a, found
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:cacheprovider\n")
+    return tmp_path
+
+
+def run(project: Path, tests: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (project / "test_it.py").write_text(PROGRAM + tests)
+    # A run of its own: none of this run's plugins, workers or environment but the paths.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *options], cwd=project, env=environment, capture_output=True, text=True
+    )
+
+
+def test_a_test_runs_on_each_device_that_its_marker_names(project: Path) -> None:
+    done = run(
+        project,
+        """
+@pytest.mark.accelerator("h100-sxm-80gb", "l4", "apple-m1")
+def test_it(accelerator):
+    assert (run(accelerator)[1] == 2).all()
+
+def test_usual(accelerator):
+    assert accelerator.name == "h100-sxm-80gb"
+""",
+        "-vv",
+    )
+    assert done.returncode == 0, done.stdout
+    for name in ("test_it[h100-sxm-80gb]", "test_it[l4]", "test_it[apple-m1]", "4 passed"):
+        assert name in done.stdout
+
+
+def test_a_budget_that_is_not_kept_fails_with_the_figures_the_seed_and_a_trace(project: Path) -> None:
+    done = run(
+        project,
+        """
+def test_it(accelerator):
+    with accelerator.expect(launches=2):
+        run(accelerator, launches=3)
+""",
+        "--accelerator-seed",
+        "7",
+    )
+    assert done.returncode == 1
+    assert "launches 3, of at most 2" in done.stdout
+    assert "seed 7 (--accelerator-seed 7)" in done.stdout
+    assert "3 launches, 8,000 bytes copied, 4,000 allocated" in done.stdout
+    (trace,) = (project / "windtunnel-traces").iterdir()
+    names = [event["name"] for event in json.loads(trace.read_text())["traceEvents"]]
+    assert names == ["copy h2d", "double", "double", "double", "copy d2h"]
+    assert trace.name in done.stdout
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_the_same_test_takes_the_same_time_wherever_it_runs(project: Path, workers: tuple[str, ...]) -> None:
+    done = run(
+        project,
+        """
+@pytest.mark.parametrize("again", range(6))
+def test_it(accelerator, again):
+    run(accelerator, launches=10)
+    assert (accelerator.clock_s, accelerator.energy_j) == pytest.approx((TIME, ENERGY), rel=1e-12)
+""".replace("TIME, ENERGY", _once(project)),
+        *workers,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def _once(project: Path) -> str:
+    text = "def test_it(accelerator):\n    run(accelerator, launches=10)\n    print(f'SPENT {accelerator.clock_s!r}, {accelerator.energy_j!r}')\n"
+    found = run(project, text, "-s").stdout
+    return next(line for line in found.splitlines() if "SPENT" in line).split("SPENT ")[1]
+
+
+def test_a_real_device_that_is_not_here_fails_and_is_never_skipped(project: Path) -> None:
+    text = "def test_it(accelerator):\n    run(accelerator)\n"
+    done = run(project, text, "--accelerator", "real")
+    assert done.returncode == 1 and "skipped" not in done.stdout and "is not here" in done.stdout
+    both = run(project, text, "--accelerator", "both")
+    assert both.returncode == 1 and "1 passed, 1 error" in both.stdout
+
+
+def test_faults_of_the_marker_must_strike_and_leaks_are_found_where_asked(project: Path) -> None:
+    done = run(
+        project,
+        """
+@pytest.mark.accelerator(faults={"kind": "out_of_memory", "call": 2})
+def test_struck(accelerator):
+    accelerator.empty(3)
+    with pytest.raises(windtunnel.errors.DeviceOutOfMemory):
+        accelerator.empty(3)
+
+@pytest.mark.accelerator(faults="device_lost")
+def test_missed(accelerator):
+    pass
+
+@pytest.mark.accelerator(leaks="error")
+def test_leak(accelerator):
+    run(accelerator)
+
+@pytest.mark.accelerator(leaks="error")
+def test_no_leak(accelerator):
+    run(accelerator)[0].free()
+
+@pytest.mark.accelerator(leek="error")
+def test_slip(accelerator):
+    pass
+""",
+    )
+    assert done.returncode == 1
+    assert "never struck: device_lost" in done.stdout
+    assert "was left with 4,000 bytes allocated" in done.stdout
+    assert "the marker accelerator takes" in done.stdout
+    assert "4 passed, 3 errors" in done.stdout
+
+
+def test_an_unknown_device_fails_with_the_nearest_name(project: Path) -> None:
+    done = run(project, "@pytest.mark.accelerator('h100-sxm-80g')\ndef test_it(accelerator):\n    pass\n")
+    assert done.returncode == 1 and "did you mean 'h100-sxm-80gb'" in done.stdout
+
+
+def test_the_marker_is_documented(project: Path) -> None:
+    done = run(project, "", "--markers")
+    assert "@pytest.mark.accelerator(*devices" in done.stdout
+
+
+def test_the_page_for_strangers_works_as_it_is_written(project: Path) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "testing.md").read_text()
+    text = page.split("```python\n# test_scale.py\n")[1].split("```")[0]
+    (project / "test_scale.py").write_text(text)
+    done = run(project, "", "test_scale.py")
+    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout
+    shown = "allocate on l4: no memory is free (fault 'out_of_memory call=3', seed 0): cuda error 2"
+    assert shown in page
+    again = run(
+        project,
+        """
+@pytest.mark.accelerator("l4", faults={"kind": "out_of_memory", "call": 3})
+def test_it(accelerator):
+    for _ in range(3):
+        accelerator.empty(3)
+""",
+    )
+    assert shown in again.stdout
