@@ -319,3 +319,17 @@ def test_a_budget_that_is_kept_passes_and_one_that_is_not_says_by_how_much(devic
         device.launch(double, 4, 256, a)
         device.to_host(a)
     assert issubclass(BudgetExceeded, AssertionError)
+
+
+def test_copies_through_a_buffer_are_counted_and_struck_like_any_other(device: Accelerator) -> None:
+    a, b = device.empty(10), device.empty(20)
+    with device.faults({"kind": "copy_failure", "on": "copy_within"}):
+        a.copy_from(np.ones(10, np.float32))
+        with pytest.raises(errors.CopyError):
+            b.copy_within(a)
+    b.copy_within(a)
+    found = np.zeros(10, np.float32)
+    b.copy_to(found)
+    assert (found == 1).all() and device.counters.copied_bytes == 3 * 40
+    with pytest.raises(errors.InvalidArgument, match="does not fit into"):
+        a.copy_within(b)

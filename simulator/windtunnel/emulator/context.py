@@ -209,7 +209,7 @@ class EmulatedContext:
 
     def copy_within(self, to: EmulatedMemory, memory: EmulatedMemory, stream: EmulatedStream | None) -> None:
         """See ``Context``."""
-        size = min(to.size, memory.size)
+        size = memory.size
         self._copy(stream or self.default, "d2d", size, "pinned", hold=False)
         to.data[:size] = memory.data[:size]
 

@@ -129,9 +129,11 @@ class Accelerator:
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
         """Host to device, into an existing buffer."""
+        values = np.asarray(array)
+        buffer.check(values, "copy in")
         with self._copying("copy_in") as corrupt:
-            buffer.copy_from(array, stream, pinned=pinned)
-        self.counters.copied_bytes += np.asarray(array).nbytes
+            self.context.copy_in(buffer.memory, values, stream, pinned=pinned)
+        self.counters.copied_bytes += values.nbytes
         if corrupt:
             self._flip(self.context.view(buffer.memory, buffer.dtype, buffer.shape))
 
@@ -139,13 +141,23 @@ class Accelerator:
         self, array: np.ndarray, buffer: Buffer, stream: Stream | None = None, *, pinned: bool = False
     ) -> None:
         """Device to host, into an existing array; from pageable memory the host waits for it."""
+        buffer.check(array, "copy out")
         with self._copying("copy_out") as corrupt:
-            buffer.copy_to(array, stream, pinned=pinned)
+            self.context.copy_out(array, buffer.memory, stream, pinned=pinned)
         self.counters.copied_bytes += array.nbytes
         if corrupt:
             self._flip(array)
         if not pinned:
             self._hang()
+
+    def copy_within(self, to: Buffer, buffer: Buffer, stream: Stream | None = None) -> None:
+        """Device to device."""
+        to.fits(buffer, "copy within")
+        with self._copying("copy_within") as corrupt:
+            self.context.copy_within(to.memory, buffer.memory, stream)
+        self.counters.copied_bytes += buffer.nbytes
+        if corrupt:
+            self._flip(self.context.view(to.memory, to.dtype, to.shape))
 
     # Kernels.
 

@@ -44,6 +44,13 @@ class Buffer:
         if array.size > self.size:
             raise self._wrong(operation, f"{array.size:,} elements for a buffer of {self.size:,}")
 
+    def fits(self, other: Buffer, operation: str) -> None:
+        """InvalidArgument where ``other`` is of another type than this, or of another device, or holds more."""
+        other.alive(operation)
+        self.alive(operation)
+        if other.owner is not self.owner or other.dtype != self.dtype or other.size > self.size:
+            raise self._wrong(operation, f"{other!r} does not fit into {self!r}")
+
     def alive(self, operation: str) -> None:
         """InvalidArgument once the buffer was freed."""
         if self.freed:
@@ -51,22 +58,15 @@ class Buffer:
 
     def copy_from(self, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
         """Host to device: its first elements become those of ``array``."""
-        array = np.asarray(array)
-        self.check(array, "copy in")
-        self.owner.context.copy_in(self.memory, array, stream, pinned=pinned)
+        self.owner.copy_in(self, array, stream, pinned=pinned)
 
     def copy_to(self, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
         """Device to host: ``array`` becomes its first elements."""
-        self.check(array, "copy out")
-        self.owner.context.copy_out(array, self.memory, stream, pinned=pinned)
+        self.owner.copy_out(array, self, stream, pinned=pinned)
 
     def copy_within(self, other: Buffer, stream: Stream | None = None) -> None:
         """Device to device: its first elements become those of ``other``."""
-        other.alive("copy within")
-        self.alive("copy within")
-        if other.dtype != self.dtype or other.size > self.size:
-            raise self._wrong("copy within", f"{other!r} does not fit into {self!r}")
-        self.owner.context.copy_within(self.memory, other.memory, stream)
+        self.owner.copy_within(self, other, stream)
 
     def host(self) -> np.ndarray:
         """Unified memory as the host sees it, once the device has done with it."""
