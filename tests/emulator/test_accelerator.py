@@ -333,3 +333,14 @@ def test_copies_through_a_buffer_are_counted_and_struck_like_any_other(device: A
     assert (found == 1).all() and device.counters.copied_bytes == 3 * 40
     with pytest.raises(errors.InvalidArgument, match="does not fit into"):
         a.copy_within(b)
+
+
+@pytest.mark.parametrize("sku", app.catalogue().skus())
+def test_every_device_of_the_catalogue_opens_and_copies(sku: str) -> None:
+    device = app.accelerator(sku)
+    assert device.info.virtual and device.clock_s == 0.0
+    try:
+        device.to_device(np.ones(1000, np.float32))
+    except errors.InputError as refused:
+        assert "does not run copy" in str(refused) or "has no" in str(refused)
+    assert device.energy_j >= 0.0

@@ -24,6 +24,7 @@ from windtunnel.core.ticks import to_seconds, to_ticks
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import code_of
+from windtunnel.runtime.graph import Node
 from windtunnel.runtime.interface import DeviceInfo, Dims, MemoryKind
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.limits import limits_of
@@ -55,6 +56,9 @@ class EmulatedStream:
 
     def wait(self, event: EmulatedEvent) -> None:
         """Work given from now on begins after the event."""
+        if self.context.capturing is not None:
+            self.context.capturing.wait(self, event.nodes)
+            return
         self.time.last = max(self.time.last, event.tick)
 
 
@@ -64,9 +68,14 @@ class EmulatedEvent:
 
     context: EmulatedContext
     tick: int = -1
+    nodes: Sequence[Any] = ()
+    """What it marks while a graph is captured."""
 
     def record(self, stream: EmulatedStream | None = None) -> None:
         """Mark where ``stream`` is now."""
+        if self.context.capturing is not None:
+            self.nodes = self.context.capturing.after(stream)
+            return
         self.tick = self.context.enqueue_marker(stream)
 
     def synchronize(self) -> None:
@@ -114,6 +123,7 @@ class EmulatedContext:
         self._allocated = 0
         self._next_address = 1 << 20
         self._stretch = 1.0
+        self.capturing: Any = None
         self._prices: dict[tuple[Any, ...], _Price] = {}
         self._units = device.number("compute_units") or 1.0
         self._shares_memory = (device.number("unified_memory") or 0.0) >= 0.5
@@ -134,6 +144,8 @@ class EmulatedContext:
         self.back_ticks = min(back, rest)
         self.latency_ticks = rest - self.back_ticks
         self.empty_ticks = floor
+        gap = self.device.api.values.get("graph_node_s")
+        self.node_ticks = 0 if gap is None else to_ticks(gap.value)
 
     def _launch_s(self, count: int) -> float:
         rows = one_row(OPERATIONS.find("launch"), {"mode": "stream", "count": count})
@@ -248,6 +260,65 @@ class EmulatedContext:
         share = min(blocks / self._units, 1.0)
         self._enqueue(queue, price, function.name, share=share, latency=self.latency_ticks)
         function.function(*given)
+
+    def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
+        """See ``Context``. Nodes that may, overlap.
+
+        A kernel takes its time beyond that of an empty one, and the API's gap between nodes: so N empty nodes take what
+        `predict launch mode=graph` says. (What an empty kernel takes by itself is mostly starting and draining, which
+        overlap in a graph: gpu-benches' 0.94 us a node are less than it.) A node that waits for none begins where the
+        stream is; the stream goes on when all nodes have ended.
+        """
+        if "graphs" not in self.info.features:
+            raise self.error(InvalidArgument, "replay a graph", f"the API '{self.info.api}' has no graphs")
+        queue = stream or self.default
+        self.host.spend(self.dispatch_ticks)
+        begin = self.time.enqueue(queue.time, "markers", "graph", 0, after=(self.host.now + self.latency_ticks,)).end
+        ends: dict[int, int] = {}
+        branches: dict[int, StreamTime] = {}
+        for node in nodes:
+            # A branch that nobody has taken up yet goes on as the stream of this node; else it begins one.
+            branch = next((branches.pop(other.number) for other in node.after if other.number in branches), None)
+            branch = branch or StreamTime(queue.time.number, False, begin)
+            after = [ends[other.number] for other in node.after]
+            ends[node.number] = self._replay_node(node, branch, after)
+            branches[node.number] = branch
+        queue.time.last = max([queue.time.last, *ends.values()])
+        if queue is self.default:
+            self.time.enqueue(queue.time, "markers", "graph", 0)
+
+    def _replay_node(self, node: Node, branch: StreamTime, after: Sequence[int]) -> int:
+        share, size, lead = 1.0, 0, 0
+        if node.what == "launch":
+            given = [self._given(argument) for argument in node.arguments]
+            work = dict(node.function.work_of(node.grid, node.block, given))
+            price = self._price(str(work.pop("op")), work)
+            lead = self.node_ticks - self.empty_ticks
+            share = min(node.grid[0] * node.grid[1] * node.grid[2] / self._units, 1.0)
+        else:
+            assert node.buffer is not None  # noqa: S101  a copy has one
+            size = node.buffer.nbytes if node.array is None else node.array.nbytes
+            direction = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}[node.what]
+            price = self._price("copy", {"bytes": size, "direction": direction, "memory": "pinned"})
+        ticks = max(round(price.ticks * self._stretch) + lead, 0)
+        span = self.time.enqueue(
+            branch, price.engine, node.name, ticks, joules=price.joules, share=share, after=after, size=size
+        )
+        self._do(node)
+        return span.end
+
+    def _do(self, node: Node) -> None:
+        if node.what == "launch":
+            node.function.function(*(self._given(argument) for argument in node.arguments))
+            return
+        assert node.buffer is not None  # noqa: S101  a copy has one
+        there = self._given(node.buffer).reshape(-1)
+        if node.what == "copy_in" and node.array is not None:
+            there[: node.array.size] = node.array.reshape(-1)
+        elif node.what == "copy_out" and node.array is not None:
+            node.array[...] = there[: node.array.size].reshape(node.array.shape)
+        elif node.source is not None:
+            there[: node.source.size] = self._given(node.source).reshape(-1)
 
     def _given(self, argument: Any) -> Any:
         if not isinstance(argument, Buffer):

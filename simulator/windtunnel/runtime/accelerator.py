@@ -16,7 +16,8 @@ from windtunnel.core.errors import DeviceError, InputError, InvalidArgument, Lau
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.faults import KINDS, Fault, FaultPlan, fault_from
-from windtunnel.runtime.interface import Context, DeviceInfo, Event, Function, MemoryKind, Stream
+from windtunnel.runtime.graph import Capture, CompiledGraph, Graph
+from windtunnel.runtime.interface import Context, DeviceInfo, Dims, Event, Function, MemoryKind, Stream
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.limits import dims, exceeded, launch_configuration
 
@@ -67,6 +68,7 @@ class Accelerator:
         """What faults did so far, over all plans."""
         self._gone: DeviceError | None = None
         self._hung: tuple[float, DeviceError] | None = None
+        self._capture: Capture | None = None
         self._functions: dict[Any, Function] = {}
 
     @property
@@ -123,6 +125,8 @@ class Accelerator:
 
     def to_host(self, buffer: Buffer, stream: Stream | None = None) -> np.ndarray:
         """A new array that holds what ``buffer`` does; the host waits for it."""
+        if self._capture is not None:
+            raise self._wrong(InvalidArgument, "copy out", "nothing is done while a graph is captured")
         found = np.empty(buffer.shape, buffer.dtype)
         self.copy_out(found, buffer, stream)
         return found
@@ -131,6 +135,10 @@ class Accelerator:
         """Host to device, into an existing buffer."""
         values = np.asarray(array)
         buffer.check(values, "copy in")
+        if self._capture is not None:
+            node = self._capture.graph.copy_in(buffer, values, after=self._capture.after(stream))
+            self._capture.follow(stream, node)
+            return
         with self._copying("copy_in") as corrupt:
             self.context.copy_in(buffer.memory, values, stream, pinned=pinned)
         self.counters.copied_bytes += values.nbytes
@@ -142,6 +150,10 @@ class Accelerator:
     ) -> None:
         """Device to host, into an existing array; from pageable memory the host waits for it."""
         buffer.check(array, "copy out")
+        if self._capture is not None:
+            node = self._capture.graph.copy_out(array, buffer, after=self._capture.after(stream))
+            self._capture.follow(stream, node)
+            return
         with self._copying("copy_out") as corrupt:
             self.context.copy_out(array, buffer.memory, stream, pinned=pinned)
         self.counters.copied_bytes += array.nbytes
@@ -153,6 +165,10 @@ class Accelerator:
     def copy_within(self, to: Buffer, buffer: Buffer, stream: Stream | None = None) -> None:
         """Device to device."""
         to.fits(buffer, "copy within")
+        if self._capture is not None:
+            node = self._capture.graph.copy_within(to, buffer, after=self._capture.after(stream))
+            self._capture.follow(stream, node)
+            return
         with self._copying("copy_within") as corrupt:
             self.context.copy_within(to.memory, buffer.memory, stream)
         self.counters.copied_bytes += buffer.nbytes
@@ -171,6 +187,26 @@ class Accelerator:
         shared_bytes: int = 0,
     ) -> None:
         """Enqueue a kernel. LaunchError for a configuration that the device does not allow."""
+        function, sizes, given = self.prepared(kernel, grid, block, arguments, shared_bytes)
+        if self._capture is not None:
+            after = self._capture.after(stream)
+            node = self._capture.graph.launch(kernel, grid, block, *arguments, after=after, shared_bytes=shared_bytes)
+            self._capture.follow(stream, node)
+            return
+        struck = self._call("launch", function.name) if self.plan is not None or self._gone is not None else ()
+        with self._stretched(struck):
+            self.context.launch(function, *sizes, given, stream, shared_bytes)
+        self.counters.launches += 1
+
+    def prepared(
+        self,
+        kernel: Kernel | Callable[..., Any],
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        arguments: Sequence[Any],
+        shared_bytes: int,
+    ) -> tuple[Function, tuple[Dims, Dims], list[Any]]:
+        """(function, (grid, block), arguments), checked as a launch of them is."""
         function = self._functions.get(kernel)
         if function is None:
             marked = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
@@ -183,11 +219,7 @@ class Accelerator:
         beyond = exceeded(self.info.limits, *sizes, shared_bytes)
         if beyond is not None:
             raise self._wrong(LaunchError, operation, beyond)
-        given = [self._argument(operation, i, argument) for i, argument in enumerate(arguments)]
-        struck = self._call("launch", function.name) if self.plan is not None or self._gone is not None else ()
-        with self._stretched(struck):
-            self.context.launch(function, *sizes, given, stream, shared_bytes)
-        self.counters.launches += 1
+        return function, sizes, [self._argument(operation, i, argument) for i, argument in enumerate(arguments)]
 
     def _argument(self, operation: str, place: int, argument: Any) -> Any:
         if isinstance(argument, Buffer):
@@ -217,9 +249,45 @@ class Accelerator:
 
     def synchronize(self) -> None:
         """Wait until all work has ended."""
+        if self._capture is not None:
+            raise self._wrong(InvalidArgument, "synchronize", "nothing is done while a graph is captured")
         self._call("synchronize")
         self.context.synchronize()
         self._hang()
+
+    # Graphs.
+
+    def graph(self) -> Graph:
+        """An empty graph, to be built node by node."""
+        return Graph(self)
+
+    @contextmanager
+    def capture(self) -> Iterator[Graph]:
+        """What is launched and copied within is recorded in the graph, and not done.
+
+        InvalidArgument for a call that cannot wait until the graph is replayed: waiting, and copies that the host waits
+        for.
+        """
+        if self._capture is not None:
+            raise self._wrong(InvalidArgument, "capture", "a graph is being captured already")
+        graph = Graph(self)
+        self._capture = self.context.capturing = Capture(graph)
+        try:
+            yield graph
+        finally:
+            self._capture = self.context.capturing = None
+
+    def replay(self, compiled: CompiledGraph, stream: Stream | None = None) -> None:
+        """Do what a graph says: see ``graph.CompiledGraph.replay``."""
+        for node in compiled.order:
+            for argument in (*node.arguments, node.buffer, node.source):
+                if isinstance(argument, Buffer):
+                    argument.alive(f"replay {node}")
+        struck = self._call("launch", None) if self.plan is not None or self._gone is not None else ()
+        with self._stretched(struck):
+            self.context.replay(compiled.order, stream)
+        self.counters.launches += 1
+        self.counters.copied_bytes += sum(node.array.nbytes for node in compiled.order if node.array is not None)
 
     # Whole computations.
 

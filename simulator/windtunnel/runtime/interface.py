@@ -121,6 +121,12 @@ class Context(Protocol):
     ) -> None:
         """Enqueue a kernel."""
 
+    capturing: Any
+    """A ``graph.Capture`` while streams are captured: events then tie its nodes, and mark no time."""
+
+    def replay(self, nodes: Sequence[Any], stream: Any) -> None:
+        """Do the nodes of a graph (``graph.Node``), in order, for one dispatch."""
+
     def stream(self, *, non_blocking: bool = False) -> Any:
         """A new stream; a blocking one and the default stream wait for each other (CUDA's legacy rule)."""
 
