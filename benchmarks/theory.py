@@ -1,0 +1,134 @@
+"""The engine beside closed forms of queueing theory, over many seeds: what tests/theory judges, as a table.
+
+    python benchmarks/theory.py [--seeds 30] [--out DIR]
+
+Each system is run with so many seeds, the first tenth of each run left out. A mean is compared by a t-test of the runs'
+means; a percentile by the share of jobs beyond the theory's, which is unbiased however correlated jobs are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from scipy.special import stdtr
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "theory"))
+
+import test_queueing as theory  # noqa: E402
+
+from windtunnel import app  # noqa: E402
+from windtunnel.core.scenario import scenario_from_data  # noqa: E402
+
+LOADS = (0.3, 0.5, 0.8, 0.9, 0.95)
+
+
+def systems() -> Iterator[tuple[str, theory.System]]:
+    """Every family at loads 0.3 to 0.95; longer runs where the queue forgets slowly."""
+    for load in LOADS:
+        jobs = {0.9: 100_000, 0.95: 200_000}.get(load, 30_000)
+        for servers in (1, 4, 64):
+            yield f"M/M/{servers}", theory.mmc(servers, load, jobs=jobs)
+        yield "M/D/1", theory.md1(load, jobs=jobs)
+    for load, distribution, cv in (
+        (0.3, "weibull", 2.0),
+        (0.5, "lognormal", 1.5),
+        (0.7, "gamma", 0.5),
+        (0.9, "gamma", 1.5),
+    ):
+        yield f"M/G/1, {distribution}, cv {cv:g}", theory.mg1(load, distribution, cv)
+
+
+def compared(values: Sequence[float], truth: float) -> tuple[str, float]:
+    """(mean and half-width of its 95% interval beside the truth, two-sided p-value of Student's t)."""
+    found = np.array(values)
+    error = float(found.std(ddof=1)) / math.sqrt(len(found))
+    if not error:
+        return f"{found.mean():.4g} (theory {truth:.4g})", 1.0 if found.mean() == truth else 0.0
+    t = (float(found.mean()) - truth) / error
+    return f"{found.mean():.4g} ± {2.05 * error:.2g} ({truth:.4g})", float(2 * stdtr(len(found) - 1, -abs(t)))
+
+
+def rows(seeds: int) -> Iterator[tuple[list[str], list[float]]]:
+    """Cells, and the p-values in them."""
+    for name, system in systems():
+        waits, sojourns = [], []
+        for seed in range(seeds):
+            jobs = app.run(scenario_from_data(system.scenario(seed))).recording.jobs
+            kept = slice(len(jobs) // 10, None)
+            waits.append((jobs.start[kept] - jobs.arrival[kept]) / 1e12)
+            sojourns.append((jobs.finish[kept] - jobs.arrival[kept]) / 1e12)
+        cell, p = compared([float(w.mean()) for w in waits], system.mean_wait_s)
+        cells, chances = [name, f"{system.load:g}", cell], [p]
+        for what, quantile, runs in (("wait", system.wait_s, waits), ("sojourn", system.sojourn_s, sojourns)):
+            for q in (0.95, 0.99):
+                if quantile is None or quantile(q) <= 0:
+                    cells.append("–")
+                    continue
+                beyond = quantile(q)
+                cell, p = compared([float((r > beyond).mean()) * 100 for r in runs], 100 * (1 - q))
+                cells.append(cell)
+                chances.append(p)
+                assert what
+        yield [*cells, f"{min(chances):.2g}"], chances
+    exponential = {"distribution": "exponential", "mean": "1 s"}
+    rates = [0.5, 0.6, 0.5]
+    found = theory.by_class(2, rates, [exponential] * 3, [3, 2, 1])
+    for i, wait in enumerate(theory.mmc_priority_mean_waits_s(rates, 1.0, 2)):
+        cell, p = compared(found[:, i].tolist(), wait)
+        yield [f"M/M/2, priority {3 - i} of 3", "0.8", cell, "–", "–", "–", "–", f"{p:.2g}"], [p]
+    shared, alone = theory.sharing(0.7, (1, 4), 2_500, 16)
+    mean_s = float(np.mean(alone))
+    for i, alone_s in enumerate(alone):
+        truth = theory.mg1_ps_mean_sojourn_s(0.7 / mean_s, mean_s, alone_s)
+        cell, p = compared((shared[:, i] / alone_s).tolist(), truth / alone_s)
+        yield (
+            [
+                f"processor sharing, size {(1, 4)[i]}: sojourn over its own time",
+                "0.7",
+                cell,
+                "–",
+                "–",
+                "–",
+                "–",
+                f"{p:.2g}",
+            ],
+            [p],
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    found = list(rows(options.seeds))
+    chances = [p for _, one in found for p in one]
+    low = sum(p < 0.05 for p in chances)
+    lines = [
+        "# The engine beside queueing theory",
+        "",
+        f"Written by `python benchmarks/theory.py`: {options.seeds} seeds of each system (16 of the last five rows), mean service 1 s. Figures are "
+        "the mean over seeds ± its 95% interval, and the theory's in brackets. For percentiles it is the share (%) of jobs beyond the theory's.",
+        "",
+        "| system | load | mean wait, s | wait beyond p95 | beyond p99 | sojourn beyond p95 | beyond p99 | least p-value |",
+        "|---|---|---|---|---|---|---|---|",
+        *(f"| {' | '.join(cells)} |" for cells, _ in found),
+        "",
+        f"Of {len(chances)} comparisons {low} have a p-value below 0.05, where {0.05 * len(chances):.0f} are expected of a right engine; the least of "
+        f"all is {min(chances):.2g}, and 1 in {len(chances)} would be about {1 / len(chances):.2g}.",
+    ]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "theory.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
