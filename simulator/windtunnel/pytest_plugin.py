@@ -95,10 +95,12 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
     if armed is not None:
         armed.__enter__()
     yield opened
-    if armed is not None:
-        armed.__exit__(None, None, None)
     left = opened.allocated_bytes
-    opened.close()
+    try:
+        if armed is not None:
+            armed.__exit__(None, None, None)
+    finally:
+        opened.close()
     if left and leaks == "error":
         pytest.fail(f"{opened.name} was left with {left:,} bytes allocated", pytrace=False)
 

@@ -344,3 +344,30 @@ def test_every_device_of_the_catalogue_opens_and_copies(sku: str) -> None:
     except errors.InputError as refused:
         assert "does not run copy" in str(refused) or "has no" in str(refused)
     assert device.energy_j >= 0.0
+
+
+def test_what_was_there_before_a_reset_is_gone(device: Accelerator) -> None:
+    a = device.to_device(np.ones(10, np.float32))
+    device.reset()
+    assert a.freed and device.allocated_bytes == 0
+    for program in (lambda: device.launch(double, 1, 32, a), lambda: device.to_host(a), a.free):
+        with pytest.raises(errors.InvalidArgument, match="was freed"):
+            program()
+
+
+def test_who_watches_later_takes_nothing_from_who_watched_before(device: Accelerator) -> None:
+    first, second = device.watch(), device.watch()
+    device.empty(3).copy_from(np.ones(3, np.float32))
+    assert len(first) == len(second) == 1
+
+
+def test_a_graph_moves_unified_memory_as_a_launch_does(device: Accelerator) -> None:
+    a = device.empty(MILLION, kind="unified")
+    graph = device.graph()
+    graph.launch(double, *device.configuration(MILLION), a)
+    compiled = graph.compile()
+    a.host()[...] = 1
+    moved = took(device, lambda: (compiled.replay(), device.synchronize()))
+    stays = took(device, lambda: (compiled.replay(), device.synchronize()))
+    assert moved > stays + 0.9 * predicted("copy", bytes=4 * MILLION, direction="h2d", memory="unified")
+    assert (a.host() == 4).all()

@@ -126,7 +126,7 @@ def test_a_host_that_runs_ahead_costs_no_more_the_longer_its_queue() -> None:
 def test_spans_are_told_in_order(device: DeviceTime) -> None:
     told: list[str] = []
     watch: Callable[..., None] = lambda span: told.append(f"{span.name} {span.start}-{span.end}")  # noqa: E731
-    device.observer = watch
+    device.observers.append(watch)
     stream = device.stream()
     device.enqueue(stream, "compute", "a", 3)
     device.host.spend(5)

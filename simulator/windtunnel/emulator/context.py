@@ -182,7 +182,7 @@ class EmulatedContext:
         return memory
 
     def free(self, memory: EmulatedMemory) -> None:
-        """See ``Context``; as CUDA's, it waits for the device."""
+        """See ``Context``. It takes no time here, where CUDA's waits for the device (docs/open-ends.md)."""
         if memory.freed or self.memories.get(memory.address) is not memory:
             raise self.error(InvalidArgument, "free", "this memory is not allocated here")
         memory.freed = True
@@ -272,6 +272,7 @@ class EmulatedContext:
         if "graphs" not in self.info.features:
             raise self.error(InvalidArgument, "replay a graph", f"the API '{self.info.api}' has no graphs")
         queue = stream or self.default
+        self._migrate(queue, [a for node in nodes for a in node.arguments if isinstance(a, Buffer)])
         self.host.spend(self.dispatch_ticks)
         begin = self.time.enqueue(queue.time, "markers", "graph", 0, after=(self.host.now + self.latency_ticks,)).end
         ends: dict[int, int] = {}
@@ -388,7 +389,7 @@ class EmulatedContext:
     def watch(self) -> list[Span]:
         """See ``Context``."""
         spans: list[Span] = []
-        self.time.observer = spans.append
+        self.time.observers.append(spans.append)
         return spans
 
     def pass_time(self, seconds: float) -> None:

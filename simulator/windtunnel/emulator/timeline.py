@@ -131,7 +131,7 @@ class DeviceTime:
     idle_w: float
     engines: dict[str, Engine] = field(default_factory=dict)
     streams: dict[int, StreamTime] = field(default_factory=lambda: {DEFAULT: StreamTime(DEFAULT)})
-    observer: Callable[[Span], None] | None = None
+    observers: list[Callable[[Span], None]] = field(default_factory=list)
     """Told of every span as it is given its time."""
     born: int = 0
     _count: int = 0
@@ -181,8 +181,8 @@ class DeviceTime:
             self._open.append(span)
             if len(self._open) > self._settle_above:
                 self._settle()
-        if self.observer is not None:
-            self.observer(span)
+        for tell in self.observers:
+            tell(span)
         return span
 
     def last(self) -> int:

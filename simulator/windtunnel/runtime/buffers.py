@@ -20,7 +20,11 @@ class Buffer:
 
     def __init__(self, owner: Accelerator, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.owner, self.memory, self.shape, self.dtype = owner, memory, shape, dtype
-        self.freed = False
+
+    @property
+    def freed(self) -> bool:
+        """Whether its memory was given back, by ``free``, by a reset or with the device."""
+        return self.memory.freed
 
     @property
     def size(self) -> int:
@@ -52,7 +56,7 @@ class Buffer:
             raise self._wrong(operation, f"{other!r} does not fit into {self!r}")
 
     def alive(self, operation: str) -> None:
-        """InvalidArgument once the buffer was freed."""
+        """InvalidArgument once the buffer was freed, or its device reset."""
         if self.freed:
             raise self._wrong(operation, "the buffer was freed")
 
@@ -79,7 +83,6 @@ class Buffer:
         """Give the memory back; InvalidArgument the second time."""
         self.alive("free")
         self.owner.context.free(self.memory)
-        self.freed = True
 
     def _wrong(self, operation: str, problem: str) -> InvalidArgument:
         code = code_of(self.owner.info.api, InvalidArgument)

@@ -51,6 +51,8 @@ class Memory(Protocol):
     """Bytes."""
     address: int
     """Unique in the context, while it is allocated and after."""
+    freed: bool
+    """Whether it was given back, by the program or by a reset."""
 
 
 class Event(Protocol):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -35,17 +33,6 @@ class Kernel:
     def name(self) -> str:
         """The function's name."""
         return self.function.__name__
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """(file, line) where it is defined."""
-        code = self.function.__code__
-        return str(Path(code.co_filename)), code.co_firstlineno
-
-    @property
-    def arity(self) -> int:
-        """How many arguments a launch gives."""
-        return len(inspect.signature(self.function).parameters)
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as the plain function it is."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from windtunnel.runtime.interface import Dims, Limits
 
@@ -66,8 +65,3 @@ def exceeded(limits: Limits, grid: Dims, block: Dims, shared: int) -> str | None
     if shared > limits.shared_bytes:
         return f"{shared:,} bytes of shared memory, of at most {limits.shared_bytes:,}"
     return None
-
-
-def plain(value: Any) -> bool:
-    """Whether a kernel's argument is a number."""
-    return isinstance(value, (int, float, bool)) or (hasattr(value, "dtype") and getattr(value, "ndim", 1) == 0)

@@ -150,7 +150,7 @@ def row_of(w: World, job: int) -> int:
     if stride == 0 or (stride > 1 and job % stride):
         return -1
     row = job // stride
-    # More jobs may come than were expected; the last of them are not in the sample.
+    # A sample that more jobs than were expected would outgrow is thinned before that (``MORE_ROWS``).
     return row if row < len(w.jobs) else -1
 
 
