@@ -46,6 +46,8 @@ API_PARAMETERS = (
     Parameter("unified_fraction", "1", "rate of on-demand migration over that of a pinned copy"),
     Parameter("compute_efficiency", "1", "attained fraction of the silicon's vector peak, beside its native API"),
     Parameter("compile_s", "s", "compiling a small kernel at first use"),
+    Parameter("context_s", "s", "opening a device: the driver's start and a context"),
+    Parameter("allocate_s", "s", "host time to take a block of device memory from the driver"),
 )
 
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from windtunnel.planning.executors import Task
     from windtunnel.planning.sweep import Inputs, Outcome
     from windtunnel.runtime.accelerator import Accelerator
+    from windtunnel.runtime.interface import Interval
 
 SAMPLE_ABOVE = 200_000
 """Jobs above this many are written as a stated sample unless all are asked for."""
@@ -100,16 +101,25 @@ def known_from(op: str, target: Device) -> str:
 
 
 def accelerator(
-    name: str, *, host: Host | None = None, known: Catalogue | None = None, calibration: str | None = None
+    name: str,
+    *,
+    host: Host | None = None,
+    known: Catalogue | None = None,
+    calibration: str | None = None,
+    interval: Interval = "best",
 ) -> Accelerator:
     """An emulated accelerator: ``SKU`` or ``SKU@API``. Those of one ``host`` share its virtual clock.
 
-    Raises InputError for a device that is not in the catalogue.
+    ``interval``: the clock takes the model's best values, or the ``low`` or ``high`` end of their 90% intervals: what
+    is in time at the high end is in time wherever the model holds. Raises InputError for a device that is not in the
+    catalogue.
     """
     from windtunnel.emulator.context import EmulatedContext
     from windtunnel.runtime.accelerator import Accelerator
 
-    return Accelerator(EmulatedContext(device(name, known or Catalogue(), calibration), host))
+    if interval not in ("low", "best", "high"):
+        raise InputError(f"'{interval}' is no part of an interval", expected="low, best or high")
+    return Accelerator(EmulatedContext(device(name, known or Catalogue(), calibration), host, interval))
 
 
 def real_accelerator(name: str) -> Accelerator:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _USUAL = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"
 _MARKER = (
-    "accelerator(*devices, leaks='ignore', faults=(), seed=None): run the test on each of these devices "
+    "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None): run the test on each of these devices "
     f"(SKU or SKU@API; {_USUAL} unless given). leaks='error' fails a test that leaves buffers allocated; faults are "
     "armed for the whole test and must strike."
 )
@@ -38,6 +38,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run tests on emulated devices, on real ones (which must be present), or on both",
     )
     group.addoption("--accelerator-seed", type=int, default=0, help="seed of what faults draw")
+    group.addoption(
+        "--accelerator-interval",
+        choices=("low", "best", "high"),
+        default="best",
+        help="the virtual clock takes the model's best values, or an end of their 90%% intervals",
+    )
     group.addoption(
         "--accelerator-traces",
         metavar="DIR",
@@ -84,13 +90,16 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
     seed = options.pop("seed", None)
     if seed is None:
         seed = request.config.getoption("--accelerator-seed")
+    interval = options.pop("interval", None) or request.config.getoption("--accelerator-interval")
     leaks, faults = options.pop("leaks", "ignore"), options.pop("faults", ())
     if options or leaks not in ("ignore", "error"):
         wrong = f"no {', '.join(options)}" if options else f"leaks={leaks!r}"
-        pytest.fail(f"the marker accelerator takes leaks='ignore' or 'error', faults and seed: {wrong}", pytrace=False)
-    opened = _open(name, way)
+        pytest.fail(
+            f"the marker accelerator takes leaks='ignore' or 'error', faults, seed and interval: {wrong}", pytrace=False
+        )
+    opened = _open(name, way, interval)
     log = opened.watch()
-    request.node.stash[_OPENED] = [opened, seed, log]
+    request.node.stash[_OPENED] = [opened, seed, interval, log]
     armed = opened.faults(*((faults,) if isinstance(faults, (dict, str)) else faults), seed=seed) if faults else None
     if armed is not None:
         armed.__enter__()
@@ -105,12 +114,12 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
         pytest.fail(f"{opened.name} was left with {left:,} bytes allocated", pytrace=False)
 
 
-def _open(name: str, way: str) -> Accelerator:
+def _open(name: str, way: str, interval: Any) -> Accelerator:
     from windtunnel import app
     from windtunnel.core.errors import WindtunnelError
 
     try:
-        return app.accelerator(name) if way == _EMULATED else app.real_accelerator(name)
+        return app.accelerator(name, interval=interval) if way == _EMULATED else app.real_accelerator(name)
     except WindtunnelError as error:
         problem = str(error)
     # A device that was asked for and is not there fails the test: a skipped test proves nothing.
@@ -124,12 +133,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = outcome.get_result()
     if not report.failed or _OPENED not in item.stash:
         return
-    opened, seed, log = item.stash[_OPENED]
+    opened, seed, interval, log = item.stash[_OPENED]
     lines = [f"{opened!r}, seed {seed} (--accelerator-seed {seed})"]
     lines.append(
         f"clock {opened.clock_s:.9g} s, energy {opened.energy_j:.6g} J, {opened.counters.launches:,} launches, "
         f"{opened.counters.copied_bytes:,} bytes copied, {opened.allocated_bytes:,} allocated"
     )
+    end = "" if interval == "best" else f", at the {interval} end of their 90% intervals"
+    lines.append(f"clock and energy are {opened.provenance}{end}")
     if opened.struck:
         lines += ["faults that struck:", *(f"  {line}" for line in opened.struck)]
     if log:

@@ -7,10 +7,15 @@ streams allow. What each takes is the model's best value; how the API divides it
   latency later. The two are such that N empty kernels and one wait take what `predict launch` says.
 - A copy from or to pageable memory holds the host until it has ended; from or to pinned memory only its dispatch.
 - Kernels of fewer blocks than the device has compute units take as large a share of it, and run side by side.
+- Memory comes from the driver for ``allocate_s``, and goes back to a pool of the program's, which gives it out again
+  for nothing: what CuPy, PyTorch and cudaMallocAsync do. So freeing waits for nobody.
+- A kernel comes as a binary with the program, unless it is compiled by a call, which takes ``compile_s``.
+- A device with a clock of its own is open when that clock starts; opened on a host's clock, it takes ``context_s``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,12 +25,13 @@ import numpy as np
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, UnsupportedOperationError
 from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.provenance import Provenance
 from windtunnel.core.ticks import to_seconds, to_ticks
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.graph import Node
-from windtunnel.runtime.interface import DeviceInfo, Dims, MemoryKind
+from windtunnel.runtime.interface import DeviceInfo, Dims, Interval, MemoryKind
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.limits import limits_of
 
@@ -101,12 +107,21 @@ class _Price:
     engine: str
 
 
+_GRAIN = 512
+"""Bytes: blocks of the pool are whole multiples, as CuPy's are."""
+
+
 class EmulatedContext:
     """One emulated device, opened. See the module, and ``runtime.interface.Context``."""
 
-    def __init__(self, device: Device, host: Host | None = None) -> None:
+    def __init__(self, device: Device, host: Host | None = None, interval: Interval = "best") -> None:
         self.device = device
         self.host = host or Host()
+        self.interval = interval
+        self.weakest = Provenance.MEASURED
+        """The weakest provenance of what the clock took so far."""
+        if host is not None:
+            self._spend("context_s")
         api = device.api
         self.info = DeviceInfo(
             name=device.label,
@@ -121,10 +136,13 @@ class EmulatedContext:
         self.default = EmulatedStream(self, self.time.streams[DEFAULT])
         self.memories: dict[int, EmulatedMemory] = {}
         self._allocated = 0
+        self._pool: Counter[int] = Counter()
+        """Blocks that the program gave back, by their size: the next of that size costs no call."""
         self._next_address = 1 << 20
         self._stretch = 1.0
         self.capturing: Any = None
         self._prices: dict[tuple[Any, ...], _Price] = {}
+        self._launching = Provenance.MEASURED
         self._units = device.number("compute_units") or 1.0
         self._shares_memory = (device.number("unified_memory") or 0.0) >= 0.5
         self._overheads()
@@ -137,19 +155,40 @@ class EmulatedContext:
             one = many = 0.0
         self.dispatch_ticks = to_ticks((many - one) / 1000)
         parameters = Parameters(self.device)
-        floor = to_ticks(parameters.maybe("kernel_floor_s") or 0.0)
+        floor = min(to_ticks(parameters.maybe("kernel_floor_s") or 0.0), to_ticks(one))
         rest = max(to_ticks(one) - self.dispatch_ticks - floor, 0)
-        synchronize = self.device.api.values.get("synchronize_s")
-        back = 0 if synchronize is None else to_ticks(synchronize.value)
-        self.back_ticks = min(back, rest)
+        self.back_ticks = min(self._overhead("synchronize_s"), rest)
         self.latency_ticks = rest - self.back_ticks
         self.empty_ticks = floor
-        gap = self.device.api.values.get("graph_node_s")
-        self.node_ticks = 0 if gap is None else to_ticks(gap.value)
+        self.node_ticks = self._overhead("graph_node_s")
+
+    def _overhead(self, name: str) -> int:
+        """A cost of the API (ticks); 0 where its profile has none."""
+        found = self.device.api.values.get(name)
+        if found is None:
+            return 0
+        ends = {"low": found.low, "best": found.value, "high": found.high}
+        value = ends[self.interval]
+        return to_ticks(found.value if value is None else value)
+
+    def _spend(self, name: str) -> None:
+        """The host spends a cost of the API."""
+        ticks = self._overhead(name)
+        if ticks:
+            self.host.spend(ticks)
+            self.weakest = max(self.weakest, self.device.api.values[name].provenance)
 
     def _launch_s(self, count: int) -> float:
-        rows = one_row(OPERATIONS.find("launch"), {"mode": "stream", "count": count})
-        return float(self.device.cost(rows, intervals=False).duration_s[0])
+        seconds, self._launching = self._cost("launch", {"mode": "stream", "count": count})[:2]
+        return seconds
+
+    def _cost(self, op: str, values: Mapping[str, Any]) -> tuple[float, Provenance, float, str]:
+        """(seconds, where they come from, power (W), engine) of an operation."""
+        rows = one_row(OPERATIONS.find(op), values)
+        cost = self.device.cost(rows, intervals=self.interval != "best")
+        columns = {"low": cost.duration_low_s, "best": cost.duration_s, "high": cost.duration_high_s}
+        seconds = float(columns[self.interval][0])
+        return seconds, Provenance(int(cost.provenance[0])), float(cost.power_w[0]), self.device.engine_of(rows)
 
     # Errors.
 
@@ -175,6 +214,11 @@ class EmulatedContext:
             )
         if kind == "unified" and "unified" not in self.info.features:
             raise self.error(InvalidArgument, "allocate", f"the API '{self.info.api}' has no unified memory")
+        block = -(-size // _GRAIN) * _GRAIN
+        if self._pool[block]:
+            self._pool[block] -= 1
+        else:
+            self._spend("allocate_s")
         memory = EmulatedMemory(kind, size, self._next_address, np.zeros(size, np.uint8))
         self._next_address += -(-size // 256) * 256
         self.memories[memory.address] = memory
@@ -182,12 +226,13 @@ class EmulatedContext:
         return memory
 
     def free(self, memory: EmulatedMemory) -> None:
-        """See ``Context``. It takes no time here, where CUDA's waits for the device (docs/open-ends.md)."""
+        """See ``Context``. The block goes to the pool."""
         if memory.freed or self.memories.get(memory.address) is not memory:
             raise self.error(InvalidArgument, "free", "this memory is not allocated here")
         memory.freed = True
         del self.memories[memory.address]
         self._allocated -= memory.size
+        self._pool[-(-memory.size // _GRAIN) * _GRAIN] += 1
 
     def view(self, memory: EmulatedMemory, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
         """See ``Context``."""
@@ -235,8 +280,10 @@ class EmulatedContext:
 
     # Kernels.
 
-    def compile(self, kernel: Callable[..., Any]) -> Kernel:
-        """See ``Context``; plain functions need no compiler."""
+    def compile(self, kernel: Callable[..., Any], *, shipped: bool = False) -> Kernel:
+        """See ``Context``."""
+        if not shipped:
+            self._spend("compile_s")
         return kernel if isinstance(kernel, Kernel) else Kernel(kernel)
 
     def launch(
@@ -354,12 +401,10 @@ class EmulatedContext:
         key = (op, *values.items())
         found = self._prices.get(key)
         if found is None:
-            rows = one_row(OPERATIONS.find(op), values)
-            cost = self.device.cost(rows, intervals=False)
-            seconds = float(cost.duration_s[0])
-            above_w = max(float(cost.power_w[0]) - self.device.idle_power_w, 0.0)
-            found = _Price(to_ticks(seconds), above_w * seconds, self.device.engine_of(rows))
-            self._prices[key] = found
+            seconds, provenance, power_w, engine = self._cost(op, values)
+            above_w = max(power_w - self.device.idle_power_w, 0.0)
+            found = self._prices[key] = _Price(to_ticks(seconds), above_w * seconds, engine)
+            self.weakest = max(self.weakest, provenance, self._launching)
         return found
 
     # Waiting.
@@ -401,6 +446,11 @@ class EmulatedContext:
         self._stretch = factor
 
     @property
+    def provenance(self) -> str:
+        """See ``Context``."""
+        return self.weakest.label
+
+    @property
     def clock_s(self) -> float:
         """The host's virtual clock (s)."""
         return to_seconds(self.host.now)
@@ -411,6 +461,7 @@ class EmulatedContext:
         return self.time.energy_j()
 
     def close(self) -> None:
-        """Free all that is left."""
+        """Free all that is left, the pool's too."""
         for memory in list(self.memories.values()):
             self.free(memory)
+        self._pool.clear()

@@ -87,6 +87,20 @@ class Accelerator:
         return self.context.clock_s
 
     @property
+    def provenance(self) -> str:
+        """Where ``clock_s`` and ``energy_j`` come from: the weakest origin of what entered them so far.
+
+        ``measured``, ``published``, ``datasheet`` or ``assumed``, as in the columns of `windtunnel predict`.
+        """
+        return self.context.provenance
+
+    def sleep(self, seconds: float) -> None:
+        """The host does nothing for so long: virtual time on an emulated device, real time on a real one."""
+        if not 0.0 <= seconds < math.inf:
+            raise InputError(f"a sleep of {seconds!r} s", expected="seconds from 0")
+        self.context.pass_time(seconds)
+
+    @property
     def energy_j(self) -> float:
         """Energy of the device since it was opened (J)."""
         return self.context.energy_j
@@ -198,6 +212,15 @@ class Accelerator:
             self.context.launch(function, *sizes, given, stream, shared_bytes)
         self.counters.launches += 1
 
+    def compile(self, kernel: Kernel | Callable[..., Any]) -> None:
+        """Compile a kernel now, at the API's price (``compile_s``).
+
+        A kernel that is launched without comes as a binary with the program, and takes no time to load.
+        """
+        self._call("compile")
+        marked = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+        self._functions[kernel] = self.context.compile(marked)
+
     def prepared(
         self,
         kernel: Kernel | Callable[..., Any],
@@ -210,7 +233,7 @@ class Accelerator:
         function = self._functions.get(kernel)
         if function is None:
             marked = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
-            function = self._functions[kernel] = self.context.compile(marked)
+            function = self._functions[kernel] = self.context.compile(marked, shipped=True)
         operation = f"launch {function.name}"
         try:
             sizes = dims(grid), dims(block)

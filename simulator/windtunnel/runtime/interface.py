@@ -15,6 +15,8 @@ import numpy as np
 
 MemoryKind = Literal["device", "pinned", "unified"]
 Dims = tuple[int, int, int]
+Interval = Literal["low", "best", "high"]
+"""Which of the model's values a virtual clock takes: its best, or an end of the 90% interval."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,8 @@ class Context(Protocol):
     def host_view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
         """Unified memory as the host sees it; the host waits until it may."""
 
-    def compile(self, kernel: Callable[..., Any]) -> Any:
-        """A kernel made ready to launch."""
+    def compile(self, kernel: Callable[..., Any], *, shipped: bool = False) -> Any:
+        """A kernel made ready to launch. ``shipped``: as a binary that came with the program, where there is one."""
 
     def launch(
         self, function: Any, grid: Dims, block: Dims, arguments: Sequence[Any], stream: Any, shared: int
@@ -141,6 +143,10 @@ class Context(Protocol):
     @property
     def clock_s(self) -> float:
         """The host's clock (s)."""
+
+    @property
+    def provenance(self) -> str:
+        """Where the clock's figures come from: the weakest word of all that entered so far (core.provenance)."""
 
     @property
     def energy_j(self) -> float:
