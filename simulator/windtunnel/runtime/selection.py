@@ -133,4 +133,6 @@ def _device_of(backend: KnownBackend, device: str | None) -> int | str:
         found = backend.find(device)
     except DeviceError as error:  # a driver that is there and does not answer
         return str(error)
-    return f"it reaches {backend.count()} devices, and none is '{device}'" if found is None else found
+    count = backend.count()
+    reaches = f"it reaches {count:,} device{'' if count == 1 else 's'}"
+    return f"{reaches}, and none is '{device}'" if found is None else found
