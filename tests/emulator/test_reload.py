@@ -136,6 +136,13 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_says_where(path: Path, w
     assert kernels.check() is not None and (scaled(accelerator, kernels["scale"]) == 5 * A).all()
 
 
+def test_kernels_that_a_file_imports_are_not_its_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path.parent / "elsewhere_of_reload.py").write_text(text(9))
+    monkeypatch.syspath_prepend(path.parent)
+    path.write_text("from elsewhere_of_reload import scale\n\n" + text(2).replace("def scale", "def own"))
+    assert list(KernelFile(path).current.kernels) == ["own"]
+
+
 def test_a_wrong_file_is_run_once_and_not_at_every_check(path: Path, tmp_path: Path) -> None:
     kernels = KernelFile(path)
     marks = tmp_path / "marks"

@@ -227,6 +227,41 @@ def test_an_earlier_message_is_handled_first_even_if_its_sender_is_run_later() -
         assert names_of(workers["c"]) == ["from z", "from a"]
 
 
+def test_what_is_busy_for_long_keeps_nothing_earlier_from_coming_first() -> None:
+    class SendsFirst(Forwarder):
+        def handle_message(self, state: list[Any], envelope: Envelope) -> None:
+            for to, what in envelope.payload.then:
+                self._group.address(to).send(what)
+            self.accelerator.sleep(envelope.payload.cost_us * US)
+
+    with WorkerGroup() as group:
+        a, b, c = Forwarder(group, "a", device), SendsFirst(group, "b", device), Forwarder(group, "c", device)
+        for job in (Job("p", 5), Job("q", 100, (("c", Job("from b")),)), Job("r")):
+            b.address.send(job)
+        a.address.send(Job("x", 3, (("c", Job("from a")),)))
+        group.run()
+        assert c.state == [("from a", 3.0, "a", 1), ("from b", 5.0, "b", 1)]
+
+
+def test_workers_begin_when_they_are_started_and_go_on_when_they_are_restarted() -> None:
+    with WorkerGroup() as group:
+        group.sleep(10 * US)
+        worker = Forwarder(group, "w", device)
+        assert worker.clock_s == pytest.approx(10 * US)
+        group.sleep(10 * US)
+        worker.restart()
+        assert worker.clock_s == group.clock_s == pytest.approx(20 * US)
+
+
+def test_a_record_is_copied_though_it_is_a_scalar() -> None:
+    record = np.zeros(1, [("x", float)])[0]
+    copy = carried([record])[0]
+    record["x"] = 1
+    assert copy["x"] == 0
+    with pytest.raises(errors.InputError, match=r"the payload\[0\] is a numpy.void"):
+        carried([np.zeros(1, [("x", object)])[0]])
+
+
 # Laws over any programs and any way of driving them.
 
 WORKERS = ("a", "b", "c")
@@ -362,6 +397,19 @@ def test_the_program_outside_stands_still_too_and_only_as_long() -> None:
         assert at == [0, 0, 0, 100, 200]
 
 
+def test_the_program_waits_for_room_even_where_nothing_else_happens_then() -> None:
+    def opened_late() -> Accelerator:
+        found = device()
+        found.sleep(50 * US)
+        return found
+
+    with WorkerGroup() as group:
+        worker = Forwarder(group, "w", opened_late, capacity=1)
+        for name in "xy":
+            worker.address.send(Job(name))
+        assert group.clock_s == pytest.approx(50 * US)
+
+
 def test_workers_that_wait_for_each_other_are_a_deadlock_that_names_them() -> None:
     group = WorkerGroup()
     for name in "ab":
@@ -426,6 +474,29 @@ def test_a_sticky_error_stops_a_worker_and_its_mail_comes_back() -> None:
         worker.restart()
         again = worker.address.send(worker.returned[0].payload)
         assert (again.result() == 2).all()
+
+
+def test_mail_comes_back_when_its_worker_fails_from_the_mailbox_and_from_the_door() -> None:
+    class Losing(Forwarder):
+        def handle_message(self, state: Any, envelope: Envelope) -> Any:
+            self.accelerator.sleep(50 * US)
+            try:
+                self.accelerator.synchronize()
+            except errors.DeviceLost as error:
+                raise ValueError("it hides what happened") from error
+
+    with WorkerGroup() as group:
+        sender, losing = Forwarder(group, "a", device), Losing(group, "b", device, capacity=1)
+        with losing.accelerator.faults("device_lost"):
+            sender.address.send(Job("all", 0, tuple(("b", Job(f"{i}")) for i in range(3))))
+            group.sleep(10 * US)
+            late = losing.address.send(Job("late"))
+            group.run()
+        assert isinstance(losing.failed, errors.DeviceLost)
+        assert [(e.sender and e.sender.name, e.number) for e in losing.returned] == [("a", 2), ("a", 3), (None, 2)]
+        assert late.arrived_s == pytest.approx(50 * US)  # the device was there until then
+        assert [type(error) for _, error in group.failures()] == [HandlerFailed] + 3 * [Undelivered]
+        assert sender.address.send(Job("goes on")).result() == "goes on"
 
 
 def test_a_worker_that_may_restart_goes_on_with_the_rest_of_its_mail() -> None:
@@ -558,6 +629,22 @@ def test_tasks_of_asyncio_wait_side_by_side_and_each_goes_on_when_its_reply_is_t
             Forwarder(group, name, device)
         asyncio.run(program(group, seen))
     assert seen == [("b", 30), ("b", 60), ("a", 100), ("a", 200)]
+
+
+def test_the_program_is_never_behind_what_has_happened() -> None:
+    async def wait(group: WorkerGroup) -> None:
+        await group.address("a").send(Job("x", 100))
+
+    async def look(group: WorkerGroup) -> float:
+        await asyncio.sleep(0)  # the reply is there, and who waits for it has not gone on yet
+        return group.clock_s
+
+    async def program(group: WorkerGroup) -> float:
+        return (await asyncio.gather(wait(group), look(group)))[1]
+
+    with WorkerGroup() as group:
+        Forwarder(group, "a", device)
+        assert asyncio.run(program(group)) == pytest.approx(100 * US)
 
 
 def test_a_task_that_stops_waiting_leaves_its_message_to_be_handled_and_errors_reach_who_awaits() -> None:

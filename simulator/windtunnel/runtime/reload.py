@@ -141,13 +141,12 @@ class KernelFile:
     def check(self) -> Version | None:
         """Look at the file: the new version, in service now; None where it is as it was.
 
-        ReloadError, with file and line, for a file that cannot be used, each time until it is mended; DeviceError where
-        it does not compile for a device. Either way what was in service stays.
+        ReloadError, with file and line, for a file that cannot be used, each time until it changes again; DeviceError
+        where it does not compile for a device. Either way what was in service stays.
         """
         begun = time.perf_counter()
         found, digest = self._read()
         if digest == self.current.digest:
-            self._refused = None
             return None
         if self._refused is not None and self._refused[0] == digest:
             raise self._refused[1].with_traceback(None)
@@ -156,7 +155,6 @@ class KernelFile:
         except ReloadError as error:
             self._refused = (digest, error)  # not run again until it changes
             raise
-        self._refused = None
         self._versions.append(version)
         return version
 

@@ -107,7 +107,6 @@ class Reply:
         self.done = False
         self.arrived_s: float | None = None
         """Virtual time at which it came back."""
-        self._tick = 0
         self._value: Any = None
         self._error: Exception | None = None
         self._entered = False
@@ -130,8 +129,6 @@ class Reply:
         return self._take()
 
     def _take(self) -> Any:
-        handling = self._group._handling
-        (self._group._clock if handling is None else handling._clock).wait_until(self._tick)
         self._group._unseen.pop(self, None)
         if self._error is not None:
             raise self._error
@@ -455,7 +452,7 @@ class WorkerGroup:
 
         def arrive(tick: int) -> None:
             reply._entered = reply.done = True
-            reply._tick, reply.arrived_s = tick, to_seconds(tick)
+            reply.arrived_s = to_seconds(tick)
             reply._value, reply._error = value, error
             for waiter in reply._waiters:
                 if not waiter.done():
