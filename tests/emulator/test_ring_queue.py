@@ -64,7 +64,7 @@ def test_counters_pass_through_zero(bits: int) -> None:
     for lap in range(5):
         for i in range(4):
             assert queue.try_push(np.int64(10 * lap + i))
-        assert not queue.try_push(np.int64(-1))
+        assert queue.push(np.int64(-1)) is Outcome.FULL
         assert [queue.try_pop() for _ in range(5)] == [10 * lap + i for i in range(4)] + [None]
     assert queue.counters.dtype == f"u{bits // 8}"
     assert list(queue.counters[:2]) == [18, 18]
