@@ -13,11 +13,11 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from windtunnel.app import accelerator as device
-    from windtunnel.app import catalogue, predict, run
+    from windtunnel.app import catalogue, predict, run, select
     from windtunnel.core import errors
     from windtunnel.runtime.kernels import kernel
 
-__all__ = ["__version__", "catalogue", "device", "errors", "kernel", "predict", "run"]
+__all__ = ["__version__", "catalogue", "device", "errors", "kernel", "predict", "run", "select"]
 
 _LAZY = {
     "catalogue": ("windtunnel.app", "catalogue"),
@@ -25,6 +25,7 @@ _LAZY = {
     "kernel": ("windtunnel.runtime.kernels", "kernel"),
     "predict": ("windtunnel.app", "predict"),
     "run": ("windtunnel.app", "run"),
+    "select": ("windtunnel.app", "select"),
 }
 
 
