@@ -417,9 +417,9 @@ def _check_operation_faults(scenario: Scenario, document: Document) -> None:
                     nearest=nearest(name, OPERATIONS),
                 )
             if not fault.strikes(name):
-                other = "copies" if fault.copies else "no copies"
                 raise InputError(
-                    f"{fault.kind} strikes {other}",
+                    f"{fault.kind} strikes {'copies' if fault.copies else 'no copies'}, and '{name}' is "
+                    f"{'none' if fault.copies else 'one'}",
                     where=where,
                     expected=" or ".join(COPIES) if fault.copies else "another operation",
                 )
