@@ -278,6 +278,18 @@ def test_the_result_says_how_often_each_fault_struck_and_the_summary_which_never
     assert "faults[1] (hang, of 7 operations)" in render(result, done.recording)
 
 
+def test_jobs_of_users_that_straggle_are_counted_too() -> None:
+    people = data()["workload"][0] | {"arrivals": {"process": "closed", "users": 2, "think": {"mean": "1 ms"}}}
+    slow = [{"kind": "straggler", "probability": p, "slowdown": 3} for p in (0.2, 0.5)]
+    done = app.run(scenario_from_data(data(*slow, workload=[people], jobs=400)))
+    jobs, faults = done.recording.jobs, done.result["faults"]
+    lengths = np.rint((jobs.finish - jobs.start) / (4 * MS)).astype(int)
+    assert faults["stragglers"] == np.count_nonzero(lengths > 1)
+    # Those that both slow are counted of each.
+    both = np.count_nonzero(lengths == 9)
+    assert sum(one["struck"] for one in faults["stated"]) == faults["stragglers"] + both and both
+
+
 def test_a_reset_is_an_outage_of_the_entry_and_can_be_a_target() -> None:
     result = result_of({"kind": "device-lost", "call": 2, "reset": "30 ms"}, targets=["availability >= 10 %"])
     assert result["faults"]["entries"][0]["down_s"] == pytest.approx(0.030)

@@ -161,43 +161,52 @@ def _faults(prepared: Prepared, recording: Recording) -> dict[str, Any] | None:
                     "availability": 1.0 - float(lasted_s[number, 0]) / total_s if total_s else 1.0,
                 }
             )
+    slow = _slow_jobs(prepared, recording)
     failed = recording.jobs.status == FAILED if recording.tally is None else recording.tally.counts[:, FAILED]
     return {
         "events": events,
-        "stragglers": None if prepared.stretch is None else int(np.count_nonzero(prepared.stretch > 1)),
+        "stragglers": int(np.count_nonzero(np.any(list(slow.values()), axis=0))) if slow else None,
         "interrupted": recording.returned + int(failed.sum()),
         "restarts": recording.returned,
         "lost": int(failed.sum()),
         "corrupted": recording.corrupted,
         "entries": entries,
-        "stated": _stated(prepared, recording),
+        "stated": _stated(prepared, recording, slow),
     }
 
 
-def _stated(prepared: Prepared, recording: Recording) -> list[dict[str, Any]]:
+def _stated(prepared: Prepared, recording: Recording, slow: Mapping[int, np.ndarray] | None) -> list[dict[str, Any]]:
     """Of each fault that the scenario states, in its order, how often it struck.
 
     Spells of each device apart, jobs that straggle (None where not every job is kept), and operations: of those also
     how many could have been struck.
     """
-    scenario, found = prepared.scenario, []
-    rank = None if recording.tally is not None else _ranks(recording.jobs.workload)
-    for number, fault in enumerate(scenario.faults):
+    found = []
+    for number, fault in enumerate(prepared.scenario.faults):
         operations: int | None = None
         struck: int | None
         if isinstance(fault, OperationFault):
             operations, struck = recording.struck[number]
         elif isinstance(fault, Straggler):
-            names = recording.workloads
-            struck = None
-            if rank is not None:
-                slow = straggling(fault, number, scenario.seed, names, recording.jobs.workload, rank)
-                struck = int(np.count_nonzero(slow))
+            struck = None if slow is None else int(np.count_nonzero(slow[number]))
         else:
             assert prepared.faults is not None  # noqa: S101  it is part of a schedule
             struck = prepared.faults.spells_begun(number, recording.end)
         found.append({"kind": fault.kind, "struck": struck, "operations": operations})
     return found
+
+
+def _slow_jobs(prepared: Prepared, recording: Recording) -> dict[int, np.ndarray] | None:
+    """By straggler's place in the list of faults, which jobs it slowed; None where not every job is kept."""
+    if recording.tally is not None:
+        return None
+    scenario, workload = prepared.scenario, recording.jobs.workload
+    rank = _ranks(workload)
+    return {
+        number: straggling(fault, number, scenario.seed, recording.workloads, workload, rank)
+        for number, fault in enumerate(scenario.faults)
+        if isinstance(fault, Straggler)
+    }
 
 
 def _ranks(workload: IntArray) -> IntArray:
