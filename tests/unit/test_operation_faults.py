@@ -13,7 +13,7 @@ import pytest
 
 from windtunnel import app, running
 from windtunnel.core.errors import InputError
-from windtunnel.core.result import COMPLETED, FAILED, QUEUED, Recording
+from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
 from windtunnel.core.scenario import json_schema, scenario_from_data
 from windtunnel.engine import invariants, process
 from windtunnel.engine.choice import choose
@@ -91,6 +91,12 @@ def test_a_watchdogs_time_passes_however_slow_the_device_is() -> None:
     assert milliseconds(found.jobs.finish) == [18, 39, 43, 47, 54]
 
 
+def test_a_failure_ends_a_hang_too() -> None:
+    found = run({"kind": "hang", "call": 1, "hang": "20 ms"}, {"kind": "failure", "at": ["15 ms"], "lasts": "1 ms"})
+    assert milliseconds(found.jobs.finish) == [20, 24, 34, 44, 54]
+    assert found.jobs.starts.tolist() == [2, 1, 1, 1, 1]
+
+
 def test_a_lost_device_is_down_until_it_has_been_reset() -> None:
     found = run({"kind": "device-lost", "call": 2, "reset": "25 ms"})
     assert milliseconds(found.jobs.start) == [10, 45, 49, 53, 57]
@@ -122,6 +128,16 @@ def test_a_reset_that_outlasts_the_run_is_cut_at_its_end() -> None:
     assert found.jobs.status.tolist() == [COMPLETED] + [QUEUED] * (len(found.jobs) - 1)
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_fails_at_the_very_end_of_a_run_was_waiting_until_then(times: int) -> None:
+    fast = data()["workload"][0] | {"arrivals": {"process": "deterministic", "rate": "1000 /s"}}
+    fault = {"kind": "out-of-memory", "call": 2, "times": times, "attempts": 2}
+    found = run(fault, workload=[fast], stop={"time": "5 ms"})
+    # The second job starts at 5 ms, when the first is done, and fails at once.
+    assert found.waiting.values[-1] == 3
+    assert found.jobs.status.tolist()[:2] == [COMPLETED, RUNNING if times == 1 else FAILED]
+
+
 def test_after_a_time_the_next_operation_is_struck() -> None:
     found = run({"kind": "ecc", "after": "20.5 ms", "times": 2})
     assert milliseconds(found.jobs.finish) == [14, 24, 42, 46, 54]
@@ -133,6 +149,12 @@ def test_of_several_that_end_an_operation_only_the_soonest_has_struck() -> None:
     # The hang ends the second call after 1 ms, so ECC is still to come: it strikes the third.
     assert milliseconds(found.jobs.finish) == [14, 29, 34, 44, 54]
     assert found.struck == {0: (7, 1), 1: (7, 1)}
+
+
+def test_of_faults_that_end_an_operation_together_the_first_in_the_list_has_struck() -> None:
+    found = run({"kind": "ecc", "call": 2, "jobs": "lose"}, {"kind": "ecc", "call": 2})
+    assert found.jobs.status.tolist() == [COMPLETED, FAILED, COMPLETED, COMPLETED, COMPLETED]
+    assert found.jobs.starts.tolist() == [1, 1, 2, 1, 1]
 
 
 def test_each_operation_of_a_program_is_a_call() -> None:
@@ -175,6 +197,14 @@ def test_a_slow_copy_that_fails_fails_when_it_would_have_ended() -> None:
     assert found.struck == {0: (2, 1), 1: (2, 1)}
 
 
+def test_a_copy_that_was_never_begun_was_not_slow() -> None:
+    copy, kernel = lengths(run(jobs=1, ops=COPIED, fleet=L4))
+    slow = {"kind": "slow-copy", "call": 1}
+    found = run(slow, {"kind": "queue-full", "call": 1}, jobs=1, ops=COPIED, fleet=L4)
+    assert lengths(found) == [4 * copy, kernel]
+    assert found.struck == {0: (2, 1), 1: (3, 1)}
+
+
 def test_a_job_with_a_garbled_copy_completes_and_is_counted() -> None:
     clean = run(jobs=4, ops=COPIED, fleet=L4)
     found = run({"kind": "corrupt-copy", "call": 2, "times": 2}, jobs=4, ops=COPIED, fleet=L4)
@@ -209,9 +239,9 @@ def test_a_job_that_migrates_is_routed_anew_and_those_behind_it_stay_unless_the_
     fleet = [{**SERVER, "name": name} for name in "ab"]
     fast = data()["workload"][0] | {"arrivals": {"process": "deterministic", "rate": "1000 /s"}}
     shared = {"fleet": fleet, "workload": [fast], "policy": "least-loaded", "jobs": 6}
-    # 0, 2, 4 go to a and 1, 3, 5 to b. The first ends wrongly at 5 ms, when both have two: a has still the lower number.
-    stays = run({"kind": "ecc", "call": 1, "jobs": "migrate"}, **shared)
-    assert stays.jobs.device.tolist()[:5] == [0, 1, 0, 1, 0]
+    # In turn 0, 2 go to a and 1, 3 to b. The first goes wrong at 5 ms, before 4 arrives, and it is a's turn again.
+    stays = run({"kind": "ecc", "call": 1, "jobs": "migrate"}, **shared | {"policy": "round-robin"})
+    assert stays.jobs.device.tolist() == [0, 1, 0, 1, 1, 0]
     assert stays.jobs.starts.tolist() == [2, 1, 1, 1, 1, 1]
     moves = run({"kind": "ecc", "call": 1, "jobs": "migrate", "reset": "1 s"}, **shared)
     assert moves.jobs.device.tolist() == [1] * 6
