@@ -19,7 +19,7 @@ from windtunnel.core.device import Correction, Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced
-from windtunnel.examples import EXAMPLES
+from windtunnel.examples import EXAMPLES, unified_memory
 from windtunnel.validation import claims as judged
 from windtunnel.validation.claims_benchmark import FACTS, ROWS, Benchmark, Facts, host
 from windtunnel.validation.claims_bounds import time_bound
@@ -184,6 +184,17 @@ def test_a_program_reads_the_devices_that_its_setting_has() -> None:
     usual, moved = (judged.Report(setting(of), [claim]).row(claim) for of in (setting().device, slower))
     assert "20.0 s of initialisation" in usual["why"] and "40.0 s of initialisation" in moved["why"]
     assert moved["modelled"] == pytest.approx(usual["modelled"], abs=0.1)
+
+
+def test_unified_memory_saves_nothing_on_the_card_at_either_end_of_what_is_assumed_of_it() -> None:
+    emulate = app.emulator()
+    scene = unified_memory.scene()
+    for fraction, sign in ((0.1, -1), (0.9, -1), (1.0, -1), (3.0, 1)):
+        device = app.device(unified_memory.CARD, KNOWN)
+        stated = replace(device.api.values["unified_fraction"], value=fraction, low=0.05, high=4.0)
+        moved = replace(device, api=replace(device.api, values={**device.api.values, "unified_fraction": stated}))
+        row = unified_memory.compare(emulate(moved), scene, 0)
+        assert np.sign(row.saved_by_unified) == sign, fraction
 
 
 def test_an_example_that_is_none_is_told_the_nearest() -> None:

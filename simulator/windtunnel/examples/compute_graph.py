@@ -117,7 +117,7 @@ class Row:
         return saving(self.launched_s, self.replayed_s)
 
 
-def compare(device: Accelerator, width: int, layers: int = LAYERS, requests: int = 2) -> Row:
+def compare(device: Accelerator, width: int, layers: int = LAYERS, requests: int = 1) -> Row:
     """Both forms side by side; DifferentNumbers where they are not the same."""
     network = Network(device, width, layers)
     asked = list(np.random.default_rng(2).random((requests, width), np.float32))

@@ -87,7 +87,7 @@ class Row:
     @property
     def saved(self) -> float | None:
         """Fraction of the initialisation; None where there is none."""
-        return round(saving(self.plain_s, self.pooled_s), 9) if self.plain_s > 0 else None
+        return round(saving(self.plain_s, self.pooled_s), 9) + 0.0 if self.plain_s > 0 else None
 
 
 def compare(opener: Opener, count: int, *, compiling: bool = False, size: int = SIZE) -> Row:
