@@ -132,3 +132,51 @@ def test_spans_are_told_in_order(device: DeviceTime) -> None:
     device.host.spend(5)
     device.enqueue(stream, "compute", "b", 3)
     assert told == ["a 0-3", "b 5-8"]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 8), SHARES), max_size=8),
+    st.integers(0, 20),
+    st.sampled_from([0.25, 0.5]),
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 8), st.sampled_from([0.25, 0.5])), max_size=6),
+    st.integers(0, 40),
+)
+def test_what_is_held_is_taken_from_where_it_fits_for_good_until_it_is_released(
+    before: list[tuple[int, int, float]],
+    ready: int,
+    share: float,
+    beside: list[tuple[int, int, float]],
+    lasts: int,
+) -> None:
+    engine, taken = Engine(), []
+
+    def used(tick: int) -> float:
+        return sum(s for begin, end, s in taken if begin <= tick < end)
+
+    for at, ticks, part in before:
+        start = engine.place(at, ticks, part)
+        taken.append((start, start + ticks, part))
+    began = engine.hold(ready, share)
+    far = 1000
+    fits = (t for t in range(ready, far) if all(used(later) + share <= 1 + 1e-9 for later in range(t, far)))
+    assert began == next(fits)
+    taken.append((began, far, share))
+    for at, ticks, part in beside:
+        start = engine.place(at, ticks, part)
+        assert all(used(tick) + part <= 1 + 1e-9 for tick in range(start, start + ticks))
+        taken.append((start, start + ticks, part))
+    engine.release(began + lasts, share)
+    taken[len(before)] = (began, began + lasts, share)
+    assert engine.held == 0.0
+    for tick in range(120):
+        assert used(tick) == pytest.approx(next(s for t, s in reversed(engine.steps()) if t <= tick), abs=1e-9)
+
+
+def test_what_stays_leaves_no_more_than_the_rest() -> None:
+    engine = Engine()
+    engine.hold(0, 0.75)
+    with pytest.raises(ValueError, match="left"):
+        engine.place(0, 5, 0.5)
+    with pytest.raises(ValueError, match="left"):
+        engine.hold(0, 0.5)
+    assert engine.place(0, 5, 0.25) == 0

@@ -192,5 +192,9 @@ class LinkDown(DeviceError):
     """The device cannot be reached for a while."""
 
 
+class Deadlock(WindtunnelError):
+    """Somebody waits for what cannot come: the message says who, for what, and why."""
+
+
 class QueueFull(DeviceError):
     """A queue took no more work."""

@@ -23,17 +23,19 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.device import Device, Parameters
-from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, UnsupportedOperationError
+from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, LaunchError, UnsupportedOperationError
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.ticks import to_seconds, to_ticks
+from windtunnel.emulator.ring import EmulatedRing, PersistentRing, RelaunchRing, check_state, refuse_waiting
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.graph import Node
 from windtunnel.runtime.interface import DeviceInfo, Dims, Interval, MemoryKind
-from windtunnel.runtime.kernels import Kernel
+from windtunnel.runtime.kernels import Kernel, Work
 from windtunnel.runtime.limits import limits_of
+from windtunnel.runtime.ring import RingSpec
 
 
 @dataclass(eq=False)
@@ -101,7 +103,9 @@ class EmulatedEvent:
 
 
 @dataclass(frozen=True)
-class _Price:
+class Price:
+    """What an operation takes: ticks, energy above idle (J), and on which engine."""
+
     ticks: int
     joules: float
     engine: str
@@ -131,6 +135,7 @@ class EmulatedContext:
             limits=limits_of(api.name),
             features=api.features,
             virtual=True,
+            compute_units=int(device.number("compute_units") or 1),
         )
         self.time = DeviceTime(self.host, device.idle_power_w, born=self.host.now)
         self.default = EmulatedStream(self, self.time.streams[DEFAULT])
@@ -141,10 +146,11 @@ class EmulatedContext:
         self._next_address = 1 << 20
         self._stretch = 1.0
         self.capturing: Any = None
-        self._prices: dict[tuple[Any, ...], _Price] = {}
+        self.rings: list[EmulatedRing] = []
+        self._prices: dict[tuple[Any, ...], Price] = {}
         self._launching = Provenance.MEASURED
-        self._units = device.number("compute_units") or 1.0
-        self._shares_memory = (device.number("unified_memory") or 0.0) >= 0.5
+        self.units = device.number("compute_units") or 1.0
+        self.shares_memory = (device.number("unified_memory") or 0.0) >= 0.5
         self._overheads()
 
     def _overheads(self) -> None:
@@ -153,16 +159,19 @@ class EmulatedContext:
             one, many = (self._launch_s(count) for count in (1, 1001))
         except UnsupportedOperationError:
             one = many = 0.0
-        self.dispatch_ticks = to_ticks((many - one) / 1000)
+        each = to_ticks((many - one) / 1000)
         parameters = Parameters(self.device)
         floor = min(to_ticks(parameters.maybe("kernel_floor_s") or 0.0), to_ticks(one))
+        # Back to back, the slower of enqueuing and executing sets the pace; where that is the device, the host is free
+        # again after the API's own dispatch.
+        self.dispatch_ticks = each if each > floor + 1 else min(self.overhead("dispatch_s"), each)
         rest = max(to_ticks(one) - self.dispatch_ticks - floor, 0)
-        self.back_ticks = min(self._overhead("synchronize_s"), rest)
+        self.back_ticks = min(self.overhead("synchronize_s"), rest)
         self.latency_ticks = rest - self.back_ticks
         self.empty_ticks = floor
-        self.node_ticks = self._overhead("graph_node_s")
+        self.node_ticks = self.overhead("graph_node_s")
 
-    def _overhead(self, name: str) -> int:
+    def overhead(self, name: str) -> int:
         """A cost of the API (ticks); 0 where its profile has none."""
         found = self.device.api.values.get(name)
         if found is None:
@@ -173,7 +182,7 @@ class EmulatedContext:
 
     def _spend(self, name: str) -> None:
         """The host spends a cost of the API."""
-        ticks = self._overhead(name)
+        ticks = self.overhead(name)
         if ticks:
             self.host.spend(ticks)
             self.weakest = max(self.weakest, self.device.api.values[name].provenance)
@@ -241,8 +250,9 @@ class EmulatedContext:
 
     def host_view(self, memory: EmulatedMemory, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
         """See ``Context``: once all work has ended, the pages that the device had move to the host."""
+        self._catch_up()
         self.host.wait_until(self.time.last())
-        if memory.on_device and not self._shares_memory:
+        if memory.on_device and not self.shares_memory:
             self._copy(self.default, "d2h", memory.size, "unified", hold=True)
         memory.on_device = False
         return self.view(memory, dtype, shape)
@@ -253,6 +263,7 @@ class EmulatedContext:
         self, memory: EmulatedMemory, array: np.ndarray, stream: EmulatedStream | None, *, pinned: bool = False
     ) -> None:
         """See ``Context``."""
+        self._catch_up()
         data = np.ascontiguousarray(array)
         self._copy(stream or self.default, "h2d", data.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
         memory.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
@@ -261,11 +272,13 @@ class EmulatedContext:
         self, array: np.ndarray, memory: EmulatedMemory, stream: EmulatedStream | None, *, pinned: bool = False
     ) -> None:
         """See ``Context``."""
+        self._catch_up()
         self._copy(stream or self.default, "d2h", array.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
         array[...] = self.view(memory, array.dtype, array.shape)
 
     def copy_within(self, to: EmulatedMemory, memory: EmulatedMemory, stream: EmulatedStream | None) -> None:
         """See ``Context``."""
+        self._catch_up()
         size = memory.size
         self._copy(stream or self.default, "d2d", size, "pinned", hold=False)
         to.data[:size] = memory.data[:size]
@@ -296,15 +309,15 @@ class EmulatedContext:
         shared: int,
     ) -> None:
         """See ``Context``."""
+        self._catch_up()
         buffers = [argument for argument in arguments if isinstance(argument, Buffer)]
-        given = [self._given(argument) for argument in arguments]
+        given = [self.given(argument) for argument in arguments]
         queue = stream or self.default
         self._migrate(queue, buffers)
-        work = dict(function.work_of(grid, block, given))
-        price = self._price(str(work.pop("op")), work)
+        price = self.price(function.work_of(grid, block, given))
         self.host.spend(self.dispatch_ticks)
         blocks = grid[0] * grid[1] * grid[2]
-        share = min(blocks / self._units, 1.0)
+        share = min(blocks / self.units, 1.0)
         self._enqueue(queue, price, function.name, share=share, latency=self.latency_ticks)
         function.function(*given)
 
@@ -318,6 +331,7 @@ class EmulatedContext:
         """
         if "graphs" not in self.info.features:
             raise self.error(InvalidArgument, "replay a graph", f"the API '{self.info.api}' has no graphs")
+        self._catch_up()
         queue = stream or self.default
         self._migrate(queue, [a for node in nodes for a in node.arguments if isinstance(a, Buffer)])
         self.host.spend(self.dispatch_ticks)
@@ -338,17 +352,17 @@ class EmulatedContext:
     def _replay_node(self, node: Node, branch: StreamTime, after: Sequence[int]) -> int:
         share, size, lead = 1.0, 0, 0
         if node.what == "launch":
-            given = [self._given(argument) for argument in node.arguments]
-            work = dict(node.function.work_of(node.grid, node.block, given))
-            price = self._price(str(work.pop("op")), work)
+            given = [self.given(argument) for argument in node.arguments]
+            price = self.price(node.function.work_of(node.grid, node.block, given))
             lead = self.node_ticks - self.empty_ticks
-            share = min(node.grid[0] * node.grid[1] * node.grid[2] / self._units, 1.0)
+            share = min(node.grid[0] * node.grid[1] * node.grid[2] / self.units, 1.0)
         else:
             assert node.buffer is not None  # noqa: S101  a copy has one
             size = node.buffer.nbytes if node.array is None else node.array.nbytes
             direction = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}[node.what]
             price = self._price("copy", {"bytes": size, "direction": direction, "memory": "pinned"})
-        ticks = max(round(price.ticks * self._stretch) + lead, 0)
+        ticks, share = self._fit(price, share, node.name)
+        ticks = max(round(ticks * self._stretch) + lead, 0)
         span = self.time.enqueue(
             branch, price.engine, node.name, ticks, joules=price.joules, share=share, after=after, size=size
         )
@@ -357,18 +371,18 @@ class EmulatedContext:
 
     def _do(self, node: Node) -> None:
         if node.what == "launch":
-            node.function.function(*(self._given(argument) for argument in node.arguments))
+            node.function.function(*(self.given(argument) for argument in node.arguments))
             return
         assert node.buffer is not None  # noqa: S101  a copy has one
-        there = self._given(node.buffer).reshape(-1)
+        there = self.given(node.buffer).reshape(-1)
         if node.what == "copy_in" and node.array is not None:
             there[: node.array.size] = node.array.reshape(-1)
         elif node.what == "copy_out" and node.array is not None:
             node.array[...] = there[: node.array.size].reshape(node.array.shape)
         elif node.source is not None:
-            there[: node.source.size] = self._given(node.source).reshape(-1)
+            there[: node.source.size] = self.given(node.source).reshape(-1)
 
-    def _given(self, argument: Any) -> Any:
+    def given(self, argument: Any) -> Any:
         if not isinstance(argument, Buffer):
             return argument
         memory = argument.memory
@@ -379,33 +393,55 @@ class EmulatedContext:
         for buffer in buffers:
             memory = buffer.memory
             if memory.kind == "unified" and isinstance(memory, EmulatedMemory) and not memory.on_device:
-                if not self._shares_memory:
+                if not self.shares_memory:
                     self._copy(stream, "h2d", memory.size, "unified", hold=False)
                 memory.on_device = True
 
     def _enqueue(
-        self, stream: EmulatedStream, price: _Price, name: str, *, share: float = 1.0, latency: int = 0, size: int = 0
+        self, stream: EmulatedStream, price: Price, name: str, *, share: float = 1.0, latency: int = 0, size: int = 0
     ) -> Span:
+        ticks, share = self._fit(price, share, name)
         return self.time.enqueue(
             stream.time,
             price.engine,
             name,
-            price.ticks if self._stretch == 1.0 else round(price.ticks * self._stretch),
+            ticks if self._stretch == 1.0 else round(ticks * self._stretch),
             joules=price.joules,
             share=share,
             after=(self.host.now + latency,),
             size=size,
         )
 
-    def _price(self, op: str, values: Mapping[str, Any]) -> _Price:
+    def _fit(self, price: Price, share: float, name: str) -> tuple[int, float]:
+        """(ticks, share) of work beside kernels that stay: on what they leave, for as much longer as that is less."""
+        free = self.time.engine(price.engine).free
+        if share <= free:
+            return price.ticks, share
+        if free * self.units < 1.0 - 1e-9:
+            staying = ", ".join(f"'{ring.name}'" for ring in self.rings)
+            problem = f"it could not begin: ring kernel {staying} holds all {self.units:g} compute units until it ends"
+            raise self.error(LaunchError, f"launch {name}", problem)
+        return round(price.ticks * share / free), free
+
+    def _price(self, op: str, values: Mapping[str, Any]) -> Price:
         key = (op, *values.items())
         found = self._prices.get(key)
         if found is None:
             seconds, provenance, power_w, engine = self._cost(op, values)
             above_w = max(power_w - self.device.idle_power_w, 0.0)
-            found = self._prices[key] = _Price(to_ticks(seconds), above_w * seconds, engine)
+            found = self._prices[key] = Price(to_ticks(seconds), above_w * seconds, engine)
             self.weakest = max(self.weakest, provenance, self._launching)
         return found
+
+    def price(self, works: Sequence[Work]) -> Price:
+        """What operations take, one after another, on the engine of the first."""
+        prices = []
+        for work in works:
+            columns = dict(work)
+            prices.append(self._price(str(columns.pop("op")), columns))
+        if len(prices) == 1:
+            return prices[0]
+        return Price(sum(p.ticks for p in prices), sum(p.joules for p in prices), prices[0].engine)
 
     # Waiting.
 
@@ -428,8 +464,39 @@ class EmulatedContext:
         self.host.spend(self.back_ticks)
 
     def synchronize(self) -> None:
-        """See ``Context``."""
+        """See ``Context``. Deadlock where a kernel stays."""
+        self._catch_up()
+        refuse_waiting(self, "synchronize")
         self.wait(self.time.last())
+
+    # Ring kernels.
+
+    def ring(self, spec: RingSpec) -> EmulatedRing:
+        """See ``Context``."""
+        check_state(self, spec)
+        found = (PersistentRing if "persistent" in self.info.features else RelaunchRing)(self, spec)
+        self.rings.append(found)
+        return found
+
+    @property
+    def compute_engine(self) -> str:
+        """The engine that kernels run on."""
+        return self._price("kernel", {"threads": 1, "bytes": 1, "flops": 0.0}).engine
+
+    def ring_launch(self, stream: StreamTime, name: str, ticks: int, joules: float, share: float) -> int:
+        """Enqueue a launch of a ring kernel that was dispatched; when it ends."""
+        price = Price(ticks, joules, self.compute_engine)
+        return self._enqueue(EmulatedStream(self, stream), price, name, share=share, latency=self.latency_ticks).end
+
+    def ring_copy(self, stream: StreamTime, direction: str, size: int, name: str) -> int:
+        """Enqueue a copy of a ring kernel's messages or replies; when it ends."""
+        price = self._price("copy", {"bytes": max(size, 1), "direction": direction, "memory": "pinned"})
+        return self._enqueue(EmulatedStream(self, stream), price, f"{name}: copy {direction}", size=size).end
+
+    def _catch_up(self) -> None:
+        """Kernels that stay have done what they do until now."""
+        for ring in self.rings:
+            ring.advance(self.host.now)
 
     def watch(self) -> list[Span]:
         """See ``Context``."""
@@ -461,7 +528,9 @@ class EmulatedContext:
         return self.time.energy_j()
 
     def close(self) -> None:
-        """Free all that is left, the pool's too."""
+        """Free all that is left, the pool's too; kernels that stay go."""
+        for ring in list(self.rings):
+            ring.kill()
         for memory in list(self.memories.values()):
             self.free(memory)
         self._pool.clear()

@@ -38,17 +38,24 @@ class Engine:
     Copy engines and most kernels take all of it; kernels of few blocks leave room for others.
     """
 
-    __slots__ = ("_ticks", "_used")
+    __slots__ = ("_ticks", "_used", "held")
 
     def __init__(self) -> None:
-        # A step function: from _ticks[i] on _used[i] is taken, until the next; the last is 0 for ever.
+        # A step function: from _ticks[i] on _used[i] is taken, until the next; the last is for ever.
         self._ticks = [0]
         self._used = [0.0]
+        self.held = 0.0
+        """The share that is taken until further notice, by kernels that stay."""
 
     def place(self, ready: int, ticks: int, share: float = FULL) -> int:
-        """Take ``share`` for ``ticks`` from the earliest tick, ``ready`` or later, that has room for all of it."""
+        """Take ``share`` for ``ticks`` from the earliest tick, ``ready`` or later, that has room for all of it.
+
+        ValueError where kernels that stay leave less than ``share``: it would never begin.
+        """
         if not ticks:
             return ready
+        if share > self.free + _ROUNDING:
+            raise ValueError(f"{share} of an engine that has {self.free} left")
         times, used = self._ticks, self._used
         i = bisect_right(times, ready) - 1
         start = ready
@@ -57,13 +64,54 @@ class Engine:
         j = i
         while j < len(times) and times[j] < end:
             if used[j] > most:
-                # No room from here on: begin again where this step ends. The last step is free, so there is one.
+                # No room from here on: begin again where this step ends. The last has only what is held: there is one.
                 start = times[j + 1]
                 end = start + ticks
                 i = j + 1
             j += 1
         self._take(i, start, end, share)
         return start
+
+    def hold(self, ready: int, share: float) -> int:
+        """Take ``share`` from the earliest tick, ``ready`` or later, that has room for it until it is released.
+
+        ValueError where others that stay leave less.
+        """
+        if share > self.free + _ROUNDING:
+            raise ValueError(f"{share} of an engine that has {self.free} left")
+        times, used = self._ticks, self._used
+        i = len(times) - 1
+        while i and used[i - 1] <= FULL - share + _ROUNDING and times[i] > ready:
+            i -= 1
+        start = max(times[i], ready)
+        self._add(start, share)
+        self.held += share
+        return start
+
+    def release(self, tick: int, share: float) -> None:
+        """Give back at ``tick`` what was held."""
+        self._add(tick, -share)
+        self.held -= share
+
+    def _add(self, tick: int, share: float) -> None:
+        """``share`` more (less, where it is negative) is taken from ``tick`` on, for ever."""
+        times, used = self._ticks, self._used
+        i = bisect_right(times, tick) - 1
+        if i < 0:  # what lies before the oldest step that is kept has been forgotten
+            i, tick = 0, times[0]
+        if times[i] < tick:
+            i += 1
+            times.insert(i, tick)
+            used.insert(i, used[i - 1])
+        for k in range(i, len(times)):
+            used[k] = max(used[k] + share, 0.0)
+        if i > 0 and abs(used[i] - used[i - 1]) < _ROUNDING:
+            del times[i], used[i]
+
+    @property
+    def free(self) -> float:
+        """The share that is never held."""
+        return max(FULL - self.held, 0.0)
 
     def _take(self, i: int, start: int, end: int, share: float) -> None:
         times, used = self._ticks, self._used
@@ -168,9 +216,7 @@ class DeviceTime:
                     ready = other.last
         elif stream.blocking and self._barrier > ready:
             ready = self._barrier
-        taken = self.engines.get(engine)
-        if taken is None:
-            taken = self.engines[engine] = Engine()
+        taken = self.engine(engine)
         start = taken.place(ready, ticks, share)
         span = Span(self._count, name, engine, stream.number, start, start + ticks, joules, size)
         self._count += 1
@@ -184,6 +230,22 @@ class DeviceTime:
         for tell in self.observers:
             tell(span)
         return span
+
+    def engine(self, name: str) -> Engine:
+        """The engine of that name."""
+        found = self.engines.get(name)
+        if found is None:
+            found = self.engines[name] = Engine()
+        return found
+
+    def record(self, stream: StreamTime, engine: str, name: str, start: int, end: int, joules: float = 0.0) -> None:
+        """Note work that was given its time elsewhere: a message of a kernel that stays."""
+        span = Span(self._count, name, engine, stream.number, start, end, joules)
+        self._count += 1
+        if joules:
+            self._open.append(span)
+        for tell in self.observers:
+            tell(span)
 
     def last(self) -> int:
         """When all work that was given so far has ended."""

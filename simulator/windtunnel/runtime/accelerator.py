@@ -20,6 +20,7 @@ from windtunnel.runtime.graph import Capture, CompiledGraph, Graph
 from windtunnel.runtime.interface import Context, DeviceInfo, Dims, Event, Function, MemoryKind, Stream
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.limits import dims, exceeded, launch_configuration
+from windtunnel.runtime.ring import RingKernel, RingSpec, record_type
 
 
 class BudgetExceeded(WindtunnelError, AssertionError):
@@ -120,7 +121,7 @@ class Accelerator:
         element = np.dtype(dtype)
         size = int(np.prod(sides, dtype=np.int64)) * element.itemsize
         if element.hasobject or size <= 0 or min(sides) < 1:
-            raise self._wrong(InvalidArgument, "allocate", f"{sides} elements of {element} are no array of numbers")
+            raise self.wrong(InvalidArgument, "allocate", f"{sides} elements of {element} are no array of numbers")
         self._call("allocate")
         memory = self.context.allocate(size, kind)
         self.counters.allocations += 1
@@ -140,7 +141,7 @@ class Accelerator:
     def to_host(self, buffer: Buffer, stream: Stream | None = None) -> np.ndarray:
         """A new array that holds what ``buffer`` does; the host waits for it."""
         if self._capture is not None:
-            raise self._wrong(InvalidArgument, "copy out", "nothing is done while a graph is captured")
+            raise self.wrong(InvalidArgument, "copy out", "nothing is done while a graph is captured")
         found = np.empty(buffer.shape, buffer.dtype)
         self.copy_out(found, buffer, stream)
         return found
@@ -238,10 +239,10 @@ class Accelerator:
         try:
             sizes = dims(grid), dims(block)
         except (TypeError, ValueError) as error:
-            raise self._wrong(LaunchError, operation, str(error)) from None
+            raise self.wrong(LaunchError, operation, str(error)) from None
         beyond = exceeded(self.info.limits, *sizes, shared_bytes)
         if beyond is not None:
-            raise self._wrong(LaunchError, operation, beyond)
+            raise self.wrong(LaunchError, operation, beyond)
         return function, sizes, [self._argument(operation, i, argument) for i, argument in enumerate(arguments)]
 
     def _argument(self, operation: str, place: int, argument: Any) -> Any:
@@ -249,11 +250,11 @@ class Accelerator:
             argument.alive(operation)
             if argument.owner.context is not self.context:
                 problem = f"argument {place} is {argument!r}, of another device"
-                raise self._wrong(InvalidArgument, operation, problem)
+                raise self.wrong(InvalidArgument, operation, problem)
             return argument
         if isinstance(argument, np.ndarray) and argument.ndim:
             problem = f"argument {place} is an array of the host's; a kernel takes what to_device() gives"
-            raise self._wrong(InvalidArgument, operation, problem)
+            raise self.wrong(InvalidArgument, operation, problem)
         return argument
 
     def configuration(self, elements: int, block: int = 256) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -273,7 +274,7 @@ class Accelerator:
     def synchronize(self) -> None:
         """Wait until all work has ended."""
         if self._capture is not None:
-            raise self._wrong(InvalidArgument, "synchronize", "nothing is done while a graph is captured")
+            raise self.wrong(InvalidArgument, "synchronize", "nothing is done while a graph is captured")
         self._call("synchronize")
         self.context.synchronize()
         self._hang()
@@ -292,7 +293,7 @@ class Accelerator:
         for.
         """
         if self._capture is not None:
-            raise self._wrong(InvalidArgument, "capture", "a graph is being captured already")
+            raise self.wrong(InvalidArgument, "capture", "a graph is being captured already")
         graph = Graph(self)
         self._capture = self.context.capturing = Capture(graph)
         try:
@@ -311,6 +312,46 @@ class Accelerator:
             self.context.replay(compiled.order, stream)
         self.counters.launches += 1
         self.counters.copied_bytes += sum(node.array.nbytes for node in compiled.order if node.array is not None)
+
+    # Ring kernels.
+
+    def ring(
+        self,
+        handler: Kernel | Callable[..., Any],
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        *state: Any,
+        message: npt.DTypeLike,
+        reply: npt.DTypeLike | None = None,
+        capacity: int = 64,
+    ) -> RingKernel:
+        """Start a ring kernel of ``handler(message, *state) -> reply``: see ``ring``.
+
+        ``message``, ``reply``: types of records of fixed size; without ``reply`` it gives none. ``capacity``: of each
+        queue, a power of two from 2. LaunchError where its blocks cannot all be resident, or others leave no room.
+        """
+        function, (grid3, block3), given = self.prepared(handler, grid, block, state, 0)
+        what = f"launch ring kernel '{function.name}'"
+        if self._capture is not None:
+            raise self.wrong(InvalidArgument, what, "a kernel that stays cannot be captured in a graph")
+
+        def refuse(problem: str) -> Exception:
+            found: Exception = self.wrong(InvalidArgument, what, problem)
+            return found
+
+        types = record_type(message, refuse), None if reply is None else record_type(reply, refuse)
+        marked = handler if isinstance(handler, Kernel) else Kernel(handler)
+        struck = self._call("launch", function.name)
+        with self._stretched(struck):
+            started = self.context.ring(RingSpec(marked, grid3, block3, given, *types, capacity))
+        self.counters.launches += 1
+        return RingKernel(self, started)
+
+    def ring_call(self, operation: str, name: str) -> None:
+        """What faults do to a call on a ring kernel."""
+        self._call(operation, name)
+        if operation == "receive":
+            self._hang()
 
     # Whole computations.
 
@@ -374,7 +415,7 @@ class Accelerator:
                 effects.append(fault)
                 continue
             what = operation.replace("_", " ") + (f" {kernel}" if kernel else "")
-            error = self._wrong(kind.error, what, f"{kind.text} (fault '{fault}', seed {self.plan.seed})")
+            error = self.wrong(kind.error, what, f"{kind.text} (fault '{fault}', seed {self.plan.seed})")
             if fault.kind == "hang":
                 self._hung = (self.clock_s + fault.hang_s, error)
                 continue
@@ -463,5 +504,6 @@ class Accelerator:
     def __repr__(self) -> str:
         return f"<{'emulated' if self.info.virtual else 'real'} {self.name}>"
 
-    def _wrong(self, error: type[Any], operation: str, problem: str) -> Any:
+    def wrong(self, error: type[Any], operation: str, problem: str) -> Any:
+        """An error of this device, with the API's code for it."""
         return error(problem, operation=operation, device=self.name, code=code_of(self.info.api, error))

@@ -34,7 +34,7 @@ from windtunnel.core.errors import (
 )
 from windtunnel.core.rng import stream
 
-OPERATIONS = ("allocate", "copy_in", "copy_out", "copy_within", "launch", "synchronize")
+OPERATIONS = ("allocate", "copy_in", "copy_out", "copy_within", "launch", "synchronize", "send", "receive")
 _COPIES = ("copy_in", "copy_out", "copy_within")
 
 
@@ -58,7 +58,7 @@ KINDS: Mapping[str, FaultKind] = {
     "corrupt_copy": FaultKind(_COPIES, None, "one bit of what is copied is flipped"),
     "throttle": FaultKind(("launch",), None, "kernels take `factor` times as long"),
     "link_down": FaultKind(_COPIES, LinkDown, "the device cannot be reached"),
-    "queue_full": FaultKind(("launch", *_COPIES), QueueFull, "the queue takes no more work"),
+    "queue_full": FaultKind(("launch", *_COPIES, "send"), QueueFull, "the queue takes no more work"),
 }
 
 

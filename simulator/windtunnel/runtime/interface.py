@@ -29,6 +29,8 @@ class Limits:
     shared_bytes: int
     warp: int
     source: str
+    atomic_bits: int = 64
+    """Of the widest atomic integers: WGSL has none of 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class DeviceInfo:
     features: frozenset[str]
     virtual: bool
     software: bool = False
+    compute_units: int = 1
+    """Multiprocessors, compute units or cores: how many blocks run side by side at least."""
 
 
 class Memory(Protocol):
@@ -124,6 +128,9 @@ class Context(Protocol):
         self, function: Any, grid: Dims, block: Dims, arguments: Sequence[Any], stream: Any, shared: int
     ) -> None:
         """Enqueue a kernel."""
+
+    def ring(self, spec: Any) -> Any:
+        """Start a ring kernel (``ring.RingSpec``): the device's side of it (``ring.RingDevice``)."""
 
     capturing: Any
     """A ``graph.Capture`` while streams are captured: events then tie its nodes, and mark no time."""

@@ -20,11 +20,12 @@ class Kernel:
     """A function to be launched on devices.
 
     It takes buffers as arrays and scalars as numbers, and works on whole arrays. ``work``: of a launch's arguments the
-    operation that it is (see ``Work``); where it is not stated, what the arrays given hold is moved once.
+    operation that it is (see ``Work``), or several, done one after another; where it is not stated, what the arrays
+    given hold is moved once.
     """
 
     function: Callable[..., Any]
-    work: Callable[..., Work] | Work | None = None
+    work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None
 
     def __post_init__(self) -> None:
         update_wrapper(self, self.function)
@@ -38,23 +39,26 @@ class Kernel:
         """Call it as the plain function it is."""
         return self.function(*arguments)
 
-    def work_of(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Work:
-        """The operation that a launch with these arguments is."""
-        if callable(self.work):
-            return self.work(*arguments)
-        if self.work is not None:
-            return self.work
+    def work_of(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Sequence[Work]:
+        """The operations that a launch with these arguments is."""
+        stated = self.work(*arguments) if callable(self.work) else self.work
+        if stated is not None:
+            return [stated] if isinstance(stated, Mapping) else stated
         moved = sum(a.nbytes for a in arguments if isinstance(a, np.ndarray))
         threads = int(np.prod(grid)) * int(np.prod(block))
-        return {"op": "kernel", "threads": threads, "bytes": max(moved, 1), "flops": 0.0}
+        return [{"op": "kernel", "threads": threads, "bytes": max(moved, 1), "flops": 0.0}]
 
 
 @overload
 def kernel(function: Callable[..., Any]) -> Kernel: ...
 @overload
-def kernel(*, work: Callable[..., Work] | Work | None = None) -> Callable[[Callable[..., Any]], Kernel]: ...
 def kernel(
-    function: Callable[..., Any] | None = None, *, work: Callable[..., Work] | Work | None = None
+    *, work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+def kernel(
+    function: Callable[..., Any] | None = None,
+    *,
+    work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None,
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
     """Mark a function as a kernel: ``@kernel``, or ``@kernel(work=lambda a, b: {"op": "vector_add", "n": a.size})``."""
     if function is not None:

@@ -20,7 +20,7 @@ _APIS: Mapping[str, Limits] = {
     "opencl": Limits(1024, (1024, 1024, 64), (_LARGE, 65535, 65535), 49152, 32, "desktop drivers' reports"),
     "vulkan": Limits(1024, (1024, 1024, 64), (_LARGE, 65535, 65535), 49152, 32, "desktop drivers' reports"),
     "metal": Limits(1024, (1024, 1024, 1024), (_LARGE, _LARGE, _LARGE), 32768, 32, "Metal feature set tables"),
-    "wgpu": Limits(256, (256, 256, 64), (65535, 65535, 65535), 16384, 32, "WebGPU default limits"),
+    "wgpu": Limits(256, (256, 256, 64), (65535, 65535, 65535), 16384, 32, "WebGPU default limits", atomic_bits=32),
 }
 _NONE = Limits(1024, (1024, 1024, 1024), (_LARGE, _LARGE, _LARGE), 65536, 1, "no API limits launches here")
 
