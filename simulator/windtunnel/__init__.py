@@ -13,12 +13,12 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from windtunnel.app import accelerator as device
-    from windtunnel.app import catalogue, predict, run
+    from windtunnel.app import catalogue, predict, run, select
     from windtunnel.core import errors
     from windtunnel.emulator.timeline import Host
     from windtunnel.runtime.kernels import kernel
 
-__all__ = ["Host", "__version__", "catalogue", "device", "errors", "kernel", "predict", "run"]
+__all__ = ["Host", "__version__", "catalogue", "device", "errors", "kernel", "predict", "run", "select"]
 
 _LAZY = {
     "Host": ("windtunnel.emulator.timeline", "Host"),
@@ -27,6 +27,7 @@ _LAZY = {
     "kernel": ("windtunnel.runtime.kernels", "kernel"),
     "predict": ("windtunnel.app", "predict"),
     "run": ("windtunnel.app", "run"),
+    "select": ("windtunnel.app", "select"),
 }
 
 

@@ -43,7 +43,7 @@ from windtunnel.running import (
     versions,
 )
 from windtunnel_models.catalogue import HERE as MODELS
-from windtunnel_models.catalogue import HOST, Catalogue, shipped_overlay
+from windtunnel_models.catalogue import HOST, Catalogue, api_names, shipped_overlay
 from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind, kind_names
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from windtunnel.planning.sweep import Inputs, Outcome
     from windtunnel.runtime.accelerator import Accelerator
     from windtunnel.runtime.interface import Interval
+    from windtunnel.runtime.selection import Choice, KnownBackend
 
 SAMPLE_ABOVE = 200_000
 """Jobs above this many are written as a stated sample unless all are asked for."""
@@ -128,6 +129,57 @@ def real_accelerator(name: str) -> Accelerator:
         f"no back end of this installation reaches real devices, so '{name}' is not here; "
         "--accelerator emulated runs the test without"
     )
+
+
+def select(
+    *preferred: str,
+    use: str | None = None,
+    device: str | None = None,
+    machine: Sequence[str] | None = None,
+    real: bool = False,
+    host: Host | None = None,
+    known: Catalogue | None = None,
+) -> Choice:
+    """Choose a device by back ends in order of preference, or by what the recommendation matrix says for ``use``.
+
+    A back end is an API (``cuda``, ``wgpu`` ...) or a kind (``tpu``, ``cpu`` ...), as in the matrix; ``device`` is the
+    ``SKU`` or ``SKU@API`` that it has to be. Emulated is a machine with the SKUs of ``machine``, the whole catalogue
+    unless given. The choice says why (``reason``) and opens the device (``open()``).
+
+    Raises InputError for an unknown name; DeviceNotPresentError, with why for each, where none of it is here.
+    """
+    from windtunnel.runtime import selection
+
+    if bool(preferred) == (use is not None):
+        raise InputError(
+            "a back end is chosen by a preference or by a use", expected="names, or use='...', one of them"
+        )
+    catalogued = known or Catalogue()
+    if device is not None and not real:
+        running.device(device, catalogued)  # a slip in a name is not an absent device
+    found: Mapping[str, KnownBackend] = _real_backends() if real else _emulated_backends(machine, host, catalogued)
+    if use is not None:
+        return selection.select_for(use, found, device=device)
+    return selection.select(preferred, found, device=device)
+
+
+def _emulated_backends(machine: Sequence[str] | None, host: Host | None, known: Catalogue) -> dict[str, KnownBackend]:
+    """Every kind and every API, with what it reaches of the machine's devices."""
+    from windtunnel.emulator.backend import EmulatedBackend
+
+    specs = list(known.specs()) if machine is None else [known.spec(sku) for sku in machine]
+    words = "the catalogue" if machine is None else f"the emulated machine ({', '.join(machine) or 'no devices'})"
+    reached = {kind: [f"{spec.sku}@{spec.apis[0]}" for spec in specs if spec.kind == kind] for kind in kind_names()}
+    reached |= {api: [f"{spec.sku}@{api}" for spec in specs if api in spec.apis] for api in api_names()}
+    make = partial(running.device, known=known)
+    return {name: EmulatedBackend(name, devices, make, words, host) for name, devices in reached.items()}
+
+
+def _real_backends() -> dict[str, KnownBackend]:
+    from windtunnel.runtime.selection import AbsentBackend
+
+    why = "no back end of this installation reaches real devices"
+    return {name: AbsentBackend(name, why) for name in [*kind_names(), *api_names()]}
 
 
 def predict(

@@ -379,7 +379,7 @@ def advise(
     for field, value in (("--commands-per-s", rate), ("--steps-per-command", steps), ("--device", device_name)):
         if value is not None:
             raise InputError("a use case has none", where=Where(field=field), expected="--for USE alone")
-    from windtunnel.policies.matrix import recommendation
+    from windtunnel.core.recommendation import recommendation
 
     row = recommendation(use)
     if form == "json":

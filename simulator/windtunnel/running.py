@@ -17,13 +17,13 @@ from windtunnel.core.device import Device, configure
 from windtunnel.core.errors import InputError
 from windtunnel.core.policy import Batch, Policy
 from windtunnel.core.provenance import Sourced
+from windtunnel.core.recommendation import recommendation
 from windtunnel.core.result import Recording
 from windtunnel.core.rng import opened
 from windtunnel.core.scenario import ContinuousBatch, RequestBatch, Scenario, Stop, scenario_from_data
 from windtunnel.core.target import parse_figure
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.core.units import to_unit
-from windtunnel.policies.matrix import recommendation
 from windtunnel_models.catalogue import Catalogue, read_overlay
 
 if TYPE_CHECKING:

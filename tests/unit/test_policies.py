@@ -8,8 +8,8 @@ import pytest
 
 from windtunnel import app
 from windtunnel.core.policy import ORDERS, POLICIES, ROUTES
+from windtunnel.core.recommendation import MATRIX
 from windtunnel.core.scenario import scenario_from_data
-from windtunnel.policies.matrix import MATRIX
 
 
 def devices_of(policy: Any, fleet: list[dict[str, Any]], count: int, **workload: Any) -> list[int]:

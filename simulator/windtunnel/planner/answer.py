@@ -13,6 +13,7 @@ from windtunnel import running
 from windtunnel.core.arrivals import Closed
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.plan import Plan
+from windtunnel.core.recommendation import recommendation
 from windtunnel.core.scenario import Scenario
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.capacity import most_lost
@@ -26,7 +27,6 @@ from windtunnel.planner.unreachable import unreachable
 from windtunnel.planning import explain
 from windtunnel.planning.bounds import Counts, Replicated
 from windtunnel.planning.search import Found, Search, Space, Verdict
-from windtunnel.policies.matrix import recommendation
 from windtunnel_models.catalogue import Catalogue
 
 OBJECTIVES: Mapping[str, str] = {"cost": "cost_usd_per_h", "power": "power_w", "carbon": "carbon_kg_per_h"}

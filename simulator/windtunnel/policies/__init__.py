@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from windtunnel.core.policy import ORDERS, POLICIES, ROUTES, Batch, Policy
-from windtunnel.policies import matrix, orders, routes
+from windtunnel.policies import orders, routes
 from windtunnel.policies.own import is_own, own_order, own_route
 
-__all__ = ["matrix", "named", "orders", "parts", "route_names", "routes"]
+__all__ = ["named", "orders", "parts", "route_names", "routes"]
 
 
 def named(name: str, batch: Batch = Batch(), folder: Path = Path()) -> Policy:  # noqa: B008  immutable

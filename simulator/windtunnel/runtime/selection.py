@@ -1,0 +1,138 @@
+"""Choosing a back end: by a preference in order, by the recommendation matrix, or a device by its name.
+
+What is chosen always says why, and what was passed over for it. A device or a back end that was asked for and is not
+here is an error; nothing else is taken in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from windtunnel.core.errors import DeviceError, DeviceNotPresentError, InputError, nearest, one_of
+from windtunnel.core.recommendation import recommendation
+from windtunnel.runtime.accelerator import Accelerator
+from windtunnel.runtime.interface import Backend, Context, DeviceInfo
+
+
+class KnownBackend(Backend, Protocol):
+    """A back end as selection knows it."""
+
+    def absent(self) -> str:
+        """Why it has no device, where ``count()`` is 0."""
+
+    def find(self, device: str) -> int | None:
+        """The index of the device called ``SKU`` or ``SKU@API``; None where it does not reach one."""
+
+
+@dataclass
+class AbsentBackend:
+    """A back end that is known by name, and is not here: ``why``."""
+
+    name: str
+    why: str
+
+    def count(self) -> int:
+        """No device."""
+        return 0
+
+    def absent(self) -> str:
+        """Why not."""
+        return self.why
+
+    def find(self, device: str) -> int | None:
+        """See ``KnownBackend``."""
+        return None
+
+    def info(self, index: int = 0) -> DeviceInfo:
+        """DeviceNotPresentError."""
+        raise DeviceNotPresentError(f"{self.name} has no device {index}: {self.why}")
+
+    def context(self, index: int = 0) -> Context:
+        """DeviceNotPresentError."""
+        raise DeviceNotPresentError(f"{self.name} has no device {index}: {self.why}")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A device of a back end, and why it was chosen."""
+
+    backend: KnownBackend
+    index: int
+    reason: str
+    passed: tuple[tuple[str, str], ...] = ()
+    """What was preferred to it, each with why it was passed over."""
+
+    @property
+    def info(self) -> DeviceInfo:
+        """What is known of the device."""
+        return self.backend.info(self.index)
+
+    def open(self) -> Accelerator:
+        """Open the device."""
+        return Accelerator(self.backend.context(self.index))
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+def select(preferred: Sequence[str], known: Mapping[str, KnownBackend], *, device: str | None = None) -> Choice:
+    """The first device of the first of ``preferred`` that has one; with ``device``, the first that reaches it.
+
+    InputError for a name that is no back end; DeviceNotPresentError, saying for each why not, where none is left.
+    """
+    return _first([(name, "") for name in preferred], known, f"of {', '.join(preferred)}", device)
+
+
+def select_for(use: str, known: Mapping[str, KnownBackend], *, device: str | None = None) -> Choice:
+    """What the recommendation matrix says for ``use``: primary, alternative, fallback; equals in the order stated."""
+    row = recommendation(use)
+    places = (("primary", row.primary), ("alternative", row.alternative), ("fallback", row.fallback))
+    ordered = [(name, place) for place, names in places for name in names]
+    return _first(ordered, known, f"for '{use}'", device)
+
+
+def _first(
+    ordered: Sequence[tuple[str, str]], known: Mapping[str, KnownBackend], asked: str, device: str | None
+) -> Choice:
+    if not ordered:
+        raise InputError("no back end is preferred", expected=one_of(known))
+    for name, _ in ordered:
+        if name not in known:
+            raise InputError(f"unknown back end '{name}'", expected=one_of(known), nearest=nearest(name, known))
+    passed: list[tuple[str, str]] = []
+    for name, place in ordered:
+        backend = known[name]
+        called = f"{name}, the {place}" if place else name
+        found = _device_of(backend, device)
+        if isinstance(found, int):
+            label = backend.info(found).name
+            what = f"{called}: {label}" if device is None else f"{label}, asked for by name, through {called}"
+            return Choice(
+                backend, found, "; ".join([f"{what}, the first {asked} that is here", *_said(passed)]), (*passed,)
+            )
+        passed.append((called, found))
+    wanted = "none" if device is None else f"'{device}' is not here: none"
+    raise DeviceNotPresentError(
+        "; ".join([f"{wanted} {asked} has it" if device else f"none {asked} is here", *_said(passed)])
+    )
+
+
+def _said(passed: Sequence[tuple[str, str]]) -> Iterator[str]:
+    return (f"not {name}: {why}" for name, why in passed)
+
+
+def _device_of(backend: KnownBackend, device: str | None) -> int | str:
+    """The index of its first device, or of the one asked for; in words why there is none."""
+    try:
+        if not backend.count():
+            return backend.absent()
+        if device is None:
+            return 0
+        found = backend.find(device)
+    except DeviceError as error:  # a driver that is there and does not answer
+        return str(error)
+    count = backend.count()
+    reaches = f"it reaches {count:,} device{'' if count == 1 else 's'}"
+    return f"{reaches}, and none is '{device}'" if found is None else found
