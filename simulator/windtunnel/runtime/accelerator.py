@@ -222,6 +222,10 @@ class Accelerator:
         marked = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
         self._functions[kernel] = self.context.compile(marked)
 
+    def forget(self, kernel: Kernel | Callable[..., Any]) -> None:
+        """Drop a kernel's compiled form; what was launched keeps it."""
+        self._functions.pop(kernel, None)
+
     def prepared(
         self,
         kernel: Kernel | Callable[..., Any],
@@ -357,29 +361,49 @@ class Accelerator:
 
     def compute(self, kernel: Kernel | Callable[..., Any], *arrays: npt.ArrayLike) -> np.ndarray:
         """``kernel`` of ``arrays`` and a result like the first of them: copied in, launched, copied back."""
-        return self._finish(*self._begin(kernel, arrays))
+        used: list[Buffer] = []
+        try:
+            return self.to_host(self._begin(kernel, arrays, used))
+        finally:
+            self._free(used)
 
     async def async_compute(self, kernel: Kernel | Callable[..., Any], *arrays: npt.ArrayLike) -> np.ndarray:
         """The same on a stream of its own: what is awaited together overlaps as far as the device lets it."""
-        begun = self._begin(kernel, arrays, self.stream(non_blocking=True))
-        await asyncio.sleep(0)
-        return self._finish(*begun)
+        used: list[Buffer] = []
+        stream = self.stream(non_blocking=True)
+        try:
+            result = self._begin(kernel, arrays, used, stream)
+            await asyncio.sleep(0)
+            return self.to_host(result, stream)
+        finally:
+            self._free(used)
 
     def _begin(
-        self, kernel: Kernel | Callable[..., Any], arrays: Sequence[npt.ArrayLike], stream: Stream | None = None
-    ) -> tuple[Buffer, list[Buffer], Stream | None]:
-        pinned = stream is not None
-        inputs = [self.to_device(np.asarray(array), stream, pinned=pinned) for array in arrays]
+        self,
+        kernel: Kernel | Callable[..., Any],
+        arrays: Sequence[npt.ArrayLike],
+        used: list[Buffer],
+        stream: Stream | None = None,
+    ) -> Buffer:
+        """Everything up to the result, which is the last that is ``used``."""
+        inputs = []
+        for array in arrays:
+            values = np.asarray(array)
+            used.append(self.empty(values.shape or (1,), values.dtype))
+            self.copy_in(used[-1], values, stream, pinned=stream is not None)
+            inputs.append(used[-1])
         result = self.empty(inputs[0].shape, inputs[0].dtype)
+        used.append(result)
         grid, block = self.configuration(result.size)
         self.launch(kernel, grid, block, *inputs, result, stream=stream)
-        return result, inputs, stream
+        return result
 
-    def _finish(self, result: Buffer, inputs: list[Buffer], stream: Stream | None) -> np.ndarray:
-        found = self.to_host(result, stream)
-        for buffer in (*inputs, result):
-            buffer.free()
-        return found
+    @staticmethod
+    def _free(used: Sequence[Buffer]) -> None:
+        """Whatever happened: a computation that fails leaves nothing allocated."""
+        for buffer in used:
+            if not buffer.freed:
+                buffer.free()
 
     # Faults.
 

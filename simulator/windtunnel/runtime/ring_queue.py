@@ -1,7 +1,7 @@
 """The queue of ring kernels: bounded, lock-free, many producers and consumers, in memory that host and device map.
 
-The algorithm is written once, as generators of steps on memory (``push_steps``, ``pop_steps``). ``RingQueue`` runs them
-to their end on NumPy arrays; the tests run the same source step by step, in every order that several processes can take.
+The algorithm is written once, as generators of steps on memory (``push_steps``, ``pop_steps``). ``RingQueue`` runs
+them to their end on NumPy arrays; the tests run the same source step by step, in every order that processes can take.
 
 It is the bounded MPMC queue of Dmitry Vyukov (1024cores.net, "Bounded MPMC queue"): free-running counters ``head`` and
 ``tail``, and in every slot a sequence number that says whose turn it is: ``p`` where the producer of position ``p`` may
@@ -124,7 +124,7 @@ def push_steps(layout: Layout, message: Any) -> Generator[Step, Any, Outcome]:
 
 
 def pop_steps(layout: Layout) -> Generator[Step, Any, tuple[Outcome, Any]]:
-    """Take the oldest message: (DONE, the message), or EMPTY or BUSY and None. Takes effect at the exchange of the head."""
+    """Take the oldest message: (DONE, it), or EMPTY or BUSY and None. It takes effect at the exchange of the head."""
     position = yield LOAD, HEAD, 0
     while True:
         slot = position & layout.mask
