@@ -13,7 +13,7 @@ Verdicts:
                 "20+ TFLOPS", also where only the order of magnitude is meant): the modelled value lies in it, ends
                 widened by 10%. A ratio must also be, within 5%, the quotient of its document's own two figures.
 ``off``         anything else that could be modelled; ``why`` says by what factor and the likeliest reason.
-``untested``    needs what is not built yet, or no device at all; ``why`` says what will test it.
+``untested``    no program measures it yet, or no device can; ``why`` says what will test it.
 
 Techniques of programs ("unified memory saves 30% of frame time") come without a setting in their document: no size, no
 device, no plain form. A program of ``windtunnel.examples`` runs each in a setting that it states, taken from the
