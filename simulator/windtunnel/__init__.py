@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from windtunnel.app import accelerator as device
     from windtunnel.app import catalogue, predict, run, select
     from windtunnel.core import errors
+    from windtunnel.emulator.timeline import Host
     from windtunnel.runtime.kernels import kernel
 
-__all__ = ["__version__", "catalogue", "device", "errors", "kernel", "predict", "run", "select"]
+__all__ = ["Host", "__version__", "catalogue", "device", "errors", "kernel", "predict", "run", "select"]
 
 _LAZY = {
+    "Host": ("windtunnel.emulator.timeline", "Host"),
     "catalogue": ("windtunnel.app", "catalogue"),
     "device": ("windtunnel.app", "accelerator"),
     "kernel": ("windtunnel.runtime.kernels", "kernel"),

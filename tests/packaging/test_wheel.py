@@ -56,6 +56,7 @@ def test_the_wheel_holds_both_packages_and_their_data(wheel: Path) -> None:
     assert "windtunnel/py.typed" in names
     assert "windtunnel_models/kinds/gpu.py" in names
     assert "windtunnel/validation/claims.yaml" in names
+    assert "windtunnel/examples/particles.py" in names
     assert "windtunnel_models/calibration/h100-sxm-80gb.yaml" in names
     assert "windtunnel_models/calibration/h100-sxm-80gb.npz" in names
     assert "windtunnel_models/catalog/gpu/h100-sxm-80gb.yaml" in names
