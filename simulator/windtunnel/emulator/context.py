@@ -46,8 +46,8 @@ class EmulatedMemory:
     size: int
     address: int
     data: np.ndarray
-    on_device: bool = True
-    """Where the pages of unified memory are."""
+    on_device: bool | None = None
+    """Where the pages of unified memory are: nowhere, until either side touches them."""
     freed: bool = False
 
 
@@ -150,7 +150,8 @@ class EmulatedContext:
         self._prices: dict[tuple[Any, ...], Price] = {}
         self._launching = Provenance.MEASURED
         self.units = device.number("compute_units") or 1.0
-        self.shares_memory = (device.number("unified_memory") or 0.0) >= 0.5
+        # A processor's own memory is the host's.
+        self.shares_memory = device.kind.name == "cpu" or (device.number("unified_memory") or 0.0) >= 0.5
         self._overheads()
 
     def _overheads(self) -> None:
@@ -324,10 +325,10 @@ class EmulatedContext:
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
         """See ``Context``. Nodes that may, overlap.
 
-        A kernel takes its time beyond that of an empty one, and the API's gap between nodes: so N empty nodes take what
-        `predict launch mode=graph` says. (What an empty kernel takes by itself is mostly starting and draining, which
-        overlap in a graph: gpu-benches' 0.94 us a node are less than it.) A node that waits for none begins where the
-        stream is; the stream goes on when all nodes have ended.
+        The first kernel takes its time, and each other its time beyond that of an empty one, and the API's gap between
+        nodes: so N empty nodes take what `predict launch mode=graph` says. (What an empty kernel takes by itself is
+        mostly starting and draining, which overlap in a graph: gpu-benches' 0.94 us a node are less than it.) A node
+        that waits for none begins where the stream is; the stream goes on when all nodes have ended.
         """
         if "graphs" not in self.info.features:
             raise self.error(InvalidArgument, "replay a graph", f"the API '{self.info.api}' has no graphs")
@@ -343,18 +344,18 @@ class EmulatedContext:
             branch = next((branches.pop(other.number) for other in node.after if other.number in branches), None)
             branch = branch or StreamTime(queue.time.number, False, begin)
             after = [ends[other.number] for other in node.after]
-            ends[node.number] = self._replay_node(node, branch, after)
+            ends[node.number] = self._replay_node(node, branch, after, first=node is nodes[0])
             branches[node.number] = branch
         queue.time.last = max([queue.time.last, *ends.values()])
         if queue is self.default:
             self.time.enqueue(queue.time, "markers", "graph", 0)
 
-    def _replay_node(self, node: Node, branch: StreamTime, after: Sequence[int]) -> int:
+    def _replay_node(self, node: Node, branch: StreamTime, after: Sequence[int], *, first: bool) -> int:
         share, size, lead = 1.0, 0, 0
         if node.what == "launch":
             given = [self.given(argument) for argument in node.arguments]
             price = self.price(node.function.work_of(node.grid, node.block, given))
-            lead = self.node_ticks - self.empty_ticks
+            lead = 0 if first else self.node_ticks - self.empty_ticks
             share = min(node.grid[0] * node.grid[1] * node.grid[2] / self.units, 1.0)
         else:
             assert node.buffer is not None  # noqa: S101  a copy has one
@@ -393,7 +394,7 @@ class EmulatedContext:
         for buffer in buffers:
             memory = buffer.memory
             if memory.kind == "unified" and isinstance(memory, EmulatedMemory) and not memory.on_device:
-                if not self.shares_memory:
+                if memory.on_device is False and not self.shares_memory:
                     self._copy(stream, "h2d", memory.size, "unified", hold=False)
                 memory.on_device = True
 
@@ -437,8 +438,12 @@ class EmulatedContext:
         """What operations take, one after another, on the engine of the first."""
         prices = []
         for work in works:
-            columns = dict(work)
-            prices.append(self._price(str(columns.pop("op")), columns))
+            if isinstance(work, tuple):
+                op, columns = work[0], dict(work[1])
+            else:
+                columns = dict(work)
+                op = columns.pop("op")
+            prices.append(self._price(str(op), columns))
         if len(prices) == 1:
             return prices[0]
         return Price(sum(p.ticks for p in prices), sum(p.joules for p in prices), prices[0].engine)
@@ -529,8 +534,12 @@ class EmulatedContext:
 
     def close(self) -> None:
         """Free all that is left, the pool's too; kernels that stay go."""
+        self.clear()
+        self._pool.clear()
+
+    def clear(self) -> None:
+        """See ``Context``."""
         for ring in list(self.rings):
             ring.kill()
         for memory in list(self.memories.values()):
             self.free(memory)
-        self._pool.clear()

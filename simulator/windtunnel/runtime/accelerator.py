@@ -373,8 +373,13 @@ class Accelerator:
         stream = self.stream(non_blocking=True)
         try:
             result = self._begin(kernel, arrays, used, stream)
+            found = np.empty(result.shape, result.dtype)
+            # Enqueued before the others have their turn, and waited for after: a pageable copy would hold them all.
+            self.copy_out(found, result, stream, pinned=True)
             await asyncio.sleep(0)
-            return self.to_host(result, stream)
+            stream.synchronize()
+            self._hang()
+            return found
         finally:
             self._free(used)
 
@@ -420,6 +425,13 @@ class Accelerator:
                     f"'{fault.kind}' cannot be done to a real device", expected="a fault that raises, or --emulated"
                 )
         return _Armed(self, found, seed)
+
+    def clear(self) -> None:
+        """Free what a program left behind, and end its ring kernels; reset, where the device failed for good."""
+        if self._gone is not None or self._hung is not None:
+            self.reset()
+            return
+        self.context.clear()
 
     def reset(self) -> None:
         """Begin anew after a sticky error: all memory is gone, and the device is there again."""

@@ -172,6 +172,9 @@ class Context(Protocol):
     def stretch(self, factor: float) -> None:
         """What is enqueued from now on takes ``factor`` times its time (emulated devices only)."""
 
+    def clear(self) -> None:
+        """Free what a program left, and end its ring kernels; the device stays open, with its pool of memory."""
+
     def close(self) -> None:
         """Free all that is left."""
 

@@ -11,8 +11,11 @@ import numpy as np
 
 from windtunnel.runtime.interface import Dims
 
-Work = Mapping[str, Any]
-"""An operation by its columns: ``{"op": "vector_add", "n": 1_000_000}``, as `windtunnel predict` takes it."""
+Work = Mapping[str, Any] | tuple[str, Mapping[str, Any]]
+"""An operation by its columns, as `windtunnel predict` takes it: ``{"op": "vector_add", "n": 1_000_000}``.
+
+Or by its name and columns, ``("elementwise", {"op": "relu", "rows": 64, "width": 64})``, which has a column ``op`` itself.
+"""
 
 
 @dataclass(eq=False)
@@ -42,8 +45,11 @@ class Kernel:
     def work_of(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Sequence[Work]:
         """The operations that a launch with these arguments is."""
         stated = self.work(*arguments) if callable(self.work) else self.work
+        if isinstance(stated, Mapping):
+            return [stated]
         if stated is not None:
-            return [stated] if isinstance(stated, Mapping) else stated
+            # One operation by its name and columns is a pair, too.
+            return [(stated[0], stated[1])] if isinstance(stated[0], str) else stated  # type: ignore[list-item,return-value]
         moved = sum(a.nbytes for a in arguments if isinstance(a, np.ndarray))
         threads = int(np.prod(grid)) * int(np.prod(block))
         return [{"op": "kernel", "threads": threads, "bytes": max(moved, 1), "flops": 0.0}]

@@ -25,7 +25,8 @@ class PoolExhausted(WindtunnelError):
 class DevicePool:
     """At most ``size`` accelerators, each opened by ``open`` when it is first needed.
 
-    A device comes back as it went: what the borrower left allocated is freed, and one that failed for good is reset.
+    A device comes back as it went: what the borrower left allocated is freed (to the memory pool of the device, so that
+    the next borrower need not ask the driver), and one that failed for good is reset.
     """
 
     open: Callable[[], Accelerator]
@@ -89,7 +90,7 @@ class DevicePool:
     def _give_back(self, device: Accelerator) -> None:
         self.left_bytes += device.allocated_bytes
         device.plan = None
-        device.reset()
+        device.clear()
         self._idle.append(device)
         self._leave()
 
