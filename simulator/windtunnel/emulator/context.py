@@ -59,6 +59,8 @@ class EmulatedStream:
         if self.context.capturing is not None:
             self.context.capturing.wait(self, event.nodes)
             return
+        if event.context is not self.context:
+            raise self.context.error(InvalidArgument, "stream wait", "the event is of another device")
         self.time.last = max(self.time.last, event.tick)
 
 
@@ -87,6 +89,10 @@ class EmulatedEvent:
         """Seconds from another event to this one."""
         self._recorded("event elapsed")
         since._recorded("event elapsed")
+        if since.context is not self.context:
+            raise self.context.error(InvalidArgument, "event elapsed", "the events are of two devices")
+        if max(self.tick, since.tick) > self.context.host.now:
+            raise self.context.error(InvalidArgument, "event elapsed", "the event was not reached yet, nor waited for")
         return (self.tick - since.tick) / 1e12
 
     def _recorded(self, operation: str) -> None:
@@ -99,6 +105,10 @@ class _Price:
     ticks: int
     joules: float
     engine: str
+
+
+def _nothing() -> None:
+    pass
 
 
 class EmulatedContext:
@@ -124,6 +134,8 @@ class EmulatedContext:
         self._next_address = 1 << 20
         self._stretch = 1.0
         self.capturing: Any = None
+        self.before_wait: Callable[[], None] = _nothing
+        self.after_wait: Callable[[], None] = _nothing
         self._prices: dict[tuple[Any, ...], _Price] = {}
         self._units = device.number("compute_units") or 1.0
         self._shares_memory = (device.number("unified_memory") or 0.0) >= 0.5
@@ -166,6 +178,10 @@ class EmulatedContext:
 
     def allocate(self, size: int, kind: MemoryKind = "device") -> EmulatedMemory:
         """See ``Context``."""
+        if size < 1:
+            raise self.error(InvalidArgument, "allocate", f"{size:,} bytes are no memory")
+        if kind != "device" and kind not in self.info.features:
+            raise self.error(InvalidArgument, "allocate", f"the API '{self.info.api}' has no {kind} memory")
         if self._allocated + size > self.info.memory_bytes:
             free = self.info.memory_bytes - self._allocated
             raise self.error(
@@ -173,8 +189,6 @@ class EmulatedContext:
                 f"allocate {size:,} bytes",
                 f"{free:,.0f} of {self.info.memory_bytes:,.0f} bytes are free",
             )
-        if kind == "unified" and "unified" not in self.info.features:
-            raise self.error(InvalidArgument, "allocate", f"the API '{self.info.api}' has no unified memory")
         memory = EmulatedMemory(kind, size, self._next_address, np.zeros(size, np.uint8))
         self._next_address += -(-size // 256) * 256
         self.memories[memory.address] = memory
@@ -196,11 +210,18 @@ class EmulatedContext:
 
     def host_view(self, memory: EmulatedMemory, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
         """See ``Context``: once all work has ended, the pages that the device had move to the host."""
+        self.before_wait()
         self.host.wait_until(self.time.last())
-        if memory.on_device and not self._shares_memory:
+        self.after_wait()
+        if memory.kind == "unified" and memory.on_device and not self._shares_memory:
             self._copy(self.default, "d2h", memory.size, "unified", hold=True)
         memory.on_device = False
         return self.view(memory, dtype, shape)
+
+    def _queue(self, stream: EmulatedStream | None) -> EmulatedStream:
+        if stream is not None and stream.context is not self:
+            raise self.error(InvalidArgument, "stream", f"it is of {stream.context.info.name}, another device")
+        return stream or self.default
 
     # Copies.
 
@@ -209,20 +230,20 @@ class EmulatedContext:
     ) -> None:
         """See ``Context``."""
         data = np.ascontiguousarray(array)
-        self._copy(stream or self.default, "h2d", data.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
+        self._copy(self._queue(stream), "h2d", data.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
         memory.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
 
     def copy_out(
         self, array: np.ndarray, memory: EmulatedMemory, stream: EmulatedStream | None, *, pinned: bool = False
     ) -> None:
         """See ``Context``."""
-        self._copy(stream or self.default, "d2h", array.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
+        self._copy(self._queue(stream), "d2h", array.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
         array[...] = self.view(memory, array.dtype, array.shape)
 
     def copy_within(self, to: EmulatedMemory, memory: EmulatedMemory, stream: EmulatedStream | None) -> None:
         """See ``Context``."""
         size = memory.size
-        self._copy(stream or self.default, "d2d", size, "pinned", hold=False)
+        self._copy(self._queue(stream), "d2d", size, "pinned", hold=False)
         to.data[:size] = memory.data[:size]
 
     def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> None:
@@ -251,7 +272,7 @@ class EmulatedContext:
         """See ``Context``."""
         buffers = [argument for argument in arguments if isinstance(argument, Buffer)]
         given = [self._given(argument) for argument in arguments]
-        queue = stream or self.default
+        queue = self._queue(stream)
         self._migrate(queue, buffers)
         work = dict(function.work_of(grid, block, given))
         price = self._price(str(work.pop("op")), work)
@@ -271,7 +292,7 @@ class EmulatedContext:
         """
         if "graphs" not in self.info.features:
             raise self.error(InvalidArgument, "replay a graph", f"the API '{self.info.api}' has no graphs")
-        queue = stream or self.default
+        queue = self._queue(stream)
         self._migrate(queue, [a for node in nodes for a in node.arguments if isinstance(a, Buffer)])
         self.host.spend(self.dispatch_ticks)
         begin = self.time.enqueue(queue.time, "markers", "graph", 0, after=(self.host.now + self.latency_ticks,)).end
@@ -289,19 +310,19 @@ class EmulatedContext:
             self.time.enqueue(queue.time, "markers", "graph", 0)
 
     def _replay_node(self, node: Node, branch: StreamTime, after: Sequence[int]) -> int:
-        share, size, lead = 1.0, 0, 0
+        share, size, lead, stretch = 1.0, 0, 0, 1.0
         if node.what == "launch":
             given = [self._given(argument) for argument in node.arguments]
             work = dict(node.function.work_of(node.grid, node.block, given))
             price = self._price(str(work.pop("op")), work)
-            lead = self.node_ticks - self.empty_ticks
+            lead, stretch = self.node_ticks - self.empty_ticks, self._stretch
             share = min(node.grid[0] * node.grid[1] * node.grid[2] / self._units, 1.0)
         else:
             assert node.buffer is not None  # noqa: S101  a copy has one
             size = node.buffer.nbytes if node.array is None else node.array.nbytes
             direction = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}[node.what]
             price = self._price("copy", {"bytes": size, "direction": direction, "memory": "pinned"})
-        ticks = max(round(price.ticks * self._stretch) + lead, 0)
+        ticks = max(round(price.ticks * stretch) + lead, 0)
         span = self.time.enqueue(
             branch, price.engine, node.name, ticks, joules=price.joules, share=share, after=after, size=size
         )
@@ -333,7 +354,10 @@ class EmulatedContext:
             memory = buffer.memory
             if memory.kind == "unified" and isinstance(memory, EmulatedMemory) and not memory.on_device:
                 if not self._shares_memory:
+                    # It is the kernel that a throttled launch slows, not the pages on their way to it.
+                    stretch, self._stretch = self._stretch, 1.0
                     self._copy(stream, "h2d", memory.size, "unified", hold=False)
+                    self._stretch = stretch
                 memory.on_device = True
 
     def _enqueue(
@@ -374,13 +398,15 @@ class EmulatedContext:
 
     def enqueue_marker(self, stream: EmulatedStream | None) -> int:
         """The tick at which all that ``stream`` was given so far has ended."""
-        span = self.time.enqueue((stream or self.default).time, "markers", "event", 0)
+        span = self.time.enqueue(self._queue(stream).time, "markers", "event", 0)
         return span.end
 
     def wait(self, tick: int) -> None:
         """The host waits until ``tick``, and is told."""
+        self.before_wait()
         self.host.wait_until(tick)
         self.host.spend(self.back_ticks)
+        self.after_wait()
 
     def synchronize(self) -> None:
         """See ``Context``."""

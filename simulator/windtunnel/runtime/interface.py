@@ -123,6 +123,13 @@ class Context(Protocol):
     ) -> None:
         """Enqueue a kernel."""
 
+    before_wait: Callable[[], None]
+    after_wait: Callable[[], None]
+    """Called before and after the host waits for the device, a stream, an event or unified memory, not for a copy.
+
+    Whoever holds the context sets them, to make waits fail on demand.
+    """
+
     capturing: Any
     """A ``graph.Capture`` while streams are captured: events then tie its nodes, and mark no time."""
 

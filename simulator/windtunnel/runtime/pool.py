@@ -89,8 +89,10 @@ class DevicePool:
     def _give_back(self, device: Accelerator) -> None:
         self.left_bytes += device.allocated_bytes
         device.plan = None
-        device.reset()
-        self._idle.append(device)
+        # A borrower that closed its device leaves none to lend; the next opens another.
+        if not device.closed:
+            device.reset()
+            self._idle.append(device)
         self._leave()
 
     def _leave(self) -> None:
