@@ -311,7 +311,7 @@ def faults() -> st.SearchStrategy[tuple[tuple[str, Any], ...]]:
             found[when] = draw(st.sampled_from(values[when]))
         if draw(st.booleans()):
             found["times"] = draw(st.integers(1, 3))
-        if draw(st.integers(0, 3)) == 0:
+        if draw(st.booleans()):
             found["on"] = draw(st.sampled_from(sorted(STRIKES[kind])))
         if "launch" in STRIKES[kind] and found.get("on", "launch") == "launch" and draw(st.integers(0, 3)) == 0:
             found["kernel"] = draw(st.sampled_from(sorted(KERNELS)))
@@ -484,8 +484,8 @@ class FaultsMachine(RuleBasedStateMachine):
 
     @rule(
         place=places,
-        share=st.sampled_from([0.3, 1.0]),
-        stride=st.sampled_from([1, 3]),
+        share=st.sampled_from([1.0, 0.3]),
+        stride=st.sampled_from([3, 1]),
         stream=streams,
         pinned=st.booleans(),
     )
@@ -616,9 +616,12 @@ class FaultsMachine(RuleBasedStateMachine):
         self.settle(verdict, waits=True)
 
     def wait_for_memory(self, place: int) -> None:
+        """The host looks at unified memory, after which a launch has to move it back."""
         chosen = self.alive(place)
         if chosen is None:
             return
+        if self.reference.unified and place % 3:
+            chosen = sorted(self.reference.unified)[place % len(self.reference.unified)]
         if chosen not in self.reference.unified:
             self.call(None, "host", chosen)
             self.refused("which the host does not see")
@@ -628,6 +631,7 @@ class FaultsMachine(RuleBasedStateMachine):
             moves = self.reference.unified[chosen]
             self.took(list(ticks("migrate", self.reference.data[chosen].size)) if moves else [])
             self.reference.unified[chosen] = False
+            self.launch("double", sorted(self.reference.data).index(chosen), 32, place % 3)
 
     # Plans.
 

@@ -47,7 +47,8 @@ MAY_IMPORT = {
     "cli": {"app", "core", "planner", "policies", "report", ""},
     "pytest_plugin": {"app", "core", "runtime", ""},
     "__main__": {"cli"},
-    "": {"app", "core", "runtime"},
+    "": {"app", "core", "errors", "runtime"},
+    "errors": {"core"},
 }
 # Modules that a driver or an accelerator library lives in: only backends may import them.
 DRIVERS = {"cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda"}
