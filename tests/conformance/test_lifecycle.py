@@ -184,6 +184,20 @@ def test_non_blocking_streams_pass_the_default_stream_and_blocking_ones_do_not(e
     assert passed.start < kernel.end or (passed.engine == kernel.engine and emulated.info.kind == "cpu")
 
 
+def test_the_default_stream_waits_for_blocking_streams_and_a_stream_for_an_event(emulated: Any, kernels: Any) -> None:
+    size, found = 10_000_000, np.zeros(64, np.float32)
+    buffer, launch = emulated.empty(size), emulated.configuration(size)
+    one, two, event = emulated.stream(), emulated.stream(non_blocking=True), emulated.event()
+    spans = emulated.watch()
+    emulated.launch(kernels.double, *launch, buffer, stream=one)
+    event.record(one)
+    two.wait(event)
+    emulated.copy_out(found, buffer, two, pinned=True)
+    emulated.copy_out(found, buffer, pinned=True)
+    kernel, after_event, by_default = (span for span in spans if span.engine != "markers")
+    assert kernel.end <= after_event.start and kernel.end <= by_default.start
+
+
 def test_an_event_is_not_reached_before_the_host_has_waited_that_long(emulated: Any, kernels: Any) -> None:
     size = 10_000_000
     first, last = emulated.event(), emulated.event()
