@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from windtunnel import errors
     from windtunnel.app import accelerator as device
     from windtunnel.app import catalogue, predict, run, select
-    from windtunnel.core import errors
     from windtunnel.emulator.timeline import Host
     from windtunnel.runtime.kernels import kernel
 
@@ -33,7 +33,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name == "errors":
-        return import_module("windtunnel.core.errors")
+        return import_module("windtunnel.errors")
     if name in _LAZY:
         module, attribute = _LAZY[name]
         return getattr(import_module(module), attribute)

@@ -49,7 +49,8 @@ MAY_IMPORT = {
     "cli": {"app", "core", "planner", "policies", "report", ""},
     "pytest_plugin": {"app", "core", "runtime", ""},
     "__main__": {"cli"},
-    "": {"app", "core", "emulator", "runtime"},
+    "": {"app", "core", "emulator", "errors", "runtime"},
+    "errors": {"core"},
 }
 # Modules that a driver or an accelerator library lives in: only backends may import them.
 DRIVERS = {"cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda"}

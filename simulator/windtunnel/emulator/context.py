@@ -67,6 +67,8 @@ class EmulatedStream:
         if self.context.capturing is not None:
             self.context.capturing.wait(self, event.nodes)
             return
+        if event.context is not self.context:
+            raise self.context.error(InvalidArgument, "stream wait", "the event is of another device")
         self.time.last = max(self.time.last, event.tick)
 
 
@@ -95,6 +97,10 @@ class EmulatedEvent:
         """Seconds from another event to this one."""
         self._recorded("event elapsed")
         since._recorded("event elapsed")
+        if since.context is not self.context:
+            raise self.context.error(InvalidArgument, "event elapsed", "the events are of two devices")
+        if max(self.tick, since.tick) > self.context.host.now:
+            raise self.context.error(InvalidArgument, "event elapsed", "the event was not reached yet, nor waited for")
         return (self.tick - since.tick) / 1e12
 
     def _recorded(self, operation: str) -> None:
@@ -113,6 +119,10 @@ class Price:
 
 _GRAIN = 512
 """Bytes: blocks of the pool are whole multiples, as CuPy's are."""
+
+
+def _nothing() -> None:
+    pass
 
 
 class EmulatedContext:
@@ -147,6 +157,8 @@ class EmulatedContext:
         self._stretch = 1.0
         self.capturing: Any = None
         self.rings: list[EmulatedRing] = []
+        self.before_wait: Callable[[], None] = _nothing
+        self.after_wait: Callable[[], None] = _nothing
         self._prices: dict[tuple[Any, ...], Price] = {}
         self._launching = Provenance.MEASURED
         self.units = device.number("compute_units") or 1.0
@@ -215,6 +227,10 @@ class EmulatedContext:
 
     def allocate(self, size: int, kind: MemoryKind = "device") -> EmulatedMemory:
         """See ``Context``."""
+        if size < 1:
+            raise self.error(InvalidArgument, "allocate", f"{size:,} bytes are no memory")
+        if kind != "device" and kind not in self.info.features:
+            raise self.error(InvalidArgument, "allocate", f"the API '{self.info.api}' has no {kind} memory")
         if self._allocated + size > self.info.memory_bytes:
             free = self.info.memory_bytes - self._allocated
             raise self.error(
@@ -222,8 +238,6 @@ class EmulatedContext:
                 f"allocate {size:,} bytes",
                 f"{free:,.0f} of {self.info.memory_bytes:,.0f} bytes are free",
             )
-        if kind == "unified" and "unified" not in self.info.features:
-            raise self.error(InvalidArgument, "allocate", f"the API '{self.info.api}' has no unified memory")
         block = -(-size // _GRAIN) * _GRAIN
         if self._pool[block]:
             self._pool[block] -= 1
@@ -252,11 +266,18 @@ class EmulatedContext:
     def host_view(self, memory: EmulatedMemory, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
         """See ``Context``: once all work has ended, the pages that the device had move to the host."""
         self._catch_up()
+        self.before_wait()
         self.host.wait_until(self.time.last())
-        if memory.on_device and not self.shares_memory:
+        self.after_wait()
+        if memory.kind == "unified" and memory.on_device and not self.shares_memory:
             self._copy(self.default, "d2h", memory.size, "unified", hold=True)
         memory.on_device = False
         return self.view(memory, dtype, shape)
+
+    def _queue(self, stream: EmulatedStream | None) -> EmulatedStream:
+        if stream is not None and stream.context is not self:
+            raise self.error(InvalidArgument, "stream", f"it is of {stream.context.info.name}, another device")
+        return stream or self.default
 
     # Copies.
 
@@ -266,7 +287,7 @@ class EmulatedContext:
         """See ``Context``."""
         self._catch_up()
         data = np.ascontiguousarray(array)
-        self._copy(stream or self.default, "h2d", data.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
+        self._copy(self._queue(stream), "h2d", data.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
         memory.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
 
     def copy_out(
@@ -274,14 +295,14 @@ class EmulatedContext:
     ) -> None:
         """See ``Context``."""
         self._catch_up()
-        self._copy(stream or self.default, "d2h", array.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
+        self._copy(self._queue(stream), "d2h", array.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
         array[...] = self.view(memory, array.dtype, array.shape)
 
     def copy_within(self, to: EmulatedMemory, memory: EmulatedMemory, stream: EmulatedStream | None) -> None:
         """See ``Context``."""
         self._catch_up()
         size = memory.size
-        self._copy(stream or self.default, "d2d", size, "pinned", hold=False)
+        self._copy(self._queue(stream), "d2d", size, "pinned", hold=False)
         to.data[:size] = memory.data[:size]
 
     def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> None:
@@ -313,7 +334,7 @@ class EmulatedContext:
         self._catch_up()
         buffers = [argument for argument in arguments if isinstance(argument, Buffer)]
         given = [self.given(argument) for argument in arguments]
-        queue = stream or self.default
+        queue = self._queue(stream)
         self._migrate(queue, buffers)
         price = self.price(function.work_of(grid, block, given))
         self.host.spend(self.dispatch_ticks)
@@ -333,7 +354,7 @@ class EmulatedContext:
         if "graphs" not in self.info.features:
             raise self.error(InvalidArgument, "replay a graph", f"the API '{self.info.api}' has no graphs")
         self._catch_up()
-        queue = stream or self.default
+        queue = self._queue(stream)
         self._migrate(queue, [a for node in nodes for a in node.arguments if isinstance(a, Buffer)])
         self.host.spend(self.dispatch_ticks)
         begin = self.time.enqueue(queue.time, "markers", "graph", 0, after=(self.host.now + self.latency_ticks,)).end
@@ -351,11 +372,11 @@ class EmulatedContext:
             self.time.enqueue(queue.time, "markers", "graph", 0)
 
     def _replay_node(self, node: Node, branch: StreamTime, after: Sequence[int], *, first: bool) -> int:
-        share, size, lead = 1.0, 0, 0
+        share, size, lead, stretch = 1.0, 0, 0, 1.0
         if node.what == "launch":
             given = [self.given(argument) for argument in node.arguments]
             price = self.price(node.function.work_of(node.grid, node.block, given))
-            lead = 0 if first else self.node_ticks - self.empty_ticks
+            lead, stretch = 0 if first else self.node_ticks - self.empty_ticks, self._stretch
             share = min(node.grid[0] * node.grid[1] * node.grid[2] / self.units, 1.0)
         else:
             assert node.buffer is not None  # noqa: S101  a copy has one
@@ -363,7 +384,7 @@ class EmulatedContext:
             direction = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}[node.what]
             price = self._price("copy", {"bytes": size, "direction": direction, "memory": "pinned"})
         ticks, share = self._fit(price, share, node.name)
-        ticks = max(round(ticks * self._stretch) + lead, 0)
+        ticks = max(round(ticks * stretch) + lead, 0)
         span = self.time.enqueue(
             branch, price.engine, node.name, ticks, joules=price.joules, share=share, after=after, size=size
         )
@@ -395,7 +416,10 @@ class EmulatedContext:
             memory = buffer.memory
             if memory.kind == "unified" and isinstance(memory, EmulatedMemory) and not memory.on_device:
                 if memory.on_device is False and not self.shares_memory:
+                    # It is the kernel that a throttled launch slows, not the pages on their way to it.
+                    stretch, self._stretch = self._stretch, 1.0
                     self._copy(stream, "h2d", memory.size, "unified", hold=False)
+                    self._stretch = stretch
                 memory.on_device = True
 
     def _enqueue(
@@ -460,13 +484,15 @@ class EmulatedContext:
 
     def enqueue_marker(self, stream: EmulatedStream | None) -> int:
         """The tick at which all that ``stream`` was given so far has ended."""
-        span = self.time.enqueue((stream or self.default).time, "markers", "event", 0)
+        span = self.time.enqueue(self._queue(stream).time, "markers", "event", 0)
         return span.end
 
     def wait(self, tick: int) -> None:
         """The host waits until ``tick``, and is told."""
+        self.before_wait()
         self.host.wait_until(tick)
         self.host.spend(self.back_ticks)
+        self.after_wait()
 
     def synchronize(self) -> None:
         """See ``Context``. Deadlock where a kernel stays."""

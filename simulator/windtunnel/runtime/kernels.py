@@ -9,12 +9,13 @@ from typing import Any, overload
 
 import numpy as np
 
+from windtunnel.core.errors import InputError
 from windtunnel.runtime.interface import Dims
 
 Work = Mapping[str, Any] | tuple[str, Mapping[str, Any]]
 """An operation by its columns, as `windtunnel predict` takes it: ``{"op": "vector_add", "n": 1_000_000}``.
 
-Or by its name and columns, ``("elementwise", {"op": "relu", "rows": 64, "width": 64})``, which has a column ``op`` itself.
+Or by its name and columns: ``("elementwise", {"op": "relu", "rows": 64, "width": 64})`` has a column ``op`` of its own.
 """
 
 
@@ -31,12 +32,15 @@ class Kernel:
     work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None
 
     def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError(f"{self.function!r} is no kernel", expected="a function of whole arrays")
         update_wrapper(self, self.function)
 
     @property
     def name(self) -> str:
         """The function's name."""
-        return self.function.__name__
+        named = getattr(self.function, "func", self.function)  # a partial has the name of its function
+        return str(getattr(named, "__name__", type(named).__name__))
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as the plain function it is."""

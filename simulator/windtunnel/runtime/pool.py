@@ -90,8 +90,10 @@ class DevicePool:
     def _give_back(self, device: Accelerator) -> None:
         self.left_bytes += device.allocated_bytes
         device.plan = None
-        device.clear()
-        self._idle.append(device)
+        # A borrower that closed its device leaves none to lend; the next opens another.
+        if not device.closed:
+            device.clear()
+            self._idle.append(device)
         self._leave()
 
     def _leave(self) -> None:
