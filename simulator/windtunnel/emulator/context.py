@@ -67,8 +67,8 @@ class EmulatedStream:
         if self.context.capturing is not None:
             self.context.capturing.wait(self, event.nodes)
             return
-        if event.context is not self.context:
-            raise self.context.error(InvalidArgument, "stream wait", "the event is of another device")
+        if event.context.host is not self.context.host:
+            raise self.context.error(InvalidArgument, "stream wait", "the event is of a device with another clock")
         self.time.last = max(self.time.last, event.tick)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,15 +31,17 @@ STAGES = ("preprocess", "transfer", "compute", "transfer back", "output")
 CPU, GPU = "epyc-9654", "rtx-4090"
 
 
-@dataclass
 class Batch:
-    """A batch in the memory of the host, on which the CPU's kernels work in place."""
+    """A batch in the CPU's memory, which is the host's: its kernels take buffers, copies to the GPU arrays."""
 
-    pictures: np.ndarray
-    """8-bit, patch by patch."""
-    patches: np.ndarray = field(default_factory=lambda: np.empty((PATCHES, VALUES), np.float32))
-    features: np.ndarray = field(default_factory=lambda: np.empty((PATCHES, WIDTH), np.float32))
-    output: np.ndarray = field(default_factory=lambda: np.empty((PATCHES, WIDTH), np.float16))
+    def __init__(self, cpu: Accelerator, pictures: np.ndarray) -> None:
+        self.pictures = cpu.empty(pictures.shape, np.uint8, kind="unified")
+        """8-bit, patch by patch."""
+        self.patches = cpu.empty((PATCHES, VALUES), kind="unified")
+        self.features = cpu.empty((PATCHES, WIDTH), kind="unified")
+        self.output = cpu.empty((PATCHES, WIDTH), np.float16, kind="unified")
+        self.pictures.host()[...] = pictures
+        self.patches_seen, self.features_seen = self.patches.host(), self.features.host()
 
 
 def _pass_over(*arrays: np.ndarray, flops: float) -> dict[str, Any]:
@@ -52,17 +54,17 @@ def _pass_over(*arrays: np.ndarray, flops: float) -> dict[str, Any]:
     }
 
 
-@windtunnel.kernel(work=lambda batch: _pass_over(batch.pictures, batch.patches, flops=2.0))
-def preprocess(batch: Batch) -> None:
+@windtunnel.kernel(work=lambda pictures, patches: _pass_over(pictures, patches, flops=2.0))
+def preprocess(pictures: np.ndarray, patches: np.ndarray) -> None:
     """8-bit samples to numbers around zero."""
-    np.multiply(batch.pictures, np.float32(2 / 255), out=batch.patches)
-    np.subtract(batch.patches, np.float32(1.0), out=batch.patches)
+    np.multiply(pictures, np.float32(2 / 255), out=patches)
+    np.subtract(patches, np.float32(1.0), out=patches)
 
 
-@windtunnel.kernel(work=lambda batch: _pass_over(batch.features, batch.output, flops=1.0))
-def put_out(batch: Batch) -> None:
+@windtunnel.kernel(work=lambda features, output: _pass_over(features, output, flops=1.0))
+def put_out(features: np.ndarray, output: np.ndarray) -> None:
     """What is kept of a batch."""
-    batch.output[...] = batch.features
+    output[...] = features
 
 
 @windtunnel.kernel(
@@ -107,15 +109,15 @@ class Pipeline:
 
         for batch in batches:
             with stage("preprocess", self.cpu):
-                self.cpu.launch(preprocess, 1, 1, batch)
+                self.cpu.launch(preprocess, 1, 1, batch.pictures, batch.patches)
             with stage("transfer", self.gpu):
-                patches.copy_from(batch.patches, stream, pinned=True)
+                patches.copy_from(batch.patches_seen, stream, pinned=True)
             with stage("compute", self.gpu):
                 self.gpu.launch(project, self.grid, self.block, patches, self.weights, features, stream=stream)
             with stage("transfer back", self.gpu):
-                features.copy_to(batch.features, stream, pinned=True)
+                features.copy_to(batch.features_seen, stream, pinned=True)
             with stage("output", self.cpu):
-                self.cpu.launch(put_out, 1, 1, batch)
+                self.cpu.launch(put_out, 1, 1, batch.features, batch.output)
         return spent
 
     def overlapped(self, batches: Sequence[Batch]) -> None:
@@ -124,15 +126,15 @@ class Pipeline:
             stream, patches, features = self.lanes[number % len(self.lanes)]
             ready, done = self.cpu.event(), self.gpu.event()
             on_cpu = self.cpu_lanes[number % len(self.cpu_lanes)]
-            self.cpu.launch(preprocess, 1, 1, batch, stream=on_cpu)
+            self.cpu.launch(preprocess, 1, 1, batch.pictures, batch.patches, stream=on_cpu)
             ready.record(on_cpu)
             stream.wait(ready)
-            patches.copy_from(batch.patches, stream, pinned=True)
+            patches.copy_from(batch.patches_seen, stream, pinned=True)
             self.gpu.launch(project, self.grid, self.block, patches, self.weights, features, stream=stream)
-            features.copy_to(batch.features, stream, pinned=True)
+            features.copy_to(batch.features_seen, stream, pinned=True)
             done.record(stream)
             on_cpu.wait(done)
-            self.cpu.launch(put_out, 1, 1, batch, stream=on_cpu)
+            self.cpu.launch(put_out, 1, 1, batch.features, batch.output, stream=on_cpu)
         self.gpu.synchronize()
         self.cpu.synchronize()
 
@@ -158,7 +160,7 @@ def compare(opener: Opener, count: int = BATCHES, seed: int = 1) -> Result:
     draw = np.random.default_rng(seed)
     pictures = [draw.integers(0, 256, (PATCHES, VALUES), dtype=np.uint8) for _ in range(count)]
     pipeline = Pipeline(opener(CPU), opener(GPU))
-    first, second = [Batch(each) for each in pictures], [Batch(each) for each in pictures]
+    first, second = ([Batch(pipeline.cpu, each) for each in pictures] for _ in range(2))
     stages: dict[str, float] = {}
     total = took(pipeline.gpu, lambda: stages.update(pipeline.one_by_one(first)))
     spans = {"CPU": pipeline.cpu.watch(), "GPU": pipeline.gpu.watch()}
@@ -169,7 +171,7 @@ def compare(opener: Opener, count: int = BATCHES, seed: int = 1) -> Result:
             engine = f"{device} {span.engine}"
             busy[engine] = busy.get(engine, 0.0) + (span.end - span.start) / 1e12
     for one, other in zip(first, second, strict=True):
-        same(one.output, other.output, "overlapped")
+        same(one.output.host(), other.output.host(), "overlapped")
     return Result(count, stages, total.seconds, pipelined.seconds, busy)
 
 

@@ -30,10 +30,14 @@ def test_ten_steps_are_ten_launches_two_copies_and_little_time(accelerator):
 
 @pytest.mark.parametrize("again", range(4))
 def test_it_takes_the_same_time_again(accelerator, again):
+    # The first time memory comes from the driver, and then from the pool.
     diffuse(accelerator, ROD, 10)
-    first = accelerator.clock_s
-    diffuse(accelerator, ROD, 10)
-    assert accelerator.clock_s - first == pytest.approx(first, rel=1e-9)
+    took = []
+    for _ in range(2):
+        before = accelerator.clock_s
+        diffuse(accelerator, ROD, 10)
+        took.append(accelerator.clock_s - before)
+    assert took[0] == pytest.approx(took[1], rel=1e-9)
 
 
 @pytest.mark.accelerator(leaks="error")
