@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import windtunnel
+from windtunnel.emulator.context import EmulatedContext
 from windtunnel.examples import (
     async_pipeline,
     compute_graph,
     device_pool,
     five_stage,
+    hot_reload,
+    launch_or_persist,
     measure,
     particles,
     unified_memory,
 )
 from windtunnel.examples.kernels import grade, graded_twice
 from windtunnel.examples.measure import DifferentNumbers, devices, saving, took
+from windtunnel.running import one_job_s
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.pool import DevicePool
+from windtunnel.validation.claims_benchmark import Benchmark
 
 
 @pytest.fixture(scope="module")
@@ -281,3 +287,37 @@ def test_the_savings_are_of_the_plain_form() -> None:
 
 def test_an_accelerator_is_all_that_an_example_needs(opener: measure.Opener) -> None:
     assert isinstance(opener("l4"), Accelerator)
+
+
+# Launch or persist, and hot reload.
+
+
+def test_the_benchmark_on_the_runtime_takes_what_it_takes_in_the_process_engine() -> None:
+    """Two engines that share the device model alone: the runtime's virtual clock, and the scheduler's simulation."""
+    benchmark = Benchmark(windtunnel.catalogue().device(launch_or_persist.DEVICE), one_job_s)
+    plain, stated = benchmark.plain, benchmark.device
+    # Copies and kernels at the benchmark's stated rates; launches at the API's, which both sides have.
+    costs = {**plain.kind.costs, "stencil": stated.kind.costs["stencil"]}
+    kind = replace(plain.kind, costs=costs)
+    device = replace(plain, values=stated.values, kind=kind, residuals=stated.residuals)
+    host = windtunnel.Host()
+    launched, persistent = launch_or_persist.benchmark(lambda _: Accelerator(EmulatedContext(device, host)))
+    assert launched.step_s == pytest.approx(benchmark.seconds("step-launch"), rel=0.01)
+    assert launched.inject_s == pytest.approx(benchmark.seconds("inject-launch"), rel=0.01)
+    assert persistent.inject_s == pytest.approx(benchmark.seconds("inject-persistent"), rel=0.01)
+    # The runtime's look at the control block takes its time, 2.5 us beside 155; the other side's does not.
+    assert persistent.step_s == pytest.approx(benchmark.seconds("step-persistent"), rel=0.03)
+    assert persistent.mixed_s == pytest.approx(benchmark.seconds("mixed-persistent"), rel=0.03)
+
+
+def test_persisting_saves_a_smaller_share_of_longer_commands() -> None:
+    found = launch_or_persist.like_for_like(devices(), side=16, steps=(1, 4, 16), commands=2)
+    saved = [saving(c.launched_s, c.persistent_s) for c in found]
+    assert saved == sorted(saved, reverse=True)
+
+
+def test_a_reload_takes_the_compiler_and_a_restart_the_device_as_well() -> None:
+    row = hot_reload.compare(devices())
+    values = windtunnel.catalogue().device(hot_reload.CARD).api.values
+    assert row.reloaded_s == pytest.approx(values["compile_s"].value, rel=0.05)
+    assert row.restarted_s - row.reloaded_s == pytest.approx(values["context_s"].value, rel=0.05)

@@ -146,7 +146,7 @@ def test_rows_hold_what_scripts_rely_on(rows: list[dict[str, Any]]) -> None:
 
 def test_what_is_untested_says_what_will_test_it(rows: list[dict[str, Any]]) -> None:
     waiting = [row for row in rows if row["verdict"] == "untested"]
-    assert [row["claim"].split()[0] for row in waiting] == ["a", "error"]
+    assert [row["claim"].split()[0] for row in waiting] == ["error"]
     for row in waiting:
         assert (row["group"], row["modelled"], row["independent"]) == ("runtime", None, None)
         assert "to be tested by" in row["why"]
@@ -155,7 +155,7 @@ def test_what_is_untested_says_what_will_test_it(rows: list[dict[str, Any]]) -> 
 
 def test_a_technique_is_judged_in_its_stated_setting_and_swept(rows: list[dict[str, Any]]) -> None:
     programs = [claim for claim in judged.read_claims() if "example" in claim.model]
-    assert {claim.model["example"] for claim in programs} == set(EXAMPLES) - {"five_stage"}
+    assert {claim.model["example"] for claim in programs} == set(EXAMPLES) - {"five_stage", "launch_or_persist"}
     for claim in programs:
         row = find(rows, claim.claim)
         assert row["modelled_low"] <= row["modelled"] <= row["modelled_high"]

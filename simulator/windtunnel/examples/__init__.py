@@ -15,6 +15,8 @@ EXAMPLES: Mapping[str, str] = {
     "async_pipeline": "frames copied in, worked on and copied out: one after another, and overlapped on streams",
     "compute_graph": "a small network's kernels launched one by one, and replayed as a graph",
     "five_stage": "preprocess, transfer, compute, transfer back, output: each waited for, and as a pipeline",
+    "launch_or_persist": "commands that are launched, and commands sent to a kernel that stays",
+    "hot_reload": "a changed kernel reloaded while its program runs, and the program started anew",
     "particles": "500,000 particles through pool, graph, stream and unified memory, at 60 frames a second",
 }
 """Modules of this package that are examples, and what each holds beside what."""
