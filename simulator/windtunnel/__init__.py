@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from windtunnel import errors
     from windtunnel.app import accelerator as device
     from windtunnel.app import catalogue, predict, run, select
-    from windtunnel.core import errors
+    from windtunnel.emulator.timeline import Host
     from windtunnel.runtime.kernels import kernel
 
-__all__ = ["__version__", "catalogue", "device", "errors", "kernel", "predict", "run", "select"]
+__all__ = ["Host", "__version__", "catalogue", "device", "errors", "kernel", "predict", "run", "select"]
 
 _LAZY = {
+    "Host": ("windtunnel.emulator.timeline", "Host"),
     "catalogue": ("windtunnel.app", "catalogue"),
     "device": ("windtunnel.app", "accelerator"),
     "kernel": ("windtunnel.runtime.kernels", "kernel"),
@@ -31,7 +33,7 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name == "errors":
-        return import_module("windtunnel.core.errors")
+        return import_module("windtunnel.errors")
     if name in _LAZY:
         module, attribute = _LAZY[name]
         return getattr(import_module(module), attribute)

@@ -392,7 +392,17 @@ def claims(only: str | None = None, known: Catalogue | None = None) -> list[dict
     from windtunnel.validation.claims_models import Setting
 
     catalogued = known or Catalogue()
-    return report(Setting(partial(device, known=catalogued), one_job_s), only)
+    return report(Setting(partial(device, known=catalogued), one_job_s, emulate=emulator()), only)
+
+
+def emulator() -> Callable[[Device], Accelerator]:
+    """Opens emulated accelerators on one virtual clock."""
+    from windtunnel.emulator.context import EmulatedContext
+    from windtunnel.emulator.timeline import Host
+    from windtunnel.runtime.accelerator import Accelerator
+
+    host = Host()
+    return lambda target: Accelerator(EmulatedContext(target, host))
 
 
 def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -2,13 +2,15 @@
 
 ``accelerator`` is a device under test: emulated, on a virtual clock, unless ``--accelerator real`` asks for the real
 one, which then has to be there. ``@pytest.mark.accelerator("h100-sxm-80gb", "l4")`` says which; several run the test
-once on each. ``windtunnel_run`` simulates a scenario. See docs/testing.md.
+once on each. ``accelerator_faults`` arms faults within a test, which must strike before it ends. ``windtunnel_run``
+simulates a scenario. See docs/testing.md.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ import pytest
 if TYPE_CHECKING:
     from windtunnel.app import Run
     from windtunnel.runtime.accelerator import Accelerator
+    from windtunnel.runtime.faults import FaultPlan
 
 _USUAL = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"
@@ -25,6 +28,9 @@ _MARKER = (
     f"(SKU or SKU@API; {_USUAL} unless given). leaks='error' fails a test that leaves buffers allocated; faults are "
     "armed for the whole test and must strike."
 )
+_OPTIONS = ("leaks", "faults", "seed", "interval")
+_FAILED: pytest.StashKey[bool] = pytest.StashKey()
+"""Whether the test's own part failed."""
 _OPENED: pytest.StashKey[list[Any]] = pytest.StashKey()
 
 
@@ -87,31 +93,80 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
     name, way = request.param
     marker = request.node.get_closest_marker("accelerator")
     options = dict(marker.kwargs) if marker is not None else {}
-    seed = options.pop("seed", None)
+    _check_marker(options)
+    seed = options.get("seed")
     if seed is None:
         seed = request.config.getoption("--accelerator-seed")
-    interval = options.pop("interval", None) or request.config.getoption("--accelerator-interval")
-    leaks, faults = options.pop("leaks", "ignore"), options.pop("faults", ())
-    if options or leaks not in ("ignore", "error"):
-        wrong = f"no {', '.join(options)}" if options else f"leaks={leaks!r}"
-        pytest.fail(
-            f"the marker accelerator takes leaks='ignore' or 'error', faults, seed and interval: {wrong}", pytrace=False
-        )
+    interval = options.get("interval") or request.config.getoption("--accelerator-interval")
+    faults = options.get("faults", ())
     opened = _open(name, way, interval)
+    opened.seed = seed
     log = opened.watch()
     request.node.stash[_OPENED] = [opened, seed, interval, log]
-    armed = opened.faults(*((faults,) if isinstance(faults, (dict, str)) else faults), seed=seed) if faults else None
-    if armed is not None:
-        armed.__enter__()
-    yield opened
-    left = opened.allocated_bytes
     try:
-        if armed is not None:
-            armed.__exit__(None, None, None)
+        with _armed(request, opened, (faults,) if isinstance(faults, (dict, str)) else faults):
+            yield opened
+            left = opened.allocated_bytes
     finally:
         opened.close()
-    if left and leaks == "error":
+    if left and options.get("leaks") == "error":
         pytest.fail(f"{opened.name} was left with {left:,} bytes allocated", pytrace=False)
+
+
+@pytest.fixture
+def accelerator_faults(request: pytest.FixtureRequest, accelerator: Accelerator) -> Iterator[Callable[..., FaultPlan]]:
+    """Arm faults on ``accelerator`` from here to the end of the test, which fails if one of them never struck.
+
+    ``plan = accelerator_faults({"kind": "out_of_memory", "call": 3}, "hang")``; ``plan.log`` has what struck. Chance is
+    drawn from ``seed=``, or else the marker's seed or ``--accelerator-seed``. It arms once: all faults in one call.
+    """
+    with ExitStack() as until_the_end:
+
+        def arm(*faults: Any, seed: int | None = None) -> FaultPlan:
+            plan: FaultPlan = until_the_end.enter_context(_armed(request, accelerator, faults, seed))
+            return plan
+
+        yield arm
+
+
+@contextmanager
+def _armed(
+    request: pytest.FixtureRequest, accelerator: Accelerator, faults: Sequence[Any], seed: int | None = None
+) -> Iterator[Any]:
+    from windtunnel.core.errors import InputError
+
+    if not faults:
+        yield None
+        return
+    try:
+        armed = accelerator.faults(*faults, seed=seed)
+        plan = armed.__enter__()
+    except InputError as error:
+        problem = str(error)
+    else:
+        yield plan
+        # A fixture is not told of the test's exception; what failed first is the news, not what it kept away.
+        failed = pytest.fail.Exception if request.node.stash.get(_FAILED, False) else None
+        armed.__exit__(failed, None, None)
+        return
+    pytest.fail(problem, pytrace=False)
+
+
+def _check_marker(options: dict[str, Any]) -> None:
+    from windtunnel.core.errors import InputError, nearest, one_of
+
+    def wrong(found: str, names: tuple[str, ...], given: Any) -> None:
+        error = InputError(
+            f"the marker accelerator has no {found}", expected=one_of(names), nearest=nearest(str(given), names)
+        )
+        pytest.fail(str(error), pytrace=False)
+
+    for name in options:
+        if name not in _OPTIONS:
+            wrong(f"'{name}'", _OPTIONS, name)
+    leaks = options.get("leaks", "ignore")
+    if leaks not in ("ignore", "error"):
+        wrong(f"leaks={leaks!r}", ("ignore", "error"), leaks)
 
 
 def _open(name: str, way: str, interval: Any) -> Accelerator:
@@ -131,6 +186,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     """A failing test says what its device did, the seed of its faults, and leaves a trace."""
     outcome: Any = yield
     report = outcome.get_result()
+    if call.when == "call":
+        item.stash[_FAILED] = report.failed
     if not report.failed or _OPENED not in item.stash:
         return
     opened, seed, interval, log = item.stash[_OPENED]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 from typing import Any
 
 import numpy as np
@@ -283,6 +284,13 @@ def test_every_api_has_a_word_for_every_error() -> None:
         for kind in kinds:
             if kind is not errors.DeviceError:
                 assert code_of(api, kind).name
+
+
+def test_every_error_has_a_name_that_a_user_imports_it_by() -> None:
+    for name, kind in vars(errors).items():
+        if isinstance(kind, type) and issubclass(kind, errors.WindtunnelError):
+            assert getattr(importlib.import_module("windtunnel.errors"), name) is kind
+    assert windtunnel.errors.DeviceLost is errors.DeviceLost
 
 
 def test_the_api_bounds_the_launch_of_the_same_silicon() -> None:

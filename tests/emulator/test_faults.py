@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import windtunnel
 from windtunnel import app
 from windtunnel.core import errors
 from windtunnel.runtime.accelerator import Accelerator
-from windtunnel.runtime.faults import KINDS, FaultNotFired, fault_from
+from windtunnel.runtime.faults import KINDS, Fault, FaultNotFired, fault_from
 
 
 @windtunnel.kernel
@@ -24,6 +26,11 @@ def double(a: np.ndarray) -> None:
 @windtunnel.kernel
 def other(a: np.ndarray) -> None:
     a += 1
+
+
+@windtunnel.kernel
+def broken(a: np.ndarray) -> None:
+    raise ValueError("its own")
 
 
 @pytest.fixture
@@ -163,12 +170,33 @@ def test_chance_is_the_seed_s_and_what_else_is_declared_changes_none_of_it(p: fl
         ({"kind": "ecc", "call": 0}, "there is no call 0"),
         ({"kind": "ecc", "probability": 0.0}, "no probability"),
         ({"kind": "throttle", "factor": 1.0}, "would change nothing"),
+        ({"kind": "throttle", "factor": float("inf")}, "expected a finite number"),
+        ({"kind": "throttle", "factor": None}, "'factor' of a fault is None"),
+        ({"kind": "ecc", "factor": 3.0}, "'factor' changes nothing of 'ecc'; expected it with slow_copy or throttle"),
+        ({"kind": "ecc", "hang_s": 3.0}, "expected it with hang"),
+        ({"kind": "ecc", "call": "3"}, "'call' of a fault is '3'; expected a whole number"),
+        ({"kind": "ecc", "call": True}, "'call' of a fault is True"),
+        ({"kind": "ecc", "times": 2.5}, "expected a whole number"),
+        ({"kind": "ecc", "after_s": -1}, "nothing is called at -1 s"),
+        ({"kind": "ecc", "after_s": float("nan")}, "expected a finite number"),
+        ({"kind": "ecc", "on": 3}, "expected the name of an operation"),
+        ({"kind": "out_of_memory", "kernel": "double"}, "'double' is never struck"),
+        ({"kind": "ecc", "on": "copy_in", "kernel": "double"}, "'copy_in' is of no kernel"),
+        ({"kind": ["ecc"]}, "no fault is a"),
+        ({"call": 3}, "has no kind"),
+        ({3: 3}, "a fault has no '3'"),
+        ([{"kind": "ecc"}], "is no fault"),
     ],
 )
 def test_what_is_no_fault_is_refused(data: dict[str, Any], says: str) -> None:
     with pytest.raises(errors.InputError) as caught:
         fault_from(data)
     assert says in str(caught.value)
+
+
+def test_a_fault_that_is_not_made_of_data_is_checked_alike() -> None:
+    with pytest.raises(errors.InputError, match="did you mean 'out_of_memory'"):
+        Fault("out_of_memry")
 
 
 def test_faults_are_a_decorator_and_armed_once(device: Accelerator) -> None:
@@ -181,3 +209,119 @@ def test_faults_are_a_decorator_and_armed_once(device: Accelerator) -> None:
 
     program()
     program()
+
+
+def test_a_coroutine_is_armed_while_it_runs(device: Accelerator) -> None:
+    @device.faults("out_of_memory")
+    async def program() -> None:
+        await asyncio.sleep(0)
+        with pytest.raises(errors.DeviceOutOfMemory):
+            device.empty(3)
+
+    asyncio.run(program())
+
+
+def test_a_call_that_a_fault_ends_is_struck_by_no_other(device: Accelerator) -> None:
+    a = device.empty(3)
+    with device.faults({"kind": "throttle", "call": 1}, {"kind": "launch_failure", "call": 1}, "device_lost") as plan:
+        with pytest.raises(errors.LaunchError):
+            device.launch(double, 1, 32, a)
+        with pytest.raises(errors.DeviceLost):
+            device.launch(double, 1, 32, a)
+        assert [line.split()[0] for line in plan.log] == ["launch_failure", "device_lost"]
+        device.reset()
+        device.launch(double, 1, 32, device.empty(3))
+    assert [line.split()[0] for line in device.struck] == ["launch_failure", "device_lost", "throttle"]
+    with device.faults("ecc") as plan, pytest.raises(errors.EccError):
+        device.synchronize()
+    assert len(plan.log) == 1 and len(device.struck) == 4
+
+
+def test_a_later_call_fails_in_its_own_words_after_a_sticky_error(device: Accelerator) -> None:
+    a = device.empty(3)
+    with device.faults("device_lost"), pytest.raises(errors.DeviceLost) as first:
+        device.launch(double, 1, 32, a)
+    with pytest.raises(errors.DeviceLost) as later:
+        device.empty(3)
+    assert later.value is not first.value and later.value.operation == "allocate"
+    assert "allocate on l4: the device is gone" in str(later.value) and "since launch double" in str(later.value)
+
+
+WAITS: dict[str, Callable[[Accelerator, Any, Any, Any], Any]] = {
+    "device": lambda device, buffer, stream, event: device.synchronize(),
+    "stream": lambda device, buffer, stream, event: stream.synchronize(),
+    "event": lambda device, buffer, stream, event: event.synchronize(),
+    "unified memory": lambda device, buffer, stream, event: buffer.host(),
+    "pageable copy in": lambda device, buffer, stream, event: buffer.copy_from(np.ones(3, np.float32)),
+    "pageable copy out": lambda device, buffer, stream, event: device.to_host(buffer),
+}
+
+
+@pytest.mark.parametrize("way", WAITS)
+def test_every_way_to_wait_is_struck_and_meets_a_hang(device: Accelerator, way: str) -> None:
+    stream, event = device.stream(), device.event()
+    event.record(stream)
+    if "copy" not in way:
+        with device.faults({"kind": "ecc", "on": "synchronize"}), pytest.raises(errors.EccError):
+            WAITS[way](device, device.empty(3, kind="unified"), stream, event)
+        device.reset()
+    buffer, before = device.empty(3, kind="unified"), device.clock_s
+    with device.faults({"kind": "hang", "hang_s": 1.0}):
+        device.launch(double, 1, 32, buffer)
+        device.copy_in(buffer, np.ones(3, np.float32), pinned=True)
+        assert device.clock_s - before < 1e-3
+        with pytest.raises(errors.DeviceHang):
+            WAITS[way](device, buffer, stream, event)
+    assert device.clock_s - before == pytest.approx(1.0, rel=1e-3)
+    with pytest.raises(errors.DeviceHang):
+        WAITS[way](device, buffer, stream, event)
+
+
+def test_a_corrupted_bit_is_one_of_those_that_were_copied(device: Accelerator) -> None:
+    a, one = device.to_device(np.zeros(1000, np.uint8)), np.zeros(1, np.uint8)
+    with device.faults({"kind": "corrupt_copy", "times": 3, "probability": 1.0}) as plan:
+        a.copy_from(one)
+        a.copy_within(device.empty(1, np.uint8))
+        strided = np.zeros((10, 10), np.uint8)[::2, ::3]
+        device.copy_out(strided, device.empty(strided.size, np.uint8))
+    assert np.unpackbits(strided).sum() == 1
+    assert np.unpackbits(device.to_host(a)[1:]).sum() == 0
+    assert len(plan.log) == 3 and all(": bit " in line for line in plan.log)
+
+
+def test_what_a_fault_keeps_from_its_owner_is_given_back(device: Accelerator) -> None:
+    with device.faults({"kind": "copy_failure", "probability": 1.0}):
+        for program in (lambda: device.to_device(np.ones(9)), lambda: device.compute(double, np.ones(9))):
+            with pytest.raises(errors.CopyError):
+                program()
+    with device.faults({"kind": "launch_failure", "times": 2, "probability": 1.0}):
+        with pytest.raises(errors.LaunchError):
+            device.compute(double, np.ones(9))
+        with pytest.raises(errors.LaunchError):
+            asyncio.run(device.async_compute(double, np.ones(9)))
+    assert device.allocated_bytes == 0
+
+
+def test_a_kernel_that_raises_while_it_is_throttled_leaves_the_next_as_it_was(device: Accelerator) -> None:
+    a, spans = device.empty(1000), device.watch()
+    device.launch(double, 4, 256, a)
+    with device.faults({"kind": "throttle", "factor": 8.0}), pytest.raises(ValueError, match="its own"):
+        device.launch(broken, 4, 256, a)
+    device.launch(double, 4, 256, a)
+    assert spans[0].end - spans[0].start == spans[2].end - spans[2].start
+
+
+def test_a_throttled_launch_does_not_slow_the_pages_that_it_moves(device: Accelerator) -> None:
+    a, spans = device.empty(10**6, kind="unified"), device.watch()
+    for fault in ((), ({"kind": "throttle", "factor": 3.0},)):
+        a.host()
+        with device.faults(*fault):
+            device.launch(double, 1000, 256, a)
+    moved, plain, _, again, throttled = (span.end - span.start for span in spans[-5:])
+    assert (again, throttled) == (moved, 3 * plain)
+
+
+def test_a_seed_that_is_not_stated_is_the_accelerator_s(device: Accelerator) -> None:
+    device.seed = 7
+    with device.faults({"kind": "ecc", "probability": 0.5}) as plan:
+        assert plan.seed == 7

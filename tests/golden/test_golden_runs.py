@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from windtunnel import app
-from windtunnel.core.scenario import scenario_from_data
+from windtunnel.core.scenario import read_scenario, scenario_from_data
 
 HERE = Path(__file__).parent
 POLICIES = [name for name in app.list_policies() if name != "recommendation-matrix"]
@@ -73,3 +73,23 @@ def test_a_changed_rule_and_a_nanosecond_of_error_would_be_seen() -> None:
     start = log.splitlines()[1].split()[3]
     assert log.replace(start, str(int(start) + 1)) != (HERE / "fifo.txt").read_text()
     assert canonical_log("least-loaded") != log
+
+
+def errors_of_devices(**changes: Any) -> str:
+    """What became of the jobs of scenarios/device-errors.yaml, and how often each of its faults struck."""
+    scenario = read_scenario(HERE.parents[1] / "scenarios" / "device-errors.yaml")
+    result = app.run(scenario.changed(**changes)).result
+    faults = result["faults"]
+    lines = [f"{name} {count}" for name, count in result["jobs"].items()]
+    lines += [f"{name} {faults[name]}" for name in ("interrupted", "restarts", "lost", "corrupted")]
+    lines += [f"{one['kind']} {one['struck']} of {one['operations']}" for one in faults["stated"]]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_errors_of_devices_are_what_they_were() -> None:
+    path = HERE / "device-errors.txt"
+    log = errors_of_devices()
+    if os.environ.get("WINDTUNNEL_REGENERATE"):
+        path.write_text(log)
+    assert log == path.read_text()
+    assert errors_of_devices(seed=4) != log

@@ -3,51 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
+from subprocess import CompletedProcess
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def run(*command: str | Path, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == options.get("expect", 0), f"{command}:\n{done.stdout}\n{done.stderr}"
-    return done
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, cwd=ROOT)
-    (made,) = out.glob("*.whl")
-    return made
-
-
-@pytest.fixture(scope="module")
-def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin folder of a new environment that holds nothing but the wheel, what it needs, and pytest."""
-    home = tmp_path_factory.mktemp("fresh")
-    run(sys.executable, "-m", "venv", home / "venv", cwd=home)
-    python = home / "venv" / "bin" / "python"
-    constraints = ROOT / ".ci" / "constraints.txt"
-    run(
-        python,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--disable-pip-version-check",
-        "-c",
-        constraints,
-        wheel,
-        "pytest",
-        cwd=home,
-    )
-    return home / "venv" / "bin"
+Run = Callable[..., CompletedProcess[str]]
 
 
 def test_the_wheel_holds_both_packages_and_their_data(wheel: Path) -> None:
@@ -56,6 +18,7 @@ def test_the_wheel_holds_both_packages_and_their_data(wheel: Path) -> None:
     assert "windtunnel/py.typed" in names
     assert "windtunnel_models/kinds/gpu.py" in names
     assert "windtunnel/validation/claims.yaml" in names
+    assert "windtunnel/examples/particles.py" in names
     assert "windtunnel_models/calibration/h100-sxm-80gb.yaml" in names
     assert "windtunnel_models/calibration/h100-sxm-80gb.npz" in names
     assert "windtunnel_models/catalog/gpu/h100-sxm-80gb.yaml" in names
@@ -64,7 +27,7 @@ def test_the_wheel_holds_both_packages_and_their_data(wheel: Path) -> None:
     assert not any(name.startswith(("tests/", "simulator/", "scenarios/")) for name in names)
 
 
-def test_the_console_script_of_the_wheel_runs(fresh: Path, tmp_path: Path) -> None:
+def test_the_console_script_of_the_wheel_runs(fresh: Path, run: Run, tmp_path: Path) -> None:
     listed = json.loads(run(fresh / "windtunnel", "devices", "--format", "json", cwd=tmp_path).stdout)
     assert len(listed) >= 47
     cost = json.loads(
@@ -82,7 +45,7 @@ def test_the_console_script_of_the_wheel_runs(fresh: Path, tmp_path: Path) -> No
 
 
 def test_the_plugin_is_found_in_a_repository_that_has_a_simulator_folder_of_its_own(
-    fresh: Path, tmp_path: Path
+    fresh: Path, run: Run, tmp_path: Path
 ) -> None:
     (tmp_path / "simulator").mkdir()
     (tmp_path / "simulator" / "__init__.py").write_text("MINE = True\n")
@@ -99,7 +62,7 @@ def test_the_plugin_is_found_in_a_repository_that_has_a_simulator_folder_of_its_
     assert "1 passed" in done.stdout
 
 
-def test_the_plugin_imports_nothing_heavy_until_it_is_used(fresh: Path, tmp_path: Path) -> None:
+def test_the_plugin_imports_nothing_heavy_until_it_is_used(fresh: Path, run: Run, tmp_path: Path) -> None:
     heavy = ("numpy", "pydantic", "simpy", "scipy")
     code = f"import sys, windtunnel.pytest_plugin; print([m for m in {heavy} if m in sys.modules])"
     assert run(fresh / "python", "-c", code, cwd=tmp_path).stdout.strip() == "[]"

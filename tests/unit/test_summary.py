@@ -118,7 +118,9 @@ FAULTS = {
     "interrupted": 1,
     "restarts": 1,
     "lost": 0,
+    "corrupted": None,
     "entries": [],
+    "stated": [],
 }
 
 
@@ -127,10 +129,25 @@ def test_what_went_wrong_and_what_became_of_the_jobs() -> None:
     (at,) = [i for i, line in enumerate(lines) if line.startswith("faults ")]
     assert lines[at] == "faults         3 failures, 1 link loss, 2 throttlings, 1,200 stragglers"
     assert lines[at + 1] == "               97.1% available; 1 job interrupted: 1 tried again, 0 given up"
-    nothing = {**FAULTS, "events": dict.fromkeys(FAULTS["events"], 0), "stragglers": None}  # type: ignore[call-overload]
+    nothing = {**FAULTS, "events": dict.fromkeys(FAULTS["events"], 0), "stragglers": None, "interrupted": 0}  # type: ignore[call-overload]
     assert "faults         none struck\n" in summary(changed(faults=nothing, availability=1.0))
     assert "available" not in summary(changed(faults=nothing, availability=1.0))
     assert "faults" not in summary(changed(faults=None))
+
+
+def test_faults_of_operations_are_counted_by_kind_and_those_that_never_struck_are_named() -> None:
+    stated = [
+        {"kind": "failure", "struck": 3, "operations": None},
+        {"kind": "ecc", "struck": 2, "operations": 500},
+        {"kind": "ecc", "struck": 1, "operations": 1_500},
+        {"kind": "hang", "struck": 0, "operations": 1_500},
+        {"kind": "throttle", "struck": 0, "operations": None},
+        {"kind": "straggler", "struck": None, "operations": None},
+    ]
+    text = summary(changed(faults={**FAULTS, "stated": stated, "corrupted": 7}, availability=0.9712))
+    assert "1,200 stragglers, 3 ecc\n" in text
+    assert "7 jobs completed with garbled data, unnoticed\n" in text
+    assert "never struck: faults[3] (hang, of 1,500 operations), faults[4] (throttle)\n" in text
 
 
 def test_it_is_plain_text_that_fits_a_terminal() -> None:

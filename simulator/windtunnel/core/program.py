@@ -251,3 +251,16 @@ def columns_used(program: Sequence[Stage]) -> Iterator[tuple[str, bool, Path]]:
             yield stage.column, False, (*stage.path, "on")
             for body in [*stage.cases.values(), *([stage.default] if stage.default else [])]:
                 yield from columns_used(body)
+
+
+def operations_of(program: Sequence[Stage]) -> Iterator[str]:
+    """The names of a program's operations, on whatever way through its branches."""
+    for stage in program:
+        if isinstance(stage, OpStage):
+            yield stage.op.name
+        elif isinstance(stage, Streams):
+            for body in stage.bodies:
+                yield from operations_of(body)
+        elif isinstance(stage, Branch):
+            for body in [*stage.cases.values(), stage.default or ()]:
+                yield from operations_of(body)

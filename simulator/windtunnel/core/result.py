@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -220,6 +220,10 @@ class Recording:
     """What was wrong, when; None where no fault strikes devices or power."""
     returned: int = 0
     """How often a job was interrupted and waited again."""
+    struck: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Faults of operations by their place in the list: how many operations were concerned, and struck."""
+    corrupted: int | None = None
+    """Jobs that completed with a garbled copy; None where no fault strikes operations."""
     tally: Tally | None = None
     scaling: Sequence[Scaling] = ()
     """Entries whose devices come and go."""

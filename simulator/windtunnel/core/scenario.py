@@ -17,7 +17,7 @@ from windtunnel.core.arrivals import Arrivals, shared_clocks
 from windtunnel.core.autoscale import Autoscale
 from windtunnel.core.decoder import Decoder
 from windtunnel.core.errors import InputError, Where, nearest, one_of
-from windtunnel.core.faults import Fault
+from windtunnel.core.faults import COPIES, Fault, OperationFault
 from windtunnel.core.fields import (
     Bytes,
     Count,
@@ -33,8 +33,9 @@ from windtunnel.core.fields import (
 )
 from windtunnel.core.fields import Model as _Model
 from windtunnel.core.located import located
+from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.plan import Plan
-from windtunnel.core.program import Stage, parse_program
+from windtunnel.core.program import Stage, operations_of, parse_program
 from windtunnel.core.site import Site
 from windtunnel.core.target import METRICS, Target, parse_figure, parse_target
 from windtunnel.core.ticks import MAX_SECONDS
@@ -342,6 +343,7 @@ def check_scenario(document: Document) -> Scenario:
         parse_program(workload.ops, ("workload", i, "ops"), document.where, list(scenario.models))
         for i, workload in enumerate(scenario.workload)
     ]
+    _check_operation_faults(scenario, document)
     return scenario
 
 
@@ -391,6 +393,46 @@ def _check_names(scenario: Scenario, document: Document) -> None:
                 where=document.where(("targets", i)),
                 expected=one_of(sorted(seen)),
                 nearest=nearest(target.workload, seen),
+            )
+
+
+def _check_operation_faults(scenario: Scenario, document: Document) -> None:
+    """Each fault of operations has some that it can strike."""
+    for i, fault in enumerate(scenario.faults):
+        if not isinstance(fault, OperationFault):
+            continue
+        there = {
+            name
+            for workload, program in zip(scenario.workload, scenario.programs, strict=True)
+            if fault.workloads is None or workload.name in fault.workloads
+            for name in operations_of(program)
+        }
+        for j, name in enumerate(fault.ops or ()):
+            where = document.where(("faults", i, "ops", j))
+            if name not in OPERATIONS:
+                raise InputError(
+                    f"unknown operation '{name}'",
+                    where=where,
+                    expected=one_of(sorted(there)),
+                    nearest=nearest(name, OPERATIONS),
+                )
+            if not fault.strikes(name):
+                raise InputError(
+                    f"{fault.kind} strikes {'copies' if fault.copies else 'no copies'}, and '{name}' is "
+                    f"{'none' if fault.copies else 'one'}",
+                    where=where,
+                    expected=" or ".join(COPIES) if fault.copies else "another operation",
+                )
+            if name not in there:
+                raise InputError(
+                    f"no job that this fault concerns does '{name}'", where=where, expected=one_of(sorted(there))
+                )
+        if not any(fault.strikes(name) for name in there):
+            raise InputError(
+                f"{fault.kind} strikes {'copies' if fault.copies else 'what is no copy'}, and no job that this fault "
+                "concerns does any",
+                where=document.where(("faults", i, "kind")),
+                expected=f"another kind, or a workload with {'a copy' if fault.copies else 'another operation'}",
             )
 
 

@@ -46,8 +46,8 @@ class EmulatedMemory:
     size: int
     address: int
     data: np.ndarray
-    on_device: bool = True
-    """Where the pages of unified memory are."""
+    on_device: bool | None = None
+    """Where the pages of unified memory are: nowhere, until either side touches them."""
     freed: bool = False
 
 
@@ -67,6 +67,8 @@ class EmulatedStream:
         if self.context.capturing is not None:
             self.context.capturing.wait(self, event.nodes)
             return
+        if event.context.host is not self.context.host:
+            raise self.context.error(InvalidArgument, "stream wait", "the event is of a device with another clock")
         self.time.last = max(self.time.last, event.tick)
 
 
@@ -95,6 +97,10 @@ class EmulatedEvent:
         """Seconds from another event to this one."""
         self._recorded("event elapsed")
         since._recorded("event elapsed")
+        if since.context is not self.context:
+            raise self.context.error(InvalidArgument, "event elapsed", "the events are of two devices")
+        if max(self.tick, since.tick) > self.context.host.now:
+            raise self.context.error(InvalidArgument, "event elapsed", "the event was not reached yet, nor waited for")
         return (self.tick - since.tick) / 1e12
 
     def _recorded(self, operation: str) -> None:
@@ -113,6 +119,10 @@ class Price:
 
 _GRAIN = 512
 """Bytes: blocks of the pool are whole multiples, as CuPy's are."""
+
+
+def _nothing() -> None:
+    pass
 
 
 class EmulatedContext:
@@ -147,10 +157,13 @@ class EmulatedContext:
         self._stretch = 1.0
         self.capturing: Any = None
         self.rings: list[EmulatedRing] = []
+        self.before_wait: Callable[[], None] = _nothing
+        self.after_wait: Callable[[], None] = _nothing
         self._prices: dict[tuple[Any, ...], Price] = {}
         self._launching = Provenance.MEASURED
         self.units = device.number("compute_units") or 1.0
-        self.shares_memory = (device.number("unified_memory") or 0.0) >= 0.5
+        # A processor's own memory is the host's.
+        self.shares_memory = device.kind.name == "cpu" or (device.number("unified_memory") or 0.0) >= 0.5
         self._overheads()
 
     def _overheads(self) -> None:
@@ -214,6 +227,10 @@ class EmulatedContext:
 
     def allocate(self, size: int, kind: MemoryKind = "device") -> EmulatedMemory:
         """See ``Context``."""
+        if size < 1:
+            raise self.error(InvalidArgument, "allocate", f"{size:,} bytes are no memory")
+        if kind != "device" and kind not in self.info.features:
+            raise self.error(InvalidArgument, "allocate", f"the API '{self.info.api}' has no {kind} memory")
         if self._allocated + size > self.info.memory_bytes:
             free = self.info.memory_bytes - self._allocated
             raise self.error(
@@ -221,8 +238,6 @@ class EmulatedContext:
                 f"allocate {size:,} bytes",
                 f"{free:,.0f} of {self.info.memory_bytes:,.0f} bytes are free",
             )
-        if kind == "unified" and "unified" not in self.info.features:
-            raise self.error(InvalidArgument, "allocate", f"the API '{self.info.api}' has no unified memory")
         block = -(-size // _GRAIN) * _GRAIN
         if self._pool[block]:
             self._pool[block] -= 1
@@ -251,11 +266,18 @@ class EmulatedContext:
     def host_view(self, memory: EmulatedMemory, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
         """See ``Context``: once all work has ended, the pages that the device had move to the host."""
         self._catch_up()
+        self.before_wait()
         self.host.wait_until(self.time.last())
-        if memory.on_device and not self.shares_memory:
+        self.after_wait()
+        if memory.kind == "unified" and memory.on_device and not self.shares_memory:
             self._copy(self.default, "d2h", memory.size, "unified", hold=True)
         memory.on_device = False
         return self.view(memory, dtype, shape)
+
+    def _queue(self, stream: EmulatedStream | None) -> EmulatedStream:
+        if stream is not None and stream.context is not self:
+            raise self.error(InvalidArgument, "stream", f"it is of {stream.context.info.name}, another device")
+        return stream or self.default
 
     # Copies.
 
@@ -265,7 +287,7 @@ class EmulatedContext:
         """See ``Context``."""
         self._catch_up()
         data = np.ascontiguousarray(array)
-        self._copy(stream or self.default, "h2d", data.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
+        self._copy(self._queue(stream), "h2d", data.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
         memory.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
 
     def copy_out(
@@ -273,14 +295,14 @@ class EmulatedContext:
     ) -> None:
         """See ``Context``."""
         self._catch_up()
-        self._copy(stream or self.default, "d2h", array.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
+        self._copy(self._queue(stream), "d2h", array.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
         array[...] = self.view(memory, array.dtype, array.shape)
 
     def copy_within(self, to: EmulatedMemory, memory: EmulatedMemory, stream: EmulatedStream | None) -> None:
         """See ``Context``."""
         self._catch_up()
         size = memory.size
-        self._copy(stream or self.default, "d2d", size, "pinned", hold=False)
+        self._copy(self._queue(stream), "d2d", size, "pinned", hold=False)
         to.data[:size] = memory.data[:size]
 
     def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> None:
@@ -312,7 +334,7 @@ class EmulatedContext:
         self._catch_up()
         buffers = [argument for argument in arguments if isinstance(argument, Buffer)]
         given = [self.given(argument) for argument in arguments]
-        queue = stream or self.default
+        queue = self._queue(stream)
         self._migrate(queue, buffers)
         price = self.price(function.work_of(grid, block, given))
         self.host.spend(self.dispatch_ticks)
@@ -324,15 +346,15 @@ class EmulatedContext:
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
         """See ``Context``. Nodes that may, overlap.
 
-        A kernel takes its time beyond that of an empty one, and the API's gap between nodes: so N empty nodes take what
-        `predict launch mode=graph` says. (What an empty kernel takes by itself is mostly starting and draining, which
-        overlap in a graph: gpu-benches' 0.94 us a node are less than it.) A node that waits for none begins where the
-        stream is; the stream goes on when all nodes have ended.
+        The first kernel takes its time, and each other its time beyond that of an empty one, and the API's gap between
+        nodes: so N empty nodes take what `predict launch mode=graph` says. (What an empty kernel takes by itself is
+        mostly starting and draining, which overlap in a graph: gpu-benches' 0.94 us a node are less than it.) A node
+        that waits for none begins where the stream is; the stream goes on when all nodes have ended.
         """
         if "graphs" not in self.info.features:
             raise self.error(InvalidArgument, "replay a graph", f"the API '{self.info.api}' has no graphs")
         self._catch_up()
-        queue = stream or self.default
+        queue = self._queue(stream)
         self._migrate(queue, [a for node in nodes for a in node.arguments if isinstance(a, Buffer)])
         self.host.spend(self.dispatch_ticks)
         begin = self.time.enqueue(queue.time, "markers", "graph", 0, after=(self.host.now + self.latency_ticks,)).end
@@ -343,18 +365,18 @@ class EmulatedContext:
             branch = next((branches.pop(other.number) for other in node.after if other.number in branches), None)
             branch = branch or StreamTime(queue.time.number, False, begin)
             after = [ends[other.number] for other in node.after]
-            ends[node.number] = self._replay_node(node, branch, after)
+            ends[node.number] = self._replay_node(node, branch, after, first=node is nodes[0])
             branches[node.number] = branch
         queue.time.last = max([queue.time.last, *ends.values()])
         if queue is self.default:
             self.time.enqueue(queue.time, "markers", "graph", 0)
 
-    def _replay_node(self, node: Node, branch: StreamTime, after: Sequence[int]) -> int:
-        share, size, lead = 1.0, 0, 0
+    def _replay_node(self, node: Node, branch: StreamTime, after: Sequence[int], *, first: bool) -> int:
+        share, size, lead, stretch = 1.0, 0, 0, 1.0
         if node.what == "launch":
             given = [self.given(argument) for argument in node.arguments]
             price = self.price(node.function.work_of(node.grid, node.block, given))
-            lead = self.node_ticks - self.empty_ticks
+            lead, stretch = 0 if first else self.node_ticks - self.empty_ticks, self._stretch
             share = min(node.grid[0] * node.grid[1] * node.grid[2] / self.units, 1.0)
         else:
             assert node.buffer is not None  # noqa: S101  a copy has one
@@ -362,7 +384,7 @@ class EmulatedContext:
             direction = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}[node.what]
             price = self._price("copy", {"bytes": size, "direction": direction, "memory": "pinned"})
         ticks, share = self._fit(price, share, node.name)
-        ticks = max(round(ticks * self._stretch) + lead, 0)
+        ticks = max(round(ticks * stretch) + lead, 0)
         span = self.time.enqueue(
             branch, price.engine, node.name, ticks, joules=price.joules, share=share, after=after, size=size
         )
@@ -393,8 +415,11 @@ class EmulatedContext:
         for buffer in buffers:
             memory = buffer.memory
             if memory.kind == "unified" and isinstance(memory, EmulatedMemory) and not memory.on_device:
-                if not self.shares_memory:
+                if memory.on_device is False and not self.shares_memory:
+                    # It is the kernel that a throttled launch slows, not the pages on their way to it.
+                    stretch, self._stretch = self._stretch, 1.0
                     self._copy(stream, "h2d", memory.size, "unified", hold=False)
+                    self._stretch = stretch
                 memory.on_device = True
 
     def _enqueue(
@@ -437,8 +462,12 @@ class EmulatedContext:
         """What operations take, one after another, on the engine of the first."""
         prices = []
         for work in works:
-            columns = dict(work)
-            prices.append(self._price(str(columns.pop("op")), columns))
+            if isinstance(work, tuple):
+                op, columns = work[0], dict(work[1])
+            else:
+                columns = dict(work)
+                op = columns.pop("op")
+            prices.append(self._price(str(op), columns))
         if len(prices) == 1:
             return prices[0]
         return Price(sum(p.ticks for p in prices), sum(p.joules for p in prices), prices[0].engine)
@@ -455,13 +484,15 @@ class EmulatedContext:
 
     def enqueue_marker(self, stream: EmulatedStream | None) -> int:
         """The tick at which all that ``stream`` was given so far has ended."""
-        span = self.time.enqueue((stream or self.default).time, "markers", "event", 0)
+        span = self.time.enqueue(self._queue(stream).time, "markers", "event", 0)
         return span.end
 
     def wait(self, tick: int) -> None:
         """The host waits until ``tick``, and is told."""
+        self.before_wait()
         self.host.wait_until(tick)
         self.host.spend(self.back_ticks)
+        self.after_wait()
 
     def synchronize(self) -> None:
         """See ``Context``. Deadlock where a kernel stays."""
@@ -529,8 +560,12 @@ class EmulatedContext:
 
     def close(self) -> None:
         """Free all that is left, the pool's too; kernels that stay go."""
+        self.clear()
+        self._pool.clear()
+
+    def clear(self) -> None:
+        """See ``Context``."""
         for ring in list(self.rings):
             ring.kill()
         for memory in list(self.memories.values()):
             self.free(memory)
-        self._pool.clear()

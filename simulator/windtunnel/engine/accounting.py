@@ -90,6 +90,11 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
     left, back, again = (
         np.array(a, dtype=np.int64) for a in (books.returned_start, books.returned_end, books.returned_jobs)
     )
+    resets = [
+        (on, start, min(stop, end))
+        for on, start, stop in zip(books.reset_on, books.reset_start, books.reset_end, strict=True)
+        if start < end
+    ]
     sampled = len(table) > SLICE_LIMIT
     notes = _notes(prepared, books)
     if sampled:
@@ -97,7 +102,7 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
     return Recording(
         end=end,
         jobs=jobs,
-        devices=_devices(prepared, jobs, table, rent, end),
+        devices=_devices(prepared, jobs, table, rent, resets, end),
         workloads=[w.workload.name for w in prepared.workloads],
         power=_steps(np.concatenate(at), np.concatenate(watts), idle_w, end),
         waiting=_steps(
@@ -111,9 +116,9 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         intervals=table,
         sampled_slices=sampled,
         notes=notes,
-        spells=spells_of(prepared, end),
+        spells=spells_of(prepared, end, resets),
         returned=int(again.sum()),
-        extra={"interrupted_at_end": int(again[back == end].sum())} if len(back) else {},
+        extra={"interrupted_at_end": int(again[(back == end) & (left < end)].sum())} if len(back) else {},
         scaling=[] if rent is None else scaling_of(prepared, books, rent, end, _steps),
     )
 
@@ -188,7 +193,9 @@ def _steps(ticks: TickArray, changes: FloatArray, base: float, end: int) -> Step
     return Steps(ticks, values, end)
 
 
-def _devices(prepared: Prepared, jobs: Jobs, table: IntervalTable, rent: Rent | None, end: int) -> list[DeviceRecord]:
+def _devices(
+    prepared: Prepared, jobs: Jobs, table: IntervalTable, rent: Rent | None, resets: Sequence[Reset], end: int
+) -> list[DeviceRecord]:
     count = prepared.device_count
     seconds = to_second_array(table.end - table.start)
     # A long naive sum drifts by more than the invariant allows; sums of short stretches, added up, do not.
@@ -199,7 +206,7 @@ def _devices(prepared: Prepared, jobs: Jobs, table: IntervalTable, rent: Rent | 
         active_j += np.bincount(table.device[part], weights=table.watts[part] * seconds[part], minlength=count)
     done = np.bincount(jobs.device[jobs.status == COMPLETED], minlength=count)
     busy = busy_ticks(table, count)
-    down = down_of(prepared, end)
+    down = down_of(prepared, end, resets)
     records: list[DeviceRecord] = []
     for fleet_class in prepared.classes:
         for i, name in enumerate(fleet_class.names):
@@ -224,20 +231,46 @@ def _devices(prepared: Prepared, jobs: Jobs, table: IntervalTable, rent: Rent | 
     return records
 
 
-def down_of(prepared: Prepared, end: int) -> IntArray:
-    """For each device, the time until ``end`` in which it had failed."""
+Reset = tuple[int, int, int]
+"""(device, from, until) of a time in which a device was down because an operation had gone wrong there."""
+
+
+def down_of(prepared: Prepared, end: int, resets: Sequence[Reset] = ()) -> IntArray:
+    """For each device, the time until ``end`` in which it had failed, or was being reset."""
     if prepared.faults is None:
         return np.zeros(prepared.device_count, dtype=np.int64)
-    return down_ticks(prepared.faults.until(end), end, prepared.device_count)
+    if not resets:
+        return down_ticks(prepared.faults.until(end), end, prepared.device_count)
+    down = np.zeros(prepared.device_count, dtype=np.int64)
+    for on, what, start, stop in _spells(prepared, end, resets):
+        if what == 0:
+            down[on] += stop - start
+    return down
 
 
-def spells_of(prepared: Prepared, end: int) -> Spells | None:
-    """What was wrong until ``end``, from the schedule alone; None where no fault strikes devices or power."""
+def spells_of(prepared: Prepared, end: int, resets: Sequence[Reset] = ()) -> Spells | None:
+    """What was wrong until ``end``, from the schedule and ``resets``; None where nothing strikes devices or power."""
     if prepared.faults is None:
         return None
-    found = spells_until(prepared.faults.until(end), end, prepared.faults.budget_w)
+    found = _spells(prepared, end, resets)
     rows = np.array(found, dtype=np.int64).reshape(-1, 4)
     return Spells(*(np.ascontiguousarray(column) for column in rows.T))
+
+
+def _spells(prepared: Prepared, end: int, resets: Sequence[Reset]) -> list[tuple[int, int, int, int]]:
+    """(device, what, from, until) by device, what and time; where failures and resets overlap or touch they are one."""
+    assert prepared.faults is not None  # noqa: S101  whoever asks has looked
+    found = spells_until(prepared.faults.until(end), end, prepared.faults.budget_w)
+    if not resets:
+        return found
+    kept = [spell for spell in found if spell[1] != 0]
+    down: list[tuple[int, int, int, int]] = []
+    for on, start, stop in sorted([(on, a, b) for on, what, a, b in found if what == 0] + list(resets)):
+        if down and down[-1][0] == on and start <= down[-1][3]:
+            down[-1] = (on, 0, down[-1][2], max(stop, down[-1][3]))
+        else:
+            down.append((on, 0, start, stop))
+    return sorted(kept + down)
 
 
 def busy_ticks(table: IntervalTable, count: int) -> TickArray:

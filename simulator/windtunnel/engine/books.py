@@ -76,6 +76,10 @@ class Books:
         """Devices that have several jobs in hand at a time."""
         self.returned_start, self.returned_end, self.returned_jobs = (array("q") for _ in range(3))
         """From when to when how many jobs were worked on that had to wait again afterwards."""
+        self.reset_on, self.reset_start, self.reset_end = (array("q") for _ in range(3))
+        """Which device was down from when to when because an operation went wrong there."""
+        self.corrupted = 0
+        """Jobs that completed with a garbled copy."""
         self.put_off = 0
         """How often memory for keys and values ran out."""
         self.scaled: list[tuple[int, int]] = []

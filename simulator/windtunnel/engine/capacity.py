@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from windtunnel.core.arrivals import Closed, Deterministic, Trace
-from windtunnel.core.faults import Failure
+from windtunnel.core.faults import CorruptCopy, Ending, Failure, Fault, OperationFault
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.fleet import FleetClass, Prepared
 from windtunnel.engine.programs import Segment
+from windtunnel.engine.strikes import concerns
 
 _MOST_LOST = 0.01
 
@@ -35,9 +36,10 @@ def offered_load(prepared: Prepared) -> Load | None:
     The fluid limit: jobs of each workload, at their mean rate, are divided among the classes that can run them so that
     the largest of (seconds of work a second) / (devices) is least (a linear program). Batches count at what a job
     takes in the best of them, devices that fail for the share of time that they work. Not known where arrivals change
-    with time, where failures end more than ``_MOST_LOST`` of the jobs for good (their work is then spared), for batches
-    that are continuous or of jobs that differ, and where all jobs come from users who wait for
-    answers; beside other jobs theirs count as none, since they give way.
+    with time, where chance strikes operations (how much is done again or spared depends on where in a job), where
+    failures end more than ``_MOST_LOST`` of the jobs for good (their work is then spared), for batches that are
+    continuous or of jobs that differ, and where all jobs come from users who wait for answers; beside other jobs theirs
+    count as none, since they give way.
     """
     if prepared.policy.batch.kind == "continuous":
         return None
@@ -45,6 +47,8 @@ def offered_load(prepared: Prepared) -> Load | None:
         # What a batch of jobs that differ takes is known when there is one; reckoned singly they would seem too much.
         return None
     if not all(w.workload.arrivals.stationary for w in prepared.workloads):
+        return None
+    if any(_adds_work(fault) for fault in prepared.scenario.faults):
         return None
     processes = [w.workload.arrivals for w in prepared.workloads]
     if all(isinstance(process, Closed) for process in processes):
@@ -119,8 +123,11 @@ def most_lost(prepared: Prepared) -> float:
     expected = 0.0
     for work in prepared.workloads:
         jobs = float(np.count_nonzero(prepared.workload_of == work.number))
-        shares = [_lost(prepared, c, _work_s(prepared, c, work.number).get("device", 0.0)) for c in prepared.classes]
-        expected += jobs * min(max(shares, default=0.0), 1.0)
+        ended = [
+            (_lost(prepared, c, _work_s(prepared, c, work.number).get("device", 0.0)), c) for c in prepared.classes
+        ]
+        struck = [(lost, *_ended_operations(prepared, c, work.number)) for lost, c in ended]
+        expected += min(max((jobs * (lost + share) + further for lost, share, further in struck), default=0.0), jobs)
     return expected
 
 
@@ -134,6 +141,32 @@ def _failures(prepared: Prepared, fleet_class: FleetClass) -> list[Failure]:
         and fault.mtbf is not None
         and (fault.devices is None or entry.device in fault.devices or entry.name in fault.devices)
     ]
+
+
+def _adds_work(fault: Fault) -> bool:
+    """Whether it changes what jobs take on average, by striking operations again and again."""
+    return isinstance(fault, OperationFault) and not isinstance(fault, CorruptCopy) and fault.most is None
+
+
+def _ended_operations(prepared: Prepared, fleet_class: FleetClass, work: int) -> tuple[float, float]:
+    """(share of its jobs, further jobs) of the workload that struck operations end for good on the class, at most."""
+    compiled = prepared.compiled.get((fleet_class.number, work))
+    share, further = 0.0, 0.0
+    if compiled is None:
+        return share, further
+    for fault in prepared.scenario.faults:
+        if not isinstance(fault, Ending) or not concerns(prepared, fault, fleet_class, work):
+            continue
+        starts = 1 if fault.jobs == "lose" else fault.attempts
+        if fault.probability is None:
+            further += (fault.most or 0) // starts
+            continue
+        most = max(
+            sum(fault.strikes(s.name) for phase in phases for body in phase for s in body)
+            for phases in compiled.variants
+        )
+        share += (1.0 - (1.0 - fault.probability) ** most) ** starts
+    return share, further
 
 
 def _up(prepared: Prepared, fleet_class: FleetClass) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from windtunnel.core.errors import InputError, Where
-from windtunnel.core.faults import Failure
+from windtunnel.core.faults import OperationFault, ends_service
 from windtunnel.core.policy import Policy
 from windtunnel.core.program import Generate, OpStage
 from windtunnel.core.scenario import Scenario
@@ -66,7 +66,7 @@ def _check_site(scenario: Scenario, target: Target, where: Where) -> None:
         )
     if target.metric == "carbon" and (site is None or site.carbon is None):
         raise InputError("this target needs a carbon intensity", where=where, expected="site: {carbon: 350 g/kWh}")
-    if target.metric == "availability" and not any(isinstance(fault, Failure) for fault in scenario.faults):
+    if target.metric == "availability" and not any(ends_service(fault) for fault in scenario.faults):
         raise InputError(
             "nothing fails in this scenario, so its availability is not measured",
             where=where,
@@ -124,6 +124,13 @@ def check_faults(prepared: Prepared) -> None:
             where=scenario.where(*path),
             expected=f"{expected}, or no {' and no '.join(stated)}",
         )
+    for number, fault in enumerate(scenario.faults):
+        if isinstance(fault, OperationFault) and prepared.policy.batch.kind == "request":
+            raise InputError(
+                "faults of single operations are not modelled where jobs are batched",
+                where=scenario.where("faults", number),
+                expected="no batch in the policy, or a failure of the device",
+            )
     _check_spells(prepared)
     if prepared.budget_w is None or math.isinf(prepared.budget_w):
         return

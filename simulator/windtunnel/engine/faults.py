@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from windtunnel.core.faults import BrownOut, Failure, Fault, LinkLoss, Straggler, Throttle
+from windtunnel.core.faults import BrownOut, Failure, Fault, LinkLoss, OperationFault, Straggler, Throttle
 from windtunnel.core.rng import stream
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
 
 FAIL, REPAIR, SPEED, LINK_DOWN, LINK_UP, CAP = range(6)
 RETRY, MIGRATE, LOSE = range(3)
 """What becomes of the jobs of a device that fails."""
-_JOBS = {"retry": RETRY, "migrate": MIGRATE, "lose": LOSE}
+JOBS = {"retry": RETRY, "migrate": MIGRATE, "lose": LOSE}
 EVENT = np.dtype(
     [("tick", "i8"), ("on", "i8"), ("code", "i8"), ("jobs", "i8"), ("attempts", "i8"), ("value", "f8")], align=True
 )
@@ -73,6 +73,11 @@ class FaultSchedule:
             self._known = tick, events[np.lexsort((np.arange(len(events)), events["on"], events["tick"]))]
         events = self._known[1]
         return events[: np.searchsorted(events["tick"], tick)]
+
+    def spells_begun(self, number: int, tick: int) -> int:
+        """How many spells of the fault at this place in the list begin before ``tick``, on all it strikes together."""
+        fault = self.stated[number]
+        return sum(len(self._marks(number, fault, part, tick)) // 2 for part in self.struck[number])
 
     def gone(self, devices: int) -> TickArray:
         """For each device, the tick from which it has failed for good; ``NEVER`` for those that are always repaired."""
@@ -149,7 +154,7 @@ class FaultSchedule:
         becomes, attempts = np.zeros((2, len(self.stated)), dtype=np.int64)
         for number, fault in enumerate(self.stated):
             if isinstance(fault, Failure):
-                becomes[number], attempts[number] = _JOBS[fault.jobs], fault.attempts
+                becomes[number], attempts[number] = JOBS[fault.jobs], fault.attempts
         fails = events["code"] == FAIL
         causes = table["number"][_edges(table)][fails]
         events["jobs"][fails], events["attempts"][fails] = becomes[causes], attempts[causes]
@@ -195,7 +200,7 @@ def _means(fault: Fault) -> tuple[float, float]:
 
 def spells_expected(fault: Fault, devices: int, span_s: float) -> float:
     """How many spells a fault will have on so many devices in ``span_s`` seconds, about."""
-    if isinstance(fault, Straggler):
+    if isinstance(fault, Straggler | OperationFault):
         return 0.0
     if fault.at is not None:
         return float(len(fault.at) * devices)
@@ -250,15 +255,24 @@ def stretches(
         return None
     stretch = np.ones(len(workload_of))
     for number, fault in enumerate(stated):
-        if not isinstance(fault, Straggler):
-            continue
-        for work, name in enumerate(names):
-            mine = np.flatnonzero(workload_of == work)
-            if not len(mine) or (fault.workloads is not None and name not in fault.workloads):
-                continue
-            slow = stream(seed, "faults", str(number), name).random(int(rank[mine].max()) + 1) < fault.probability
-            stretch[mine] = np.where(slow[rank[mine]], stretch[mine] * fault.slowdown, stretch[mine])
+        if isinstance(fault, Straggler):
+            slow = straggling(fault, number, seed, names, workload_of, rank)
+            stretch = np.where(slow, stretch * fault.slowdown, stretch)
     return stretch
+
+
+def straggling(
+    fault: Straggler, number: int, seed: int, names: Sequence[str], workload_of: np.ndarray, rank: np.ndarray
+) -> np.ndarray:
+    """Which jobs a fault at this place in the list makes stragglers."""
+    struck = np.zeros(len(workload_of), dtype=bool)
+    for work, name in enumerate(names):
+        mine = np.flatnonzero(workload_of == work)
+        if not len(mine) or (fault.workloads is not None and name not in fault.workloads):
+            continue
+        slow = stream(seed, "faults", str(number), name).random(int(rank[mine].max()) + 1) < fault.probability
+        struck[mine] = slow[rank[mine]]
+    return struck
 
 
 def down_ticks(events: np.ndarray, end: int, devices: int) -> np.ndarray:

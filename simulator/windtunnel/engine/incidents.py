@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from windtunnel.engine.faults import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
-from windtunnel.engine.stations import RunContext, Station
+from windtunnel.core.faults import Ending
+from windtunnel.core.ticks import to_ticks
+from windtunnel.engine.faults import CAP, FAIL, JOBS, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
+from windtunnel.engine.stations import FAULT, Alarm, RunContext, Station, event_order
 
 
 class Incidents:
@@ -37,19 +41,46 @@ class Incidents:
             if code == LINK_UP:
                 station.linked = True
             else:
-                station.up = True
+                _be_up(station)
             self._back(station)
+
+    def gone_wrong(self, station: Station, jobs: Sequence[int], ending: Ending) -> None:
+        """An operation of ``jobs`` has gone wrong on the device, which may have to be reset."""
+        context = self.context
+        if context.gate is not None:
+            context.gate.release(station)
+        if ending.reset is not None:
+            _be_down(station)
+            ticks, now, books = to_ticks(ending.reset), context.env.now, context.books
+            for column, value in zip(
+                (books.reset_on, books.reset_start, books.reset_end), (station.number, now, now + ticks), strict=True
+            ):
+                column.append(value)
+            Alarm(context.env, lambda _event: self._reset(station), event_order(FAULT, station.number)).set(ticks)
+        self._return(station, jobs, JOBS[ending.jobs], ending.attempts)
+
+    def _reset(self, station: Station) -> None:
+        _be_up(station)
+        self._back(station)
 
     def _fail(self, station: Station, becomes: int, attempts: int) -> None:
         """The device stops: its work is interrupted, and tried again, moved or given up."""
-        context, books, gate = self.context, self.context.books, self.context.gate
-        dispatcher = context.dispatcher
-        moving = becomes == MIGRATE and dispatcher.follows_load
-        station.up = False
+        gate = self.context.gate
+        _be_down(station)
         held = station.held
         jobs = station.interrupt()
         if jobs and gate is not None and not held:
             gate.release(station)
+        self._return(station, jobs, becomes, attempts)
+
+    def _return(self, station: Station, jobs: Sequence[int], becomes: int, attempts: int) -> None:
+        """Jobs that a device could not end are tried again, moved or given up.
+
+        With a device that is down those that wait for it are moved too.
+        """
+        context, books, gate = self.context, self.context.books, self.context.gate
+        dispatcher = context.dispatcher
+        moving = becomes == MIGRATE and dispatcher.follows_load
         moved: list[int] = []
         given_up = 0
         for job in jobs:
@@ -64,7 +95,7 @@ class Incidents:
             else:
                 dispatcher.requeue(job, station)
         books.add_returned(len(jobs) - given_up, station.began, context.env.now)
-        if moving:
+        if moving and not station.up:
             for job in dispatcher.emptied(station):
                 dispatcher.left(job, station)
                 moved.append(job)
@@ -73,6 +104,8 @@ class Incidents:
             dispatcher.place(job)
         if not dispatcher.follows_load:
             dispatcher.offer()
+        elif station.up:
+            dispatcher.feed(station)
         if gate is not None:
             gate.drain()
 
@@ -92,3 +125,13 @@ class Incidents:
             dispatcher.place(job)
         if central and context.gate is not None:
             context.gate.drain()
+
+
+def _be_down(station: Station) -> None:
+    station.outages += 1
+    station.up = False
+
+
+def _be_up(station: Station) -> None:
+    station.outages -= 1
+    station.up = not station.outages

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.result import COMPLETED, FAILED, SPELLS, STATUS, DeviceRecord, Recording
+from windtunnel.core.faults import OperationFault, Straggler
+from windtunnel.core.result import COMPLETED, FAILED, SPELLS, STATUS, DeviceRecord, IntArray, Recording
 from windtunnel.core.target import METRICS, Target
 from windtunnel.core.ticks import to_second_array
 from windtunnel.core.units import to_unit
 from windtunnel.engine.autoscaling import rented_devices, sections
 from windtunnel.engine.budget import power_budget
 from windtunnel.engine.economics import economics
+from windtunnel.engine.faults import straggling
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.statistics import METHOD, STATISTICS, Estimate, estimates, no_surer_than, over_replications
 from windtunnel.engine.steady import TOO_FEW
@@ -159,15 +161,60 @@ def _faults(prepared: Prepared, recording: Recording) -> dict[str, Any] | None:
                     "availability": 1.0 - float(lasted_s[number, 0]) / total_s if total_s else 1.0,
                 }
             )
+    slow = _slow_jobs(prepared, recording)
     failed = recording.jobs.status == FAILED if recording.tally is None else recording.tally.counts[:, FAILED]
     return {
         "events": events,
-        "stragglers": None if prepared.stretch is None else int(np.count_nonzero(prepared.stretch > 1)),
+        "stragglers": int(np.count_nonzero(np.any(list(slow.values()), axis=0))) if slow else None,
         "interrupted": recording.returned + int(failed.sum()),
         "restarts": recording.returned,
         "lost": int(failed.sum()),
+        "corrupted": recording.corrupted,
         "entries": entries,
+        "stated": _stated(prepared, recording, slow),
     }
+
+
+def _stated(prepared: Prepared, recording: Recording, slow: Mapping[int, np.ndarray] | None) -> list[dict[str, Any]]:
+    """Of each fault that the scenario states, in its order, how often it struck.
+
+    Spells of each device apart, jobs that straggle (None where not every job is kept), and operations: of those also
+    how many could have been struck.
+    """
+    found = []
+    for number, fault in enumerate(prepared.scenario.faults):
+        operations: int | None = None
+        struck: int | None
+        if isinstance(fault, OperationFault):
+            operations, struck = recording.struck[number]
+        elif isinstance(fault, Straggler):
+            struck = None if slow is None else int(np.count_nonzero(slow[number]))
+        else:
+            assert prepared.faults is not None  # noqa: S101  it is part of a schedule
+            struck = prepared.faults.spells_begun(number, recording.end)
+        found.append({"kind": fault.kind, "struck": struck, "operations": operations})
+    return found
+
+
+def _slow_jobs(prepared: Prepared, recording: Recording) -> dict[int, np.ndarray] | None:
+    """By straggler's place in the list of faults, which jobs it slowed; None where not every job is kept."""
+    if recording.tally is not None:
+        return None
+    scenario, workload = prepared.scenario, recording.jobs.workload
+    rank = _ranks(workload)
+    return {
+        number: straggling(fault, number, scenario.seed, recording.workloads, workload, rank)
+        for number, fault in enumerate(scenario.faults)
+        if isinstance(fault, Straggler)
+    }
+
+
+def _ranks(workload: IntArray) -> IntArray:
+    """Each job's place within its workload, of jobs in order of arrival."""
+    order = np.argsort(workload, kind="stable")
+    rank = np.empty(len(workload), dtype=np.int64)
+    rank[order] = np.arange(len(workload)) - np.searchsorted(workload[order], workload[order])
+    return rank
 
 
 def _rented(device: DeviceRecord, recording: Recording) -> int:
@@ -291,13 +338,26 @@ def _over_faults(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         every = [part["entries"][i] for part in parts]
         totals = {key: sum(one[key] for one in every) for key in ("failures", "down_s", "unreachable_s", "throttled_s")}
         entries.append({**entry, **totals, "availability": _mean([one["availability"] for one in every])})
-    known = all(part["stragglers"] is not None for part in parts)
     return {
         "events": {name: sum(part["events"][name] for part in parts) for name in first["events"]},
-        "stragglers": sum(part["stragglers"] for part in parts) if known else None,
+        "stragglers": _total([part["stragglers"] for part in parts]),
         **{key: sum(part[key] for part in parts) for key in ("interrupted", "restarts", "lost")},
+        "corrupted": _total([part["corrupted"] for part in parts]),
         "entries": entries,
+        "stated": [
+            {
+                "kind": one["kind"],
+                **{key: _total([part["stated"][i][key] for part in parts]) for key in ("struck", "operations")},
+            }
+            for i, one in enumerate(first["stated"])
+        ],
     }
+
+
+def _total(values: Sequence[int | None]) -> int | None:
+    """The sum, where each is known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -8,6 +8,7 @@ and again, arrivals stay outside the heap, and jobs are numbers into arrays, not
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import simpy
@@ -60,6 +61,7 @@ def _run(prepared: Prepared, progress: Progress | None) -> Recording:
         context.arrivals = KnownArrivals(books)
     if prepared.scaled:
         context.scaler = Scaler(context)
+    context.incidents = Incidents(context)
     try:
         if context.arrivals is None:
             _bring_arrivals(context, progress)
@@ -85,7 +87,10 @@ def _run(prepared: Prepared, progress: Progress | None) -> Recording:
         context.scaler.close()
     if progress is not None:
         progress(books.count)
-    return accounting.record(prepared, books, end)
+    recording = accounting.record(prepared, books, end)
+    if context.strikes is None:
+        return recording
+    return replace(recording, struck=context.strikes.counts(), corrupted=books.corrupted)
 
 
 def _drain(env: simpy.Environment, end: int | None) -> None:
@@ -121,7 +126,7 @@ def _bring_all(
     """
     env, end = context.env, context.prepared.end
     queue, step, place = env._queue, env.step, context.dispatcher.place
-    incidents = Incidents(context)
+    incidents = context.incidents
     horizon = fault = _NO_FAULT
     gone = np.zeros(0, dtype=np.int64)
     if schedule is not None:

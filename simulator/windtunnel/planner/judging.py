@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.arrivals import Closed, Deterministic, Mix, Trace
+from windtunnel.core.faults import is_drawn
 from windtunnel.core.program import Branch, OpStage, Stage, Streams
 from windtunnel.core.scenario import Scenario, Stop
 from windtunnel.core.target import METRICS, Target
@@ -152,7 +153,7 @@ def draws(scenario: Scenario) -> bool:
     return (
         any(drawn(w.arrivals) for w in scenario.workload)
         or any(distribution != "deterministic" for distribution in services)
-        or any(getattr(fault, "at", None) is None for fault in scenario.faults)
+        or any(is_drawn(fault) for fault in scenario.faults)
     )
 
 

@@ -87,7 +87,8 @@ def _figures(result: Mapping[str, Any]) -> list[str]:
     jobs = result["jobs"]
     done = f"{jobs['completed']:,} of {jobs['arrived']:,} completed"
     lines = [_row("jobs", ", ".join([done, *unfinished(jobs)]))]
-    lines += [_row("faults" if i == 0 else "", line) for i, line in enumerate(fault_lines(result))]
+    struck = [part for line in fault_lines(result) for part in wrap(_one_line(line), width=_WIDTH - _MARGIN)]
+    lines += [_row("faults" if i == 0 else "", line) for i, line in enumerate(struck)]
     throughput = rate(result["throughput_per_s"], "jobs")
     if result.get("tokens_per_s") is not None:
         throughput += f", {rate(result['tokens_per_s'], 'tokens')}"

@@ -162,9 +162,25 @@ _MANY = {"link loss": "link losses", "throttling": "throttlings"}
 
 
 def struck(faults: Mapping[str, Any]) -> list[str]:
-    """How often what struck: "3 failures", "1 brown-out" ..., and how many jobs straggled."""
+    """How often what struck: "3 failures", "1 brown-out" ..., how many jobs straggled, and operations by kind."""
     counts = [(faults["events"].get(word), _SPELLS[word]) for word in _SPELLS] + [(faults["stragglers"], "straggler")]
-    return [plural(n, word, _MANY.get(word)) for n, word in counts if n]
+    operations: dict[str, int] = {}
+    for one in faults["stated"]:
+        if one["operations"] is not None:
+            operations[one["kind"]] = operations.get(one["kind"], 0) + one["struck"]
+    return [plural(n, word, _MANY.get(word)) for n, word in counts if n] + [
+        f"{n:,} {kind}" for kind, n in operations.items() if n
+    ]
+
+
+def never_struck(faults: Mapping[str, Any]) -> str | None:
+    """The stated faults that struck nothing, by their place in the list: a run without them says the same."""
+    idle = []
+    for number, one in enumerate(faults["stated"]):
+        if one["struck"] == 0:
+            of = "" if one["operations"] is None else f", of {plural(one['operations'], 'operation')}"
+            idle.append(f"faults[{number}] ({one['kind']}{of})")
+    return f"never struck: {', '.join(idle)}" if idle else None
 
 
 def fault_lines(result: Mapping[str, Any]) -> list[str]:
@@ -172,13 +188,18 @@ def fault_lines(result: Mapping[str, Any]) -> list[str]:
     faults = result.get("faults")
     if faults is None:
         return []
-    lines = [", ".join(struck(faults)) or "none struck"]
-    if faults["events"].get("down"):
+    lines = [", ".join(struck(faults))] if struck(faults) else []
+    if faults["events"].get("down") or faults["interrupted"]:
         lines.append(
             f"{share(result['availability'])} available; {plural(faults['interrupted'], 'job')} interrupted: "
             f"{faults['restarts']:,} tried again, {faults['lost']:,} given up"
         )
-    return lines
+    if faults["corrupted"]:
+        lines.append(f"{plural(faults['corrupted'], 'job')} completed with garbled data, unnoticed")
+    idle = never_struck(faults)
+    if idle is not None:
+        lines.append(idle)
+    return lines or ["none struck"]
 
 
 def no_average(result: Mapping[str, Any]) -> str | None:

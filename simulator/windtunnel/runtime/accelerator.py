@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator, contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import wraps
+from inspect import iscoroutinefunction
+from numbers import Number
+from operator import index
+from typing import Any, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.errors import DeviceError, InputError, InvalidArgument, LaunchError, WindtunnelError
+from windtunnel.core.errors import (
+    DeviceError,
+    InputError,
+    InvalidArgument,
+    LaunchError,
+    WindtunnelError,
+    nearest,
+)
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.faults import KINDS, Fault, FaultPlan, fault_from
@@ -43,11 +54,24 @@ class _Armed(ContextDecorator):
     def __enter__(self) -> FaultPlan:
         if self.accelerator.plan is not None:
             raise InputError("faults are armed already", expected="one `faults(...)` with all of them")
-        self.accelerator.plan = self.plan = FaultPlan(self.stated, self.seed, self.accelerator.struck)
+        self.accelerator.plan = self.plan = FaultPlan(self.stated, self.seed)
         return self.plan
+
+    def __call__(self, function: Any) -> Any:
+        """A coroutine is armed while it runs, not while it is made."""
+        if not iscoroutinefunction(function):
+            return super().__call__(function)
+
+        @wraps(function)
+        async def armed(*arguments: Any, **named: Any) -> Any:
+            with self:
+                return await function(*arguments, **named)
+
+        return armed
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.accelerator.plan = None
+        self.accelerator.ended.extend(self.plan.log)
         # What went wrong is said first; a fault that stayed away because of it is not the news.
         if kind is None:
             self.plan.finish()
@@ -63,10 +87,14 @@ class Accelerator:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        context.before_wait, context.after_wait = self._before_wait, self._hang
         self.counters = Counters()
         self.plan: FaultPlan | None = None
-        self.struck: list[str] = []
-        """What faults did so far, over all plans."""
+        self.seed = 0
+        """Of faults that are armed without one of their own."""
+        self.closed = False
+        self.ended: list[str] = []
+        """What the faults of plans that have ended did."""
         self._gone: DeviceError | None = None
         self._hung: tuple[float, DeviceError] | None = None
         self._capture: Capture | None = None
@@ -81,6 +109,11 @@ class Accelerator:
     def name(self) -> str:
         """The device's label."""
         return self.context.info.name
+
+    @property
+    def struck(self) -> list[str]:
+        """What faults did so far, over all plans."""
+        return [*self.ended, *(self.plan.log if self.plan is not None else ())]
 
     @property
     def clock_s(self) -> float:
@@ -117,11 +150,20 @@ class Accelerator:
         self, shape: int | Sequence[int], dtype: npt.DTypeLike = np.float32, *, kind: MemoryKind = "device"
     ) -> Buffer:
         """A buffer whose elements are not written yet."""
-        sides = (shape,) if isinstance(shape, int) else tuple(int(side) for side in shape)
-        element = np.dtype(dtype)
-        size = int(np.prod(sides, dtype=np.int64)) * element.itemsize
-        if element.hasobject or size <= 0 or min(sides) < 1:
+        try:
+            sides = tuple(index(side) for side in (shape if isinstance(shape, Iterable) else (shape,)))
+            element = np.dtype(dtype)
+        except TypeError as error:
+            raise self.wrong(InvalidArgument, "allocate", f"{shape!r} elements of {dtype!r}: {error}") from None
+        size = math.prod(sides) * element.itemsize
+        if element.hasobject or size <= 0 or min(sides, default=0) < 1:
             raise self.wrong(InvalidArgument, "allocate", f"{sides} elements of {element} are no array of numbers")
+        if kind not in get_args(MemoryKind):
+            raise InputError(
+                f"no memory is '{kind}'",
+                expected=f"one of {', '.join(get_args(MemoryKind))}",
+                nearest=nearest(str(kind), get_args(MemoryKind)),
+            )
         self._call("allocate")
         memory = self.context.allocate(size, kind)
         self.counters.allocations += 1
@@ -132,10 +174,16 @@ class Accelerator:
     ) -> Buffer:
         """A new buffer that holds ``array``. Buffers are given through as they are."""
         if isinstance(array, Buffer):
+            self.own(array, "to device")
             return array
         values = np.asarray(array)
         buffer = self.empty(values.shape or (1,), values.dtype, kind=kind)
-        self.copy_in(buffer, values, stream, pinned=pinned)
+        try:
+            self.copy_in(buffer, values, stream, pinned=pinned)
+        except BaseException:
+            # Nobody else knows of it, so nobody else could give it back.
+            self._drop([buffer])
+            raise
         return buffer
 
     def to_host(self, buffer: Buffer, stream: Stream | None = None) -> np.ndarray:
@@ -149,6 +197,7 @@ class Accelerator:
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
         """Host to device, into an existing buffer."""
         values = np.asarray(array)
+        self.own(buffer, "copy in")
         buffer.check(values, "copy in")
         if self._capture is not None:
             node = self._capture.graph.copy_in(buffer, values, after=self._capture.after(stream))
@@ -157,14 +206,16 @@ class Accelerator:
         with self._copying("copy_in") as corrupt:
             self.context.copy_in(buffer.memory, values, stream, pinned=pinned)
         self.counters.copied_bytes += values.nbytes
-        if corrupt:
-            self._flip(self.context.view(buffer.memory, buffer.dtype, buffer.shape))
+        self._flip(corrupt, buffer, values.nbytes)
+        if not pinned:
+            self._hang()
 
     def copy_out(
         self, array: np.ndarray, buffer: Buffer, stream: Stream | None = None, *, pinned: bool = False
     ) -> None:
         """Device to host, into an existing array; from pageable memory the host waits for it."""
-        buffer.check(array, "copy out")
+        self.own(buffer, "copy out")
+        buffer.check(array, "copy out", written=True)
         if self._capture is not None:
             node = self._capture.graph.copy_out(array, buffer, after=self._capture.after(stream))
             self._capture.follow(stream, node)
@@ -173,12 +224,18 @@ class Accelerator:
             self.context.copy_out(array, buffer.memory, stream, pinned=pinned)
         self.counters.copied_bytes += array.nbytes
         if corrupt:
-            self._flip(array)
+            # A copy, since the bytes of an array with strides cannot be looked at in place.
+            found = np.array(array, order="C")
+            for place in corrupt:
+                assert self.plan is not None  # noqa: S101  a fault struck
+                self.plan.flip(found.reshape(-1).view(np.uint8), place)
+            array[...] = found
         if not pinned:
             self._hang()
 
     def copy_within(self, to: Buffer, buffer: Buffer, stream: Stream | None = None) -> None:
         """Device to device."""
+        self.own(to, "copy within")
         to.fits(buffer, "copy within")
         if self._capture is not None:
             node = self._capture.graph.copy_within(to, buffer, after=self._capture.after(stream))
@@ -187,8 +244,7 @@ class Accelerator:
         with self._copying("copy_within") as corrupt:
             self.context.copy_within(to.memory, buffer.memory, stream)
         self.counters.copied_bytes += buffer.nbytes
-        if corrupt:
-            self._flip(self.context.view(to.memory, to.dtype, to.shape))
+        self._flip(corrupt, to, buffer.nbytes)
 
     # Kernels.
 
@@ -251,15 +307,21 @@ class Accelerator:
 
     def _argument(self, operation: str, place: int, argument: Any) -> Any:
         if isinstance(argument, Buffer):
-            argument.alive(operation)
-            if argument.owner.context is not self.context:
-                problem = f"argument {place} is {argument!r}, of another device"
-                raise self.wrong(InvalidArgument, operation, problem)
+            self.own(argument, operation, f"argument {place} is ")
             return argument
         if isinstance(argument, np.ndarray) and argument.ndim:
             problem = f"argument {place} is an array of the host's; a kernel takes what to_device() gives"
             raise self.wrong(InvalidArgument, operation, problem)
+        if not isinstance(argument, (Number, np.generic, np.ndarray)):
+            problem = f"argument {place} is {argument!r}; a kernel takes buffers and numbers"
+            raise self.wrong(InvalidArgument, operation, problem)
         return argument
+
+    def own(self, buffer: Buffer, operation: str, what: str = "") -> None:
+        """InvalidArgument for a buffer of another device, and for one that was freed."""
+        if buffer.owner.context is not self.context:
+            raise self.wrong(InvalidArgument, operation, f"{what}{buffer!r}, of another device")
+        buffer.alive(operation)
 
     def configuration(self, elements: int, block: int = 256) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """(grid, block) for one thread an element: see ``limits.launch_configuration``."""
@@ -267,21 +329,25 @@ class Accelerator:
 
     def stream(self, *, non_blocking: bool = False) -> Stream:
         """A new stream."""
+        self._there("create a stream")
         found: Stream = self.context.stream(non_blocking=non_blocking)
         return found
 
     def event(self) -> Event:
         """A new event."""
+        self._there("create an event")
         found: Event = self.context.event()
         return found
 
     def synchronize(self) -> None:
         """Wait until all work has ended."""
+        self.context.synchronize()
+
+    def _before_wait(self) -> None:
+        """What a wait for the device, a stream, an event or unified memory begins with; it ends with ``_hang``."""
         if self._capture is not None:
             raise self.wrong(InvalidArgument, "synchronize", "nothing is done while a graph is captured")
         self._call("synchronize")
-        self.context.synchronize()
-        self._hang()
 
     # Graphs.
 
@@ -307,6 +373,10 @@ class Accelerator:
 
     def replay(self, compiled: CompiledGraph, stream: Stream | None = None) -> None:
         """Do what a graph says: see ``graph.CompiledGraph.replay``."""
+        if compiled.accelerator is not self:
+            raise self.wrong(InvalidArgument, "replay a graph", f"it is of {compiled.accelerator!r}")
+        if self._capture is not None:
+            raise self.wrong(InvalidArgument, "replay a graph", "nothing is done while a graph is captured")
         for node in compiled.order:
             for argument in (*node.arguments, node.buffer, node.source):
                 if isinstance(argument, Buffer):
@@ -365,7 +435,7 @@ class Accelerator:
         try:
             return self.to_host(self._begin(kernel, arrays, used))
         finally:
-            self._free(used)
+            self._drop(used)
 
     async def async_compute(self, kernel: Kernel | Callable[..., Any], *arrays: npt.ArrayLike) -> np.ndarray:
         """The same on a stream of its own: what is awaited together overlaps as far as the device lets it."""
@@ -373,10 +443,14 @@ class Accelerator:
         stream = self.stream(non_blocking=True)
         try:
             result = self._begin(kernel, arrays, used, stream)
+            found = np.empty(result.shape, result.dtype)
+            # Enqueued before the others have their turn, and waited for after: a pageable copy would hold them all.
+            self.copy_out(found, result, stream, pinned=True)
             await asyncio.sleep(0)
-            return self.to_host(result, stream)
+            stream.synchronize()
+            return found
         finally:
-            self._free(used)
+            self._drop(used)
 
     def _begin(
         self,
@@ -386,32 +460,30 @@ class Accelerator:
         stream: Stream | None = None,
     ) -> Buffer:
         """Everything up to the result, which is the last that is ``used``."""
-        inputs = []
+        if not arrays:
+            raise self.wrong(InvalidArgument, "compute", "there is no array to compute with")
+        # Not a comprehension: what was copied before one fails has to be known, to be given back.
         for array in arrays:
-            values = np.asarray(array)
-            used.append(self.empty(values.shape or (1,), values.dtype))
-            self.copy_in(used[-1], values, stream, pinned=stream is not None)
-            inputs.append(used[-1])
-        result = self.empty(inputs[0].shape, inputs[0].dtype)
+            used += [self.to_device(np.asarray(array), stream, pinned=stream is not None)]
+        result = self.empty(used[0].shape, used[0].dtype)
         used.append(result)
         grid, block = self.configuration(result.size)
-        self.launch(kernel, grid, block, *inputs, result, stream=stream)
+        self.launch(kernel, grid, block, *used, stream=stream)
         return result
 
-    @staticmethod
-    def _free(used: Sequence[Buffer]) -> None:
+    def _drop(self, buffers: Sequence[Buffer]) -> None:
         """Whatever happened: a computation that fails leaves nothing allocated."""
-        for buffer in used:
+        for buffer in buffers:
             if not buffer.freed:
-                buffer.free()
+                self.context.free(buffer.memory)
 
     # Faults.
 
-    def faults(self, *stated: Mapping[str, Any] | str | Fault, seed: int = 0) -> _Armed:
+    def faults(self, *stated: Mapping[str, Any] | str | Fault, seed: int | None = None) -> _Armed:
         """Arm faults: a context manager, and a decorator. FaultNotFired when one that was to strike did not.
 
-        See ``runtime.faults``. InputError for what is no fault, and for a real device where only an emulated one can
-        be made to fail so.
+        ``seed``: this accelerator's unless given. See ``runtime.faults``. InputError for what is no fault, and for a
+        real device where only an emulated one can be made to fail so.
         """
         found = [fault if isinstance(fault, Fault) else fault_from(fault) for fault in stated]
         for fault in found:
@@ -419,34 +491,49 @@ class Accelerator:
                 raise InputError(
                     f"'{fault.kind}' cannot be done to a real device", expected="a fault that raises, or --emulated"
                 )
-        return _Armed(self, found, seed)
+        return _Armed(self, found, self.seed if seed is None else seed)
+
+    def clear(self) -> None:
+        """Free what a program left behind, and end its ring kernels; reset, where the device failed for good."""
+        if self._gone is not None or self._hung is not None:
+            self.reset()
+            return
+        self.context.clear()
 
     def reset(self) -> None:
         """Begin anew after a sticky error: all memory is gone, and the device is there again."""
+        if self.closed:
+            self._there("reset")
         self._gone = self._hung = None
         self.context.close()
 
-    def _call(self, operation: str, kernel: str | None = None) -> list[Fault]:
-        """What strikes this call without ending it; raises the error of what does."""
-        if self._gone is not None:
-            raise self._gone
+    def _call(self, operation: str, kernel: str | None = None) -> list[tuple[Fault, int]]:
+        """What strikes this call without ending it, with its place in the log; raises the error of what does."""
+        what = operation.replace("_", " ") + (f" {kernel}" if kernel else "")
+        self._there(what)
         if self.plan is None:
             return []
         effects = []
-        for fault in self.plan.consult(operation, kernel, self.clock_s):
+        for fault, place in self.plan.consult(operation, kernel, self.clock_s):
             kind = KINDS[fault.kind]
             if kind.error is None:
-                effects.append(fault)
+                effects.append((fault, place))
                 continue
-            what = operation.replace("_", " ") + (f" {kernel}" if kernel else "")
             error = self.wrong(kind.error, what, f"{kind.text} (fault '{fault}', seed {self.plan.seed})")
-            if fault.kind == "hang":
-                self._hung = (self.clock_s + fault.hang_s, error)
+            if not kind.ends:
+                # What hangs already is what is waited for.
+                self._hung = self._hung or (self.clock_s + fault.hang_s, error)
                 continue
             if kind.error.sticky:
                 self._gone = error
             raise error
         return effects
+
+    def _there(self, operation: str) -> None:
+        """What ended the device ends this call too, in the call's own words."""
+        if self._gone is not None:
+            since = f", since {self._gone.operation}" if self._gone.sticky else ""
+            raise self.wrong(type(self._gone), operation, self._gone.problem + since)
 
     def _hang(self) -> None:
         """Whoever waits for a kernel that hangs waits until the watchdog ends it."""
@@ -458,25 +545,28 @@ class Accelerator:
         raise error
 
     @contextmanager
-    def _copying(self, operation: str) -> Iterator[bool]:
+    def _copying(self, operation: str) -> Iterator[list[int]]:
         struck = self._call(operation)
         with self._stretched(struck):
-            yield any(fault.kind == "corrupt_copy" for fault in struck)
+            yield [place for fault, place in struck if fault.kind == "corrupt_copy"]
 
     @contextmanager
-    def _stretched(self, struck: Sequence[Fault]) -> Iterator[None]:
-        factor = math.prod(fault.factor for fault in struck if fault.kind in ("slow_copy", "throttle"))
-        if factor != 1.0:
-            self.context.stretch(factor)
-        yield
-        if factor != 1.0:
+    def _stretched(self, struck: Sequence[tuple[Fault, int]]) -> Iterator[None]:
+        factor = math.prod(fault.factor for fault, _ in struck if "factor" in KINDS[fault.kind].takes)
+        if factor == 1.0:
+            yield
+            return
+        self.context.stretch(factor)
+        try:
+            yield
+        finally:
             self.context.stretch(1.0)
 
-    def _flip(self, array: np.ndarray) -> None:
-        assert self.plan is not None  # noqa: S101  a fault struck
-        bytes_of = array.reshape(-1).view(np.uint8)
-        bit = self.plan.flip(bytes_of)
-        self.plan.log[-1] += f": bit {bit}"
+    def _flip(self, corrupt: Sequence[int], buffer: Buffer, size: int) -> None:
+        """Flip a bit of the first ``size`` bytes of a buffer for each fault, given by its place in the log."""
+        for place in corrupt:
+            assert self.plan is not None  # noqa: S101  a fault struck
+            self.plan.flip(self.context.view(buffer.memory, np.dtype(np.uint8), (size,)), place)
 
     # Budgets.
 
@@ -516,8 +606,14 @@ class Accelerator:
         return self.context.watch()
 
     def close(self) -> None:
-        """Give the device back."""
-        self.context.close()
+        """Give the device back, with all that is left on it; calls raise InvalidArgument from then on.
+
+        Its clock, its energy and its counts can still be read. Closing twice is closing once.
+        """
+        if not self.closed:
+            self.closed, self._hung = True, None
+            self._gone = self.wrong(InvalidArgument, "close", "the accelerator was closed")
+            self.context.close()
 
     def __enter__(self) -> Self:
         return self

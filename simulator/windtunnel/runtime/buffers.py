@@ -40,9 +40,13 @@ class Buffer:
         shape = " x ".join(map(str, self.shape))
         return f"<{self.dtype} {shape} on {self.owner.name}{', freed' if self.freed else ''}>"
 
-    def check(self, array: np.ndarray, operation: str) -> None:
-        """InvalidArgument where ``array`` is of another type than this, or holds more."""
+    def check(self, array: np.ndarray, operation: str, *, written: bool = False) -> None:
+        """InvalidArgument where ``array`` is of another type than this, holds more, or is to be written and cannot."""
         self.alive(operation)
+        if not isinstance(array, np.ndarray):
+            raise self._wrong(operation, f"a {type(array).__name__} is no array of the host's")
+        if written and not array.flags.writeable:
+            raise self._wrong(operation, "the array is read-only")
         if array.dtype != self.dtype:
             raise self._wrong(operation, f"{array.dtype} elements for a buffer of {self.dtype}")
         if array.size > self.size:
@@ -54,6 +58,8 @@ class Buffer:
         self.alive(operation)
         if other.owner is not self.owner or other.dtype != self.dtype or other.size > self.size:
             raise self._wrong(operation, f"{other!r} does not fit into {self!r}")
+        if other.memory is self.memory:
+            raise self._wrong(operation, f"{self!r} overlaps itself")
 
     def alive(self, operation: str) -> None:
         """InvalidArgument once the buffer was freed, or its device reset."""
@@ -73,9 +79,9 @@ class Buffer:
         self.owner.copy_within(self, other, stream)
 
     def host(self) -> np.ndarray:
-        """Unified memory as the host sees it, once the device has done with it."""
+        """Unified memory, or pinned memory, as the host sees it, once the device has done with it."""
         self.alive("host access")
-        if self.memory.kind != "unified":
+        if self.memory.kind == "device":
             raise self._wrong("host access", f"{self.memory.kind} memory, which the host does not see")
         return self.owner.context.host_view(self.memory, self.dtype, self.shape)
 

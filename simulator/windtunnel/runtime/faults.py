@@ -6,13 +6,17 @@
 A fault strikes by the number of a call (``call: 3``: the third that it concerns), by chance (``probability: 0.1``), or
 from a moment of virtual time on (``after_s: 0.5``); ``times`` says how often (once unless it strikes by chance). ``on``
 narrows it to calls of one operation, ``kernel`` to one kernel. A fault that was to strike and did not is an error when
-the plan ends.
+the plan ends. One that ends a call strikes it alone: what else was to strike that call waits for the next.
+
+Whoever waits makes a call to ``synchronize``: for the device, a stream, an event, or unified memory.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -45,6 +49,13 @@ class FaultKind:
     on: tuple[str, ...]
     error: type[DeviceError] | None
     text: str
+    takes: tuple[str, ...] = ()
+    """Keys that mean something for this kind alone."""
+
+    @property
+    def ends(self) -> bool:
+        """Whether the call that it strikes ends by it: not where it is done badly, nor where only a wait will tell."""
+        return self.error is not None and "hang_s" not in self.takes
 
 
 KINDS: Mapping[str, FaultKind] = {
@@ -52,11 +63,11 @@ KINDS: Mapping[str, FaultKind] = {
     "launch_failure": FaultKind(("launch",), LaunchError, "the kernel failed"),
     "device_lost": FaultKind(OPERATIONS, DeviceLost, "the device is gone"),
     "ecc": FaultKind((*_COPIES, "launch", "synchronize"), EccError, "an uncorrectable memory error"),
-    "hang": FaultKind(("launch",), DeviceHang, "the kernel did not end, and a watchdog ended it"),
+    "hang": FaultKind(("launch",), DeviceHang, "the kernel did not end, and a watchdog ended it", ("hang_s",)),
     "copy_failure": FaultKind(_COPIES, CopyError, "the copy failed"),
-    "slow_copy": FaultKind(_COPIES, None, "the copy takes `factor` times as long"),
+    "slow_copy": FaultKind(_COPIES, None, "the copy takes `factor` times as long", ("factor",)),
     "corrupt_copy": FaultKind(_COPIES, None, "one bit of what is copied is flipped"),
-    "throttle": FaultKind(("launch",), None, "kernels take `factor` times as long"),
+    "throttle": FaultKind(("launch",), None, "kernels take `factor` times as long", ("factor",)),
     "link_down": FaultKind(_COPIES, LinkDown, "the device cannot be reached"),
     "queue_full": FaultKind(("launch", *_COPIES, "send"), QueueFull, "the queue takes no more work"),
 }
@@ -68,7 +79,7 @@ class FaultNotFired(WindtunnelError, AssertionError):
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault as it was declared: see the module."""
+    """One fault as it was declared: see the module. InputError for what can never strike, or would change nothing."""
 
     kind: str
     on: str | None = None
@@ -81,6 +92,51 @@ class Fault:
     hang_s: float = 2.0
     """Virtual time (s) until the watchdog ends a kernel that hangs: Windows' and most desktops' two seconds."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
+            raise InputError(
+                f"no fault is a '{self.kind}'", expected=one_of(KINDS), nearest=nearest(str(self.kind), KINDS)
+            )
+        for name, kinds, words in _TYPES:
+            value = getattr(self, name)
+            if value is None and Fault.__dataclass_fields__[name].default is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, kinds):
+                raise InputError(f"'{name}' of a fault is {value!r}", expected=words)
+            if isinstance(value, Real) and not math.isfinite(value):
+                raise InputError(f"'{name}' of a fault is {value!r}", expected="a finite number")
+        self._check_where()
+        self._check_when()
+
+    def _check_where(self) -> None:
+        where = KINDS[self.kind].on
+        if self.on is not None and self.on not in where:
+            raise InputError(
+                f"'{self.kind}' does not strike '{self.on}'", expected=one_of(where), nearest=nearest(self.on, where)
+            )
+        if self.kernel is not None and "launch" not in ((self.on,) if self.on is not None else where):
+            raise InputError(
+                f"'{self.on or self.kind}' is of no kernel, so that '{self.kernel}' is never struck",
+                expected="'kernel' where launches are struck",
+            )
+
+    def _check_when(self) -> None:
+        stated = [name for name in ("call", "probability", "after_s") if getattr(self, name) is not None]
+        if len(stated) > 1:
+            raise InputError(
+                f"a fault strikes by {' and by '.join(stated)}", expected="one of call, probability, after_s"
+            )
+        if self.call is not None and self.call < 1:
+            raise InputError(f"there is no call {self.call}", expected="a call from 1")
+        if self.after_s is not None and self.after_s < 0.0:
+            raise InputError(f"nothing is called at {self.after_s!r} s", expected="after_s from 0")
+        if self.probability is not None and not 0.0 < self.probability <= 1.0:
+            raise InputError(
+                f"{self.probability!r} is no probability to strike with", expected="more than 0, at most 1"
+            )
+        if self.factor <= 1.0 or self.hang_s <= 0.0 or (self.times is not None and self.times < 1):
+            raise InputError(f"'{self}' would change nothing", expected="factor > 1, hang_s > 0, times from 1")
+
     def __str__(self) -> str:
         parts = [f"{name}={value}" for name, value in (("on", self.on), ("kernel", self.kernel)) if value is not None]
         for name in ("call", "probability", "after_s", "times"):
@@ -90,31 +146,34 @@ class Fault:
         return " ".join([self.kind, *parts])
 
 
+_TYPES: Sequence[tuple[str, type | tuple[type, ...], str]] = (
+    ("on", str, "the name of an operation"),
+    ("kernel", str, "the name of a kernel"),
+    ("call", Integral, "a whole number"),
+    ("times", Integral, "a whole number"),
+    ("probability", Real, "a number"),
+    ("after_s", Real, "a number of seconds"),
+    ("factor", Real, "a number"),
+    ("hang_s", Real, "a number of seconds"),
+)
+
+
 def fault_from(data: Mapping[str, Any] | str) -> Fault:
     """A fault from plain data; InputError for unknown keys and kinds, and for what can never strike."""
+    if not isinstance(data, (str, Mapping)):
+        raise InputError(f"{data!r} is no fault", expected="a kind, or a mapping such as {'kind': 'ecc', 'call': 3}")
     values = {"kind": data} if isinstance(data, str) else dict(data)
     known = list(Fault.__dataclass_fields__)
     for key in values:
         if key not in known:
-            raise InputError(f"a fault has no '{key}'", expected=one_of(known), nearest=nearest(key, known))
-    kind = values.get("kind")
-    if kind not in KINDS:
-        raise InputError(f"no fault is a '{kind}'", expected=one_of(KINDS), nearest=nearest(str(kind), KINDS))
+            raise InputError(f"a fault has no '{key}'", expected=one_of(known), nearest=nearest(str(key), known))
+    if "kind" not in values:
+        raise InputError(f"the fault {values} has no kind", expected=one_of(KINDS))
     fault = Fault(**values)
-    where = KINDS[fault.kind].on
-    if fault.on is not None and fault.on not in where:
-        raise InputError(
-            f"'{fault.kind}' does not strike '{fault.on}'", expected=one_of(where), nearest=nearest(fault.on, where)
-        )
-    stated = [name for name in ("call", "probability", "after_s") if getattr(fault, name) is not None]
-    if len(stated) > 1:
-        raise InputError(f"a fault strikes by {' and by '.join(stated)}", expected="one of call, probability, after_s")
-    if fault.call is not None and fault.call < 1:
-        raise InputError(f"there is no call {fault.call}", expected="a call from 1")
-    if fault.probability is not None and not 0.0 < fault.probability <= 1.0:
-        raise InputError(f"{fault.probability!r} is no probability to strike with", expected="more than 0, at most 1")
-    if fault.factor <= 1.0 or fault.hang_s <= 0.0 or (fault.times is not None and fault.times < 1):
-        raise InputError(f"'{fault}' would change nothing", expected="factor > 1, hang_s > 0, times from 1")
+    for name in ("factor", "hang_s"):
+        if name in values and name not in KINDS[fault.kind].takes:
+            takers = [kind for kind, found in KINDS.items() if name in found.takes]
+            raise InputError(f"'{name}' changes nothing of '{fault.kind}'", expected=f"it with {' or '.join(takers)}")
     return fault
 
 
@@ -142,9 +201,9 @@ class FaultPlan:
             if armed.fault.probability is not None:
                 armed.draws = stream(self.seed, "runtime faults", str(number), armed.fault.kind)
 
-    def consult(self, operation: str, kernel: str | None, clock_s: float) -> list[Fault]:
-        """The faults that strike this call."""
-        found = []
+    def consult(self, operation: str, kernel: str | None, clock_s: float) -> list[tuple[Fault, int]]:
+        """The faults that strike this call, each with its place in the log."""
+        due = []
         for armed in self._armed:
             fault = armed.fault
             if operation not in ((fault.on,) if fault.on is not None else KINDS[fault.kind].on):
@@ -153,9 +212,14 @@ class FaultPlan:
                 continue
             armed.seen += 1
             if self._strikes(armed, clock_s):
-                armed.struck += 1
-                self.log.append(f"{fault} struck {operation}{f' {kernel}' if kernel else ''} at {clock_s:.9g} s")
-                found.append(fault)
+                due.append(armed)
+        # What ends the call leaves nothing of it for the others to strike, so they have not struck.
+        ending = [armed for armed in due if KINDS[armed.fault.kind].ends][:1]
+        found = []
+        for armed in ending or due:
+            armed.struck += 1
+            found.append((armed.fault, len(self.log)))
+            self.log.append(f"{armed.fault} struck {operation}{f' {kernel}' if kernel else ''} at {clock_s:.9g} s")
         return found
 
     def _strikes(self, armed: _Armed, clock_s: float) -> bool:
@@ -175,12 +239,15 @@ class FaultPlan:
         idle = [armed for armed in self._armed if not armed.struck and armed.fault.probability is None]
         if idle:
             said = "; ".join(f"{armed.fault} (of {armed.seen} calls that it concerns)" for armed in idle)
-            raise FaultNotFired(f"never struck: {said}")
+            raise FaultNotFired(f"never struck: {said}; seed {self.seed}")
 
-    def flip(self, data: np.ndarray) -> int:
-        """Flip one bit of ``data`` (bytes), the n-th of a plan the same for the same seed; the bit's place."""
+    def flip(self, data: np.ndarray, place: int) -> None:
+        """Flip one bit of ``data`` (bytes), the n-th of a plan the same for the same seed; said in the log's line."""
+        if not data.size:
+            self.log[place] += ": nothing was copied"
+            return
         self._flips += 1
         draws = stream(self.seed, "runtime faults", "bit", str(self._flips))
         bit = int(draws.integers(0, data.size * 8))
         data[bit // 8] ^= np.uint8(1 << bit % 8)
-        return bit
+        self.log[place] += f": bit {bit}"

@@ -66,16 +66,19 @@ class Graph:
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, *, after: Sequence[Node] = ()) -> Node:
         """Host to device; the array is read when the graph is replayed, and has to stay."""
+        self.accelerator.own(buffer, "copy in")
         buffer.check(array, "copy in")
         return self._add(Node(len(self.nodes), "copy_in", "copy in", list(after), buffer=buffer, array=array))
 
     def copy_out(self, array: np.ndarray, buffer: Buffer, *, after: Sequence[Node] = ()) -> Node:
         """Device to host, into an array that has to stay."""
-        buffer.check(array, "copy out")
+        self.accelerator.own(buffer, "copy out")
+        buffer.check(array, "copy out", written=True)
         return self._add(Node(len(self.nodes), "copy_out", "copy out", list(after), buffer=buffer, array=array))
 
     def copy_within(self, to: Buffer, buffer: Buffer, *, after: Sequence[Node] = ()) -> Node:
         """Device to device."""
+        self.accelerator.own(to, "copy within")
         to.fits(buffer, "copy within")
         return self._add(Node(len(self.nodes), "copy_within", "copy within", list(after), buffer=to, source=buffer))
 

@@ -2,7 +2,23 @@
 
 An accelerator program holds an `Accelerator` (accelerator.py) on top of it; a new back end is one module that
 has these. Memory is untyped here; shapes and types are `Buffer`'s. Times are seconds of the back end's own clock:
-virtual for an emulated device, measured for a real one.
+virtual for an emulated device, measured for a real one; they never go back.
+
+What `tests/conformance` holds every back end to, where APIs differ or are silent. As CUDA does, unless it is said:
+
+- Zero bytes are refused (CUDA gives a null pointer); a copy of no elements does nothing.
+- A copy whose two sides share memory is refused (CUDA leaves it undefined, OpenCL and WebGPU refuse it).
+- Work in a stream is in order. Blocking streams and the default stream wait for each other, non-blocking ones do not.
+- A stream that waits for an event that was not recorded waits for nothing; the host that does is told so (CUDA returns
+  at once). An event is recorded again from scratch. Elapsed time of an event that was not reached is an error, and is
+  negative backwards.
+- A stream waits for events of its own device alone (CUDA lets devices wait for each other).
+- A launch exactly at a limit is made; beyond it, the error names the limit.
+- A sticky error is raised by every later call that asks for memory, work or a wait. Giving memory back is not refused
+  (CUDA refuses it too), so that cleaning up does not hide what failed first.
+- Reset takes all memory. What streams and events of before do then is not said: make new ones.
+- A closed device refuses all calls; its clock and its counts can still be read, and closing again does nothing.
+- A context, with all that it gave, is for one thread at a time; contexts of different threads do not know each other.
 """
 
 from __future__ import annotations
@@ -132,6 +148,13 @@ class Context(Protocol):
     def ring(self, spec: Any) -> Any:
         """Start a ring kernel (``ring.RingSpec``): the device's side of it (``ring.RingDevice``)."""
 
+    before_wait: Callable[[], None]
+    after_wait: Callable[[], None]
+    """Called before and after the host waits for the device, a stream, an event or unified memory, not for a copy.
+
+    Whoever holds the context sets them, to make waits fail on demand.
+    """
+
     capturing: Any
     """A ``graph.Capture`` while streams are captured: events then tie its nodes, and mark no time."""
 
@@ -171,6 +194,9 @@ class Context(Protocol):
 
     def stretch(self, factor: float) -> None:
         """What is enqueued from now on takes ``factor`` times its time (emulated devices only)."""
+
+    def clear(self) -> None:
+        """Free what a program left, and end its ring kernels; the device stays open, with its pool of memory."""
 
     def close(self) -> None:
         """Free all that is left."""

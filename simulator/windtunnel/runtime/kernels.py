@@ -9,10 +9,14 @@ from typing import Any, overload
 
 import numpy as np
 
+from windtunnel.core.errors import InputError
 from windtunnel.runtime.interface import Dims
 
-Work = Mapping[str, Any]
-"""An operation by its columns: ``{"op": "vector_add", "n": 1_000_000}``, as `windtunnel predict` takes it."""
+Work = Mapping[str, Any] | tuple[str, Mapping[str, Any]]
+"""An operation by its columns, as `windtunnel predict` takes it: ``{"op": "vector_add", "n": 1_000_000}``.
+
+Or by its name and columns: ``("elementwise", {"op": "relu", "rows": 64, "width": 64})`` has a column ``op`` of its own.
+"""
 
 
 @dataclass(eq=False)
@@ -28,12 +32,15 @@ class Kernel:
     work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None
 
     def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError(f"{self.function!r} is no kernel", expected="a function of whole arrays")
         update_wrapper(self, self.function)
 
     @property
     def name(self) -> str:
         """The function's name."""
-        return self.function.__name__
+        named = getattr(self.function, "func", self.function)  # a partial has the name of its function
+        return str(getattr(named, "__name__", type(named).__name__))
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as the plain function it is."""
@@ -42,8 +49,11 @@ class Kernel:
     def work_of(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Sequence[Work]:
         """The operations that a launch with these arguments is."""
         stated = self.work(*arguments) if callable(self.work) else self.work
+        if isinstance(stated, Mapping):
+            return [stated]
         if stated is not None:
-            return [stated] if isinstance(stated, Mapping) else stated
+            # One operation by its name and columns is a pair, too.
+            return [(stated[0], stated[1])] if isinstance(stated[0], str) else stated  # type: ignore[list-item,return-value]
         moved = sum(a.nbytes for a in arguments if isinstance(a, np.ndarray))
         threads = int(np.prod(grid)) * int(np.prod(block))
         return [{"op": "kernel", "threads": threads, "bytes": max(moved, 1), "flops": 0.0}]

@@ -9,7 +9,8 @@ behind another API than its own is bound by the API.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from operator import index
 
 from windtunnel.runtime.interface import Dims, Limits
 
@@ -32,7 +33,10 @@ def limits_of(api: str) -> Limits:
 
 def dims(value: int | Sequence[int]) -> Dims:
     """A grid or block as three numbers; ValueError for what is none."""
-    numbers = (value,) if isinstance(value, int) else tuple(int(v) for v in value)
+    try:
+        numbers = tuple(index(v) for v in (value if isinstance(value, Iterable) else (value,)))
+    except TypeError:
+        numbers = ()
     if not 1 <= len(numbers) <= 3 or min(numbers) < 1:
         raise ValueError(f"{value!r} is no size of a grid or block: one to three numbers from 1")
     return (*numbers, *(1,) * (3 - len(numbers)))  # type: ignore[return-value]
@@ -62,6 +66,8 @@ def exceeded(limits: Limits, grid: Dims, block: Dims, shared: int) -> str | None
         for axis, one, limit in zip("xyz", asked, most, strict=True):
             if one > limit:
                 return f"{name}.{axis} is {one:,}, of at most {limit:,}"
+    if shared < 0:
+        return f"{shared:,} bytes of shared memory"
     if shared > limits.shared_bytes:
         return f"{shared:,} bytes of shared memory, of at most {limits.shared_bytes:,}"
     return None

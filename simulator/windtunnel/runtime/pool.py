@@ -25,7 +25,8 @@ class PoolExhausted(WindtunnelError):
 class DevicePool:
     """At most ``size`` accelerators, each opened by ``open`` when it is first needed.
 
-    A device comes back as it went: what the borrower left allocated is freed, and one that failed for good is reset.
+    A device comes back as it went: what the borrower left allocated is freed (to the memory pool of the device, so that
+    the next borrower need not ask the driver), and one that failed for good is reset.
     """
 
     open: Callable[[], Accelerator]
@@ -89,8 +90,10 @@ class DevicePool:
     def _give_back(self, device: Accelerator) -> None:
         self.left_bytes += device.allocated_bytes
         device.plan = None
-        device.reset()
-        self._idle.append(device)
+        # A borrower that closed its device leaves none to lend; the next opens another.
+        if not device.closed:
+            device.clear()
+            self._idle.append(device)
         self._leave()
 
     def _leave(self) -> None:

@@ -10,6 +10,7 @@
 ``parameter``  a number of the device's catalogue entry (``api.`` before the name: of its API)
 ``benchmark``  a row of the RTX Ada benchmark, run in the process engine
 ``ratio``      of two other claims' modelled values
+``example``    a program of ``windtunnel.examples``, run on emulated devices in a setting that it states, and swept
 ``untested``   nothing yet: what will test it
 """
 
@@ -17,17 +18,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from windtunnel.core.device import Cost, Device, Parameters
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.ops import OPERATIONS, Gemm, Packets, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel.core.units import format_quantity as show
+from windtunnel.examples import EXAMPLES
 from windtunnel.validation.claims_benchmark import FACTS, Benchmark, Facts, Program
 from windtunnel.validation.claims_bounds import FRAMING_BYTES, Bound, power_bound, rate_bound, time_bound
+
+if TYPE_CHECKING:
+    from windtunnel.examples.measure import Finding
+    from windtunnel.runtime.accelerator import Accelerator
 
 _FADD = assumed(
     3.0,
@@ -39,11 +46,13 @@ _FADD = assumed(
 
 @dataclass(frozen=True)
 class Setting:
-    """What evaluators are given: devices by name, and one job through the process engine (s)."""
+    """What evaluators are given: devices by name, one job through the process engine (s), devices for programs."""
 
     device: Callable[[str], Device]
     run: Callable[[Device, Program], float]
     facts: Facts = FACTS
+    emulate: Callable[[Device], Accelerator] | None = None
+    """Opens an emulated device; all of them on one clock."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,10 @@ class Modelled:
     high: float | None = None
     used: Mapping[str, Sourced] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    swept: str = ""
+    """What ``low`` and ``high`` range over, where they are no interval of the model but the ends of a sweep."""
+    holds: str = ""
+    """Where in that sweep the claim holds."""
 
     circular: tuple[str, ...] = ()
     """Numbers that were assumed from these very documents and move the value: agreement on them proves nothing."""
@@ -305,13 +318,72 @@ def benchmark(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled
     )
 
 
+def example(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+    """A program of the examples, in the setting that it states; ``low`` and ``high`` are the ends of its sweep.
+
+    ``frame_bytes``: what each frame brings back to the host, for a bound on frames a second.
+    """
+    emulate = setting.emulate
+    if emulate is None:
+        raise InputError("this setting opens no devices", expected="a setting with `emulate`")
+    if model["example"] not in EXAMPLES:
+        raise InputError(
+            f"no example is called '{model['example']}'",
+            expected=one_of(EXAMPLES),
+            nearest=nearest(model["example"], EXAMPLES),
+        )
+    opened: dict[str, Device] = {}
+
+    def opener(sku: str) -> Accelerator:
+        opened.setdefault(sku, setting.device(sku))
+        return emulate(opened[sku])
+
+    found: Finding = import_module(f"windtunnel.examples.{model['example']}").claim(opener)
+    return Modelled(
+        found.value,
+        found.setting,
+        _frames_bound(setting.device(name), model["frame_bytes"]) if "frame_bytes" in model else None,
+        found.low,
+        found.high,
+        {key: sourced for device in opened.values() for key, sourced in _of_programs(device).items()},
+        swept=found.swept,
+        holds=found.holds,
+    )
+
+
+def _frames_bound(device: Device, size: int) -> Bound | None:
+    """The most frames a second (1/s) where each brings ``size`` bytes back to the host."""
+    rows = one_row(OPERATIONS.find("copy"), {"bytes": size, "direction": "d2h"})
+    least = time_bound(device, rows)
+    if least is None:
+        return None
+    return Bound(1.0 / least.value, 1.0 / least.favourable, f"a frame's {least.why}")
+
+
+def _of_programs(device: Device) -> dict[str, Sourced]:
+    """Every number that may enter what a program takes on a device."""
+    found = {f"api.{key}": sourced for key, sourced in device.api.values.items() if "persistent" not in key}
+    for op, values in _PROGRAM_OPS:
+        if device.runs(op):
+            found |= device.sources(one_row(OPERATIONS.find(op), values))
+    return found
+
+
+_PROGRAM_OPS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("launch", {}),
+    ("kernel", {"threads": 1_000_000, "bytes": 1_000_000, "flops": 1e6}),
+    ("gemm", {"m": 512, "n": 512, "k": 512, "dtype": "float32"}),
+    *(("copy", {"bytes": 1_000_000, "direction": "h2d", "memory": kind}) for kind in ("pageable", "pinned", "unified")),
+)
+
+
 def untested(_setting: Setting, _name: str, model: Mapping[str, Any]) -> Modelled:
     """Nothing yet."""
     return Modelled(None, f"not modelled yet; to be tested by {model['untested']}")
 
 
 EVALUATORS: Mapping[str, Evaluator] = {
-    f.__name__: f for f in (operation, waited, copied, naive, rate, power, parameter, benchmark, untested)
+    f.__name__: f for f in (operation, waited, copied, naive, rate, power, parameter, benchmark, example, untested)
 }
 """By the word under ``model:``; ``ratio`` is claims.py's own, for it reads other claims."""
 

@@ -13,6 +13,7 @@ from numba import config
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
 from windtunnel.core.errors import InputError, Where
+from windtunnel.core.faults import OperationFault
 from windtunnel.core.policy import OwnFunction
 from windtunnel.core.result import Recording
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
@@ -39,6 +40,8 @@ def refusal(prepared: Prepared) -> str | None:
     policy = prepared.policy
     if prepared.users:
         return "closed-loop users"
+    if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
+        return "faults of single operations"
     if prepared.scenario.autoscale:
         return "autoscaling"
     for fleet_class in prepared.classes:

@@ -7,12 +7,13 @@ has room. All times are ticks, all powers watts above idle.
 from __future__ import annotations
 
 from windtunnel.engine.fleet import FleetClass, Prepared
-from windtunnel.engine.stations.base import SCALE, TIMER, Alarm, RunContext, Station, event_order
+from windtunnel.engine.stations.base import FAULT, SCALE, TIMER, Alarm, RunContext, Station, event_order
 from windtunnel.engine.stations.continuous import ContinuousStation
 from windtunnel.engine.stations.single import SingleStation
 from windtunnel.engine.stations.stream import StreamStation
 
 __all__ = [
+    "FAULT",
     "SCALE",
     "TIMER",
     "Alarm",

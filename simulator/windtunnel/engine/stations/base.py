@@ -17,8 +17,10 @@ from windtunnel.engine.power import PowerGate
 from windtunnel.engine.programs import BatchTable, Compiled, batch_cost, batch_table
 from windtunnel.engine.queues import Queue
 from windtunnel.engine.sources import Arrivals
+from windtunnel.engine.strikes import strikes_of
 
 if TYPE_CHECKING:
+    from windtunnel.engine.incidents import Incidents
     from windtunnel.engine.scaler import Scaler
 
 FINISH, FAULT, TIMER, SCALE = 0, 1, 2, 3
@@ -102,6 +104,8 @@ class RunContext:
     arrivals: Arrivals | None = None
     """Where jobs come from, where that has to be known while the run goes."""
     scaler: Scaler | None = None
+    incidents: Incidents
+    """Where devices or operations are struck."""
 
     def __init__(self, env: simpy.Environment, prepared: Prepared, books: Books) -> None:
         self.env = env
@@ -111,6 +115,8 @@ class RunContext:
         if self.stretch is not None and prepared.users:
             self.stretch = array("d", [1.0]) * prepared.job_count
         """Each job's slowdown, where stragglers are stated."""
+        self.strikes = strikes_of(prepared)
+        """What strikes operations, where anything does."""
         self.outstanding = 0
         """Jobs that have arrived and neither ended nor been given up; kept up where it is asked for."""
         self.observed = bool(prepared.users or prepared.scaled)
@@ -205,6 +211,8 @@ class Station:
             context.prepared.compiled.get((fleet_class.number, w.number)) for w in context.prepared.workloads
         ]
         self.up = self.linked = True
+        self.outages = 0
+        """For how many reasons it is down: it has failed, it is being reset."""
         self.job = -1
         """The job under way, of a station that has one at a time; the first of a batch."""
         self.held = False

@@ -7,11 +7,13 @@ from array import array
 
 import simpy
 
+from windtunnel.core.faults import Ending
 from windtunnel.core.ticks import to_seconds
 from windtunnel.engine.fleet import FleetClass
 from windtunnel.engine.programs import WATT_GRAIN
 from windtunnel.engine.queues import Queue
 from windtunnel.engine.stations.base import FINISH, Alarm, RunContext, Station, event_order
+from windtunnel.engine.strikes import Strikes
 
 
 class SingleStation(Station):
@@ -34,6 +36,10 @@ class SingleStation(Station):
         self._alarms = 0
         # What can be interrupted needs alarms that can be called off.
         self._paused = False
+        # What is to become of the present operation, where it is struck.
+        self._ending: Ending | None = None
+        self._place = 0
+        self._timed = self._garbled = False
         self._steady = not context.prepared.interrupts
         # A program of one segment needs no more than its end: ticks for all, or an array of them by rank.
         self.quick: list[int | array[int] | None] = []
@@ -104,6 +110,7 @@ class SingleStation(Station):
         self._stretch = 1.0 if self.context.stretch is None else self.context.stretch[job]
         segments = [segment for phase in compiled.phases(rank) for segment in phase[0]]
         self._rest = [(s.engine, s.name, *s.at(rank)) for s in reversed(segments)]
+        self._place, self._garbled = 0, False
         self._next()
 
     def _start_batch(self, jobs: list[int], cost: tuple[int, float, int]) -> None:
@@ -135,13 +142,37 @@ class SingleStation(Station):
         words = self.books.intervals
         self._current = (words.word(lane), words.word(name), self.env.now, watts)
         self._left = ticks if self._stretch == 1.0 else round(float(ticks) * self._stretch)
+        if self.context.strikes is not None:
+            self._be_struck(self.context.strikes, name)
         self._go()
+
+    def _be_struck(self, strikes: Strikes, operation: str) -> None:
+        """Let what strikes the present operation change its length and its end."""
+        books, job = self.books, self.job
+        place, self._place = self._place, self._place + 1
+        work, rank, attempt = books.workload_of[job], books.rank[job], books.starts[job]
+        struck = strikes.on(self.class_number, work, rank, attempt, place, operation, self._left, self.env.now)
+        if struck is None:
+            return
+        self._ending = struck.ending
+        self._garbled = self._garbled or struck.corrupt
+        if struck.slowdown != 1.0:
+            self._left = round(float(self._left) * struck.slowdown)
+        if struck.ticks is not None:
+            # A watchdog's time passes however fast the device works.
+            self._left, self._timed = struck.ticks, True
+
+    @property
+    def _pace(self) -> float:
+        """What is left of the present segment goes by at this rate."""
+        return 1.0 if self._timed else self._speed
 
     def _go(self) -> None:
         """Let the present segment go on from now."""
         lane, name, _, watts = self._current
         self._current = (lane, name, self.env.now, watts)
-        ticks = self._left if self._speed == 1.0 else math.ceil(float(self._left) / self._speed)
+        pace = self._pace
+        ticks = self._left if pace == 1.0 else math.ceil(float(self._left) / pace)
         if self._steady:
             self.alarm.set(ticks)
             return
@@ -158,7 +189,8 @@ class SingleStation(Station):
         now = self.env.now
         self._record(now)
         lane, name, since, watts = self._current
-        done = now - since if self._speed == 1.0 else math.floor(float(now - since) * self._speed)
+        pace = self._pace
+        done = now - since if pace == 1.0 else math.floor(float(now - since) * pace)
         self._left = max(self._left - done, 0)
         self._current = (lane, name, now, watts)
         self._alarms += 1
@@ -170,6 +202,7 @@ class SingleStation(Station):
             self._halt()
             self.jobs = []
         self._rest, self.held, self._paused = [], False, False
+        self._ending, self._timed = None, False
         return jobs
 
     def set_speed(self, speed: float) -> None:
@@ -207,6 +240,9 @@ class SingleStation(Station):
 
     def _rung(self, _event: simpy.Event) -> None:
         self._record(self.env.now)
+        if self._ending is not None:
+            self._go_wrong(self._ending)
+            return
         if self._rest:
             self._next()
             return
@@ -219,10 +255,17 @@ class SingleStation(Station):
             self.context.gate.release(self)
             self.context.gate.drain()
 
+    def _go_wrong(self, ending: Ending) -> None:
+        """The present operation has been struck, and its job is over here."""
+        jobs, self.jobs, self.job = self.jobs, [], -1
+        self._rest, self._ending, self._timed = [], None, False
+        self.context.incidents.gone_wrong(self, jobs, ending)
+
     def _hand_over(self) -> None:
         """What was under way has ended: its jobs are done."""
         books, context = self.books, self.context
         jobs, self.jobs, self.job = self.jobs, [], -1
+        books.corrupted += self._garbled
         compiled = self.program(jobs[0])
         if compiled.outputs is not None:
             # Followed tokens are counted once they are all made, so that a run that stops counts none it did not see.

@@ -1,0 +1,190 @@
+"""A small network answers one request: its kernels launched one by one, and replayed as a graph.
+
+Sixteen layers, each a product of a vector with a matrix and a bias with ReLU: 32 kernels in a chain. Layers share
+their weights, as ALBERT's do. The request comes from pinned memory and its answer goes back there, in both forms.
+
+A launch costs the host its dispatch, and the device the shortest time a kernel takes; a node of a graph costs the API's
+gap. So what a graph saves is a fixed time a kernel, and its share falls as kernels grow. The width of a layer is swept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import windtunnel
+from windtunnel.examples.measure import Finding, Opener, conclude, devices, percent, same, saving, seconds, table, took
+from windtunnel.runtime.accelerator import Accelerator
+from windtunnel.runtime.buffers import Buffer
+
+LAYERS = 16
+WIDTHS = (64, 128, 256, 512, 1024, 2048)
+"""What is swept."""
+SETTING = 512
+"""Of these, the width of a small network: 16 layers of it are 8 million operations a request."""
+CLAIM = 0.40
+CARD = "rtx-4090"
+
+
+def _product_work(weights: np.ndarray, x: np.ndarray, _y: np.ndarray) -> dict[str, Any]:
+    n, k = weights.shape
+    return {"op": "gemm", "m": x.size // k, "n": n, "k": k, "dtype": "float32"}
+
+
+@windtunnel.kernel(work=_product_work)
+def product(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
+    """Weights times x, into y."""
+    np.matmul(weights, x, out=y)
+
+
+def _activate_work(bias: np.ndarray, y: np.ndarray, x: np.ndarray) -> dict[str, Any]:
+    return {"op": "kernel", "threads": y.size, "bytes": bias.nbytes + y.nbytes + x.nbytes, "flops": 2.0 * y.size}
+
+
+@windtunnel.kernel(work=_activate_work)
+def activate(bias: np.ndarray, y: np.ndarray, x: np.ndarray) -> None:
+    """ReLU of y + bias, into x."""
+    np.maximum(y + bias, 0.0, out=x)
+
+
+class Network:
+    """The network on a device: one request at a time, from and to pinned memory."""
+
+    def __init__(self, device: Accelerator, width: int, layers: int = LAYERS, seed: int = 1) -> None:
+        draw = np.random.default_rng(seed)
+        self.device, self.layers = device, layers
+        self.weights = device.to_device((draw.random((width, width), np.float32) - 0.5) / np.float32(width**0.5))
+        self.bias = device.to_device(draw.random(width, np.float32))
+        self.x, self.y = device.empty(width), device.empty(width)
+        self.request, self.answer = np.zeros(width, np.float32), np.zeros(width, np.float32)
+        self.stream = device.stream()
+
+    @property
+    def buffers(self) -> Sequence[Buffer]:
+        """What it holds on the device."""
+        return self.weights, self.bias, self.x, self.y
+
+    def enqueue(self) -> None:
+        """Everything of one request, one call after another."""
+        grid, block = self.device.configuration(self.x.size)
+        self.x.copy_from(self.request, self.stream, pinned=True)
+        for _ in range(self.layers):
+            self.device.launch(product, grid, block, self.weights, self.x, self.y, stream=self.stream)
+            self.device.launch(activate, grid, block, self.bias, self.y, self.x, stream=self.stream)
+        self.x.copy_to(self.answer, self.stream, pinned=True)
+
+
+def launched(network: Network, requests: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Answers, each kernel launched by itself."""
+    return _answers(network, requests, network.enqueue)
+
+
+def replayed(network: Network, requests: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Answers by a graph that is captured once, before the first request."""
+    with network.device.capture() as graph:
+        network.enqueue()
+    return _answers(network, requests, partial(graph.compile().replay, network.stream))
+
+
+def _answers(network: Network, requests: Sequence[np.ndarray], enqueue: Any) -> list[np.ndarray]:
+    found = []
+    for request in requests:
+        network.request[:] = request
+        enqueue()
+        network.stream.synchronize()
+        found.append(network.answer.copy())
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds a request takes in both forms, and a kernel of each sort on the device."""
+
+    width: int
+    kernels: int
+    launched_s: float
+    replayed_s: float
+    product_s: float
+    activate_s: float
+
+    @property
+    def saved(self) -> float:
+        """Fraction of the latency."""
+        return saving(self.launched_s, self.replayed_s)
+
+
+def compare(device: Accelerator, width: int, layers: int = LAYERS, requests: int = 1) -> Row:
+    """Both forms side by side; DifferentNumbers where they are not the same."""
+    network = Network(device, width, layers)
+    asked = list(np.random.default_rng(2).random((requests, width), np.float32))
+    answers: list[list[np.ndarray]] = []
+    spans = device.watch()
+    plain = took(device, lambda: answers.append(launched(network, asked))).per(requests)
+    each = {span.name: (span.end - span.start) / 1e12 for span in spans}
+    graph = took(device, lambda: answers.append(replayed(network, asked))).per(requests)
+    same(np.stack(answers[0]), np.stack(answers[1]), "replayed")
+    for buffer in network.buffers:
+        buffer.free()
+    return Row(width, 2 * layers, plain.seconds, graph.seconds, each.get("product", 0.0), each.get("activate", 0.0))
+
+
+def sweep(opener: Opener) -> list[Row]:
+    """From the smallest kernels to those that outlast their launches."""
+    device = opener(CARD)
+    return [compare(device, width) for width in WIDTHS]
+
+
+def finding(rows: Sequence[Row]) -> Finding:
+    """Graphs lower latency by 40%?"""
+    (stated,) = [row for row in rows if row.width == SETTING]
+    enough = [row for row in rows if row.saved >= CLAIM]
+    best = max(rows, key=lambda row: row.saved)
+    widest = max(enough, key=lambda row: row.width, default=None)
+    holds = (
+        f"nowhere: at most {percent(best.saved)}, at a width of {best.width}, where kernels take "
+        f"{seconds(best.product_s)} and {seconds(best.activate_s)}"
+        if widest is None
+        else f"up to a width of {widest.width}, where kernels take {seconds(widest.product_s)} and "
+        f"{seconds(widest.activate_s)}"
+    )
+    return Finding(
+        stated.saved,
+        f"{stated.kernels} kernels of {LAYERS} layers {SETTING} wide on {CARD}: {seconds(stated.launched_s)} launched "
+        f"one by one, {seconds(stated.replayed_s)} replayed",
+        min(row.saved for row in rows),
+        max(row.saved for row in rows),
+        "the width of a layer",
+        holds,
+    )
+
+
+def claim(opener: Opener) -> Finding:
+    """What `windtunnel claims` asks."""
+    return finding(sweep(opener))
+
+
+def main() -> None:
+    """Print the sweep."""
+    rows = sweep(devices())
+    print(f"a request through {LAYERS} layers, {rows[0].kernels} kernels, on {CARD}")
+    lines = [
+        (
+            f"{row.width:,}",
+            seconds(row.product_s),
+            seconds(row.activate_s),
+            seconds(row.launched_s),
+            seconds(row.replayed_s),
+            percent(row.saved),
+        )
+        for row in rows
+    ]
+    print(table(("width", "product", "activate", "launched", "replayed", "saved"), lines))
+    conclude(f"{percent(CLAIM)} lower latency", finding(rows), percent)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Requests of a web service that each open a device, and requests that borrow one from a pool of four.
+
+Initialisation is what requests take on the clock beyond the same requests on a device that is open and warm. Opening a
+device is the API's ``context_s``. A service may also compile its kernels from source for each request (``compile_s``),
+which no pool of devices saves it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from windtunnel.examples.kernels import graded_twice
+from windtunnel.examples.measure import Finding, Opener, conclude, devices, percent, same, saving, seconds, table, took
+from windtunnel.runtime.accelerator import Accelerator
+from windtunnel.runtime.pool import DevicePool
+
+SIZE = 4
+"""Devices of the pool: the article's own number."""
+REQUESTS = (4, 8, 12, 14, 20, 100)
+"""Requests that a service lives for: what is swept."""
+SETTING = 100
+"""Of these."""
+SAMPLES = 64 * 1024
+CLAIM = 0.70
+CARD = "rtx-4090"
+_KERNEL = graded_twice(49)
+
+
+def requests(count: int, seed: int = 1) -> list[np.ndarray]:
+    """A small picture each."""
+    draw = np.random.default_rng(seed)
+    return [draw.integers(0, 256, SAMPLES, dtype=np.uint8) for _ in range(count)]
+
+
+def answer(device: Accelerator, request: np.ndarray, compiling: bool) -> np.ndarray:
+    """What a request wants."""
+    if compiling:
+        device.compile(_KERNEL)
+    return device.compute(_KERNEL, request)
+
+
+def warm(device: Accelerator, asked: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """All requests on one device that is open: nothing of it is initialisation."""
+    return [answer(device, request, False) for request in asked]
+
+
+def opening(opener: Opener, asked: Sequence[np.ndarray], compiling: bool = False) -> list[np.ndarray]:
+    """Each request opens a device, and closes it."""
+    found = []
+    for request in asked:
+        with opener(CARD) as device:
+            found.append(answer(device, request, compiling))
+    return found
+
+
+def pooled(opener: Opener, asked: Sequence[np.ndarray], size: int = SIZE, compiling: bool = False) -> list[np.ndarray]:
+    """Requests that come together and borrow devices, as many at a time as there are."""
+    pool = DevicePool(lambda: opener(CARD), size)
+
+    async def one(request: np.ndarray) -> np.ndarray:
+        async with pool.acquire_async() as device:
+            await asyncio.sleep(0)  # others ask meanwhile
+            return answer(device, request, compiling)
+
+    async def every() -> list[np.ndarray]:
+        return await asyncio.gather(*(one(request) for request in asked))
+
+    found = asyncio.run(every())
+    pool.close()
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds of initialisation in all, in both forms."""
+
+    requests: int
+    compiling: bool
+    plain_s: float
+    pooled_s: float
+
+    @property
+    def saved(self) -> float | None:
+        """Fraction of the initialisation; None where there is none."""
+        return round(saving(self.plain_s, self.pooled_s), 9) + 0.0 if self.plain_s > 0 else None
+
+
+def compare(opener: Opener, count: int, *, compiling: bool = False, size: int = SIZE) -> Row:
+    """Both forms side by side; DifferentNumbers where they are not the same."""
+    asked = requests(count)
+    device = opener(CARD)
+    answers = [warm(device, asked)]
+    useful = took(device, partial(warm, device, asked)).seconds
+    plain = took(device, lambda: answers.append(opening(opener, asked, compiling))).seconds
+    better = took(device, lambda: answers.append(pooled(opener, asked, size, compiling))).seconds
+    for form, found in zip(("opening", "pooled"), answers[1:], strict=True):
+        same(np.stack(answers[0]), np.stack(found), form)
+    return Row(count, compiling, plain - useful, better - useful)
+
+
+def sweep(opener: Opener) -> list[Row]:
+    """From as many requests as devices to a service that lives long; and one that compiles."""
+    return [compare(opener, count) for count in REQUESTS] + [compare(opener, SETTING, compiling=True)]
+
+
+def finding(rows: Sequence[Row]) -> Finding:
+    """A pool saves 70% of the initialisation?"""
+    (stated,) = [row for row in rows if row.requests == SETTING and not row.compiling]
+    (compiling,) = [row for row in rows if row.compiling]
+    saved = [row.saved for row in rows if row.saved is not None]
+    enough = min((row.requests for row in rows if row.saved is not None and row.saved >= CLAIM), default=None)
+    return Finding(
+        stated.saved,
+        f"{SETTING} requests and a pool of {SIZE} on {CARD}: {seconds(stated.plain_s)} of initialisation where each "
+        f"opens a device, {seconds(stated.pooled_s)} with the pool",
+        min(saved, default=None),
+        max(saved, default=None),
+        "the requests that a pool serves",
+        f"nowhere for up to {max(row.requests for row in rows)} requests"
+        if enough is None
+        else f"from {enough} requests, for n of them save 1 - {SIZE}/n whatever opening takes, which is 70% at "
+        f"{SIZE / (1 - CLAIM):.1f}; {SETTING} that each compile as well save {percent(compiling.saved or 0.0)}",
+    )
+
+
+def claim(opener: Opener) -> Finding:
+    """What `windtunnel claims` asks."""
+    return finding(sweep(opener))
+
+
+def main() -> None:
+    """Print the sweep."""
+    rows = sweep(devices())
+    print(f"initialisation of requests on {CARD}: each opens a device, or borrows one of {SIZE}")
+    lines = [
+        (
+            f"{row.requests:,}{' that compile' if row.compiling else ''}",
+            seconds(row.plain_s),
+            seconds(row.pooled_s),
+            "-" if row.saved is None else percent(row.saved),
+        )
+        for row in rows
+    ]
+    print(table(("requests", "each opens", "pool", "saved"), lines))
+    conclude(f"{percent(CLAIM)} less initialisation", finding(rows), percent)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""Preprocess on the CPU, transfer, compute, transfer back, output: each stage waited for, and as a pipeline.
+
+A batch is 32 pictures of 224 x 224 in 8-bit colour. The CPU scales them to float32 in patches of 16 x 16 (19 MB), the
+GPU takes these and projects each onto 192 numbers (the first step of ViT-Tiny), which come back (4.8 MB), and the CPU
+puts them out as float16. The CPU is a device of its own model on the same clock, so its stages are predictions too.
+
+Stage by stage the times add up to the whole. In the pipeline stages of different batches overlap, and the slowest
+engine sets the pace; the CPU, which does two of the stages, is one engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import windtunnel
+from windtunnel.examples.measure import Opener, devices, percent, same, seconds, table, took
+from windtunnel.runtime.accelerator import Accelerator
+
+PICTURES, SIDE, PATCH, WIDTH = 32, 224, 16, 192
+PATCHES = PICTURES * (SIDE // PATCH) ** 2
+VALUES = PATCH * PATCH * 3
+BATCHES = 6
+LANES = 3
+"""Batches under way at once in the pipeline."""
+STAGES = ("preprocess", "transfer", "compute", "transfer back", "output")
+CPU, GPU = "epyc-9654", "rtx-4090"
+
+
+class Batch:
+    """A batch in the CPU's memory, which is the host's: its kernels take buffers, copies to the GPU arrays."""
+
+    def __init__(self, cpu: Accelerator, pictures: np.ndarray) -> None:
+        self.pictures = cpu.empty(pictures.shape, np.uint8, kind="unified")
+        """8-bit, patch by patch."""
+        self.patches = cpu.empty((PATCHES, VALUES), kind="unified")
+        self.features = cpu.empty((PATCHES, WIDTH), kind="unified")
+        self.output = cpu.empty((PATCHES, WIDTH), np.float16, kind="unified")
+        self.pictures.host()[...] = pictures
+        self.patches_seen, self.features_seen = self.patches.host(), self.features.host()
+
+
+def _pass_over(*arrays: np.ndarray, flops: float) -> dict[str, Any]:
+    elements = max(array.size for array in arrays)
+    return {
+        "op": "kernel",
+        "threads": elements,
+        "bytes": sum(array.nbytes for array in arrays),
+        "flops": flops * elements,
+    }
+
+
+@windtunnel.kernel(work=lambda pictures, patches: _pass_over(pictures, patches, flops=2.0))
+def preprocess(pictures: np.ndarray, patches: np.ndarray) -> None:
+    """8-bit samples to numbers around zero."""
+    np.multiply(pictures, np.float32(2 / 255), out=patches)
+    np.subtract(patches, np.float32(1.0), out=patches)
+
+
+@windtunnel.kernel(work=lambda features, output: _pass_over(features, output, flops=1.0))
+def put_out(features: np.ndarray, output: np.ndarray) -> None:
+    """What is kept of a batch."""
+    output[...] = features
+
+
+@windtunnel.kernel(
+    work=lambda patches, weights, _features: {
+        "op": "gemm",
+        "m": patches.shape[0],
+        "n": weights.shape[1],
+        "k": weights.shape[0],
+        "dtype": "float32",
+    }
+)
+def project(patches: np.ndarray, weights: np.ndarray, features: np.ndarray) -> None:
+    """Patches times weights."""
+    np.matmul(patches, weights, out=features)
+
+
+class Pipeline:
+    """Both devices, the weights, and buffers for ``lanes`` batches."""
+
+    def __init__(self, cpu: Accelerator, gpu: Accelerator, lanes: int = LANES, seed: int = 1) -> None:
+        draw = np.random.default_rng(seed)
+        self.cpu, self.gpu = cpu, gpu
+        self.weights = gpu.to_device(draw.standard_normal((VALUES, WIDTH), np.float32))
+        self.lanes = [
+            (gpu.stream(non_blocking=True), gpu.empty((PATCHES, VALUES)), gpu.empty((PATCHES, WIDTH)))
+            for _ in range(lanes)
+        ]
+        self.cpu_lanes = [cpu.stream(non_blocking=True) for _ in range(lanes)]
+        self.grid, self.block = gpu.configuration(PATCHES * WIDTH)
+
+    def one_by_one(self, batches: Sequence[Batch]) -> dict[str, float]:
+        """Every stage of every batch waited for: seconds of each stage, over all batches."""
+        spent = dict.fromkeys(STAGES, 0.0)
+        stream, patches, features = self.lanes[0]
+
+        @contextmanager
+        def stage(name: str, device: Accelerator) -> Iterator[None]:
+            before = device.clock_s
+            yield
+            device.synchronize()
+            spent[name] += device.clock_s - before
+
+        for batch in batches:
+            with stage("preprocess", self.cpu):
+                self.cpu.launch(preprocess, 1, 1, batch.pictures, batch.patches)
+            with stage("transfer", self.gpu):
+                patches.copy_from(batch.patches_seen, stream, pinned=True)
+            with stage("compute", self.gpu):
+                self.gpu.launch(project, self.grid, self.block, patches, self.weights, features, stream=stream)
+            with stage("transfer back", self.gpu):
+                features.copy_to(batch.features_seen, stream, pinned=True)
+            with stage("output", self.cpu):
+                self.cpu.launch(put_out, 1, 1, batch.features, batch.output)
+        return spent
+
+    def overlapped(self, batches: Sequence[Batch]) -> None:
+        """Nothing is waited for but what a stage needs: events tie the CPU's queues and the GPU's."""
+        for number, batch in enumerate(batches):
+            stream, patches, features = self.lanes[number % len(self.lanes)]
+            ready, done = self.cpu.event(), self.gpu.event()
+            on_cpu = self.cpu_lanes[number % len(self.cpu_lanes)]
+            self.cpu.launch(preprocess, 1, 1, batch.pictures, batch.patches, stream=on_cpu)
+            ready.record(on_cpu)
+            stream.wait(ready)
+            patches.copy_from(batch.patches_seen, stream, pinned=True)
+            self.gpu.launch(project, self.grid, self.block, patches, self.weights, features, stream=stream)
+            features.copy_to(batch.features_seen, stream, pinned=True)
+            done.record(stream)
+            on_cpu.wait(done)
+            self.cpu.launch(put_out, 1, 1, batch.features, batch.output, stream=on_cpu)
+        self.gpu.synchronize()
+        self.cpu.synchronize()
+
+
+@dataclass(frozen=True)
+class Result:
+    """Seconds for all batches: of each stage waited for, of the whole so, and of the pipeline; engines' busy time."""
+
+    batches: int
+    stages: dict[str, float]
+    total_s: float
+    pipelined_s: float
+    busy_s: dict[str, float]
+
+    @property
+    def gain(self) -> float:
+        """The pipeline's throughput beside the other's."""
+        return self.total_s / self.pipelined_s
+
+
+def compare(opener: Opener, count: int = BATCHES, seed: int = 1) -> Result:
+    """Both forms side by side; DifferentNumbers where they are not the same."""
+    draw = np.random.default_rng(seed)
+    pictures = [draw.integers(0, 256, (PATCHES, VALUES), dtype=np.uint8) for _ in range(count)]
+    pipeline = Pipeline(opener(CPU), opener(GPU))
+    first, second = ([Batch(pipeline.cpu, each) for each in pictures] for _ in range(2))
+    stages: dict[str, float] = {}
+    total = took(pipeline.gpu, lambda: stages.update(pipeline.one_by_one(first)))
+    spans = {"CPU": pipeline.cpu.watch(), "GPU": pipeline.gpu.watch()}
+    pipelined = took(pipeline.gpu, lambda: pipeline.overlapped(second))
+    busy: dict[str, float] = {}
+    for device, seen in spans.items():
+        for span in seen:
+            engine = f"{device} {span.engine}"
+            busy[engine] = busy.get(engine, 0.0) + (span.end - span.start) / 1e12
+    for one, other in zip(first, second, strict=True):
+        same(one.output.host(), other.output.host(), "overlapped")
+    return Result(count, stages, total.seconds, pipelined.seconds, busy)
+
+
+def _sum(found: Result) -> tuple[str, str, str]:
+    whole = sum(found.stages.values())
+    return "sum", seconds(whole / found.batches), percent(whole / found.total_s)
+
+
+def main() -> None:
+    """Print each stage's time, and both totals."""
+    found = compare(devices())
+    print(f"{found.batches} batches of {PICTURES} pictures through {CPU} and {GPU}")
+    each = found.batches
+    lines = [(name, seconds(spent / each), percent(spent / found.total_s)) for name, spent in found.stages.items()]
+    print(table(("stage", "a batch", "of the whole"), [*lines, _sum(found)]))
+    print()
+    lines = [
+        (engine, seconds(busy / each), percent(busy / found.pipelined_s))
+        for engine, busy in found.busy_s.items()
+        if busy
+    ]
+    print(table(("engine in the pipeline", "a batch", "busy"), lines))
+    print(f"pipeline: {seconds(found.pipelined_s / each)} a batch, {found.gain:.2f} times the throughput")
+
+
+if __name__ == "__main__":
+    main()

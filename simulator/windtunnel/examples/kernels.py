@@ -1,0 +1,60 @@
+"""Kernels that several examples launch."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import windtunnel
+from windtunnel.runtime.kernels import Kernel
+
+
+@cache
+def _curve(terms: int) -> np.ndarray:
+    """What ``terms`` multiply-adds make of each of the 256 values of a sample: Horner's rule, in float32."""
+    x = np.linspace(0.0, 1.0, 256, dtype=np.float32)
+    y = np.zeros_like(x)
+    ratio = np.float32(0.5)
+    for _ in range(terms):
+        before = y
+        y = y * x * ratio + ratio
+        if np.array_equal(y, before):
+            break  # so they stay, whatever terms are left
+    return np.asarray(np.round(255.0 * np.clip(2.0 * y - 1.0, 0.0, 1.0)), dtype=np.uint8)
+
+
+def _work(samples: np.ndarray, _out: np.ndarray, terms: int) -> dict[str, Any]:
+    return {
+        "op": "kernel",
+        "threads": samples.size,
+        "bytes": 2 * samples.size,
+        "flops": 2.0 * terms * samples.size,
+    }
+
+
+@windtunnel.kernel(work=_work)
+def grade(samples: np.ndarray, out: np.ndarray, terms: int) -> None:
+    """A tone curve over 8-bit samples: a polynomial of ``terms`` multiply-adds for each of them.
+
+    A device evaluates it for every sample. A sample has one of 256 values, so here it is evaluated for these, and
+    looked up: the same numbers, however many the terms.
+    """
+    values = samples.tobytes().translate(_curve(terms).tobytes())
+    out[...] = np.frombuffer(values, np.uint8).reshape(samples.shape)
+
+
+@cache
+def graded_twice(terms: int) -> Kernel:
+    """``grade`` of ``grade`` as one kernel, which takes its samples and its result alone."""
+
+    def work(samples: np.ndarray, out: np.ndarray) -> dict[str, Any]:
+        return _work(samples, out, 2 * terms)
+
+    @windtunnel.kernel(work=work)
+    def grade_twice(samples: np.ndarray, out: np.ndarray) -> None:
+        grade(samples, out, terms)
+        grade(out, out, terms)
+
+    return grade_twice

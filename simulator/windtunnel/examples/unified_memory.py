@@ -1,0 +1,249 @@
+"""A renderer's frame: its data by pageable copies, by pinned copies, and in unified memory.
+
+Each frame the host writes where 500,000 particles are (8 MB), the device projects them onto the screen (4 MB, which the
+host reads: picking, labels) and shades a full-HD picture that stays on the device. All forms compute the same.
+
+What a card does with unified memory here is what CUDA does without hints: what the other side wrote or read last
+moves back when it is touched, all of it. On a device that shares the host's memory nothing moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import windtunnel
+from windtunnel.examples.kernels import grade
+from windtunnel.examples.measure import Finding, Opener, conclude, devices, percent, same, saving, seconds, table, took
+from windtunnel.runtime.accelerator import Accelerator
+
+PARTICLES = 500_000
+PIXELS = 1920 * 1080
+TERMS = (0, 3_000, 10_000, 50_000, 230_000)
+"""Multiply-adds a pixel for shading: what is swept, since it sets which share of a frame the copies are."""
+SETTING = 230_000
+"""Of these, what fills a frame of 1/60 s on the card: 500,000 particles at 60 frames a second are the article's own."""
+SIZES = (500_000, 1_000_000, 2_000_000)
+"""Particles, without shading: what is swept on a device that shares the host's memory, where copies are quick."""
+CLAIM = 0.30
+CARD, SHARED = "rtx-4090", "apple-m2-ultra"
+
+
+def _project_work(particles: np.ndarray, screen: np.ndarray) -> dict[str, Any]:
+    size = particles.nbytes + screen.nbytes
+    return {"op": "kernel", "threads": particles.shape[1], "bytes": size, "flops": 2.0 * screen.size}
+
+
+@windtunnel.kernel(work=_project_work)
+def project(particles: np.ndarray, screen: np.ndarray) -> None:
+    """Where particles (4 x n: x, y, z, size) are on the screen (2 x n)."""
+    np.divide(particles[:2], particles[2], out=screen)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the host writes, frame by frame (the first is no part of the measurement), and the picture to be shaded."""
+
+    frames: Sequence[np.ndarray]
+    picture: np.ndarray
+
+    @property
+    def particles(self) -> int:
+        """How many there are."""
+        return int(self.frames[0].shape[1])
+
+
+def scene(particles: int = PARTICLES, frames: int = 2, pixels: int = PIXELS, seed: int = 1) -> Scene:
+    """Random particles in front of a camera, and a random picture."""
+    draw = np.random.default_rng(seed)
+    written = [draw.random((4, particles), np.float32) + np.float32(1.0) for _ in range(frames)]
+    return Scene(written, draw.integers(0, 256, pixels, dtype=np.uint8))
+
+
+def copied(device: Accelerator, scene: Scene, terms: int, *, pinned: bool) -> tuple[np.ndarray, float]:
+    """(what the host read last, seconds a frame) with explicit copies."""
+    particles = device.empty(scene.frames[0].shape)
+    screen = device.empty((2, scene.particles))
+    found = np.empty(screen.shape, np.float32)
+
+    def read_back() -> None:
+        screen.copy_to(found, pinned=pinned)
+
+    def write(frame: np.ndarray) -> None:
+        particles.copy_from(frame, pinned=pinned)
+
+    spent = _frames(device, scene, terms, particles, screen, write, read_back)
+    return found, spent
+
+
+def unified(device: Accelerator, scene: Scene, terms: int) -> tuple[np.ndarray, float]:
+    """The same with memory that both sides see."""
+    particles = device.empty(scene.frames[0].shape, kind="unified")
+    screen = device.empty((2, scene.particles), kind="unified")
+    found = np.empty(screen.shape, np.float32)
+
+    def read_back() -> None:
+        found[...] = screen.host()
+
+    def write(frame: np.ndarray) -> None:
+        particles.host()[...] = frame
+
+    spent = _frames(device, scene, terms, particles, screen, write, read_back)
+    return found, spent
+
+
+def _frames(
+    device: Accelerator,
+    scene: Scene,
+    terms: int,
+    particles: Any,
+    screen: Any,
+    write: Callable[[np.ndarray], None],
+    read_back: Callable[[], None],
+) -> float:
+    picture, shaded = device.to_device(scene.picture), device.empty(scene.picture.shape, np.uint8)
+
+    def frame(data: np.ndarray) -> None:
+        write(data)
+        device.launch(project, *device.configuration(scene.particles), particles, screen)
+        if terms:
+            device.launch(grade, *device.configuration(picture.size), picture, shaded, terms)
+        read_back()
+        device.synchronize()
+
+    frame(scene.frames[0])  # what is done once, such as the first touch of pages, is no part of a frame
+    measured = scene.frames[1:]
+
+    def every() -> None:
+        for data in measured:
+            frame(data)
+
+    spent = took(device, every).per(len(measured))
+    for buffer in (picture, shaded, particles, screen):
+        buffer.free()
+    return spent.seconds
+
+
+@dataclass(frozen=True)
+class Row:
+    """Seconds a frame in the three forms."""
+
+    device: str
+    particles: int
+    terms: int
+    pageable_s: float
+    pinned_s: float
+    unified_s: float
+    working_s: float
+    """The frame without its copies, as the device alone does it."""
+
+    @property
+    def copies(self) -> float:
+        """The share of the plain frame that is no work of the device's: copies, and what waits for them."""
+        return 1.0 - self.working_s / self.pageable_s
+
+    @property
+    def saved_by_pinned(self) -> float:
+        """Fraction of the plain frame."""
+        return saving(self.pageable_s, self.pinned_s)
+
+    @property
+    def saved_by_unified(self) -> float:
+        """Fraction of the plain frame."""
+        return saving(self.pageable_s, self.unified_s)
+
+
+def compare(device: Accelerator, scene: Scene, terms: int) -> Row:
+    """The three forms side by side; DifferentNumbers where they are not the same."""
+    plain, pageable_s = copied(device, scene, terms, pinned=False)
+    better, pinned_s = copied(device, scene, terms, pinned=True)
+    same(plain, better, "pinned")
+    better, unified_s = unified(device, scene, terms)
+    same(plain, better, "unified")
+    nothing = _frames(
+        device,
+        scene,
+        terms,
+        device.to_device(scene.frames[0]),
+        device.empty((2, scene.particles)),
+        lambda _: None,
+        lambda: None,
+    )
+    return Row(device.name, scene.particles, terms, pageable_s, pinned_s, unified_s, nothing)
+
+
+def sweep(opener: Opener) -> list[Row]:
+    """On the card from frames that are all copies to frames that are nearly all work; elsewhere from small to large."""
+    card, shared, drawn = opener(CARD), opener(SHARED), scene()
+    rows = [compare(card, drawn, terms) for terms in TERMS]
+    return rows + [compare(shared, scene(size), 0) for size in SIZES] + [compare(shared, drawn, TERMS[2])]
+
+
+def holds(rows: Sequence[Row], name: str) -> str:
+    """Where in a sweep unified memory saves what the article says, in words."""
+    mine = [row for row in rows if row.device == name]
+    best = max(mine, key=lambda row: row.saved_by_unified)
+    if best.saved_by_unified < CLAIM:
+        return f"nowhere on {name} (at most {percent(best.saved_by_unified)})"
+    least = min((row for row in mine if row.saved_by_unified >= CLAIM), key=lambda row: row.copies)
+    return f"on {name} where copies take {percent(least.copies)} of the frame, {least.particles:,} particles unshaded"
+
+
+def finding(rows: Sequence[Row]) -> Finding:
+    """Unified memory saves 30% of frame time?"""
+    (stated,) = [row for row in rows if row.device == CARD and row.terms == SETTING]
+    saved = [row.saved_by_unified for row in rows]
+    return Finding(
+        stated.saved_by_unified,
+        f"{PARTICLES:,} particles a frame on {CARD}, {SETTING:,} multiply-adds a pixel: {seconds(stated.pageable_s)} a "
+        f"frame with pageable copies, {seconds(stated.pinned_s)} pinned, {seconds(stated.unified_s)} unified",
+        min(saved),
+        max(saved),
+        f"shading, and on {SHARED} sizes",
+        f"{holds(rows, CARD)}; {holds(rows, SHARED)}",
+    )
+
+
+def claim(opener: Opener) -> Finding:
+    """What `windtunnel claims` asks."""
+    return finding(sweep(opener))
+
+
+def main() -> None:
+    """Print the sweep on a card, and on a device that shares the host's memory."""
+    rows = sweep(devices())
+    print("each frame: particles written by the host and read back; a full-HD picture shaded on the device")
+    header = (
+        "device",
+        "particles",
+        "terms",
+        "copies take",
+        "pageable",
+        "pinned",
+        "unified",
+        "pinned saves",
+        "unified saves",
+    )
+    lines = [
+        (
+            row.device,
+            f"{row.particles:,}",
+            f"{row.terms:,}",
+            percent(row.copies),
+            seconds(row.pageable_s),
+            seconds(row.pinned_s),
+            seconds(row.unified_s),
+            percent(row.saved_by_pinned),
+            percent(row.saved_by_unified),
+        )
+        for row in rows
+    ]
+    print(table(header, lines))
+    conclude(f"{percent(CLAIM)} of frame time saved", finding(rows), percent)
+
+
+if __name__ == "__main__":
+    main()
