@@ -1,1 +1,1 @@
-"""The kernel language: a restricted, typed Python function that runs on emulated devices and becomes source for real ones."""
+"""The kernel language: a restricted Python function that runs on emulated devices and becomes source for real ones."""

@@ -1,8 +1,8 @@
 """Types of a kernel's expressions and variables, from those of its parameters.
 
 A variable has one type: what all that is assigned to it unifies to. Literals are weak: they take the type of what they
-meet, as in NumPy 2, and on their own are ``i32``, ``u32`` or ``f32``. ``/`` of integers is ``f32``; ``//`` and ``%`` round
-down, as Python's do. What is stored into an array is converted to its elements' type.
+meet, as in NumPy 2, and on their own are ``i32``, ``u32`` or ``f32``. ``/`` of integers is ``f32``; ``//`` and ``%``
+round down, as Python's do. What is stored into an array is converted to its elements' type.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def infer(program: ir.Program, given: Mapping[str, Type]) -> ir.Program:
 
 
 def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
-    """Types of parameters: as they are annotated, else those of the arguments (arrays, buffers, NumPy and Python numbers).
+    """Types of parameters: as they are annotated, else those of the arguments (arrays, buffers, numbers).
 
-    A Python float is ``f32``, or ``f64`` where an array is; a Python integer is ``i32``, or ``i64`` where it needs to be.
+    A Python float is ``f32``, or ``f64`` where an array is; a Python integer ``i32``, or ``i64`` where it needs to be.
     KernelError where an argument is not what its annotation says.
     """
     if len(arguments) != len(program.parameters):

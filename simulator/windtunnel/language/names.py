@@ -112,3 +112,10 @@ THREAD_LANGUAGE: Mapping[str, Name | Group] = {
     "thread_fence": Name("thread_fence", "fence.device"),
 }  # fmt: skip
 """Public name to what it is. Who refers to any of them writes a kernel thread by thread."""
+
+
+def __getattr__(name: str) -> Name | Group:
+    found = THREAD_LANGUAGE.get(name)
+    if found is None:
+        raise AttributeError(f"the kernel language has no {name!r}")
+    return found

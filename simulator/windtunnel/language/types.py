@@ -1,8 +1,7 @@
 """Types of the kernel language: numbers of fixed width, and arrays of them.
 
-``a: f32[:]`` annotates an array of one dimension, ``n: i32`` a scalar. Integers wrap. A literal without a type takes the
-type of what it meets, as in NumPy 2; on its own an integer is ``i32`` and a float ``f32``, as kernels have them: WGSL and
-Metal know no wider floats.
+``a: f32[:]`` annotates an array of one dimension, ``n: i32`` a scalar. Integers wrap. A literal takes the type of what
+it meets, as in NumPy 2; on its own an integer is ``i32`` and a float ``f32``: WGSL and Metal know no wider floats.
 """
 
 from __future__ import annotations
@@ -121,3 +120,10 @@ def unify(one: Scalar, other: Scalar) -> Scalar | None:
     if one.bits != other.bits:
         return max(one, other, key=lambda t: t.bits)
     return one if one.kind == "uint" else other
+
+
+def __getattr__(name: str) -> Scalar:
+    found = SCALARS.get(name) or ALIASES.get(name)
+    if found is None:
+        raise AttributeError(f"the kernel language has no type {name!r}")
+    return found
