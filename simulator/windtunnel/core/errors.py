@@ -192,7 +192,53 @@ class LinkDown(DeviceError):
     """The device cannot be reached for a while."""
 
 
-class Deadlock(WindtunnelError):
+class Finding(WindtunnelError):
+    """A bug of a program that was found while it ran: the message reads alone.
+
+    ``file`` and ``lines``: where, one or two line numbers (none for what is no line's doing); ``array`` and ``index``:
+    of which element, where it is one's; ``threads``: who, as ((block), (thread)) pairs.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        lines: tuple[int, ...] = (),
+        array: str | None = None,
+        index: int | tuple[int, ...] | None = None,
+        threads: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.file, self.lines, self.array, self.index, self.threads = file, lines, array, index, threads
+
+    @property
+    def address(self) -> int | tuple[int, ...] | None:
+        """The element's index in its array."""
+        return self.index
+
+
+class DataRace(Finding):
+    """Two threads touch one element, at least one of them writes, and nothing orders them."""
+
+
+class OutOfBounds(Finding):
+    """An index beyond its array, or below it."""
+
+
+class UninitializedRead(Finding):
+    """An element is read that nobody has written."""
+
+
+class BarrierDivergence(Finding):
+    """A barrier that some threads of a block reach, and others do not."""
+
+
+class MissingSync(Finding):
+    """Work in two streams, or of host and device, touches one buffer, and nothing orders it."""
+
+
+class Deadlock(Finding):
     """Somebody waits for what cannot come: the message says who, for what, and why."""
 
 

@@ -1,0 +1,74 @@
+"""A kernel written thread by thread, launched: compiled for its arguments' types, executed a chunk of blocks at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from windtunnel.emulator.arrays import Global, Launch, Local, Memory, Shared
+from windtunnel.emulator.lanes import Chunk, Lanes
+from windtunnel.emulator.lockstep import Compiled, compiled
+from windtunnel.language.expressions import parameters_of
+from windtunnel.language.infer import infer, types_of
+from windtunnel.language.parse import parse
+from windtunnel.language.types import Array, Type
+from windtunnel.runtime.interface import Dims
+
+CHUNK = 1 << 15
+"""Threads of a chunk: their values stay in a processor's second cache."""
+
+
+class Executable:
+    """A kernel, compiled for each set of argument types that it meets."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self._compiled: dict[tuple[Type, ...], Compiled] = {}
+
+    def specialised(self, arguments: Sequence[Any]) -> Compiled:
+        """The kernel for arguments of these types."""
+        parameters = parameters_of(self.function)
+        given = [argument for argument, _ in zip(arguments, parameters, strict=False)]
+        arrays = frozenset(
+            parameter.name
+            for parameter, argument in zip(parameters, given, strict=False)
+            if getattr(argument, "shape", ())
+        )
+        program = parse(self.function, arrays)
+        types = types_of(program, arguments)
+        key = tuple(types.values())
+        found = self._compiled.get(key)
+        if found is None:
+            found = self._compiled[key] = compiled(infer(program, types))
+        return found
+
+    def launch(
+        self, grid: Dims, block: Dims, arguments: Sequence[Any], *, device: str, warp: int = 32, checked: bool = True
+    ) -> None:
+        """Run it on arrays and numbers, in place."""
+        found = self.specialised(arguments)
+        program = found.program
+        launch = Launch(program, grid, block, device, warp)
+        memories: dict[str, Memory] = {}
+        scalars: dict[str, Any] = {}
+        for parameter, argument in zip(program.parameters, arguments, strict=True):
+            kind = program.arrays.get(parameter.name)
+            if isinstance(kind, Array):
+                made = Global(launch, parameter.name, argument.shape, argument.reshape(-1))
+                made.copies = bool(found.written)
+                memories[parameter.name] = made
+            else:
+                scalars[parameter.name] = program.scalars[parameter.name].dtype.type(argument)
+        threads = block[0] * block[1] * block[2]
+        blocks = grid[0] * grid[1] * grid[2]
+        step = max(CHUNK // threads, 1)
+        with np.errstate(all="ignore"):
+            for first in range(0, blocks, step):
+                chunk = Chunk(grid, block, first, min(step, blocks - first), warp, launch)
+                own = {
+                    name: (Shared if declared.space == "shared" else Local)(launch, declared, chunk, checked=checked)
+                    for name, declared in program.declared.items()
+                }
+                found.run(Lanes(chunk), {**memories, **own}, scalars)
