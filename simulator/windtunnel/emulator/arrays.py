@@ -14,6 +14,7 @@ import numpy as np
 
 from windtunnel.core.errors import BarrierDivergence, OutOfBounds, UninitializedRead
 from windtunnel.emulator.lanes import Chunk, Lanes, Ramp, Value
+from windtunnel.emulator.watch import Shadow
 from windtunnel.language import ir
 from windtunnel.runtime.interface import Dims
 
@@ -70,6 +71,8 @@ class Memory:
         """Which elements somebody has written; None where all are."""
         self.copies = True
         """Whether what is read must not change when it is written later."""
+        self.shadow: Shadow | None = None
+        """Who has touched what; None where no two threads can meet."""
 
     def side(self, number: int) -> np.int32:
         """The length of a side; -1: the number of elements."""
@@ -82,14 +85,16 @@ class Memory:
         position = self.position(lanes, line, indices)
         if self.written is not None:
             self._check_written(lanes, line, position)
-        self.seen(lanes, line, position, "read", None)
+        if self.shadow is not None:
+            self.shadow.read(self, lanes, line, position)
         found = self.flat[position]
         return found.copy() if self.copies and isinstance(position, slice) else found
 
     def store(self, lanes: Lanes, line: int, value: Value, *indices: Value) -> None:
         """Set elements; of several threads that set one, the last."""
         position = self.position(lanes, line, indices)
-        self.seen(lanes, line, position, "write", value)
+        if self.shadow is not None:
+            self.shadow.write(self, lanes, line, position, value, atomic=False)
         if isinstance(position, int) and isinstance(value, np.ndarray) and value.ndim:
             value = value[-1]
         elif isinstance(position, int) and isinstance(value, Ramp):
@@ -103,7 +108,8 @@ class Memory:
         position = self.position(lanes, line, indices)
         if self.written is not None and op != "exch":
             self._check_written(lanes, line, position)
-        self.seen(lanes, line, position, "atomic", None)
+        if self.shadow is not None:
+            self.shadow.write(self, lanes, line, position, None, atomic=True)
         if self.written is not None:
             self.written[position] = True
         places = _each(position, lanes.size)
@@ -115,9 +121,6 @@ class Memory:
     def position(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> Position:
         """Where in the flat memory; OutOfBounds."""
         raise NotImplementedError
-
-    def seen(self, lanes: Lanes, line: int, position: Position, how: str, value: Value) -> None:
-        """An access, for who watches."""
 
     def index_of(self, position: int) -> int | tuple[int, ...]:
         """An element's index, as the source has it, from its place in the flat memory."""
@@ -207,6 +210,7 @@ class Shared(Memory):
         self.base = chunk.place * size
         if checked:
             self.written = np.zeros(self.flat.size, bool)
+            self.shadow = Shadow(self.flat.size, chunk.threads)
 
     def position(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> Position:
         """See ``Memory``."""
@@ -230,7 +234,7 @@ class Local(Memory):
     def position(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> Position:
         """See ``Memory``. Threads lie side by side, so that what all of them read at once is a stretch."""
         found = self.linear(lanes, line, indices)
-        if isinstance(found, Ramp) or getattr(found, "ndim", 0):
+        if isinstance(found, Ramp) or (isinstance(found, np.ndarray) and found.ndim):
             return np.asarray(_wide(found) * self.threads + lanes.numbers)
         first = int(found) * self.threads
         if lanes.selection is None:
@@ -281,7 +285,7 @@ def within(index: Value, side: int) -> bool:
     if isinstance(index, Ramp):
         last = index.start + (index.size - 1) * index.step
         return not index.size or (min(index.start, last) >= 0 and max(index.start, last) < side)
-    if not getattr(index, "ndim", 0):
+    if not isinstance(index, np.ndarray) or not index.ndim:
         return bool(0 <= index < side)
     if not len(index):
         return True
@@ -295,7 +299,7 @@ def within(index: Value, side: int) -> bool:
 def _wide(index: Value) -> Value:
     if isinstance(index, Ramp):
         return np.asarray(index).astype(np.int64)
-    return index.astype(np.int64) if getattr(index, "ndim", 0) else np.int64(index)
+    return index.astype(np.int64) if isinstance(index, np.ndarray) else np.int64(index)
 
 
 def _scaled(index: Value, side: int) -> Value:

@@ -1,4 +1,4 @@
-"""A kernel written thread by thread, launched: compiled for its arguments' types, executed a chunk of blocks at a time."""
+"""A kernel written thread by thread, launched: compiled for its arguments' types, executed some blocks at a time."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from windtunnel.emulator.arrays import Global, Launch, Local, Memory, Shared
 from windtunnel.emulator.lanes import Chunk, Lanes
 from windtunnel.emulator.lockstep import Compiled, compiled
+from windtunnel.emulator.watch import Shadow
 from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer, types_of
 from windtunnel.language.parse import parse
@@ -62,6 +63,8 @@ class Executable:
             else:
                 scalars[parameter.name] = program.scalars[parameter.name].dtype.type(argument)
         threads = block[0] * block[1] * block[2]
+        if checked:
+            _watch(found, memories, grid, block, threads)
         blocks = grid[0] * grid[1] * grid[2]
         step = max(CHUNK // threads, 1)
         with np.errstate(all="ignore"):
@@ -72,3 +75,21 @@ class Executable:
                     for name, declared in program.declared.items()
                 }
                 found.run(Lanes(chunk), {**memories, **own}, scalars)
+
+
+def _watch(found: Compiled, memories: dict[str, Memory], grid: Dims, block: Dims, threads: int) -> None:
+    """Watch the arrays in which threads can meet. Parameters that are one buffer are one array."""
+    used = frozenset(axis for axis in range(3) if grid[axis] * block[axis] > 1)
+    shadows: dict[int, Shadow] = {}
+    by_place: dict[int, list[str]] = {}
+    for name, memory in memories.items():
+        by_place.setdefault(memory.flat.__array_interface__["data"][0], []).append(name)
+    for place, names in by_place.items():
+        if not any(name in found.written for name in names):
+            continue
+        axes = [found.private.get(name) for name in names if name in found.written]
+        if len(names) == 1 and axes[0] is not None and axes[0] >= used:
+            continue
+        shadows[place] = Shadow(memories[names[0]].flat.size, threads)
+        for name in names:
+            memories[name].shadow = shadows[place]

@@ -28,12 +28,13 @@ from windtunnel.emulator.lanes import (
     take,
     taken,
 )
+from windtunnel.emulator.watch import global_index, private
 from windtunnel.language import flow, ir
 from windtunnel.language.types import BOOL, Scalar
 
 _HELPERS: Mapping[str, Any] = {
-    "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "convert": convert, "full": full, "holds": holds, "narrow": narrow,
-    "put": put, "put_into": put_into, "take": take, "taken": taken, "m": mathematics,
+    "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "convert": convert, "full": full, "holds": holds,
+    "narrow": narrow, "put": put, "put_into": put_into, "take": take, "taken": taken, "m": mathematics,
 }  # fmt: skip
 _PLAIN = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 _FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
@@ -48,17 +49,21 @@ class Compiled:
     source: str
     written: frozenset[str]
     """Arrays that the kernel stores to, atomically or not."""
+    private: Mapping[str, frozenset[int]]
+    """Of them, those at whose places no two threads meet, and on which axes (``watch.private``)."""
 
 
 def compiled(program: ir.Program) -> Compiled:
     """An inferred kernel, ready to be executed."""
+    stored = written_by(program.body)
+    alone = private(program, sorted(stored))
     body = flow.lowered(program)
     made = _Generator(program, body)
     source = made.source()
     names: dict[str, Any] = {**_HELPERS, **made.constants}
     # The text is made here from a tree of known forms: nothing of a user's gets into it but names and numbers.
     exec(compile(source, f"<lockstep {program.name}>", "exec"), names)  # noqa: S102
-    return Compiled(program, names["run"], source, frozenset(written_by(body)))
+    return Compiled(program, names["run"], source, frozenset(stored), alone)
 
 
 def written_by(body: Sequence[ir.Stmt]) -> set[str]:
@@ -320,7 +325,7 @@ class _Generator:
         return f"np.int32({frame.lanes}.chunk.{which}[{e.axis}])"
 
     def _binary(self, e: ir.Binary, frame: _Frame) -> str:
-        axis = _global_index(e)
+        axis = global_index(e)
         if axis is not None:
             return f"{frame.lanes}.globally({axis})"
         left, right = self.value(e.left, frame), self.value(e.right, frame)
@@ -355,9 +360,9 @@ class _Generator:
         if not self.varies(e.condition):
             found = self._fresh("t")
             self.emit(f"if {condition}:")
-            for side, keyword in ((e.yes, "else:"), (e.no, None)):
+            for chosen, keyword in ((e.yes, "else:"), (e.no, None)):
                 self.depth += 1
-                self.emit(f"{found} = {self.value(side, frame)}")
+                self.emit(f"{found} = {self.value(chosen, frame)}")
                 self.depth -= 1
                 if keyword:
                     self.emit(keyword)
@@ -415,19 +420,6 @@ class _Generator:
         name = f"d_{kind.name}"
         self.constants[name] = kind.dtype
         return name
-
-
-def _global_index(e: ir.Binary) -> int | None:
-    """The axis of blockIdx * blockDim + threadIdx; None for anything else."""
-    first, second = e.left, e.right
-    if e.op != "+" or not isinstance(second, ir.Index) or second.what != "thread" or not isinstance(first, ir.Binary):
-        return None
-    sides = (first.left, first.right)
-    if first.op != "*" or not all(isinstance(side, ir.Index) and side.axis == second.axis for side in sides):
-        return None
-    return (
-        second.axis if {side.what for side in sides if isinstance(side, ir.Index)} == {"block", "block_size"} else None
-    )
 
 
 def _careful(e: ir.Expr) -> bool:
