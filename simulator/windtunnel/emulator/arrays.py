@@ -67,8 +67,8 @@ class Memory:
     def __init__(self, launch: Launch, name: str, shape: Sequence[int], flat: np.ndarray) -> None:
         self.launch, self.name, self.shape, self.flat = launch, name, tuple(shape), flat
         self.size = int(np.prod(self.shape, dtype=np.int64))
-        self.written: np.ndarray | None = None
-        """Which elements somebody has written; None where all are."""
+        self.missing: np.ndarray | None = None
+        """Which elements nobody has written; None where there are none such."""
         self.copies = True
         """Whether what is read must not change when it is written later."""
         self.shadow: Shadow | None = None
@@ -83,7 +83,7 @@ class Memory:
     def load(self, lanes: Lanes, line: int, *indices: Value) -> Value:
         """Elements."""
         position = self.position(lanes, line, indices)
-        if self.written is not None:
+        if self.missing is not None:
             self._check_written(lanes, line, position)
         if self.shadow is not None:
             self.shadow.read(self, lanes, line, position)
@@ -100,18 +100,18 @@ class Memory:
         elif isinstance(position, int) and isinstance(value, Ramp):
             value = np.asarray(value)[-1]
         self.flat[position] = value
-        if self.written is not None:
-            self.written[position] = True
+        if self.missing is not None:
+            self.missing[position] = False
 
     def atomic(self, lanes: Lanes, line: int, op: str, values: Sequence[Value], used: bool, *indices: Value) -> Value:
         """Change elements one thread after another; what was there before (None where it is not ``used``)."""
         position = self.position(lanes, line, indices)
-        if self.written is not None and op != "exch":
+        if self.missing is not None and op != "exch":
             self._check_written(lanes, line, position)
         if self.shadow is not None:
             self.shadow.write(self, lanes, line, position, None, atomic=True)
-        if self.written is not None:
-            self.written[position] = True
+        if self.missing is not None:
+            self.missing[position] = False
         places = _each(position, lanes.size)
         operands = [np.broadcast_to(np.asarray(value), lanes.size) for value in values]
         return atomically(self.flat, places, op, operands, used)
@@ -160,11 +160,11 @@ class Memory:
         )
 
     def _check_written(self, lanes: Lanes, line: int, position: Position) -> None:
-        assert self.written is not None  # noqa: S101  the caller has seen it
-        there = self.written[position]
-        if np.all(there):
+        assert self.missing is not None  # noqa: S101  the caller has seen it
+        absent = self.missing[position]
+        if not absent.any():
             return
-        first = int(np.flatnonzero(~np.atleast_1d(there))[0])
+        first = int(np.flatnonzero(np.atleast_1d(absent))[0])
         place = int(_each(position, lanes.size)[first])
         identity = int(lanes.identities[first])
         index, launch = self.index_of(place), self.launch
@@ -209,7 +209,7 @@ class Shared(Memory):
         super().__init__(launch, declared.name, declared.shape, np.zeros(chunk.blocks * size, declared.element.dtype))
         self.base = chunk.place * size
         if checked:
-            self.written = np.zeros(self.flat.size, bool)
+            self.missing = np.ones(self.flat.size, bool)
             self.shadow = Shadow(self.flat.size, chunk.threads)
 
     def position(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> Position:
@@ -229,7 +229,7 @@ class Local(Memory):
         super().__init__(launch, declared.name, declared.shape, np.zeros(chunk.size * size, declared.element.dtype))
         self.threads = chunk.size
         if checked:
-            self.written = np.zeros(self.flat.size, bool)
+            self.missing = np.ones(self.flat.size, bool)
 
     def position(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> Position:
         """See ``Memory``. Threads lie side by side, so that what all of them read at once is a stretch."""

@@ -27,8 +27,10 @@ from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, LaunchErr
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.ticks import to_seconds, to_ticks
+from windtunnel.emulator.execute import Executable
 from windtunnel.emulator.ring import EmulatedRing, PersistentRing, RelaunchRing, check_state, refuse_waiting
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
+from windtunnel.language.source import by_thread
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.graph import Node
@@ -49,6 +51,21 @@ class EmulatedMemory:
     on_device: bool | None = None
     """Where the pages of unified memory are: nowhere, until either side touches them."""
     freed: bool = False
+    unwritten: np.ndarray | bool = True
+    """Of which elements nobody has written yet: all, none, or (an array of them) some."""
+
+    def write(self, count: int, itemsize: int) -> None:
+        """The first ``count`` elements were written."""
+        if count * itemsize >= self.size:
+            self.unwritten = False
+        elif self.unwritten is not False:
+            self.missing(itemsize)[:count] = False
+
+    def missing(self, itemsize: int) -> np.ndarray:
+        """Element by element, what nobody has written."""
+        if isinstance(self.unwritten, bool):
+            self.unwritten = np.full(self.size // itemsize, self.unwritten)
+        return self.unwritten
 
 
 @dataclass(eq=False)
@@ -128,7 +145,9 @@ def _nothing() -> None:
 class EmulatedContext:
     """One emulated device, opened. See the module, and ``runtime.interface.Context``."""
 
-    def __init__(self, device: Device, host: Host | None = None, interval: Interval = "best") -> None:
+    def __init__(
+        self, device: Device, host: Host | None = None, interval: Interval = "best", *, checked: bool = True
+    ) -> None:
         self.device = device
         self.host = host or Host()
         self.interval = interval
@@ -157,6 +176,8 @@ class EmulatedContext:
         self._stretch = 1.0
         self.capturing: Any = None
         self.rings: list[EmulatedRing] = []
+        self._executables: dict[Kernel, Executable | None] = {}
+        self.checked = checked
         self.before_wait: Callable[[], None] = _nothing
         self.after_wait: Callable[[], None] = _nothing
         self._prices: dict[tuple[Any, ...], Price] = {}
@@ -289,6 +310,7 @@ class EmulatedContext:
         data = np.ascontiguousarray(array)
         self._copy(self._queue(stream), "h2d", data.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
         memory.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
+        memory.write(data.size, data.itemsize)
 
     def copy_out(
         self, array: np.ndarray, memory: EmulatedMemory, stream: EmulatedStream | None, *, pinned: bool = False
@@ -304,6 +326,11 @@ class EmulatedContext:
         size = memory.size
         self._copy(self._queue(stream), "d2d", size, "pinned", hold=False)
         to.data[:size] = memory.data[:size]
+        if memory.unwritten is False:
+            to.write(size, 1)
+        elif isinstance(memory.unwritten, np.ndarray):
+            itemsize = memory.size // len(memory.unwritten)
+            to.missing(itemsize)[: len(memory.unwritten)] = memory.unwritten
 
     def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> None:
         price = self._price("copy", {"bytes": max(size, 1), "direction": direction, "memory": memory})
@@ -341,7 +368,7 @@ class EmulatedContext:
         blocks = grid[0] * grid[1] * grid[2]
         share = min(blocks / self.units, 1.0)
         self._enqueue(queue, price, function.name, share=share, latency=self.latency_ticks)
-        function.function(*given)
+        self._execute(function, grid, block, arguments, given)
 
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
         """See ``Context``. Nodes that may, overlap.
@@ -393,16 +420,47 @@ class EmulatedContext:
 
     def _do(self, node: Node) -> None:
         if node.what == "launch":
-            node.function.function(*(self.given(argument) for argument in node.arguments))
+            given = [self.given(argument) for argument in node.arguments]
+            self._execute(node.function, node.grid, node.block, node.arguments, given)
             return
         assert node.buffer is not None  # noqa: S101  a copy has one
         there = self.given(node.buffer).reshape(-1)
         if node.what == "copy_in" and node.array is not None:
             there[: node.array.size] = node.array.reshape(-1)
+            node.buffer.memory.write(node.array.size, node.array.itemsize)  # type: ignore[attr-defined]
         elif node.what == "copy_out" and node.array is not None:
             node.array[...] = there[: node.array.size].reshape(node.array.shape)
         elif node.source is not None:
             there[: node.source.size] = self.given(node.source).reshape(-1)
+            node.buffer.memory.write(node.source.size, node.source.dtype.itemsize)  # type: ignore[attr-defined]
+
+    def _execute(
+        self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], given: Sequence[Any]
+    ) -> None:
+        """Compute what a launch does: thread by thread where the kernel is written so, else on whole arrays."""
+        if function not in self._executables:
+            self._executables[function] = Executable(function.function) if by_thread(function.function) else None
+        executable = self._executables[function]
+        memories = [a.memory if isinstance(a, Buffer) else None for a in arguments]
+        if executable is None:
+            function.function(*given)
+            for memory in memories:
+                if isinstance(memory, EmulatedMemory):
+                    memory.unwritten = False  # what it did not write of whole arrays is not known
+            return
+        missing = [
+            memory.missing(a.dtype.itemsize)
+            if isinstance(memory, EmulatedMemory) and memory.unwritten is not False
+            else None
+            for a, memory in zip(given, memories, strict=True)
+        ]
+        limits = self.info.limits
+        executable.launch(
+            grid, block, given, device=self.info.name, warp=limits.warp, checked=self.checked, missing=missing
+        )
+        for memory in memories:
+            if isinstance(memory, EmulatedMemory) and isinstance(memory.unwritten, np.ndarray):
+                memory.unwritten = memory.unwritten if memory.unwritten.any() else False
 
     def given(self, argument: Any) -> Any:
         if not isinstance(argument, Buffer):

@@ -46,19 +46,32 @@ class Executable:
         return found
 
     def launch(
-        self, grid: Dims, block: Dims, arguments: Sequence[Any], *, device: str, warp: int = 32, checked: bool = True
+        self,
+        grid: Dims,
+        block: Dims,
+        arguments: Sequence[Any],
+        *,
+        device: str,
+        warp: int = 32,
+        checked: bool = True,
+        missing: Sequence[np.ndarray | None] = (),
     ) -> None:
-        """Run it on arrays and numbers, in place."""
+        """Run it on arrays and numbers, in place.
+
+        ``missing``: of each argument, which elements nobody has written yet; what the kernel writes is struck out.
+        """
         found = self.specialised(arguments)
         program = found.program
         launch = Launch(program, grid, block, device, warp)
         memories: dict[str, Memory] = {}
         scalars: dict[str, Any] = {}
-        for parameter, argument in zip(program.parameters, arguments, strict=True):
+        absent = list(missing) or [None] * len(arguments)
+        for parameter, argument, unwritten in zip(program.parameters, arguments, absent, strict=True):
             kind = program.arrays.get(parameter.name)
             if isinstance(kind, Array):
                 made = Global(launch, parameter.name, argument.shape, argument.reshape(-1))
                 made.copies = bool(found.written)
+                made.missing = unwritten if checked else None
                 memories[parameter.name] = made
             else:
                 scalars[parameter.name] = program.scalars[parameter.name].dtype.type(argument)
