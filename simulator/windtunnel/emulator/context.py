@@ -23,14 +23,20 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.device import Device, Parameters
-from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, LaunchError, UnsupportedOperationError
+from windtunnel.core.errors import (
+    DeviceOutOfMemory,
+    InputError,
+    InvalidArgument,
+    LaunchError,
+    UnsupportedOperationError,
+)
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.ticks import to_seconds, to_ticks
 from windtunnel.emulator.ring import EmulatedRing, PersistentRing, RelaunchRing, check_state, refuse_waiting
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
 from windtunnel.runtime.buffers import Buffer
-from windtunnel.runtime.codes import code_of
+from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.graph import Node
 from windtunnel.runtime.interface import DeviceInfo, Dims, Interval, MemoryKind
 from windtunnel.runtime.kernels import Kernel, Work
@@ -100,12 +106,16 @@ class EmulatedEvent:
         if since.context is not self.context:
             raise self.context.error(InvalidArgument, "event elapsed", "the events are of two devices")
         if max(self.tick, since.tick) > self.context.host.now:
-            raise self.context.error(InvalidArgument, "event elapsed", "the event was not reached yet, nor waited for")
+            problem = "the event was not reached yet, nor waited for"
+            raise self.context.error(InvalidArgument, "event elapsed", problem, "not ready")
+        if self.tick < since.tick:
+            problem = "the other event is the later one: later.elapsed_s(earlier)"
+            raise self.context.error(InvalidArgument, "event elapsed", problem)
         return (self.tick - since.tick) / 1e12
 
     def _recorded(self, operation: str) -> None:
         if self.tick < 0:
-            raise self.context.error(InvalidArgument, operation, "the event was not recorded")
+            raise self.context.error(InvalidArgument, operation, "the event was not recorded", "handle")
 
 
 @dataclass(frozen=True)
@@ -132,8 +142,8 @@ class EmulatedContext:
         self.device = device
         self.host = host or Host()
         self.interval = interval
-        self.weakest = Provenance.MEASURED
-        """The weakest provenance of what the clock took so far."""
+        self.weakest: Provenance | None = None
+        """The weakest provenance of what the clock took so far; None as long as nothing took time."""
         if host is not None:
             self._spend("context_s")
         api = device.api
@@ -198,7 +208,7 @@ class EmulatedContext:
         ticks = self.overhead(name)
         if ticks:
             self.host.spend(ticks)
-            self.weakest = max(self.weakest, self.device.api.values[name].provenance)
+            self.weakest = max(self.weakest or Provenance.MEASURED, self.device.api.values[name].provenance)
 
     def _launch_s(self, count: int) -> float:
         seconds, self._launching = self._cost("launch", {"mode": "stream", "count": count})[:2]
@@ -214,9 +224,9 @@ class EmulatedContext:
 
     # Errors.
 
-    def error(self, kind: type[Any], operation: str, problem: str) -> Any:
+    def error(self, kind: type[Any], operation: str, problem: str, reason: Reason | None = None) -> Any:
         """A device error of this device."""
-        return kind(problem, operation=operation, device=self.info.name, code=code_of(self.info.api, kind))
+        return kind(problem, operation=operation, device=self.info.name, code=code_of(self.info.api, kind, reason))
 
     # Memory.
 
@@ -287,7 +297,10 @@ class EmulatedContext:
         """See ``Context``."""
         self._catch_up()
         data = np.ascontiguousarray(array)
-        self._copy(self._queue(stream), "h2d", data.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
+        kind = "pinned" if pinned else "pageable"
+        span = self._copy(self._queue(stream), "h2d", data.nbytes, kind, hold=not pinned)
+        self.host.deliver(span.start)
+        data = np.ascontiguousarray(array)  # with what has arrived by then
         memory.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
 
     def copy_out(
@@ -295,8 +308,13 @@ class EmulatedContext:
     ) -> None:
         """See ``Context``."""
         self._catch_up()
-        self._copy(self._queue(stream), "d2h", array.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
-        array[...] = self.view(memory, array.dtype, array.shape)
+        kind = "pinned" if pinned else "pageable"
+        span = self._copy(self._queue(stream), "d2h", array.nbytes, kind, hold=not pinned)
+        self.host.expect(span.end, array, self.view(memory, array.dtype, array.shape).copy())
+
+    def landing(self, array: np.ndarray) -> np.ndarray:
+        """See ``Context``."""
+        return self.host.under_way(array)
 
     def copy_within(self, to: EmulatedMemory, memory: EmulatedMemory, stream: EmulatedStream | None) -> None:
         """See ``Context``."""
@@ -305,13 +323,14 @@ class EmulatedContext:
         self._copy(self._queue(stream), "d2d", size, "pinned", hold=False)
         to.data[:size] = memory.data[:size]
 
-    def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> None:
+    def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> Span:
         price = self._price("copy", {"bytes": max(size, 1), "direction": direction, "memory": memory})
         if not hold:
             self.host.spend(self.dispatch_ticks)
         span = self._enqueue(stream, price, f"copy {direction}", size=size)
         if hold:
             self.host.wait_until(span.end)
+        return span
 
     # Kernels.
 
@@ -340,8 +359,9 @@ class EmulatedContext:
         self.host.spend(self.dispatch_ticks)
         blocks = grid[0] * grid[1] * grid[2]
         share = min(blocks / self.units, 1.0)
-        self._enqueue(queue, price, function.name, share=share, latency=self.latency_ticks)
-        function.function(*given)
+        span = self._enqueue(queue, price, function.name, share=share, latency=self.latency_ticks)
+        self.host.deliver(span.start)
+        self._execute(function, given)
 
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
         """See ``Context``. Nodes that may, overlap.
@@ -382,25 +402,34 @@ class EmulatedContext:
             assert node.buffer is not None  # noqa: S101  a copy has one
             size = node.buffer.nbytes if node.array is None else node.array.nbytes
             direction = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}[node.what]
-            price = self._price("copy", {"bytes": size, "direction": direction, "memory": "pinned"})
+            memory = "pinned" if node.pinned or node.what == "copy_within" else "pageable"
+            price = self._price("copy", {"bytes": size, "direction": direction, "memory": memory})
         ticks, share = self._fit(price, share, node.name)
         ticks = max(round(ticks * stretch) + lead, 0)
         span = self.time.enqueue(
             branch, price.engine, node.name, ticks, joules=price.joules, share=share, after=after, size=size
         )
-        self._do(node)
+        self.host.deliver(span.start)
+        self._do(node, span.end)
         return span.end
 
-    def _do(self, node: Node) -> None:
+    def _execute(self, function: Kernel, given: Sequence[Any]) -> None:
+        result = function.function(*given)
+        # NumPy's own functions return the array that they were given for their result.
+        if result is not None and not any(result is one for one in given):
+            problem = "it returned a value; a kernel's results go into its arrays"
+            raise self.error(InvalidArgument, f"launch {function.name}", problem)
+
+    def _do(self, node: Node, end: int) -> None:
         if node.what == "launch":
-            node.function.function(*(self.given(argument) for argument in node.arguments))
+            self._execute(node.function, [self.given(argument) for argument in node.arguments])
             return
         assert node.buffer is not None  # noqa: S101  a copy has one
         there = self.given(node.buffer).reshape(-1)
         if node.what == "copy_in" and node.array is not None:
             there[: node.array.size] = node.array.reshape(-1)
         elif node.what == "copy_out" and node.array is not None:
-            node.array[...] = there[: node.array.size].reshape(node.array.shape)
+            self.host.expect(end, node.array, there[: node.array.size].reshape(node.array.shape).copy())
         elif node.source is not None:
             there[: node.source.size] = self.given(node.source).reshape(-1)
 
@@ -455,12 +484,14 @@ class EmulatedContext:
             seconds, provenance, power_w, engine = self._cost(op, values)
             above_w = max(power_w - self.device.idle_power_w, 0.0)
             found = self._prices[key] = Price(to_ticks(seconds), above_w * seconds, engine)
-            self.weakest = max(self.weakest, provenance, self._launching)
+            self.weakest = max(self.weakest or Provenance.MEASURED, provenance, self._launching)
         return found
 
     def price(self, works: Sequence[Work]) -> Price:
         """What operations take, one after another, on the engine of the first."""
         prices = []
+        if not works:
+            raise InputError("a kernel's work is an empty list", expected="one operation, or several")
         for work in works:
             if isinstance(work, tuple):
                 op, columns = work[0], dict(work[1])
@@ -546,12 +577,18 @@ class EmulatedContext:
     @property
     def provenance(self) -> str:
         """See ``Context``."""
-        return self.weakest.label
+        return "nothing" if self.weakest is None else self.weakest.label
 
     @property
     def clock_s(self) -> float:
         """The host's virtual clock (s)."""
         return to_seconds(self.host.now)
+
+    def settled(self) -> tuple[float, float]:
+        """See ``Context``."""
+        self._catch_up()
+        end = max(self.time.last(), self.host.now)
+        return to_seconds(end), self.time.energy_j(end)
 
     @property
     def energy_j(self) -> float:
