@@ -135,6 +135,21 @@ def _nothing() -> None:
     pass
 
 
+_DTYPES = {"float16": "float16", "bfloat16": "bfloat16", "int8": "int8", "fp8": "fp8", "fp4": "nvfp4"}
+"""Features that name a type of numbers, and the type as matrix units list it."""
+
+
+def _features(device: Device) -> frozenset[str]:
+    """What the API offers, of the types of numbers those that the silicon has a rate for."""
+    rates = {name.partition(".")[2] for name in device.values if name.startswith(("matrix_flops", "vector_flops"))}
+    matrix = any(name.startswith("matrix_flops") for name in device.values)
+    return frozenset(
+        feature
+        for feature in device.api.features
+        if (feature not in _DTYPES or not rates or _DTYPES[feature] in rates) and (matrix or feature != "matrix")
+    )
+
+
 class EmulatedContext:
     """One emulated device, opened. See the module, and ``runtime.interface.Context``."""
 
@@ -153,7 +168,7 @@ class EmulatedContext:
             api=api.name,
             memory_bytes=device.memory_bytes,
             limits=limits_of(api.name),
-            features=api.features,
+            features=_features(device),
             virtual=True,
             compute_units=int(device.number("compute_units") or 1),
         )
@@ -285,6 +300,8 @@ class EmulatedContext:
         return self.view(memory, dtype, shape)
 
     def _queue(self, stream: EmulatedStream | None) -> EmulatedStream:
+        if stream is not None and not isinstance(stream, EmulatedStream):
+            raise self.error(InvalidArgument, "stream", f"{stream!r} is no stream", "handle")
         if stream is not None and stream.context is not self:
             raise self.error(InvalidArgument, "stream", f"it is of {stream.context.info.name}, another device")
         return stream or self.default
@@ -498,7 +515,12 @@ class EmulatedContext:
             else:
                 columns = dict(work)
                 op = columns.pop("op")
-            prices.append(self._price(str(op), columns))
+            try:
+                prices.append(self._price(str(op), columns))
+            except UnsupportedOperationError as error:
+                raise UnsupportedOperationError(
+                    f"a launch was priced as '{op}': {error}; state what the kernel does there: @kernel(work=...)"
+                ) from None
         if len(prices) == 1:
             return prices[0]
         return Price(sum(p.ticks for p in prices), sum(p.joules for p in prices), prices[0].engine)
@@ -583,6 +605,11 @@ class EmulatedContext:
     def clock_s(self) -> float:
         """The host's virtual clock (s)."""
         return to_seconds(self.host.now)
+
+    @property
+    def running(self) -> list[str]:
+        """See ``Context``."""
+        return [ring.name for ring in self.rings]
 
     def settled(self) -> tuple[float, float]:
         """See ``Context``."""

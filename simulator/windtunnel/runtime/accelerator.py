@@ -54,7 +54,10 @@ class _Armed(ContextDecorator):
 
     def __enter__(self) -> FaultPlan:
         if self.accelerator.plan is not None:
-            raise InputError("faults are armed already", expected="one `faults(...)` with all of them")
+            raise InputError(
+                "faults are armed already, by the marker, a fixture or an outer `faults(...)`",
+                expected="one plan with all of them",
+            )
         self.accelerator.plan = self.plan = FaultPlan(self.stated, self.seed)
         return self.plan
 
@@ -169,6 +172,11 @@ class Accelerator:
         """Device memory in use."""
         return self.context.allocated_bytes
 
+    @property
+    def running(self) -> list[str]:
+        """The names of ring kernels that have not been terminated."""
+        return self.context.running
+
     # Memory.
 
     def empty(
@@ -181,7 +189,7 @@ class Accelerator:
         except TypeError as error:
             raise self.wrong(InvalidArgument, "allocate", f"{shape!r} elements of {dtype!r}: {error}") from None
         size = math.prod(sides) * element.itemsize
-        if element.hasobject or size <= 0 or min(sides, default=0) < 1:
+        if element.hasobject or element.kind in "USMm" or size <= 0 or min(sides, default=0) < 1:
             raise self.wrong(InvalidArgument, "allocate", f"{sides} elements of {element} are no array of numbers")
         if kind not in get_args(MemoryKind):
             raise InputError(
@@ -213,6 +221,8 @@ class Accelerator:
 
     def to_host(self, buffer: Buffer, stream: Stream | None = None) -> np.ndarray:
         """A new array that holds what ``buffer`` does; the host waits for it."""
+        if not isinstance(buffer, Buffer):
+            raise self.wrong(InvalidArgument, "copy out", f"{type(buffer).__name__} is no buffer of a device")
         if self._capture is not None:
             raise self.wrong(InvalidArgument, "copy out", "nothing is done while a graph is captured", "capture")
         found = np.empty(buffer.shape, buffer.dtype)
@@ -351,7 +361,10 @@ class Accelerator:
 
     def configuration(self, elements: int, block: int = 256) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """(grid, block) for one thread an element: see ``limits.launch_configuration``."""
-        return launch_configuration(elements, self.info.limits, block)
+        try:
+            return launch_configuration(index(elements), self.info.limits, block)
+        except (TypeError, ValueError) as error:
+            raise self.wrong(InvalidArgument, "launch configuration", str(error)) from None
 
     def stream(self, *, non_blocking: bool = False) -> Stream:
         """A new stream."""

@@ -195,6 +195,10 @@ class Context(Protocol):
     def stretch(self, factor: float) -> None:
         """What is enqueued from now on takes ``factor`` times its time (emulated devices only)."""
 
+    @property
+    def running(self) -> list[str]:
+        """The names of ring kernels that have not been terminated."""
+
     def settled(self) -> tuple[float, float]:
         """(clock (s), energy (J)) when all work that was given has ended, without waiting where that can be known."""
 
