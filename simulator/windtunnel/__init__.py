@@ -16,12 +16,41 @@ if TYPE_CHECKING:
     from windtunnel.app import accelerator as device
     from windtunnel.app import catalogue, predict, run, select
     from windtunnel.emulator.timeline import Host
+    from windtunnel.runtime.accelerator import Accelerator
+    from windtunnel.runtime.buffers import Buffer
     from windtunnel.runtime.kernels import kernel
+    from windtunnel.runtime.pool import DevicePool
+    from windtunnel.runtime.reload import KernelFile
+    from windtunnel.runtime.worker import AcceleratedWorker, ComputeTask, WorkerGroup
 
-__all__ = ["Host", "__version__", "catalogue", "device", "errors", "kernel", "predict", "run", "select"]
+__all__ = [
+    "AcceleratedWorker",
+    "Accelerator",
+    "Buffer",
+    "ComputeTask",
+    "DevicePool",
+    "Host",
+    "KernelFile",
+    "WorkerGroup",
+    "__version__",
+    "catalogue",
+    "device",
+    "errors",
+    "kernel",
+    "predict",
+    "run",
+    "select",
+]
 
 _LAZY = {
+    "Accelerator": ("windtunnel.runtime.accelerator", "Accelerator"),
+    "AcceleratedWorker": ("windtunnel.runtime.worker", "AcceleratedWorker"),
+    "Buffer": ("windtunnel.runtime.buffers", "Buffer"),
+    "ComputeTask": ("windtunnel.runtime.worker", "ComputeTask"),
+    "DevicePool": ("windtunnel.runtime.pool", "DevicePool"),
     "Host": ("windtunnel.emulator.timeline", "Host"),
+    "KernelFile": ("windtunnel.runtime.reload", "KernelFile"),
+    "WorkerGroup": ("windtunnel.runtime.worker", "WorkerGroup"),
     "catalogue": ("windtunnel.app", "catalogue"),
     "device": ("windtunnel.app", "accelerator"),
     "kernel": ("windtunnel.runtime.kernels", "kernel"),

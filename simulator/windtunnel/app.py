@@ -116,8 +116,13 @@ def accelerator(
     catalogue.
     """
     from windtunnel.emulator.context import EmulatedContext
+    from windtunnel.emulator.timeline import Host as Clock
     from windtunnel.runtime.accelerator import Accelerator
 
+    if not isinstance(name, str):
+        raise InputError(f"{name!r} is no device", expected="a SKU, or SKU@API")
+    if host is not None and not isinstance(host, Clock):
+        raise InputError(f"{host!r} is no clock of a host program", expected="windtunnel.Host()")
     if interval not in ("low", "best", "high"):
         raise InputError(f"'{interval}' is no part of an interval", expected="low, best or high")
     return Accelerator(EmulatedContext(device(name, known or Catalogue(), calibration), host, interval))

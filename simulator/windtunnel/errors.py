@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 from windtunnel.core.errors import (
     ApiCode,
     BarrierDivergence,
@@ -55,3 +58,20 @@ __all__ = [
     "Where",
     "WindtunnelError",
 ]
+
+_ELSEWHERE = {
+    "BudgetExceeded": "accelerator",
+    "FailuresUnseen": "worker",
+    "FaultNotFired": "faults",
+    "HandlerFailed": "worker",
+    "PoolExhausted": "pool",
+    "ReloadError": "reload",
+    "Undelivered": "worker",
+}
+"""Errors of the runtime, which is imported when one is asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        return getattr(import_module(f"windtunnel.runtime.{_ELSEWHERE[name]}"), name)
+    raise AttributeError(f"module 'windtunnel.errors' has no attribute {name!r}")

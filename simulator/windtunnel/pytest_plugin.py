@@ -50,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="best",
         help="the virtual clock takes the model's best values, or an end of their 90%% intervals",
     )
+    parser.addini("accelerator_device", f"the device of tests that name none ({_USUAL} unless given)", default="")
     group.addoption(
         "--accelerator-traces",
         metavar="DIR",
@@ -75,7 +76,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "accelerator" not in metafunc.fixturenames:
         return
     marker = metafunc.definition.get_closest_marker("accelerator")
-    devices = marker.args if marker is not None and marker.args else (_USUAL,)
+    usual = metafunc.config.getini("accelerator_device") or _USUAL
+    given = marker.args if marker is not None and marker.args else (usual,)
+    devices = [name for one in given for name in (one if isinstance(one, (list, tuple)) else (one,))]
+    for name in devices:
+        if not isinstance(name, str):
+            raise pytest.UsageError(f"{metafunc.definition.nodeid}: the marker accelerator names devices, not {name!r}")
     asked = metafunc.config.getoption("--accelerator")
     ways = (_EMULATED, _REAL) if asked == "both" else (asked,)
     cases = [(device, way) for device in devices for way in ways]
@@ -106,11 +112,13 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
     try:
         with _armed(request, opened, (faults,) if isinstance(faults, (dict, str)) else faults):
             yield opened
-            left = opened.allocated_bytes
+            left, running = opened.allocated_bytes, opened.running
     finally:
         opened.close()
-    if left and options.get("leaks") == "error":
-        pytest.fail(f"{opened.name} was left with {left:,} bytes allocated", pytrace=False)
+    if options.get("leaks") == "error" and (left or running):
+        what = [f"{left:,} bytes allocated"] if left else []
+        what += [f"ring kernel '{name}' running" for name in running]
+        pytest.fail(f"{opened.name} was left with {' and '.join(what)}", pytrace=False)
 
 
 @pytest.fixture
@@ -134,6 +142,7 @@ def _armed(
     request: pytest.FixtureRequest, accelerator: Accelerator, faults: Sequence[Any], seed: int | None = None
 ) -> Iterator[Any]:
     from windtunnel.core.errors import InputError
+    from windtunnel.runtime.faults import FaultNotFired
 
     if not faults:
         yield None
@@ -147,8 +156,11 @@ def _armed(
         yield plan
         # A fixture is not told of the test's exception; what failed first is the news, not what it kept away.
         failed = pytest.fail.Exception if request.node.stash.get(_FAILED, False) else None
-        armed.__exit__(failed, None, None)
-        return
+        try:
+            armed.__exit__(failed, None, None)
+            return
+        except FaultNotFired as error:
+            problem = str(error)
     pytest.fail(problem, pytrace=False)
 
 
@@ -164,6 +176,12 @@ def _check_marker(options: dict[str, Any]) -> None:
     for name in options:
         if name not in _OPTIONS:
             wrong(f"'{name}'", _OPTIONS, name)
+    seed = options.get("seed")
+    if seed is not None and (not isinstance(seed, int) or seed < 0):
+        pytest.fail(f"the marker accelerator has seed={seed!r}; expected a whole number from 0", pytrace=False)
+    interval = options.get("interval")
+    if interval not in (None, "low", "best", "high"):
+        wrong(f"interval={interval!r}", ("low", "best", "high"), interval)
     leaks = options.get("leaks", "ignore")
     if leaks not in ("ignore", "error"):
         wrong(f"leaks={leaks!r}", ("ignore", "error"), leaks)

@@ -51,9 +51,11 @@ def test_a_replay_does_what_its_nodes_say_in_the_order_of_their_dependencies(dev
     compiled = graph.compile()
     assert [node.name for node in compiled.order] == ["copy in", "increment", "double", "copy out"]
     compiled.replay()
+    device.synchronize()
     assert (found == 8).all()
     source[:] = 10
     compiled.replay()
+    device.synchronize()
     assert (found == 22).all() and compiled.replays == 2
 
 
@@ -137,6 +139,8 @@ def test_streams_that_are_captured_become_a_graph_tied_by_events(device: Acceler
     assert device.clock_s == before and not found.any()
     assert [[other.number for other in node.after] for node in graph.nodes] == [[], [0], [1], [2]]
     graph.compile().replay()
+    assert not found.any(), "nobody has waited for it"
+    device.synchronize()
     assert (found == 4).all()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -218,10 +219,11 @@ def test_the_marker_is_documented(project: Path) -> None:
 
 def test_the_page_for_strangers_works_as_it_is_written(project: Path) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "testing.md").read_text()
-    text = page.split("```python\n# test_scale.py\n")[1].split("```")[0]
-    (project / "test_scale.py").write_text(text)
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert blocks[0].startswith("# test_scale.py\n")
+    (project / "test_scale.py").write_text("\n\n".join(blocks))
     done = run(project, "", "test_scale.py")
-    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout
+    assert done.returncode == 0 and "6 passed" in done.stdout, done.stdout
     shown = "allocate on l4: no memory is free (fault 'out_of_memory call=3', seed 0): cuda error 2"
     assert shown in page
     again = run(

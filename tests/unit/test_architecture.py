@@ -52,7 +52,7 @@ MAY_IMPORT = {
     "pytest_plugin": {"app", "core", "runtime", ""},
     "__main__": {"cli"},
     "": {"app", "core", "emulator", "errors", "language", "runtime"},
-    "errors": {"core"},
+    "errors": {"core", "runtime"},
 }
 # Modules that a driver or an accelerator library lives in: only backends may import them.
 DRIVERS = {"cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda"}

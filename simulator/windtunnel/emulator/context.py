@@ -23,7 +23,13 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.device import Device, Parameters
-from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, LaunchError, UnsupportedOperationError
+from windtunnel.core.errors import (
+    DeviceOutOfMemory,
+    InputError,
+    InvalidArgument,
+    LaunchError,
+    UnsupportedOperationError,
+)
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.ticks import to_seconds, to_ticks
@@ -32,7 +38,7 @@ from windtunnel.emulator.ring import EmulatedRing, PersistentRing, RelaunchRing,
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
 from windtunnel.language.source import by_thread
 from windtunnel.runtime.buffers import Buffer
-from windtunnel.runtime.codes import code_of
+from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.graph import Node
 from windtunnel.runtime.interface import DeviceInfo, Dims, Interval, MemoryKind
 from windtunnel.runtime.kernels import Kernel, Work
@@ -117,12 +123,16 @@ class EmulatedEvent:
         if since.context is not self.context:
             raise self.context.error(InvalidArgument, "event elapsed", "the events are of two devices")
         if max(self.tick, since.tick) > self.context.host.now:
-            raise self.context.error(InvalidArgument, "event elapsed", "the event was not reached yet, nor waited for")
+            problem = "the event was not reached yet, nor waited for"
+            raise self.context.error(InvalidArgument, "event elapsed", problem, "not ready")
+        if self.tick < since.tick:
+            problem = "the other event is the later one: later.elapsed_s(earlier)"
+            raise self.context.error(InvalidArgument, "event elapsed", problem)
         return (self.tick - since.tick) / 1e12
 
     def _recorded(self, operation: str) -> None:
         if self.tick < 0:
-            raise self.context.error(InvalidArgument, operation, "the event was not recorded")
+            raise self.context.error(InvalidArgument, operation, "the event was not recorded", "handle")
 
 
 @dataclass(frozen=True)
@@ -142,6 +152,21 @@ def _nothing() -> None:
     pass
 
 
+_DTYPES = {"float16": "float16", "bfloat16": "bfloat16", "int8": "int8", "fp8": "fp8", "fp4": "nvfp4"}
+"""Features that name a type of numbers, and the type as matrix units list it."""
+
+
+def _features(device: Device) -> frozenset[str]:
+    """What the API offers, of the types of numbers those that the silicon has a rate for."""
+    rates = {name.partition(".")[2] for name in device.values if name.startswith(("matrix_flops", "vector_flops"))}
+    matrix = any(name.startswith("matrix_flops") for name in device.values)
+    return frozenset(
+        feature
+        for feature in device.api.features
+        if (feature not in _DTYPES or not rates or _DTYPES[feature] in rates) and (matrix or feature != "matrix")
+    )
+
+
 class EmulatedContext:
     """One emulated device, opened. See the module, and ``runtime.interface.Context``."""
 
@@ -151,8 +176,8 @@ class EmulatedContext:
         self.device = device
         self.host = host or Host()
         self.interval = interval
-        self.weakest = Provenance.MEASURED
-        """The weakest provenance of what the clock took so far."""
+        self.weakest: Provenance | None = None
+        """The weakest provenance of what the clock took so far; None as long as nothing took time."""
         if host is not None:
             self._spend("context_s")
         api = device.api
@@ -162,7 +187,7 @@ class EmulatedContext:
             api=api.name,
             memory_bytes=device.memory_bytes,
             limits=limits_of(api.name),
-            features=api.features,
+            features=_features(device),
             virtual=True,
             compute_units=int(device.number("compute_units") or 1),
         )
@@ -219,7 +244,7 @@ class EmulatedContext:
         ticks = self.overhead(name)
         if ticks:
             self.host.spend(ticks)
-            self.weakest = max(self.weakest, self.device.api.values[name].provenance)
+            self.weakest = max(self.weakest or Provenance.MEASURED, self.device.api.values[name].provenance)
 
     def _launch_s(self, count: int) -> float:
         seconds, self._launching = self._cost("launch", {"mode": "stream", "count": count})[:2]
@@ -235,9 +260,9 @@ class EmulatedContext:
 
     # Errors.
 
-    def error(self, kind: type[Any], operation: str, problem: str) -> Any:
+    def error(self, kind: type[Any], operation: str, problem: str, reason: Reason | None = None) -> Any:
         """A device error of this device."""
-        return kind(problem, operation=operation, device=self.info.name, code=code_of(self.info.api, kind))
+        return kind(problem, operation=operation, device=self.info.name, code=code_of(self.info.api, kind, reason))
 
     # Memory.
 
@@ -296,6 +321,8 @@ class EmulatedContext:
         return self.view(memory, dtype, shape)
 
     def _queue(self, stream: EmulatedStream | None) -> EmulatedStream:
+        if stream is not None and not isinstance(stream, EmulatedStream):
+            raise self.error(InvalidArgument, "stream", f"{stream!r} is no stream", "handle")
         if stream is not None and stream.context is not self:
             raise self.error(InvalidArgument, "stream", f"it is of {stream.context.info.name}, another device")
         return stream or self.default
@@ -308,7 +335,10 @@ class EmulatedContext:
         """See ``Context``."""
         self._catch_up()
         data = np.ascontiguousarray(array)
-        self._copy(self._queue(stream), "h2d", data.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
+        kind = "pinned" if pinned else "pageable"
+        span = self._copy(self._queue(stream), "h2d", data.nbytes, kind, hold=not pinned)
+        self.host.deliver(span.start)
+        data = np.ascontiguousarray(array)  # with what has arrived by then
         memory.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
         memory.write(data.size, data.itemsize)
 
@@ -317,8 +347,13 @@ class EmulatedContext:
     ) -> None:
         """See ``Context``."""
         self._catch_up()
-        self._copy(self._queue(stream), "d2h", array.nbytes, "pinned" if pinned else "pageable", hold=not pinned)
-        array[...] = self.view(memory, array.dtype, array.shape)
+        kind = "pinned" if pinned else "pageable"
+        span = self._copy(self._queue(stream), "d2h", array.nbytes, kind, hold=not pinned)
+        self.host.expect(span.end, array, self.view(memory, array.dtype, array.shape).copy())
+
+    def landing(self, array: np.ndarray) -> np.ndarray:
+        """See ``Context``."""
+        return self.host.under_way(array)
 
     def copy_within(self, to: EmulatedMemory, memory: EmulatedMemory, stream: EmulatedStream | None) -> None:
         """See ``Context``."""
@@ -332,13 +367,14 @@ class EmulatedContext:
             itemsize = memory.size // len(memory.unwritten)
             to.missing(itemsize)[: len(memory.unwritten)] = memory.unwritten
 
-    def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> None:
+    def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> Span:
         price = self._price("copy", {"bytes": max(size, 1), "direction": direction, "memory": memory})
         if not hold:
             self.host.spend(self.dispatch_ticks)
         span = self._enqueue(stream, price, f"copy {direction}", size=size)
         if hold:
             self.host.wait_until(span.end)
+        return span
 
     # Kernels.
 
@@ -367,7 +403,8 @@ class EmulatedContext:
         self.host.spend(self.dispatch_ticks)
         blocks = grid[0] * grid[1] * grid[2]
         share = min(blocks / self.units, 1.0)
-        self._enqueue(queue, price, function.name, share=share, latency=self.latency_ticks)
+        span = self._enqueue(queue, price, function.name, share=share, latency=self.latency_ticks)
+        self.host.deliver(span.start)
         self._execute(function, grid, block, arguments, given)
 
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
@@ -409,16 +446,18 @@ class EmulatedContext:
             assert node.buffer is not None  # noqa: S101  a copy has one
             size = node.buffer.nbytes if node.array is None else node.array.nbytes
             direction = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}[node.what]
-            price = self._price("copy", {"bytes": size, "direction": direction, "memory": "pinned"})
+            memory = "pinned" if node.pinned or node.what == "copy_within" else "pageable"
+            price = self._price("copy", {"bytes": size, "direction": direction, "memory": memory})
         ticks, share = self._fit(price, share, node.name)
         ticks = max(round(ticks * stretch) + lead, 0)
         span = self.time.enqueue(
             branch, price.engine, node.name, ticks, joules=price.joules, share=share, after=after, size=size
         )
-        self._do(node)
+        self.host.deliver(span.start)
+        self._do(node, span.end)
         return span.end
 
-    def _do(self, node: Node) -> None:
+    def _do(self, node: Node, end: int) -> None:
         if node.what == "launch":
             given = [self.given(argument) for argument in node.arguments]
             self._execute(node.function, node.grid, node.block, node.arguments, given)
@@ -429,7 +468,7 @@ class EmulatedContext:
             there[: node.array.size] = node.array.reshape(-1)
             node.buffer.memory.write(node.array.size, node.array.itemsize)  # type: ignore[attr-defined]
         elif node.what == "copy_out" and node.array is not None:
-            node.array[...] = there[: node.array.size].reshape(node.array.shape)
+            self.host.expect(end, node.array, there[: node.array.size].reshape(node.array.shape).copy())
         elif node.source is not None:
             there[: node.source.size] = self.given(node.source).reshape(-1)
             node.buffer.memory.write(node.source.size, node.source.dtype.itemsize)  # type: ignore[attr-defined]
@@ -443,7 +482,11 @@ class EmulatedContext:
         executable = self._executables[function]
         memories = [a.memory if isinstance(a, Buffer) else None for a in arguments]
         if executable is None:
-            function.function(*given)
+            result = function.function(*given)
+            # NumPy's own functions return the array that they were given for their result.
+            if result is not None and not any(result is one for one in given):
+                problem = "it returned a value; a kernel's results go into its arrays"
+                raise self.error(InvalidArgument, f"launch {function.name}", problem)
             for memory in memories:
                 if isinstance(memory, EmulatedMemory):
                     memory.unwritten = False  # what it did not write of whole arrays is not known
@@ -513,19 +556,26 @@ class EmulatedContext:
             seconds, provenance, power_w, engine = self._cost(op, values)
             above_w = max(power_w - self.device.idle_power_w, 0.0)
             found = self._prices[key] = Price(to_ticks(seconds), above_w * seconds, engine)
-            self.weakest = max(self.weakest, provenance, self._launching)
+            self.weakest = max(self.weakest or Provenance.MEASURED, provenance, self._launching)
         return found
 
     def price(self, works: Sequence[Work]) -> Price:
         """What operations take, one after another, on the engine of the first."""
         prices = []
+        if not works:
+            raise InputError("a kernel's work is an empty list", expected="one operation, or several")
         for work in works:
             if isinstance(work, tuple):
                 op, columns = work[0], dict(work[1])
             else:
                 columns = dict(work)
                 op = columns.pop("op")
-            prices.append(self._price(str(op), columns))
+            try:
+                prices.append(self._price(str(op), columns))
+            except UnsupportedOperationError as error:
+                raise UnsupportedOperationError(
+                    f"a launch was priced as '{op}': {error}; state what the kernel does there: @kernel(work=...)"
+                ) from None
         if len(prices) == 1:
             return prices[0]
         return Price(sum(p.ticks for p in prices), sum(p.joules for p in prices), prices[0].engine)
@@ -604,12 +654,23 @@ class EmulatedContext:
     @property
     def provenance(self) -> str:
         """See ``Context``."""
-        return self.weakest.label
+        return "nothing" if self.weakest is None else self.weakest.label
 
     @property
     def clock_s(self) -> float:
         """The host's virtual clock (s)."""
         return to_seconds(self.host.now)
+
+    @property
+    def running(self) -> list[str]:
+        """See ``Context``."""
+        return [ring.name for ring in self.rings]
+
+    def settled(self) -> tuple[float, float]:
+        """See ``Context``."""
+        self._catch_up()
+        end = max(self.time.last(), self.host.now)
+        return to_seconds(end), self.time.energy_j(end)
 
     @property
     def energy_j(self) -> float:

@@ -197,7 +197,7 @@ class EmulatedRing:
         except Exception as error:
             self.control["errors_encountered"] += 1
             self.failure = self.context.error(
-                LaunchError, f"ring kernel '{self.name}'", f"its handler failed: {error!r}"
+                LaunchError, f"ring kernel '{self.name}'", f"its handler failed: {error!r}", "kernel"
             )
             self.failure.__cause__ = error
             return None, ticks, joules
@@ -250,7 +250,7 @@ class PersistentRing(EmulatedRing):
         resident = int(context.units) * max(context.info.limits.threads_per_block // threads, 1)
         if blocks > resident:
             problem = f"{blocks:,} blocks of {threads:,} threads, where {resident:,} are sure to be resident at once"
-            raise context.error(LaunchError, f"launch ring kernel '{self.name}'", problem)
+            raise context.error(LaunchError, f"launch ring kernel '{self.name}'", problem, "cooperative")
         self._write, self._look = context.overhead("persistent_write_s"), context.overhead("persistent_poll_s")
         self.share = min(blocks / context.units, 1.0)
         self.engine = context.time.engine(context.compute_engine)

@@ -11,25 +11,54 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 FULL = 1.0
 _ROUNDING = 1e-9
 
 
 class Host:
-    """The clock of a host program (ticks), which its calls move on. Devices of one program share it."""
+    """The clock of a host program (ticks), which its calls move on. Devices of one program share it.
 
-    __slots__ = ("now",)
+    What a copy to the host's memory brings is there when the copy has ended, and not before: until then the program
+    sees what was there.
+    """
+
+    __slots__ = ("_arrivals", "now")
 
     def __init__(self) -> None:
         self.now = 0
+        self._arrivals: list[tuple[int, np.ndarray, np.ndarray]] = []
 
     def spend(self, ticks: int) -> None:
         """The host works for ``ticks``."""
         self.now += ticks
+        if self._arrivals:
+            self.deliver(self.now)
 
     def wait_until(self, tick: int) -> None:
         """The host waits for something that ends at ``tick``, if it has not ended."""
         self.now = max(self.now, tick)
+        if self._arrivals:
+            self.deliver(self.now)
+
+    def expect(self, tick: int, array: np.ndarray, data: np.ndarray) -> None:
+        """``data`` will be in ``array`` at ``tick``."""
+        self._arrivals.append((tick, array, data))
+        self.deliver(self.now)
+
+    def deliver(self, tick: int) -> None:
+        """What ends until ``tick`` is there."""
+        if not self._arrivals:
+            return
+        for end, array, data in self._arrivals:
+            if end <= tick:
+                array[...] = data
+        self._arrivals = [one for one in self._arrivals if one[0] > tick]
+
+    def under_way(self, array: np.ndarray) -> np.ndarray:
+        """What will be in ``array``: itself, where nothing is on its way there."""
+        return next((data for _, target, data in reversed(self._arrivals) if target is array), array)
 
 
 class Engine:
@@ -251,9 +280,9 @@ class DeviceTime:
         """When all work that was given so far has ended."""
         return max(stream.last for stream in self.streams.values())
 
-    def energy_j(self) -> float:
-        """Energy from the device's beginning until now: idle power throughout, and each span's share that is done."""
-        now = self.host.now
+    def energy_j(self, at: int | None = None) -> float:
+        """Energy from the beginning until now, or ``at``: idle power throughout, and each span's share that is done."""
+        now = self.host.now if at is None else at
         self._settle()
         under_way = sum(
             span.joules * (now - span.start) / (span.end - span.start) for span in self._open if span.start < now

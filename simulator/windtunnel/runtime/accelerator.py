@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ContextDecorator, contextmanager
+from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from inspect import iscoroutinefunction
-from numbers import Number
+from numbers import Number, Real
 from operator import index
 from typing import Any, Self, get_args
 
@@ -23,9 +23,10 @@ from windtunnel.core.errors import (
     LaunchError,
     WindtunnelError,
     nearest,
+    one_of,
 )
 from windtunnel.runtime.buffers import Buffer
-from windtunnel.runtime.codes import code_of
+from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.faults import KINDS, Fault, FaultPlan, fault_from
 from windtunnel.runtime.graph import Capture, CompiledGraph, Graph
 from windtunnel.runtime.interface import Context, DeviceInfo, Dims, Event, Function, MemoryKind, Stream
@@ -53,7 +54,10 @@ class _Armed(ContextDecorator):
 
     def __enter__(self) -> FaultPlan:
         if self.accelerator.plan is not None:
-            raise InputError("faults are armed already", expected="one `faults(...)` with all of them")
+            raise InputError(
+                "faults are armed already, by the marker, a fixture or an outer `faults(...)`",
+                expected="one plan with all of them",
+            )
         self.accelerator.plan = self.plan = FaultPlan(self.stated, self.seed)
         return self.plan
 
@@ -75,6 +79,30 @@ class _Armed(ContextDecorator):
         # What went wrong is said first; a fault that stayed away because of it is not the news.
         if kind is None:
             self.plan.finish()
+
+
+class _Budget:
+    """Between its beginning and its end no more than the limits is spent."""
+
+    def __init__(self, accelerator: Accelerator, limits: Mapping[str, float]) -> None:
+        self.accelerator, self.limits = accelerator, limits
+
+    def __enter__(self) -> None:
+        # Work that is under way already is no part of it, the time until it has ended is.
+        self.before = {**self.accelerator.spent(), "time_s": self.accelerator.clock_s}
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        __tracebackhide__ = True
+        if kind is not None:
+            return
+        spent = {name: value - self.before[name] for name, value in self.accelerator.spent().items()}
+        over = [
+            f"{name} {spent[name]:.6g}, of at most {limit:.6g}"
+            for name, limit in self.limits.items()
+            if spent[name] > limit * (1 + 1e-12)
+        ]
+        if over:
+            raise BudgetExceeded(f"{self.accelerator.name} took more than was expected: {'; '.join(over)}")
 
 
 class Accelerator:
@@ -144,6 +172,11 @@ class Accelerator:
         """Device memory in use."""
         return self.context.allocated_bytes
 
+    @property
+    def running(self) -> list[str]:
+        """The names of ring kernels that have not been terminated."""
+        return self.context.running
+
     # Memory.
 
     def empty(
@@ -156,7 +189,7 @@ class Accelerator:
         except TypeError as error:
             raise self.wrong(InvalidArgument, "allocate", f"{shape!r} elements of {dtype!r}: {error}") from None
         size = math.prod(sides) * element.itemsize
-        if element.hasobject or size <= 0 or min(sides, default=0) < 1:
+        if element.hasobject or element.kind in "USMm" or size <= 0 or min(sides, default=0) < 1:
             raise self.wrong(InvalidArgument, "allocate", f"{sides} elements of {element} are no array of numbers")
         if kind not in get_args(MemoryKind):
             raise InputError(
@@ -188,8 +221,10 @@ class Accelerator:
 
     def to_host(self, buffer: Buffer, stream: Stream | None = None) -> np.ndarray:
         """A new array that holds what ``buffer`` does; the host waits for it."""
+        if not isinstance(buffer, Buffer):
+            raise self.wrong(InvalidArgument, "copy out", f"{type(buffer).__name__} is no buffer of a device")
         if self._capture is not None:
-            raise self.wrong(InvalidArgument, "copy out", "nothing is done while a graph is captured")
+            raise self.wrong(InvalidArgument, "copy out", "nothing is done while a graph is captured", "capture")
         found = np.empty(buffer.shape, buffer.dtype)
         self.copy_out(found, buffer, stream)
         return found
@@ -200,7 +235,7 @@ class Accelerator:
         self.own(buffer, "copy in")
         buffer.check(values, "copy in")
         if self._capture is not None:
-            node = self._capture.graph.copy_in(buffer, values, after=self._capture.after(stream))
+            node = self._capture.graph.copy_in(buffer, values, after=self._capture.after(stream), pinned=pinned)
             self._capture.follow(stream, node)
             return
         with self._copying("copy_in") as corrupt:
@@ -217,7 +252,7 @@ class Accelerator:
         self.own(buffer, "copy out")
         buffer.check(array, "copy out", written=True)
         if self._capture is not None:
-            node = self._capture.graph.copy_out(array, buffer, after=self._capture.after(stream))
+            node = self._capture.graph.copy_out(array, buffer, after=self._capture.after(stream), pinned=pinned)
             self._capture.follow(stream, node)
             return
         with self._copying("copy_out") as corrupt:
@@ -225,11 +260,12 @@ class Accelerator:
         self.counters.copied_bytes += array.nbytes
         if corrupt:
             # A copy, since the bytes of an array with strides cannot be looked at in place.
-            found = np.array(array, order="C")
+            target = self.context.landing(array)
+            found = np.array(target, order="C")
             for place in corrupt:
                 assert self.plan is not None  # noqa: S101  a fault struck
                 self.plan.flip(found.reshape(-1).view(np.uint8), place)
-            array[...] = found
+            target[...] = found
         if not pinned:
             self._hang()
 
@@ -299,10 +335,10 @@ class Accelerator:
         try:
             sizes = dims(grid), dims(block)
         except (TypeError, ValueError) as error:
-            raise self.wrong(LaunchError, operation, str(error)) from None
+            raise self.wrong(LaunchError, operation, str(error), "configuration") from None
         beyond = exceeded(self.info.limits, *sizes, shared_bytes)
         if beyond is not None:
-            raise self.wrong(LaunchError, operation, beyond)
+            raise self.wrong(LaunchError, operation, beyond, "configuration")
         return function, sizes, [self._argument(operation, i, argument) for i, argument in enumerate(arguments)]
 
     def _argument(self, operation: str, place: int, argument: Any) -> Any:
@@ -325,7 +361,10 @@ class Accelerator:
 
     def configuration(self, elements: int, block: int = 256) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """(grid, block) for one thread an element: see ``limits.launch_configuration``."""
-        return launch_configuration(elements, self.info.limits, block)
+        try:
+            return launch_configuration(index(elements), self.info.limits, block)
+        except (TypeError, ValueError) as error:
+            raise self.wrong(InvalidArgument, "launch configuration", str(error)) from None
 
     def stream(self, *, non_blocking: bool = False) -> Stream:
         """A new stream."""
@@ -346,7 +385,7 @@ class Accelerator:
     def _before_wait(self) -> None:
         """What a wait for the device, a stream, an event or unified memory begins with; it ends with ``_hang``."""
         if self._capture is not None:
-            raise self.wrong(InvalidArgument, "synchronize", "nothing is done while a graph is captured")
+            raise self.wrong(InvalidArgument, "synchronize", "nothing is done while a graph is captured", "capture")
         self._call("synchronize")
 
     # Graphs.
@@ -376,7 +415,7 @@ class Accelerator:
         if compiled.accelerator is not self:
             raise self.wrong(InvalidArgument, "replay a graph", f"it is of {compiled.accelerator!r}")
         if self._capture is not None:
-            raise self.wrong(InvalidArgument, "replay a graph", "nothing is done while a graph is captured")
+            raise self.wrong(InvalidArgument, "replay a graph", "nothing is done while a graph is captured", "capture")
         for node in compiled.order:
             for argument in (*node.arguments, node.buffer, node.source):
                 if isinstance(argument, Buffer):
@@ -407,7 +446,7 @@ class Accelerator:
         function, (grid3, block3), given = self.prepared(handler, grid, block, state, 0)
         what = f"launch ring kernel '{function.name}'"
         if self._capture is not None:
-            raise self.wrong(InvalidArgument, what, "a kernel that stays cannot be captured in a graph")
+            raise self.wrong(InvalidArgument, what, "a kernel that stays cannot be captured in a graph", "capture")
 
         def refuse(problem: str) -> Exception:
             found: Exception = self.wrong(InvalidArgument, what, problem)
@@ -570,7 +609,6 @@ class Accelerator:
 
     # Budgets.
 
-    @contextmanager
     def expect(
         self,
         *,
@@ -578,25 +616,27 @@ class Accelerator:
         energy_j: float | None = None,
         launches: int | None = None,
         copied_bytes: int | None = None,
-    ) -> Iterator[None]:
-        """What is done within must not take more than this; BudgetExceeded says which figure did, and by how much."""
-        __tracebackhide__ = True
-        before = self._spent()
-        yield
-        spent = {name: value - before[name] for name, value in self._spent().items()}
-        limits = {"time_s": time_s, "energy_j": energy_j, "launches": launches, "copied_bytes": copied_bytes}
-        over = [
-            f"{name} {spent[name]:.6g}, of at most {limit:.6g}"
-            for name, limit in limits.items()
-            if limit is not None and spent[name] > limit * (1 + 1e-12)
-        ]
-        if over:
-            raise BudgetExceeded(f"{self.name} took more than was expected: {'; '.join(over)}")
+    ) -> AbstractContextManager[None]:
+        """What is done within must not take more than this; BudgetExceeded says which figure did, and by how much.
 
-    def _spent(self) -> dict[str, float]:
+        Work that was given within counts until it has ended, whether the program waits for it or not. InputError for a
+        budget that is no number from 0, and for none at all.
+        """
+        limits = {"time_s": time_s, "energy_j": energy_j, "launches": launches, "copied_bytes": copied_bytes}
+        stated = {name: limit for name, limit in limits.items() if limit is not None}
+        for name, limit in stated.items():
+            if not isinstance(limit, Real) or not 0 <= limit < math.inf:
+                raise InputError(f"a budget of {name} {limit!r}", expected="a number from 0")
+        if not stated:
+            raise InputError("nothing is expected", expected=one_of(limits))
+        return _Budget(self, stated)
+
+    def spent(self) -> dict[str, float]:
+        """What was spent so far, with what is still under way."""
+        clock_s, energy_j = self.context.settled()
         return {
-            "time_s": self.clock_s,
-            "energy_j": self.energy_j,
+            "time_s": clock_s,
+            "energy_j": energy_j,
             "launches": self.counters.launches,
             "copied_bytes": self.counters.copied_bytes,
         }
@@ -624,6 +664,6 @@ class Accelerator:
     def __repr__(self) -> str:
         return f"<{'emulated' if self.info.virtual else 'real'} {self.name}>"
 
-    def wrong(self, error: type[Any], operation: str, problem: str) -> Any:
+    def wrong(self, error: type[Any], operation: str, problem: str, reason: Reason | None = None) -> Any:
         """An error of this device, with the API's code for it."""
-        return error(problem, operation=operation, device=self.name, code=code_of(self.info.api, error))
+        return error(problem, operation=operation, device=self.name, code=code_of(self.info.api, error, reason))

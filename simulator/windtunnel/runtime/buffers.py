@@ -40,6 +40,10 @@ class Buffer:
         shape = " x ".join(map(str, self.shape))
         return f"<{self.dtype} {shape} on {self.owner.name}{', freed' if self.freed else ''}>"
 
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        """A buffer lies on a device: it is no array of the host's."""
+        raise self._wrong("read", "a device's buffer is no NumPy array: to_host() copies it")
+
     def check(self, array: np.ndarray, operation: str, *, written: bool = False) -> None:
         """InvalidArgument where ``array`` is of another type than this, holds more, or is to be written and cannot."""
         self.alive(operation)

@@ -8,6 +8,7 @@ operating system gives; DOCA's numbers differ between releases, so only its name
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 from windtunnel.core.errors import (
     ApiCode,
@@ -28,18 +29,18 @@ _Codes = Mapping[type[DeviceError], tuple[str, int | None]]
 _CUDA: _Codes = {
     DeviceOutOfMemory: ("cudaErrorMemoryAllocation", 2),
     InvalidArgument: ("cudaErrorInvalidValue", 1),
-    LaunchError: ("cudaErrorLaunchFailure", 719),
+    LaunchError: ("cudaErrorLaunchOutOfResources", 701),
     CopyError: ("cudaErrorUnknown", 999),
     EccError: ("cudaErrorECCUncorrectable", 214),
     DeviceHang: ("cudaErrorLaunchTimeout", 702),
     DeviceLost: ("cudaErrorDevicesUnavailable", 46),
-    LinkDown: ("cudaErrorNvlinkUncorrectable", 220),
+    LinkDown: ("cudaErrorUnknown", 999),
     QueueFull: ("cudaErrorLaunchOutOfResources", 701),
 }
 _HIP: _Codes = {
     DeviceOutOfMemory: ("hipErrorOutOfMemory", 2),
     InvalidArgument: ("hipErrorInvalidValue", 1),
-    LaunchError: ("hipErrorLaunchFailure", 719),
+    LaunchError: ("hipErrorLaunchOutOfResources", 701),
     CopyError: ("hipErrorUnknown", 999),
     EccError: ("hipErrorECCNotCorrectable", 214),
     DeviceHang: ("hipErrorLaunchTimeOut", 702),
@@ -55,18 +56,18 @@ _OPENCL: _Codes = {
     EccError: ("CL_OUT_OF_RESOURCES", -5),
     DeviceHang: ("CL_OUT_OF_RESOURCES", -5),
     DeviceLost: ("CL_DEVICE_NOT_AVAILABLE", -2),
-    LinkDown: ("CL_DEVICE_NOT_AVAILABLE", -2),
+    LinkDown: ("CL_OUT_OF_RESOURCES", -5),
     QueueFull: ("CL_OUT_OF_HOST_MEMORY", -6),
 }
 _VULKAN: _Codes = {
     DeviceOutOfMemory: ("VK_ERROR_OUT_OF_DEVICE_MEMORY", -2),
     InvalidArgument: ("VK_ERROR_VALIDATION_FAILED_EXT", -1000011001),
-    LaunchError: ("VK_ERROR_DEVICE_LOST", -4),
+    LaunchError: ("VK_ERROR_OUT_OF_HOST_MEMORY", -1),
     CopyError: ("VK_ERROR_UNKNOWN", -13),
     EccError: ("VK_ERROR_DEVICE_LOST", -4),
     DeviceHang: ("VK_ERROR_DEVICE_LOST", -4),
     DeviceLost: ("VK_ERROR_DEVICE_LOST", -4),
-    LinkDown: ("VK_ERROR_DEVICE_LOST", -4),
+    LinkDown: ("VK_ERROR_UNKNOWN", -13),
     QueueFull: ("VK_ERROR_OUT_OF_HOST_MEMORY", -1),
 }
 _METAL: _Codes = {
@@ -77,7 +78,7 @@ _METAL: _Codes = {
     EccError: ("MTLCommandBufferErrorInternal", 1),
     DeviceHang: ("MTLCommandBufferErrorTimeout", 2),
     DeviceLost: ("MTLCommandBufferErrorDeviceRemoved", 11),
-    LinkDown: ("MTLCommandBufferErrorDeviceRemoved", 11),
+    LinkDown: ("MTLCommandBufferErrorInternal", 1),
     QueueFull: ("MTLCommandBufferErrorInternal", 1),
 }
 _WGPU: _Codes = {
@@ -88,7 +89,7 @@ _WGPU: _Codes = {
     EccError: ("GPUDeviceLostInfo: unknown", None),
     DeviceHang: ("GPUDeviceLostInfo: unknown", None),
     DeviceLost: ("GPUDeviceLostInfo: unknown", None),
-    LinkDown: ("GPUDeviceLostInfo: unknown", None),
+    LinkDown: ("GPUInternalError", None),
     QueueFull: ("GPUInternalError", None),
 }
 _QAT: _Codes = {
@@ -136,7 +137,42 @@ _TABLES: Mapping[str, _Codes] = {
 }
 
 
-def code_of(api: str, error: type[DeviceError]) -> ApiCode:
-    """What ``api`` calls an error of this class."""
-    name, number = _TABLES.get(api, _ERRNO)[error]
+Reason = Literal["configuration", "cooperative", "kernel", "not ready", "handle", "capture"]
+"""Ways to go wrong that some APIs have numbers of their own for."""
+_REASONS: Mapping[str, Mapping[Reason, tuple[str, int | None]]] = {
+    "cuda": {
+        "configuration": ("cudaErrorInvalidConfiguration", 9),
+        "cooperative": ("cudaErrorCooperativeLaunchTooLarge", 720),
+        "kernel": ("cudaErrorLaunchFailure", 719),
+        "not ready": ("cudaErrorNotReady", 600),
+        "handle": ("cudaErrorInvalidResourceHandle", 400),
+        "capture": ("cudaErrorStreamCaptureUnsupported", 900),
+    },
+    "hip": {
+        "configuration": ("hipErrorInvalidConfiguration", 9),
+        "cooperative": ("hipErrorCooperativeLaunchTooLarge", 720),
+        "kernel": ("hipErrorLaunchFailure", 719),
+        "not ready": ("hipErrorNotReady", 600),
+        "handle": ("hipErrorInvalidHandle", 400),
+        "capture": ("hipErrorStreamCaptureUnsupported", 900),
+    },
+    "opencl": {
+        "configuration": ("CL_INVALID_WORK_GROUP_SIZE", -54),
+        "not ready": ("CL_PROFILING_INFO_NOT_AVAILABLE", -7),
+        "handle": ("CL_INVALID_EVENT", -58),
+    },
+    "vulkan": {
+        "configuration": ("VK_ERROR_VALIDATION_FAILED_EXT", -1000011001),
+        "kernel": ("VK_ERROR_DEVICE_LOST", -4),
+        "not ready": ("VK_NOT_READY", 1),
+    },
+    "metal": {"configuration": ("MTLCommandBufferErrorInvalidResource", 9)},
+    "wgpu": {"configuration": ("GPUValidationError", None)},
+}
+
+
+def code_of(api: str, error: type[DeviceError], reason: Reason | None = None) -> ApiCode:
+    """What ``api`` calls an error of this class, or for this reason where it tells it apart."""
+    own = None if reason is None else _REASONS.get(api, {}).get(reason)
+    name, number = own or _TABLES.get(api, _ERRNO)[error]
     return ApiCode(api, name, number)

@@ -38,6 +38,8 @@ class Node:
     buffer: Buffer | None = None
     source: Buffer | None = None
     array: np.ndarray | None = None
+    pinned: bool = False
+    """Whether the host's array is in pinned memory."""
 
     def __str__(self) -> str:
         return f"{self.name} (node {self.number})"
@@ -64,17 +66,21 @@ class Graph:
         node = Node(len(self.nodes), "launch", function.name, list(after), function, *sizes, given, shared_bytes)
         return self._add(node)
 
-    def copy_in(self, buffer: Buffer, array: np.ndarray, *, after: Sequence[Node] = ()) -> Node:
+    def copy_in(self, buffer: Buffer, array: np.ndarray, *, after: Sequence[Node] = (), pinned: bool = False) -> Node:
         """Host to device; the array is read when the graph is replayed, and has to stay."""
         self.accelerator.own(buffer, "copy in")
         buffer.check(array, "copy in")
-        return self._add(Node(len(self.nodes), "copy_in", "copy in", list(after), buffer=buffer, array=array))
+        return self._add(
+            Node(len(self.nodes), "copy_in", "copy in", list(after), buffer=buffer, array=array, pinned=pinned)
+        )
 
-    def copy_out(self, array: np.ndarray, buffer: Buffer, *, after: Sequence[Node] = ()) -> Node:
+    def copy_out(self, array: np.ndarray, buffer: Buffer, *, after: Sequence[Node] = (), pinned: bool = False) -> Node:
         """Device to host, into an array that has to stay."""
         self.accelerator.own(buffer, "copy out")
         buffer.check(array, "copy out", written=True)
-        return self._add(Node(len(self.nodes), "copy_out", "copy out", list(after), buffer=buffer, array=array))
+        return self._add(
+            Node(len(self.nodes), "copy_out", "copy out", list(after), buffer=buffer, array=array, pinned=pinned)
+        )
 
     def copy_within(self, to: Buffer, buffer: Buffer, *, after: Sequence[Node] = ()) -> Node:
         """Device to device."""

@@ -10,9 +10,9 @@ What `tests/conformance` holds every back end to, where APIs differ or are silen
 - A copy whose two sides share memory is refused (CUDA leaves it undefined, OpenCL and WebGPU refuse it).
 - Work in a stream is in order. Blocking streams and the default stream wait for each other, non-blocking ones do not.
 - A stream that waits for an event that was not recorded waits for nothing; the host that does is told so (CUDA returns
-  at once). An event is recorded again from scratch. Elapsed time of an event that was not reached is an error, and is
-  negative backwards.
-- A stream waits for events of its own device alone (CUDA lets devices wait for each other).
+  at once). An event is recorded again from scratch. Elapsed time of an event that was not reached is an error, and so
+  is that from a later event to an earlier.
+- A stream waits for events of any device of its program (of its ``Host``, where devices are emulated).
 - A launch exactly at a limit is made; beyond it, the error names the limit.
 - A sticky error is raised by every later call that asks for memory, work or a wait. Giving memory back is not refused
   (CUDA refuses it too), so that cleaning up does not hide what failed first.
@@ -194,6 +194,16 @@ class Context(Protocol):
 
     def stretch(self, factor: float) -> None:
         """What is enqueued from now on takes ``factor`` times its time (emulated devices only)."""
+
+    @property
+    def running(self) -> list[str]:
+        """The names of ring kernels that have not been terminated."""
+
+    def settled(self) -> tuple[float, float]:
+        """(clock (s), energy (J)) when all work that was given has ended, without waiting where that can be known."""
+
+    def landing(self, array: np.ndarray) -> np.ndarray:
+        """Where what is being copied to a host's array is now (emulated devices only)."""
 
     def clear(self) -> None:
         """Free what a program left, and end its ring kernels; the device stays open, with its pool of memory."""

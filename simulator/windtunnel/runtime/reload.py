@@ -203,9 +203,9 @@ class KernelFile:
     def _run(self, name: str, number: int, on: Callable[[], Accelerator], program: Program) -> Run:
         kernel = self.kernel(name, number)
         with on() as device:
-            begun_s, before_j = device.clock_s, device.energy_j
+            begun_s = device.clock_s
             device.compile(kernel)
-            compiled_s = device.clock_s
+            compiled_s, before_j = device.clock_s, device.energy_j
             output = program(device, kernel)
             device.synchronize()
             ended_s = device.clock_s

@@ -29,7 +29,7 @@ from typing import Any, Self
 
 import numpy.typing as npt
 
-from windtunnel.core.errors import DeviceError, InputError, WindtunnelError, nearest
+from windtunnel.core.errors import Deadlock, DeviceError, InputError, WindtunnelError, nearest
 from windtunnel.core.ticks import to_seconds, to_ticks
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.kernels import Kernel
@@ -49,10 +49,6 @@ class HandlerFailed(WindtunnelError):
 
 class Undelivered(WindtunnelError):
     """A message came back unread: its worker had failed."""
-
-
-class Deadlock(WindtunnelError):
-    """Workers wait for room in each other's mailboxes."""
 
 
 class FailuresUnseen(WindtunnelError, AssertionError):
