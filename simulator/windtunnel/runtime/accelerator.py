@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import isasyncgenfunction, isclass, iscoroutinefunction, isgeneratorfunction
 from numbers import Number, Real
 from operator import index
 from typing import Any, Self, get_args
@@ -63,6 +63,12 @@ class _Armed(ContextDecorator):
 
     def __call__(self, function: Any) -> Any:
         """A coroutine is armed while it runs, not while it is made."""
+        if isclass(function) or isgeneratorfunction(function) or isasyncgenfunction(function):
+            name = getattr(function, "__name__", repr(function))
+            raise InputError(
+                f"faults on '{name}' would be armed while it is made, and not while it runs",
+                expected="a function or a coroutine, or `with accelerator.faults(...)` inside",
+            )
         if not iscoroutinefunction(function):
             return super().__call__(function)
 
@@ -123,6 +129,8 @@ class Accelerator:
         self.closed = False
         self.ended: list[str] = []
         """What the faults of plans that have ended did."""
+        self.left_bytes = 0
+        """What was still allocated when it was closed."""
         self._gone: DeviceError | None = None
         self._hung: tuple[float, DeviceError] | None = None
         self._capture: Capture | None = None
@@ -235,6 +243,7 @@ class Accelerator:
         self.own(buffer, "copy in")
         buffer.check(values, "copy in")
         if self._capture is not None:
+            self.context.check_stream(stream)
             node = self._capture.graph.copy_in(buffer, values, after=self._capture.after(stream), pinned=pinned)
             self._capture.follow(stream, node)
             return
@@ -252,6 +261,7 @@ class Accelerator:
         self.own(buffer, "copy out")
         buffer.check(array, "copy out", written=True)
         if self._capture is not None:
+            self.context.check_stream(stream)
             node = self._capture.graph.copy_out(array, buffer, after=self._capture.after(stream), pinned=pinned)
             self._capture.follow(stream, node)
             return
@@ -274,6 +284,7 @@ class Accelerator:
         self.own(to, "copy within")
         to.fits(buffer, "copy within")
         if self._capture is not None:
+            self.context.check_stream(stream)
             node = self._capture.graph.copy_within(to, buffer, after=self._capture.after(stream))
             self._capture.follow(stream, node)
             return
@@ -296,6 +307,7 @@ class Accelerator:
         """Enqueue a kernel. LaunchError for a configuration that the device does not allow."""
         function, sizes, given = self.prepared(kernel, grid, block, arguments, shared_bytes)
         if self._capture is not None:
+            self.context.check_stream(stream)
             after = self._capture.after(stream)
             node = self._capture.graph.launch(kernel, grid, block, *arguments, after=after, shared_bytes=shared_bytes)
             self._capture.follow(stream, node)
@@ -424,7 +436,7 @@ class Accelerator:
         with self._stretched(struck):
             self.context.replay(compiled.order, stream)
         self.counters.launches += 1
-        self.counters.copied_bytes += sum(node.array.nbytes for node in compiled.order if node.array is not None)
+        self.counters.copied_bytes += sum(node.copied_bytes for node in compiled.order)
 
     # Ring kernels.
 
@@ -457,7 +469,7 @@ class Accelerator:
         struck = self._call("launch", function.name)
         with self._stretched(struck):
             started = self.context.ring(RingSpec(marked, grid3, block3, given, *types, capacity))
-        self.counters.launches += 1
+        self.counters.launches += started.launches
         return RingKernel(self, started)
 
     def ring_call(self, operation: str, name: str) -> None:
@@ -653,6 +665,7 @@ class Accelerator:
         if not self.closed:
             self.closed, self._hung = True, None
             self._gone = self.wrong(InvalidArgument, "close", "the accelerator was closed")
+            self.left_bytes = self.context.allocated_bytes
             self.context.close()
 
     def __enter__(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -55,7 +56,7 @@ class Kernel:
             # One operation by its name and columns is a pair, too.
             return [(stated[0], stated[1])] if isinstance(stated[0], str) else stated  # type: ignore[list-item,return-value]
         moved = sum(a.nbytes for a in arguments if isinstance(a, np.ndarray))
-        threads = int(np.prod(grid)) * int(np.prod(block))
+        threads = math.prod(grid) * math.prod(block)
         return [{"op": "kernel", "threads": threads, "bytes": max(moved, 1), "flops": 0.0}]
 
 
