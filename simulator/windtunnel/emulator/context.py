@@ -185,6 +185,8 @@ class EmulatedContext:
         self.before_wait: Callable[[], None] = _nothing
         self.after_wait: Callable[[], None] = _nothing
         self._prices: dict[tuple[Any, ...], Price] = {}
+        self._constant: dict[Kernel, Price] = {}
+        """Of kernels whose every launch is the same work."""
         self._launching = Provenance.MEASURED
         self.units = device.number("compute_units") or device.number("cores") or 1.0
         # A processor's own memory is the host's.
@@ -395,7 +397,11 @@ class EmulatedContext:
         given = [self.given(argument) for argument in arguments]
         queue = self._queue(stream)
         self._migrate(queue, buffers)
-        price = self.price(function.work_of(grid, block, given))
+        price = self._constant.get(function)
+        if price is None:
+            price = self.price(function.work_of(grid, block, given))
+            if function.constant:
+                self._constant[function] = price
         blocks = grid[0] * grid[1] * grid[2]
         share = min(blocks / self.units, 1.0)
         lead = self.dispatch_ticks + self.latency_ticks

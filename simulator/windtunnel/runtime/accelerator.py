@@ -135,6 +135,8 @@ class Accelerator:
         self._hung: tuple[float, DeviceError] | None = None
         self._capture: Capture | None = None
         self._functions: dict[Any, Function] = {}
+        self._shapes: dict[Any, tuple[Dims, Dims]] = {}
+        """Grids and blocks that were found to be within the limits."""
 
     @property
     def info(self) -> DeviceInfo:
@@ -313,7 +315,10 @@ class Accelerator:
             self._capture.follow(stream, node)
             return
         struck = self._call("launch", function.name) if self.plan is not None or self._gone is not None else ()
-        with self._stretched(struck):
+        if struck:
+            with self._stretched(struck):
+                self.context.launch(function, *sizes, given, stream, shared_bytes)
+        else:
             self.context.launch(function, *sizes, given, stream, shared_bytes)
         self.counters.launches += 1
 
@@ -343,7 +348,22 @@ class Accelerator:
         if function is None:
             marked = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
             function = self._functions[kernel] = self.context.compile(marked, shipped=True)
-        operation = f"launch {function.name}"
+        operation = "launch " + function.name
+        # A program launches few shapes, many times: each is checked once. (True is 1, and no size.)
+        key: Any = (grid, block, shared_bytes, type(grid), type(block))
+        try:
+            sizes = self._shapes.get(key)
+        except TypeError:  # lists, which change
+            key = sizes = None
+        if sizes is None:
+            sizes = self._shape(operation, grid, block, shared_bytes)
+            if key is not None:
+                self._shapes[key] = sizes
+        return function, sizes, [self._argument(operation, i, argument) for i, argument in enumerate(arguments)]
+
+    def _shape(
+        self, operation: str, grid: int | Sequence[int], block: int | Sequence[int], shared_bytes: int
+    ) -> tuple[Dims, Dims]:
         try:
             sizes = dims(grid), dims(block)
         except (TypeError, ValueError) as error:
@@ -351,7 +371,7 @@ class Accelerator:
         beyond = exceeded(self.info.limits, *sizes, shared_bytes)
         if beyond is not None:
             raise self.wrong(LaunchError, operation, beyond, "configuration")
-        return function, sizes, [self._argument(operation, i, argument) for i, argument in enumerate(arguments)]
+        return sizes
 
     def _argument(self, operation: str, place: int, argument: Any) -> Any:
         if isinstance(argument, Buffer):

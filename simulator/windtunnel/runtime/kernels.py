@@ -36,12 +36,11 @@ class Kernel:
         if not callable(self.function):
             raise InputError(f"{self.function!r} is no kernel", expected="a function of whole arrays")
         update_wrapper(self, self.function)
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
         named = getattr(self.function, "func", self.function)  # a partial has the name of its function
-        return str(getattr(named, "__name__", type(named).__name__))
+        self.name = str(getattr(named, "__name__", type(named).__name__))
+        """The function's name."""
+        self.constant = self.work is not None and not callable(self.work)
+        """Whether each launch is the same work, whatever it is given."""
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as the plain function it is."""
