@@ -9,6 +9,7 @@ simulates a scenario. See docs/testing.md.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -73,20 +74,43 @@ def pytest_report_header() -> str:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that asks for ``accelerator`` runs once for each device, and each way that was asked for."""
+    item = metafunc.definition
     if "accelerator" not in metafunc.fixturenames:
+        if any(marker.name == "accelerator" for marker in item.own_markers):
+            warnings.warn(
+                pytest.PytestWarning(f"{item.nodeid} has the marker accelerator, and does not ask for the fixture"),
+                stacklevel=1,
+            )
         return
-    marker = metafunc.definition.get_closest_marker("accelerator")
-    usual = metafunc.config.getini("accelerator_device") or _USUAL
+    # A project may have a fixture, or a parameter, of this name for itself.
+    fixtures = metafunc._arg2fixturedefs.get("accelerator", ())
+    if not fixtures or fixtures[-1].func.__module__ != __name__:
+        return
+    if any("accelerator" in _names_of(marker) for marker in item.iter_markers("parametrize")):
+        return
+    cases = _cases(item, metafunc.config)
+    names = [device if way == _EMULATED else f"{device}-{way}" for device, way in cases]
+    metafunc.parametrize("accelerator", cases, ids=names, indirect=True)
+
+
+def _names_of(marker: pytest.Mark) -> list[str]:
+    """The arguments that a parametrize marker gives values."""
+    given = marker.args[0] if marker.args else marker.kwargs.get("argnames", "")
+    return [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+
+
+def _cases(item: Any, config: pytest.Config) -> list[tuple[str, str]]:
+    """(device, way) of each run of a test."""
+    marker = item.get_closest_marker("accelerator")
+    usual = config.getini("accelerator_device") or _USUAL
     given = marker.args if marker is not None and marker.args else (usual,)
     devices = [name for one in given for name in (one if isinstance(one, (list, tuple)) else (one,))]
     for name in devices:
         if not isinstance(name, str):
-            raise pytest.UsageError(f"{metafunc.definition.nodeid}: the marker accelerator names devices, not {name!r}")
-    asked = metafunc.config.getoption("--accelerator")
+            raise pytest.UsageError(f"{item.nodeid}: the marker accelerator names devices, not {name!r}")
+    asked = config.getoption("--accelerator")
     ways = (_EMULATED, _REAL) if asked == "both" else (asked,)
-    cases = [(device, way) for device in devices for way in ways]
-    names = [device if way == _EMULATED else f"{device}-{way}" for device, way in cases]
-    metafunc.parametrize("accelerator", cases, ids=names, indirect=True)
+    return [(device, way) for device in devices for way in ways]
 
 
 @pytest.fixture
@@ -96,9 +120,16 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
     ``accelerator.expect(time_s=..., energy_j=..., launches=..., copied_bytes=...)`` asserts a budget,
     ``accelerator.faults({"kind": "out_of_memory", "call": 3})`` arms a fault.
     """
-    name, way = request.param
-    marker = request.node.get_closest_marker("accelerator")
-    options = dict(marker.kwargs) if marker is not None else {}
+    if hasattr(request, "param"):
+        name, way = request.param
+    else:  # asked for while the test runs
+        cases = _cases(request.node, request.config)
+        if len(cases) > 1:
+            pytest.fail("one test that asks for the fixture as it runs cannot have several devices", pytrace=False)
+        name, way = cases[0]
+    options: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers("accelerator"))):
+        options.update(marker.kwargs)  # the closest has the last word, on what it says
     _check_marker(options)
     seed = options.get("seed")
     if seed is None:
@@ -112,7 +143,7 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
     try:
         with _armed(request, opened, (faults,) if isinstance(faults, (dict, str)) else faults):
             yield opened
-            left, running = opened.allocated_bytes, opened.running
+            left, running = max(opened.allocated_bytes, opened.left_bytes), opened.running
     finally:
         opened.close()
     if options.get("leaks") == "error" and (left or running):
@@ -176,6 +207,9 @@ def _check_marker(options: dict[str, Any]) -> None:
     for name in options:
         if name not in _OPTIONS:
             wrong(f"'{name}'", _OPTIONS, name)
+    faults = options.get("faults", ())
+    if not isinstance(faults, (str, dict, list, tuple)):
+        pytest.fail(f"the marker accelerator has faults={faults!r}; expected a fault, or a list of them", pytrace=False)
     seed = options.get("seed")
     if seed is not None and (not isinstance(seed, int) or seed < 0):
         pytest.fail(f"the marker accelerator has seed={seed!r}; expected a whole number from 0", pytrace=False)
@@ -219,17 +253,23 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if opened.struck:
         lines += ["faults that struck:", *(f"  {line}" for line in opened.struck)]
     if log:
-        lines.append(f"trace: {_write_trace(item, opened.name, log)}")
+        try:
+            lines.append(f"trace: {_write_trace(item, opened.name, log)}")
+        except OSError as error:
+            lines.append(f"trace: not written: {error}")
     report.sections.append((f"accelerator ({call.when})", "\n".join(lines)))
 
 
 def _write_trace(item: pytest.Item, device: str, log: list[Any]) -> Path:
     import json
+    import zlib
 
     folder = Path(item.config.getoption("--accelerator-traces"))
     folder.mkdir(parents=True, exist_ok=True)
-    # The node's name is unique, so that workers of a parallel run do not meet.
-    path = folder / (re.sub(r"[^\w.-]+", "_", item.nodeid)[-180:] + ".json")
+    # The node's name is unique, so that workers of a parallel run do not meet; a digest tells apart what differs in
+    # characters alone that no file's name can have.
+    plain = re.sub(r"[^\w.-]+", "_", item.nodeid)[-160:]
+    path = folder / f"{plain}-{zlib.crc32(item.nodeid.encode()):08x}.json"
     events = [
         {
             "name": span.name,

@@ -379,3 +379,78 @@ def test_a_graph_moves_unified_memory_as_a_launch_does(device: Accelerator) -> N
     stays = took(device, lambda: (compiled.replay(), device.synchronize()))
     assert moved > stays + 0.9 * predicted("copy", bytes=4 * MILLION, direction="h2d", memory="unified")
     assert (a.host() == 4).all()
+
+
+def test_a_budget_counts_what_nobody_has_waited_for(device: Accelerator) -> None:
+    @windtunnel.kernel(work={"op": "gemm", "m": 4096, "n": 4096, "k": 4096, "dtype": "float32"})
+    def big(a: np.ndarray) -> None:
+        pass
+
+    a = device.empty(4)
+    with pytest.raises(BudgetExceeded, match="time_s"), device.expect(time_s=1e-4):
+        device.launch(big, 1, 32, a)
+    device.synchronize()
+    with pytest.raises(BudgetExceeded, match="energy_j"), device.expect(energy_j=1e-2):
+        device.launch(big, 1, 32, a)
+    before = device.clock_s
+    with device.expect(launches=1):
+        device.launch(big, 1, 32, a)
+    assert device.clock_s - before < 1e-4, "asking what was spent waits for nothing"
+
+
+@pytest.mark.parametrize("wrong", [{"time_s": float("nan")}, {"energy_j": -1}, {"launches": "3"}, {}])
+def test_a_budget_that_is_none_is_refused(device: Accelerator, wrong: dict[str, Any]) -> None:
+    with pytest.raises(errors.InputError):
+        device.expect(**wrong)
+
+
+def test_a_copy_to_the_host_is_there_when_it_has_ended_and_not_before(device: Accelerator) -> None:
+    a, found = device.to_device(np.ones(MILLION, np.float32)), np.zeros(MILLION, np.float32)
+    stream = device.stream()
+    device.copy_out(found, a, stream, pinned=True)
+    assert not found.any()
+    stream.synchronize()
+    assert (found == 1).all()
+    again = np.zeros(MILLION, np.float32)
+    device.copy_out(again, a, stream, pinned=True)
+    device.sleep(1.0)
+    assert (again == 1).all(), "time passed, and it arrived"
+
+
+@pytest.mark.parametrize(
+    "sku", ["rtx-4090@opencl", "a100-sxm-40gb@opencl", "mi250x@opencl", "l4", "mi300x", "rtx-4090@vulkan"]
+)
+@pytest.mark.parametrize("count", [1, 2, 50])
+def test_empty_kernels_and_one_wait_take_what_predict_says_through_every_api(sku: str, count: int) -> None:
+    device = app.accelerator(sku)
+
+    @windtunnel.kernel(work={"op": "kernel", "threads": 1, "bytes": 1, "flops": 0.0})
+    def nothing() -> None:
+        pass
+
+    device.sleep(1e-3)
+    before = device.clock_s
+    for _ in range(count):
+        device.launch(nothing, 1, 1)
+    device.synchronize()
+    predicted = app.predict("launch", sku, {"mode": "stream", "count": count})["duration_s"]
+    assert device.clock_s - before == pytest.approx(predicted, rel=0.02)
+
+
+def test_kernels_on_two_cores_of_a_processor_run_side_by_side() -> None:
+    def took_by(streams: int) -> float:
+        device = app.accelerator("epyc-9654")
+        each = [device.stream(non_blocking=True) for _ in range(streams)]
+        a = device.to_device(np.ones(MILLION, np.float32))
+        before = device.clock_s
+        for number in range(2):
+            device.launch(double, 1, 1, a, stream=each[number % streams])
+        device.synchronize()
+        return device.clock_s - before
+
+    assert took_by(2) < 0.7 * took_by(1)
+
+
+def test_a_kernel_that_returns_its_result_is_told_that_nobody_takes_it(device: Accelerator) -> None:
+    with pytest.raises(errors.InvalidArgument, match="returned a value"):
+        device.launch(lambda a: 2 * a, 1, 32, device.empty(4))

@@ -261,8 +261,8 @@ class Reference:
         self.data: dict[int, np.ndarray] = {}
         self.unified: dict[int, bool | None] = {}
         """Of unified buffers, whether their pages are on the device; None as long as nobody has touched them."""
-        self.pool: Counter[int] = Counter()
-        """Blocks that were given back, by size: the next of that size takes no time."""
+        self.pool: Counter[tuple[bool, int]] = Counter()
+        """Blocks that were given back, by whether they are unified and by size: the next such takes no time."""
         self.counts = Counter(launches=0, copied_bytes=0, allocations=0)
 
     def judge(self, operation: str, clock_s: float, news: list[str], kernel: str | None = None) -> Verdict:
@@ -301,9 +301,9 @@ class Reference:
         self.unified.clear()
         self.pool.clear()
 
-    def taken(self, size: int) -> float:
+    def taken(self, size: int, unified: bool = False) -> float:
         """Memory is had; how long that takes (s)."""
-        block = -(-size // 512)
+        block = unified, -(-size // 512)
         if self.pool[block]:
             self.pool[block] -= 1
             return 0.0
@@ -381,7 +381,7 @@ class FaultsMachine(RuleBasedStateMachine):
             clock_s += self.reference.taken(len(arguments[0]))
             verdict = self.reference.judge("copy_in", clock_s, self.news)
             if verdict.error is not None:
-                self.reference.pool[-(-len(arguments[0]) // 512)] += 1
+                self.reference.pool[False, -(-len(arguments[0]) // 512)] += 1
         return found, verdict
 
     def settle(self, verdict: Verdict, *, waits: bool = False) -> bool:
@@ -443,7 +443,7 @@ class FaultsMachine(RuleBasedStateMachine):
         if self.settle(verdict):
             place = len(self.world.buffers) - 1
             self.reference.data[place] = np.zeros(size, ELEMENTS)
-            self.reference.taken(size)
+            self.reference.taken(size, kind == "unified")
             if kind == "unified":
                 self.reference.unified[place] = None
             self.reference.counts["allocations"] += 1
@@ -473,7 +473,8 @@ class FaultsMachine(RuleBasedStateMachine):
             return
         self.call(None, "free", chosen)
         assert self.raised is None
-        self.reference.pool[-(-self.reference.data.pop(chosen).nbytes // 512)] += 1
+        unified = chosen in self.reference.unified
+        self.reference.pool[unified, -(-self.reference.data.pop(chosen).nbytes // 512)] += 1
         self.reference.unified.pop(chosen, None)
         for what, *arguments in (
             ("free", chosen),

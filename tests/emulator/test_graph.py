@@ -181,3 +181,47 @@ def test_a_fault_strikes_a_replay_as_it_does_a_launch(device: Accelerator) -> No
     compiled = graph.compile()
     with device.faults("launch_failure"), pytest.raises(errors.LaunchError):
         compiled.replay()
+
+
+def test_streams_that_are_gone_tie_nothing_to_those_that_take_their_place(device: Accelerator) -> None:
+    def part() -> None:
+        device.launch(increment, 1, 32, device.empty(4), stream=device.stream(non_blocking=True))
+
+    with device.capture() as graph:
+        for _ in range(20):
+            part()
+    assert all(not node.after for node in graph.nodes)
+
+
+def test_what_is_changed_in_a_graph_after_it_was_compiled_is_no_part_of_it(device: Accelerator) -> None:
+    graph = device.graph()
+    a = device.to_device(np.zeros(4, np.float32))
+    first, second = graph.launch(increment, 1, 32, a), graph.launch(double, 1, 32, a)
+    compiled = graph.compile()
+    graph.depend(first, second)
+    compiled.replay()
+    assert (device.to_host(a) == 2).all()
+
+
+def test_a_graphs_copies_cost_what_their_memory_does_and_are_counted(device: Accelerator) -> None:
+    values = np.ones(1 << 22, np.float32)
+    a, b = device.empty(values.shape), device.empty(values.shape)
+    took_s = {}
+    for pinned in (False, True):
+        graph = device.graph()
+        graph.copy_in(a, values, pinned=pinned)
+        compiled = graph.compile()
+        before, copied = device.clock_s, device.counters.copied_bytes
+        compiled.replay()
+        device.synchronize()
+        took_s[pinned] = device.clock_s - before
+        assert device.counters.copied_bytes - copied == values.nbytes
+    memories = {False: "pageable", True: "pinned"}
+    for pinned, seconds in took_s.items():
+        columns = {"bytes": values.nbytes, "direction": "h2d", "memory": memories[pinned]}
+        assert seconds == pytest.approx(app.predict("copy", device.name, columns)["duration_s"], rel=0.05)
+    graph = device.graph()
+    graph.copy_within(b, a)
+    copied = device.counters.copied_bytes
+    graph.compile().replay()
+    assert device.counters.copied_bytes - copied == values.nbytes

@@ -445,3 +445,105 @@ def test_a_ring_cannot_be_captured() -> None:
     device = opened()
     with device.capture(), pytest.raises(InvalidArgument, match="captured"):
         ring_of(device)
+
+
+# What an attack found.
+
+
+def test_a_handler_that_fails_is_told_at_the_end_and_its_message_is_the_first_left() -> None:
+    for name in ("l4", "apple-m2-ultra"):
+        device = opened(name)
+
+        def bad(message: Any) -> int:
+            if message == 2:
+                raise ZeroDivisionError
+            return int(message)
+
+        ring = ring_of(device, bad)
+        ring.pause()
+        for i in range(5):
+            ring.send(i)
+        ring.activate()
+        with pytest.raises(LaunchError, match="ZeroDivisionError"):
+            ring.terminate()
+        assert ring.left is not None
+        assert [int(reply) for reply in ring.left.replies] == [0, 1]
+        assert [int(message) for message in ring.left.unprocessed] == [2, 3, 4]
+        assert not device.running
+    with pytest.raises(LaunchError), ring_of(opened(), bad) as again:
+        again.send(2)
+
+
+def test_a_work_that_cannot_be_priced_is_the_handlers_failure_and_no_other_calls() -> None:
+    device = opened()
+
+    @windtunnel.kernel(work=lambda m: {"op": "kernel", "threads": 1, "bytes": int(m), "flops": 0.0})
+    def work(message: Any) -> int:
+        return 1
+
+    a = device.to_device(np.ones(4, np.float32))
+    ring = ring_of(device, work)
+    ring.send(0)
+    device.launch(lambda x: None, 1, 32, a)
+    with pytest.raises(LaunchError, match="bytes is 0"):
+        ring.receive()
+
+
+def test_state_that_was_freed_is_not_used() -> None:
+    device = opened()
+    state = device.to_device(np.zeros(1))
+    ring = device.ring(lambda m, s: None, 1, 32, state, message=np.float64)
+    state.free()
+    ring.send(2.5)
+    with pytest.raises(LaunchError, match="the buffer was freed"):
+        ring.drain()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "message"),
+    [("f4", None), ("U3", "hello"), ("f4", 1e300), ("f2", 1e6), ([("a", "i4"), ("b", "i4")], (1.5, 2))],
+)
+def test_a_message_is_never_changed_on_its_way(dtype: Any, message: Any) -> None:
+    ring = opened().ring(lambda m: None, 1, 32, message=dtype)
+    with pytest.raises(InvalidArgument):
+        ring.send(message)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "U5", "c16"])
+def test_python_values_are_messages_of_every_type_that_holds_them(dtype: str) -> None:
+    with opened().ring(lambda m: m, 1, 32, message=dtype, reply=dtype) as ring:
+        assert ring.call("hello" if dtype == "U5" else 2) == ("hello" if dtype == "U5" else 2)
+
+
+def test_a_throttled_launch_slows_nobodys_ring() -> None:
+    def took(throttled: bool) -> list[float]:
+        device = opened("rtx-4090@vulkan")
+        seen = device.watch()
+        ring = ring_of(device)
+        for i in range(4):
+            ring.send(i)
+        a = device.to_device(np.ones(4, np.float32))
+        device.sleep(1e-3)
+        fault = {"kind": "throttle", "factor": 10, "kernel": "other"}
+
+        def other(x: np.ndarray) -> None:
+            pass
+
+        if throttled:
+            with device.faults(fault):
+                device.launch(other, 1, 32, a)
+        else:
+            device.launch(other, 1, 32, a)
+        ring.drain()
+        return [span.end - span.start for span in seen if span.name.startswith("square")]
+
+    assert took(True) == took(False)
+
+
+def test_launches_of_a_relaunched_ring_are_counted() -> None:
+    device = opened("apple-m2-ultra")
+    ring = ring_of(device)
+    for i in range(3):
+        ring.call(i)
+    ring.terminate()
+    assert device.counters.launches >= 3

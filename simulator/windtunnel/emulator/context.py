@@ -189,14 +189,14 @@ class EmulatedContext:
             limits=limits_of(api.name),
             features=_features(device),
             virtual=True,
-            compute_units=int(device.number("compute_units") or 1),
+            compute_units=int(device.number("compute_units") or device.number("cores") or 1),
         )
         self.time = DeviceTime(self.host, device.idle_power_w, born=self.host.now)
         self.default = EmulatedStream(self, self.time.streams[DEFAULT])
         self.memories: dict[int, EmulatedMemory] = {}
         self._allocated = 0
-        self._pool: Counter[int] = Counter()
-        """Blocks that the program gave back, by their size: the next of that size costs no call."""
+        self._pool: Counter[tuple[MemoryKind, int]] = Counter()
+        """Blocks that the program gave back, by kind and size: the next such block costs no call."""
         self._next_address = 1 << 20
         self._stretch = 1.0
         self.capturing: Any = None
@@ -206,29 +206,41 @@ class EmulatedContext:
         self.before_wait: Callable[[], None] = _nothing
         self.after_wait: Callable[[], None] = _nothing
         self._prices: dict[tuple[Any, ...], Price] = {}
+        self._constant: dict[Kernel, Price] = {}
+        """Of kernels whose every launch is the same work."""
         self._launching = Provenance.MEASURED
-        self.units = device.number("compute_units") or 1.0
+        self.units = device.number("compute_units") or device.number("cores") or 1.0
         # A processor's own memory is the host's.
         self.shares_memory = device.kind.name == "cpu" or (device.number("unified_memory") or 0.0) >= 0.5
         self._overheads()
 
     def _overheads(self) -> None:
-        """How a round trip divides into the host's part, the way there and the way back."""
+        """How a round trip divides into the host's part, the way there and the way back.
+
+        At an end of the intervals each part is at its own end, and never on the other side of its best value.
+        """
+        asked = self.interval
+        self.interval = "best"
+        best = self._parts()
+        self.interval = asked
+        further = {"low": min, "best": max, "high": max}[asked]
+        parts = [further(one, other) for one, other in zip(best, self._parts(), strict=True)]
+        self.dispatch_ticks, self.latency_ticks, self.back_ticks, self.empty_ticks, self.node_ticks = parts
+
+    def _parts(self) -> tuple[int, int, int, int, int]:
         try:
             one, many = (self._launch_s(count) for count in (1, 1001))
         except UnsupportedOperationError:
             one = many = 0.0
         each = to_ticks((many - one) / 1000)
-        parameters = Parameters(self.device)
-        floor = min(to_ticks(parameters.maybe("kernel_floor_s") or 0.0), to_ticks(one))
+        floor = min(to_ticks(Parameters(self.device).maybe("kernel_floor_s") or 0.0), to_ticks(one))
         # Back to back, the slower of enqueuing and executing sets the pace; where that is the device, the host is free
         # again after the API's own dispatch.
-        self.dispatch_ticks = each if each > floor + 1 else min(self.overhead("dispatch_s"), each)
-        rest = max(to_ticks(one) - self.dispatch_ticks - floor, 0)
-        self.back_ticks = min(self.overhead("synchronize_s"), rest)
-        self.latency_ticks = rest - self.back_ticks
-        self.empty_ticks = floor
-        self.node_ticks = self.overhead("graph_node_s")
+        dispatch = each if each > floor + 1 else min(self.overhead("dispatch_s"), each)
+        # A kernel may begin, and end, before the call that enqueues it has returned: then the way there is negative.
+        rest = max(to_ticks(one) - dispatch - floor, -dispatch)
+        back = min(self.overhead("synchronize_s"), max(rest, 0))
+        return dispatch, rest - back, back, floor, self.overhead("graph_node_s")
 
     def overhead(self, name: str) -> int:
         """A cost of the API (ticks); 0 where its profile has none."""
@@ -244,7 +256,11 @@ class EmulatedContext:
         ticks = self.overhead(name)
         if ticks:
             self.host.spend(ticks)
-            self.weakest = max(self.weakest or Provenance.MEASURED, self.device.api.values[name].provenance)
+            self._note(name)
+
+    def _note(self, name: str) -> None:
+        """A cost of the API has entered the clock."""
+        self.weakest = max(self.weakest or Provenance.MEASURED, self.device.api.values[name].provenance)
 
     def _launch_s(self, count: int) -> float:
         seconds, self._launching = self._cost("launch", {"mode": "stream", "count": count})[:2]
@@ -285,11 +301,16 @@ class EmulatedContext:
                 f"{free:,.0f} of {self.info.memory_bytes:,.0f} bytes are free",
             )
         block = -(-size // _GRAIN) * _GRAIN
-        if self._pool[block]:
-            self._pool[block] -= 1
+        if self._pool[kind, block]:
+            self._pool[kind, block] -= 1
         else:
             self._spend("allocate_s")
-        memory = EmulatedMemory(kind, size, self._next_address, np.zeros(size, np.uint8))
+        try:
+            data = np.zeros(size, np.uint8)
+        except MemoryError:
+            problem = "this machine, which emulates the device, has not so much memory itself"
+            raise self.error(DeviceOutOfMemory, f"allocate {size:,} bytes", problem) from None
+        memory = EmulatedMemory(kind, size, self._next_address, data)
         self._next_address += -(-size // 256) * 256
         self.memories[memory.address] = memory
         self._allocated += size
@@ -302,7 +323,7 @@ class EmulatedContext:
         memory.freed = True
         del self.memories[memory.address]
         self._allocated -= memory.size
-        self._pool[-(-memory.size // _GRAIN) * _GRAIN] += 1
+        self._pool[memory.kind, -(-memory.size // _GRAIN) * _GRAIN] += 1
 
     def view(self, memory: EmulatedMemory, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
         """See ``Context``."""
@@ -319,6 +340,10 @@ class EmulatedContext:
             self._copy(self.default, "d2h", memory.size, "unified", hold=True)
         memory.on_device = False
         return self.view(memory, dtype, shape)
+
+    def check_stream(self, stream: Any) -> None:
+        """See ``Context``."""
+        self._queue(stream)
 
     def _queue(self, stream: EmulatedStream | None) -> EmulatedStream:
         if stream is not None and not isinstance(stream, EmulatedStream):
@@ -399,11 +424,16 @@ class EmulatedContext:
         given = [self.given(argument) for argument in arguments]
         queue = self._queue(stream)
         self._migrate(queue, buffers)
-        price = self.price(function.work_of(grid, block, given))
-        self.host.spend(self.dispatch_ticks)
+        price = self._constant.get(function)
+        if price is None:
+            price = self.price(function.work_of(grid, block, given))
+            if function.constant:
+                self._constant[function] = price
         blocks = grid[0] * grid[1] * grid[2]
         share = min(blocks / self.units, 1.0)
-        span = self._enqueue(queue, price, function.name, share=share, latency=self.latency_ticks)
+        lead = self.dispatch_ticks + self.latency_ticks
+        span = self._enqueue(queue, price, function.name, share=share, latency=lead)
+        self.host.spend(self.dispatch_ticks)
         self.host.deliver(span.start)
         self._execute(function, grid, block, arguments, given)
 
@@ -447,7 +477,7 @@ class EmulatedContext:
             size = node.buffer.nbytes if node.array is None else node.array.nbytes
             direction = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}[node.what]
             memory = "pinned" if node.pinned or node.what == "copy_within" else "pageable"
-            price = self._price("copy", {"bytes": size, "direction": direction, "memory": memory})
+            price = self._price("copy", {"bytes": max(size, 1), "direction": direction, "memory": memory})
         ticks, share = self._fit(price, share, node.name)
         ticks = max(round(ticks * stretch) + lead, 0)
         span = self.time.enqueue(
@@ -569,6 +599,8 @@ class EmulatedContext:
                 op, columns = work[0], dict(work[1])
             else:
                 columns = dict(work)
+                if "op" not in columns:
+                    raise InputError(f"a kernel's work of {sorted(columns)} names no operation", expected="a key 'op'")
                 op = columns.pop("op")
             try:
                 prices.append(self._price(str(op), columns))
@@ -599,7 +631,9 @@ class EmulatedContext:
         """The host waits until ``tick``, and is told."""
         self.before_wait()
         self.host.wait_until(tick)
-        self.host.spend(self.back_ticks)
+        if self.back_ticks:
+            self.host.spend(self.back_ticks)
+            self._note("synchronize_s")
         self.after_wait()
 
     def synchronize(self) -> None:
@@ -620,7 +654,10 @@ class EmulatedContext:
     @property
     def compute_engine(self) -> str:
         """The engine that kernels run on."""
-        return self._price("kernel", {"threads": 1, "bytes": 1, "flops": 0.0}).engine
+        try:
+            return self._price("kernel", {"threads": 1, "bytes": 1, "flops": 0.0}).engine
+        except UnsupportedOperationError:
+            return "compute"  # devices whose engines are of one kind
 
     def ring_launch(self, stream: StreamTime, name: str, ticks: int, joules: float, share: float) -> int:
         """Enqueue a launch of a ring kernel that was dispatched; when it ends."""
@@ -633,9 +670,12 @@ class EmulatedContext:
         return self._enqueue(EmulatedStream(self, stream), price, f"{name}: copy {direction}", size=size).end
 
     def _catch_up(self) -> None:
-        """Kernels that stay have done what they do until now."""
-        for ring in self.rings:
-            ring.advance(self.host.now)
+        """Kernels that stay have done what they do until now; what slows the call that asks is none of theirs."""
+        if self.rings:
+            stretch, self._stretch = self._stretch, 1.0
+            for ring in self.rings:
+                ring.advance(self.host.now)
+            self._stretch = stretch
 
     def watch(self) -> list[Span]:
         """See ``Context``."""

@@ -13,6 +13,7 @@ for messages draws nothing here, which flatters it (docs/open-ends.md).
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,9 @@ class EmulatedRing:
         self.unanswered = 0
         """Messages whose handler returned None."""
         self.failure: DeviceError | None = None
+        self.failed: list[Any] = []
+        """The message that the handler failed on."""
+        self.launches = 0
         self.stream: StreamTime = context.time.stream(blocking=False)
 
     # What a pattern says.
@@ -151,7 +155,7 @@ class EmulatedRing:
         self.advance(self.host.now)
         if not drain:
             self.control["is_active"] = 0
-        while self.failure is None and ((self.control["is_active"] and len(self.input)) or self.busy()):
+        while self.busy() or (self.failure is None and self.control["is_active"] and len(self.input)):
             self._take(left)
             tick = self.next()
             if tick is None:
@@ -159,6 +163,7 @@ class EmulatedRing:
             self._move(tick)
         self.control["should_terminate"] = 1
         self._take(left)
+        left.unprocessed += self.failed
         while len(self.input):
             left.unprocessed.append(self.input.try_pop())
         self.ended()
@@ -183,12 +188,15 @@ class EmulatedRing:
     def handle(self, message: Any) -> tuple[Any | None, int, float]:
         """(reply, ticks, joules) of a message; the state's arrays change at once."""
         spec = self.spec
-        given = [self.context.given(argument) for argument in spec.state]
-        ticks, joules = 0, 0.0
-        if spec.handler.work is not None:
-            price = self.context.price(spec.handler.work_of(spec.grid, spec.block, [message, *given]))
-            ticks, joules = price.ticks, price.joules
         try:
+            for argument in spec.state:
+                if isinstance(argument, Buffer):
+                    argument.alive(f"ring kernel '{self.name}'")
+            given = [self.context.given(argument) for argument in spec.state]
+            ticks, joules = 0, 0.0
+            if spec.handler.work is not None:
+                price = self.context.price(spec.handler.work_of(spec.grid, spec.block, [message, *given]))
+                ticks, joules = price.ticks, price.joules
             reply = spec.handler.function(message, *given)
             if reply is None or spec.reply is None:
                 self.unanswered += 1
@@ -196,11 +204,11 @@ class EmulatedRing:
             return record_of(reply, spec.reply, TypeError), ticks, joules
         except Exception as error:
             self.control["errors_encountered"] += 1
-            self.failure = self.context.error(
-                LaunchError, f"ring kernel '{self.name}'", f"its handler failed: {error!r}", "kernel"
-            )
+            problem = f"its handler failed: {error!r}"
+            self.failure = self.context.error(LaunchError, f"ring kernel '{self.name}'", problem, "kernel")
             self.failure.__cause__ = error
-            return None, ticks, joules
+            self.failed = [message]
+            return None, 0, 0.0
 
     def processed(self) -> None:
         """One more message is processed; the counter wraps, as one on a device does."""
@@ -245,7 +253,7 @@ class PersistentRing(EmulatedRing):
 
     def __init__(self, context: EmulatedContext, spec: RingSpec) -> None:
         super().__init__(context, spec)
-        blocks, threads = int(np.prod(spec.grid)), int(np.prod(spec.block))
+        blocks, threads = math.prod(spec.grid), math.prod(spec.block)
         # A unit holds a block of the largest size, so it holds as many smaller ones as fit into that.
         resident = int(context.units) * max(context.info.limits.threads_per_block // threads, 1)
         if blocks > resident:
@@ -260,6 +268,7 @@ class PersistentRing(EmulatedRing):
         except ValueError:
             problem = f"it needs {self.share:.0%} of the device, and ring kernels that run leave {self.engine.free:.0%}"
             raise context.error(LaunchError, f"launch ring kernel '{self.name}'", problem) from None
+        self.launches = 1
         self._arrived: deque[int] = deque()
         self._running: tuple[int, Any | None] | None = None
         self._stalled = False
@@ -319,6 +328,9 @@ class PersistentRing(EmulatedRing):
         message = self.input.try_pop()
         self._arrived.popleft()
         reply, ticks, joules = self.handle(message)
+        if self.failure is not None:
+            self.free = tick
+            return
         self.context.time.record(self.stream, self.context.compute_engine, self.name, tick, tick + ticks, joules)
         self._running = (tick + ticks, reply)
 
@@ -377,7 +389,7 @@ class RelaunchRing(EmulatedRing):
 
     def advance(self, until: int) -> None:
         """See ``EmulatedRing``."""
-        if self._batch is None or self._batch[0] > until or self.failure is not None:
+        if self._batch is None or self._batch[0] > until:
             return
         _, replies, count = self._batch
         self._batch = None
@@ -396,18 +408,22 @@ class RelaunchRing(EmulatedRing):
         context, spec = self.context, self.spec
         replies: list[Any] = []
         ticks, joules = context.empty_ticks, 0.0
-        for _ in range(count):
+        done = 0
+        while done < count:
             reply, one, energy = self.handle(self.input.try_pop())
-            ticks, joules = ticks + one, joules + energy
+            if self.failure is not None:
+                break
+            done, ticks, joules = done + 1, ticks + one, joules + energy
             if reply is not None:
                 replies.append(reply)
         self._copy("h2d", count * spec.message.itemsize)
         context.host.spend(context.dispatch_ticks)
-        blocks = int(np.prod(spec.grid))
+        blocks = math.prod(spec.grid)
         end = context.ring_launch(self.stream, self.name, ticks, joules, min(blocks / context.units, 1.0))
         if spec.reply is not None and replies:
             end = self._copy("d2h", len(replies) * spec.reply.itemsize) or end
-        self._batch = (end, replies, count)
+        self._batch = (end, replies, done)
+        self.launches += 1
 
     def _copy(self, direction: str, size: int) -> int | None:
         if self.context.shares_memory:

@@ -273,6 +273,8 @@ class DeviceTime:
         self._count += 1
         if joules:
             self._open.append(span)
+            if len(self._open) > self._settle_above:
+                self._settle()
         for tell in self.observers:
             tell(span)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from inspect import iscoroutinefunction
+from inspect import isasyncgenfunction, isclass, iscoroutinefunction, isgeneratorfunction
 from numbers import Number, Real
 from operator import index
 from typing import Any, Self, get_args
@@ -63,6 +63,12 @@ class _Armed(ContextDecorator):
 
     def __call__(self, function: Any) -> Any:
         """A coroutine is armed while it runs, not while it is made."""
+        if isclass(function) or isgeneratorfunction(function) or isasyncgenfunction(function):
+            name = getattr(function, "__name__", repr(function))
+            raise InputError(
+                f"faults on '{name}' would be armed while it is made, and not while it runs",
+                expected="a function or a coroutine, or `with accelerator.faults(...)` inside",
+            )
         if not iscoroutinefunction(function):
             return super().__call__(function)
 
@@ -123,10 +129,14 @@ class Accelerator:
         self.closed = False
         self.ended: list[str] = []
         """What the faults of plans that have ended did."""
+        self.left_bytes = 0
+        """What was still allocated when it was closed."""
         self._gone: DeviceError | None = None
         self._hung: tuple[float, DeviceError] | None = None
         self._capture: Capture | None = None
         self._functions: dict[Any, Function] = {}
+        self._shapes: dict[Any, tuple[Dims, Dims]] = {}
+        """Grids and blocks that were found to be within the limits."""
 
     @property
     def info(self) -> DeviceInfo:
@@ -235,6 +245,7 @@ class Accelerator:
         self.own(buffer, "copy in")
         buffer.check(values, "copy in")
         if self._capture is not None:
+            self.context.check_stream(stream)
             node = self._capture.graph.copy_in(buffer, values, after=self._capture.after(stream), pinned=pinned)
             self._capture.follow(stream, node)
             return
@@ -252,6 +263,7 @@ class Accelerator:
         self.own(buffer, "copy out")
         buffer.check(array, "copy out", written=True)
         if self._capture is not None:
+            self.context.check_stream(stream)
             node = self._capture.graph.copy_out(array, buffer, after=self._capture.after(stream), pinned=pinned)
             self._capture.follow(stream, node)
             return
@@ -274,6 +286,7 @@ class Accelerator:
         self.own(to, "copy within")
         to.fits(buffer, "copy within")
         if self._capture is not None:
+            self.context.check_stream(stream)
             node = self._capture.graph.copy_within(to, buffer, after=self._capture.after(stream))
             self._capture.follow(stream, node)
             return
@@ -296,12 +309,16 @@ class Accelerator:
         """Enqueue a kernel. LaunchError for a configuration that the device does not allow."""
         function, sizes, given = self.prepared(kernel, grid, block, arguments, shared_bytes)
         if self._capture is not None:
+            self.context.check_stream(stream)
             after = self._capture.after(stream)
             node = self._capture.graph.launch(kernel, grid, block, *arguments, after=after, shared_bytes=shared_bytes)
             self._capture.follow(stream, node)
             return
         struck = self._call("launch", function.name) if self.plan is not None or self._gone is not None else ()
-        with self._stretched(struck):
+        if struck:
+            with self._stretched(struck):
+                self.context.launch(function, *sizes, given, stream, shared_bytes)
+        else:
             self.context.launch(function, *sizes, given, stream, shared_bytes)
         self.counters.launches += 1
 
@@ -331,7 +348,22 @@ class Accelerator:
         if function is None:
             marked = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
             function = self._functions[kernel] = self.context.compile(marked, shipped=True)
-        operation = f"launch {function.name}"
+        operation = "launch " + function.name
+        # A program launches few shapes, many times: each is checked once. (True is 1, and no size.)
+        key: Any = (grid, block, shared_bytes, type(grid), type(block))
+        try:
+            sizes = self._shapes.get(key)
+        except TypeError:  # lists, which change
+            key = sizes = None
+        if sizes is None:
+            sizes = self._shape(operation, grid, block, shared_bytes)
+            if key is not None:
+                self._shapes[key] = sizes
+        return function, sizes, [self._argument(operation, i, argument) for i, argument in enumerate(arguments)]
+
+    def _shape(
+        self, operation: str, grid: int | Sequence[int], block: int | Sequence[int], shared_bytes: int
+    ) -> tuple[Dims, Dims]:
         try:
             sizes = dims(grid), dims(block)
         except (TypeError, ValueError) as error:
@@ -339,7 +371,7 @@ class Accelerator:
         beyond = exceeded(self.info.limits, *sizes, shared_bytes)
         if beyond is not None:
             raise self.wrong(LaunchError, operation, beyond, "configuration")
-        return function, sizes, [self._argument(operation, i, argument) for i, argument in enumerate(arguments)]
+        return sizes
 
     def _argument(self, operation: str, place: int, argument: Any) -> Any:
         if isinstance(argument, Buffer):
@@ -424,7 +456,7 @@ class Accelerator:
         with self._stretched(struck):
             self.context.replay(compiled.order, stream)
         self.counters.launches += 1
-        self.counters.copied_bytes += sum(node.array.nbytes for node in compiled.order if node.array is not None)
+        self.counters.copied_bytes += sum(node.copied_bytes for node in compiled.order)
 
     # Ring kernels.
 
@@ -457,7 +489,7 @@ class Accelerator:
         struck = self._call("launch", function.name)
         with self._stretched(struck):
             started = self.context.ring(RingSpec(marked, grid3, block3, given, *types, capacity))
-        self.counters.launches += 1
+        self.counters.launches += started.launches
         return RingKernel(self, started)
 
     def ring_call(self, operation: str, name: str) -> None:
@@ -653,6 +685,7 @@ class Accelerator:
         if not self.closed:
             self.closed, self._hung = True, None
             self._gone = self.wrong(InvalidArgument, "close", "the accelerator was closed")
+            self.left_bytes = self.context.allocated_bytes
             self.context.close()
 
     def __enter__(self) -> Self:

@@ -38,7 +38,9 @@ from windtunnel.core.errors import (
 )
 from windtunnel.core.rng import stream
 
-OPERATIONS = ("allocate", "copy_in", "copy_out", "copy_within", "launch", "synchronize", "send", "receive")
+OPERATIONS = ("allocate", "copy_in", "copy_out", "copy_within", "launch", "synchronize", "send", "receive", "compile")
+_SLOWEST = 1e6
+"""The most that a fault may slow work, and the longest that a hang may last (s): virtual time is not endless."""
 _COPIES = ("copy_in", "copy_out", "copy_within")
 
 
@@ -134,6 +136,8 @@ class Fault:
             raise InputError(
                 f"{self.probability!r} is no probability to strike with", expected="more than 0, at most 1"
             )
+        if self.factor > _SLOWEST or self.hang_s > _SLOWEST:
+            raise InputError(f"'{self}' lasts for ever", expected=f"factor and hang_s up to {_SLOWEST:g}")
         if self.factor <= 1.0 or self.hang_s <= 0.0 or (self.times is not None and self.times < 1):
             raise InputError(f"'{self}' would change nothing", expected="factor > 1, hang_s > 0, times from 1")
 

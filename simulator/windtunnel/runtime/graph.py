@@ -8,7 +8,7 @@ dispatch, and each node the API's gap between nodes of a graph, where single lau
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,6 +40,13 @@ class Node:
     array: np.ndarray | None = None
     pinned: bool = False
     """Whether the host's array is in pinned memory."""
+
+    @property
+    def copied_bytes(self) -> int:
+        """What a copy moves; 0 for a launch."""
+        if self.array is not None:
+            return self.array.nbytes
+        return 0 if self.source is None else self.source.nbytes
 
     def __str__(self) -> str:
         return f"{self.name} (node {self.number})"
@@ -114,7 +121,11 @@ class Graph:
         except CycleError as error:
             around = " waits for ".join(str(self.nodes[number]) for number in reversed(error.args[1]))
             raise InputError(f"the graph has a cycle: {around}", expected="dependencies without one") from None
-        return CompiledGraph(self.accelerator, [self.nodes[number] for number in order])
+        # What is changed in the graph from now on is no part of it.
+        copies = [replace(node) for node in self.nodes]
+        for node in copies:
+            node.after = [copies[other.number] for other in node.after]
+        return CompiledGraph(self.accelerator, [copies[number] for number in order])
 
 
 @dataclass
@@ -136,17 +147,18 @@ class Capture:
     """What a context asks while streams are captured: nodes of one stream follow each other, events tie streams."""
 
     graph: Graph
-    _last: dict[int, list[Node]] = field(default_factory=dict)
+    _last: dict[Any, list[Node]] = field(default_factory=dict)
+    """By stream, which is kept so that no other takes its place in memory."""
 
     def after(self, stream: Any) -> list[Node]:
         """What the next node of ``stream`` waits for."""
-        return self._last.get(id(stream), [])
+        return self._last.get(stream, [])
 
     def follow(self, stream: Any, node: Node) -> None:
         """``node`` is the last of ``stream`` now."""
-        self._last[id(stream)] = [node]
+        self._last[stream] = [node]
 
     def wait(self, stream: Any, nodes: Sequence[Node]) -> None:
         """The next node of ``stream`` waits for ``nodes``, too."""
-        mine = self._last.setdefault(id(stream), [])
-        self._last[id(stream)] = [*mine, *(node for node in nodes if node not in mine)]
+        mine = self._last.setdefault(stream, [])
+        self._last[stream] = [*mine, *(node for node in nodes if node not in mine)]

@@ -161,6 +161,9 @@ class Context(Protocol):
     def replay(self, nodes: Sequence[Any], stream: Any) -> None:
         """Do the nodes of a graph (``graph.Node``), in order, for one dispatch."""
 
+    def check_stream(self, stream: Any) -> None:
+        """InvalidArgument for what is no stream of this device."""
+
     def stream(self, *, non_blocking: bool = False) -> Any:
         """A new stream; a blocking one and the default stream wait for each other (CUDA's legacy rule)."""
 

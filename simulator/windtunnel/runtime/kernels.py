@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
@@ -35,12 +36,11 @@ class Kernel:
         if not callable(self.function):
             raise InputError(f"{self.function!r} is no kernel", expected="a function of whole arrays")
         update_wrapper(self, self.function)
-
-    @property
-    def name(self) -> str:
-        """The function's name."""
         named = getattr(self.function, "func", self.function)  # a partial has the name of its function
-        return str(getattr(named, "__name__", type(named).__name__))
+        self.name = str(getattr(named, "__name__", type(named).__name__))
+        """The function's name."""
+        self.constant = self.work is not None and not callable(self.work)
+        """Whether each launch is the same work, whatever it is given."""
 
     def __call__(self, *arguments: Any) -> Any:
         """Call it as the plain function it is."""
@@ -55,7 +55,7 @@ class Kernel:
             # One operation by its name and columns is a pair, too.
             return [(stated[0], stated[1])] if isinstance(stated[0], str) else stated  # type: ignore[list-item,return-value]
         moved = sum(a.nbytes for a in arguments if isinstance(a, np.ndarray))
-        threads = int(np.prod(grid)) * int(np.prod(block))
+        threads = math.prod(grid) * math.prod(block)
         return [{"op": "kernel", "threads": threads, "bytes": max(moved, 1), "flops": 0.0}]
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -192,6 +193,8 @@ class KernelFile:
         InputError where their outputs are not of one shape.
         """
         runs = [self._run(name, number, on, program) for number in (one, other)]
+        if any(run.output is None for run in runs):
+            raise InputError(f"the program returns nothing for '{name}'", expected="what the kernel gave")
         outputs = [np.asarray(run.output) for run in runs]
         shapes = [output.shape for output in outputs]
         if shapes[0] != shapes[1]:
@@ -251,6 +254,8 @@ class KernelFile:
         """The kernels of the file, run as a module of its own."""
         module = ModuleType(f"windtunnel_kernels_{self.path.stem}_{number}")
         module.__file__ = str(self.path)
+        # Found under its name, as an imported module is: dataclasses look there.
+        sys.modules[module.__name__] = module
         try:
             code = compile(content, str(self.path), "exec", dont_inherit=True)
             exec(code, module.__dict__)  # noqa: S102  a program's own kernels, as an import would run them
@@ -318,6 +323,9 @@ def _difference(one: np.ndarray, other: np.ndarray) -> float:
     """The largest absolute difference; 0 of nothing, and where both are NaN or the same infinity."""
     if not one.size:
         return 0.0
+    if one.dtype.kind in "iub" and other.dtype.kind in "iub":
+        # Exactly, however large: no float holds every 64-bit integer.
+        return float(np.abs(one.astype(object) - other.astype(object)).max())
     wide = np.complex128 if np.iscomplexobj(one) or np.iscomplexobj(other) else np.float64
     a, b = one.astype(wide), other.astype(wide)
     same = (a == b) | (np.isnan(a) & np.isnan(b))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Number
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
@@ -81,6 +82,10 @@ class RingDevice(Protocol):
     output: RingQueue | None
     dead: bool
     """Whether it went with its device, by a reset or the device's end."""
+    launches: int
+    """How often it was launched."""
+    failure: Exception | None
+    """What its handler failed with, from then on."""
 
     def send(self, record: Any) -> bool:
         """Write a message; False where the queue is full."""
@@ -112,6 +117,7 @@ class RingKernel:
 
     def __init__(self, owner: Accelerator, device: RingDevice) -> None:
         self.owner, self.device = owner, device
+        self._counted = device.launches
         self.left: Termination | None = None
         """What it left when it was terminated."""
 
@@ -184,17 +190,32 @@ class RingKernel:
         """End it gracefully: what is under way is finished, and with ``drain`` all that was sent, if it is not paused.
 
         Returns (and keeps in ``left``) the replies that were not received and the messages that were not processed.
+        Raises what its handler failed with, if it did; the message that it failed on is the first that was not.
         """
         self._alive("terminate")
+        return self._end(drain)
+
+    def _end(self, drain: bool) -> Termination:
         self.left = self.device.terminate(drain)
+        self._count()
+        if self.device.failure is not None:
+            raise self.device.failure
         return self.left
+
+    def _count(self) -> None:
+        self.owner.counters.launches += self.device.launches - self._counted
+        self._counted = self.device.launches
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self.left is None and not self.device.dead:
-            self.left = self.device.terminate(drain=kind is None)
+        if self.left is not None or self.device.dead:
+            return
+        if kind is None:
+            self._end(True)
+        else:
+            self.left = self.device.terminate(False)
 
     def __repr__(self) -> str:
         return f"<{self.pattern} ring kernel '{self.name}' on {self.owner.name}>"
@@ -204,6 +225,7 @@ class RingKernel:
         if self.left is not None or self.device.dead:
             gone = "went with its device" if self.device.dead else "was terminated"
             raise self.owner.wrong(InvalidArgument, what, f"the kernel {gone}")
+        self._count()
         self.owner.ring_call("send" if operation == "send" else "receive", self.name)
 
     def _answers(self, operation: str) -> None:
@@ -221,20 +243,40 @@ class RingKernel:
 
 
 def record_of(value: Any, dtype: np.dtype[Any], refuse: Callable[[str], Exception]) -> Any:
-    """``value`` as one record of ``dtype``; raises what ``refuse`` makes of a problem where it is none."""
-    if getattr(value, "dtype", None) == dtype and not getattr(value, "ndim", 0):
+    """``value`` as one record of ``dtype``; raises what ``refuse`` makes of a problem where it is none.
+
+    Nothing is lost on the way but what rounding to a narrower float takes.
+    """
+    kind = getattr(value, "dtype", None)
+    if kind is not None and kind == dtype and not getattr(value, "ndim", 0):
         return value[()] if isinstance(value, np.ndarray) else value
     if isinstance(value, list):
         value = tuple(value)
     try:
-        found = np.array(value, dtype)
+        with np.errstate(all="ignore"):  # what overflows is refused below
+            found = np.array(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise refuse(f"{value!r} is no record of {dtype}: {error}") from None
     if found.ndim:
         raise refuse(f"{found.size:,} records at once, where a message is one of {dtype}")
-    if dtype.names is None and dtype.kind in "iub" and found != value:
+    if not _kept(found[()], value):
         raise refuse(f"{value!r} is no {dtype}")
     return found[()]
+
+
+def _kept(record: Any, value: Any) -> bool:
+    """Whether a record still is what it was made of."""
+    names = record.dtype.names
+    if names is not None:
+        given = value if isinstance(value, tuple) else (value.item() if hasattr(value, "item") else ())
+        return len(given) == len(names) and all(_kept(record[n], one) for n, one in zip(names, given, strict=True))
+    if value is None or record.ndim:
+        return value is not None
+    if record.dtype.kind in "fc":
+        if not isinstance(value, (Number, np.generic, np.ndarray)):
+            return False
+        return bool(np.isfinite(record) == np.isfinite(np.asarray(value)))
+    return bool(record == value)
 
 
 def record_type(given: npt.DTypeLike, refuse: Callable[[str], Exception]) -> np.dtype[Any]:
