@@ -4,9 +4,9 @@ import math
 
 import numpy as np
 import scipy.special
+from tests.corpus.registry import Case, Empty
 
 import windtunnel
-from tests.corpus.registry import Case, Empty
 from windtunnel import blockIdx, f32, i32, local, shared, shfl_xor_sync, syncthreads, threadIdx
 
 DIM = 16
@@ -15,7 +15,9 @@ FULL = 0xFFFFFFFF
 
 
 @windtunnel.kernel
-def flash_attention(q: f32[:, :, :], k: f32[:, :, :], v: f32[:, :, :], out: f32[:, :, :], tokens: i32, scale: f32, causal: i32):
+def flash_attention(
+    q: f32[:, :, :], k: f32[:, :, :], v: f32[:, :, :], out: f32[:, :, :], tokens: i32, scale: f32, causal: i32
+):
     # A block a head and a tile of queries, a thread a query; keys and values pass by in tiles.
     keys = shared.array((TILE, DIM), f32)
     values = shared.array((TILE, DIM), f32)

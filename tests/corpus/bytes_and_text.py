@@ -3,9 +3,9 @@
 import base64
 
 import numpy as np
+from tests.corpus.registry import Case, Empty, blocks
 
 import windtunnel
-from tests.corpus.registry import Case, Empty, blocks
 from windtunnel import atomic, blockDim, blockIdx, grid, i32, shared, syncthreads, threadIdx, u8, u16, u32
 
 WINDOW = 64
@@ -24,7 +24,15 @@ def four_bytes(packets, i, at):
 
 @windtunnel.kernel
 def packet_filter(
-    packets: u8[:, :], prefixes: u32[:], lengths: i32[:], actions: i32[:], default: i32, verdicts: i32[:], counts: i32[:], n: i32, rules: i32
+    packets: u8[:, :],
+    prefixes: u32[:],
+    lengths: i32[:],
+    actions: i32[:],
+    default: i32,
+    verdicts: i32[:],
+    counts: i32[:],
+    n: i32,
+    rules: i32,
 ):
     # IPv4 only; a wrong checksum is dropped (-1), then the longest prefix of the destination decides.
     i = grid(1)

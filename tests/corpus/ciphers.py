@@ -4,9 +4,9 @@ import hashlib
 import zlib
 
 import numpy as np
+from tests.corpus.registry import Case, Empty, blocks
 
 import windtunnel
-from tests.corpus.registry import Case, Empty, blocks
 from windtunnel import blockDim, grid, i32, local, shared, syncthreads, threadIdx, u8, u32, u64
 
 
@@ -393,7 +393,10 @@ def _aes_known(rng: np.random.Generator):
 
 
 def _texts(rng: np.random.Generator, n: int, width: int):
-    return {"text": rng.integers(0, 256, (n, width), dtype=np.uint8), "lengths": rng.integers(0, width + 1, n, dtype=np.int32)}
+    return {
+        "text": rng.integers(0, 256, (n, width), dtype=np.uint8),
+        "lengths": rng.integers(0, width + 1, n, dtype=np.int32),
+    }
 
 
 def _sha_arguments(rng: np.random.Generator):
@@ -414,7 +417,12 @@ def _sha(messages, lengths, digests, **_):
 def _crc_arguments(rng: np.random.Generator):
     sizes = rng.integers(0, 40, 50)
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return {"data": rng.integers(0, 256, int(starts[-1]), dtype=np.uint8), "starts": starts, "out": Empty((50,), np.uint32), "n": 50}
+    return {
+        "data": rng.integers(0, 256, int(starts[-1]), dtype=np.uint8),
+        "starts": starts,
+        "out": Empty((50,), np.uint32),
+        "n": 50,
+    }
 
 
 def _hashed(text, lengths, bits):

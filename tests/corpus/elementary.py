@@ -1,13 +1,27 @@
 """One thread an element: sums, scalings, fills, copies, grid-stride loops, ragged sizes, two and three dimensions."""
 
 import numpy as np
+from tests.corpus.registry import Case, Empty, blocks
 
 import windtunnel
-from tests.corpus.registry import Case, Empty, blocks
 from windtunnel import (
-    atomic, block_dim_x, block_idx_x, blockDim, blockIdx, f32, f64, grid, gridDim, gridsize, i32, i64, thread_idx_x,
-    threadIdx, u8, u32,
-)  # fmt: skip
+    atomic,
+    block_dim_x,
+    block_idx_x,
+    blockDim,
+    blockIdx,
+    f32,
+    f64,
+    grid,
+    gridDim,
+    gridsize,
+    i32,
+    i64,
+    thread_idx_x,
+    threadIdx,
+    u8,
+    u32,
+)
 
 
 @windtunnel.kernel

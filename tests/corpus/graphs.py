@@ -3,16 +3,18 @@
 import numpy as np
 import scipy.sparse
 import scipy.sparse.csgraph
+from tests.corpus.registry import Case, Empty, Program, Step, blocks
 
 import windtunnel
-from tests.corpus.registry import Case, Empty, Program, Step, blocks
 from windtunnel import atomic, f64, grid, i32
 
 NODES = 150
 
 
 @windtunnel.kernel
-def bfs_level(starts: i32[:], edges: i32[:], distance: i32[:], frontier: i32[:], following: i32[:], sizes: i32[:], level: i32):
+def bfs_level(
+    starts: i32[:], edges: i32[:], distance: i32[:], frontier: i32[:], following: i32[:], sizes: i32[:], level: i32
+):
     # sizes[level] nodes are in the frontier; whoever sets a distance first puts the node into the next one.
     i = grid(1)
     if i < sizes[level]:

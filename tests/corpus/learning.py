@@ -4,12 +4,25 @@ import math
 
 import numpy as np
 import scipy.special
+from tests.corpus.registry import Case, Empty, Program, Step, blocks
 
 import windtunnel
-from tests.corpus.registry import Case, Empty, Program, Step, blocks
 from windtunnel import (
-    atomic, blockDim, blockIdx, f16, f32, grid, i8, i32, local, rsqrt, shared, shfl_xor_sync, syncthreads, threadIdx,
-)  # fmt: skip
+    atomic,
+    blockDim,
+    blockIdx,
+    f16,
+    f32,
+    grid,
+    i8,
+    i32,
+    local,
+    rsqrt,
+    shared,
+    shfl_xor_sync,
+    syncthreads,
+    threadIdx,
+)
 
 ROW = 64
 FULL = 0xFFFFFFFF
@@ -267,7 +280,11 @@ def _rows(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 def _normed(x, gain, bias, out, columns, epsilon):
     x = x.astype(np.float64)
-    return {"out": ((x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + epsilon) * gain + bias).astype(np.float32)}
+    return {
+        "out": ((x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + epsilon) * gain + bias).astype(
+            np.float32
+        )
+    }
 
 
 def _rms(x, gain, columns, epsilon):

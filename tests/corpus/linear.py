@@ -4,12 +4,24 @@ import math
 
 import numpy as np
 import scipy.sparse
+from tests.corpus.registry import Case, Empty, Program, Step, blocks
 
 import windtunnel
-from tests.corpus.registry import Case, Empty, Program, Step, blocks
 from windtunnel import (
-    blockDim, blockIdx, f32, f64, fma, grid, i8, i32, local, shared, shfl_down_sync, syncthreads, threadIdx,
-)  # fmt: skip
+    blockDim,
+    blockIdx,
+    f32,
+    f64,
+    fma,
+    grid,
+    i8,
+    i32,
+    local,
+    shared,
+    shfl_down_sync,
+    syncthreads,
+    threadIdx,
+)
 
 TILE = 16
 ROWS = 4

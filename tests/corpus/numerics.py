@@ -4,13 +4,32 @@ import math
 
 import numpy as np
 import scipy.special
+from tests.corpus.registry import Case, Empty, Program, Step
 
 import windtunnel
-from tests.corpus.registry import Case, Empty, Program, Step
 from windtunnel import (
-    atomic, blockDim, blockIdx, brev, clz, f32, f64, ffs, grid, gridsize, i8, i16, i32, i64, local, popc, shared,
-    syncthreads, threadIdx, u8, u32,
-)  # fmt: skip
+    atomic,
+    blockDim,
+    blockIdx,
+    brev,
+    clz,
+    f32,
+    f64,
+    ffs,
+    grid,
+    gridsize,
+    i8,
+    i16,
+    i32,
+    i64,
+    local,
+    popc,
+    shared,
+    syncthreads,
+    threadIdx,
+    u8,
+    u32,
+)
 
 BODIES = 32
 
@@ -156,7 +175,7 @@ def simpson(out: f64[:], low: f64, width: f64, pieces: i32):
         for k in range(pieces + 1):
             x = a + h * f64(k)
             weight = f64(1.0)
-            if k != 0 and k != pieces:
+            if 0 < k < pieces:
                 weight = f64(4.0) if k % 2 == 1 else f64(2.0)
             total += weight * math.exp(-x * x)
         out[i] = total * h / 3.0
@@ -314,7 +333,9 @@ def kahan(x: f32[:, :], out: f32[:], columns: i32):
 
 
 @windtunnel.kernel
-def black_scholes(spot: f32[:], strike: f32[:], years: f32[:], call: f32[:], put: f32[:], rate: f32, volatility: f32, n: i32):
+def black_scholes(
+    spot: f32[:], strike: f32[:], years: f32[:], call: f32[:], put: f32[:], rate: f32, volatility: f32, n: i32
+):
     i = grid(1)
     if i < n:
         root = volatility * math.sqrt(years[i])
@@ -351,7 +372,11 @@ def _collatz(steps, n):
 
 def _bits(x, out, n):
     texts = [f"{int(v):032b}" for v in x]
-    return {"out": np.array([[t.count("1"), t.count("1"), (t + "1").index("1"), (t[::-1].find("1") + 1)] for t in texts], np.int32)}
+    return {
+        "out": np.array(
+            [[t.count("1"), t.count("1"), (t + "1").index("1"), (t[::-1].find("1") + 1)] for t in texts], np.int32
+        )
+    }
 
 
 def _reversed(x, **_):
@@ -371,7 +396,9 @@ def _moved(position, velocity, dt, gravity, damping, n):
     position = position + velocity * dt
     out = (position < 0) | (position > 1)
     return {
-        "position": np.where(position < 0, -position, np.where(position > 1, 2 - position, position)).astype(np.float32),
+        "position": np.where(position < 0, -position, np.where(position > 1, 2 - position, position)).astype(
+            np.float32
+        ),
         "velocity": np.where(out, -velocity, velocity).astype(np.float32),
     }
 
@@ -421,7 +448,11 @@ def _sieve(flags, n):
 
 
 def _divided(a, b, n, **_):
-    return {"quotients": np.floor_divide(a, b), "remainders": np.mod(a, b), "ratios": (a.astype(np.float64) / b).astype(np.float32)}
+    return {
+        "quotients": np.floor_divide(a, b),
+        "remainders": np.mod(a, b),
+        "ratios": (a.astype(np.float64) / b).astype(np.float32),
+    }
 
 
 def _cast(x, n, **_):
@@ -472,7 +503,11 @@ def _priced(spot, strike, years, rate, volatility, **_):
 
 
 def _powers(bases, exponents, out, modulus, n):
-    return {"out": np.array([pow(b, e, modulus) for b, e in zip(bases.tolist(), exponents.tolist(), strict=True)], np.uint32)}
+    return {
+        "out": np.array(
+            [pow(b, e, modulus) for b, e in zip(bases.tolist(), exponents.tolist(), strict=True)], np.uint32
+        )
+    }
 
 
 SPECIAL = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan, 1e-45, -3e38], np.float32)

@@ -1,14 +1,38 @@
 """Sums, extremes and counts: trees in shared memory, warp shuffles, two stages, atomics; histograms; votes."""
 
 import numpy as np
+from tests.corpus.registry import Case, Empty, Program, Step, blocks
 
 import windtunnel
-from tests.corpus.registry import Case, Empty, Program, Step, blocks
 from windtunnel import (
-    all_sync, any_sync, atomic, ballot_sync, blockDim, blockIdx, clz, f32, f64, ffs, grid, gridDim, gridsize, i32, laneid,
-    popc, shared, shfl_down_sync, shfl_sync, shfl_up_sync, shfl_xor_sync, syncthreads, syncwarp, threadfence, threadIdx,
-    u8, u32,
-)  # fmt: skip
+    all_sync,
+    any_sync,
+    atomic,
+    ballot_sync,
+    blockDim,
+    blockIdx,
+    clz,
+    f32,
+    f64,
+    ffs,
+    grid,
+    gridDim,
+    gridsize,
+    i32,
+    laneid,
+    popc,
+    shared,
+    shfl_down_sync,
+    shfl_sync,
+    shfl_up_sync,
+    shfl_xor_sync,
+    syncthreads,
+    syncwarp,
+    threadfence,
+    threadIdx,
+    u8,
+    u32,
+)
 
 FULL = 0xFFFFFFFF
 BLOCK = 128
@@ -333,7 +357,8 @@ def _voted(x, out):
     masks = [(int("".join("1" if v % 2 else "0" for v in row[::-1]), 2)) for row in rows]
     return {
         "out": np.array(
-            [[m, int((r > 0).all()), int((r > 90).any()), m.bit_count()] for m, r in zip(masks, rows, strict=True)], np.uint32
+            [[m, int((r > 0).all()), int((r > 90).any()), m.bit_count()] for m, r in zip(masks, rows, strict=True)],
+            np.uint32,
         )
     }
 

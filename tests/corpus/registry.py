@@ -54,9 +54,9 @@ class Comparison:
         if found.shape != expected.shape or found.dtype != expected.dtype:
             return f"found {found.dtype}{found.shape}, expected {expected.dtype}{expected.shape}"
         if self.exact:
-            off = ~((found == expected) | ((found != found) & (expected != expected)))
+            off = ~((found == expected) | (np.not_equal(found, found) & np.not_equal(expected, expected)))
         else:
-            wide = np.float64 if found.dtype.kind == "f" or found.dtype.kind == "V" else found.dtype
+            wide = np.float64 if found.dtype.kind in "fV" else found.dtype
             off = ~np.isclose(found.astype(wide), expected.astype(wide), rtol=self.rtol, atol=self.atol, equal_nan=True)
         if not off.any():
             return None

@@ -1,9 +1,9 @@
 """Prefix sums: Hillis and Steele's, Blelloch's, of any length by the blocks' sums; compaction and run lengths on them."""
 
 import numpy as np
+from tests.corpus.registry import Case, Empty, Program, Step
 
 import windtunnel
-from tests.corpus.registry import Case, Empty, Program, Step
 from windtunnel import blockDim, blockIdx, grid, i32, shared, syncthreads, threadIdx
 
 SCAN = 64

@@ -1,9 +1,9 @@
 """Sorting networks in shared and global memory, a pass of radix sort, merge path."""
 
 import numpy as np
+from tests.corpus.registry import Case, Empty, Program, Step, blocks
 
 import windtunnel
-from tests.corpus.registry import Case, Empty, Program, Step, blocks
 from windtunnel import atomic, blockDim, blockIdx, grid, i32, shared, syncthreads, threadIdx, u32
 
 SIZE = 128
@@ -210,7 +210,9 @@ def _bitonic(keys, values):
 
 def _counts(keys, shift, n):
     blocks_ = [keys[at : at + 64] for at in range(0, n, 64)]
-    return np.stack([np.bincount((b >> np.uint32(shift)) & 15, minlength=RADIX) for b in blocks_], axis=1).astype(np.int32)
+    return np.stack([np.bincount((b >> np.uint32(shift)) & 15, minlength=RADIX) for b in blocks_], axis=1).astype(
+        np.int32
+    )
 
 
 def _radix(keys, other, counts, n):

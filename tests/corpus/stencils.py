@@ -2,11 +2,28 @@
 
 import numpy as np
 import scipy.ndimage
+from tests.corpus.registry import Case, Empty, Program, Step, blocks
 
 import windtunnel
-from tests.corpus.registry import Case, Empty, Program, Step, blocks
-from windtunnel import block_dim_x, block_dim_y, block_idx_x, block_idx_y, blockDim, blockIdx, f32, f64, grid, i32, shared
-from windtunnel import sync_threads, syncthreads, thread_idx_x, thread_idx_y, threadIdx, u8
+from windtunnel import (
+    block_dim_x,
+    block_dim_y,
+    block_idx_x,
+    block_idx_y,
+    blockDim,
+    blockIdx,
+    f32,
+    f64,
+    grid,
+    i32,
+    shared,
+    sync_threads,
+    syncthreads,
+    thread_idx_x,
+    thread_idx_y,
+    threadIdx,
+    u8,
+)
 
 RADIUS = 3
 WIDTH = 64
