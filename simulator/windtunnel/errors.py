@@ -28,6 +28,7 @@ from windtunnel.core.errors import (
     QueueFull,
     UninitializedRead,
     UnsupportedOperationError,
+    UseAfterFree,
     Where,
     WindtunnelError,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "QueueFull",
     "UninitializedRead",
     "UnsupportedOperationError",
+    "UseAfterFree",
     "Where",
     "WindtunnelError",
 ]

@@ -7,8 +7,10 @@ Exit codes follow the command line's contract: 0 done, 1 a target missed, 2 the 
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -147,11 +149,24 @@ class DeviceError(WindtunnelError):
     def __init__(self, problem: str, *, operation: str, device: str, code: ApiCode) -> None:
         self.problem, self.operation, self.device, self.code = problem, operation, device, code
         super().__init__(f"{operation} on {device}: {problem}: {code}")
+        self.file, self.lines = _caller()
+        """Where the program made the call: a file, and the line in it."""
 
     @property
     def api(self) -> str:
         """The API through which it came."""
         return self.code.api
+
+
+def _caller() -> tuple[str | None, tuple[int, ...]]:
+    """The nearest call from outside of this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return frame.f_code.co_filename, (frame.f_lineno,)
+
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 class DeviceOutOfMemory(DeviceError):
@@ -164,6 +179,10 @@ class LaunchError(DeviceError):
 
 class InvalidArgument(DeviceError):
     """A call that the API refuses: a wrong size, type, pointer or handle."""
+
+
+class UseAfterFree(InvalidArgument):
+    """Memory is used, or given back, that was given back before."""
 
 
 class CopyError(DeviceError):

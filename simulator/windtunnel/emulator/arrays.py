@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import BarrierDivergence, OutOfBounds, UninitializedRead
+from windtunnel.core.errors import BarrierDivergence, OutOfBounds, UninitializedRead, Where
 from windtunnel.emulator.lanes import Chunk, Lanes, Ramp, Value
 from windtunnel.emulator.watch import Shadow
 from windtunnel.language import ir
+from windtunnel.language.source import KernelError
 from windtunnel.runtime.interface import Dims
 
 Position = int | slice | np.ndarray
@@ -100,6 +101,7 @@ class Memory:
         elif isinstance(position, int) and isinstance(value, Ramp):
             value = np.asarray(value)[-1]
         self.flat[position] = value
+        lanes.chunk.changes += 1
         if self.missing is not None:
             self.missing[position] = False
 
@@ -113,8 +115,11 @@ class Memory:
         if self.missing is not None:
             self.missing[position] = False
         places = _each(position, lanes.size)
+        before = self.flat[places].copy()
         operands = [np.broadcast_to(np.asarray(value), lanes.size) for value in values]
-        return atomically(self.flat, places, op, operands, used)
+        found = atomically(self.flat, places, op, operands, used)
+        lanes.chunk.changes += not np.array_equal(before, self.flat[places])
+        return found
 
     # What its kinds differ in.
 
@@ -210,7 +215,7 @@ class Shared(Memory):
         self.base = chunk.place * size
         if checked:
             self.missing = np.ones(self.flat.size, bool)
-            self.shadow = Shadow(self.flat.size, chunk.threads)
+            self.shadow = Shadow(self.flat.size, chunk.threads, chunk.warp)
 
     def position(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> Position:
         """See ``Memory``."""
@@ -248,14 +253,49 @@ class Local(Memory):
         return self._unflattened(position // self.threads)
 
 
+_TURNS = 1024
+"""Turns of a loop in which no memory changes at all, after which it is taken to wait for ever."""
+
+
+def _all_of(lanes: Lanes) -> Any:
+    return slice(None) if lanes.selection is None else lanes.selection
+
+
+class Guard:
+    """Watches a loop that may wait for what other threads do, which side by side they never get to do."""
+
+    def __init__(self, lanes: Lanes, line: int) -> None:
+        self.lanes, self.line = lanes, line
+        self.turns, self.changes = 0, -1
+
+    def turn(self) -> None:
+        """One more turn. KernelError where nothing has changed for long."""
+        changes = self.lanes.chunk.changes
+        if changes != self.changes:
+            self.turns, self.changes = 0, changes
+            return
+        self.turns += 1
+        if self.turns > _TURNS:
+            launch = self.lanes.chunk.launch
+            raise KernelError(
+                f"{launch.where()}: the loop at {launch.at(self.line)} waits for what other threads do; threads that "
+                "wait for each other are not executed yet",
+                where=Where(launch.program.file, self.line),
+                expected="threads that meet at barriers",
+            )
+
+
 def barrier(lanes: Lanes, line: int, scope: str) -> None:
     """All threads of a block meet; BarrierDivergence where some of one come and others do not.
 
     Side by side, a warp's threads have met already, and what one has written all can see.
     """
+    chunk = lanes.chunk
+    if scope == "warp":
+        chunk.warp_epochs[_all_of(lanes)] += 1
+        return
     if scope != "block":
         return
-    chunk = lanes.chunk
     if lanes.selection is None:
         chunk.epochs += 1
         return

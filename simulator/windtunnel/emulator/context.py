@@ -435,7 +435,7 @@ class EmulatedContext:
         span = self._enqueue(queue, price, function.name, share=share, latency=lead)
         self.host.spend(self.dispatch_ticks)
         self.host.deliver(span.start)
-        self._execute(function, grid, block, arguments, given)
+        self._execute(function, grid, block, arguments, given, shared)
 
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
         """See ``Context``. Nodes that may, overlap.
@@ -490,7 +490,7 @@ class EmulatedContext:
     def _do(self, node: Node, end: int) -> None:
         if node.what == "launch":
             given = [self.given(argument) for argument in node.arguments]
-            self._execute(node.function, node.grid, node.block, node.arguments, given)
+            self._execute(node.function, node.grid, node.block, node.arguments, given, node.shared)
             return
         assert node.buffer is not None  # noqa: S101  a copy has one
         there = self.given(node.buffer).reshape(-1)
@@ -504,7 +504,7 @@ class EmulatedContext:
             node.buffer.memory.write(node.source.size, node.source.dtype.itemsize)  # type: ignore[attr-defined]
 
     def _execute(
-        self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], given: Sequence[Any]
+        self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], given: Sequence[Any], shared: int
     ) -> None:
         """Compute what a launch does: thread by thread where the kernel is written so, else on whole arrays."""
         if function not in self._executables:
@@ -528,8 +528,19 @@ class EmulatedContext:
             for a, memory in zip(given, memories, strict=True)
         ]
         limits = self.info.limits
+        asked = executable.shared_bytes(given) + shared
+        if asked > limits.shared_bytes:
+            problem = f"{asked:,} bytes of shared memory, of at most {limits.shared_bytes:,}"
+            raise self.error(LaunchError, f"launch {function.name}", problem, "configuration")
         executable.launch(
-            grid, block, given, device=self.info.name, warp=limits.warp, checked=self.checked, missing=missing
+            grid,
+            block,
+            given,
+            device=self.info.name,
+            warp=limits.warp,
+            checked=self.checked,
+            missing=missing,
+            shared_bytes=shared,
         )
         for memory in memories:
             if isinstance(memory, EmulatedMemory) and isinstance(memory.unwritten, np.ndarray):

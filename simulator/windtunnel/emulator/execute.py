@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from windtunnel.emulator.arrays import Global, Launch, Local, Memory, Shared
 from windtunnel.emulator.lanes import Chunk, Lanes
 from windtunnel.emulator.lockstep import Compiled, compiled
 from windtunnel.emulator.watch import Shadow
+from windtunnel.language import ir
 from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer, types_of
 from windtunnel.language.parse import parse
@@ -45,6 +48,11 @@ class Executable:
             found = self._compiled[key] = compiled(infer(program, types))
         return found
 
+    def shared_bytes(self, arguments: Sequence[Any]) -> int:
+        """Bytes of the shared arrays that the kernel declares with a size."""
+        declared = self.specialised(arguments).program.declared.values()
+        return sum(math.prod(one.shape) * one.element.dtype.itemsize for one in declared if one.space == "shared")
+
     def launch(
         self,
         grid: Dims,
@@ -55,10 +63,12 @@ class Executable:
         warp: int = 32,
         checked: bool = True,
         missing: Sequence[np.ndarray | None] = (),
+        shared_bytes: int = 0,
     ) -> None:
         """Run it on arrays and numbers, in place.
 
-        ``missing``: of each argument, which elements nobody has written yet; what the kernel writes is struck out.
+        ``shared_bytes``: of shared arrays that the kernel declares without a size. ``missing``: of each argument,
+        which elements nobody has written yet; what the kernel writes is struck out.
         """
         found = self.specialised(arguments)
         program = found.program
@@ -77,21 +87,35 @@ class Executable:
                 scalars[parameter.name] = program.scalars[parameter.name].dtype.type(argument)
         threads = block[0] * block[1] * block[2]
         if checked:
-            _watch(found, memories, grid, block, threads)
+            _watch(found, memories, grid, block, threads, warp)
         blocks = grid[0] * grid[1] * grid[2]
         step = max(CHUNK // threads, 1)
         with np.errstate(all="ignore"):
             for first in range(0, blocks, step):
                 chunk = Chunk(grid, block, first, min(step, blocks - first), warp, launch)
-                own = {
-                    name: (Shared if declared.space == "shared" else Local)(launch, declared, chunk, checked=checked)
+                own: dict[str, Memory] = {
+                    name: (Shared if declared.space == "shared" else Local)(
+                        launch, _sized(declared, shared_bytes), chunk, checked=checked
+                    )
                     for name, declared in program.declared.items()
                 }
+                if found.waits:
+                    for memory in own.values():
+                        memory.shadow = None
                 found.run(Lanes(chunk), {**memories, **own}, scalars)
 
 
-def _watch(found: Compiled, memories: dict[str, Memory], grid: Dims, block: Dims, threads: int) -> None:
-    """Watch the arrays in which threads can meet. Parameters that are one buffer are one array."""
+def _watch(found: Compiled, memories: dict[str, Memory], grid: Dims, block: Dims, threads: int, warp: int) -> None:
+    """Watch the arrays in which threads can meet. Parameters that are one buffer are one array.
+
+    What fences and atomic operations order is not followed yet: kernels that have a fence, or wait for what an atomic
+    operation finds, are not watched.
+    """
+    body = found.program.body
+    if found.waits or any(isinstance(one, ir.Barrier) and one.scope.startswith("fence") for one in ir.walk(body)):
+        for memory in memories.values():
+            memory.shadow = None
+        return
     used = frozenset(axis for axis in range(3) if grid[axis] * block[axis] > 1)
     shadows: dict[int, Shadow] = {}
     by_place: dict[int, list[str]] = {}
@@ -103,6 +127,13 @@ def _watch(found: Compiled, memories: dict[str, Memory], grid: Dims, block: Dims
         axes = [found.private.get(name) for name in names if name in found.written]
         if len(names) == 1 and axes[0] is not None and axes[0] >= used:
             continue
-        shadows[place] = Shadow(memories[names[0]].flat.size, threads)
+        shadows[place] = Shadow(memories[names[0]].flat.size, threads, warp)
         for name in names:
             memories[name].shadow = shadows[place]
+
+
+def _sized(declared: ir.Declare, shared_bytes: int) -> ir.Declare:
+    """A declared array, with the size that the launch gives to one that has none."""
+    if declared.shape != (0,):
+        return declared
+    return replace(declared, shape=(shared_bytes // declared.element.dtype.itemsize,))

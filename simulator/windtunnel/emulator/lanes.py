@@ -142,6 +142,10 @@ class Chunk:
         self.size = blocks * self.threads
         self.epochs = np.zeros(blocks, np.int32)
         """Barriers that each block has passed."""
+        self.changes = 0
+        """Stores so far, and atomic operations that changed something."""
+        self.warp_epochs = np.zeros(self.size, np.int32)
+        """Meetings of its warp, or of its block, that each thread has passed."""
         self.flat = block[1] == block[2] == grid[1] == grid[2] == 1
         self._thread: dict[int, np.ndarray] = {}
         self._block: dict[int, np.ndarray] = {}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.emulator import mathematics
-from windtunnel.emulator.arrays import barrier
+from windtunnel.emulator.arrays import Guard, barrier
 from windtunnel.emulator.lanes import (
     EMPTY,
     branch,
@@ -33,8 +33,8 @@ from windtunnel.language import flow, ir
 from windtunnel.language.types import BOOL, Scalar
 
 _HELPERS: Mapping[str, Any] = {
-    "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "convert": convert, "full": full, "holds": holds,
-    "narrow": narrow, "put": put, "put_into": put_into, "take": take, "taken": taken, "m": mathematics,
+    "np": np, "EMPTY": EMPTY, "Guard": Guard, "barrier": barrier, "branch": branch, "convert": convert, "full": full,
+    "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take, "taken": taken, "m": mathematics,
 }  # fmt: skip
 _PLAIN = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 _FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
@@ -49,6 +49,8 @@ class Compiled:
     source: str
     written: frozenset[str]
     """Arrays that the kernel stores to, atomically or not."""
+    waits: bool
+    """Whether a loop of it goes on until an atomic operation finds something."""
     private: Mapping[str, frozenset[int]]
     """Of them, those at whose places no two threads meet, and on which axes (``watch.private``)."""
 
@@ -58,12 +60,13 @@ def compiled(program: ir.Program) -> Compiled:
     stored = written_by(program.body)
     alone = private(program, sorted(stored))
     body = flow.lowered(program)
+    waits = any(isinstance(one, ir.While) and _may_spin(one, set()) for one in ir.walk(body))
     made = _Generator(program, body)
     source = made.source()
     names: dict[str, Any] = {**_HELPERS, **made.constants}
     # The text is made here from a tree of known forms: nothing of a user's gets into it but names and numbers.
     exec(compile(source, f"<lockstep {program.name}>", "exec"), names)  # noqa: S102
-    return Compiled(program, names["run"], source, frozenset(stored), alone)
+    return Compiled(program, names["run"], source, frozenset(stored), waits, alone)
 
 
 def written_by(body: Sequence[ir.Stmt]) -> set[str]:
@@ -85,6 +88,7 @@ class _Frame:
 class _Generator:
     def __init__(self, program: ir.Program, body: list[ir.Stmt]) -> None:
         self.program, self.body = program, body
+        self.stored = written_by(body)
         self.types: dict[str, Scalar] = {**program.variables, **program.scalars}
         self.constants: dict[str, Any] = {}
         self.lines: list[str] = []
@@ -202,9 +206,15 @@ class _Generator:
             self.emit(f"{outer} = put({outer}, {selection}, {inner.names[name]}, {frame.lanes}.size, {dtype})")
 
     def _while(self, one: ir.While, frame: _Frame) -> None:
+        spins = _may_spin(one, self.stored)
+        guard = self._fresh("guard")
+        if spins:
+            self.emit(f"{guard} = Guard({frame.lanes}, {one.line})")
         if not self.varies(one.condition):
             self.emit("while True:")
             self.depth += 1
+            if spins:
+                self.emit(f"{guard}.turn()")
             self.emit(f"if not ({self.value(one.condition, frame)}): break")
             self.block(one.body, frame)
             self.depth -= 1
@@ -221,6 +231,8 @@ class _Generator:
         self.emit(f"{selection}, {inner.lanes} = None, {frame.lanes}")
         self.emit("while True:")
         self.depth += 1
+        if spins:
+            self.emit(f"{guard}.turn()")
         condition = self._fresh("on")
         self.emit(f"{condition} = {self.value(one.condition, inner)}")
         self.emit(f"if not holds({condition}):")
@@ -409,7 +421,7 @@ class _Generator:
 
     def _fresh(self, stem: str) -> str:
         self.number += 1
-        return f"{stem}_{self.number}_"
+        return f"_{self.number}_{stem}"
 
     def _constant(self, value: Any) -> str:
         name = f"c_{len(self.constants)}"
@@ -420,6 +432,26 @@ class _Generator:
         name = f"d_{kind.name}"
         self.constants[name] = kind.dtype
         return name
+
+
+def _may_spin(loop: ir.While, stored: set[str]) -> bool:
+    """Whether a loop may wait for what others do: it looks at memory that the kernel changes, to go on or not."""
+    asked = {e.name for e in ir.inside(loop.condition) if isinstance(e, ir.Variable)}
+    looks = [loop.condition]
+    before = -1
+    while before != len(looks):
+        before = len(looks)
+        for one in ir.walk(loop.body):
+            under = [one.condition] if isinstance(one, (ir.If, ir.While)) else []
+            if isinstance(one, ir.Assign) and one.name in asked and one.value not in looks:
+                looks.append(one.value)
+            for condition in under:
+                sets = {inner.name for inner in ir.walk([one]) if isinstance(inner, ir.Assign)}
+                if sets & asked and condition not in looks:
+                    looks.append(condition)
+        asked |= {e.name for look in looks for e in ir.inside(look) if isinstance(e, ir.Variable)}
+    found = [e for look in looks for e in ir.inside(look)]
+    return any(isinstance(e, ir.Atomic) or (isinstance(e, ir.Load) and e.array in stored) for e in found)
 
 
 def _careful(e: ir.Expr) -> bool:

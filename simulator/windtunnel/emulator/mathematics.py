@@ -56,7 +56,8 @@ def _unary(ufunc: Any) -> Any:
 sqrt, exp, exp2, log, log2, log10 = map(_unary, (np.sqrt, np.exp, np.exp2, np.log, np.log2, np.log10))
 sin, cos, tan, asin, acos, atan = map(_unary, (np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan))
 sinh, cosh, tanh, floor, ceil, trunc = map(_unary, (np.sinh, np.cosh, np.tanh, np.floor, np.ceil, np.trunc))
-fabs, isnan, isinf, erf = map(_unary, (np.absolute, np.isnan, np.isinf, special.erf))
+fabs, isnan, isinf, erf, erfc = map(_unary, (np.absolute, np.isnan, np.isinf, special.erf, special.erfc))
+expm1, log1p, cbrt = map(_unary, (np.expm1, np.log1p, np.cbrt))
 
 
 def rsqrt(value: Value) -> Any:
@@ -73,6 +74,11 @@ def pow(one: Value, other: Value) -> Any:  # noqa: A001  the name it has in kern
 def atan2(one: Value, other: Value) -> Any:
     """The angle of a point."""
     return np.arctan2(_plain(one), _plain(other))
+
+
+def hypot(one: Value, other: Value) -> Any:
+    """The length of a vector."""
+    return np.hypot(_plain(one), _plain(other))
 
 
 def fmod(one: Value, other: Value) -> Any:

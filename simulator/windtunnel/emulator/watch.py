@@ -27,8 +27,10 @@ READ, WRITE, ATOMIC = "read", "write", "atomic"
 class Shadow:
     """Who has touched which element of an array, since the launch (or the block) began."""
 
-    def __init__(self, size: int, threads: int) -> None:
-        self.threads = threads
+    def __init__(self, size: int, threads: int, warp: int) -> None:
+        self.threads, self.warp = threads, warp
+        self.write_warp = np.zeros(size, np.int32)
+        self.read_warp = np.zeros(size, np.int32)
         self.writer = np.full(size, _NOBODY, np.int64)
         self.write_epoch = np.zeros(size, np.int32)
         self.write_line = np.zeros(size, np.int32)
@@ -49,12 +51,15 @@ class Shadow:
         if bad.any():
             bad &= (writer // self.threads != blocks) | (self.write_epoch[position] >= epochs)
             if bad.any():
+                bad &= ~self._met(lanes, ids, writer, self.write_warp[position])
+            if bad.any():
                 raise self._race(memory, lanes, line, position, ids, bad, READ, self.writer, self.write_line)
         reader = self.reader[position]
         mine = reader // self.threads == blocks
-        fresh = (reader == _NOBODY) | (mine & (self.read_epoch[position] < epochs) & (self.elsewhere[position] < 0))
+        older = self.read_epoch[position] < epochs
+        fresh = (reader == _NOBODY) | (mine & older & (self.elsewhere[position] < 0))
         if fresh.all():
-            self._first(position, ids, epochs, line)
+            self._first(position, ids, epochs, line, lanes.of(lanes.chunk.warp_epochs))
         else:
             other = ~fresh
             here = _at(position, other)
@@ -63,7 +68,9 @@ class Shadow:
             self.elsewhere[_at(position, away)] = ids[away]
             del here
             if fresh.any():
-                self._first(_at(position, fresh), ids[fresh], epochs[fresh], line)
+                self._first(
+                    _at(position, fresh), ids[fresh], epochs[fresh], line, lanes.of(lanes.chunk.warp_epochs)[fresh]
+                )
         # Of several that read one element at once one is remembered, and the others as others.
         kept = self.reader[position]
         crowd = kept != ids
@@ -73,8 +80,9 @@ class Shadow:
             self.beside[_at(position, near)] = ids[near]
             self.elsewhere[_at(position, far)] = ids[far]
 
-    def _first(self, position: Any, ids: Any, epochs: Any, line: int) -> None:
+    def _first(self, position: Any, ids: Any, epochs: Any, line: int, warps: Any) -> None:
         self.reader[position], self.read_epoch[position], self.read_line[position] = ids, epochs, line
+        self.read_warp[position] = warps
         self.beside[position] = _NOBODY
 
     def write(self, memory: Any, lanes: Lanes, line: int, position: Any, value: Any, *, atomic: bool) -> None:
@@ -85,6 +93,8 @@ class Shadow:
         bad = (writer != _NOBODY) & (writer != ids)
         if bad.any():
             bad &= (writer // self.threads != blocks) | (self.write_epoch[position] >= epochs)
+            if bad.any():
+                bad &= ~self._met(lanes, ids, writer, self.write_warp[position])
             if atomic:
                 bad &= ~self.atomic[position]
             elif bad.any():
@@ -98,6 +108,7 @@ class Shadow:
         if not atomic:
             self._together(memory, lanes, line, position, ids, value)
         self.write_epoch[position], self.write_line[position], self.atomic[position] = epochs, line, atomic
+        self.write_warp[position] = lanes.of(lanes.chunk.warp_epochs)
         self.reader[position] = self.beside[position] = self.elsewhere[position] = _NOBODY
 
     def _against_readers(
@@ -120,8 +131,11 @@ class Shadow:
             (self.beside, there & now & (self.beside[position] != _NOBODY) & (self.beside[position] != ids)),
             (self.elsewhere, there & (self.elsewhere[position] != _NOBODY)),
         ):
-            if bad.any():
-                raise self._race(memory, lanes, line, position, ids, bad, how, other, self.read_line)
+            if not bad.any():
+                continue
+            unordered = bad & ~self._met(lanes, ids, other[position], self.read_warp[position])
+            if unordered.any():
+                raise self._race(memory, lanes, line, position, ids, unordered, how, other, self.read_line)
 
     def _together(self, memory: Any, lanes: Lanes, line: int, position: Any, ids: np.ndarray, value: Any) -> None:
         """Of several that write one element at once, all but one find another's number there."""
@@ -135,6 +149,13 @@ class Shadow:
         if bad.any():
             self.write_line[position] = line
             raise self._race(memory, lanes, line, position, ids, bad, WRITE, self.writer, self.write_line)
+
+    def _met(self, lanes: Lanes, ids: np.ndarray, others: np.ndarray, epochs: np.ndarray) -> np.ndarray:
+        """Whether a thread and another are of one warp that has met (``syncwarp``) since."""
+        mine, theirs = ids % self.threads // self.warp, others % self.threads // self.warp
+        same = (ids // self.threads == others // self.threads) & (mine == theirs)
+        found: np.ndarray = same & (epochs < lanes.of(lanes.chunk.warp_epochs))
+        return found
 
     def _who(self, lanes: Lanes, position: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         ids = lanes.identities

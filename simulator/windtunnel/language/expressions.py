@@ -26,14 +26,15 @@ _COMPARE: Mapping[type[ast.cmpop], str] = {
 _UNARY: Mapping[type[ast.unaryop], str] = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "not"}
 MATH = (
     "sqrt", "exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-    "floor", "ceil", "trunc", "fabs", "atan2", "pow", "fmod", "isnan", "isinf", "erf", "copysign",
+    "floor", "ceil", "trunc", "fabs", "atan2", "pow", "fmod", "isnan", "isinf", "erf", "erfc", "expm1", "log1p",
+    "copysign", "hypot", "cbrt",
 )  # fmt: skip
 """Functions of Python's ``math`` (and NumPy's of the same meaning) that a kernel may call."""
 _NUMPY_MATH: Mapping[str, str] = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "absolute": "fabs", "power": "pow",
     "maximum": "max", "minimum": "min",
 }  # fmt: skip
-ARITY = {"atan2": 2, "pow": 2, "fmod": 2, "copysign": 2, "fma": 3}
+ARITY = {"hypot": 2, "atan2": 2, "pow": 2, "fmod": 2, "copysign": 2, "fma": 3}
 _DEEPEST = 16
 """Functions within functions: deeper means recursion."""
 
@@ -46,7 +47,8 @@ class _Scope:
     arrays: dict[str, str]
     """Names of arrays here, and in the kernel."""
     variables: dict[str, str] = field(default_factory=dict)
-    tuples: dict[str, int] = field(default_factory=dict)
+    tuples: dict[str, list[str]] = field(default_factory=dict)
+    """Names that are several variables."""
     depth: int = 0
 
 
@@ -129,7 +131,11 @@ class Reader:
             self._refuse(value, f"{called.spelling} within a branch or a loop", "at the top of the kernel")
         shape = self._constant(given["shape"])
         sides = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-        if not sides or not all(isinstance(s, (int, np.integer)) and not isinstance(s, bool) and s > 0 for s in sides):
+        # Shared memory of no size is what the launch asks for (shared_bytes), as in CUDA.
+        least = 0 if called.op == "shared" and len(sides) == 1 else 1
+        if not sides or not all(
+            isinstance(s, (int, np.integer)) and not isinstance(s, bool) and s >= least for s in sides
+        ):
             self._refuse(
                 given["shape"], f"a shape of {shape!r}", "whole numbers from 1 that are known before the kernel runs"
             )
@@ -293,6 +299,12 @@ class Reader:
             side = self._constant(node.slice)
             if name in self.scope.arrays and isinstance(side, int):
                 return ir.Size(node.lineno, self.scope.arrays[name], side)
+        if isinstance(node.value, ast.Name) and node.value.id in self.scope.tuples:
+            parts = self.scope.tuples[node.value.id]
+            place = self._constant(node.slice)
+            if not isinstance(place, int) or not -len(parts) <= place < len(parts):
+                self._refuse(node, f"part {place!r} of '{node.value.id}'", f"0 to {len(parts) - 1}")
+            return ir.Variable(node.lineno, parts[place])
         array, indices = self._element(node)
         return ir.Load(node.lineno, array, indices)
 
@@ -323,7 +335,7 @@ class Reader:
 
     # Calls.
 
-    def _call(self, node: ast.Call) -> ir.Expr:
+    def _call(self, node: ast.Call, *, statement: bool = False) -> ir.Expr:
         line = node.lineno
         called = self.scope.source.static(node.func)
         if called is UNKNOWN:
@@ -352,10 +364,13 @@ class Reader:
         if name in ("min", "max"):
             return self._builtin(node, name)
         if name is not None:
-            return self._function(node, f"math.{name}")
+            made = self._function(node, f"math.{name}")
+            # Python's own rounding gives integers, NumPy's floats.
+            whole = name in ("floor", "ceil", "trunc") and getattr(math, name) is called
+            return ir.Convert(line, I32, made) if whole else made
         function = getattr(called, "function", called)
         if callable(function) and hasattr(function, "__code__"):
-            return self._inline(node, function)
+            return self._inline(node, function, statement=statement)
         self._refuse(
             node, f"a call of '{ast.unparse(node.func)}'", "functions of the kernel language, math, or plain functions"
         )
@@ -460,7 +475,7 @@ class Reader:
             self._refuse(node, f"{called.spelling} of {len(node.args)} values", what)
         return ir.Warp(node.lineno, called.op, [self._expression(argument) for argument in node.args])
 
-    def _inline(self, node: ast.Call, function: Callable[..., Any]) -> ir.Expr:
+    def _inline(self, node: ast.Call, function: Callable[..., Any], *, statement: bool) -> ir.Expr:
         """A call of a plain function: its statements come before, and its result is a variable."""
         if self.scope.depth >= _DEEPEST:
             self._refuse(node, f"functions within functions, {_DEEPEST} deep", "no recursion")
@@ -483,7 +498,13 @@ class Reader:
         self.result = self._fresh(function.__name__)
         body = self._body(source.tree.body)
         name, self.scope, self.result = self.result, outer, result
-        body = _tail(body, source, node)
+        if any(isinstance(one, (ir.While, ir.For)) and _returns(one.body) for one in ir.walk(body)):
+            done = self._fresh("done")
+            body = [ir.Assign(node.lineno, done, ir.Literal(node.lineno, False)), *_left(body, done, in_loop=False)]
+        else:
+            body = _tail(body)
+        if not statement and not any(isinstance(one, ir.Assign) and one.name == name for one in ir.walk(body)):
+            self._refuse(node, f"the value of '{function.__name__}', which returns none", "a line of its own for it")
         # A body of one line is its value: most device functions are such.
         if (
             len(body) == 1
@@ -555,7 +576,7 @@ def _math_name(called: Any) -> str | None:
     return None
 
 
-def _tail(body: list[ir.Stmt], source: Source, node: ast.AST) -> list[ir.Stmt]:
+def _tail(body: list[ir.Stmt]) -> list[ir.Stmt]:
     """A function's statements without their returns: what follows a branch that returns goes into the other."""
     found: list[ir.Stmt] = []
     for at, one in enumerate(body):
@@ -563,15 +584,38 @@ def _tail(body: list[ir.Stmt], source: Source, node: ast.AST) -> list[ir.Stmt]:
             return found
         if isinstance(one, ir.If) and (_returns(one.body) or _returns(one.orelse)):
             rest = body[at + 1 :]
-            yes = _tail([*one.body, *([] if _ends(one.body) else rest)], source, node)
-            no = _tail([*one.orelse, *([] if _ends(one.orelse) else rest)], source, node)
+            yes = _tail([*one.body, *([] if _ends(one.body) else rest)])
+            no = _tail([*one.orelse, *([] if _ends(one.orelse) else rest)])
             return [*found, ir.If(one.line, one.condition, yes, no)]
-        if isinstance(one, (ir.While, ir.For)) and _returns(one.body):
-            where = ast.Pass(lineno=one.line, col_offset=0)
-            raise source.error(
-                where, "a function that returns from within a loop", expected="a variable, and a return at the end"
-            )
         found.append(one)
+    return found
+
+
+def _left(body: Sequence[ir.Stmt], done: str, *, in_loop: bool) -> list[ir.Stmt]:
+    """The same where loops return: a variable says that it has, loops are left, and what follows asks it."""
+    found: list[ir.Stmt] = []
+    for at, one in enumerate(body):
+        line = one.line
+        if isinstance(one, ir.Return):
+            found.append(ir.Assign(line, done, ir.Literal(line, True)))
+            return [*found, ir.Break(line)] if in_loop else found
+        inner = one.body if isinstance(one, (ir.While, ir.For)) else []
+        if isinstance(one, ir.If) and (_returns(one.body) or _returns(one.orelse)):
+            yes, no = (_left(side, done, in_loop=in_loop) for side in (one.body, one.orelse))
+            found.append(ir.If(line, one.condition, yes, no))
+        elif _returns(inner):
+            assert isinstance(one, (ir.While, ir.For))  # noqa: S101  nothing else has an inner body
+            one.body = _left(inner, done, in_loop=True)
+            found.append(one)
+            if in_loop:
+                found.append(ir.If(line, ir.Variable(line, done), [ir.Break(line)], []))
+        else:
+            found.append(one)
+            continue
+        if not in_loop:
+            rest = _left(body[at + 1 :], done, in_loop=False)
+            found.append(ir.If(line, ir.Unary(line, "not", ir.Variable(line, done)), rest, []))
+            return found
     return found
 
 

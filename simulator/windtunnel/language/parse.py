@@ -97,9 +97,7 @@ class _Parser(Reader):
                     return [declared]
                 many = self._grid(value)
                 if many is not None and len(many) > 1:
-                    self._refuse(
-                        value, f"{len(many)} indices for one name", f"{', '.join('xyz'[: len(many)])} = grid(...)"
-                    )
+                    return self._held_tuple(line, name, many)
                 if name in self.scope.arrays:
                     self._refuse(target, f"'{name}' is an array, and stays one", f"an element of it: {name}[...]")
                 found = many[0] if many is not None else self._expression(value)
@@ -124,15 +122,27 @@ class _Parser(Reader):
             )
         if len(many) != len(targets):
             self._refuse(node, f"{len(targets)} names for {len(many)} values", "as many as there are")
-        names, made = [], []
+        made: list[ir.Stmt] = []
+        last: list[ir.Stmt] = []
         for target, one in zip(targets, many, strict=True):
-            if not isinstance(target, ast.Name):
-                self._refuse(target, f"{words_of(target)} on the left of several", "names")
             # All of the right side is evaluated before the left changes.
-            held = self._fresh(target.id)
+            held = self._fresh("held")
             made.append(ir.Assign(node.lineno, held, one))
-            names.append((target.id, held))
-        return [*made, *(ir.Assign(node.lineno, self._variable(n), ir.Variable(node.lineno, h)) for n, h in names)]
+            value_held = ir.Variable(node.lineno, held)
+            if isinstance(target, ast.Name):
+                last.append(ir.Assign(node.lineno, self._variable(target.id), value_held))
+            elif isinstance(target, ast.Subscript):
+                array, indices = self._element(target)
+                last.append(ir.Store(node.lineno, array, indices, value_held))
+            else:
+                self._refuse(target, f"{words_of(target)} on the left of several", "names and elements")
+        return [*made, *last]
+
+    def _held_tuple(self, line: int, name: str, many: Sequence[ir.Expr]) -> list[ir.Stmt]:
+        """``position = grid(2)``: a variable for each, found by a constant index."""
+        parts = [self._fresh(name) for _ in many]
+        self.scope.tuples[name] = parts
+        return [ir.Assign(line, part, one) for part, one in zip(parts, many, strict=True)]
 
     def _update(self, node: ast.AugAssign, target: ast.expr, op: str, value: ast.expr) -> list[ir.Stmt]:
         line = node.lineno
@@ -209,4 +219,6 @@ class _Parser(Reader):
                 scope = {"barrier": "block", "warp_barrier": "warp"}.get(called.op, called.op)
                 return [ir.Barrier(node.lineno, scope)]
             del rest
-        return [ir.Do(node.lineno, self._expression(node))]
+        made = self._call(node, statement=True)
+        # A function that was put in its place has done what it does.
+        return [] if isinstance(made, (ir.Variable, ir.Literal)) else [ir.Do(node.lineno, made)]
