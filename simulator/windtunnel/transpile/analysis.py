@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from windtunnel.language import ir
 from windtunnel.language.types import Scalar
@@ -68,6 +68,8 @@ class Facts:
                 return True
             case ir.Warp(op=op):
                 return op in ("lane", "warp_size")
+            case ir.Call(op=op):
+                return op in ("bits.popc", "bits.clz", "bits.ffs")
             case ir.Variable(name=name):
                 return name in self.geometric
             case ir.Binary(op=op, left=left, right=right):
@@ -291,6 +293,68 @@ def home_of(body: Sequence[ir.Stmt], name: str) -> ir.Stmt | None:
             if len(inside) == 1:
                 return home_of(inside[0], name)
     return there[0] if _sets_first(there[0], name) else None
+
+
+def unpacked(program: ir.Program) -> list[ir.Stmt]:
+    """The statements with ``x, y = a, b`` as two assignments, where the second does not need what the first changes.
+
+    The parser holds each value in a variable of its own first.
+    """
+    uses: dict[str, int] = {}
+    for one in ir.walk(program.body):
+        for e in ir.expressions(one):
+            if isinstance(e, ir.Variable):
+                uses[e.name] = uses.get(e.name, 0) + 1
+
+    def block(body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
+        found: list[ir.Stmt] = []
+        at = 0
+        while at < len(body):
+            one = body[at]
+            many = _held(body, at, uses, program)
+            if many:
+                for held, target in zip(body[at : at + many], body[at + many : at + 2 * many], strict=True):
+                    assert isinstance(held, ir.Assign) and isinstance(target, ir.Assign)  # noqa: S101, PT018  as seen
+                    found.append(ir.Assign(target.line, target.name, held.value))
+                    program.variables.pop(held.name)
+                at += 2 * many
+                continue
+            if isinstance(one, ir.If):
+                one.body, one.orelse = block(one.body), block(one.orelse)
+            elif isinstance(one, (ir.While, ir.For)):
+                one.body = block(one.body)
+            found.append(one)
+            at += 1
+        return found
+
+    return block(program.body)
+
+
+def _held(body: Sequence[ir.Stmt], at: int, uses: Mapping[str, int], program: ir.Program) -> int:
+    """How many values are held from here on, to be assigned right after; 0 where they are needed."""
+    many = 0
+    while at + 2 * many + 1 < len(body) and isinstance(body[at + many], ir.Assign):
+        many += 1
+        if _swapped(body[at : at + many], body[at + many : at + 2 * many], uses, program):
+            return many
+    return 0
+
+
+def _swapped(held: Sequence[ir.Stmt], targets: Sequence[ir.Stmt], uses: Mapping[str, int], program: ir.Program) -> bool:
+    changed: set[str] = set()
+    for one, other in zip(held, targets, strict=True):
+        if not isinstance(one, ir.Assign) or not isinstance(other, ir.Assign) or one.name == other.name:
+            return False
+        value = other.value
+        if not isinstance(value, ir.Variable) or value.name != one.name or uses.get(one.name) != 1:
+            return False
+        if one.name in program.scalars or program.variables[one.name] != value.type:
+            return False
+        if any(isinstance(e, ir.Variable) and e.name in changed for e in ir.inside(one.value)):
+            return False
+        changed.add(other.name)
+    kinds = {**program.variables, **program.scalars}
+    return all(isinstance(t, ir.Assign) and kinds[t.name] == t.value.type for t in targets)
 
 
 def typed(op: str, left: ir.Expr, right: ir.Expr, kind: Scalar) -> ir.Binary:

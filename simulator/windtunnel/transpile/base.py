@@ -18,8 +18,8 @@ import numpy as np
 from windtunnel.core.errors import Where
 from windtunnel.language import ir
 from windtunnel.language.source import KernelError
-from windtunnel.language.types import BF16, BOOL, F16, F32, I32, I64, U32, Scalar
-from windtunnel.transpile.analysis import Facts, typed
+from windtunnel.language.types import BF16, BOOL, F16, F32, I32, I64, U32, U64, Scalar
+from windtunnel.transpile.analysis import Facts, typed, unpacked
 from windtunnel.transpile.keywords import FUNCTIONS, RESERVED
 from windtunnel.transpile.signature import Buffer, Side, Signature, Value, signature_of
 
@@ -74,7 +74,7 @@ class Emitter:
 
     def lower(self) -> list[ir.Stmt]:
         """The statements to write."""
-        return self.program.body
+        return unpacked(self.program)
 
     # Names and errors.
 
@@ -141,7 +141,11 @@ class Emitter:
         """The source text."""
         self.check()
         body = self.lines_of(lambda: self.statements(self.body))
-        return "\n".join([*self.comment(), *self.whole(body)]) + "\n"
+        found: list[str] = []
+        for line in [*self.comment(), *self.whole(body)]:
+            if line or (found and found[-1]):
+                found.append(line)
+        return "\n".join(found) + "\n"
 
     def comment(self) -> Iterator[str]:
         """The docstring and what the compiler has to be told."""
@@ -154,6 +158,7 @@ class Emitter:
             yield f"// Compile with {' '.join(self.options)}: {self.option_note}"
         elif self.option_note:
             yield f"// {self.option_note}"
+        yield ""
 
     def whole(self, body: Sequence[str]) -> Iterator[str]:
         """Everything after the comment; ``body``: the kernel's statements, indented once."""
@@ -234,7 +239,7 @@ class Emitter:
         if id(one) in self.direct:
             self.declare(one.name, value)
         else:
-            self.put(f"{self.name(one.name)} = {value};")
+            self.put(_updated(self.name(one.name), one.value, value))
 
     def whole_value(self, e: ir.Expr, address: bool = False) -> str:
         """An expression that stands alone on the right side."""
@@ -242,7 +247,7 @@ class Emitter:
 
     def store(self, one: ir.Store) -> None:
         """To an element."""
-        self.put(f"{self.element(one.array, one.indices)} = {self.whole_value(one.value)};")
+        self.put(_updated(self.element(one.array, one.indices), one.value, self.whole_value(one.value)))
 
     def do(self, e: ir.Expr) -> None:
         """For what it does; what does nothing is left out."""
@@ -453,10 +458,17 @@ class Emitter:
             return self.literal(int(e.value) % 2**wide.bits, wide)
         if isinstance(e, ir.Binary) and e.op in WRAPS and kind.kind in ("int", "uint") and _folded(e) is None:
             return self.infix(e.op, self.unsigned(e.left), self.unsigned(e.right))
+        if isinstance(e, ir.Unary) and e.op == "-" and kind.bits >= 32:
+            return self.infix("-", self.literal(0, wide), self.unsigned(e.operand))
+        if isinstance(e, ir.Binary) and e.op == "<<" and kind.bits >= 32 and isinstance(e.right, ir.Literal):
+            if 0 <= e.right.value < kind.bits and _folded(e) is None:
+                return self.infix("<<", self.unsigned(e.left), self.shift_amount(e.right))
         if isinstance(e, ir.Convert) and e.operand.type == wide:
             return self.expression(e.operand)
-        if kind == wide:
+        if kind == wide and not isinstance(e, ir.Convert):
             return self.expression(e)
+        if isinstance(e, ir.Convert) and kind == wide:
+            return self.converted(e)
         return self.cast(wide, self.expression(e))
 
     def narrowed(self, piece: Piece, kind: Scalar, op: str) -> Piece:
@@ -530,6 +542,8 @@ class Emitter:
         assert kind is not None  # noqa: S101  inference has been here
         if isinstance(e.operand, ir.Literal) and e.to.kind == "float":
             return self.literal(e.operand.value, e.to)
+        if not self.wraps and e.to in (U32, U64) and kind.kind == "int" and kind.bits == e.to.bits:
+            return self.unsigned(e.operand)
         inner = self.expression(e.operand)
         if kind == e.to:
             return inner
@@ -699,6 +713,27 @@ class Emitter:
     def sorted_arguments(self) -> Iterator[Buffer | Side | Value]:
         """The arguments of the kernel in order, without what the target adds."""
         yield from (one for one in self.signature.arguments if isinstance(one, (Buffer, Side, Value)))
+
+
+def _updated(target: str, e: ir.Expr, value: str) -> str:
+    """An assignment, as ``a += b`` where that is what it is."""
+    if isinstance(e, ir.Binary) and e.op in ("+", "-", "*", "/") and isinstance(e.left, (ir.Variable, ir.Load)):
+        head = f"{target} {e.op} "
+        if value.startswith(head):
+            rest = value[len(head) :]
+            whole = rest.startswith("(") and closes_last(rest, 0)
+            return f"{target} {e.op}= {rest[1:-1] if whole else rest};"
+    return f"{target} = {value};"
+
+
+def closes_last(text: str, opened: int) -> bool:
+    """Whether the parenthesis at ``opened`` is closed by the last character."""
+    depth = 0
+    for at in range(opened, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if depth == 0:
+            return at == len(text) - 1
+    return False
 
 
 def bits_of(value: float, kind: Scalar) -> float:

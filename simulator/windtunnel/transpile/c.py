@@ -10,7 +10,7 @@ import numpy as np
 
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, F32, F64, I32, Scalar
-from windtunnel.transpile.base import PRIMARY, UNARY, Emitter, Piece, bits_of
+from windtunnel.transpile.base import PRIMARY, UNARY, Emitter, Piece, bits_of, closes_last
 from windtunnel.transpile.signature import Value
 
 
@@ -67,7 +67,7 @@ class CEmitter(Emitter):
         found = super().whole_value(e, address)
         # A variable of the type converts by itself what was worked out on unsigned numbers.
         head = f"({self.types['i32']})("
-        if e.type == I32 and isinstance(e, ir.Binary) and found.startswith(head) and _closes_last(found, len(head) - 1):
+        if e.type == I32 and isinstance(e, ir.Binary) and found.startswith(head) and closes_last(found, len(head) - 1):
             return found[len(head) : -1]
         return found
 
@@ -240,16 +240,6 @@ class CEmitter(Emitter):
             return (lambda x: x), (lambda x: x)
         wide = "u32" if kind.bits == 32 else "u64"
         return (lambda x: f"({self.types[wide]}){x}"), (lambda x: f"({self.types[kind.name]}){x}")
-
-
-def _closes_last(text: str, opened: int) -> bool:
-    """Whether the parenthesis at ``opened`` is closed by the last character."""
-    depth = 0
-    for at in range(opened, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[at], 0)
-        if depth == 0:
-            return at == len(text) - 1
-    return False
 
 
 _HELPERS: Mapping[str, str] = {

@@ -13,11 +13,11 @@ RESERVED = frozenset(
     stdin stdout stderr errno
     int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t std size_t ptrdiff_t"""
     # CUDA, HIP
-    """ threadIdx blockIdx blockDim gridDim warpSize dim3 grid_size_x grid_size_y grid_size_z half half2"""
+    """ threadIdx blockIdx blockDim gridDim warpSize dim3 half half2"""
     # OpenCL C and Metal
     """ kernel global local constant private read_only write_only read_write uchar ushort uint ulong image1d_t image2d_t
     event_t sampler_t pipe vector_size device thread threadgroup vertex fragment bfloat texture sampler array atomic_int
-    atomic_uint atomic_float metal packed ulong long2 simd quad metal_stdlib nil id in out inout access"""
+    atomic_uint atomic_float metal packed ulong long2 simd quad metal_stdlib nil access"""
     # WGSL
     """ alias array atomic bitcast const_assert continuing diagnostic discard enable f16 f32 fn i32 let loop mat2x2 mat3x3
     mat4x4 override ptr u32 var vec2 vec3 vec4 workgroup storage uniform function handle read write self Self super

@@ -164,7 +164,7 @@ class MetalEmitter(CEmitter):
         other = self.expression(e.arguments[2])
         op = e.op.removeprefix("shuffle.")
         if op == "index":
-            source = Piece(f"(ushort)({self.infix('&', self.cast(U32, other), Piece('(wt_lanes - 1)', PRIMARY)).text})", PRIMARY)
+            source = Piece(f"(ushort)({self.infix('&', self.unsigned(e.arguments[2]), Piece('(wt_lanes - 1)', PRIMARY)).text})", PRIMARY)
         else:
             wanted = self.infix({"up": "-", "down": "+", "xor": "^"}[op], self.cast(I32, lane), other)
             source = self.function(self.need("source_lane"), wanted, lane, lanes)

@@ -177,7 +177,7 @@ class OpenClEmitter(CEmitter):
         lane, own = self.expression(e.arguments[2]), Piece("(int)get_sub_group_local_id()", PRIMARY)
         op = e.op.removeprefix("shuffle.")
         if op == "index":
-            source = self.infix("&", self.cast(U32, lane), Piece("(get_max_sub_group_size() - 1)", PRIMARY))
+            source = self.infix("&", self.unsigned(e.arguments[2]), Piece("(get_max_sub_group_size() - 1)", PRIMARY))
         else:
             wanted = self.infix({"up": "-", "down": "+", "xor": "^"}[op], own, lane)
             source = self.function(self.need("source_lane"), wanted)

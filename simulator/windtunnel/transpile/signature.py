@@ -90,6 +90,11 @@ class Signature:
 def signature_of(program: ir.Program, facts: Facts, target: str) -> Signature:
     """The calling convention for an inferred kernel on ``target``."""
     found: list[Argument] = []
+    taken = {*program.variables, *program.scalars, *program.arrays, program.name}
+
+    def free(name: str) -> str:
+        return free(f"{name}_") if name in taken else name
+
     for parameter in program.parameters:
         kind = program.arrays.get(parameter.name)
         if kind is not None:
@@ -97,13 +102,13 @@ def signature_of(program: ir.Program, facts: Facts, target: str) -> Signature:
             found.append(Buffer(parameter.name, kind.element, kind.dimensions, written, len(found)))
     buffers = len(found)
     for array, kind in _sized(program, facts):
-        found += [Side(f"{array}_shape{at}", array, at, I32, len(found) + at) for at in range(kind.dimensions)]
+        found += [Side(free(f"{array}_shape{at}"), array, at, I32, len(found) + at) for at in range(kind.dimensions)]
     for parameter in program.parameters:
         scalar = program.scalars.get(parameter.name)
         if scalar is not None:
             found.append(Value(parameter.name, scalar, _passed(scalar, target), len(found)))
     if target == "fpga":
-        found += [GridSize(f"grid_size_{axis}", at, I32, len(found) + at) for at, axis in enumerate("xyz")]
+        found += [GridSize(free(f"grid_size_{axis}"), at, I32, len(found) + at) for at, axis in enumerate("xyz")]
     uniform = buffers if target == "wgsl" and len(found) > buffers else None
     return Signature(program.name, tuple(found), uniform)
 

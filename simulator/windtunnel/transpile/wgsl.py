@@ -193,7 +193,7 @@ class WgslEmitter(Emitter):
         return found[0], lines
 
     def joins(self, one: ir.If) -> bool:
-        return super().joins(one) and not any(isinstance(e, (ir.Choose, ir.Logic)) for e in ir.inside(one.condition))
+        return super().joins(one) and not any(isinstance(e, ir.Choose) for e in ir.inside(one.condition))
 
     # Expressions.
 
@@ -358,7 +358,7 @@ class WgslEmitter(Emitter):
         lane = self.expression(e.arguments[2])
         op = e.op.removeprefix("shuffle.")
         if op == "index":
-            source = self.infix("&", self.cast(U32, lane), Piece("(subgroup_size - 1u)", PRIMARY))
+            source = self.infix("&", self.converted(ir.Convert(e.line, U32, e.arguments[2], type=U32)), Piece("(subgroup_size - 1u)", PRIMARY))
         else:
             wanted = self.infix({"up": "-", "down": "+", "xor": "^"}[op], self.cast(I32, own), lane)
             source = self.function(self.need("source_lane"), wanted, own, size)
