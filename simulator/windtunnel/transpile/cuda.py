@@ -92,6 +92,15 @@ class CudaEmitter(CEmitter):
             }[one.scope]
         )
 
+    def do(self, e: ir.Expr) -> None:
+        if isinstance(e, ir.Atomic):
+            # What it was is not asked for, and need not be converted.
+            text = self.expression(e).text
+            cast = next((c for c in (f"({self.types[k]})" for k in ("i64", "i32")) if text.startswith(c)), "")
+            self.put(f"{text.removeprefix(cast)};")
+            return
+        super().do(e)
+
     # Expressions.
 
     def thread_index(self, e: ir.Index) -> Piece:

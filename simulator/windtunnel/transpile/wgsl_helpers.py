@@ -29,6 +29,7 @@ fn $name$(a: f32, b: f32) -> f32 {
     let r = a % b;
     var q = (a - r) / b;
     if (r != 0.0f && ((b < 0.0f) != (r < 0.0f))) { q -= 1.0f; }
+    if (q == 0.0f) { return bitcast<f32>((bitcast<u32>(a) ^ bitcast<u32>(b)) & 0x80000000u); }
     let down = floor(q);
     return select(down, down + 1.0f, q - down > 0.5f);
 }
@@ -37,7 +38,8 @@ fn $name$(a: f32, b: f32) -> f32 {
 fn $name$(a: f32, b: f32) -> f32 {
     // Has the sign of b, as Python's.
     let r = a % b;
-    return select(r, r + b, r != 0.0f && ((b < 0.0f) != (r < 0.0f)));
+    if (r == 0.0f) { return bitcast<f32>(bitcast<u32>(b) & 0x80000000u); }
+    return select(r, r + b, (b < 0.0f) != (r < 0.0f));
 }
 """,
     "power_i32": """

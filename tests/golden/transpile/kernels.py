@@ -6,32 +6,45 @@ They are plain functions: transpiling needs nothing else. Each is small and is t
 import math
 
 from windtunnel import (
+    all_sync,
     any_sync,
     atomic,
     ballot_sync,
     bf16,
     blockDim,
     blockIdx,
+    brev,
     clz,
     f16,
     f32,
+    f64,
     ffs,
     fma,
     grid,
     gridsize,
+    i8,
+    i16,
     i32,
     i64,
     laneid,
     local,
     popc,
+    rsqrt,
     shared,
     shfl_down_sync,
     shfl_sync,
+    shfl_up_sync,
     shfl_xor_sync,
     syncthreads,
+    syncwarp,
     tf32,
+    threadfence,
+    threadfence_block,
     threadIdx,
+    u8,
+    u16,
     u32,
+    u64,
     warpsize,
 )
 
@@ -220,3 +233,108 @@ def scattered(x: f32[:], out: f32[:], rounds: i32):
             continue
         total += window[k]
     out[i] = fma(total, 2.0, tf32(x[i])) + math.floor(total)
+
+
+def wide(a: i64[:], b: i64[:], bits: u64[:], x: f64[:], out: f64[:], place: i64, scale: f64):
+    """64 bits: arithmetic, // and %, shifts, bits."""
+    i = grid(1)
+    if i < len(a):
+        p = i + place
+        a[p] = a[i] * 6364136223846793005 + 1442695040888963407 - b[i]
+        b[i] = b[i] // 7 + b[i] % -5 + (b[i] >> 3) + abs(b[i]) + min(b[i], 5) + i64(popc(b[i]))
+        bits[i] = (bits[i] << u64(i)) + brev(bits[i]) + u64(clz(bits[i]) + ffs(bits[i]))
+        out[i] = math.sqrt(abs(x[i])) * scale + x[i] // 0.75 + 1e-300 + fma(x[i], x[i], -1.0)
+
+
+def wide_atomics(a: i64[:], b: u64[:], x: f64[:]):
+    """Every atomic operation on 64 bits that CUDA has, by one thread."""
+    a[9] = atomic.add(a, 0, 7) + atomic.sub(a, 1, 7) + atomic.min(a, 2, -5) + atomic.exch(a, 3, 9)
+    a[10] = atomic.and_(a, 4, 6) + atomic.or_(a, 5, 9) + atomic.xor(a, 6, 5) + atomic.cas(a, 7, 7, 70)
+    b[9] = atomic.add(b, 0, 7) + atomic.sub(b, 1, 7) + atomic.min(b, 2, 1) + atomic.max(b, 3, 9) + atomic.cas(b, 4, 3, 1)
+    x[9] = atomic.add(x, 0, 7.0) + atomic.sub(x, 1, 7.0) + atomic.min(x, 2, -5.0) + atomic.max(x, 3, 9.0)
+    x[10] = atomic.exch(x, 4, 1.5) + atomic.cas(x, 5, 5.0, 70.0)
+
+
+def narrow(a: i8[:], b: i16[:], c: u8[:], d: u16[:], flag: bool, out: i32[:]):
+    """Integers of 8 and 16 bits wrap around in their own width."""
+    i = grid(1)
+    if i < len(a):
+        x, y, z, w = a[i] * a[i], b[i] * b[i] + b[i], c[i] + c[i], d[i] * d[i] - d[i]
+        a[i] = -x // 3 if flag else x % 7
+        b[i] = abs(y) + (y >> 2) + min(y, 100)
+        c[i] = ~z + (z << 1) + brev(z)
+        d[i] = w // 7 + w % 5 + max(w, 9)
+        out[i] = clz(x) + popc(y) * 100 + ffs(z) * 1000 + (w == d[i]) + (not flag)
+
+
+def brains(x: bf16[:], y: bf16[:], a: bf16):
+    """bfloat16: every operation is rounded."""
+    held = local.array(2, bf16)
+    i = grid(1)
+    if i < len(x):
+        held[i % 2] = x[i] * a
+        y[i] = held[i % 2] / (abs(y[i]) + bf16(0.7)) - f32(0.1)
+
+
+def functions(x: f32[:], out: f32[:, :]):
+    """Every function of floats that all targets have."""
+    i = grid(1)
+    if i < len(x):
+        v = abs(x[i]) + 0.5
+        out[0, i] = math.sqrt(v) + rsqrt(v)
+        out[1, i] = math.exp(-v) + math.exp2(-v) + math.log(v) + math.log2(v) + math.log10(v)
+        out[2, i] = math.sin(v) + math.cos(v) + math.tan(v * 0.1) + math.atan(v) + math.atan2(v, 2.0)
+        out[3, i] = math.asin(v * 0.1) + math.acos(v * 0.1) + math.sinh(v) + math.cosh(v) + math.tanh(v)
+        out[4, i] = math.floor(x[i]) + math.ceil(x[i] * 3.0) + math.trunc(x[i] * 9.0) + math.fabs(x[i])
+        out[5, i] = math.pow(v, 1.5) + v**2.5 + (v + 1.0) ** 2 + math.fmod(x[i], 0.3) + math.copysign(v, x[i])
+        bad = math.isnan(x[i]) or math.isinf(x[i])
+        out[6, i] = -1.0 if bad else 1.0 / 3.0
+
+
+def atomics(a: i32[:], b: u32[:], x: f32[:], old: i32[:]):
+    """Every atomic operation on 32 bits, in both memories, by one thread."""
+    here = shared.array(4, i32)
+    there = shared.array((2, 2), f32)
+    if threadIdx.x == 0:
+        for k in range(4):
+            here[k] = k
+            there[k // 2, k % 2] = k
+        old[0] = atomic.add(a, 0, 7) + atomic.sub(a, 1, 7) + atomic.min(a, 2, -5) + atomic.max(a, 3, 50)
+        old[1] = atomic.and_(a, 4, 6) + atomic.or_(a, 5, 9) + atomic.xor(a, 6, 5) + atomic.exch(a, 7, 9)
+        old[2] = atomic.cas(a, 8, 8, 80) + atomic.cas(a, 9, 8, 90)
+        b[9] = atomic.inc(b, 0, 7) + atomic.inc(b, 1, 0) + atomic.dec(b, 2, 9) + atomic.dec(b, 3, 1) + atomic.dec(b, 4, 9)
+        x[9] = atomic.add(x, 0, 7.5) + atomic.sub(x, 1, 7.5) + atomic.min(x, 2, -5.0) + atomic.max(x, 3, 50.0)
+        x[8] = atomic.exch(x, 4, 1.5) + atomic.cas(x, 5, 5.0, 70.0) + atomic.cas(x, 6, 5.0, 70.0)
+        old[3] = atomic.add(here, 1, 5) + atomic.cas(here, 2, 2, 9) + here[1] + here[2]
+        x[7] = atomic.add(there, (1, 0), 2.5) + atomic.max(there, (1, 1), 9.0) + there[1, 0] + there[1, 1]
+
+
+def lanes(x: f32[:], y: i32[:], out: f32[:], votes: u32[:]):
+    """What else warps exchange; and fences, which only some targets have."""
+    i = grid(1)
+    out[i] = shfl_up_sync(0xFFFFFFFF, x[i], 1) + shfl_sync(0xFFFFFFFF, x[i], y[i])
+    votes[i] = u32(all_sync(0xFFFFFFFF, x[i] > 0.0)) + u32(shfl_xor_sync(0xFFFFFFFF, y[i], 2))
+    syncwarp()
+    threadfence()
+    threadfence_block()
+    out[i] += x[i]
+
+
+def awkward(out: f32[:], sampler: f32[:], kernel: i32, half: f32, out_shape0: i32):
+    """Names that mean something in a language, choices that must not be evaluated, evaluation in a condition."""
+    i = grid(1)
+    float4 = half
+    if i < len(out):
+        switch = sampler[i] if i < len(sampler) else 0.0
+        while i < len(sampler) and (sampler[i] if switch > 0.25 else 0.0) > 0.5:
+            switch *= half
+            if switch < 0.1:
+                break
+            if switch < 0.2 or (sampler[i - 1] if i > 0 else 1.0) > 0.5:
+                continue
+            switch -= 0.01
+        var = switch if switch > 0.0 else float4
+        for half in range(kernel, out_shape0, 3 if kernel > 1 else 2):
+            var += half
+            half += 1
+        out[i] = var if half > 3.0 else var * 2.0
