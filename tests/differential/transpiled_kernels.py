@@ -316,7 +316,19 @@ def run_fpga(emitted: Emitted, case: Case, folder: Path) -> dict[str, np.ndarray
     name = emitted.signature.name
     source, library = folder / f"{name}.cpp", folder / f"{name}.so"
     source.write_text(emitted.source)
-    compile_cpp(["-O1", "-Werror", "-Wno-unknown-pragmas", "-shared", "-fPIC", *emitted.options, str(source), "-o", str(library)])
+    compile_cpp(
+        [
+            "-O1",
+            "-Werror",
+            "-Wno-unknown-pragmas",
+            "-shared",
+            "-fPIC",
+            *emitted.options,
+            str(source),
+            "-o",
+            str(library),
+        ]
+    )
     function = getattr(ctypes.CDLL(str(library)), name)
     held = {one.name: np.array(case.arguments[one.name], order="C") for one in emitted.signature.buffers}
     given: list[Any] = []

@@ -15,7 +15,7 @@ from windtunnel.language.source import KernelError, source_of
 from windtunnel.language.types import Array
 from windtunnel.transpile.signature import Buffer, GridSize, Side, Signature, Value
 
-__all__ = ["TARGETS", "Buffer", "Emitted", "GridSize", "Side", "Signature", "Value", "transpile"]
+__all__ = ["TARGETS", "Buffer", "Emitted", "GridSize", "Side", "Signature", "Value", "transpile", "with_sizes"]
 
 _EMITTERS: Mapping[str, tuple[str, str]] = {
     "cuda": ("windtunnel.transpile.cuda", "CudaEmitter"),
@@ -46,7 +46,7 @@ def transpile(function: Callable[..., Any], target: str, block: tuple[int, int, 
     """
     if target not in _EMITTERS:
         raise InputError(
-            f"unknown target {target!r}", expected=one_of(list(TARGETS)), nearest=nearest(target, list(TARGETS))
+            f"unknown target '{target}'", expected=one_of(list(TARGETS)), nearest=nearest(target, list(TARGETS))
         )
     _check_block(block)
     plain = getattr(function, "function", function)
@@ -73,3 +73,15 @@ def _check_block(block: Sequence[int]) -> None:
     threads = block[0] * block[1] * block[2]
     if threads > _MOST_THREADS:
         raise InputError(f"a block of {threads} threads", expected=f"at most {_MOST_THREADS}")
+
+
+def with_sizes(text: str) -> tuple[int, int, int]:
+    """Threads of a block as people write them: ``X``, ``X,Y`` or ``X,Y,Z``. InputError for anything else."""
+    parts = text.split(",")
+    if len(parts) > 3 or not all(part.strip().isdecimal() for part in parts):
+        raise InputError(
+            f"a block of {text!r}", where=Where(field="--block"), expected="one to three whole numbers: 256 or 16,16,1"
+        )
+    x, y, z = (*(int(part) for part in parts), 1, 1)[:3]
+    _check_block((x, y, z))
+    return x, y, z

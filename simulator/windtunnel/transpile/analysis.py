@@ -314,7 +314,7 @@ def unpacked(program: ir.Program) -> list[ir.Stmt]:
             many = _held(body, at, uses, program)
             if many:
                 for held, target in zip(body[at : at + many], body[at + many : at + 2 * many], strict=True):
-                    assert isinstance(held, ir.Assign) and isinstance(target, ir.Assign)  # noqa: S101, PT018  as seen
+                    assert isinstance(held, ir.Assign) and isinstance(target, ir.Assign)  # noqa: S101  as seen
                     found.append(ir.Assign(target.line, target.name, held.value))
                     program.variables.pop(held.name)
                 at += 2 * many

@@ -8,12 +8,10 @@ it would not round each operation, ``f32`` that is rounded after every one: `Emi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from typing import ClassVar, NamedTuple, NoReturn
-
-import numpy as np
+from typing import NoReturn
 
 from windtunnel.core.errors import Where
 from windtunnel.language import ir
@@ -22,39 +20,28 @@ from windtunnel.language.types import BF16, BOOL, F16, F32, I32, I64, U32, U64, 
 from windtunnel.transpile.analysis import Facts, typed, unpacked
 from windtunnel.transpile.keywords import FUNCTIONS, RESERVED
 from windtunnel.transpile.signature import Buffer, Side, Signature, Value, signature_of
+from windtunnel.transpile.spelling import Spelling
+from windtunnel.transpile.text import (
+    ADD,
+    BITS,
+    BOTH,
+    CHOICE,
+    COMPARE,
+    COMPARISONS,
+    EITHER,
+    EQUAL,
+    LEVELS,
+    PRIMARY,
+    UNARY,
+    WRAPS,
+    Piece,
+    folded_value,
+    updated,
+)
 
 
-class Piece(NamedTuple):
-    """Text of an expression, and how tightly it binds."""
-
-    text: str
-    level: int
-
-
-PRIMARY, UNARY, MULTIPLY, ADD, SHIFT, COMPARE, EQUAL, AND, XOR, OR, BOTH, EITHER, CHOICE = range(13, 0, -1)
-_LEVELS: Mapping[str, int] = {
-    "*": MULTIPLY, "/": MULTIPLY, "//": MULTIPLY, "%": MULTIPLY, "+": ADD, "-": ADD, "<<": SHIFT, ">>": SHIFT,
-    "<": COMPARE, "<=": COMPARE, ">": COMPARE, ">=": COMPARE, "==": EQUAL, "!=": EQUAL, "&": AND, "^": XOR, "|": OR,
-}  # fmt: skip
-_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
-_BITS = ("&", "|", "^")
-WRAPS = ("+", "-", "*")
-
-
-class Emitter:
+class Emitter(Spelling):
     """Writes one kernel as source text for one target. Subclasses say what differs."""
-
-    target: ClassVar[str]
-    title: ClassVar[str]
-    missing: ClassVar[Mapping[str, str]] = {}
-    """Types that the target lacks, and why or what instead."""
-    emulated: ClassVar[frozenset[Scalar]] = frozenset()
-    """16-bit floats that are worked with as f32, rounded after every operation."""
-    wraps: ClassVar[bool] = False
-    """Whether signed integers wrap around in the target's language."""
-    options: ClassVar[Sequence[str]] = ()
-    """What its compiler has to be told."""
-    option_note: ClassVar[str] = ""
 
     def __init__(self, program: ir.Program, block: tuple[int, int, int]) -> None:
         # The emitters change names and fold numbers.
@@ -239,7 +226,7 @@ class Emitter:
         if id(one) in self.direct:
             self.declare(one.name, value)
         else:
-            self.put(_updated(self.name(one.name), one.value, value))
+            self.put(updated(self.name(one.name), one.value, value))
 
     def whole_value(self, e: ir.Expr, address: bool = False) -> str:
         """An expression that stands alone on the right side."""
@@ -247,7 +234,7 @@ class Emitter:
 
     def store(self, one: ir.Store) -> None:
         """To an element."""
-        self.put(_updated(self.element(one.array, one.indices), one.value, self.whole_value(one.value)))
+        self.put(updated(self.element(one.array, one.indices), one.value, self.whole_value(one.value)))
 
     def do(self, e: ir.Expr) -> None:
         """For what it does; what does nothing is left out."""
@@ -281,12 +268,12 @@ class Emitter:
         return id(one) not in self.before
 
     def loop(self, one: ir.While) -> None:
-        """while."""
+        """While."""
         with self.inner(f"while ({self.expression(one.condition).text}) {{"):
             self.statements(one.body)
 
     def count(self, one: ir.For) -> None:
-        """for over a range, whose stop and step are worked out once, as Python does."""
+        """For over a range, whose stop and step are worked out once, as Python does."""
         kind = self.kinds[one.name]
         own = one.name in self.facts.loop_variables
         changed = self.facts.changes_in(one.body) | {one.name}
@@ -303,7 +290,9 @@ class Emitter:
             up, down = (Piece(f"{counter} {op} {self.at(stop, ADD)}", COMPARE) for op in "<>")
             rising = Piece(f"{self.at(step, ADD)} > {self.literal(0, kind).text}", COMPARE)
             condition = self.chosen(rising, up, down, BOOL).text
-        with self.inner(f"for ({self.counter(counter, kind, start)}; {condition}; {self.stepped(here, one.step, step)}) {{"):
+        with self.inner(
+            f"for ({self.counter(counter, kind, start)}; {condition}; {self.stepped(here, one.step, step)}) {{"
+        ):
             if not own:
                 self.put(f"{self.name(one.name)} = {counter};")
             self.statements(one.body)
@@ -341,14 +330,6 @@ class Emitter:
     def constant(self, name: str, kind: Scalar, value: str) -> None:
         """A local that does not change."""
         self.put(f"const {self.value_type(kind)} {name} = {value};")
-
-    def declare_array(self, one: ir.Declare) -> None:
-        """An array of the block or of the thread."""
-        raise NotImplementedError
-
-    def barrier(self, one: ir.Barrier) -> None:
-        """A barrier or a fence."""
-        raise NotImplementedError
 
     # Expressions.
 
@@ -411,11 +392,11 @@ class Emitter:
     def binary(self, e: ir.Binary, address: bool) -> Piece:
         """An operation on two numbers."""
         kind, worked = e.type, e.left.type
-        assert kind is not None and worked is not None  # noqa: S101, PT018  inference has been here
-        folded = _folded(e)
+        assert kind is not None and worked is not None  # noqa: S101  inference has been here
+        folded = folded_value(e)
         if folded is not None:
             return self.literal(folded, kind)
-        if e.op in _COMPARISONS:
+        if e.op in COMPARISONS:
             return self.infix(e.op, self.expression(e.left), self.expression(e.right))
         if e.op in ("min", "max"):
             return self.extreme(e, kind)
@@ -425,7 +406,7 @@ class Emitter:
             return self.power(e, kind)
         if e.op in ("<<", ">>"):
             return self.shifted(e, kind)
-        if kind == BOOL and e.op in _BITS:
+        if kind == BOOL and e.op in BITS:
             # In C the bits of a bool are an int's.
             both = {"&": "&&", "|": "||", "^": "!="}[e.op]
             if both == "!=":
@@ -456,13 +437,12 @@ class Emitter:
         wide = Scalar(f"u{max(kind.bits, 32)}", "uint", max(kind.bits, 32))
         if isinstance(e, ir.Literal):
             return self.literal(int(e.value) % 2**wide.bits, wide)
-        if isinstance(e, ir.Binary) and e.op in WRAPS and kind.kind in ("int", "uint") and _folded(e) is None:
+        if isinstance(e, ir.Binary) and e.op in WRAPS and kind.kind in ("int", "uint") and folded_value(e) is None:
             return self.infix(e.op, self.unsigned(e.left), self.unsigned(e.right))
         if isinstance(e, ir.Unary) and e.op == "-" and kind.bits >= 32:
             return self.infix("-", self.literal(0, wide), self.unsigned(e.operand))
-        if isinstance(e, ir.Binary) and e.op == "<<" and kind.bits >= 32 and isinstance(e.right, ir.Literal):
-            if 0 <= e.right.value < kind.bits and _folded(e) is None:
-                return self.infix("<<", self.unsigned(e.left), self.shift_amount(e.right))
+        if isinstance(e, ir.Binary) and e.op == "<<" and kind.bits >= 32 and _moves(e, kind.bits):
+            return self.infix("<<", self.unsigned(e.left), self.shift_amount(e.right))
         if isinstance(e, ir.Convert) and e.operand.type == wide:
             return self.expression(e.operand)
         if kind == wide and not isinstance(e, ir.Convert):
@@ -473,7 +453,7 @@ class Emitter:
 
     def narrowed(self, piece: Piece, kind: Scalar, op: str) -> Piece:
         """What C works out in int, in the narrower type that it has here."""
-        if kind.kind in ("int", "uint") and kind.bits < 32 and op not in _BITS:
+        if kind.kind in ("int", "uint") and kind.bits < 32 and op not in BITS:
             return self.cast(kind, piece)
         return piece
 
@@ -481,10 +461,10 @@ class Emitter:
         """An operator between two pieces, with the parentheses it needs, and those that readers and WGSL want."""
         if op == "//":
             op = "/"
-        level = {"&&": BOTH, "||": EITHER}.get(op) or _LEVELS[op]
+        level = {"&&": BOTH, "||": EITHER}.get(op) or LEVELS[op]
         if op in ("<<", ">>"):
             return Piece(f"{self.at(left, UNARY)} {op} {self.at(right, UNARY)}", level)
-        if op in _BITS:
+        if op in BITS:
             same = left.level == level
             return Piece(f"{self.at(left, level if same else UNARY)} {op} {self.at(right, UNARY)}", level)
         if level in (COMPARE, EQUAL):
@@ -649,8 +629,13 @@ class Emitter:
             and amount.op == "&"
             and any(isinstance(s, ir.Literal) and 0 <= s.value < kind.bits for s in (amount.left, amount.right))
         )
-        if not known or kind.bits < 32:
+        if not known:
             return self.any_shift(e, kind)
+        if kind.bits < 32:
+            left = self.expression(e.left)
+            if e.op == "<<":
+                left = self.cast(U32, left)
+            return self.cast(kind, self.infix(e.op, left, self.shift_amount(amount)))
         if e.op == "<<" and kind.kind == "int" and not self.wraps:
             return self.cast(kind, self.infix("<<", self.unsigned(e.left), self.shift_amount(amount)))
         return self.infix(e.op, self.expression(e.left), self.shift_amount(amount))
@@ -666,48 +651,6 @@ class Emitter:
         made = self.function(self.need(f"{name}_{wide}"), self.expression(e.left), self.expression(e.right))
         return self.narrowed(made, kind, e.op)
 
-    # What targets spell in their own way.
-
-    def value_type(self, kind: Scalar) -> str:
-        """The type of a local variable."""
-        raise NotImplementedError
-
-    def literal(self, value: float, kind: Scalar) -> Piece:
-        """A number."""
-        raise NotImplementedError
-
-    def cast(self, to: Scalar, inner: Piece) -> Piece:
-        """A conversion between the target's own types."""
-        raise NotImplementedError
-
-    def thread_index(self, e: ir.Index) -> Piece:
-        """An index of a thread, as i32."""
-        raise NotImplementedError
-
-    def extreme(self, e: ir.Binary, kind: Scalar) -> Piece:
-        """min, max."""
-        raise NotImplementedError
-
-    def call(self, e: ir.Call) -> Piece:
-        """A function of numbers."""
-        raise NotImplementedError
-
-    def math(self, name: str, kind: Scalar, line: int) -> str:
-        """The target's name of a function of floats."""
-        raise NotImplementedError
-
-    def warp(self, e: ir.Warp) -> Piece:
-        """What a warp's threads exchange."""
-        raise NotImplementedError
-
-    def atomically(self, e: ir.Atomic) -> Piece:
-        """An atomic operation."""
-        raise NotImplementedError
-
-    def need(self, helper: str) -> str:
-        """A function of ours, which is then written before the kernel. Its name."""
-        raise NotImplementedError
-
     # Arguments, for those that write them.
 
     def sorted_arguments(self) -> Iterator[Buffer | Side | Value]:
@@ -715,56 +658,6 @@ class Emitter:
         yield from (one for one in self.signature.arguments if isinstance(one, (Buffer, Side, Value)))
 
 
-def _updated(target: str, e: ir.Expr, value: str) -> str:
-    """An assignment, as ``a += b`` where that is what it is."""
-    if isinstance(e, ir.Binary) and e.op in ("+", "-", "*", "/") and isinstance(e.left, (ir.Variable, ir.Load)):
-        head = f"{target} {e.op} "
-        if value.startswith(head):
-            rest = value[len(head) :]
-            whole = rest.startswith("(") and closes_last(rest, 0)
-            return f"{target} {e.op}= {rest[1:-1] if whole else rest};"
-    return f"{target} = {value};"
-
-
-def closes_last(text: str, opened: int) -> bool:
-    """Whether the parenthesis at ``opened`` is closed by the last character."""
-    depth = 0
-    for at in range(opened, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[at], 0)
-        if depth == 0:
-            return at == len(text) - 1
-    return False
-
-
-def bits_of(value: float, kind: Scalar) -> float:
-    """A literal as its type holds it: integers wrapped, floats rounded."""
-    if kind == BOOL:
-        return bool(value)
-    if kind.kind == "float":
-        with np.errstate(over="ignore"):
-            return float(kind.dtype.type(value))
-    low = -(2 ** (kind.bits - 1)) if kind.kind == "int" else 0
-    return (int(value) - low) % 2**kind.bits + low
-
-
-def _folded(e: ir.Binary) -> float | None:
-    """The value of an operation on two integer literals; WGSL would refuse it if it overflows."""
-    kind = e.type
-    if kind is None or not isinstance(e.left, ir.Literal) or not isinstance(e.right, ir.Literal):
-        return None
-    if kind.kind not in ("int", "uint") or kind == BOOL or e.op in _COMPARISONS:
-        return None
-    one, other = bits_of(e.left.value, kind), bits_of(e.right.value, kind)
-    assert isinstance(one, int) and isinstance(other, int)  # noqa: S101, PT018  their type is an integer's
-    match e.op:
-        case "+" | "-" | "*":
-            made = {"+": one + other, "-": one - other, "*": one * other}[e.op]
-        case "//" | "%" if other != 0:
-            made = one // other if e.op == "//" else one % other
-        case "<<" | ">>" if other >= 0:
-            made = one << min(other, 64) if e.op == "<<" else one >> min(other, 64)
-        case "&" | "|" | "^":
-            made = {"&": one & other, "|": one | other, "^": one ^ other}[e.op]
-        case _:
-            return None
-    return bits_of(made, kind)
+def _moves(e: ir.Binary, bits: int) -> bool:
+    """Whether a shift is by a literal that leaves something."""
+    return isinstance(e.right, ir.Literal) and 0 <= e.right.value < bits and folded_value(e) is None

@@ -10,8 +10,9 @@ import numpy as np
 
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, F32, F64, I32, Scalar
-from windtunnel.transpile.base import PRIMARY, UNARY, Emitter, Piece, bits_of, closes_last
+from windtunnel.transpile.base import Emitter
 from windtunnel.transpile.signature import Value
+from windtunnel.transpile.text import PRIMARY, UNARY, Piece, bits_of, closes_last
 
 
 class CEmitter(Emitter):
@@ -82,8 +83,14 @@ class CEmitter(Emitter):
             name = self.math("fmin" if e.op == "min" else "fmax", kind, e.line)
             return self.function(name, self.expression(e.left), self.expression(e.right))
         wide = kind if kind.bits >= 32 and kind != BOOL else I32
-        given = [self.expression(s) if kind == wide else self.cast(wide, self.expression(s)) for s in (e.left, e.right)]
+        given = [self.widened(s, wide) for s in (e.left, e.right)]
         return self.narrowed(self.integer_extreme(e.op, wide, given), kind, e.op)
+
+    def widened(self, e: ir.Expr, wide: Scalar) -> Piece:
+        """An integer in a type that holds it."""
+        if isinstance(e, ir.Literal):
+            return self.literal(e.value, wide)
+        return self.expression(e) if e.type == wide else self.cast(wide, self.expression(e))
 
     def integer_extreme(self, op: str, kind: Scalar, given: Sequence[Piece]) -> Piece:
         """min, max of integers of at least 32 bits."""
@@ -93,7 +100,7 @@ class CEmitter(Emitter):
     def call(self, e: ir.Call) -> Piece:
         kind, given = e.type, [self.expression(a) for a in e.arguments]
         worked = e.arguments[0].type
-        assert kind is not None and worked is not None  # noqa: S101, PT018  inference has been here
+        assert kind is not None and worked is not None  # noqa: S101  inference has been here
         if e.op.startswith("bits."):
             return self.bit_function(e.op.removeprefix("bits."), given[0], worked, kind)
         if e.op == "round.tf32":
@@ -312,7 +319,13 @@ $fn$ $t$ $name$($t$ a, $t$ b) {
 }
 """,
 }
-_UNSIGNED_HELPERS = {
+_UNSIGNED_HELPERS: Mapping[str, str] = {
+    "shift_left": """
+$fn$ $t$ $name$($t$ a, $t$ b) {
+    // All bits are shifted out by as many as there are, or more.
+    return b < $bits$ ? a << b : 0;
+}
+""",
     "shift_right": """
 $fn$ $t$ $name$($t$ a, $t$ b) {
     return b < $bits$ ? a >> b : 0;

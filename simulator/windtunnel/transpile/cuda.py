@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from windtunnel.language import ir
 from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I32, I64, U32, U64, Scalar
-from windtunnel.transpile.base import PRIMARY, WRAPS, Piece
 from windtunnel.transpile.c import CEmitter
 from windtunnel.transpile.signature import Buffer, Value
+from windtunnel.transpile.text import PRIMARY, WRAPS, Piece
 
 _INDICES = {"thread": "threadIdx", "block": "blockIdx", "block_size": "blockDim", "grid_size": "gridDim"}
 
@@ -114,7 +114,9 @@ class CudaEmitter(CEmitter):
 
     def wrapping(self, e: ir.Binary, kind: Scalar, address: bool) -> Piece:
         # Indices of threads are unsigned already.
-        if kind == I32 and all(isinstance(i, ir.Index) or (isinstance(i, ir.Binary) and i.op in WRAPS) for i in ir.inside(e)):
+        if kind == I32 and all(
+            isinstance(i, ir.Index) or (isinstance(i, ir.Binary) and i.op in WRAPS) for i in ir.inside(e)
+        ):
             return self.cast(kind, self.unsigned(e))
         return super().wrapping(e, kind, address)
 
@@ -229,14 +231,14 @@ class CudaEmitter(CEmitter):
         # By the bits of the unsigned number of the same width.
         to, back = self.bits_and_back(kind)
         wide = self.types[f"u{kind.bits}"]
-        texts = [to(self.at(v, PRIMARY) if kind.kind != "float" else v.text) for v in values]
+        texts = [to(v.text) for v in values] if kind.kind == "float" else [self.unsigned(v).text for v in e.values]
         if op == "sub":
-            name, texts = "Add", [f"{self.literal(0, U64).text} - {self.at(Piece(texts[0], 0), PRIMARY)}"]
+            name, texts = "Add", [self.infix("-", self.literal(0, U64), self.unsigned(e.values[0])).text]
         call = f"atomic{name}(({wide} *){at.text}, {', '.join(texts)})"
         return Piece(back(call), PRIMARY if kind.kind in ("float", "uint") else PRIMARY - 1)
 
     def exchange_loop(self, helper: str, name: str) -> str:
-        """min and max of floats, which there is no instruction for."""
+        """Min and max of floats, which there is no instruction for."""
         op, kind_name = helper.split("_")[1:]
         kind = F32 if kind_name == "f32" else F64
         to, back = self.bits_and_back(kind)
@@ -244,7 +246,8 @@ class CudaEmitter(CEmitter):
         value = self.changed(op, kind, Piece(back("seen"), PRIMARY), Piece("value", PRIMARY), 0)
         t = self.types[kind_name]
         return (
-            f"{self.helper} {t} {name}({t} *at, {t} value) {{\n    {word} seen = *(volatile {word} *)at, before;\n    do {{\n"
+            f"{self.helper} {t} {name}({t} *at, {t} value) {{\n"
+            f"    {word} seen = *(volatile {word} *)at, before;\n    do {{\n"
             f"        before = seen;\n        seen = atomicCAS(({word} *)at, before, {to(value)});\n"
             f"    }} while (seen != before);\n    return {back('seen')};\n}}"
         )

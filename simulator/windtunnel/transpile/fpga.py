@@ -15,9 +15,9 @@ from typing import ClassVar
 from windtunnel.language import flow, ir
 from windtunnel.language.types import BF16, BOOL, F16, F32, Scalar
 from windtunnel.transpile.analysis import blocks_of, home_of, mentions, unpacked
-from windtunnel.transpile.base import PRIMARY, Piece
 from windtunnel.transpile.c import CEmitter
 from windtunnel.transpile.signature import Argument, Buffer, Value
+from windtunnel.transpile.text import PRIMARY, Piece
 
 _INDICES = {"thread": "threadIdx", "block": "blockIdx"}
 
@@ -72,6 +72,7 @@ class FpgaEmitter(CEmitter):
         what = self.fresh(f"{self.program.name}_{'block' if self.phased else 'thread'}")
         indices = [f"{v}_{x}" for k, v in _INDICES.items() if k == "block" or not self.phased for x in "xyz"]
         indices += [f"gridDim_{x}" for x in "xyz"]
+        indices = [i for i in indices if i in self.used]
         yield f"static void {what}({', '.join(x for x in (given, *(f'int {i}' for i in indices)) if x)}) {{"
         yield from tops
         yield from body
@@ -221,6 +222,7 @@ class FpgaEmitter(CEmitter):
         if e.what == "block_size":
             return Piece(str(self.block[e.axis]), PRIMARY)
         name = {**_INDICES, "grid_size": "gridDim"}[e.what]
+        self.used.add(f"{name}_{'xyz'[e.axis]}")
         return Piece(f"{name}_{'xyz'[e.axis]}", PRIMARY)
 
     def load(self, e: ir.Load) -> Piece:
@@ -255,7 +257,9 @@ class FpgaEmitter(CEmitter):
         kind = e.type
         assert kind is not None  # noqa: S101  inference has been here
         at = Piece(f"&{self.element(e.array, e.indices)}", PRIMARY)
-        return self.function(self.need(f"atomic_{e.op.rstrip('_')}_{kind}"), at, *(self.expression(v) for v in e.values))
+        return self.function(
+            self.need(f"atomic_{e.op.rstrip('_')}_{kind}"), at, *(self.expression(v) for v in e.values)
+        )
 
     def narrow_helper(self, root: str, kind: str, name: str) -> str:
         match root, kind:
@@ -279,7 +283,8 @@ class FpgaEmitter(CEmitter):
             "clz": f"int {name}({t} x) {{\n    return x ? __builtin_clz{long}(x) : {64 if wide else 32};\n}}",
             "ffs": f"int {name}({t} x) {{\n    return __builtin_ffs{long}(x);\n}}",
             "brev": f"{t} {name}({t} x) {{\n    {t} y = 0;\n"
-            f"    for (int n = 0; n < {64 if wide else 32}; ++n) y |= (x >> n & 1u) << ({63 if wide else 31} - n);\n    return y;\n}}",
+            f"    for (int n = 0; n < {64 if wide else 32}; ++n) y |= (x >> n & 1u) << ({63 if wide else 31} - n);\n"
+            f"    return y;\n}}",
         }.get(root)
         if made is not None:
             return f"{self.helper} {made}"
@@ -288,7 +293,9 @@ class FpgaEmitter(CEmitter):
         return super().helper_text(helper, name)
 
     def _plain_atomic(self, op: str, kind_name: str, name: str) -> str:
-        kind = Scalar(kind_name, "float" if kind_name[0] == "f" else "int" if kind_name[0] == "i" else "uint", int(kind_name[1:]))
+        kind = Scalar(
+            kind_name, "float" if kind_name[0] == "f" else "int" if kind_name[0] == "i" else "uint", int(kind_name[1:])
+        )
         t = self.types[kind_name]
         if op == "cas":
             change, given = "old == expected ? value : old", f"{t} expected, {t} value"
@@ -302,9 +309,8 @@ class FpgaEmitter(CEmitter):
                 change = f"({t})(({u})old {'+' if op == 'add' else '-'} ({u})value)"
             else:
                 change = self.changed(op, kind, old, value, 0)
-        return (
-            f"{self.helper} {t} {name}({t} *at, {given}) {{\n    const {t} old = *at;\n    *at = {change};\n    return old;\n}}"
-        )
+        body = f"    const {t} old = *at;\n    *at = {change};\n    return old;\n"
+        return f"{self.helper} {t} {name}({t} *at, {given}) {{\n{body}}}"
 
 
 class _Turns:
@@ -313,7 +319,12 @@ class _Turns:
     def __init__(self, emitter: FpgaEmitter, mask: str | None, run: Sequence[ir.Stmt]) -> None:
         self.emitter, self.mask = emitter, mask
         self.axes = sorted(
-            {e.axis for one in ir.walk(run) for e in ir.expressions(one) if isinstance(e, ir.Index) and e.what == "thread"}
+            {
+                e.axis
+                for one in ir.walk(run)
+                for e in ir.expressions(one)
+                if isinstance(e, ir.Index) and e.what == "thread"
+            }
         )
 
     def __enter__(self) -> None:

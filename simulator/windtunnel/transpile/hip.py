@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from windtunnel.language import ir
 from windtunnel.language.types import BF16, F16, U32, Scalar
-from windtunnel.transpile.base import PRIMARY, Piece
 from windtunnel.transpile.cuda import CudaEmitter
+from windtunnel.transpile.text import PRIMARY, Piece
 
 
 class HipEmitter(CudaEmitter):

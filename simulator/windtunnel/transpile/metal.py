@@ -1,7 +1,7 @@
-"""The Metal shading language (3.1 for bf16, 2.1 else). A threadgroup's size is given at launch. There is no f64.
+"""The Metal shading language (3.1 for bf16). A threadgroup's size is given at launch. There is no f64.
 
-Metal's atomics are types of their own; elements are cast to them. It has none of 64 bits, and those of floats that every
-version has only exchange, so the others are compare-and-exchange loops.
+Metal's atomics are types of their own; elements are cast to them. It has none of 64 bits, and not every version has
+those of floats, so these are compare-and-exchange loops.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, F32, I32, U32, Scalar
-from windtunnel.transpile.base import PRIMARY, Piece
 from windtunnel.transpile.c import CEmitter
 from windtunnel.transpile.signature import Buffer, Value
+from windtunnel.transpile.text import PRIMARY, Piece
 
 _INDICES = {"thread": "threadIdx", "block": "blockIdx", "block_size": "blockDim", "grid_size": "gridDim"}
 _ATTRIBUTES = {
@@ -81,7 +81,7 @@ class MetalEmitter(CEmitter):
         return f"wt_{name}" if self._copied(one) else name
 
     def _copied(self, one: Value) -> bool:
-        return one.name in self.facts.assigned or (one.passed != one.type and one.type != BOOL)
+        return one.name in self.facts.assigned or (one.type not in (one.passed, BOOL))
 
     def _passed(self) -> Iterator[str]:
         for one in self.sorted_arguments():
@@ -164,7 +164,10 @@ class MetalEmitter(CEmitter):
         other = self.expression(e.arguments[2])
         op = e.op.removeprefix("shuffle.")
         if op == "index":
-            source = Piece(f"(ushort)({self.infix('&', self.unsigned(e.arguments[2]), Piece('(wt_lanes - 1)', PRIMARY)).text})", PRIMARY)
+            source = Piece(
+                f"(ushort)({self.infix('&', self.unsigned(e.arguments[2]), Piece('(wt_lanes - 1)', PRIMARY)).text})",
+                PRIMARY,
+            )
         else:
             wanted = self.infix({"up": "-", "down": "+", "xor": "^"}[op], self.cast(I32, lane), other)
             source = self.function(self.need("source_lane"), wanted, lane, lanes)
@@ -187,7 +190,8 @@ class MetalEmitter(CEmitter):
         if kind in (I32, U32) and op not in ("inc", "dec", "cas"):
             name = "atomic_exchange" if op == "exch" else f"atomic_fetch_{op}"
             return Piece(
-                f"{name}_explicit(({space} atomic_{self.types[kind.name]} *){at}, {values[0].text}, {_RELAXED})", PRIMARY
+                f"{name}_explicit(({space} atomic_{self.types[kind.name]} *){at}, {values[0].text}, {_RELAXED})",
+                PRIMARY,
             )
         return self.function(self.need(f"atomic_{op}_{space}_{kind}"), Piece(at, PRIMARY), *values)
 
@@ -202,9 +206,11 @@ class MetalEmitter(CEmitter):
         swap = f"atomic_compare_exchange_weak_explicit(word, &seen, {{}}, {_RELAXED}, {_RELAXED})"
         if op == "cas":
             return (
-                f"{head}{t} expected, {t} value) {{\n    {space} atomic_uint *word = {word};\n    uint seen;\n    do {{\n"
+                f"{head}{t} expected, {t} value) {{\n    {space} atomic_uint *word = {word};\n"
+                f"    uint seen;\n    do {{\n"
                 f"        seen = {to('expected')};\n        if ({swap.format(to('value'))}) break;\n"
-                f"    }} while (seen == {to('expected')});  // it may fail for no reason\n    return {back('seen')};\n}}"
+                f"    }} while (seen == {to('expected')});  // it may fail for no reason\n"
+                f"    return {back('seen')};\n}}"
             )
         value = self.changed(op, kind, Piece(back("seen"), PRIMARY), Piece("value", PRIMARY), 0)
         return (

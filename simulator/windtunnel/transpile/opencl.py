@@ -11,11 +11,16 @@ from typing import ClassVar
 
 from windtunnel.language import ir
 from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I32, I64, U32, U64, Scalar
-from windtunnel.transpile.base import PRIMARY, Piece
 from windtunnel.transpile.c import CEmitter
 from windtunnel.transpile.signature import Buffer, Value
+from windtunnel.transpile.text import PRIMARY, Piece
 
-_INDICES = {"thread": "get_local_id", "block": "get_group_id", "block_size": "get_local_size", "grid_size": "get_num_groups"}
+_INDICES = {
+    "thread": "get_local_id",
+    "block": "get_group_id",
+    "block_size": "get_local_size",
+    "grid_size": "get_num_groups",
+}
 
 
 class OpenClEmitter(CEmitter):
@@ -30,7 +35,9 @@ class OpenClEmitter(CEmitter):
     word = ("as_uint", "as_float")
     long_word = ("as_ulong", "as_double")
     options = ("-cl-fp32-correctly-rounded-divide-sqrt",)
-    option_note = "where the device has it; nothing that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math)."
+    option_note = (
+        "where the device has it; nothing that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math)."
+    )
     types: ClassVar[Mapping[str, str]] = {
         "bool": "bool", "i8": "char", "i16": "short", "i32": "int", "i64": "long", "u8": "uchar", "u16": "ushort",
         "u32": "uint", "u64": "ulong", "f16": "half", "bf16": "ushort", "f32": "float", "f64": "double",
@@ -75,7 +82,9 @@ class OpenClEmitter(CEmitter):
     def declare_array(self, one: ir.Declare) -> None:
         space = "__local " if one.space == "shared" else ""
         volatile = "volatile " if one.name in self.facts.atomic else ""
-        self.put(f"{space}{volatile}{self.stored(one.element, True)} {self.name(one.name)}[{self.sides_product(one.shape)}];")
+        self.put(
+            f"{space}{volatile}{self.stored(one.element, True)} {self.name(one.name)}[{self.sides_product(one.shape)}];"
+        )
 
     def barrier(self, one: ir.Barrier) -> None:
         both = "CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE"
@@ -147,7 +156,8 @@ class OpenClEmitter(CEmitter):
             "clz": f"int {name}({wide} x) {{\n    return (int)clz(x);\n}}",
             "ffs": f"int {name}({wide} x) {{\n    return x ? {32 if kind == 'u32' else 64} - (int)clz(x & -x) : 0;\n}}",
             "brev": f"{wide} {name}({wide} x) {{\n    {wide} y = 0;\n"
-            f"    for (int n = 0; n < {32 if kind == 'u32' else 64}; ++n) y |= (x >> n & 1) << ({31 if kind == 'u32' else 63} - n);\n"
+            f"    for (int n = 0; n < {32 if kind == 'u32' else 64}; ++n) y |= (x >> n & 1) << "
+            f"({31 if kind == 'u32' else 63} - n);\n"
             "    return y;\n}",
         }.get(root)
         if made is not None:
@@ -220,5 +230,6 @@ class OpenClEmitter(CEmitter):
         value = self.changed(op, kind, Piece(back("before"), PRIMARY), Piece("value", PRIMARY), 0)
         return (
             f"{head}{t} value) {{\n    {word} seen = *({at}), before;\n    do {{\n        before = seen;\n"
-            f"        seen = {exchange}({at}, before, {to(value)});\n    }} while (seen != before);\n    return {back('seen')};\n}}"
+            f"        seen = {exchange}({at}, before, {to(value)});\n"
+            f"    }} while (seen != before);\n    return {back('seen')};\n}}"
         )

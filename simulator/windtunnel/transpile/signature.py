@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, F32, I32, U8, U32, Array, Scalar
@@ -85,6 +86,24 @@ class Signature:
     def numbers(self) -> list[Side | Value | GridSize]:
         """All others."""
         return [one for one in self.arguments if not isinstance(one, Buffer)]
+
+    def described(self) -> dict[str, Any]:
+        """The same as plain data."""
+        rows: list[dict[str, Any]] = []
+        for one in self.arguments:
+            row: dict[str, Any] = {"name": one.name, "position": one.position}
+            match one:
+                case Buffer():
+                    row |= {"is": "array", "element": str(one.element), "dimensions": one.dimensions}
+                    row |= {"written": one.written}
+                case Side():
+                    row |= {"is": "side", "array": one.array, "side": one.side, "type": str(one.type)}
+                case Value():
+                    row |= {"is": "scalar", "type": str(one.type), "passed": str(one.passed)}
+                case GridSize():
+                    row |= {"is": "grid size", "axis": one.axis, "type": str(one.type)}
+            rows.append(row)
+        return {"name": self.name, "arguments": rows, "uniform": self.uniform}
 
 
 def signature_of(program: ir.Program, facts: Facts, target: str) -> Signature:

@@ -18,8 +18,9 @@ import numpy as np
 
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL, F16, F32, I32, U32, Scalar
-from windtunnel.transpile.base import CHOICE, PRIMARY, UNARY, Emitter, Piece, bits_of
+from windtunnel.transpile.base import Emitter
 from windtunnel.transpile.signature import Value
+from windtunnel.transpile.text import CHOICE, PRIMARY, UNARY, Piece, bits_of
 from windtunnel.transpile.wgsl_helpers import helper_text
 
 _ONLY = "i32, u32, f32, f16 or bool"
@@ -30,7 +31,28 @@ _INDICES = {
 }
 _MATH = {"fabs": "abs", "rsqrt": "inverseSqrt"}
 _SAME = frozenset(
-    """sqrt exp exp2 log log2 sin cos tan asin acos atan sinh cosh tanh floor ceil trunc atan2 pow fma""".split()
+    [
+        "sqrt",
+        "exp",
+        "exp2",
+        "log",
+        "log2",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "floor",
+        "ceil",
+        "trunc",
+        "atan2",
+        "pow",
+        "fma",
+    ]
 )
 _LAZY = (ir.Load, ir.Atomic, ir.Warp)
 """What must not be evaluated where Python would not."""
@@ -71,10 +93,11 @@ class WgslEmitter(Emitter):
             yield from (f"    {self.spelled[one.name]}: {self._member(one)}," for one in numbers)
             yield "}"
             yield ""
-        for one in self.signature.buffers:
-            access = "read_write" if one.written else "read"
-            element = self.stored(one.name, one.element)
-            yield f"@group(0) @binding({one.position}) var<storage, {access}> {self.spelled[one.name]}: array<{element}>;"
+        for buffer in self.signature.buffers:
+            access = "read_write" if buffer.written else "read"
+            element = self.stored(buffer.name, buffer.element)
+            name = self.spelled[buffer.name]
+            yield f"@group(0) @binding({buffer.position}) var<storage, {access}> {name}: array<{element}>;"
         if numbers:
             yield f"@group(0) @binding({self.signature.uniform}) var<uniform> params: Params;"
         for declared in self.program.declared.values():
@@ -89,7 +112,9 @@ class WgslEmitter(Emitter):
             yield from text.splitlines()
             yield ""
         yield f"@compute @workgroup_size({size})"
-        given = [f"@builtin({builtin}) {builtin}: vec3<u32>" for what, (_, builtin) in _INDICES.items() if what in self.used]
+        given = [
+            f"@builtin({builtin}) {builtin}: vec3<u32>" for what, (_, builtin) in _INDICES.items() if what in self.used
+        ]
         given += [
             f"@builtin({builtin}) {builtin}: u32"
             for builtin in ("subgroup_invocation_id", "subgroup_size")
@@ -229,7 +254,9 @@ class WgslEmitter(Emitter):
 
     def function(self, name: str, *arguments: Piece) -> Piece:
         # f(a < b, c > d) would be a template's parameters.
-        return Piece(f"{name}({', '.join(self.at(a, CHOICE + 6) if '<' in a.text else a.text for a in arguments)})", PRIMARY)
+        return Piece(
+            f"{name}({', '.join(self.at(a, CHOICE + 6) if '<' in a.text else a.text for a in arguments)})", PRIMARY
+        )
 
     def thread_index(self, e: ir.Index) -> Piece:
         self.used.add(e.what)
@@ -253,7 +280,7 @@ class WgslEmitter(Emitter):
         return super().expression(e, address)
 
     def _choose(self, e: ir.Choose) -> Piece:
-        """select where both sides may be evaluated; else a variable that is set first."""
+        """Select where both sides may be evaluated; else a variable that is set first."""
         assert e.type is not None  # noqa: S101  inference has been here
         if not any(isinstance(i, _LAZY) or _divides(i) for side in (e.yes, e.no) for i in ir.inside(side)):
             return self.chosen(self.expression(e.condition), self.expression(e.yes), self.expression(e.no), e.type)
@@ -315,7 +342,7 @@ class WgslEmitter(Emitter):
     def call(self, e: ir.Call) -> Piece:
         given = [self.expression(a) for a in e.arguments]
         worked, kind = e.arguments[0].type, e.type
-        assert worked is not None and kind is not None  # noqa: S101, PT018  inference has been here
+        assert worked is not None and kind is not None  # noqa: S101  inference has been here
         name = e.op.removeprefix("math.").removeprefix("bits.")
         match name:
             case "popc" | "clz":
@@ -358,7 +385,11 @@ class WgslEmitter(Emitter):
         lane = self.expression(e.arguments[2])
         op = e.op.removeprefix("shuffle.")
         if op == "index":
-            source = self.infix("&", self.converted(ir.Convert(e.line, U32, e.arguments[2], type=U32)), Piece("(subgroup_size - 1u)", PRIMARY))
+            source = self.infix(
+                "&",
+                self.converted(ir.Convert(e.line, U32, e.arguments[2], type=U32)),
+                Piece("(subgroup_size - 1u)", PRIMARY),
+            )
         else:
             wanted = self.infix({"up": "-", "down": "+", "xor": "^"}[op], self.cast(I32, own), lane)
             source = self.function(self.need("source_lane"), wanted, own, size)

@@ -151,12 +151,14 @@ def _exchange_loop(name: str, op: str, kind: str, array: str) -> str:
             f"fn {name}(wt_at: i32, wt_old: {kind}, wt_new: {kind}) -> {kind} {{\n    loop {{\n"
             f"        let wt_found = atomicCompareExchangeWeak(&{array}[wt_at], {bits('wt_old')}, {bits('wt_new')});\n"
             f"        // It may fail for no reason.\n"
-            f"        if (wt_found.exchanged || wt_found.old_value != {bits('wt_old')}) {{ return {back('wt_found.old_value')}; }}\n"
+            f"        if (wt_found.exchanged || wt_found.old_value != {bits('wt_old')}) {{ "
+            f"return {back('wt_found.old_value')}; }}\n"
             "    }\n    return wt_old;\n}"
         )
     change = bits(_CHANGES[op].replace("$old$", back("wt_seen")))
     return (
-        f"fn {name}(wt_at: i32, wt_new: {kind}) -> {kind} {{\n    var wt_seen: {word} = atomicLoad(&{array}[wt_at]);\n    loop {{\n"
+        f"fn {name}(wt_at: i32, wt_new: {kind}) -> {kind} {{\n"
+        f"    var wt_seen: {word} = atomicLoad(&{array}[wt_at]);\n    loop {{\n"
         f"        let wt_found = atomicCompareExchangeWeak(&{array}[wt_at], wt_seen, {change});\n"
         "        if (wt_found.exchanged) { break; }\n        wt_seen = wt_found.old_value;\n    }\n"
         f"    return {back('wt_seen')};\n}}"

@@ -180,9 +180,9 @@ def hashing(x: i32[:], out: u32[:], signed: i32[:]):
     i = grid(1)
     if i < len(x):
         h = u32(x[i]) ^ 2166136261
-        for round in range(4):
+        for turn in range(4):
             h = (h ^ (h >> 15)) * 16777619
-            h += round << 3
+            h += turn << 3
         out[i] = h ^ (popc(h) + clz(h) + ffs(h))
         s = x[i] * 1103515245 + 12345
         s = s - (s << 13) + (s >> (i & 31)) * (-s)
@@ -250,7 +250,9 @@ def wide_atomics(a: i64[:], b: u64[:], x: f64[:]):
     """Every atomic operation on 64 bits that CUDA has, by one thread."""
     a[9] = atomic.add(a, 0, 7) + atomic.sub(a, 1, 7) + atomic.min(a, 2, -5) + atomic.exch(a, 3, 9)
     a[10] = atomic.and_(a, 4, 6) + atomic.or_(a, 5, 9) + atomic.xor(a, 6, 5) + atomic.cas(a, 7, 7, 70)
-    b[9] = atomic.add(b, 0, 7) + atomic.sub(b, 1, 7) + atomic.min(b, 2, 1) + atomic.max(b, 3, 9) + atomic.cas(b, 4, 3, 1)
+    b[9] = (
+        atomic.add(b, 0, 7) + atomic.sub(b, 1, 7) + atomic.min(b, 2, 1) + atomic.max(b, 3, 9) + atomic.cas(b, 4, 3, 1)
+    )
     x[9] = atomic.add(x, 0, 7.0) + atomic.sub(x, 1, 7.0) + atomic.min(x, 2, -5.0) + atomic.max(x, 3, 9.0)
     x[10] = atomic.exch(x, 4, 1.5) + atomic.cas(x, 5, 5.0, 70.0)
 
@@ -302,7 +304,9 @@ def atomics(a: i32[:], b: u32[:], x: f32[:], old: i32[:]):
         old[0] = atomic.add(a, 0, 7) + atomic.sub(a, 1, 7) + atomic.min(a, 2, -5) + atomic.max(a, 3, 50)
         old[1] = atomic.and_(a, 4, 6) + atomic.or_(a, 5, 9) + atomic.xor(a, 6, 5) + atomic.exch(a, 7, 9)
         old[2] = atomic.cas(a, 8, 8, 80) + atomic.cas(a, 9, 8, 90)
-        b[9] = atomic.inc(b, 0, 7) + atomic.inc(b, 1, 0) + atomic.dec(b, 2, 9) + atomic.dec(b, 3, 1) + atomic.dec(b, 4, 9)
+        b[9] = (
+            atomic.inc(b, 0, 7) + atomic.inc(b, 1, 0) + atomic.dec(b, 2, 9) + atomic.dec(b, 3, 1) + atomic.dec(b, 4, 9)
+        )
         x[9] = atomic.add(x, 0, 7.5) + atomic.sub(x, 1, 7.5) + atomic.min(x, 2, -5.0) + atomic.max(x, 3, 50.0)
         x[8] = atomic.exch(x, 4, 1.5) + atomic.cas(x, 5, 5.0, 70.0) + atomic.cas(x, 6, 5.0, 70.0)
         old[3] = atomic.add(here, 1, 5) + atomic.cas(here, 2, 2, 9) + here[1] + here[2]
@@ -334,7 +338,7 @@ def awkward(out: f32[:], sampler: f32[:], kernel: i32, half: f32, out_shape0: i3
                 continue
             switch -= 0.01
         var = switch if switch > 0.0 else float4
-        for half in range(kernel, out_shape0, 3 if kernel > 1 else 2):
+        for half in range(kernel, out_shape0, 3 if kernel > 1 else 2):  # noqa: PLR1704
             var += half
             half += 1
         out[i] = var if half > 3.0 else var * 2.0
