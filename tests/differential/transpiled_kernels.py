@@ -12,11 +12,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from windtunnel.transpile import Buffer, Emitted, GridSize, Side, Signature, Value
@@ -197,10 +199,157 @@ def _scattered() -> Case:
     return Case((4, 1, 1), (64, 1, 1), given, {"out": np.array(made, one)})
 
 
+def _wide() -> Case:
+    random = np.random.default_rng(16)
+    a, b = (random.integers(-(2**63), 2**63 - 1, 70, endpoint=True) for _ in range(2))
+    bits = random.integers(0, 2**64, 70, dtype=np.uint64)
+    bits[:2], b[:2] = [0, 1], [-(2**63), 0]
+    x = random.standard_normal(70) * 9
+    scale = 0.7
+    words = [int(w) for w in bits]
+    counted = np.bitwise_count(b.view(np.uint64)).astype(np.int64)
+    with np.errstate(over="ignore"):
+        first = a * np.int64(6364136223846793005) + np.int64(1442695040888963407) - b
+        second = b // 7 + b % -5 + (b >> 3) + abs(b) + np.minimum(b, 5) + counted
+    mixed = [
+        (w << i) + int(f"{w:064b}"[::-1], 2) + 64 - w.bit_length() + (w & -w).bit_length() for i, w in enumerate(words)
+    ]
+    exact = np.array([float(Fraction(v) ** 2 - 1) for v in x])
+    out = np.sqrt(abs(x)) * scale + x // 0.75 + 1e-300 + exact
+    given = {"a": a, "b": b, "bits": bits, "x": x, "out": np.zeros(70), "place": 0, "scale": scale}
+    made = {"a": first, "b": second, "bits": np.array([m % 2**64 for m in mixed], np.uint64), "out": out}
+    return Case((2, 1, 1), (64, 1, 1), given, made)
+
+
+class Memory(list[Any]):
+    """An array, and atomic operations on it by one thread."""
+
+    def do(self, op: str, at: int, value: Any, new: Any = None) -> Any:
+        old = self[at]
+        self[at] = {
+            "add": lambda: old + value, "sub": lambda: old - value, "min": lambda: min(old, value),
+            "max": lambda: max(old, value), "and": lambda: old & value, "or": lambda: old | value,
+            "xor": lambda: old ^ value, "exch": lambda: value, "cas": lambda: new if old == value else old,
+            "inc": lambda: 0 if old >= value else old + 1,
+            "dec": lambda: value if old == 0 or old > value else old - 1,
+        }[op]()  # fmt: skip
+        return old
+
+
+def _sum(memory: Memory, *done: tuple[Any, ...]) -> Any:
+    return sum(memory.do(*one) for one in done)
+
+
+def _wide_atomics() -> Case:
+    a, b, x = Memory(range(11)), Memory(range(11)), Memory(float(n) for n in range(11))
+    given = {"a": np.array(a, np.int64), "b": np.array(b, np.uint64), "x": np.array(x)}
+    a[9] = _sum(a, ("add", 0, 7), ("sub", 1, 7), ("min", 2, -5), ("exch", 3, 9))
+    a[10] = _sum(a, ("and", 4, 6), ("or", 5, 9), ("xor", 6, 5), ("cas", 7, 7, 70))
+    b[9] = _sum(b, ("add", 0, 7), ("sub", 1, 7), ("min", 2, 1), ("max", 3, 9), ("cas", 4, 3, 1))
+    x[9] = _sum(x, ("add", 0, 7.0), ("sub", 1, 7.0), ("min", 2, -5.0), ("max", 3, 9.0))
+    x[10] = _sum(x, ("exch", 4, 1.5), ("cas", 5, 5.0, 70.0))
+    b[1] %= 2**64
+    made = {"a": np.array(a, np.int64), "b": np.array(b, np.uint64), "x": np.array(x)}
+    return Case((1, 1, 1), (1, 1, 1), given, made)
+
+
+def _atomics() -> Case:
+    a, b, x = Memory(range(11)), Memory(range(11)), Memory(float(n) for n in range(11))
+    here, there = Memory(range(4)), Memory(float(n) for n in range(4))
+    given = {"a": np.array(a, np.int32), "b": np.array(b, np.uint32), "x": np.array(x, np.float32)}
+    old = [
+        _sum(a, ("add", 0, 7), ("sub", 1, 7), ("min", 2, -5), ("max", 3, 50)),
+        _sum(a, ("and", 4, 6), ("or", 5, 9), ("xor", 6, 5), ("exch", 7, 9)),
+        _sum(a, ("cas", 8, 8, 80), ("cas", 9, 8, 90)),
+    ]
+    b[9] = _sum(b, ("inc", 0, 7), ("inc", 1, 0), ("dec", 2, 9), ("dec", 3, 1), ("dec", 4, 9))
+    x[9] = _sum(x, ("add", 0, 7.5), ("sub", 1, 7.5), ("min", 2, -5.0), ("max", 3, 50.0))
+    x[8] = _sum(x, ("exch", 4, 1.5), ("cas", 5, 5.0, 70.0), ("cas", 6, 5.0, 70.0))
+    old.append(_sum(here, ("add", 1, 5), ("cas", 2, 2, 9)) + here[1] + here[2])
+    x[7] = _sum(there, ("add", 2, 2.5), ("max", 3, 9.0)) + there[2] + there[3]
+    made = {
+        "a": np.array(a, np.int32), "b": np.array(b, np.uint32), "x": np.array(x, np.float32),
+        "old": np.array(old, np.int32),
+    }  # fmt: skip
+    return Case((1, 1, 1), (2, 1, 1), {**given, "old": np.zeros(4, np.int32)}, made)
+
+
+def _narrow(flag: bool) -> Case:
+    random = np.random.default_rng(17)
+    a, b = random.integers(-128, 128, 300).astype(np.int8), random.integers(-(2**15), 2**15, 300).astype(np.int16)
+    c, d = random.integers(0, 256, 300).astype(np.uint8), random.integers(0, 2**16, 300).astype(np.uint16)
+    x, y, z, w = a * a, b * b + b, c + c, d * d - d
+    flipped = np.array([int(f"{n:08b}"[::-1], 2) for n in z.tolist()], np.uint8)
+    made = {
+        "a": -x // np.int8(3) if flag else x % np.int8(7),
+        "b": abs(y) + (y >> 2) + np.minimum(y, np.int16(100)),
+        "c": ~z + (z << np.uint8(1)) + flipped,
+        "d": w // np.uint16(7) + w % np.uint16(5) + np.maximum(w, np.uint16(9)),
+    }
+    zeros = np.array([8 - int(n).bit_length() for n in x.view(np.uint8)])
+    ones, lowest = np.bitwise_count(y.view(np.uint16)).astype(int), np.array([(int(n) & -int(n)).bit_length() for n in z])
+    out = zeros + ones * 100 + lowest * 1000 + (w == made["d"]) + (not flag)
+    given = {"a": a, "b": b, "c": c, "d": d, "flag": flag, "out": np.zeros(300, np.int32)}
+    return Case((5, 1, 1), (64, 1, 1), given, {**made, "out": out.astype(np.int32)})
+
+
+def _brains() -> Case:
+    b = ml_dtypes.bfloat16
+    x, y, a = (_f32(18, 500) * 9).astype(b), _f32(19, 500).astype(b), b(1.3)
+    quotient = (x * a) / (abs(y) + b(0.7))
+    made = (quotient.astype(np.float32) - np.float32(0.1)).astype(b)
+    return Case((8, 1, 1), (64, 1, 1), {"x": x, "y": y, "a": a}, {"y": made})
+
+
+def functions() -> Case:
+    """Functions that only come near: by NumPy in f64."""
+    x = _f32(20, 200)
+    w = x.astype(np.float64)
+    v = abs(w) + 0.5
+    made = np.array([
+        np.sqrt(v) + 1 / np.sqrt(v),
+        np.exp(-v) + np.exp2(-v) + np.log(v) + np.log2(v) + np.log10(v),
+        np.sin(v) + np.cos(v) + np.tan(v * 0.1) + np.arctan(v) + np.arctan2(v, 2.0),
+        np.arcsin(v * 0.1) + np.arccos(v * 0.1) + np.sinh(v) + np.cosh(v) + np.tanh(v),
+        np.floor(x) + np.ceil(x * np.float32(3)) + np.trunc(x * np.float32(9)) + abs(w),
+        v**1.5 + v**2.5 + (v + 1.0) ** 2 + np.fmod(x, np.float32(0.3)) + np.copysign(v, w),
+        np.full(200, 1 / 3),
+    ])  # fmt: skip
+    return Case((4, 1, 1), (64, 1, 1), {"x": x, "out": np.zeros((7, 200), np.float32)}, {"out": made})
+
+
+def _awkward() -> Case:
+    one = np.float32
+    sampler, kernel, given_half, stop = np.random.default_rng(21).random(40).astype(one), 2, one(0.9), 12
+    out = np.zeros(64, one)
+    for i in range(64):
+        half = given_half
+        inside = i < 40
+        switch = sampler[i] if inside else one(0)
+        while inside and (sampler[i] if switch > 0.25 else one(0)) > 0.5:
+            switch = switch * half
+            if switch < one(0.1):
+                break
+            if switch < one(0.2) or (sampler[i - 1] if i > 0 else one(1)) > 0.5:
+                continue
+            switch = switch - one(0.01)
+        value = switch if switch > 0 else half
+        for turn in range(kernel, stop, 3):
+            half = one(turn)
+            value = value + half
+            half = half + one(1)
+        out[i] = value if half > 3 else value * one(2)
+    arguments = {
+        "out": np.zeros(64, one), "sampler": sampler, "kernel": kernel, "half": given_half, "out_shape0": stop,
+    }  # fmt: skip
+    return Case((1, 1, 1), (64, 1, 1), arguments, {"out": out})
+
+
 CASES: Mapping[str, Callable[[], Case]] = {
     "saxpy": _saxpy, "strided": _strided, "matmul": _matmul, "reduction": _reduction, "histogram": _histogram,
     "stencil": _stencil, "collatz": _collatz, "hashing": _hashing, "halves": _halves, "floors": _floors,
-    "scattered": _scattered,
+    "scattered": _scattered, "wide": _wide, "wide_atomics": _wide_atomics, "atomics": _atomics,
+    "narrow": lambda: _narrow(True), "brains": _brains, "awkward": _awkward,
 }  # fmt: skip
 
 

@@ -357,6 +357,57 @@ def _swapped(held: Sequence[ir.Stmt], targets: Sequence[ir.Stmt], uses: Mapping[
     return all(isinstance(t, ir.Assign) and kinds[t.name] == t.value.type for t in targets)
 
 
+def sequenced(program: ir.Program, body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
+    """The statements with atomic operations before what reads or changes the same array after them.
+
+    Within one expression, C evaluates in an order of its own; Python from left to right.
+    """
+    found: list[ir.Stmt] = []
+    for one in body:
+        if isinstance(one, ir.If):
+            one.body, one.orelse = sequenced(program, one.body), sequenced(program, one.orelse)
+        elif isinstance(one, (ir.While, ir.For)):
+            one.body = sequenced(program, one.body)
+        touched: list[str] = []
+        changed = set()
+        for e in ir.expressions(one):
+            if isinstance(e, (ir.Atomic, ir.Load)):
+                touched.append(e.array)
+                changed |= {e.array} if isinstance(e, ir.Atomic) else set()
+        contested = {array for array in changed if touched.count(array) > 1}
+        if contested and not isinstance(one, ir.While):
+            for field in ("start", "stop", "step", "condition", "value"):
+                if hasattr(one, field):
+                    setattr(one, field, _taken_out(program, getattr(one, field), contested, found))
+        found.append(one)
+    return found
+
+
+def _taken_out(program: ir.Program, e: ir.Expr, arrays: set[str], before: list[ir.Stmt]) -> ir.Expr:
+    """An expression whose operations on ``arrays`` have been done before, into variables, in Python's order."""
+    if isinstance(e, ir.Logic):
+        e.left = _taken_out(program, e.left, arrays, before)
+        return e  # the right side, and a choice's sides, are done where they are chosen
+    if isinstance(e, ir.Choose):
+        e.condition = _taken_out(program, e.condition, arrays, before)
+        return e
+    for name in vars(e):
+        inner = getattr(e, name)
+        if isinstance(inner, ir.Expr):
+            setattr(e, name, _taken_out(program, inner, arrays, before))
+        elif isinstance(inner, list):
+            setattr(e, name, [_taken_out(program, i, arrays, before) for i in inner])
+    if not isinstance(e, (ir.Atomic, ir.Load)) or e.array not in arrays or e.type is None:
+        return e
+    number = 1
+    while f"{e.array}_was{number}" in program.variables:
+        number += 1
+    name = f"{e.array}_was{number}"
+    program.variables[name] = e.type
+    before.append(ir.Assign(e.line, name, e))
+    return ir.Variable(e.line, name, type=e.type)
+
+
 def typed(op: str, left: ir.Expr, right: ir.Expr, kind: Scalar) -> ir.Binary:
     """A binary expression made here."""
     return ir.Binary(left.line, op, left, right, type=kind)

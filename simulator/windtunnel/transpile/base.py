@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from typing import NoReturn
 
 from windtunnel.core.errors import Where
 from windtunnel.language import ir
 from windtunnel.language.source import KernelError
 from windtunnel.language.types import BF16, BOOL, F16, F32, I32, I64, U32, U64, Scalar
-from windtunnel.transpile.analysis import Facts, typed, unpacked
+from windtunnel.transpile.analysis import Facts, sequenced, typed, unpacked
 from windtunnel.transpile.keywords import FUNCTIONS, RESERVED
 from windtunnel.transpile.signature import Buffer, Side, Signature, Value, signature_of
 from windtunnel.transpile.spelling import Spelling
@@ -55,13 +56,14 @@ class Emitter(Spelling):
         self.lines: list[str] = []
         self.depth = 1
         self.spelled = self._spell()
+        self.signature = replace(self.signature, name=self.spelled[program.name])
         self.before, self.direct, self.top = self.facts.places()
         self.used: set[str] = set()
         """What the text asks of its surroundings: headers, extensions, indices of threads."""
 
     def lower(self) -> list[ir.Stmt]:
         """The statements to write."""
-        return unpacked(self.program)
+        return sequenced(self.program, unpacked(self.program))
 
     # Names and errors.
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from windtunnel.language import flow, ir
 from windtunnel.language.types import BF16, BOOL, F16, F32, Scalar
-from windtunnel.transpile.analysis import blocks_of, home_of, mentions, unpacked
+from windtunnel.transpile.analysis import blocks_of, home_of, mentions
 from windtunnel.transpile.c import CEmitter
 from windtunnel.transpile.signature import Argument, Buffer, Value
 from windtunnel.transpile.text import PRIMARY, Piece
@@ -38,7 +38,7 @@ class FpgaEmitter(CEmitter):
     }  # fmt: skip
 
     def lower(self) -> list[ir.Stmt]:
-        body = self.program.body = unpacked(self.program)
+        body = self.program.body = super().lower()
         shared = any(one.space == "shared" for one in self.program.declared.values())
         self.phased = shared or any(isinstance(one, ir.Barrier) and one.scope == "block" for one in ir.walk(body))
         # Threads that take turns cannot jump over a barrier.

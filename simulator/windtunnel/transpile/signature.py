@@ -67,7 +67,7 @@ Argument = Buffer | Side | Value | GridSize
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments of ``name`` in order.
+    """The arguments in order of the function that the source calls ``name``: the kernel's name, where that may be one.
 
     ``uniform``: the binding that holds all but the arrays as one struct of 4-byte members in order, whose size is
     rounded up to 16 bytes; None where they are arguments of their own.

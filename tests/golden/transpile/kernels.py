@@ -151,6 +151,12 @@ def warp_sum(x: i32[:], sums: i32[:], flags: u32[:]):
         flags[i] += 1
 
 
+def warp_width(out: i32[:]):
+    """How many threads a warp has."""
+    if threadIdx.x == 0:
+        out[0] = warpsize
+
+
 def collatz(x: i32[:], steps: i32[:]):
     """How many steps to 1; -1 where 200 are not enough, -2 for what has none."""
     i = grid(1)
