@@ -39,7 +39,10 @@ LACKS = {
 """What each target cannot do; all others can do all."""
 
 # Drivers' own warnings (PoCL's build log, a missing runtime directory) are not ours.
-pytestmark = [pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
 
 
 def emitted(name: str, target: str, block: tuple[int, int, int] | None = None) -> Emitted:
@@ -129,8 +132,10 @@ def test_opencl_compiles_with_the_compilers_own_builtins(name: str) -> None:
 def test_the_front_end_sees_what_is_wrong() -> None:
     hip = emitted("saxpy", "hip").source.replace("x[i] +", "z[i] +")
     assert any("undeclared identifier 'z'" in one for one in clang(hip, "kernel.hip", *HIP))
-    metal = metal_as_cpp(emitted("atomics", "metal").source).replace("(threadgroup atomic_int", "(device atomic_int")
-    assert any("address space" in one for one in clang(metal, "kernel.cpp", *METAL))
+    metal = metal_as_cpp(emitted("atomics", "metal").source)
+    wrong = metal.replace("wt_atomic_max_threadgroup_f32(&there", "wt_atomic_max_device_f32(&there")
+    assert wrong != metal
+    assert any("no matching function" in one for one in clang(wrong, "kernel.cpp", *METAL))
     opencl = emitted("warp_sum", "opencl").source.replace("sub_group_any(", "sub_group_none(")
     assert any("sub_group_none" in one for one in clang(opencl, "kernel.cl", *OPENCL))
 
@@ -151,7 +156,9 @@ def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
         assert got.dtype == wanted.dtype
         bits = f"u{got.itemsize}"
         wrong = np.flatnonzero(got.view(bits) != wanted.view(bits))
-        assert len(wrong) == 0, f"{name}[{wrong[0]}] is {got.flat[wrong[0]]}, not {wanted.flat[wrong[0]]}; {len(wrong)} differ"
+        assert len(wrong) == 0, (
+            f"{name}[{wrong[0]}] is {got.flat[wrong[0]]}, not {wanted.flat[wrong[0]]}; {len(wrong)} differ"
+        )
 
 
 @pytest.mark.parametrize("name", [n for n in pairs("opencl") if n in CASES])
@@ -180,7 +187,9 @@ def test_functions_come_near(tmp_path: Path) -> None:
         "fpga": with_kernels.run_fpga(emitted("functions", "fpga"), case, tmp_path),
     }
     for target, made in found.items():
-        near = 1e-3 if target == "wgsl" else 2e-6  # WGSL allows an asin 1e-3 off, an exp 3 + 2 |x| units in the last place
+        near = (
+            1e-3 if target == "wgsl" else 2e-6
+        )  # WGSL allows an asin 1e-3 off, an exp 3 + 2 |x| units in the last place
         np.testing.assert_allclose(made["out"], case.expected["out"], rtol=near, atol=near, err_msg=target)
 
 

@@ -1,0 +1,21 @@
+// 16-bit floats: every operation is rounded.
+//
+// Written by Windtunnel from the kernel 'halves': OpenCL C.
+// Compile with -cl-fp32-correctly-rounded-divide-sqrt: where the device has it; nothing that relaxes floating point (-cl-mad-enable, -cl-fast-relaxed-math).
+
+#pragma OPENCL FP_CONTRACT OFF
+
+static inline float wt_round_f16(float x) {
+    ushort bits;
+    vstore_half_rte(x, 0, (half *)&bits);
+    return vload_half(0, (const half *)&bits);
+}
+
+__kernel void halves(__global const half *x, __global half *y, int x_shape0, float a, float scale) {
+    int i = (int)get_group_id(0) * (int)get_local_size(0) + (int)get_local_id(0);
+    if (i < x_shape0) {
+        float z = wt_round_f16(wt_round_f16(a * vload_half(i, x)) + vload_half(i, y));
+        z = wt_round_f16(wt_round_f16(z / wt_round_f16(fabs(vload_half(i, x)) + 1.0f)) - wt_round_f16(scale * 0.1f));
+        vstore_half_rte(fmax(fmin(z, 1000.0f), -vload_half(i, x)), i, y);
+    }
+}
