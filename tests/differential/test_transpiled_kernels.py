@@ -11,6 +11,7 @@ import re
 import sys
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import pytest
 
 from windtunnel.language.source import KernelError
 from windtunnel.transpile import TARGETS, Emitted, transpile
+from windtunnel.transpile.load import load
 
 _spec = importlib.util.spec_from_file_location("transpiled_kernels", Path(__file__).with_name("transpiled_kernels.py"))
 assert _spec is not None and _spec.loader is not None
@@ -174,9 +176,150 @@ def test_wgsl_on_lavapipe_gives_numpys_numbers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in pairs("fpga") if n in CASES])
-def test_the_form_for_synthesis_gives_numpys_numbers(name: str, tmp_path: Path) -> None:
+def test_the_form_for_synthesis_gives_numpys_numbers(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     case = CASES[name]()
     same(with_kernels.run_fpga(emitted(name, "fpga"), case, tmp_path), case.expected)
+    # It is compiled to report what C leaves undefined, such as a signed overflow.
+    assert [
+        line for line in capfd.readouterr().err.splitlines() if "runtime error" in line and "zero" not in line
+    ] == []
+
+
+class Whole:
+    """An integer of 32 bits as NumPy has it, for working out what an expression of a kernel is."""
+
+    def __init__(self, value: int, signed: bool) -> None:
+        self.signed = signed
+        self.value = (value + 2**31) % 2**32 - 2**31 if signed else value % 2**32
+
+    def _with(self, other: Any, work: Any) -> Whole:
+        return Whole(work(self.value, self._of(other)), self.signed)
+
+    def _of(self, other: Any) -> int:
+        return other.value if isinstance(other, Whole) else Whole(other, self.signed).value
+
+    def __add__(self, other: Any) -> Whole:
+        return self._with(other, lambda a, b: a + b)
+
+    def __sub__(self, other: Any) -> Whole:
+        return self._with(other, lambda a, b: a - b)
+
+    def __mul__(self, other: Any) -> Whole:
+        return self._with(other, lambda a, b: a * b)
+
+    def __floordiv__(self, other: Any) -> Whole:
+        return self._with(other, lambda a, b: a // b)
+
+    def __mod__(self, other: Any) -> Whole:
+        return self._with(other, lambda a, b: a % b)
+
+    def __and__(self, other: Any) -> Whole:
+        return self._with(other, lambda a, b: a & b)
+
+    def __or__(self, other: Any) -> Whole:
+        return self._with(other, lambda a, b: a | b)
+
+    def __xor__(self, other: Any) -> Whole:
+        return self._with(other, lambda a, b: a ^ b)
+
+    def __lshift__(self, other: Any) -> Whole:
+        return self._with(other, lambda a, b: a << b if 0 <= b < 32 else 0)
+
+    def __rshift__(self, other: Any) -> Whole:
+        return self._with(other, lambda a, b: a >> (b if 0 <= b < 32 else 32))
+
+    def __neg__(self) -> Whole:
+        return Whole(-self.value, self.signed)
+
+    def __invert__(self) -> Whole:
+        return Whole(~self.value, self.signed)
+
+    def __abs__(self) -> Whole:
+        return Whole(abs(self.value), self.signed)
+
+    def __lt__(self, other: Any) -> bool:
+        return self.value < self._of(other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self.value > self._of(other)
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == self._of(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def grown(random: Random, depth: int) -> str:
+    """A random expression of x, y, i and j: j is a loop's counter, i a thread's index."""
+    if depth == 0 or random.random() < 0.1:
+        return random.choice(
+            ["x", "y", "x", "y", "i", "j", str(random.randrange(1, 90)), str(random.randrange(2**30, 2**31))]
+        )
+    one, other = grown(random, depth - 1), grown(random, depth - 1)
+    match random.randrange(9):
+        case 0:
+            return f"-({one})" if random.random() < 0.5 else f"~({one})"
+        case 1:
+            return f"(({one}) if ({other}) {random.choice('<>')} ({one}) else ({grown(random, depth - 1)}))"
+        case 2:
+            return f"{random.choice(['min', 'max'])}({one}, {other})"
+        case 3:
+            return f"({one}) {random.choice(['<<', '>>'])} (({other}) & {random.choice([31, 63])})"
+        case 4:
+            return f"({one}) {random.choice(['//', '%'])} (({other}) | 1)"
+        case 5:
+            return f"abs({one}) {random.choice('+-*')} ({other})"
+    return f"({one}) {random.choice('+-*&|^')} ({other})"
+
+
+@pytest.mark.parametrize("kind", ["i32", "u32"])
+def test_random_expressions_of_integers_are_the_same_everywhere(
+    kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    random = Random(2026)
+    many, threads = 60, 32
+    texts = [grown(random, 4) for _ in range(many)]
+    # A variable makes a literal an i32 or u32, as the rest of the expression is.
+    lines = "".join(f"            out[{n}, i] = {text}\n" for n, text in enumerate(texts))
+    file = tmp_path / "random_kernel.py"
+    file.write_text(
+        f"from windtunnel import {kind}, threadIdx\n\ndef mixed(xs: {kind}[:], ys: {kind}[:], out: {kind}[:, :]):\n"
+        f"    if threadIdx.x < len(xs):\n        i = {kind}(threadIdx.x)\n        x = xs[i]\n        y = ys[i]\n"
+        f"        for j in range({kind}(2), {kind}(3)):\n{lines}"
+    )
+    kernel = load(f"{file}:mixed")
+    numbers = np.random.default_rng(3)
+    low, high = (-(2**31), 2**31) if kind == "i32" else (0, 2**32)
+    dtype = np.int32 if kind == "i32" else np.uint32
+    xs, ys = (numbers.integers(low, high, threads).astype(dtype) for _ in range(2))
+    xs[:6], ys[:6] = (
+        np.array([0, 1, 2**31 - 1, low, 5, 7]).astype(dtype),
+        np.array([low, 0, 1, 2**31 - 1, 3, 31]).astype(dtype),
+    )
+    made = np.zeros((many, threads), dtype)
+    signed = kind == "i32"
+    for i in range(threads):
+        names = {
+            "x": Whole(int(xs[i]), signed),
+            "y": Whole(int(ys[i]), signed),
+            "i": Whole(i, signed),
+            "j": Whole(2, signed),
+        }
+        for n, text in enumerate(texts):
+            whole = re.sub(r"\b\d+\b", lambda found: f"Whole({found[0]}, {signed})", text)
+            made[n, i] = eval(whole, {"Whole": Whole}, names).value
+    case = with_kernels.Case(
+        (1, 1, 1), (threads, 1, 1), {"xs": xs, "ys": ys, "out": np.zeros_like(made)}, {"out": made}
+    )
+    for target in ("fpga", "opencl", "wgsl"):
+        text = transpile(kernel, target, (threads, 1, 1))
+        if target == "fpga":
+            same(with_kernels.run_fpga(text, case, tmp_path), case.expected)
+            assert "runtime error" not in capfd.readouterr().err
+        else:
+            same(getattr(with_kernels, f"run_{target}")(text, case), case.expected)
 
 
 def test_functions_come_near(tmp_path: Path) -> None:

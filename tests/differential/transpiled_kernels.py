@@ -473,8 +473,10 @@ def run_fpga(emitted: Emitted, case: Case, folder: Path) -> dict[str, np.ndarray
     compile_cpp(
         [
             "-O1",
+            "-fsanitize=undefined",
             "-Werror",
             "-Wno-unknown-pragmas",
+            "-Wno-tautological-compare",  # random expressions have them
             "-shared",
             "-fPIC",
             *emitted.options,

@@ -342,6 +342,9 @@ class Emitter(Spelling):
     def expression(self, e: ir.Expr, address: bool = False) -> Piece:
         """An expression. ``address``: it is an element's place, or a part of one, and cannot overflow."""
         assert e.type is not None  # noqa: S101  inference has been here
+        folded = None if isinstance(e, ir.Literal) else folded_value(e)
+        if folded is not None:
+            return self.literal(folded, e.type)
         match e:
             case ir.Literal(value=value):
                 return self.literal(value, e.type)
@@ -395,9 +398,6 @@ class Emitter(Spelling):
         """An operation on two numbers."""
         kind, worked = e.type, e.left.type
         assert kind is not None and worked is not None  # noqa: S101  inference has been here
-        folded = folded_value(e)
-        if folded is not None:
-            return self.literal(folded, kind)
         if e.op in COMPARISONS:
             return self.infix(e.op, self.expression(e.left), self.expression(e.right))
         if e.op in ("min", "max"):

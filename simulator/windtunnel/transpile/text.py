@@ -60,24 +60,70 @@ def bits_of(value: float, kind: Scalar) -> float:
     return (int(value) - low) % (1 << kind.bits) + low
 
 
-def folded_value(e: ir.Binary) -> float | None:
-    """The value of an operation on two integer literals; WGSL would refuse it if it overflows."""
+def folded_value(e: ir.Expr) -> float | None:
+    """The value of an expression of literals, as its types hold it; None of any other.
+
+    WGSL works such out without rounding, and refuses those that overflow.
+    """
     kind = e.type
-    if kind is None or not isinstance(e.left, ir.Literal) or not isinstance(e.right, ir.Literal):
+    if kind is None:
         return None
-    if kind.kind not in ("int", "uint") or kind == BOOL or e.op in COMPARISONS:
+    match e:
+        case ir.Literal(value=value):
+            return bits_of(value, kind)
+        case ir.Convert(operand=operand):
+            inner = folded_value(operand)
+            if inner is None or operand.type is None or (operand.type.kind == "float" and kind.kind != "float"):
+                return None
+            return bits_of(inner, kind)
+        case ir.Unary(op=op, operand=operand):
+            inner = folded_value(operand)
+            return None if inner is None else _unary(op, inner, kind)
+        case ir.Choose(condition=condition, yes=yes, no=no):
+            holds, one, other = folded_value(condition), folded_value(yes), folded_value(no)
+            return None if holds is None or one is None or other is None else one if holds else other
+        case ir.Binary(op=op, left=left, right=right):
+            first, second = folded_value(left), folded_value(right)
+            return None if first is None or second is None else _binary(op, first, second, kind)
+    return None
+
+
+def _unary(op: str, value: float, kind: Scalar) -> float | None:
+    match op:
+        case "-":
+            return bits_of(-value, kind)
+        case "~" if isinstance(value, int) and kind != BOOL:
+            return bits_of(~value, kind)
+        case "abs":
+            return bits_of(abs(value), kind)
+        case "not":
+            return not value
+    return value if op == "+" else None
+
+
+def _binary(op: str, one: float, other: float, kind: Scalar) -> float | None:
+    if op in COMPARISONS:
+        return {
+            "<": one < other, "<=": one <= other, ">": one > other, ">=": one >= other, "==": one == other,
+            "!=": one != other,
+        }[op]  # fmt: skip
+    if kind == BOOL or (kind.kind == "float" and not np.isfinite([one, other]).all()):
         return None
-    one, other = bits_of(e.left.value, kind), bits_of(e.right.value, kind)
-    assert isinstance(one, int) and isinstance(other, int)  # noqa: S101  their type is an integer's
-    match e.op:
+    match op:
         case "+" | "-" | "*":
-            made = {"+": one + other, "-": one - other, "*": one * other}[e.op]
+            # Rounded twice, from 53 bits to 24 or fewer, it is the same number.
+            return bits_of({"+": one + other, "-": one - other, "*": one * other}[op], kind)
+        case "/" if other != 0:
+            return bits_of(one / other, kind)
+    if not isinstance(one, int) or not isinstance(other, int):
+        return None
+    match op:
+        case "min" | "max":
+            return min(one, other) if op == "min" else max(one, other)
         case "//" | "%" if other != 0:
-            made = one // other if e.op == "//" else one % other
+            return bits_of(one // other if op == "//" else one % other, kind)
         case "<<" | ">>" if other >= 0:
-            made = one << min(other, 64) if e.op == "<<" else one >> min(other, 64)
+            return bits_of(one << min(other, 64) if op == "<<" else one >> min(other, 64), kind)
         case "&" | "|" | "^":
-            made = {"&": one & other, "|": one | other, "^": one ^ other}[e.op]
-        case _:
-            return None
-    return bits_of(made, kind)
+            return bits_of({"&": one & other, "|": one | other, "^": one ^ other}[op], kind)
+    return None

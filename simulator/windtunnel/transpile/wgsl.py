@@ -20,7 +20,7 @@ from windtunnel.language import ir
 from windtunnel.language.types import BOOL, F16, F32, I32, U32, Scalar
 from windtunnel.transpile.base import Emitter
 from windtunnel.transpile.signature import Value
-from windtunnel.transpile.text import CHOICE, PRIMARY, UNARY, Piece, bits_of
+from windtunnel.transpile.text import CHOICE, PRIMARY, UNARY, Piece, bits_of, folded_value
 from windtunnel.transpile.wgsl_helpers import helper_text
 
 _ONLY = "i32, u32, f32, f16 or bool"
@@ -275,7 +275,7 @@ class WgslEmitter(Emitter):
         return Piece(f"bitcast<f32>({loaded})" if e.type == F32 else loaded, PRIMARY)
 
     def expression(self, e: ir.Expr, address: bool = False) -> Piece:
-        if isinstance(e, ir.Choose):
+        if isinstance(e, ir.Choose) and folded_value(e) is None:
             return self._choose(e)
         return super().expression(e, address)
 
