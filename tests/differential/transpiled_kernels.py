@@ -152,9 +152,11 @@ def _halves() -> Case:
     y = (_f32(13, 500) * 1000).astype(np.float16)
     x[:4], y[:4] = [0.0, -0.0, 65504, 6e-8], [65504, 6e-8, 65504, 6e-8]
     a, scale = np.float16(1.7), np.float32(0.3)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         z = a * x + y
         z = z / (abs(x) + np.float16(1)) - np.float16(scale * np.float32(0.1))
+        more = np.sqrt(abs(y)) + z // np.float16(3)
+        z = (z.astype(np.float32) * np.float32(a) + more.astype(np.float32)).astype(np.float16)
     made = np.fmax(np.fmin(z, np.float16(1000)), -x)
     return Case((8, 1, 1), (64, 1, 1), {"x": x, "y": y, "a": a, "scale": scale}, {"y": made})
 

@@ -413,6 +413,9 @@ class Emitter(Spelling):
             both = {"&": "&&", "|": "||", "^": "!="}[e.op]
             if both == "!=":
                 return self.infix(both, self.expression(e.left), self.expression(e.right))
+        if e.op == "/" and self.is_native_narrow(kind):
+            # Quotients of 16 bits may be some units off where those of 32 are exact, or near enough to round well.
+            return self.cast(kind, self.infix("/", *self.wide_floats(kind, e.left, e.right)))
         if kind.kind == "float":
             return self.rounded(self.infix(e.op, self.expression(e.left), self.expression(e.right)), kind)
         if e.op in WRAPS and not self.wraps:
@@ -594,8 +597,12 @@ class Emitter(Spelling):
 
     def wide_floats(self, kind: Scalar, *given: ir.Expr) -> list[Piece]:
         """Floats in at least 32 bits."""
-        native = kind in (F16, BF16) and kind not in self.emulated
+        native = self.is_native_narrow(kind)
         return [self.cast(F32, self.expression(e)) if native else self.expression(e) for e in given]
+
+    def is_native_narrow(self, kind: Scalar) -> bool:
+        """Whether a type is a float of 16 bits in which the target works itself."""
+        return kind in (F16, BF16) and kind not in self.emulated
 
     def from_wide(self, piece: Piece, kind: Scalar) -> Piece:
         """What `wide_floats` gave, in its own type again."""
@@ -613,9 +620,8 @@ class Emitter(Spelling):
                 worked = F32 if kind in (F16, BF16) else kind
                 made = self.function(self.need(f"square_{worked}"), *self.wide_floats(kind, e.left))
                 return self.from_wide(made, kind)
-            return self.rounded(
-                self.function(self.math("pow", kind, e.line), self.expression(e.left), self.expression(e.right)), kind
-            )
+            name = self.math("pow", F32 if kind in (F16, BF16) else kind, e.line)
+            return self.from_wide(self.function(name, *self.wide_floats(kind, e.left, e.right)), kind)
         wide = kind if kind.bits >= 32 else I32 if kind.kind == "int" else U32
         exponent_text = Piece(str(exponent), PRIMARY)
         base = self.expression(e.left)

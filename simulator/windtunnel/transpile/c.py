@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from windtunnel.language import ir
-from windtunnel.language.types import BOOL, F32, F64, I32, Scalar
+from windtunnel.language.types import BF16, BOOL, F16, F32, F64, I32, Scalar
 from windtunnel.transpile.base import Emitter
 from windtunnel.transpile.signature import Value
 from windtunnel.transpile.text import PRIMARY, UNARY, Piece, bits_of, closes_last
@@ -105,14 +105,19 @@ class CEmitter(Emitter):
             return self.bit_function(e.op.removeprefix("bits."), given[0], worked, kind)
         if e.op == "round.tf32":
             return self.function(self.need("round_tf32"), *given)
-        if e.op == "fma" and kind in self.emulated:
-            return self.rounded(self.infix("+", self.infix("*", given[0], given[1]), given[2]), kind)
+        if kind in (F16, BF16):
+            # As NumPy's: in 32 bits, and rounded.
+            return self.from_wide(self.narrow_call(e, self.wide_floats(kind, *e.arguments)), kind)
         name = e.op.removeprefix("math.")
         if name in ("isnan", "isinf"):
             return self.infix("!=", self.function(name, *given), Piece("0", PRIMARY))
-        if name == "pow":
-            return self.rounded(self.function(self.math("pow", kind, e.line), *given), kind)
-        return self.rounded(self.math_call(name, given, kind, e.line), kind)
+        return self.math_call(name, given, kind, e.line)
+
+    def narrow_call(self, e: ir.Call, given: Sequence[Piece]) -> Piece:
+        """A function of 16-bit floats, in 32 bits. A product is exact there, and needs no fma."""
+        if e.op == "fma":
+            return self.infix("+", self.infix("*", given[0], given[1]), given[2])
+        return self.math_call(e.op.removeprefix("math."), given, F32, e.line)
 
     def math_call(self, name: str, given: Sequence[Piece], kind: Scalar, line: int) -> Piece:
         """A function of floats."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 from windtunnel.language import flow, ir
-from windtunnel.language.types import BF16, BOOL, F16, F32, Scalar
+from windtunnel.language.types import BF16, BOOL, F16, Scalar
 from windtunnel.transpile.analysis import blocks_of, home_of, mentions
 from windtunnel.transpile.c import CEmitter
 from windtunnel.transpile.signature import Argument, Buffer, Value
@@ -245,9 +245,7 @@ class FpgaEmitter(CEmitter):
 
     def math_call(self, name: str, given: Sequence[Piece], kind: Scalar, line: int) -> Piece:
         if name == "rsqrt":
-            worked = F32 if kind in self.emulated else kind
-            root = self.function(self.math("sqrt", worked, line), *given)
-            return self.infix("/", self.literal(1.0, worked), root)
+            return self.infix("/", self.literal(1.0, kind), self.function(self.math("sqrt", kind, line), *given))
         return super().math_call(name, given, kind, line)
 
     def warp(self, e: ir.Warp) -> Piece:

@@ -360,13 +360,22 @@ class WgslEmitter(Emitter):
                 value = given[0] if worked == F32 else self.cast(F32, given[0])
                 bits = f"(bitcast<u32>({value.text}) & 0x7fffffffu) {'>' if name == 'isnan' else '=='} 0x7f800000u"
                 return Piece(f"({bits})", PRIMARY)
+        if kind == F16:
+            # As NumPy's: in 32 bits, and rounded. A product is exact there, and needs no fma.
+            wide = [self.cast(F32, g) for g in given]
+            if name == "fma":
+                return self.cast(kind, self.infix("+", self.infix("*", wide[0], wide[1]), wide[2]))
+            return self.cast(kind, self._float_call(name, wide, e.line))
+        return self._float_call(name, given, e.line)
+
+    def _float_call(self, name: str, given: Sequence[Piece], line: int) -> Piece:
+        """A function of f32."""
+        match name:
             case "fmod":
                 return self.infix("%", *given)
             case "log10" | "copysign":
-                wide = [g if worked == F32 else self.cast(F32, g) for g in given]
-                made = self.function(self.need(name), *wide)
-                return made if kind == F32 else self.cast(kind, made)
-        return self.function(self.math(name, kind, e.line), *given)
+                return self.function(self.need(name), *given)
+        return self.function(self.math(name, F32, line), *given)
 
     # Warps and atomics.
 

@@ -201,6 +201,7 @@ def halves(x: f16[:], y: f16[:], a: f16, scale: f32):
     if i < len(x):
         z = a * x[i] + y[i]
         z = z / (abs(x[i]) + 1.0) - f16(scale * 0.1)
+        z = fma(z, a, math.sqrt(abs(y[i])) + z // 3.0)
         y[i] = max(min(z, f16(1000)), -x[i])
 
 
