@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -268,7 +269,8 @@ class Reader:
         for op, left, right_side in zip(node.ops, operands[:-1], operands[1:], strict=True):
             if type(op) not in _COMPARE:
                 self._refuse(node, "a comparison by identity or membership", "< <= > >= == !=")
-            one = ir.Binary(node.lineno, _COMPARE[type(op)], left, right_side)
+            # What is compared twice may be of another type each time.
+            one = ir.Binary(node.lineno, _COMPARE[type(op)], left, deepcopy(right_side))
             found = one if found is None else ir.Logic(node.lineno, "and", found, one)
         assert found is not None  # noqa: S101  a comparison has an operator
         return found
@@ -634,7 +636,7 @@ def _ends(body: Sequence[ir.Stmt]) -> bool:
 def _substituted(value: ir.Expr, given: Mapping[str, ir.Expr]) -> ir.Expr:
     """An expression with variables replaced by what they were given."""
     if isinstance(value, ir.Variable) and value.name in given:
-        return given[value.name]
+        return deepcopy(given[value.name])  # inference writes types into it, which differ from place to place
     for name in value.__dataclass_fields__:
         inner = getattr(value, name)
         if isinstance(inner, ir.Expr):
