@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "BudgetExceeded": "accelerator",
+    "BudgetExceeded": "budget",
     "FailuresUnseen": "worker",
     "FaultNotFired": "faults",
     "HandlerFailed": "worker",
