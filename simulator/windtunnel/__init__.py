@@ -58,6 +58,21 @@ _LAZY = {
     "run": ("windtunnel.app", "run"),
     "select": ("windtunnel.app", "select"),
 }
+_WORDS = (
+    "threadIdx", "blockIdx", "blockDim", "gridDim", "shared", "local", "atomic", "grid", "gridsize",
+    "syncthreads", "syncwarp", "threadfence", "threadfence_block", "laneid", "warpsize", "shfl_sync",
+    "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync", "all_sync", "any_sync", "ballot_sync", "popc", "clz",
+    "ffs", "brev", "fma", "rsqrt", "tf32", "thread_idx_x", "thread_idx_y", "thread_idx_z", "block_idx_x",
+    "block_idx_y", "block_idx_z", "block_dim_x", "block_dim_y", "block_dim_z", "grid_dim_x", "grid_dim_y",
+    "grid_dim_z", "sync_threads", "thread_fence",
+)  # fmt: skip
+_TYPES = (
+    "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "float16", "float32",
+    "float64", "bfloat16", "boolean", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32",
+    "uint64",
+)  # fmt: skip
+_LAZY |= {name: ("windtunnel.language.names", name) for name in _WORDS}
+_LAZY |= {name: ("windtunnel.language.types", name) for name in _TYPES}
 
 
 def __getattr__(name: str) -> Any:
@@ -70,4 +85,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_LAZY})

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from windtunnel.runtime.accelerator import Accelerator
     from windtunnel.runtime.interface import Interval
     from windtunnel.runtime.selection import Choice, KnownBackend
+    from windtunnel.transpile import Emitted
 
 SAMPLE_ABOVE = 200_000
 """Jobs above this many are written as a stated sample unless all are asked for."""
@@ -424,6 +425,19 @@ def advise_launch(
     from windtunnel.planning.launch_or_persist import advise
 
     return advise(device(device_name, known or Catalogue()), commands_per_s, steps_per_command)
+
+
+def transpile(given: str, target: str, block: str) -> Emitted:
+    """The kernel that ``FILE.py:KERNEL`` names as source for a target, after executing the file.
+
+    ``block``: threads of a block, ``X``, ``X,Y`` or ``X,Y,Z``.
+    """
+    from windtunnel.transpile import transpile as emitted
+    from windtunnel.transpile import with_sizes
+    from windtunnel.transpile.load import load
+
+    sizes = with_sizes(block)
+    return emitted(load(given), target, sizes)
 
 
 def advice_text(advice: Mapping[str, Any]) -> str:

@@ -347,6 +347,29 @@ def schema(of: str) -> None:
 
 
 @cli.command()
+@click.argument("kernel", metavar="FILE.py:KERNEL")
+@click.option("--to", "target", required=True, metavar="TARGET", help="cuda, hip, opencl, metal, wgsl or fpga.")
+@click.option("--block", default="256,1,1", metavar="X,Y,Z", help="Threads of a block, where the source says them.")
+@_FORMAT
+def transpile(kernel: str, target: str, block: str, form: str) -> None:
+    """Print a kernel as source for real devices. The file is executed, as importing it would.
+
+    Every parameter needs an annotation. The text says what its compiler must be told. JSON has the arguments, too.
+
+    \b
+    windtunnel transpile kernels.py:saxpy --to cuda
+    windtunnel transpile kernels.py:stencil --to wgsl --block 8,8
+    """  # noqa: D301  as above
+    from windtunnel import app
+
+    made = app.transpile(kernel, target, block)
+    if form == "json":
+        _print_json({"source": made.source, "options": list(made.options), "signature": made.signature.described()})
+        return
+    click.echo(made.source, nl=False)
+
+
+@cli.command()
 @click.option("--for", "use", metavar="USE", help='A use case, such as "ml training".')
 @click.option("--commands-per-s", "rate", type=float, metavar="X", help="Commands a second that a device is sent.")
 @click.option("--steps-per-command", "steps", type=int, metavar="Y", help="Steps of two kernels that each starts.")

@@ -13,7 +13,8 @@ import windtunnel
 from windtunnel import app
 from windtunnel.core import errors
 from windtunnel.emulator.timeline import Host
-from windtunnel.runtime.accelerator import Accelerator, BudgetExceeded
+from windtunnel.runtime.accelerator import Accelerator
+from windtunnel.runtime.budget import BudgetExceeded
 from windtunnel.runtime.codes import _TABLES, code_of
 from windtunnel.runtime.limits import dims, launch_configuration, limits_of
 

@@ -17,8 +17,9 @@ MAY_IMPORT = {
     "report": {"core"},
     "planning": {"core"},
     "runtime": {"core"},
-    "emulator": {"core", "runtime"},
-    "transpile": {"core"},
+    "language": {"core"},
+    "emulator": {"core", "language", "runtime"},
+    "transpile": {"core", "language"},
     "backends": {"core", "runtime"},
     "validation": {"core", "examples", "runtime"},
     # Programs as anybody writes them: what is public, and the runtime's names for annotations.
@@ -38,6 +39,7 @@ MAY_IMPORT = {
         "planning",
         "runtime",
         "emulator",
+        "language",
         "transpile",
         "validation",
         "models",
@@ -49,7 +51,7 @@ MAY_IMPORT = {
     "cli": {"app", "core", "planner", "policies", "report", ""},
     "pytest_plugin": {"app", "core", "runtime", ""},
     "__main__": {"cli"},
-    "": {"app", "core", "emulator", "errors", "runtime"},
+    "": {"app", "core", "emulator", "errors", "language", "runtime"},
     "errors": {"core", "runtime"},
 }
 # Modules that a driver or an accelerator library lives in: only backends may import them.

@@ -7,8 +7,10 @@ Exit codes follow the command line's contract: 0 done, 1 a target missed, 2 the 
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -147,11 +149,24 @@ class DeviceError(WindtunnelError):
     def __init__(self, problem: str, *, operation: str, device: str, code: ApiCode) -> None:
         self.problem, self.operation, self.device, self.code = problem, operation, device, code
         super().__init__(f"{operation} on {device}: {problem}: {code}")
+        self.file, self.lines = _caller()
+        """Where the program made the call: a file, and the line in it."""
 
     @property
     def api(self) -> str:
         """The API through which it came."""
         return self.code.api
+
+
+def _caller() -> tuple[str | None, tuple[int, ...]]:
+    """The nearest call from outside of this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return frame.f_code.co_filename, (frame.f_lineno,)
+
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 class DeviceOutOfMemory(DeviceError):
@@ -164,6 +179,10 @@ class LaunchError(DeviceError):
 
 class InvalidArgument(DeviceError):
     """A call that the API refuses: a wrong size, type, pointer or handle."""
+
+
+class UseAfterFree(InvalidArgument):
+    """Memory is used, or given back, that was given back before."""
 
 
 class CopyError(DeviceError):
@@ -192,7 +211,53 @@ class LinkDown(DeviceError):
     """The device cannot be reached for a while."""
 
 
-class Deadlock(WindtunnelError):
+class Finding(WindtunnelError):
+    """A bug of a program that was found while it ran: the message reads alone.
+
+    ``file`` and ``lines``: where, one or two line numbers (none for what is no line's doing); ``array`` and ``index``:
+    of which element, where it is one's; ``threads``: who, as ((block), (thread)) pairs.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        lines: tuple[int, ...] = (),
+        array: str | None = None,
+        index: int | tuple[int, ...] | None = None,
+        threads: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.file, self.lines, self.array, self.index, self.threads = file, lines, array, index, threads
+
+    @property
+    def address(self) -> int | tuple[int, ...] | None:
+        """The element's index in its array."""
+        return self.index
+
+
+class DataRace(Finding):
+    """Two threads touch one element, at least one of them writes, and nothing orders them."""
+
+
+class OutOfBounds(Finding):
+    """An index beyond its array, or below it."""
+
+
+class UninitializedRead(Finding):
+    """An element is read that nobody has written."""
+
+
+class BarrierDivergence(Finding):
+    """A barrier that some threads of a block reach, and others do not."""
+
+
+class MissingSync(Finding):
+    """Work in two streams, or of host and device, touches one buffer, and nothing orders it."""
+
+
+class Deadlock(Finding):
     """Somebody waits for what cannot come: the message says who, for what, and why."""
 
 

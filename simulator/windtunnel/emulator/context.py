@@ -33,8 +33,11 @@ from windtunnel.core.errors import (
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.ticks import to_seconds, to_ticks
+from windtunnel.emulator.execute import Executable
+from windtunnel.emulator.handles import EmulatedEvent, EmulatedMemory, EmulatedStream
 from windtunnel.emulator.ring import EmulatedRing, PersistentRing, RelaunchRing, check_state, refuse_waiting
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
+from windtunnel.language.source import by_thread
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.graph import Node
@@ -42,80 +45,6 @@ from windtunnel.runtime.interface import DeviceInfo, Dims, Interval, MemoryKind
 from windtunnel.runtime.kernels import Kernel, Work
 from windtunnel.runtime.limits import limits_of
 from windtunnel.runtime.ring import RingSpec
-
-
-@dataclass(eq=False)
-class EmulatedMemory:
-    """A piece of an emulated device's memory."""
-
-    kind: MemoryKind
-    size: int
-    address: int
-    data: np.ndarray
-    on_device: bool | None = None
-    """Where the pages of unified memory are: nowhere, until either side touches them."""
-    freed: bool = False
-
-
-@dataclass(eq=False)
-class EmulatedStream:
-    """A stream of an emulated device."""
-
-    context: EmulatedContext
-    time: StreamTime
-
-    def synchronize(self) -> None:
-        """Wait until all of its work has ended."""
-        self.context.wait(self.time.last)
-
-    def wait(self, event: EmulatedEvent) -> None:
-        """Work given from now on begins after the event."""
-        if self.context.capturing is not None:
-            self.context.capturing.wait(self, event.nodes)
-            return
-        if event.context.host is not self.context.host:
-            raise self.context.error(InvalidArgument, "stream wait", "the event is of a device with another clock")
-        self.time.last = max(self.time.last, event.tick)
-
-
-@dataclass(eq=False)
-class EmulatedEvent:
-    """A point in a stream's work."""
-
-    context: EmulatedContext
-    tick: int = -1
-    nodes: Sequence[Any] = ()
-    """What it marks while a graph is captured."""
-
-    def record(self, stream: EmulatedStream | None = None) -> None:
-        """Mark where ``stream`` is now."""
-        if self.context.capturing is not None:
-            self.nodes = self.context.capturing.after(stream)
-            return
-        self.tick = self.context.enqueue_marker(stream)
-
-    def synchronize(self) -> None:
-        """Wait until the work before it has ended."""
-        self._recorded("event synchronize")
-        self.context.wait(self.tick)
-
-    def elapsed_s(self, since: EmulatedEvent) -> float:
-        """Seconds from another event to this one."""
-        self._recorded("event elapsed")
-        since._recorded("event elapsed")
-        if since.context is not self.context:
-            raise self.context.error(InvalidArgument, "event elapsed", "the events are of two devices")
-        if max(self.tick, since.tick) > self.context.host.now:
-            problem = "the event was not reached yet, nor waited for"
-            raise self.context.error(InvalidArgument, "event elapsed", problem, "not ready")
-        if self.tick < since.tick:
-            problem = "the other event is the later one: later.elapsed_s(earlier)"
-            raise self.context.error(InvalidArgument, "event elapsed", problem)
-        return (self.tick - since.tick) / 1e12
-
-    def _recorded(self, operation: str) -> None:
-        if self.tick < 0:
-            raise self.context.error(InvalidArgument, operation, "the event was not recorded", "handle")
 
 
 @dataclass(frozen=True)
@@ -153,7 +82,9 @@ def _features(device: Device) -> frozenset[str]:
 class EmulatedContext:
     """One emulated device, opened. See the module, and ``runtime.interface.Context``."""
 
-    def __init__(self, device: Device, host: Host | None = None, interval: Interval = "best") -> None:
+    def __init__(
+        self, device: Device, host: Host | None = None, interval: Interval = "best", *, checked: bool = True
+    ) -> None:
         self.device = device
         self.host = host or Host()
         self.interval = interval
@@ -182,6 +113,8 @@ class EmulatedContext:
         self._stretch = 1.0
         self.capturing: Any = None
         self.rings: list[EmulatedRing] = []
+        self._executables: dict[Kernel, Executable | None] = {}
+        self.checked = checked
         self.before_wait: Callable[[], None] = _nothing
         self.after_wait: Callable[[], None] = _nothing
         self._prices: dict[tuple[Any, ...], Price] = {}
@@ -344,6 +277,7 @@ class EmulatedContext:
         self.host.deliver(span.start)
         data = np.ascontiguousarray(array)  # with what has arrived by then
         memory.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
+        memory.write(data.size, data.itemsize)
 
     def copy_out(
         self, array: np.ndarray, memory: EmulatedMemory, stream: EmulatedStream | None, *, pinned: bool = False
@@ -364,6 +298,11 @@ class EmulatedContext:
         size = memory.size
         self._copy(self._queue(stream), "d2d", size, "pinned", hold=False)
         to.data[:size] = memory.data[:size]
+        if memory.unwritten is False:
+            to.write(size, 1)
+        elif isinstance(memory.unwritten, np.ndarray):
+            itemsize = memory.size // len(memory.unwritten)
+            to.missing(itemsize)[: len(memory.unwritten)] = memory.unwritten
 
     def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> Span:
         price = self._price("copy", {"bytes": max(size, 1), "direction": direction, "memory": memory})
@@ -408,7 +347,7 @@ class EmulatedContext:
         span = self._enqueue(queue, price, function.name, share=share, latency=lead)
         self.host.spend(self.dispatch_ticks)
         self.host.deliver(span.start)
-        self._execute(function, given)
+        self._execute(function, grid, block, arguments, given, shared)
 
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
         """See ``Context``. Nodes that may, overlap.
@@ -460,25 +399,64 @@ class EmulatedContext:
         self._do(node, span.end)
         return span.end
 
-    def _execute(self, function: Kernel, given: Sequence[Any]) -> None:
-        result = function.function(*given)
-        # NumPy's own functions return the array that they were given for their result.
-        if result is not None and not any(result is one for one in given):
-            problem = "it returned a value; a kernel's results go into its arrays"
-            raise self.error(InvalidArgument, f"launch {function.name}", problem)
-
     def _do(self, node: Node, end: int) -> None:
         if node.what == "launch":
-            self._execute(node.function, [self.given(argument) for argument in node.arguments])
+            given = [self.given(argument) for argument in node.arguments]
+            self._execute(node.function, node.grid, node.block, node.arguments, given, node.shared)
             return
         assert node.buffer is not None  # noqa: S101  a copy has one
         there = self.given(node.buffer).reshape(-1)
         if node.what == "copy_in" and node.array is not None:
             there[: node.array.size] = node.array.reshape(-1)
+            node.buffer.memory.write(node.array.size, node.array.itemsize)  # type: ignore[attr-defined]
         elif node.what == "copy_out" and node.array is not None:
             self.host.expect(end, node.array, there[: node.array.size].reshape(node.array.shape).copy())
         elif node.source is not None:
             there[: node.source.size] = self.given(node.source).reshape(-1)
+            node.buffer.memory.write(node.source.size, node.source.dtype.itemsize)  # type: ignore[attr-defined]
+
+    def _execute(
+        self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], given: Sequence[Any], shared: int
+    ) -> None:
+        """Compute what a launch does: thread by thread where the kernel is written so, else on whole arrays."""
+        if function not in self._executables:
+            self._executables[function] = Executable(function.function) if by_thread(function.function) else None
+        executable = self._executables[function]
+        memories = [a.memory if isinstance(a, Buffer) else None for a in arguments]
+        if executable is None:
+            result = function.function(*given)
+            # NumPy's own functions return the array that they were given for their result.
+            if result is not None and not any(result is one for one in given):
+                problem = "it returned a value; a kernel's results go into its arrays"
+                raise self.error(InvalidArgument, f"launch {function.name}", problem)
+            for memory in memories:
+                if isinstance(memory, EmulatedMemory):
+                    memory.unwritten = False  # what it did not write of whole arrays is not known
+            return
+        missing = [
+            memory.missing(a.dtype.itemsize)
+            if isinstance(memory, EmulatedMemory) and memory.unwritten is not False
+            else None
+            for a, memory in zip(given, memories, strict=True)
+        ]
+        limits = self.info.limits
+        asked = executable.shared_bytes(given) + shared
+        if asked > limits.shared_bytes:
+            problem = f"{asked:,} bytes of shared memory, of at most {limits.shared_bytes:,}"
+            raise self.error(LaunchError, f"launch {function.name}", problem, "configuration")
+        executable.launch(
+            grid,
+            block,
+            given,
+            device=self.info.name,
+            warp=limits.warp,
+            checked=self.checked,
+            missing=missing,
+            shared_bytes=shared,
+        )
+        for memory in memories:
+            if isinstance(memory, EmulatedMemory) and isinstance(memory.unwritten, np.ndarray):
+                memory.unwritten = memory.unwritten if memory.unwritten.any() else False
 
     def given(self, argument: Any) -> Any:
         if not isinstance(argument, Buffer):

@@ -21,10 +21,10 @@ from windtunnel.core.errors import (
     InputError,
     InvalidArgument,
     LaunchError,
-    WindtunnelError,
     nearest,
     one_of,
 )
+from windtunnel.runtime.budget import Budget
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.faults import KINDS, Fault, FaultPlan, fault_from
@@ -33,10 +33,6 @@ from windtunnel.runtime.interface import Context, DeviceInfo, Dims, Event, Funct
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.limits import dims, exceeded, launch_configuration
 from windtunnel.runtime.ring import RingKernel, RingSpec, record_type
-
-
-class BudgetExceeded(WindtunnelError, AssertionError):
-    """A program took more than it was expected to. An AssertionError, so that a test fails by it."""
 
 
 @dataclass
@@ -85,30 +81,6 @@ class _Armed(ContextDecorator):
         # What went wrong is said first; a fault that stayed away because of it is not the news.
         if kind is None:
             self.plan.finish()
-
-
-class _Budget:
-    """Between its beginning and its end no more than the limits is spent."""
-
-    def __init__(self, accelerator: Accelerator, limits: Mapping[str, float]) -> None:
-        self.accelerator, self.limits = accelerator, limits
-
-    def __enter__(self) -> None:
-        # Work that is under way already is no part of it, the time until it has ended is.
-        self.before = {**self.accelerator.spent(), "time_s": self.accelerator.clock_s}
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        __tracebackhide__ = True
-        if kind is not None:
-            return
-        spent = {name: value - self.before[name] for name, value in self.accelerator.spent().items()}
-        over = [
-            f"{name} {spent[name]:.6g}, of at most {limit:.6g}"
-            for name, limit in self.limits.items()
-            if spent[name] > limit * (1 + 1e-12)
-        ]
-        if over:
-            raise BudgetExceeded(f"{self.accelerator.name} took more than was expected: {'; '.join(over)}")
 
 
 class Accelerator:
@@ -661,7 +633,7 @@ class Accelerator:
                 raise InputError(f"a budget of {name} {limit!r}", expected="a number from 0")
         if not stated:
             raise InputError("nothing is expected", expected=one_of(limits))
-        return _Budget(self, stated)
+        return Budget(self, stated)
 
     def spent(self) -> dict[str, float]:
         """What was spent so far, with what is still under way."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windtunnel.core.errors import InvalidArgument
+from windtunnel.core.errors import InvalidArgument, UseAfterFree
 from windtunnel.runtime.codes import code_of
 
 if TYPE_CHECKING:
@@ -66,9 +66,10 @@ class Buffer:
             raise self._wrong(operation, f"{self!r} overlaps itself")
 
     def alive(self, operation: str) -> None:
-        """InvalidArgument once the buffer was freed, or its device reset."""
+        """UseAfterFree once the buffer was freed, or its device reset."""
         if self.freed:
-            raise self._wrong(operation, "the buffer was freed")
+            code = code_of(self.owner.info.api, InvalidArgument)
+            raise UseAfterFree("the buffer was freed", operation=operation, device=self.owner.name, code=code)
 
     def copy_from(self, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
         """Host to device: its first elements become those of ``array``."""

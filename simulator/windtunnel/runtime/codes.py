@@ -174,5 +174,6 @@ _REASONS: Mapping[str, Mapping[Reason, tuple[str, int | None]]] = {
 def code_of(api: str, error: type[DeviceError], reason: Reason | None = None) -> ApiCode:
     """What ``api`` calls an error of this class, or for this reason where it tells it apart."""
     own = None if reason is None else _REASONS.get(api, {}).get(reason)
-    name, number = own or _TABLES.get(api, _ERRNO)[error]
+    table = _TABLES.get(api, _ERRNO)
+    name, number = own or next(table[kind] for kind in error.__mro__ if kind in table)
     return ApiCode(api, name, number)

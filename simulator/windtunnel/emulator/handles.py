@@ -1,0 +1,105 @@
+"""What an emulated context gives out: memory, streams and events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windtunnel.core.errors import InvalidArgument
+from windtunnel.emulator.timeline import StreamTime
+from windtunnel.runtime.interface import MemoryKind
+
+if TYPE_CHECKING:
+    from windtunnel.emulator.context import EmulatedContext
+
+
+@dataclass(eq=False)
+class EmulatedMemory:
+    """A piece of an emulated device's memory."""
+
+    kind: MemoryKind
+    size: int
+    address: int
+    data: np.ndarray
+    on_device: bool | None = None
+    """Where the pages of unified memory are: nowhere, until either side touches them."""
+    freed: bool = False
+    unwritten: np.ndarray | bool = True
+    """Of which elements nobody has written yet: all, none, or (an array of them) some."""
+
+    def write(self, count: int, itemsize: int) -> None:
+        """The first ``count`` elements were written."""
+        if count * itemsize >= self.size:
+            self.unwritten = False
+        elif self.unwritten is not False:
+            self.missing(itemsize)[:count] = False
+
+    def missing(self, itemsize: int) -> np.ndarray:
+        """Element by element, what nobody has written."""
+        if isinstance(self.unwritten, bool):
+            self.unwritten = np.full(self.size // itemsize, self.unwritten)
+        return self.unwritten
+
+
+@dataclass(eq=False)
+class EmulatedStream:
+    """A stream of an emulated device."""
+
+    context: EmulatedContext
+    time: StreamTime
+
+    def synchronize(self) -> None:
+        """Wait until all of its work has ended."""
+        self.context.wait(self.time.last)
+
+    def wait(self, event: EmulatedEvent) -> None:
+        """Work given from now on begins after the event."""
+        if self.context.capturing is not None:
+            self.context.capturing.wait(self, event.nodes)
+            return
+        if event.context.host is not self.context.host:
+            raise self.context.error(InvalidArgument, "stream wait", "the event is of a device with another clock")
+        self.time.last = max(self.time.last, event.tick)
+
+
+@dataclass(eq=False)
+class EmulatedEvent:
+    """A point in a stream's work."""
+
+    context: EmulatedContext
+    tick: int = -1
+    nodes: Sequence[Any] = ()
+    """What it marks while a graph is captured."""
+
+    def record(self, stream: EmulatedStream | None = None) -> None:
+        """Mark where ``stream`` is now."""
+        if self.context.capturing is not None:
+            self.nodes = self.context.capturing.after(stream)
+            return
+        self.tick = self.context.enqueue_marker(stream)
+
+    def synchronize(self) -> None:
+        """Wait until the work before it has ended."""
+        self._recorded("event synchronize")
+        self.context.wait(self.tick)
+
+    def elapsed_s(self, since: EmulatedEvent) -> float:
+        """Seconds from another event to this one."""
+        self._recorded("event elapsed")
+        since._recorded("event elapsed")
+        if since.context is not self.context:
+            raise self.context.error(InvalidArgument, "event elapsed", "the events are of two devices")
+        if max(self.tick, since.tick) > self.context.host.now:
+            problem = "the event was not reached yet, nor waited for"
+            raise self.context.error(InvalidArgument, "event elapsed", problem, "not ready")
+        if self.tick < since.tick:
+            problem = "the other event is the later one: later.elapsed_s(earlier)"
+            raise self.context.error(InvalidArgument, "event elapsed", problem)
+        return (self.tick - since.tick) / 1e12
+
+    def _recorded(self, operation: str) -> None:
+        if self.tick < 0:
+            raise self.context.error(InvalidArgument, operation, "the event was not recorded", "handle")

@@ -1,0 +1,463 @@
+"""Kernels executed for many threads at once: a kernel becomes a Python function of NumPy arrays.
+
+What is the same for all threads is a NumPy scalar, and branches on it are plain branches. A branch that threads take
+differently is executed twice, by those that take it and by those that do not; a loop goes on with those that are still
+in it. So all threads of a chunk are at the same statement, and a barrier only has to ask whether all of its block have
+come. A program that is right in any order is right in this one; one that is not is told so by what watches the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from windtunnel.emulator import mathematics
+from windtunnel.emulator.arrays import Guard, barrier
+from windtunnel.emulator.lanes import (
+    EMPTY,
+    branch,
+    convert,
+    full,
+    holds,
+    narrow,
+    put,
+    put_into,
+    take,
+    taken,
+)
+from windtunnel.emulator.watch import global_index, private
+from windtunnel.language import flow, ir
+from windtunnel.language.types import BOOL, Scalar
+
+_HELPERS: Mapping[str, Any] = {
+    "np": np, "EMPTY": EMPTY, "Guard": Guard, "barrier": barrier, "branch": branch, "convert": convert, "full": full,
+    "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take, "taken": taken, "m": mathematics,
+}  # fmt: skip
+_PLAIN = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
+_FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A kernel for some types of arguments. ``run(lanes, warp, memories, scalars)`` executes a chunk of blocks."""
+
+    program: ir.Program
+    run: Callable[..., None]
+    source: str
+    written: frozenset[str]
+    """Arrays that the kernel stores to, atomically or not."""
+    waits: bool
+    """Whether a loop of it goes on until an atomic operation finds something."""
+    private: Mapping[str, frozenset[int]]
+    """Of them, those at whose places no two threads meet, and on which axes (``watch.private``)."""
+
+
+def compiled(program: ir.Program) -> Compiled:
+    """An inferred kernel, ready to be executed."""
+    stored = written_by(program.body)
+    alone = private(program, sorted(stored))
+    body = flow.lowered(program)
+    waits = any(isinstance(one, ir.While) and _may_spin(one, set()) for one in ir.walk(body))
+    made = _Generator(program, body)
+    source = made.source()
+    names: dict[str, Any] = {**_HELPERS, **made.constants}
+    # The text is made here from a tree of known forms: nothing of a user's gets into it but names and numbers.
+    exec(compile(source, f"<lockstep {program.name}>", "exec"), names)  # noqa: S102
+    return Compiled(program, names["run"], source, frozenset(stored), waits, alone)
+
+
+def written_by(body: Sequence[ir.Stmt]) -> set[str]:
+    """Arrays that statements store to."""
+    found = {one.array for one in ir.walk(body) if isinstance(one, ir.Store)}
+    for one in ir.walk(body):
+        found |= {e.array for e in ir.expressions(one) if isinstance(e, ir.Atomic)}
+    return found
+
+
+@dataclass
+class _Frame:
+    """A set of threads that the code being written is executed by: its variables' names."""
+
+    lanes: str
+    names: dict[str, str] = field(default_factory=dict)
+
+
+class _Generator:
+    def __init__(self, program: ir.Program, body: list[ir.Stmt]) -> None:
+        self.program, self.body = program, body
+        self.stored = written_by(body)
+        self.types: dict[str, Scalar] = {**program.variables, **program.scalars}
+        self.constants: dict[str, Any] = {}
+        self.lines: list[str] = []
+        self.depth = 1
+        self.number = 0
+        self.varying: set[str] = set()
+        while self._vary(body, under=False):
+            pass
+
+    def source(self) -> str:
+        """The function's text."""
+        self.emit("lanes_0 = lanes", at=1)
+        frame = _Frame("lanes_0")
+        for name in self.program.arrays:
+            self.emit(f"a_{name} = memories[{name!r}]")
+        for name in self.program.scalars:
+            self.emit(f"{self._name(frame, name)} = scalars[{name!r}]")
+        for name, kind in self.program.variables.items():
+            self.emit(f"{self._name(frame, name)} = {self._constant(kind.dtype.type(0))}")
+        self.block(self.body, frame)
+        return "\n".join(["def run(lanes, memories, scalars):", *self.lines, ""])
+
+    # What differs from thread to thread.
+
+    def _vary(self, body: Sequence[ir.Stmt], *, under: bool) -> bool:
+        """Find variables that do; whether one more was. ``under``: within a branch that threads take differently."""
+        found = False
+        for one in body:
+            if isinstance(one, ir.Assign):
+                if one.name not in self.varying and (under or self.varies(one.value)):
+                    self.varying.add(one.name)
+                    found = True
+            elif isinstance(one, ir.If):
+                inner = under or self.varies(one.condition)
+                found |= self._vary(one.body, under=inner) | self._vary(one.orelse, under=inner)
+            elif isinstance(one, ir.While):
+                found |= self._vary(one.body, under=under or self.varies(one.condition))
+        return found
+
+    def varies(self, e: ir.Expr) -> bool:
+        """Whether an expression may have different values."""
+        if isinstance(e, ir.Variable):
+            return e.name in self.varying
+        if isinstance(e, ir.Index):
+            return e.what in ("thread", "block")
+        if isinstance(e, ir.Atomic) or (isinstance(e, ir.Warp) and e.op != "warp_size"):
+            return True
+        if isinstance(e, ir.Load) and e.array in self.program.declared:
+            return True
+        return any(self.varies(child) for child in e.children())
+
+    # Statements.
+
+    def block(self, body: Sequence[ir.Stmt], frame: _Frame) -> None:
+        """Write statements."""
+        if not body:
+            self.emit("pass")
+        for one in body:
+            self.statement(one, frame)
+
+    def statement(self, one: ir.Stmt, frame: _Frame) -> None:
+        """Write a statement."""
+        match one:
+            case ir.Assign():
+                self.emit(f"{self._name(frame, one.name)} = {self.value(one.value, frame)}")
+            case ir.Store():
+                value = self.value(one.value, frame)
+                indices = [self.value(index, frame) for index in one.indices]
+                self.emit(f"a_{one.array}.store({frame.lanes}, {one.line}, {', '.join([value, *indices])})")
+            case ir.Do(value=ir.Atomic() as atomic):
+                self.emit(self.atomic(atomic, frame, used=False))
+            case ir.Do():
+                self.emit(self.value(one.value, frame))
+            case ir.Barrier():
+                self.emit(f"barrier({frame.lanes}, {one.line}, {one.scope!r})")
+            case ir.Declare():
+                pass  # made before the kernel runs
+            case ir.If():
+                self._if(one, frame)
+            case ir.While():
+                self._while(one, frame)
+            case _:
+                raise AssertionError(f"{one} should have been lowered")
+
+    def _if(self, one: ir.If, frame: _Frame) -> None:
+        condition = self.value(one.condition, frame)
+        if not self.varies(one.condition):
+            self.emit(f"if {condition}:")
+            self._indented(one.body, frame)
+            if one.orelse:
+                self.emit("else:")
+                self._indented(one.orelse, frame)
+            return
+        yes, no = self._fresh("yes"), self._fresh("no")
+        self.emit(f"{yes}, {no} = branch({frame.lanes}, {condition})")
+        for side, body in ((yes, one.body), (no, one.orelse)):
+            if not body:
+                continue
+            self.emit(f"if {side} is not None:")
+            self.depth += 1
+            self._within(side, body, frame)
+            self.depth -= 1
+
+    def _within(self, side: str, body: Sequence[ir.Stmt], frame: _Frame) -> None:
+        """Statements for some of the threads."""
+        selection, inner = self._fresh("some"), _Frame(self._fresh("lanes"))
+        self.emit(f"{selection}, {inner.lanes} = {side}")
+        read, assigned = self._used(body)
+        for name in sorted(read | assigned):
+            inner.names[name] = self._fresh(f"v_{name}")
+            self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection})")
+        self.block(body, inner)
+        for name in sorted(assigned):
+            outer, dtype = self._name(frame, name), self._dtype(self.types[name])
+            self.emit(f"{outer} = put({outer}, {selection}, {inner.names[name]}, {frame.lanes}.size, {dtype})")
+
+    def _while(self, one: ir.While, frame: _Frame) -> None:
+        spins = _may_spin(one, self.stored)
+        guard = self._fresh("guard")
+        if spins:
+            self.emit(f"{guard} = Guard({frame.lanes}, {one.line})")
+        if not self.varies(one.condition):
+            self.emit("while True:")
+            self.depth += 1
+            if spins:
+                self.emit(f"{guard}.turn()")
+            self.emit(f"if not ({self.value(one.condition, frame)}): break")
+            self.block(one.body, frame)
+            self.depth -= 1
+            return
+        selection, inner = self._fresh("some"), _Frame(self._fresh("lanes"))
+        read, assigned = self._used([one])
+        size = f"{frame.lanes}.size"
+        for name in sorted(read | assigned):
+            outer = self._name(frame, name)
+            inner.names[name] = self._fresh(f"v_{name}")
+            if name in assigned:
+                self.emit(f"{outer} = full({outer}, {size}, {self._dtype(self.types[name])})")
+            self.emit(f"{inner.names[name]} = {outer}")
+        self.emit(f"{selection}, {inner.lanes} = None, {frame.lanes}")
+        self.emit("while True:")
+        self.depth += 1
+        if spins:
+            self.emit(f"{guard}.turn()")
+        condition = self._fresh("on")
+        self.emit(f"{condition} = {self.value(one.condition, inner)}")
+        self.emit(f"if not holds({condition}):")
+        self.depth += 1
+        for name in sorted(assigned):
+            outer = self._name(frame, name)
+            dtype = self._dtype(self.types[name])
+            self.emit(f"{outer} = put_into({outer}, {selection}, {inner.names[name]}, {size}, {dtype})")
+        self.emit(f"{selection} = narrow({selection}, {condition}, {size})")
+        self.emit(f"if {selection} is EMPTY: break")
+        self.emit(f"{inner.lanes} = {frame.lanes}.sub({selection})")
+        for name in sorted(read | assigned):
+            self.emit(f"{inner.names[name]} = taken({self._name(frame, name)}, {selection})")
+        self.depth -= 1
+        self.block(one.body, inner)
+        self.depth -= 1
+
+    def _used(self, body: Sequence[ir.Stmt]) -> tuple[set[str], set[str]]:
+        """(varying variables that statements read, those that they assign)."""
+        read, assigned = set(), set()
+        for one in ir.walk(body):
+            if isinstance(one, ir.Assign):
+                assigned.add(one.name)
+            for e in ir.expressions(one):
+                if isinstance(e, ir.Variable):
+                    read.add(e.name)
+        return read & self.varying, assigned & self.varying
+
+    def _indented(self, body: Sequence[ir.Stmt], frame: _Frame) -> None:
+        self.depth += 1
+        self.block(body, frame)
+        self.depth -= 1
+
+    # Expressions.
+
+    def value(self, e: ir.Expr, frame: _Frame) -> str:
+        """What an expression is; what has to come before is written."""
+        match e:
+            case ir.Literal():
+                return self._literal(e)
+            case ir.Variable():
+                return self._name(frame, e.name)
+            case ir.Index():
+                return self._index(e, frame)
+            case ir.Size():
+                return f"a_{e.array}.side({e.side})"
+            case ir.Load():
+                indices = [self.value(index, frame) for index in e.indices]
+                return self._held(f"a_{e.array}.load({frame.lanes}, {e.line}, {', '.join(indices)})")
+            case ir.Atomic():
+                return self._held(self.atomic(e, frame, used=True))
+            case ir.Binary():
+                return self._binary(e, frame)
+            case ir.Unary():
+                inner = self.value(e.operand, frame)
+                if e.op == "not":
+                    return f"m.opposite({inner})" if self.varies(e.operand) else f"(not {inner})"
+                return {"-": f"m.negative({inner})", "+": inner, "~": f"(~{inner})", "abs": f"m.absolute({inner})"}[
+                    e.op
+                ]
+            case ir.Logic():
+                return self._logic(e, frame)
+            case ir.Choose():
+                return self._choose(e, frame)
+            case ir.Convert():
+                assert e.operand.type is not None  # noqa: S101  inference has been there
+                inner = self.value(e.operand, frame)
+                if e.to == BOOL:
+                    return f"({inner} != {self._constant(e.operand.type.dtype.type(0))})"
+                return f"convert({inner}, {self._dtype(e.to)})"
+            case ir.Call():
+                arguments = ", ".join(self.value(argument, frame) for argument in e.arguments)
+                return f"m.{e.op.partition('.')[2] or e.op}({arguments})"
+            case ir.Warp():
+                arguments = ", ".join(self.value(argument, frame) for argument in e.arguments)
+                call = f"m.{e.op.replace('.', '_')}({frame.lanes}" + (f", {arguments})" if arguments else ")")
+                return self._held(call)
+            case _:
+                raise AssertionError(f"{e} is of no known form")
+
+    def atomic(self, e: ir.Atomic, frame: _Frame, *, used: bool) -> str:
+        """A call that does an atomic operation."""
+        values = [self.value(value, frame) for value in e.values]
+        indices = [self.value(index, frame) for index in e.indices]
+        given = f"{frame.lanes}, {e.line}, {e.op!r}, [{', '.join(values)}], {used}, {', '.join(indices)}"
+        return f"a_{e.array}.atomic({given})"
+
+    def _literal(self, e: ir.Literal) -> str:
+        assert e.type is not None  # noqa: S101  inference has been there
+        if e.type == BOOL:
+            return str(bool(e.value))
+        if e.type.kind in ("int", "uint"):
+            # The bits of a number: 0xFFFFFFFF as a signed one is -1.
+            value = int(e.value) & (2**e.type.bits - 1)
+            return self._constant(np.array(value, f"u{e.type.bits // 8}").astype(e.type.dtype)[()])
+        return self._constant(e.type.dtype.type(e.value))
+
+    def _index(self, e: ir.Index, frame: _Frame) -> str:
+        if e.what in ("thread", "block"):
+            return f"{frame.lanes}.{e.what}({e.axis})"
+        which = "block" if e.what == "block_size" else "grid"
+        return f"np.int32({frame.lanes}.chunk.{which}[{e.axis}])"
+
+    def _binary(self, e: ir.Binary, frame: _Frame) -> str:
+        axis = global_index(e)
+        if axis is not None:
+            return f"{frame.lanes}.globally({axis})"
+        left, right = self.value(e.left, frame), self.value(e.right, frame)
+        if e.op in _FUNCTIONS:
+            return f"{_FUNCTIONS[e.op]}({left}, {right})"
+        assert e.op in _PLAIN  # noqa: S101  the parser knows no other
+        return f"({left} {e.op} {right})"
+
+    def _logic(self, e: ir.Logic, frame: _Frame) -> str:
+        if not self.varies(e):
+            if not _needs_lines(e.right):
+                return f"({self.value(e.left, frame)} {e.op} {self.value(e.right, frame)})"
+            found = self._fresh("t")
+            self.emit(f"{found} = {self.value(e.left, frame)}")
+            self.emit(f"if {found}:" if e.op == "and" else f"if not {found}:")
+            self.depth += 1
+            self.emit(f"{found} = {self.value(e.right, frame)}")
+            self.depth -= 1
+            return found
+        if not _careful(e.right):
+            return f"({self.value(e.left, frame)} {'&' if e.op == 'and' else '|'} {self.value(e.right, frame)})"
+        # Only those whom the left does not decide evaluate the right.
+        found, yes, no = self._fresh("t"), self._fresh("yes"), self._fresh("no")
+        self.emit(f"{found} = {self.value(e.left, frame)}")
+        self.emit(f"{yes}, {no} = branch({frame.lanes}, {found})")
+        self._some(found, yes if e.op == "and" else no, e.right, frame, BOOL)
+        return found
+
+    def _choose(self, e: ir.Choose, frame: _Frame) -> str:
+        assert e.type is not None  # noqa: S101  inference has been there
+        condition = self.value(e.condition, frame)
+        if not self.varies(e.condition):
+            found = self._fresh("t")
+            self.emit(f"if {condition}:")
+            for chosen, keyword in ((e.yes, "else:"), (e.no, None)):
+                self.depth += 1
+                self.emit(f"{found} = {self.value(chosen, frame)}")
+                self.depth -= 1
+                if keyword:
+                    self.emit(keyword)
+            return found
+        if not _careful(e.yes) and not _careful(e.no):
+            return f"np.where({condition}, {self.value(e.yes, frame)}, {self.value(e.no, frame)})"
+        found, yes, no = self._fresh("t"), self._fresh("yes"), self._fresh("no")
+        self.emit(f"{found} = {self._constant(e.type.dtype.type(0))}")
+        self.emit(f"{yes}, {no} = branch({frame.lanes}, {condition})")
+        for side, value in ((yes, e.yes), (no, e.no)):
+            self._some(found, side, value, frame, e.type)
+        return found
+
+    def _some(self, found: str, side: str, value: ir.Expr, frame: _Frame, kind: Scalar) -> None:
+        """Put what an expression is for some of the threads into ``found``."""
+        self.emit(f"if {side} is not None:")
+        self.depth += 1
+        selection, inner = self._fresh("some"), _Frame(self._fresh("lanes"))
+        self.emit(f"{selection}, {inner.lanes} = {side}")
+        used = {e.name for e in ir.inside(value) if isinstance(e, ir.Variable)} & self.varying
+        for name in sorted(used):
+            inner.names[name] = self._fresh(f"v_{name}")
+            self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection})")
+        made = self.value(value, inner)
+        self.emit(f"{found} = put({found}, {selection}, {made}, {frame.lanes}.size, {self._dtype(kind)})")
+        self.depth -= 1
+
+    # Text.
+
+    def emit(self, line: str, at: int | None = None) -> None:
+        """A line of the function."""
+        self.lines.append("    " * (self.depth if at is None else at) + line)
+
+    def _name(self, frame: _Frame, name: str) -> str:
+        """A variable as the threads of a frame have it."""
+        if name in self.varying and name in frame.names:
+            return frame.names[name]
+        return f"v_{name}"
+
+    def _held(self, call: str) -> str:
+        name = self._fresh("t")
+        self.emit(f"{name} = {call}")
+        return name
+
+    def _fresh(self, stem: str) -> str:
+        self.number += 1
+        return f"_{self.number}_{stem}"
+
+    def _constant(self, value: Any) -> str:
+        name = f"c_{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    def _dtype(self, kind: Scalar) -> str:
+        name = f"d_{kind.name}"
+        self.constants[name] = kind.dtype
+        return name
+
+
+def _may_spin(loop: ir.While, stored: set[str]) -> bool:
+    """Whether a loop may wait for what others do: it looks at memory that the kernel changes, to go on or not."""
+    asked = {e.name for e in ir.inside(loop.condition) if isinstance(e, ir.Variable)}
+    looks = [loop.condition]
+    before = -1
+    while before != len(looks):
+        before = len(looks)
+        for one in ir.walk(loop.body):
+            under = [one.condition] if isinstance(one, (ir.If, ir.While)) else []
+            if isinstance(one, ir.Assign) and one.name in asked and one.value not in looks:
+                looks.append(one.value)
+            for condition in under:
+                sets = {inner.name for inner in ir.walk([one]) if isinstance(inner, ir.Assign)}
+                if sets & asked and condition not in looks:
+                    looks.append(condition)
+        asked |= {e.name for look in looks for e in ir.inside(look) if isinstance(e, ir.Variable)}
+    found = [e for look in looks for e in ir.inside(look)]
+    return any(isinstance(e, ir.Atomic) or (isinstance(e, ir.Load) and e.array in stored) for e in found)
+
+
+def _careful(e: ir.Expr) -> bool:
+    """Whether an expression must not be evaluated by threads that do not ask for it."""
+    return any(isinstance(one, (ir.Load, ir.Atomic, ir.Warp)) for one in ir.inside(e))
+
+
+def _needs_lines(e: ir.Expr) -> bool:
+    return any(isinstance(one, (ir.Load, ir.Atomic, ir.Warp, ir.Logic, ir.Choose)) for one in ir.inside(e))

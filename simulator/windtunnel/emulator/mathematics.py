@@ -1,0 +1,227 @@
+"""Functions of a kernel's values, in their own types, and what the threads of a warp exchange."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from windtunnel.emulator.lanes import Lanes, Prefix, Ramp, Value
+
+_BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def _plain(value: Value) -> Any:
+    return np.asarray(value) if isinstance(value, (Ramp, Prefix)) else value
+
+
+def minimum(one: Value, other: Value) -> Any:
+    """The smaller; of a number and NaN the number, as C's fmin."""
+    return np.fmin(_plain(one), _plain(other))
+
+
+def maximum(one: Value, other: Value) -> Any:
+    """The larger; of a number and NaN the number, as C's fmax."""
+    return np.fmax(_plain(one), _plain(other))
+
+
+def power(one: Value, other: Value) -> Any:
+    """A power."""
+    return np.power(_plain(one), _plain(other))
+
+
+def negative(value: Value) -> Any:
+    """The opposite sign; of an unsigned number, modulo."""
+    return np.negative(_plain(value))
+
+
+def absolute(value: Value) -> Any:
+    """Without its sign."""
+    return np.absolute(_plain(value))
+
+
+def opposite(value: Value) -> Any:
+    """Not."""
+    return ~value if isinstance(value, Prefix) else np.logical_not(value)
+
+
+def _unary(ufunc: Any) -> Any:
+    def function(value: Value) -> Any:
+        return ufunc(_plain(value))
+
+    return function
+
+
+sqrt, exp, exp2, log, log2, log10 = map(_unary, (np.sqrt, np.exp, np.exp2, np.log, np.log2, np.log10))
+sin, cos, tan, asin, acos, atan = map(_unary, (np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan))
+sinh, cosh, tanh, floor, ceil, trunc = map(_unary, (np.sinh, np.cosh, np.tanh, np.floor, np.ceil, np.trunc))
+fabs, isnan, isinf, erf, erfc = map(_unary, (np.absolute, np.isnan, np.isinf, special.erf, special.erfc))
+expm1, log1p, cbrt = map(_unary, (np.expm1, np.log1p, np.cbrt))
+
+
+def rsqrt(value: Value) -> Any:
+    """One over the square root."""
+    value = _plain(value)
+    return value.dtype.type(1) / np.sqrt(value)
+
+
+def pow(one: Value, other: Value) -> Any:  # noqa: A001  the name it has in kernels
+    """A power of floats."""
+    return np.power(_plain(one), _plain(other))
+
+
+def atan2(one: Value, other: Value) -> Any:
+    """The angle of a point."""
+    return np.arctan2(_plain(one), _plain(other))
+
+
+def hypot(one: Value, other: Value) -> Any:
+    """The length of a vector."""
+    return np.hypot(_plain(one), _plain(other))
+
+
+def fmod(one: Value, other: Value) -> Any:
+    """The remainder with the sign of the first."""
+    return np.fmod(_plain(one), _plain(other))
+
+
+def copysign(one: Value, other: Value) -> Any:
+    """The first with the sign of the second."""
+    return np.copysign(_plain(one), _plain(other))
+
+
+def fma(a: Value, b: Value, c: Value) -> Any:
+    """A product and a sum, rounded once: worked out in the next wider type.
+
+    In float32 exactly so but where that sum lies half-way between two of its numbers; in float64 rounded twice.
+    """
+    a, b, c = (_plain(v) for v in (a, b, c))
+    wide = np.float32 if a.dtype.itemsize == 2 else np.float64
+    return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+
+
+def tf32(value: Value) -> Any:
+    """A float32 rounded to 10 bits of mantissa, half to even, as NVIDIA's matrix units take it."""
+    bits = np.asarray(_plain(value), np.float32).view(np.uint32)
+    rounded = bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
+    kept = np.where(np.isfinite(bits.view(np.float32)), rounded & np.uint32(0xFFFFE000), bits)
+    return kept.astype(np.uint32).view(np.float32)[()]
+
+
+def popc(value: Value) -> Any:
+    """Bits that are set."""
+    value = np.asarray(_plain(value))
+    return np.bitwise_count(value.view(_BITS[value.dtype.itemsize])).astype(np.int32)[()]
+
+
+def clz(value: Value) -> Any:
+    """Zero bits before the first that is set."""
+    value = np.asarray(_plain(value))
+    bits, width = value.view(_BITS[value.dtype.itemsize]), 8 * value.dtype.itemsize
+    found = np.full(bits.shape, width, np.int32)
+    # A float64 holds 32 bits exactly, so a wider number is taken in halves.
+    for shift in range(0, width, 32):
+        half = (bits >> bits.dtype.type(shift)) & bits.dtype.type(min(2**32 - 1, 2**width - 1))
+        top = np.frexp(half.astype(np.float64))[1] + shift
+        found = np.where(half != 0, width - top, found).astype(np.int32)
+    return found[()]
+
+
+def ffs(value: Value) -> Any:
+    """The place of the first bit that is set, from 1; 0 where none is."""
+    value = np.asarray(_plain(value))
+    bits = value.view(_BITS[value.dtype.itemsize])
+    lowest = bits & (~bits + bits.dtype.type(1))
+    return np.where(bits == 0, 0, 8 * value.dtype.itemsize - clz(lowest)).astype(np.int32)[()]
+
+
+def brev(value: Value) -> Any:
+    """Bits in the opposite order."""
+    value = np.asarray(_plain(value))
+    width = value.dtype.itemsize
+    as_bytes = np.ascontiguousarray(value).reshape(-1, 1).view(np.uint8)
+    flipped = np.packbits(np.unpackbits(as_bytes[:, ::-1], axis=1)[:, ::-1], axis=1)
+    if width > 1:
+        flipped = flipped[:, ::-1]
+    return np.ascontiguousarray(flipped).view(value.dtype).reshape(value.shape)[()]
+
+
+# Warps.
+
+
+def lane(lanes: Lanes) -> Any:
+    """A thread's number in its warp."""
+    return (lanes.of(lanes.chunk.linear) % lanes.chunk.warp).astype(np.int32)
+
+
+def warp_size(lanes: Lanes) -> Any:
+    """Threads of a warp."""
+    return np.int32(lanes.chunk.warp)
+
+
+def _warps(lanes: Lanes) -> np.ndarray:
+    """The warp of each active thread, counted within the chunk."""
+    chunk = lanes.chunk
+    per_block = -(-chunk.threads // chunk.warp)
+    return np.asarray(lanes.places * per_block + lanes.of(chunk.linear) // chunk.warp)
+
+
+def _from(lanes: Lanes, value: Value, source: np.ndarray) -> Any:
+    """What the thread at lane ``source`` of each one's warp has; one's own where there is none such."""
+    chunk = lanes.chunk
+    own = np.broadcast_to(np.asarray(_plain(value)), lanes.size)
+    every = np.zeros(chunk.size, own.dtype)
+    there = np.zeros(chunk.size, bool)
+    numbers = lanes.numbers
+    every[numbers], there[numbers] = own, True
+    mine = lanes.of(chunk.linear)
+    wanted = mine - mine % chunk.warp + source
+    inside = (source >= 0) & (source < chunk.warp) & (wanted < chunk.threads)
+    place = np.where(inside, numbers - mine + wanted, numbers)
+    found = every[place]
+    return np.where(inside & there[place], found, own)
+
+
+def shuffle_index(lanes: Lanes, _mask: Value, value: Value, source: Value) -> Any:
+    """What the thread at a lane has."""
+    return _from(lanes, value, np.broadcast_to(np.asarray(_plain(source)), lanes.size) % lanes.chunk.warp)
+
+
+def shuffle_up(lanes: Lanes, _mask: Value, value: Value, distance: Value) -> Any:
+    """What the thread so many lanes below has."""
+    return _from(lanes, value, lane(lanes) - np.asarray(_plain(distance)))
+
+
+def shuffle_down(lanes: Lanes, _mask: Value, value: Value, distance: Value) -> Any:
+    """What the thread so many lanes above has."""
+    return _from(lanes, value, lane(lanes) + np.asarray(_plain(distance)))
+
+
+def shuffle_xor(lanes: Lanes, _mask: Value, value: Value, pattern: Value) -> Any:
+    """What the thread has whose lane differs in these bits."""
+    return _from(lanes, value, lane(lanes) ^ np.asarray(_plain(pattern)))
+
+
+def vote_any(lanes: Lanes, _mask: Value, predicate: Value) -> Any:
+    """Whether it holds for any active thread of the warp."""
+    warps = _warps(lanes)
+    return np.bincount(warps, _holding(lanes, predicate))[warps] > 0
+
+
+def vote_all(lanes: Lanes, _mask: Value, predicate: Value) -> Any:
+    """Whether it holds for all active threads of the warp."""
+    warps = _warps(lanes)
+    return np.bincount(warps, _holding(lanes, predicate))[warps] == np.bincount(warps)[warps]
+
+
+def vote_ballot(lanes: Lanes, _mask: Value, predicate: Value) -> Any:
+    """A bit for each thread of the warp for which it holds: of the first 32."""
+    warps = _warps(lanes)
+    lane_of = lane(lanes)
+    weight = np.where(lane_of < 32, np.exp2(lane_of), 0.0)
+    return np.bincount(warps, _holding(lanes, predicate) * weight)[warps].astype(np.uint32)
+
+
+def _holding(lanes: Lanes, predicate: Value) -> np.ndarray:
+    return np.broadcast_to(np.asarray(_plain(predicate)), lanes.size).astype(np.float64)

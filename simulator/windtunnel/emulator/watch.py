@@ -1,0 +1,294 @@
+"""Data races: two threads that touch one element, at least one of them to write it, with nothing that orders them.
+
+A thread's own accesses are ordered, and those of a block's threads by the barriers between them; blocks are not ordered
+at all, and atomic operations only among each other. So of an element it is enough to know who wrote it last, in which
+of the block's barrier intervals, and who has read it since: one reader, whether another of its block has in the same
+interval, and one of another block. That is exact for what barriers order: an access that is in order after the last
+write and the reads since is in order after all before them.
+
+Threads that write the same value to one element do not disturb each other, and are let be, as other checkers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.errors import DataRace
+from windtunnel.emulator.lanes import Lanes
+from windtunnel.language import ir
+
+_NOBODY = -1
+READ, WRITE, ATOMIC = "read", "write", "atomic"
+
+
+class Shadow:
+    """Who has touched which element of an array, since the launch (or the block) began."""
+
+    def __init__(self, size: int, threads: int, warp: int) -> None:
+        self.threads, self.warp = threads, warp
+        self.write_warp = np.zeros(size, np.int32)
+        self.read_warp = np.zeros(size, np.int32)
+        self.writer = np.full(size, _NOBODY, np.int64)
+        self.write_epoch = np.zeros(size, np.int32)
+        self.write_line = np.zeros(size, np.int32)
+        self.atomic = np.zeros(size, bool)
+        self.reader = np.full(size, _NOBODY, np.int64)
+        self.read_epoch = np.zeros(size, np.int32)
+        self.read_line = np.zeros(size, np.int32)
+        self.beside = np.full(size, _NOBODY, np.int64)
+        """Another reader, of the same block and interval."""
+        self.elsewhere = np.full(size, _NOBODY, np.int64)
+        """Another reader, of another block."""
+
+    def read(self, memory: Any, lanes: Lanes, line: int, position: Any) -> None:
+        """Elements are read."""
+        position, ids, epochs, blocks = self._who(lanes, position)
+        writer = self.writer[position]
+        bad = (writer != _NOBODY) & (writer != ids)
+        if bad.any():
+            bad &= (writer // self.threads != blocks) | (self.write_epoch[position] >= epochs)
+            if bad.any():
+                bad &= ~self._met(lanes, ids, writer, self.write_warp[position])
+            if bad.any():
+                raise self._race(memory, lanes, line, position, ids, bad, READ, self.writer, self.write_line)
+        reader = self.reader[position]
+        mine = reader // self.threads == blocks
+        older = self.read_epoch[position] < epochs
+        fresh = (reader == _NOBODY) | (mine & older & (self.elsewhere[position] < 0))
+        if fresh.all():
+            self._first(position, ids, epochs, line, lanes.of(lanes.chunk.warp_epochs))
+        else:
+            other = ~fresh
+            here = _at(position, other)
+            same, away = other & mine & (reader != ids), other & ~mine
+            self.beside[_at(position, same)] = ids[same]
+            self.elsewhere[_at(position, away)] = ids[away]
+            del here
+            if fresh.any():
+                self._first(
+                    _at(position, fresh), ids[fresh], epochs[fresh], line, lanes.of(lanes.chunk.warp_epochs)[fresh]
+                )
+        # Of several that read one element at once one is remembered, and the others as others.
+        kept = self.reader[position]
+        crowd = kept != ids
+        if crowd.any():
+            near = crowd & (kept // self.threads == blocks)
+            far = crowd & ~near
+            self.beside[_at(position, near)] = ids[near]
+            self.elsewhere[_at(position, far)] = ids[far]
+
+    def _first(self, position: Any, ids: Any, epochs: Any, line: int, warps: Any) -> None:
+        self.reader[position], self.read_epoch[position], self.read_line[position] = ids, epochs, line
+        self.read_warp[position] = warps
+        self.beside[position] = _NOBODY
+
+    def write(self, memory: Any, lanes: Lanes, line: int, position: Any, value: Any, *, atomic: bool) -> None:
+        """Elements are written."""
+        position, ids, epochs, blocks = self._who(lanes, position)
+        how = ATOMIC if atomic else WRITE
+        writer = self.writer[position]
+        bad = (writer != _NOBODY) & (writer != ids)
+        if bad.any():
+            bad &= (writer // self.threads != blocks) | (self.write_epoch[position] >= epochs)
+            if bad.any():
+                bad &= ~self._met(lanes, ids, writer, self.write_warp[position])
+            if atomic:
+                bad &= ~self.atomic[position]
+            elif bad.any():
+                bad &= self.atomic[position] | ~_equal(memory.flat[position], value)
+            if bad.any():
+                raise self._race(memory, lanes, line, position, ids, bad, how, self.writer, self.write_line)
+        reader = self.reader[position]
+        if (reader != _NOBODY).any():
+            self._against_readers(memory, lanes, line, position, how, ids, epochs, blocks, reader)
+        self.writer[position] = ids
+        if not atomic:
+            self._together(memory, lanes, line, position, ids, value)
+        self.write_epoch[position], self.write_line[position], self.atomic[position] = epochs, line, atomic
+        self.write_warp[position] = lanes.of(lanes.chunk.warp_epochs)
+        self.reader[position] = self.beside[position] = self.elsewhere[position] = _NOBODY
+
+    def _against_readers(
+        self,
+        memory: Any,
+        lanes: Lanes,
+        line: int,
+        position: Any,
+        how: str,
+        ids: Any,
+        epochs: Any,
+        blocks: Any,
+        reader: Any,
+    ) -> None:
+        there = reader != _NOBODY
+        mine = reader // self.threads == blocks
+        now = mine & (self.read_epoch[position] >= epochs)
+        for other, bad in (
+            (self.reader, there & (reader != ids) & (~mine | now)),
+            (self.beside, there & now & (self.beside[position] != _NOBODY) & (self.beside[position] != ids)),
+            (self.elsewhere, there & (self.elsewhere[position] != _NOBODY)),
+        ):
+            if not bad.any():
+                continue
+            unordered = bad & ~self._met(lanes, ids, other[position], self.read_warp[position])
+            if unordered.any():
+                raise self._race(memory, lanes, line, position, ids, unordered, how, other, self.read_line)
+
+    def _together(self, memory: Any, lanes: Lanes, line: int, position: Any, ids: np.ndarray, value: Any) -> None:
+        """Of several that write one element at once, all but one find another's number there."""
+        kept = self.writer[position]
+        bad = kept != ids
+        if not bad.any():
+            return
+        values = np.broadcast_to(np.asarray(value), len(ids))
+        winner = np.searchsorted(ids, kept)
+        bad &= ~_equal(values[winner], values)
+        if bad.any():
+            self.write_line[position] = line
+            raise self._race(memory, lanes, line, position, ids, bad, WRITE, self.writer, self.write_line)
+
+    def _met(self, lanes: Lanes, ids: np.ndarray, others: np.ndarray, epochs: np.ndarray) -> np.ndarray:
+        """Whether a thread and another are of one warp that has met (``syncwarp``) since."""
+        mine, theirs = ids % self.threads // self.warp, others % self.threads // self.warp
+        same = (ids // self.threads == others // self.threads) & (mine == theirs)
+        found: np.ndarray = same & (epochs < lanes.of(lanes.chunk.warp_epochs))
+        return found
+
+    def _who(self, lanes: Lanes, position: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+        ids = lanes.identities
+        if isinstance(position, int):
+            position = np.full(lanes.size, position)
+        chunk = lanes.chunk
+        places = lanes.places
+        return position, ids, chunk.epochs[places], places + chunk.first
+
+    def _race(
+        self,
+        memory: Any,
+        lanes: Lanes,
+        line: int,
+        position: Any,
+        ids: np.ndarray,
+        bad: np.ndarray,
+        how: str,
+        others: np.ndarray,
+        lines: np.ndarray,
+    ) -> DataRace:
+        first = int(np.flatnonzero(bad)[0])
+        place = int(np.arange(position.start, position.stop)[first] if isinstance(position, slice) else position[first])
+        one, other = int(ids[first]), int(others[place])
+        before = int(lines[place])
+        wrote = ATOMIC if self.atomic[place] else WRITE
+        was = READ if lines is self.read_line else wrote
+        launch, index = memory.launch, memory.index_of(place)
+        verbs = {READ: "reads", WRITE: "writes", ATOMIC: "atomically changes"}
+        apart = (
+            "another block"
+            if one // self.threads != other // self.threads
+            else "the same block, with no barrier between"
+        )
+        return DataRace(
+            f"{launch.where()}: data race on element {index} of '{memory.name}': {launch.who(one)} {verbs[how]} it at "
+            f"{launch.at(line)}, {launch.who(other)} of {apart} {verbs[was]} it at {launch.at(before)}",
+            file=launch.program.file,
+            lines=tuple(sorted({line, before})),
+            array=memory.name,
+            index=index,
+            threads=(launch.thread(one), launch.thread(other)),
+        )
+
+
+def _at(position: Any, some: np.ndarray) -> np.ndarray:
+    """The positions of some of the threads."""
+    if isinstance(position, slice):
+        return np.asarray(np.flatnonzero(some) + position.start)
+    found: np.ndarray = position[some]
+    return found
+
+
+def _equal(one: Any, other: Any) -> Any:
+    """Whether values are the same, NaN included."""
+    one, other = np.asarray(one), np.asarray(other)
+    return (one == other) | (np.isnan(one) & np.isnan(other))
+
+
+def private(program: ir.Program, written: Sequence[str]) -> Mapping[str, frozenset[int]]:
+    """Written arrays that a thread touches at places of its own alone, and the axes of the grid that make them so.
+
+    Where every index is a thread's place in the grid (or the steps of a stride over it), no two threads meet: nothing
+    need be watched as long as the launch has no other axis.
+    """
+    assigned: dict[str, list[ir.Stmt]] = {}
+    for one in ir.walk(program.body):
+        if isinstance(one, (ir.Assign, ir.For)):
+            assigned.setdefault(one.name, []).append(one)
+    accesses: dict[str, list[Sequence[ir.Expr]]] = {name: [] for name in written}
+    for one in ir.walk(program.body):
+        if isinstance(one, ir.Store) and one.array in accesses:
+            accesses[one.array].append(one.indices)
+        for e in ir.expressions(one):
+            if isinstance(e, (ir.Load, ir.Atomic)) and e.array in accesses:
+                accesses[e.array].append(e.indices)
+    found = {}
+    for name, each in accesses.items():
+        axes = [_axes(indices, assigned, program) for indices in each]
+        # The same indices in the same order everywhere: else one thread's place may be another's.
+        if axes and axes[0] is not None and all(one == axes[0] for one in axes):
+            found[name] = frozenset(axis for axis, _ in axes[0])
+    return found
+
+
+def _axes(
+    indices: Sequence[ir.Expr], assigned: Mapping[str, list[ir.Stmt]], program: ir.Program
+) -> tuple[tuple[int, str], ...] | None:
+    found = []
+    for index in indices:
+        axis = _axis(index, assigned, program)
+        if axis is None:
+            return None
+        found.append(axis)
+    return tuple(found)
+
+
+def _axis(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]], program: ir.Program) -> tuple[int, str] | None:
+    """(axis, "" or the stride's own variable) of an index that is a thread's place."""
+    if isinstance(e, ir.Binary):
+        axis = global_index(e)
+        return None if axis is None else (axis, "")
+    if not isinstance(e, ir.Variable) or e.name in program.scalars or len(assigned.get(e.name, ())) != 1:
+        return None
+    (one,) = assigned[e.name]
+    if isinstance(one, ir.Assign):
+        return _axis(one.value, assigned, program)
+    assert isinstance(one, ir.For)  # noqa: S101  nothing else assigns
+    start = _axis(one.start, assigned, program)
+    if start is None or start[1] or _stride(one.step, assigned) != start[0]:
+        return None
+    return start[0], ""
+
+
+def _stride(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]]) -> int | None:
+    """The axis whose whole extent an expression is: gridDim * blockDim."""
+    if isinstance(e, ir.Variable) and len(assigned.get(e.name, ())) == 1:
+        (one,) = assigned[e.name]
+        return _stride(one.value, assigned) if isinstance(one, ir.Assign) else None
+    if not isinstance(e, ir.Binary) or e.op != "*":
+        return None
+    sides = [side for side in (e.left, e.right) if isinstance(side, ir.Index)]
+    if len(sides) != 2 or {side.what for side in sides} != {"grid_size", "block_size"}:
+        return None
+    return sides[0].axis if sides[0].axis == sides[1].axis else None
+
+
+def global_index(e: ir.Binary) -> int | None:
+    """The axis of blockIdx * blockDim + threadIdx; None for anything else."""
+    first, second = e.left, e.right
+    if e.op != "+" or not isinstance(second, ir.Index) or second.what != "thread" or not isinstance(first, ir.Binary):
+        return None
+    sides = [side for side in (first.left, first.right) if isinstance(side, ir.Index) and side.axis == second.axis]
+    if first.op != "*" or len(sides) != 2:
+        return None
+    return second.axis if {side.what for side in sides} == {"block", "block_size"} else None

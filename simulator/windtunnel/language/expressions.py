@@ -1,0 +1,693 @@
+"""Expressions of the kernel language: names, elements, arithmetic, and calls, which become what they mean."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.language import ir
+from windtunnel.language.names import ATOMICS, Group, Name
+from windtunnel.language.source import UNKNOWN, Source, source_of
+from windtunnel.language.types import BOOL, F32, I32, Array, Scalar, Type, scalar_of
+
+_BINARY: Mapping[type[ast.operator], str] = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
+    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+}  # fmt: skip
+_COMPARE: Mapping[type[ast.cmpop], str] = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
+}  # fmt: skip
+_UNARY: Mapping[type[ast.unaryop], str] = {ast.USub: "-", ast.UAdd: "+", ast.Invert: "~", ast.Not: "not"}
+MATH = (
+    "sqrt", "exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+    "floor", "ceil", "trunc", "fabs", "atan2", "pow", "fmod", "isnan", "isinf", "erf", "erfc", "expm1", "log1p",
+    "copysign", "hypot", "cbrt",
+)  # fmt: skip
+"""Functions of Python's ``math`` (and NumPy's of the same meaning) that a kernel may call."""
+_NUMPY_MATH: Mapping[str, str] = {
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "absolute": "fabs", "power": "pow",
+    "maximum": "max", "minimum": "min",
+}  # fmt: skip
+ARITY = {"hypot": 2, "atan2": 2, "pow": 2, "fmod": 2, "copysign": 2, "fma": 3}
+_DEEPEST = 16
+"""Functions within functions: deeper means recursion."""
+
+
+@dataclass
+class _Scope:
+    """A function being read: its source, and what its names are called in the kernel."""
+
+    source: Source
+    arrays: dict[str, str]
+    """Names of arrays here, and in the kernel."""
+    variables: dict[str, str] = field(default_factory=dict)
+    tuples: dict[str, list[str]] = field(default_factory=dict)
+    """Names that are several variables."""
+    depth: int = 0
+
+
+def parameters_of(function: Callable[..., Any]) -> list[ir.Parameter]:
+    """A kernel's parameters and their annotations; KernelError for those that no kernel has."""
+    source = source_of(function)
+    given = source.tree.args
+    for wrong in (given.vararg, given.kwarg, *given.kwonlyargs, *given.defaults):
+        if wrong is not None:
+            raise source.error(
+                wrong, "a kernel's parameters are plain", expected="names, without defaults and without *"
+            )
+    return [
+        ir.Parameter(argument.arg, annotation_of(source, argument), argument.lineno)
+        for argument in (*given.posonlyargs, *given.args)
+    ]
+
+
+def annotation_of(source: Source, argument: ast.arg) -> Type | None:
+    """The type that a parameter is annotated with; None where it says nothing that a kernel knows."""
+    node = argument.annotation
+    if node is None:
+        return None
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        node = ast.parse(node.value, mode="eval").body
+    sides = None
+    if isinstance(node, ast.Subscript):
+        sides = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if not all(isinstance(side, ast.Slice) for side in sides):
+            return None  # npt.NDArray[np.float32] and the like say nothing here
+        node = node.value
+    found = source.environment.get(node.id, UNKNOWN) if isinstance(node, ast.Name) else source.static(node)
+    if found in (int, float, bool):
+        found = {int: I32, float: F32, bool: BOOL}[found]
+    try:
+        scalar = scalar_of(found) if isinstance(found, Scalar) or _is_number_type(found) else None
+    except InputError:
+        scalar = None
+    if scalar is None:
+        return None
+    return Array(scalar, len(sides)) if sides is not None else scalar
+
+
+def _is_number_type(found: Any) -> bool:
+    return isinstance(found, np.dtype) or (isinstance(found, type) and issubclass(found, np.generic))
+
+
+class Reader:
+    """Reads expressions; ``parse._Parser`` adds statements, which calls of functions need as well (``_body``)."""
+
+    def __init__(self, source: Source, arrays: frozenset[str]) -> None:
+        self.source = source
+        self.parameters = parameters_of(source.function)
+        self.scope = _Scope(source, {name: name for name in arrays})
+        self.declared: dict[str, ir.Declare] = {}
+        self.names: set[str] = set(source.assigned)
+        self.ahead: list[list[ir.Stmt]] = []
+        """Statements that have to come before the one that is being read."""
+        self.loops = 0
+        self.result: str | None = None
+        """The variable that takes what the function being read returns; None in the kernel itself."""
+
+    def _body(self, nodes: Sequence[ast.stmt]) -> list[ir.Stmt]:
+        """The statements of a block."""
+        raise NotImplementedError
+
+    # Arrays.
+
+    def _declaration(self, name: str, value: ast.expr) -> ir.Declare | None:
+        called = self.scope.source.static(value.func) if isinstance(value, ast.Call) else None
+        if not isinstance(value, ast.Call) or not isinstance(called, Name) or called.op not in ("shared", "local"):
+            return None
+        given = dict(zip(("shape", "dtype"), value.args, strict=False))
+        given |= {keyword.arg: keyword.value for keyword in value.keywords if keyword.arg}
+        if set(given) != {"shape", "dtype"}:
+            self._refuse(
+                value, f"{called.spelling} of {', '.join(given) or 'nothing'}", f"{called.spelling}(shape, dtype)"
+            )
+        if self.loops or len(self.ahead) > 1 + self.scope.depth:
+            self._refuse(value, f"{called.spelling} within a branch or a loop", "at the top of the kernel")
+        shape = self._constant(given["shape"])
+        sides = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+        # Shared memory of no size is what the launch asks for (shared_bytes), as in CUDA.
+        least = 0 if called.op == "shared" and len(sides) == 1 else 1
+        if not sides or not all(
+            isinstance(s, (int, np.integer)) and not isinstance(s, bool) and s >= least for s in sides
+        ):
+            self._refuse(
+                given["shape"], f"a shape of {shape!r}", "whole numbers from 1 that are known before the kernel runs"
+            )
+        try:
+            element = scalar_of(self._constant(given["dtype"]))
+        except InputError as error:
+            self._refuse(given["dtype"], error.problem, error.expected)
+        if name in self.scope.arrays:
+            self._refuse(value, f"'{name}' is an array already", "another name")
+        known = name if self.scope.depth == 0 else self._fresh(name)
+        self.scope.arrays[name] = known
+        found = ir.Declare(value.lineno, known, called.op, tuple(int(s) for s in sides), element)
+        self.declared[known] = found
+        return found
+
+    def _constant(self, node: ast.expr) -> Any:
+        """A value that is known before the kernel runs: literals, outside names, and arithmetic of them."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Tuple):
+            return tuple(self._constant(one) for one in node.elts)
+        if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+            left, right = self._constant(node.left), self._constant(node.right)
+            return _fold(_BINARY[type(node.op)], left, right)
+        found = self.scope.source.static(node)
+        if found is UNKNOWN:
+            self._refuse(
+                node, f"{words_of(node)}, which only the running kernel knows", "a number known before it runs"
+            )
+        return found
+
+    def _element(self, node: ast.Subscript) -> tuple[str, list[ir.Expr]]:
+        if not isinstance(node.value, ast.Name) or node.value.id not in self.scope.arrays:
+            what = f"'{node.value.id}'" if isinstance(node.value, ast.Name) else words_of(node.value)
+            self._refuse(node, f"an element of {what}, which is no array here", one_of(sorted(self.scope.arrays)))
+        given = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for one in given:
+            if isinstance(one, ast.Slice) or (isinstance(one, ast.Constant) and one.value is ...):
+                self._refuse(one, "a slice: a thread works on single elements", "an index")
+        return self.scope.arrays[node.value.id], [self._expression(one) for one in given]
+
+    def _sides(self, node: ast.expr) -> list[ir.Expr] | None:
+        if not (isinstance(node, ast.Attribute) and node.attr == "shape" and isinstance(node.value, ast.Name)):
+            return None
+        name = node.value.id
+        if name not in self.scope.arrays:
+            return None
+        known = self.scope.arrays[name]
+        return [ir.Size(node.lineno, known, side) for side in range(self._dimensions(node, known))]
+
+    def _dimensions(self, node: ast.expr, array: str) -> int:
+        if array in self.declared:
+            return len(self.declared[array].shape)
+        annotation = next((p.annotation for p in self.parameters if p.name == array), None)
+        if not isinstance(annotation, Array):
+            self._refuse(
+                node, f"the shape of '{array}' as a whole", f"{array}.shape[0], or an annotation: {array}: f32[:, :]"
+            )
+        return annotation.dimensions
+
+    # Expressions.
+
+    def _expression(self, node: ast.expr) -> ir.Expr:
+        line = node.lineno
+        match node:
+            case ast.Constant(value=value):
+                return self._literal(node, value)
+            case ast.Name(id=name):
+                return self._name(node, name)
+            case ast.BinOp(left=left, op=op, right=right):
+                return ir.Binary(line, self._operator(node, op), self._expression(left), self._expression(right))
+            case ast.UnaryOp(op=op, operand=operand):
+                inner = self._expression(operand)
+                if isinstance(op, ast.USub) and isinstance(inner, ir.Literal) and not isinstance(inner.value, bool):
+                    return ir.Literal(line, -inner.value)
+                return ir.Unary(line, _UNARY[type(op)], inner)
+            case ast.Compare():
+                return self._compare(node)
+            case ast.BoolOp(op=op, values=values):
+                return self._logic(node, "and" if isinstance(op, ast.And) else "or", values)
+            case ast.IfExp(test=test, body=yes, orelse=no):
+                return ir.Choose(line, self._expression(test), self._lazily(yes), self._lazily(no))
+            case ast.Subscript():
+                return self._subscript(node)
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.Call():
+                return self._call(node)
+            case _:
+                self._refuse(
+                    node, f"{words_of(node)}", "numbers, elements of arrays, arithmetic, and calls of known functions"
+                )
+
+    def _literal(self, node: ast.expr, value: Any) -> ir.Literal:
+        if isinstance(value, (bool, np.bool_)):
+            return ir.Literal(node.lineno, bool(value))
+        if isinstance(value, (int, np.integer)):
+            return ir.Literal(node.lineno, int(value))
+        if isinstance(value, (float, np.floating)):
+            return ir.Literal(node.lineno, float(value))
+        self._refuse(node, f"{value!r}", "a number")
+
+    def _name(self, node: ast.Name, name: str) -> ir.Expr:
+        if name in self.scope.variables:
+            return ir.Variable(node.lineno, self.scope.variables[name])
+        if name in self.scope.arrays:
+            self._refuse(node, f"'{name}' is a whole array: a thread works on single elements", f"{name}[i]")
+        found = self.scope.source.static(node)
+        if isinstance(found, Name) and found.op in ("lane", "warp_size"):
+            return ir.Warp(node.lineno, found.op, [])
+        if isinstance(found, (bool, int, float, np.generic)):
+            made = self._literal(node, found)
+            return ir.Convert(node.lineno, scalar_of(found.dtype), made) if isinstance(found, np.generic) else made
+        if found is UNKNOWN:
+            known = [*self.scope.variables, *self.scope.arrays]
+            if name in self.scope.source.assigned:
+                self._refuse(node, f"'{name}' has no value yet here", "an assignment before")
+            self._refuse(node, f"'{name}' is not known here", one_of(known) if known else None, nearest(name, known))
+        if isinstance(found, (Name, Group)):
+            self._refuse(node, f"'{name}' alone", f"{name}.x" if "Idx" in name or "Dim" in name else f"{name}(...)")
+        self._refuse(node, f"'{name}', a {type(found).__name__}", "a number")
+
+    def _compare(self, node: ast.Compare) -> ir.Expr:
+        operands = [self._expression(node.left)]
+        for number, right in enumerate(node.comparators):
+            made = self._expression(right)
+            last = number == len(node.comparators) - 1
+            operands.append(made if last or is_plain(made) else self._hold(made))
+        found: ir.Expr | None = None
+        for op, left, right_side in zip(node.ops, operands[:-1], operands[1:], strict=True):
+            if type(op) not in _COMPARE:
+                self._refuse(node, "a comparison by identity or membership", "< <= > >= == !=")
+            # What is compared twice may be of another type each time.
+            one = ir.Binary(node.lineno, _COMPARE[type(op)], left, deepcopy(right_side))
+            found = one if found is None else ir.Logic(node.lineno, "and", found, one)
+        assert found is not None  # noqa: S101  a comparison has an operator
+        return found
+
+    def _logic(self, node: ast.BoolOp, op: str, values: Sequence[ast.expr]) -> ir.Expr:
+        found = self._expression(values[0])
+        for value in values[1:]:
+            found = ir.Logic(node.lineno, op, found, self._lazily(value))
+        return found
+
+    def _lazily(self, node: ast.expr) -> ir.Expr:
+        """An expression that may not be evaluated: nothing of it may come before."""
+        self.ahead.append([])
+        found = self._expression(node)
+        if self.ahead.pop():
+            self._refuse(
+                node, "a call that takes several statements, where it may not be made", "a line of its own for it"
+            )
+        return found
+
+    def _subscript(self, node: ast.Subscript) -> ir.Expr:
+        if (
+            isinstance(node.value, ast.Attribute)
+            and node.value.attr == "shape"
+            and isinstance(node.value.value, ast.Name)
+        ):
+            name = node.value.value.id
+            side = self._constant(node.slice)
+            if name in self.scope.arrays and isinstance(side, int):
+                return ir.Size(node.lineno, self.scope.arrays[name], side)
+        if isinstance(node.value, ast.Name) and node.value.id in self.scope.tuples:
+            parts = self.scope.tuples[node.value.id]
+            place = self._constant(node.slice)
+            if not isinstance(place, int) or not -len(parts) <= place < len(parts):
+                self._refuse(node, f"part {place!r} of '{node.value.id}'", f"0 to {len(parts) - 1}")
+            return ir.Variable(node.lineno, parts[place])
+        array, indices = self._element(node)
+        return ir.Load(node.lineno, array, indices)
+
+    def _attribute(self, node: ast.Attribute) -> ir.Expr:
+        if isinstance(node.value, ast.Name) and node.value.id in self.scope.arrays:
+            if node.attr == "size":
+                known = self.scope.arrays[node.value.id]
+                found: ir.Expr = ir.Size(node.lineno, known, 0)
+                if known in self.declared or isinstance(self._annotated(known), Array):
+                    for side in range(1, self._dimensions(node, known)):
+                        found = ir.Binary(node.lineno, "*", found, ir.Size(node.lineno, known, side))
+                    return found
+                return ir.Size(node.lineno, known, -1)
+            self._refuse(node, f"'{node.attr}' of an array", "shape[0], or size")
+        found_object = self.scope.source.static(node)
+        if isinstance(found_object, Name):
+            kind, _, axis = found_object.op.partition(".")
+            if kind in ("thread", "block", "block_size", "grid_size"):
+                return ir.Index(node.lineno, kind, "xyz".index(axis))
+            if found_object.op in ("lane", "warp_size"):
+                return ir.Warp(node.lineno, found_object.op, [])
+        if isinstance(found_object, (bool, int, float, np.generic)):
+            return self._literal(node, found_object)
+        self._refuse(node, f"'{ast.unparse(node)}'", "a name of the kernel language, or a number")
+
+    def _annotated(self, array: str) -> Type | None:
+        return next((p.annotation for p in self.parameters if p.name == array), None)
+
+    # Calls.
+
+    def _call(self, node: ast.Call, *, statement: bool = False) -> ir.Expr:
+        line = node.lineno
+        called = self.scope.source.static(node.func)
+        if called is UNKNOWN:
+            self._refuse(
+                node.func, f"'{ast.unparse(node.func)}' is not known here", "a function of the kernel language"
+            )
+        if isinstance(called, Group):
+            self._refuse(
+                node.func,
+                f"{called.spelling} is no function",
+                one_of([f"{called.spelling}.{m}" for m in called.members]),
+            )
+        if node.keywords:
+            self._refuse(node, "an argument by its name", "arguments in order")
+        if isinstance(called, Name):
+            return self._intrinsic(node, called)
+        if isinstance(called, Scalar):
+            return ir.Convert(line, called, self._one(node))
+        if called in (int, float, bool):
+            return ir.Convert(line, {int: I32, float: F32, bool: BOOL}[called], self._one(node))
+        if _is_number_type(called):
+            return ir.Convert(line, scalar_of(called), self._one(node))
+        if called in (abs, min, max, len, round, pow):
+            return self._builtin(node, called.__name__)
+        name = _math_name(called)
+        if name in ("min", "max"):
+            return self._builtin(node, name)
+        if name is not None:
+            made = self._function(node, f"math.{name}")
+            # Python's own rounding gives integers, NumPy's floats.
+            whole = name in ("floor", "ceil", "trunc") and getattr(math, name) is called
+            return ir.Convert(line, I32, made) if whole else made
+        function = getattr(called, "function", called)
+        if callable(function) and hasattr(function, "__code__"):
+            return self._inline(node, function, statement=statement)
+        self._refuse(
+            node, f"a call of '{ast.unparse(node.func)}'", "functions of the kernel language, math, or plain functions"
+        )
+
+    def _one(self, node: ast.Call) -> ir.Expr:
+        if len(node.args) != 1:
+            self._refuse(node, f"a conversion of {len(node.args)} values", "one")
+        return self._expression(node.args[0])
+
+    def _builtin(self, node: ast.Call, name: str) -> ir.Expr:
+        if name == "len":
+            if len(node.args) == 1 and isinstance(node.args[0], ast.Name) and node.args[0].id in self.scope.arrays:
+                return ir.Size(node.lineno, self.scope.arrays[node.args[0].id], 0)
+            self._refuse(node, "the length of what is no array", "len(array)")
+        given = [self._expression(argument) for argument in node.args]
+        if name == "pow" and len(given) == 2:
+            return ir.Binary(node.lineno, "**", *given)
+        if name == "abs" and len(given) == 1:
+            return ir.Unary(node.lineno, "abs", given[0])
+        if name in ("min", "max") and len(given) >= 2:
+            found = given[0]
+            for other in given[1:]:
+                found = ir.Binary(node.lineno, name, found, other)
+            return found
+        self._refuse(node, f"{name} of {len(given)} values", "abs(x), min(a, b), max(a, b)")
+
+    def _function(self, node: ast.Call, op: str) -> ir.Expr:
+        wanted = ARITY.get(op.rpartition(".")[2], 1)
+        if len(node.args) != wanted:
+            self._refuse(node, f"{ast.unparse(node.func)} of {len(node.args)} values", f"{wanted}")
+        return ir.Call(node.lineno, op, [self._expression(argument) for argument in node.args])
+
+    def _grid(self, node: ast.expr) -> list[ir.Expr] | None:
+        """What grid(n) and gridsize(n) are: one index a dimension; None for anything else."""
+        called = self.scope.source.static(node.func) if isinstance(node, ast.Call) else None
+        if not isinstance(node, ast.Call) or not isinstance(called, Name) or called.op not in ("grid", "gridsize"):
+            return None
+        many = self._constant(node.args[0]) if len(node.args) == 1 else None
+        if many not in (1, 2, 3):
+            self._refuse(
+                node, f"{ast.unparse(node)}", f"{called.spelling}(1), {called.spelling}(2) or {called.spelling}(3)"
+            )
+        line = node.lineno
+        found: list[ir.Expr] = []
+        for axis in range(many):
+            size = ir.Index(line, "block_size", axis)
+            if called.op == "grid":
+                first = ir.Binary(line, "*", ir.Index(line, "block", axis), size)
+                found.append(ir.Binary(line, "+", first, ir.Index(line, "thread", axis)))
+            else:
+                found.append(ir.Binary(line, "*", ir.Index(line, "grid_size", axis), size))
+        return found
+
+    def _intrinsic(self, node: ast.Call, called: Name) -> ir.Expr:
+        line = node.lineno
+        kind, _, rest = called.op.partition(".")
+        if kind in ("thread", "block", "block_size", "grid_size"):
+            return ir.Index(line, kind, "xyz".index(rest))
+        if kind in ("grid", "gridsize"):
+            many = self._grid(node)
+            assert many is not None  # noqa: S101  it is one of the two
+            if len(many) > 1:
+                self._refuse(node, f"{ast.unparse(node)} where one number is wanted", "x, y = grid(2)")
+            return many[0]
+        if kind == "atomic":
+            return self._atomic(node, rest)
+        if kind in ("shuffle", "vote"):
+            return self._exchange(node, called)
+        if kind in ("lane", "warp_size"):
+            return ir.Warp(line, called.op, [])
+        if kind in ("bits", "math", "fma", "round"):
+            return self._function(node, called.op)
+        self._refuse(node, f"{called.spelling} in an expression", "a line of its own for it")
+
+    def _atomic(self, node: ast.Call, op: str) -> ir.Expr:
+        assert op in ATOMICS  # noqa: S101  the names come from there
+        wanted = 4 if op == "cas" else 3
+        if len(node.args) != wanted or not isinstance(node.args[0], ast.Name):
+            self._refuse(
+                node,
+                f"atomic.{op.rstrip('_')} of {len(node.args)} values",
+                "array, index, " + ("old, new" if op == "cas" else "value"),
+            )
+        name = node.args[0].id
+        if name not in self.scope.arrays:
+            self._refuse(
+                node.args[0],
+                f"'{name}' is no array here",
+                one_of(sorted(self.scope.arrays)),
+                nearest(name, sorted(self.scope.arrays)),
+            )
+        where = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
+        indices = [self._expression(one) for one in where]
+        return ir.Atomic(
+            node.lineno, op, self.scope.arrays[name], indices, [self._expression(v) for v in node.args[2:]]
+        )
+
+    def _exchange(self, node: ast.Call, called: Name) -> ir.Expr:
+        wanted = 2 if called.op.startswith("vote") else 3
+        if len(node.args) != wanted:
+            what = "mask, predicate" if wanted == 2 else "mask, value, lane or distance"
+            self._refuse(node, f"{called.spelling} of {len(node.args)} values", what)
+        return ir.Warp(node.lineno, called.op, [self._expression(argument) for argument in node.args])
+
+    def _inline(self, node: ast.Call, function: Callable[..., Any], *, statement: bool) -> ir.Expr:
+        """A call of a plain function: its statements come before, and its result is a variable."""
+        if self.scope.depth >= _DEEPEST:
+            self._refuse(node, f"functions within functions, {_DEEPEST} deep", "no recursion")
+        source = source_of(function)
+        names = [argument.arg for argument in source.tree.args.args]
+        if len(names) != len(node.args):
+            self._refuse(
+                node, f"{len(node.args)} arguments for '{function.__name__}'", f"{len(names)}: {', '.join(names)}"
+            )
+        inner = _Scope(source, {}, depth=self.scope.depth + 1)
+        before: list[ir.Stmt] = []
+        for name, argument in zip(names, node.args, strict=True):
+            if isinstance(argument, ast.Name) and argument.id in self.scope.arrays:
+                inner.arrays[name] = self.scope.arrays[argument.id]
+                continue
+            held = self._fresh(name)
+            before.append(ir.Assign(node.lineno, held, self._expression(argument)))
+            inner.variables[name] = held
+        outer, result, self.scope = self.scope, self.result, inner
+        self.result = self._fresh(function.__name__)
+        body = self._body(source.tree.body)
+        name, self.scope, self.result = self.result, outer, result
+        if any(isinstance(one, (ir.While, ir.For)) and _returns(one.body) for one in ir.walk(body)):
+            done = self._fresh("done")
+            body = [ir.Assign(node.lineno, done, ir.Literal(node.lineno, False)), *_left(body, done, in_loop=False)]
+        else:
+            body = _tail(body)
+        if not statement and not any(isinstance(one, ir.Assign) and one.name == name for one in ir.walk(body)):
+            self._refuse(node, f"the value of '{function.__name__}', which returns none", "a line of its own for it")
+        # A body of one line is its value: most device functions are such.
+        if (
+            len(body) == 1
+            and isinstance(body[0], ir.Assign)
+            and all(isinstance(b, ir.Assign) and is_plain(b.value) for b in before)
+        ):
+            return _substituted(body[0].value, {b.name: b.value for b in before if isinstance(b, ir.Assign)})
+        self.ahead[-1] += [*before, *body]
+        return ir.Variable(node.lineno, name)
+
+    # Names.
+
+    def _variable(self, name: str) -> str:
+        known = self.scope.variables.get(name)
+        if known is None:
+            known = name if self.scope.depth == 0 else self._fresh(name)
+            self.scope.variables[name] = known
+        return known
+
+    def _known(self, node: ast.expr, name: str) -> None:
+        if name not in self.scope.variables:
+            self._refuse(node, f"'{name}' has no value yet here", "an assignment before")
+
+    def _fresh(self, name: str) -> str:
+        number = 1
+        while f"{name}_{number}" in self.names:
+            number += 1
+        found = f"{name}_{number}"
+        self.names.add(found)
+        return found
+
+    def _hold(self, value: ir.Expr) -> ir.Expr:
+        """A value that is used twice, in a variable of its own."""
+        name = self._fresh("held")
+        self.ahead[-1].append(ir.Assign(value.line, name, value))
+        return ir.Variable(value.line, name)
+
+    def _operator(self, node: ast.AST, op: ast.operator) -> str:
+        found = _BINARY.get(type(op))
+        if found is None:
+            self._refuse(node, f"the operator {type(op).__name__}", " ".join(_BINARY.values()))
+        return found
+
+    def _refuse(self, node: ast.AST, problem: str, expected: str | None = None, close: str | None = None) -> NoReturn:
+        raise self.scope.source.error(node, problem, expected=expected, nearest=close)
+
+
+def is_plain(value: ir.Expr) -> bool:
+    """Whether evaluating it twice costs nothing and changes nothing."""
+    return isinstance(value, (ir.Literal, ir.Variable, ir.Index, ir.Size)) or (
+        isinstance(value, ir.Binary) and value.op in "+-*" and is_plain(value.left) and is_plain(value.right)
+    )
+
+
+def _fold(op: str, left: Any, right: Any) -> Any:
+    return {
+        "+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right, "//": lambda: left // right,
+        "%": lambda: left % right, "**": lambda: left**right, "<<": lambda: left << right, ">>": lambda: left >> right,
+        "/": lambda: left / right, "&": lambda: left & right, "|": lambda: left | right, "^": lambda: left ^ right,
+    }[op]()  # fmt: skip
+
+
+def _math_name(called: Any) -> str | None:
+    """The name of a function of numbers; None for anything else."""
+    name = getattr(called, "__name__", "")
+    if getattr(math, name, None) is called or isinstance(called, np.ufunc):
+        name = _NUMPY_MATH.get(name, name)
+        return name if name in MATH or name in ("min", "max") else None
+    return None
+
+
+def _tail(body: list[ir.Stmt]) -> list[ir.Stmt]:
+    """A function's statements without their returns: what follows a branch that returns goes into the other."""
+    found: list[ir.Stmt] = []
+    for at, one in enumerate(body):
+        if isinstance(one, ir.Return):
+            return found
+        if isinstance(one, ir.If) and (_returns(one.body) or _returns(one.orelse)):
+            rest = body[at + 1 :]
+            yes = _tail([*one.body, *([] if _ends(one.body) else rest)])
+            no = _tail([*one.orelse, *([] if _ends(one.orelse) else rest)])
+            return [*found, ir.If(one.line, one.condition, yes, no)]
+        found.append(one)
+    return found
+
+
+def _left(body: Sequence[ir.Stmt], done: str, *, in_loop: bool) -> list[ir.Stmt]:
+    """The same where loops return: a variable says that it has, loops are left, and what follows asks it."""
+    found: list[ir.Stmt] = []
+    for at, one in enumerate(body):
+        line = one.line
+        if isinstance(one, ir.Return):
+            found.append(ir.Assign(line, done, ir.Literal(line, True)))
+            return [*found, ir.Break(line)] if in_loop else found
+        inner = one.body if isinstance(one, (ir.While, ir.For)) else []
+        if isinstance(one, ir.If) and (_returns(one.body) or _returns(one.orelse)):
+            yes, no = (_left(side, done, in_loop=in_loop) for side in (one.body, one.orelse))
+            found.append(ir.If(line, one.condition, yes, no))
+        elif _returns(inner):
+            assert isinstance(one, (ir.While, ir.For))  # noqa: S101  nothing else has an inner body
+            one.body = _left(inner, done, in_loop=True)
+            found.append(one)
+            if in_loop:
+                found.append(ir.If(line, ir.Variable(line, done), [ir.Break(line)], []))
+        else:
+            found.append(one)
+            continue
+        if not in_loop:
+            rest = _left(body[at + 1 :], done, in_loop=False)
+            found.append(ir.If(line, ir.Unary(line, "not", ir.Variable(line, done)), rest, []))
+            return found
+    return found
+
+
+def _returns(body: Sequence[ir.Stmt]) -> bool:
+    return any(isinstance(one, ir.Return) for one in ir.walk(body))
+
+
+def _ends(body: Sequence[ir.Stmt]) -> bool:
+    """Whether nothing comes after it."""
+    if not body:
+        return False
+    last = body[-1]
+    return isinstance(last, ir.Return) or (isinstance(last, ir.If) and _ends(last.body) and _ends(last.orelse))
+
+
+def _substituted(value: ir.Expr, given: Mapping[str, ir.Expr]) -> ir.Expr:
+    """An expression with variables replaced by what they were given."""
+    if isinstance(value, ir.Variable) and value.name in given:
+        return deepcopy(given[value.name])  # inference writes types into it, which differ from place to place
+    for name in value.__dataclass_fields__:
+        inner = getattr(value, name)
+        if isinstance(inner, ir.Expr):
+            setattr(value, name, _substituted(inner, given))
+        elif isinstance(inner, list):
+            setattr(value, name, [_substituted(i, given) if isinstance(i, ir.Expr) else i for i in inner])
+    return value
+
+
+_WORDS: Mapping[str, str] = {
+    "Try": "try",
+    "With": "with",
+    "Raise": "raise",
+    "Assert": "assert",
+    "Import": "import",
+    "ImportFrom": "import",
+    "FunctionDef": "a function within a kernel",
+    "ClassDef": "a class",
+    "Delete": "del",
+    "Global": "global",
+    "Nonlocal": "nonlocal",
+    "ListComp": "a list comprehension",
+    "DictComp": "a dictionary comprehension",
+    "SetComp": "a set comprehension",
+    "GeneratorExp": "a generator",
+    "Lambda": "a lambda",
+    "List": "a list",
+    "Dict": "a dictionary",
+    "Set": "a set",
+    "Tuple": "a tuple",
+    "JoinedStr": "an f-string",
+    "Yield": "yield",
+    "Await": "await",
+    "Starred": "a starred value",
+    "NamedExpr": "an assignment within an expression",
+    "Match": "match",
+    "Attribute": "an attribute",
+    "AsyncFor": "async for",
+    "AsyncWith": "async with",
+    "Slice": "a slice",
+    "Expr": "an expression that does nothing",
+    "Assign": "several assignments at once",
+    "Call": "a call",
+    "Name": "a name",
+    "Constant": "a constant",
+    "Subscript": "an element",
+    "AnnAssign": "a declaration without a value",
+}
+
+
+def words_of(node: ast.AST) -> str:
+    """What a node is, for people."""
+    name = type(node).__name__
+    return _WORDS.get(name, name)

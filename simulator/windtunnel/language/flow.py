@@ -1,0 +1,230 @@
+"""Control flow without jumps: what `break`, `continue` and `return` skip is put where it is not reached.
+
+What follows a branch that always leaves goes into the other branch. Where that is not enough, a variable says that a
+thread has left, and what follows asks it. Ranges become loops with a counter of their own. Vectors of threads need
+this, since some of them leave while others stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from windtunnel.language import ir
+from windtunnel.language.types import BOOL, Scalar
+
+
+def lowered(program: ir.Program) -> list[ir.Stmt]:
+    """The statements of an inferred kernel without jumps. New variables are entered in ``program.variables``."""
+    lowering = _Lowering(program)
+    body, _ = lowering.block(program.body, None)
+    return _pruned(body)
+
+
+@dataclass
+class _Loop:
+    """Flags of the loop that is being read."""
+
+    left: str
+    next: str
+
+
+@dataclass
+class _Exits:
+    """Flags that a block may set, and whether it always leaves."""
+
+    flags: set[str] = field(default_factory=set)
+    always: bool = False
+
+
+class _Lowering:
+    def __init__(self, program: ir.Program) -> None:
+        self.program = program
+        self.names = {*program.variables, *program.scalars, *program.arrays}
+        self.returned = self._fresh("returned")
+
+    def _fresh(self, name: str, kind: Scalar = BOOL) -> str:
+        number = 0
+        found = f"{name}_"
+        while found in self.names:
+            number += 1
+            found = f"{name}_{number}_"
+        self.names.add(found)
+        self.program.variables[found] = kind
+        return found
+
+    def block(self, body: Sequence[ir.Stmt], loop: _Loop | None) -> tuple[list[ir.Stmt], _Exits]:
+        """(statements without jumps, what they may leave by)."""
+        found: list[ir.Stmt] = []
+        exits = _Exits()
+        for at, one in enumerate(body):
+            made, leaves = self._statement(one, loop)
+            exits.flags |= leaves.flags
+            if leaves.always:
+                exits.always = True
+                return [*found, *made], exits
+            if not leaves.flags:
+                found += made
+                continue
+            rest, after = self.block(body[at + 1 :], loop)
+            exits.flags |= after.flags
+            exits.always = after.always
+            last = made[-1]
+            if isinstance(last, ir.If) and self._always(one, 0, loop) and not self._may(one, 1, loop):
+                last.orelse = [*last.orelse, *rest]
+            elif isinstance(last, ir.If) and self._always(one, 1, loop) and not self._may(one, 0, loop):
+                last.body = [*last.body, *rest]
+            elif rest:
+                made.append(ir.If(one.line, _not_any(one.line, sorted(leaves.flags)), rest, []))
+            return [*found, *made], exits
+        return found, exits
+
+    def _statement(self, one: ir.Stmt, loop: _Loop | None) -> tuple[list[ir.Stmt], _Exits]:
+        match one:
+            case ir.Return():
+                return [_set(one.line, self.returned)], _Exits({self.returned}, always=True)
+            case ir.Break():
+                assert loop is not None  # noqa: S101  Python has seen that there is one
+                return [_set(one.line, loop.left)], _Exits({loop.left}, always=True)
+            case ir.Continue():
+                assert loop is not None  # noqa: S101  Python has seen that there is one
+                return [_set(one.line, loop.next)], _Exits({loop.next}, always=True)
+            case ir.If():
+                body, yes = self.block(one.body, loop)
+                orelse, no = self.block(one.orelse, loop)
+                always = yes.always and no.always
+                return [ir.If(one.line, one.condition, body, orelse)], _Exits(yes.flags | no.flags, always)
+            case ir.While():
+                return self._loop(one.line, one.condition, one.body, [], [])
+            case ir.For():
+                return self._range(one)
+            case _:
+                return [one], _Exits()
+
+    def _loop(
+        self,
+        line: int,
+        condition: ir.Expr,
+        body: Sequence[ir.Stmt],
+        first: Sequence[ir.Stmt],
+        last: Sequence[ir.Stmt],
+    ) -> tuple[list[ir.Stmt], _Exits]:
+        loop = _Loop(self._fresh("left"), self._fresh("next"))
+        inner, exits = self.block(body, loop)
+        before: list[ir.Stmt] = []
+        inner = [*first, *inner]
+        if loop.next in exits.flags:
+            inner.insert(0, _set(line, loop.next, False))
+        leaves = sorted(exits.flags - {loop.next})
+        if leaves:
+            if loop.left in exits.flags:
+                before.append(_set(line, loop.left, False))
+            condition = ir.Logic(line, "and", _not_any(line, leaves), condition, type=BOOL)
+            if last:
+                last = [ir.If(line, _not_any(line, leaves), list(last), [])]
+        return [*before, ir.While(line, condition, [*inner, *last])], _Exits(exits.flags & {self.returned})
+
+    def _range(self, one: ir.For) -> tuple[list[ir.Stmt], _Exits]:
+        line, kind = one.line, self.program.variables.get(one.name) or self.program.scalars[one.name]
+        counter = self._fresh(one.name, kind)
+        before: list[ir.Stmt] = [ir.Assign(line, counter, one.start)]
+        stop, step = self._held(one.stop, "stop", kind, before), self._held(one.step, "step", kind, before)
+        here = ir.Variable(line, counter, type=kind)
+        up = ir.Binary(line, "<", here, stop, type=BOOL)
+        down = ir.Binary(line, ">", here, stop, type=BOOL)
+        condition: ir.Expr
+        if isinstance(step, ir.Literal):
+            condition = up if step.value > 0 else down
+        elif kind.kind == "uint" or _counts_up(one.step):
+            condition = up
+        else:
+            rising = ir.Binary(line, ">", step, ir.Literal(line, 0, type=kind), type=BOOL)
+            condition = ir.Choose(line, rising, up, down, type=BOOL)
+        first = [ir.Assign(line, one.name, here)]
+        last = [ir.Assign(line, counter, ir.Binary(line, "+", here, step, type=kind))]
+        made, exits = self._loop(line, condition, one.body, first, last)
+        return [*before, *made], exits
+
+    def _held(self, value: ir.Expr, name: str, kind: Scalar, before: list[ir.Stmt]) -> ir.Expr:
+        if isinstance(value, ir.Literal):
+            return value
+        held = self._fresh(name, kind)
+        before.append(ir.Assign(value.line, held, value))
+        return ir.Variable(value.line, held, type=kind)
+
+    def _always(self, one: ir.Stmt, side: int, loop: _Loop | None) -> bool:
+        assert isinstance(one, ir.If)  # noqa: S101  the caller has seen it
+        body = one.orelse if side else one.body
+        return bool(body) and _leaves(body)
+
+    def _may(self, one: ir.Stmt, side: int, loop: _Loop | None) -> bool:
+        assert isinstance(one, ir.If)  # noqa: S101  the caller has seen it
+        return _jumps(one.orelse if side else one.body)
+
+
+def _leaves(body: Sequence[ir.Stmt]) -> bool:
+    """Whether a block always ends in a jump."""
+    for one in body:
+        if isinstance(one, (ir.Return, ir.Break, ir.Continue)):
+            return True
+        if isinstance(one, ir.If) and one.orelse and _leaves(one.body) and _leaves(one.orelse):
+            return True
+    return False
+
+
+def _jumps(body: Sequence[ir.Stmt]) -> bool:
+    """Whether a block may jump out of itself."""
+    for one in body:
+        if isinstance(one, (ir.Return, ir.Break, ir.Continue)):
+            return True
+        if isinstance(one, ir.If) and (_jumps(one.body) or _jumps(one.orelse)):
+            return True
+        if isinstance(one, (ir.While, ir.For)) and any(isinstance(i, ir.Return) for i in ir.walk(one.body)):
+            return True
+    return False
+
+
+def _counts_up(step: ir.Expr) -> bool:
+    """Whether a step is above zero for sure: sizes and their products."""
+    if isinstance(step, ir.Index):
+        return step.what in ("block_size", "grid_size")
+    if isinstance(step, ir.Convert):
+        return _counts_up(step.operand)
+    if isinstance(step, ir.Literal):
+        return step.value > 0
+    return isinstance(step, ir.Binary) and step.op in "*+" and _counts_up(step.left) and _counts_up(step.right)
+
+
+def _set(line: int, flag: str, value: bool = True) -> ir.Assign:
+    return ir.Assign(line, flag, ir.Literal(line, value, type=BOOL))
+
+
+def _not_any(line: int, flags: Sequence[str]) -> ir.Expr:
+    found: ir.Expr = ir.Unary(line, "not", ir.Variable(line, flags[0], type=BOOL), type=BOOL)
+    for flag in flags[1:]:
+        other = ir.Unary(line, "not", ir.Variable(line, flag, type=BOOL), type=BOOL)
+        found = ir.Logic(line, "and", found, other, type=BOOL)
+    return found
+
+
+def _pruned(body: list[ir.Stmt]) -> list[ir.Stmt]:
+    """Without flags that nothing asks for."""
+    asked: set[str] = set()
+    for one in ir.walk(body):
+        for e in ir.expressions(one):
+            if isinstance(e, ir.Variable):
+                asked.add(e.name)
+
+    def kept(block: Sequence[ir.Stmt]) -> list[ir.Stmt]:
+        found = []
+        for one in block:
+            if isinstance(one, ir.Assign) and one.name.endswith("_") and one.name not in asked:
+                continue
+            if isinstance(one, ir.If):
+                one.body, one.orelse = kept(one.body), kept(one.orelse)
+            elif isinstance(one, ir.While):
+                one.body = kept(one.body)
+            found.append(one)
+        return found
+
+    return kept(body)

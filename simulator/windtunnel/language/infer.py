@@ -1,0 +1,351 @@
+"""Types of a kernel's expressions and variables, from those of its parameters.
+
+A variable has one type: what all that is assigned to it unifies to. Literals are weak: they take the type of what they
+meet, as in NumPy 2, and on their own are ``i32``, ``u32`` or ``f32``. ``/`` of integers is ``f32``; ``//`` and ``%``
+round down, as Python's do. What is stored into an array is converted to its elements' type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any, Final, NoReturn
+
+import numpy as np
+
+from windtunnel.core.errors import Where
+from windtunnel.language import ir
+from windtunnel.language.source import KernelError
+from windtunnel.language.types import BOOL, F32, F64, I32, I64, U32, Array, Scalar, Type, scalar_of, unify
+
+_INT: Final = Scalar("an integer", "int", 0)
+_UINT: Final = Scalar("a large integer", "uint", 0)
+_FLOAT: Final = Scalar("a float", "float", 0)
+"""Literals that have not met a type yet."""
+_WEAK = (_INT, _UINT, _FLOAT)
+_ALONE = {_INT: I32, _UINT: U32, _FLOAT: F32}
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+_ROUNDS = 64
+"""More than any kernel's variables depend on each other in a circle."""
+
+
+def infer(program: ir.Program, given: Mapping[str, Type]) -> ir.Program:
+    """A copy of ``program`` in which every expression has its type. KernelError, at its line, for what has none."""
+    found = deepcopy(program)
+    found.arrays = {name: t for name, t in given.items() if isinstance(t, Array)}
+    found.scalars = {name: t for name, t in given.items() if isinstance(t, Scalar)}
+    for declared in found.declared.values():
+        found.arrays[declared.name] = Array(declared.element, len(declared.shape))
+    _Inference(found).run()
+    return found
+
+
+def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
+    """Types of parameters: as they are annotated, else those of the arguments (arrays, buffers, numbers).
+
+    A Python float is ``f32``, or ``f64`` where an array is; a Python integer ``i32``, or ``i64`` where it needs to be.
+    KernelError where an argument is not what its annotation says.
+    """
+    if len(arguments) != len(program.parameters):
+        names = ", ".join(p.name for p in program.parameters)
+        problem = f"{len(arguments)} arguments for kernel '{program.name}'"
+        raise KernelError(
+            problem, where=Where(program.file, program.line), expected=f"{len(program.parameters)}: {names}"
+        )
+    wide = any(getattr(a, "dtype", None) == np.float64 and getattr(a, "shape", ()) for a in arguments)
+    found: dict[str, Type] = {}
+    for parameter, argument in zip(program.parameters, arguments, strict=True):
+        actual = type_of(argument, wide=wide)
+        stated = parameter.annotation
+        if stated is None:
+            found[parameter.name] = actual
+            continue
+        fits = stated == actual if isinstance(actual, Array) else isinstance(stated, Scalar)
+        if not fits:
+            where = Where(program.file, parameter.line, field=parameter.name)
+            raise KernelError(f"'{parameter.name}' is annotated {stated}, and was given {actual}", where=where)
+        found[parameter.name] = stated
+    return found
+
+
+def type_of(argument: Any, *, wide: bool = False) -> Type:
+    """The type of an argument; ``wide``: Python floats are f64."""
+    shape = getattr(argument, "shape", ())
+    if shape:
+        return Array(scalar_of(argument.dtype), len(shape))
+    if isinstance(argument, bool):
+        return BOOL
+    if isinstance(argument, int):
+        return I32 if -(2**31) <= argument < 2**31 else I64
+    if isinstance(argument, float):
+        return F64 if wide else F32
+    return scalar_of(np.asarray(argument).dtype)
+
+
+class _Inference:
+    def __init__(self, program: ir.Program) -> None:
+        self.program = program
+        self.kinds: dict[str, Scalar] = dict(program.scalars)
+
+    def run(self) -> None:
+        for _ in range(_ROUNDS):
+            before = dict(self.kinds)
+            for statement in ir.walk(self.program.body):
+                self._learn(statement)
+            if before == self.kinds:
+                break
+        for name, kind in self.kinds.items():
+            if name not in self.program.scalars:
+                self.program.variables[name] = _ALONE.get(kind, kind)
+        # A parameter that is assigned to is a variable, too, and keeps its type if that holds what it is given.
+        self.kinds = {**self.program.variables, **self.program.scalars}
+        self._write(self.program.body)
+
+    # Which types variables have.
+
+    def _learn(self, statement: ir.Stmt) -> None:
+        if isinstance(statement, ir.Assign):
+            self._meet(statement.name, self._kind(statement.value), statement.line)
+        elif isinstance(statement, ir.For):
+            kind = self._kind(statement.start)
+            for other in (statement.stop, statement.step):
+                kind = self._unify(kind, self._kind(other), statement.line)
+            if kind.kind not in ("int", "uint", "bool"):
+                self._refuse(statement.line, f"a range over {_ALONE.get(kind, kind)}", "integers")
+            self._meet(statement.name, I32 if kind == BOOL else kind, statement.line)
+
+    def _meet(self, name: str, kind: Scalar, line: int) -> None:
+        known = self.kinds.get(name)
+        if name in self.program.scalars:
+            return
+        self.kinds[name] = kind if known is None else self._unify(known, kind, line)
+
+    def _unify(self, one: Scalar, other: Scalar, line: int) -> Scalar:
+        if one in _WEAK or other in _WEAK:
+            return _weakly(one, other)
+        found = unify(one, other)
+        if found is None:
+            self._refuse(
+                line, f"{one} meets {other}, and neither holds the other's numbers", "a conversion of one, f32(x)"
+            )
+        return found
+
+    def _kind(self, e: ir.Expr) -> Scalar:
+        match e:
+            case ir.Literal(value=value):
+                return _literal_kind(value)
+            case ir.Variable(name=name):
+                return self.kinds.get(name, _INT)
+            case ir.Load(array=array) | ir.Atomic(array=array):
+                return self.program.arrays[array].element
+            case ir.Binary(op=op, left=left, right=right):
+                return self._binary_kind(op, left, right, e.line)
+            case ir.Unary(op="not"):
+                return BOOL
+            case ir.Unary(operand=operand):
+                kind = self._kind(operand)
+                return I32 if kind == BOOL else kind
+            case ir.Logic():
+                return BOOL
+            case ir.Choose(yes=yes, no=no):
+                return self._unify(self._kind(yes), self._kind(no), e.line)
+            case ir.Convert(to=to):
+                return to
+            case ir.Call(op=op, arguments=arguments):
+                return self._call_kind(op, arguments, e.line)
+            case ir.Warp(op=op, arguments=arguments):
+                if op.startswith("shuffle"):
+                    return self._kind(arguments[1])
+                return {"vote.ballot": U32, "vote.any": BOOL, "vote.all": BOOL}.get(op, I32)
+            case _:
+                return I32  # indices of threads and sizes
+
+    def _binary_kind(self, op: str, left: ir.Expr, right: ir.Expr, line: int) -> Scalar:
+        if op in _COMPARISONS:
+            return BOOL
+        one, other = self._kind(left), self._kind(right)
+        if op in ("<<", ">>"):
+            return I32 if one == BOOL else one
+        kind = self._unify(one, other, line)
+        if op == "/" and kind.kind != "float":
+            return F64 if kind.bits == 64 else (_FLOAT if kind in _WEAK else F32)
+        if kind == BOOL and op not in ("&", "|", "^"):
+            return I32
+        return kind
+
+    def _call_kind(self, op: str, arguments: Sequence[ir.Expr], line: int) -> Scalar:
+        if op in ("math.isnan", "math.isinf"):
+            return BOOL
+        if op in ("bits.popc", "bits.clz", "bits.ffs"):
+            return I32
+        if op == "round.tf32":
+            return F32
+        kind = self._kind(arguments[0])
+        for other in arguments[1:]:
+            kind = self._unify(kind, self._kind(other), line)
+        if op.startswith("bits"):
+            return kind
+        return kind if kind.kind == "float" else _FLOAT if kind in _WEAK else F32
+
+    # Writing them in.
+
+    def _write(self, body: Sequence[ir.Stmt]) -> None:
+        for one in body:
+            match one:
+                case ir.Assign():
+                    one.value = self._typed(one.value, self.kinds[one.name])
+                case ir.Store():
+                    one.indices = self._places(one.array, one.indices, one.line)
+                    one.value = self._typed(one.value, self.program.arrays[one.array].element)
+                case ir.Do():
+                    one.value = self._typed(one.value, None)
+                case ir.If():
+                    one.condition = self._typed(one.condition, BOOL)
+                    self._write(one.body)
+                    self._write(one.orelse)
+                case ir.While():
+                    one.condition = self._typed(one.condition, BOOL)
+                    self._write(one.body)
+                case ir.For():
+                    kind = self.kinds[one.name]
+                    one.start, one.stop, one.step = (self._typed(e, kind) for e in (one.start, one.stop, one.step))
+                    self._write(one.body)
+
+    def _places(self, array: str, indices: Sequence[ir.Expr], line: int) -> list[ir.Expr]:
+        sides = self.program.arrays[array].dimensions
+        if len(indices) != sides:
+            self._refuse(line, f"{len(indices)} indices for '{array}', which has {sides} sides", f"{sides}")
+        return [self._place(index) for index in indices]
+
+    def _place(self, index: ir.Expr) -> ir.Expr:
+        kind = self._kind(index)
+        if kind.kind == "float":
+            self._refuse(index.line, f"an index of type {_ALONE.get(kind, kind)}", "an integer: int(x)")
+        return self._typed(index, I32 if kind == BOOL or kind in _WEAK else kind)
+
+    def _typed(self, e: ir.Expr, want: Scalar | None) -> ir.Expr:
+        """``e`` with its types, converted to ``want``."""
+        kind = self._kind(e)
+        own = _ALONE.get(kind, kind)
+        if kind in _WEAK and want is not None and want != BOOL and _holds(want, kind):
+            own = want
+        e.type = own
+        self._inner(e, own)
+        if want is None or want == own:
+            return e
+        if isinstance(e, ir.Literal):
+            e.type = want
+            if want == BOOL:
+                e.value = bool(e.value)
+            return e
+        return ir.Convert(e.line, want, e, type=want)
+
+    def _inner(self, e: ir.Expr, own: Scalar) -> None:
+        match e:
+            case ir.Literal():
+                self._fits(e, own)
+            case ir.Load():
+                e.indices = self._places(e.array, e.indices, e.line)
+            case ir.Binary():
+                self._binary(e, own)
+            case ir.Unary():
+                wanted = BOOL if e.op == "not" else own
+                if e.op == "~" and own.kind == "float":
+                    self._refuse(e.line, f"~ of {own}", "an integer")
+                e.operand = self._typed(e.operand, wanted)
+            case ir.Logic():
+                e.left, e.right = self._typed(e.left, BOOL), self._typed(e.right, BOOL)
+            case ir.Choose():
+                e.condition = self._typed(e.condition, BOOL)
+                e.yes, e.no = self._typed(e.yes, own), self._typed(e.no, own)
+            case ir.Convert():
+                # A literal is rounded once, to what it is converted to.
+                weak = self._kind(e.operand) in _WEAK and isinstance(e.operand, ir.Literal)
+                same = weak and _holds(e.to, self._kind(e.operand))
+                e.operand = self._typed(e.operand, e.to if same else None)
+            case ir.Call():
+                self._call(e, own)
+            case ir.Warp():
+                self._warp(e, own)
+            case ir.Atomic():
+                self._atomic(e, own)
+
+    def _binary(self, e: ir.Binary, own: Scalar) -> None:
+        if e.op in _COMPARISONS:
+            kind = self._unify(self._kind(e.left), self._kind(e.right), e.line)
+            shared = _ALONE.get(kind, kind)
+            e.left, e.right = self._typed(e.left, shared), self._typed(e.right, shared)
+            return
+        if e.op in ("&", "|", "^", "<<", ">>") and own.kind == "float":
+            self._refuse(e.line, f"{e.op} of {own}", "integers")
+        if e.op == "**" and own.kind != "float":
+            power = e.right.value if isinstance(e.right, ir.Literal) else None
+            if not isinstance(power, int) or not 0 <= power <= 8:
+                self._refuse(e.line, "a power of integers", "a literal exponent from 0 to 8, or a float base")
+        e.left, e.right = self._typed(e.left, own), self._typed(e.right, own)
+
+    def _call(self, e: ir.Call, own: Scalar) -> None:
+        if e.op.startswith("bits"):
+            kind = self._kind(e.arguments[0])
+            if kind.kind not in ("int", "uint"):
+                self._refuse(e.line, f"{e.op.partition('.')[2]} of {_ALONE.get(kind, kind)}", "an integer")
+            e.arguments = [self._typed(e.arguments[0], _ALONE.get(kind, kind))]
+            return
+        wanted = own
+        if own == BOOL:  # isnan, isinf
+            kind = self._kind(e.arguments[0])
+            wanted = kind if kind.kind == "float" and kind not in _WEAK else F32
+        e.arguments = [self._typed(argument, wanted) for argument in e.arguments]
+
+    def _warp(self, e: ir.Warp, own: Scalar) -> None:
+        if e.op.startswith("shuffle"):
+            mask, value, lane = e.arguments
+            e.arguments = [self._typed(mask, U32), self._typed(value, own), self._typed(lane, I32)]
+        elif e.op.startswith("vote"):
+            mask, predicate = e.arguments
+            e.arguments = [self._typed(mask, U32), self._typed(predicate, BOOL)]
+
+    def _atomic(self, e: ir.Atomic, own: Scalar) -> None:
+        e.indices = self._places(e.array, e.indices, e.line)
+        if e.op in ("and_", "or_", "xor") and own.kind not in ("int", "uint"):
+            self._refuse(e.line, f"atomic.{e.op.rstrip('_')} on {own}", "integers")
+        if e.op in ("inc", "dec") and own != U32:
+            self._refuse(e.line, f"atomic.{e.op} on {own}", "u32")
+        if own.bits < 32:
+            self._refuse(e.line, f"an atomic operation on {own}", "elements of 32 or 64 bits")
+        e.values = [self._typed(value, own) for value in e.values]
+
+    def _fits(self, e: ir.Literal, own: Scalar) -> None:
+        if own.kind in ("int", "uint") and isinstance(e.value, int) and not isinstance(e.value, bool):
+            low, high = (-(2 ** (own.bits - 1)), 2 ** (own.bits - 1) - 1) if own.kind == "int" else (0, 2**own.bits - 1)
+            # Of a signed number the bits may be meant: 0xFFFFFFFF is -1.
+            if not low <= e.value <= max(high, 2**own.bits - 1 if own.bits >= 32 else high):
+                if own.kind == "uint" and -(2 ** (own.bits - 1)) <= e.value < 0:
+                    return
+                self._refuse(e.line, f"{e.value} where {own} is wanted", f"{low} to {high}")
+
+    def _refuse(self, line: int, problem: str, expected: str | None = None) -> NoReturn:
+        raise KernelError(problem, where=Where(self.program.file, line), expected=expected)
+
+
+def _literal_kind(value: float | bool) -> Scalar:
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, float):
+        return _FLOAT
+    if -(2**31) <= value < 2**31:
+        return _INT
+    return _UINT if 0 <= value < 2**32 else I64
+
+
+def _weakly(one: Scalar, other: Scalar) -> Scalar:
+    if one in _WEAK and other in _WEAK:
+        return max(one, other, key=_WEAK.index)
+    weak, strong = (one, other) if one in _WEAK else (other, one)
+    if weak == _FLOAT:
+        return strong if strong.kind == "float" else _FLOAT
+    return weak if strong == BOOL else strong
+
+
+def _holds(strong: Scalar, weak: Scalar) -> bool:
+    return strong.kind == "float" or weak != _FLOAT

@@ -1,0 +1,294 @@
+"""What a kernel is to its compilers: a tree of few forms, each with its line, every expression with its type.
+
+`parse` makes it from a Python function, `infer` writes the types in. All names are resolved, calls of device functions
+are put in their place, chained comparisons and augmented assignments are taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from windtunnel.language.types import Array, Scalar, Type
+
+
+@dataclass(eq=False)
+class Expr:
+    """An expression. ``type`` is written by inference; None until then, or where a literal has none of its own."""
+
+    line: int
+    type: Scalar | None = field(default=None, kw_only=True)
+
+    def children(self) -> Iterator[Expr]:
+        """The expressions in it."""
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if isinstance(value, Expr):
+                yield value
+            elif isinstance(value, (list, tuple)):
+                yield from (item for item in value if isinstance(item, Expr))
+
+
+@dataclass(eq=False)
+class Literal(Expr):
+    """A number as the source has it; typed by what it meets."""
+
+    value: int | float | bool
+
+
+@dataclass(eq=False)
+class Variable(Expr):
+    """A local variable, or a scalar parameter."""
+
+    name: str
+
+
+@dataclass(eq=False)
+class Index(Expr):
+    """An index of a thread: ``what`` is one of thread, block, block_size, grid_size; ``axis`` 0 to 2."""
+
+    what: str
+    axis: int
+
+
+@dataclass(eq=False)
+class Size(Expr):
+    """The length of an array's side."""
+
+    array: str
+    side: int
+
+
+@dataclass(eq=False)
+class Load(Expr):
+    """An element of an array."""
+
+    array: str
+    indices: Sequence[Expr]
+
+
+@dataclass(eq=False)
+class Binary(Expr):
+    """``op``: + - * / // % ** << >> & | ^ min max, or a comparison < <= > >= == !=."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(eq=False)
+class Unary(Expr):
+    """``op``: - + ~ not abs."""
+
+    op: str
+    operand: Expr
+
+
+@dataclass(eq=False)
+class Logic(Expr):
+    """``and`` or ``or``; the right side is evaluated only where the left does not decide."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(eq=False)
+class Choose(Expr):
+    """``a if c else b``; only the chosen side is evaluated."""
+
+    condition: Expr
+    yes: Expr
+    no: Expr
+
+
+@dataclass(eq=False)
+class Convert(Expr):
+    """A conversion to ``to``."""
+
+    to: Scalar
+    operand: Expr
+
+
+@dataclass(eq=False)
+class Call(Expr):
+    """A function of numbers: ``op`` is ``math.sqrt``, ``bits.popc``, ``fma``, ``round.tf32`` ..."""
+
+    op: str
+    arguments: Sequence[Expr]
+
+
+@dataclass(eq=False)
+class Warp(Expr):
+    """What a warp's threads exchange: ``op`` is ``shuffle.down``, ``vote.any``, ``lane``, ``warp_size`` ..."""
+
+    op: str
+    arguments: Sequence[Expr]
+
+
+@dataclass(eq=False)
+class Atomic(Expr):
+    """An atomic operation on an element; its value is what was there before."""
+
+    op: str
+    array: str
+    indices: Sequence[Expr]
+    values: Sequence[Expr]
+
+
+@dataclass(eq=False)
+class Stmt:
+    """A statement."""
+
+    line: int
+
+
+@dataclass(eq=False)
+class Assign(Stmt):
+    """To a local variable."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(eq=False)
+class Store(Stmt):
+    """To an element of an array. ``update``: the operator of ``a[i] += x``, whose load is in ``value``."""
+
+    array: str
+    indices: Sequence[Expr]
+    value: Expr
+
+
+@dataclass(eq=False)
+class Do(Stmt):
+    """An expression for what it does: an atomic, a shuffle."""
+
+    value: Expr
+
+
+@dataclass(eq=False)
+class If(Stmt):
+    """A choice."""
+
+    condition: Expr
+    body: list[Stmt]
+    orelse: list[Stmt]
+
+
+@dataclass(eq=False)
+class While(Stmt):
+    """A loop."""
+
+    condition: Expr
+    body: list[Stmt]
+
+
+@dataclass(eq=False)
+class For(Stmt):
+    """``for name in range(start, stop, step)``: the three are evaluated once, before."""
+
+    name: str
+    start: Expr
+    stop: Expr
+    step: Expr
+    body: list[Stmt]
+
+
+@dataclass(eq=False)
+class Break(Stmt):
+    """Leave the innermost loop."""
+
+
+@dataclass(eq=False)
+class Continue(Stmt):
+    """Go on with the innermost loop's next turn."""
+
+
+@dataclass(eq=False)
+class Return(Stmt):
+    """The thread is done."""
+
+
+@dataclass(eq=False)
+class Barrier(Stmt):
+    """``scope``: ``block`` (syncthreads), ``warp`` (syncwarp), or a fence: ``fence.device``, ``fence.block``."""
+
+    scope: str
+
+
+@dataclass(eq=False)
+class Declare(Stmt):
+    """An array of a block's (``shared``) or a thread's (``local``) own, of a constant shape. Its elements are unset."""
+
+    name: str
+    space: str
+    shape: tuple[int, ...]
+    element: Scalar
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter as the source annotates it; None where it does not."""
+
+    name: str
+    annotation: Type | None
+    line: int
+
+
+@dataclass(eq=False)
+class Program:
+    """A kernel. ``variables``: types of local variables, ``arrays``: of parameters and declarations, once inferred."""
+
+    name: str
+    file: str
+    line: int
+    doc: str
+    parameters: Sequence[Parameter]
+    body: list[Stmt]
+    source: Sequence[str]
+    """The function's lines; the first is line ``line``."""
+    arrays: dict[str, Array] = field(default_factory=dict)
+    scalars: dict[str, Scalar] = field(default_factory=dict)
+    variables: dict[str, Scalar] = field(default_factory=dict)
+    declared: dict[str, Declare] = field(default_factory=dict)
+
+    def text_of(self, line: int) -> str:
+        """The source's line, stripped."""
+        at = line - self.line
+        return self.source[at].strip() if 0 <= at < len(self.source) else ""
+
+
+def walk(body: Sequence[Stmt]) -> Iterator[Stmt]:
+    """Every statement, outer before inner, in order."""
+    for one in body:
+        yield one
+        if isinstance(one, If):
+            yield from walk(one.body)
+            yield from walk(one.orelse)
+        elif isinstance(one, (While, For)):
+            yield from walk(one.body)
+
+
+def expressions(statement: Stmt) -> Iterator[Expr]:
+    """The expressions directly in a statement, and all in them, outer before inner."""
+    found: list[Expr] = []
+    for one in fields(statement):
+        value = getattr(statement, one.name)
+        if isinstance(value, Expr):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += [item for item in value if isinstance(item, Expr)]
+    for expression in found:
+        yield from inside(expression)
+
+
+def inside(expression: Expr) -> Iterator[Expr]:
+    """An expression and all in it, outer before inner."""
+    yield expression
+    for child in expression.children():
+        yield from inside(child)
+
+
+Signature = Mapping[str, Any]

@@ -1,0 +1,121 @@
+"""The names that mean something within a kernel: indices, barriers, shared memory, atomics, warps, conversions.
+
+They are spelled as Numba spells CUDA's. Outside of a kernel they are refused: there is no thread there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from windtunnel.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Name:
+    """Something that a kernel may refer to. ``op``: what it is to the compiler."""
+
+    spelling: str
+    op: str
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise InputError(
+            f"{self.spelling} means something only within a kernel that a device runs",
+            expected="a function under @windtunnel.kernel, launched",
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.spelling} of the kernel language>"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Names under one: ``threadIdx.x``, ``atomic.add``."""
+
+    spelling: str
+    members: Mapping[str, Name] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Name:
+        # Dataclass fields are found before this is asked.
+        found: Name | None = object.__getattribute__(self, "members").get(name)
+        if found is None:
+            raise AttributeError(f"{self.spelling} has no '{name}': it has {', '.join(self.members)}")
+        return found
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise InputError(
+            f"{self.spelling} is no function", expected=", ".join(f"{self.spelling}.{m}" for m in self.members)
+        )
+
+    def __repr__(self) -> str:
+        return f"<{self.spelling} of the kernel language>"
+
+
+AXES = "xyz"
+_INDICES = {
+    "threadIdx": "thread",
+    "blockIdx": "block",
+    "blockDim": "block_size",
+    "gridDim": "grid_size",
+}
+
+
+def _indices(spelling: str, op: str) -> Group:
+    return Group(spelling, {axis: Name(f"{spelling}.{axis}", f"{op}.{axis}") for axis in AXES})
+
+
+threadIdx, blockIdx, blockDim, gridDim = (_indices(spelling, op) for spelling, op in _INDICES.items())  # noqa: N816
+grid, gridsize = Name("grid", "grid"), Name("gridsize", "gridsize")
+syncthreads, syncwarp = Name("syncthreads", "barrier"), Name("syncwarp", "warp_barrier")
+threadfence, threadfence_block = Name("threadfence", "fence.device"), Name("threadfence_block", "fence.block")
+laneid, warpsize = Name("laneid", "lane"), Name("warpsize", "warp_size")
+shared = Group("shared", {"array": Name("shared.array", "shared")})
+local = Group("local", {"array": Name("local.array", "local")})
+ATOMICS = ("add", "sub", "max", "min", "and_", "or_", "xor", "exch", "cas", "inc", "dec")
+atomic = Group("atomic", {name: Name(f"atomic.{name}", f"atomic.{name}") for name in ATOMICS})
+shfl_sync, shfl_up_sync, shfl_down_sync, shfl_xor_sync = (
+    Name(name, f"shuffle.{how}")
+    for name, how in (
+        ("shfl_sync", "index"),
+        ("shfl_up_sync", "up"),
+        ("shfl_down_sync", "down"),
+        ("shfl_xor_sync", "xor"),
+    )
+)
+all_sync, any_sync, ballot_sync = (Name(f"{how}_sync", f"vote.{how}") for how in ("all", "any", "ballot"))
+popc, clz, ffs, brev = (Name(name, f"bits.{name}") for name in ("popc", "clz", "ffs", "brev"))
+fma = Name("fma", "fma")
+rsqrt = Name("rsqrt", "math.rsqrt")
+tf32 = Name("tf32", "round.tf32")
+"""Rounds a float32 to the 10 bits of mantissa that matrix units keep of it."""
+
+THREAD_LANGUAGE: Mapping[str, Name | Group] = {
+    **{g.spelling: g for g in (threadIdx, blockIdx, blockDim, gridDim, shared, local, atomic)},
+    **{
+        n.spelling: n
+        for n in (
+            grid, gridsize, syncthreads, syncwarp, threadfence, threadfence_block, laneid, warpsize,
+            shfl_sync, shfl_up_sync, shfl_down_sync, shfl_xor_sync, all_sync, any_sync, ballot_sync,
+            popc, clz, ffs, brev, fma, rsqrt, tf32,
+        )
+    },
+    # The founding documents' spellings, which are functions.
+    **{
+        f"{snake}_{axis}": Name(f"{snake}_{axis}", f"{op}.{axis}")
+        for snake, op in (
+            ("thread_idx", "thread"), ("block_idx", "block"), ("block_dim", "block_size"), ("grid_dim", "grid_size"),
+        )
+        for axis in AXES
+    },
+    "sync_threads": Name("sync_threads", "barrier"),
+    "thread_fence": Name("thread_fence", "fence.device"),
+}  # fmt: skip
+"""Public name to what it is. Who refers to any of them writes a kernel thread by thread."""
+
+
+def __getattr__(name: str) -> Name | Group:
+    found = THREAD_LANGUAGE.get(name)
+    if found is None:
+        raise AttributeError(f"the kernel language has no {name!r}")
+    return found

@@ -1,0 +1,224 @@
+"""From a Python function to `ir.Program`: what is in the kernel language, and an error at the line of what is not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from windtunnel.language import ir
+from windtunnel.language.expressions import Reader, annotation_of, is_plain, words_of
+from windtunnel.language.names import Name
+from windtunnel.language.source import source_of
+from windtunnel.language.types import Scalar
+
+_STATEMENTS = "assignments, if, while, for over range, break, continue, return"
+
+
+@cache
+def parse(function: Callable[..., Any], arrays: frozenset[str]) -> ir.Program:
+    """The kernel that ``function`` is; ``arrays``: the parameters that are arrays. KernelError for what is none."""
+    return _Parser(source_of(function), arrays).program()
+
+
+class _Parser(Reader):
+    def program(self) -> ir.Program:
+        source = self.source
+        for parameter in self.parameters:
+            if parameter.name not in self.scope.arrays:
+                self.scope.variables[parameter.name] = parameter.name
+        body = self._body(source.tree.body)
+        return ir.Program(
+            source.tree.name,
+            source.file,
+            source.tree.lineno,
+            ast.get_docstring(source.tree) or "",
+            self.parameters,
+            body,
+            source.lines[source.tree.lineno - source.line :],
+            declared=self.declared,
+        )
+
+    # Statements.
+
+    def _body(self, nodes: Sequence[ast.stmt]) -> list[ir.Stmt]:
+        found: list[ir.Stmt] = []
+        for node in nodes:
+            self.ahead.append([])
+            made = self._statement(node)
+            found += self.ahead.pop()
+            found += made
+        return found
+
+    def _statement(self, node: ast.stmt) -> list[ir.Stmt]:
+        line = node.lineno
+        match node:
+            case ast.Assign(targets=[target], value=value):
+                return self._assign(target, value)
+            case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
+                kind = annotation_of(self.scope.source, ast.arg("x", node.annotation, lineno=line, col_offset=0))
+                made = self._assign(target, value)
+                if isinstance(kind, Scalar) and isinstance(made[-1], ir.Assign):
+                    made[-1].value = ir.Convert(line, kind, made[-1].value)
+                return made
+            case ast.AugAssign(target=target, op=op, value=value):
+                return self._update(node, target, self._operator(node, op), value)
+            case ast.If(test=test, body=body, orelse=orelse):
+                condition = self._expression(test)
+                return [ir.If(line, condition, self._body(body), self._body(orelse))]
+            case ast.While(test=test, body=body, orelse=[]):
+                return self._while(node, test, body)
+            case ast.For(target=ast.Name(id=name), iter=source, body=body, orelse=[]):
+                return self._for(node, name, source, body)
+            case ast.Break():
+                return [ir.Break(line)]
+            case ast.Continue():
+                return [ir.Continue(line)]
+            case ast.Pass():
+                return []
+            case ast.Expr(value=ast.Constant()):
+                return []  # a docstring, or a comment in a string
+            case ast.Expr(value=ast.Call() as call):
+                return self._call_statement(call)
+            case ast.Return(value=value):
+                return self._return(node, value)
+            case ast.While() | ast.For():
+                self._refuse(node, "a loop with else, or over something else than a range", "for i in range(...)")
+            case _:
+                self._refuse(node, f"{words_of(node)}", _STATEMENTS)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> list[ir.Stmt]:
+        line = target.lineno
+        match target:
+            case ast.Name(id=name):
+                declared = self._declaration(name, value)
+                if declared is not None:
+                    return [declared]
+                many = self._grid(value)
+                if many is not None and len(many) > 1:
+                    return self._held_tuple(line, name, many)
+                if name in self.scope.arrays:
+                    self._refuse(target, f"'{name}' is an array, and stays one", f"an element of it: {name}[...]")
+                found = many[0] if many is not None else self._expression(value)
+                return [ir.Assign(line, self._variable(name), found)]
+            case ast.Subscript():
+                array, indices = self._element(target)
+                return [ir.Store(line, array, indices, self._expression(value))]
+            case ast.Tuple(elts=targets):
+                return self._unpack(target, targets, value)
+            case _:
+                self._refuse(target, f"an assignment to {words_of(target)}", "a variable, or an element of an array")
+
+    def _unpack(self, node: ast.expr, targets: Sequence[ast.expr], value: ast.expr) -> list[ir.Stmt]:
+        many = self._grid(value)
+        if many is None:
+            many = self._sides(value)
+        if many is None and isinstance(value, ast.Tuple):
+            many = [self._expression(one) for one in value.elts]
+        if many is None:
+            self._refuse(
+                value, "something that cannot be unpacked", "a tuple, grid(n), gridsize(n) or an array's shape"
+            )
+        if len(many) != len(targets):
+            self._refuse(node, f"{len(targets)} names for {len(many)} values", "as many as there are")
+        made: list[ir.Stmt] = []
+        last: list[ir.Stmt] = []
+        for target, one in zip(targets, many, strict=True):
+            # All of the right side is evaluated before the left changes.
+            held = self._fresh("held")
+            made.append(ir.Assign(node.lineno, held, one))
+            value_held = ir.Variable(node.lineno, held)
+            if isinstance(target, ast.Name):
+                last.append(ir.Assign(node.lineno, self._variable(target.id), value_held))
+            elif isinstance(target, ast.Subscript):
+                array, indices = self._element(target)
+                last.append(ir.Store(node.lineno, array, indices, value_held))
+            else:
+                self._refuse(target, f"{words_of(target)} on the left of several", "names and elements")
+        return [*made, *last]
+
+    def _held_tuple(self, line: int, name: str, many: Sequence[ir.Expr]) -> list[ir.Stmt]:
+        """``position = grid(2)``: a variable for each, found by a constant index."""
+        parts = [self._fresh(name) for _ in many]
+        self.scope.tuples[name] = parts
+        return [ir.Assign(line, part, one) for part, one in zip(parts, many, strict=True)]
+
+    def _update(self, node: ast.AugAssign, target: ast.expr, op: str, value: ast.expr) -> list[ir.Stmt]:
+        line = node.lineno
+        match target:
+            case ast.Name(id=name):
+                if name in self.scope.arrays:
+                    self._refuse(target, f"'{name}' is an array", f"an element of it: {name}[...]")
+                self._known(target, name)
+                variable = self._variable(name)
+                return [
+                    ir.Assign(line, variable, ir.Binary(line, op, ir.Variable(line, variable), self._expression(value)))
+                ]
+            case ast.Subscript():
+                array, indices = self._element(target)
+                if any(not is_plain(i) for i in indices):
+                    held = [self._hold(i) for i in indices]
+                    indices = held
+                load = ir.Load(line, array, indices)
+                return [ir.Store(line, array, indices, ir.Binary(line, op, load, self._expression(value)))]
+            case _:
+                self._refuse(target, f"an assignment to {words_of(target)}", "a variable, or an element of an array")
+
+    def _while(self, node: ast.While, test: ast.expr, body: Sequence[ast.stmt]) -> list[ir.Stmt]:
+        self.ahead.append([])
+        condition = self._expression(test)
+        before = self.ahead.pop()
+        self.loops += 1
+        inner = self._body(body)
+        self.loops -= 1
+        if not before:
+            return [ir.While(node.lineno, condition, inner)]
+        # What the condition needs first is needed at every turn.
+        leave = ir.If(node.lineno, ir.Unary(node.lineno, "not", condition), [ir.Break(node.lineno)], [])
+        return [ir.While(node.lineno, ir.Literal(node.lineno, True), [*before, leave, *inner])]
+
+    def _for(self, node: ast.For, name: str, source: ast.expr, body: Sequence[ast.stmt]) -> list[ir.Stmt]:
+        line = node.lineno
+        if not isinstance(source, ast.Call) or self.scope.source.static(source.func) is not range or source.keywords:
+            self._refuse(
+                source, f"a loop over {words_of(source)}", "range(stop), range(start, stop) or range(start, stop, step)"
+            )
+        given = [self._expression(argument) for argument in source.args]
+        if not 1 <= len(given) <= 3:
+            self._refuse(source, f"range of {len(given)} numbers", "one to three")
+        start = ir.Literal(line, 0) if len(given) == 1 else given[0]
+        stop = given[0] if len(given) == 1 else given[1]
+        step = given[2] if len(given) == 3 else ir.Literal(line, 1)
+        if isinstance(step, ir.Literal) and step.value == 0:
+            self._refuse(source, "a step of 0", "a step that goes somewhere")
+        if name in self.scope.arrays:
+            self._refuse(node.target, f"'{name}' is an array, and stays one", "another name")
+        variable = self._variable(name)
+        self.loops += 1
+        inner = self._body(body)
+        self.loops -= 1
+        return [ir.For(line, variable, start, stop, step, inner)]
+
+    def _return(self, node: ast.Return, value: ast.expr | None) -> list[ir.Stmt]:
+        if self.result is None:
+            if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
+                self._refuse(node, "a kernel that returns a value", "return alone; results go into arrays")
+            return [ir.Return(node.lineno)]
+        if value is None:
+            return [ir.Return(node.lineno)]
+        return [ir.Assign(node.lineno, self.result, self._expression(value)), ir.Return(node.lineno)]
+
+    def _call_statement(self, node: ast.Call) -> list[ir.Stmt]:
+        called = self.scope.source.static(node.func)
+        if isinstance(called, Name):
+            kind, _, rest = called.op.partition(".")
+            if called.op in ("barrier", "warp_barrier") or kind == "fence":
+                if node.args and called.op != "warp_barrier":
+                    self._refuse(node, f"{called.spelling} with an argument", f"{called.spelling}()")
+                scope = {"barrier": "block", "warp_barrier": "warp"}.get(called.op, called.op)
+                return [ir.Barrier(node.lineno, scope)]
+            del rest
+        made = self._call(node, statement=True)
+        # A function that was put in its place has done what it does.
+        return [] if isinstance(made, (ir.Variable, ir.Literal)) else [ir.Do(node.lineno, made)]

@@ -1,0 +1,154 @@
+"""A kernel's source: its tree, its lines, what its names mean, and whether it is written thread by thread."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from windtunnel.core.errors import InputError, Where
+from windtunnel.language.names import Group, Name
+
+UNKNOWN: Final = object()
+"""What a name means that only the running kernel knows."""
+
+
+class KernelError(InputError):
+    """A kernel's source is not in the kernel language. Says file, line, what was found and what was expected."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A function as it stands in its file. ``tree``'s line numbers are the file's."""
+
+    function: Callable[..., Any]
+    file: str
+    line: int
+    lines: tuple[str, ...]
+    tree: ast.FunctionDef
+    environment: Mapping[str, Any]
+    """Globals, closure and builtins that its names may refer to."""
+    assigned: frozenset[str] = field(default=frozenset())
+    """Its parameters and every name that it assigns."""
+
+    def error(
+        self, node: ast.AST, problem: str, *, expected: str | None = None, nearest: str | None = None
+    ) -> KernelError:
+        """An error at a node of the tree."""
+        where = Where(self.file, getattr(node, "lineno", self.line), getattr(node, "col_offset", -1) + 1 or None)
+        return KernelError(problem, where=where, expected=expected, nearest=nearest)
+
+    def static(self, node: ast.AST) -> Any:
+        """What an expression of names and attributes refers to outside of the kernel; UNKNOWN for anything else."""
+        if isinstance(node, ast.Name):
+            return UNKNOWN if node.id in self.assigned else self.environment.get(node.id, UNKNOWN)
+        if isinstance(node, ast.Attribute):
+            base = self.static(node.value)
+            if base is UNKNOWN:
+                return UNKNOWN
+            try:
+                return getattr(base, node.attr)
+            except AttributeError as error:
+                if isinstance(base, (Group, Name)):
+                    raise self.error(node, str(error)) from None
+                return UNKNOWN
+        return UNKNOWN
+
+
+@cache
+def source_of(function: Callable[..., Any]) -> Source:
+    """The source of a function; KernelError where there is none to read."""
+    plain = inspect.unwrap(function)
+    name = getattr(plain, "__name__", repr(plain))
+    if not inspect.isfunction(plain):
+        raise KernelError(f"'{name}' is no Python function", expected="a function, defined with def")
+    try:
+        lines, first = inspect.getsourcelines(plain)
+        file = inspect.getsourcefile(plain) or plain.__code__.co_filename
+    except (OSError, TypeError):
+        raise KernelError(
+            f"the source of '{name}' cannot be read",
+            expected="a function in a file; kernels are compiled from their source",
+        ) from None
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    ast.increment_lineno(tree, first - 1)
+    found = tree.body[0]
+    if not isinstance(found, ast.FunctionDef):
+        raise KernelError(
+            f"'{name}' is no plain function", where=Where(file, first), expected="def, not async or lambda"
+        )
+    return Source(plain, file, first, tuple(lines), found, _environment(plain), _assigned(found))
+
+
+def _environment(function: Callable[..., Any]) -> dict[str, Any]:
+    closure = inspect.getclosurevars(function)
+    # Names that no instruction mentions, such as those of annotations, are globals too.
+    return {**vars(builtins), **function.__globals__, **closure.nonlocals}
+
+
+def _assigned(tree: ast.FunctionDef) -> frozenset[str]:
+    names = {argument.arg for argument in (*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs)}
+    names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return frozenset(names)
+
+
+def by_thread(function: Callable[..., Any]) -> bool:
+    """Whether a function is written for one thread, and not for whole arrays.
+
+    It is where it uses a name of the kernel language. One that uses none is where all that it does with its parameters
+    is to take and set single elements (``a[0] += 1``), which every thread then does.
+    """
+    try:
+        source = source_of(function)
+    except KernelError:
+        return False  # what has no source cannot be compiled; it can still be called on whole arrays
+    tree = source.tree
+    if any(isinstance(source.static(node), (Name, Group)) for node in ast.walk(tree) if isinstance(node, ast.Name)):
+        return True
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(_quiet(source, node), (Name, Group)):
+            return True
+    return _single_elements(source)
+
+
+def _quiet(source: Source, node: ast.Attribute) -> Any:
+    try:
+        return source.static(node)
+    except KernelError:
+        return None
+
+
+def _single_elements(source: Source) -> bool:
+    parameters = {argument.arg for argument in source.tree.args.args}
+    stores = 0
+    in_subscript = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Subscript):
+            indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            if any(isinstance(i, ast.Slice) or (isinstance(i, ast.Constant) and i.value is ...) for i in indices):
+                return False
+            if isinstance(node.value, ast.Name):
+                in_subscript.add(id(node.value))
+                stores += isinstance(node.ctx, ast.Store) and node.value.id in parameters
+        elif isinstance(node, (ast.Return, ast.Yield, ast.Await, ast.With, ast.Try, ast.Raise, ast.Import)):
+            if not (isinstance(node, ast.Return) and node.value is None):
+                return False
+        elif isinstance(node, ast.Call) and not isinstance(node.func, ast.Name):
+            return False
+    bare = [
+        node
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Name) and node.id in parameters and id(node) not in in_subscript
+    ]
+    # A parameter that stands alone may be an array as well as a number: only numbers in indices and values are sure.
+    arrays = {
+        node.value.id
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
+    }
+    return stores > 0 and not any(node.id in arrays or isinstance(node.ctx, ast.Store) for node in bare)

@@ -1,0 +1,129 @@
+"""Types of the kernel language: numbers of fixed width, and arrays of them.
+
+``a: f32[:]`` annotates an array of one dimension, ``n: i32`` a scalar. Integers wrap. A literal takes the type of what
+it meets, as in NumPy 2; on its own an integer is ``i32`` and a float ``f32``: WGSL and Metal know no wider floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.core.errors import InputError, nearest, one_of
+
+Kind = Literal["bool", "int", "uint", "float"]
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number of ``bits`` bits. ``f32(x)`` converts within a kernel, ``f32[:, :]`` is an array of it."""
+
+    name: str
+    kind: Kind
+    bits: int
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The same in NumPy."""
+        return _DTYPES[self.name]
+
+    def __getitem__(self, sides: Any) -> Array:
+        given = sides if isinstance(sides, tuple) else (sides,)
+        if not all(isinstance(side, slice) and side == slice(None) for side in given) or len(given) > 4:
+            raise InputError(
+                f"{self.name}[{sides!r}] is no array type", expected=f"{self.name}[:], {self.name}[:, :] ..."
+            )
+        return Array(self, len(given))
+
+    def __call__(self, value: Any) -> Any:
+        """Outside of kernels: NumPy's conversion."""
+        return self.dtype.type(value)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array of numbers in the device's memory."""
+
+    element: Scalar
+    dimensions: int
+
+    def __str__(self) -> str:
+        return f"{self.element}[{', '.join(':' * self.dimensions)}]"
+
+
+Type = Scalar | Array
+
+BOOL = Scalar("bool", "bool", 8)
+I8, I16, I32, I64 = (Scalar(f"i{bits}", "int", bits) for bits in (8, 16, 32, 64))
+U8, U16, U32, U64 = (Scalar(f"u{bits}", "uint", bits) for bits in (8, 16, 32, 64))
+F16, F32, F64 = (Scalar(f"f{bits}", "float", bits) for bits in (16, 32, 64))
+BF16 = Scalar("bf16", "float", 16)
+SCALARS: Mapping[str, Scalar] = {t.name: t for t in (BOOL, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64)}
+_DTYPES: Mapping[str, np.dtype[Any]] = {
+    "bool": np.dtype(np.bool_),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    **{f"i{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"u{bits}": np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"f{bits}": np.dtype(f"f{bits // 8}") for bits in (16, 32, 64)},
+}
+_BY_DTYPE = {dtype: SCALARS[name] for name, dtype in _DTYPES.items()}
+ALIASES: Mapping[str, Scalar] = {
+    "float16": F16, "float32": F32, "float64": F64, "bfloat16": BF16, "boolean": BOOL,
+    "int8": I8, "int16": I16, "int32": I32, "int64": I64, "uint8": U8, "uint16": U16, "uint32": U32, "uint64": U64,
+}  # fmt: skip
+"""Numba's names."""
+
+
+def scalar_of(given: npt.DTypeLike | Scalar) -> Scalar:
+    """The type of a NumPy dtype or of one of ours; InputError for what a kernel cannot hold."""
+    if isinstance(given, Scalar):
+        return given
+    if isinstance(given, str) and (given in SCALARS or given in ALIASES):
+        return SCALARS.get(given) or ALIASES[given]
+    try:
+        found = _BY_DTYPE.get(np.dtype(given))
+    except TypeError:
+        found = None
+    if found is None:
+        names = list(SCALARS)
+        raise InputError(
+            f"{given!r} is no type of the kernel language", expected=one_of(names), nearest=nearest(str(given), names)
+        )
+    return found
+
+
+def unify(one: Scalar, other: Scalar) -> Scalar | None:
+    """What an operation on both works in: C's usual conversions, without narrowing a float; None where there is none.
+
+    Of two floats the wider; of an integer and a float the float; of two integers the wider, and of equal width the
+    unsigned one. ``f16`` and ``bf16`` hold none the other's numbers: convert one.
+    """
+    if one == other:
+        return one
+    if {one.name, other.name} == {"f16", "bf16"}:
+        return None
+    if "float" in (one.kind, other.kind):
+        floats = [t for t in (one, other) if t.kind == "float"]
+        return max(floats, key=lambda t: t.bits)
+    if one.kind == "bool":
+        return other
+    if other.kind == "bool":
+        return one
+    if one.bits != other.bits:
+        return max(one, other, key=lambda t: t.bits)
+    return one if one.kind == "uint" else other
+
+
+def __getattr__(name: str) -> Scalar:
+    found = SCALARS.get(name) or ALIASES.get(name)
+    if found is None:
+        raise AttributeError(f"the kernel language has no type {name!r}")
+    return found

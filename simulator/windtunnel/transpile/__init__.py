@@ -1,0 +1,87 @@
+"""A kernel as source text for real devices: CUDA C, HIP, OpenCL C, Metal, WGSL, and C++ for high-level synthesis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.language.expressions import parameters_of
+from windtunnel.language.infer import infer
+from windtunnel.language.parse import parse
+from windtunnel.language.source import KernelError, source_of
+from windtunnel.language.types import Array
+from windtunnel.transpile.signature import Buffer, GridSize, Side, Signature, Value
+
+__all__ = ["TARGETS", "Buffer", "Emitted", "GridSize", "Side", "Signature", "Value", "transpile", "with_sizes"]
+
+_EMITTERS: Mapping[str, tuple[str, str]] = {
+    "cuda": ("windtunnel.transpile.cuda", "CudaEmitter"),
+    "hip": ("windtunnel.transpile.hip", "HipEmitter"),
+    "opencl": ("windtunnel.transpile.opencl", "OpenClEmitter"),
+    "metal": ("windtunnel.transpile.metal", "MetalEmitter"),
+    "wgsl": ("windtunnel.transpile.wgsl", "WgslEmitter"),
+    "fpga": ("windtunnel.transpile.fpga", "FpgaEmitter"),
+}
+TARGETS = tuple(_EMITTERS)
+_MOST_THREADS = 1024
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """A kernel for one target. ``options``: what its compiler must be told for the emulator's numbers."""
+
+    source: str
+    signature: Signature
+    options: Sequence[str]
+
+
+def transpile(function: Callable[..., Any], target: str, block: tuple[int, int, int] = (256, 1, 1)) -> Emitted:
+    """``function``, a kernel whose parameters are all annotated, as source for ``target`` (one of `TARGETS`).
+
+    ``block``: threads of a block along x, y and z, for targets that fix them in the source (``wgsl``, ``fpga``).
+    KernelError, at its line, for what the target cannot do. The same kernel gives the same text.
+    """
+    if target not in _EMITTERS:
+        raise InputError(
+            f"unknown target '{target}'", expected=one_of(list(TARGETS)), nearest=nearest(target, list(TARGETS))
+        )
+    _check_block(block)
+    plain = getattr(function, "function", function)
+    parameters = parameters_of(plain)
+    for one in parameters:
+        if one.annotation is None:
+            raise KernelError(
+                f"parameter '{one.name}' has no type of the kernel language, and a target's language needs one",
+                where=Where(source_of(plain).file, one.line, field=one.name),
+                expected=f"an annotation: {one.name}: i32 for a number, {one.name}: f32[:] for an array",
+            )
+    given = {one.name: one.annotation for one in parameters if one.annotation is not None}
+    arrays = frozenset(name for name, kind in given.items() if isinstance(kind, Array))
+    program = infer(parse(plain, arrays), given)
+    module, name = _EMITTERS[target]
+    emitter = getattr(import_module(module), name)(program, block)
+    source = emitter.emit()
+    return Emitted(source, emitter.signature, tuple(emitter.options))
+
+
+def _check_block(block: Sequence[int]) -> None:
+    if len(block) != 3 or not all(isinstance(n, int) and n >= 1 for n in block):
+        raise InputError(f"a block of {block!r}", expected="three whole numbers from 1: (256, 1, 1)")
+    threads = block[0] * block[1] * block[2]
+    if threads > _MOST_THREADS:
+        raise InputError(f"a block of {threads} threads", expected=f"at most {_MOST_THREADS}")
+
+
+def with_sizes(text: str) -> tuple[int, int, int]:
+    """Threads of a block as people write them: ``X``, ``X,Y`` or ``X,Y,Z``. InputError for anything else."""
+    parts = text.split(",")
+    if len(parts) > 3 or not all(part.strip().isdecimal() for part in parts):
+        raise InputError(
+            f"a block of {text!r}", where=Where(field="--block"), expected="one to three whole numbers: 256 or 16,16,1"
+        )
+    x, y, z = (*(int(part) for part in parts), 1, 1)[:3]
+    _check_block((x, y, z))
+    return x, y, z

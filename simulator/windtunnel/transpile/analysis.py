@@ -1,0 +1,413 @@
+"""What the emitters know of a kernel before they write it: what may overflow or be negative, where variables live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from windtunnel.language import ir
+from windtunnel.language.types import Scalar
+
+_SMALL = 1 << 16
+"""A literal that may be multiplied with a thread's index without a thought of 32 bits."""
+
+
+class Facts:
+    """Facts about an inferred kernel.
+
+    ``geometric``: integer variables made of nothing but indices of threads, sizes, loop counters and small literals.
+    They are taken not to overflow: no grid has 2^31 threads along an axis, no array as many elements.
+    ``addresses``: variables of which only elements' places are made; an overflow there is out of bounds anyway.
+    ``nonnegative``: variables that are never below zero.
+    """
+
+    def __init__(self, program: ir.Program, body: Sequence[ir.Stmt]) -> None:
+        self.program = program
+        self.body = body
+        self.kinds = {**program.variables, **program.scalars}
+        self.assigned: dict[str, list[ir.Assign | ir.For]] = {}
+        self.written: set[str] = set()
+        self.atomic: set[str] = set()
+        self.sized: set[str] = set()
+        self.has_barrier = False
+        self.calls: set[str] = set()
+        """What is asked of warps: ``shuffle.down``, ``lane`` ..."""
+        for one in ir.walk(body):
+            self._see(one)
+        self.loop_variables = self._contained()
+        self.geometric: set[str] = set()
+        self._find_geometric()
+        self.nonnegative = {name for name in self.assigned if name not in program.scalars}
+        self._find_nonnegative()
+        self.addresses = {name for name in self.assigned if name not in program.scalars}
+        self._find_addresses()
+
+    def _see(self, one: ir.Stmt) -> None:
+        if isinstance(one, (ir.Assign, ir.For)):
+            self.assigned.setdefault(one.name, []).append(one)
+        elif isinstance(one, ir.Store):
+            self.written.add(one.array)
+        elif isinstance(one, ir.Barrier):
+            self.has_barrier = True
+        for e in ir.expressions(one):
+            if isinstance(e, ir.Atomic):
+                self.written.add(e.array)
+                self.atomic.add(e.array)
+            elif isinstance(e, ir.Size):
+                self.sized.add(e.array)
+            elif isinstance(e, ir.Warp):
+                self.calls.add(e.op)
+
+    # Ranges of numbers.
+
+    def is_geometric(self, e: ir.Expr) -> bool:
+        """Whether an expression is taken not to overflow."""
+        match e:
+            case ir.Literal(value=value):
+                return isinstance(value, int) and abs(value) <= _SMALL
+            case ir.Index() | ir.Size():
+                return True
+            case ir.Warp(op=op):
+                return op in ("lane", "warp_size")
+            case ir.Call(op=op):
+                return op in ("bits.popc", "bits.clz", "bits.ffs")
+            case ir.Variable(name=name):
+                return name in self.geometric
+            case ir.Binary(op=op, left=left, right=right):
+                known = op in ("+", "-", "*", "//", "%", "min", "max")
+                return known and self.is_geometric(left) and self.is_geometric(right)
+        return False
+
+    def _find_geometric(self) -> None:
+        while True:
+            before = len(self.geometric)
+            for name, places in self.assigned.items():
+                if name in self.program.scalars or self.kinds[name].kind != "int":
+                    continue
+                if all(self._bounded(one) for one in places):
+                    self.geometric.add(name)
+            if before == len(self.geometric):
+                return
+
+    def _bounded(self, one: ir.Assign | ir.For) -> bool:
+        if isinstance(one, ir.Assign):
+            return self.is_geometric(one.value)
+        # A counter goes no further than what bounds it, whatever that is.
+        return self.is_geometric(one.start) and self.is_geometric(one.step)
+
+    def is_nonnegative(self, e: ir.Expr) -> bool:
+        """Whether an integer expression is never below zero."""
+        if e.type is not None and e.type.kind in ("uint", "bool"):
+            return True
+        match e:
+            case ir.Literal(value=value):
+                return value >= 0
+            case ir.Index() | ir.Size():
+                return True
+            case ir.Warp(op=op):
+                return op in ("lane", "warp_size")
+            case ir.Call(op=op):
+                return op in ("bits.popc", "bits.clz", "bits.ffs")
+            case ir.Variable(name=name):
+                return name in self.nonnegative
+            case ir.Convert(to=to, operand=operand):
+                source = operand.type
+                if source is None or source.kind == "float" or not self.is_nonnegative(operand):
+                    return False
+                return source.bits < to.bits or source.kind in (to.kind, "bool")
+            case ir.Choose(yes=yes, no=no):
+                return self.is_nonnegative(yes) and self.is_nonnegative(no)
+            case ir.Binary(op=op, left=left, right=right):
+                one, other = self.is_nonnegative(left), self.is_nonnegative(right)
+                match op:
+                    case "+" | "*":
+                        return one and other and self.is_geometric(e)
+                    case "//" | "|" | "^" | "min":
+                        return one and other
+                    case "%":
+                        return other
+                    case "&" | "max":
+                        return one or other
+                    case ">>":
+                        return one
+        return False
+
+    def _find_nonnegative(self) -> None:
+        while True:
+            wrong = {
+                name
+                for name in self.nonnegative
+                if self.kinds[name].kind == "float" or not all(self._rises(one) for one in self.assigned[name])
+            }
+            if not wrong:
+                return
+            self.nonnegative -= wrong
+
+    def _rises(self, one: ir.Assign | ir.For) -> bool:
+        if isinstance(one, ir.Assign):
+            return self.is_nonnegative(one.value)
+        # Counting down, the last turn's value is above the stop; counting up, all are at least the start.
+        step = one.step
+        down = isinstance(step, ir.Literal) and step.value < 0
+        if down:
+            return self.is_nonnegative(one.stop) or (isinstance(one.stop, ir.Literal) and one.stop.value == -1)
+        return self.is_nonnegative(one.start) and self.is_nonnegative(step)
+
+    def _find_addresses(self) -> None:
+        while True:
+            wrong: set[str] = set()
+            for one in ir.walk(self.body):
+                for e, address in self._values(one):
+                    self._data(e, address, wrong)
+            wrong &= self.addresses
+            if not wrong:
+                return
+            self.addresses -= wrong
+
+    def _values(self, one: ir.Stmt) -> Iterator[tuple[ir.Expr, bool]]:
+        match one:
+            case ir.Assign(name=name, value=value):
+                yield value, name in self.addresses
+            case ir.Store(indices=indices, value=value):
+                yield from ((index, True) for index in indices)
+                yield value, False
+            case ir.Do(value=value):
+                yield value, False
+            case ir.If(condition=condition) | ir.While(condition=condition):
+                yield condition, False
+            case ir.For(start=start, stop=stop, step=step):
+                yield from ((e, False) for e in (start, stop, step))
+
+    def _data(self, e: ir.Expr, address: bool, found: set[str]) -> None:
+        """Variables whose values end elsewhere than in addresses."""
+        match e:
+            case ir.Variable(name=name):
+                if not address:
+                    found.add(name)
+            case ir.Load(indices=indices):
+                for index in indices:
+                    self._data(index, True, found)
+            case ir.Atomic(indices=indices, values=values):
+                for index in indices:
+                    self._data(index, True, found)
+                for value in values:
+                    self._data(value, False, found)
+            case ir.Binary(op=op, left=left, right=right):
+                inner = address and op in ("+", "-", "*")
+                self._data(left, inner, found)
+                self._data(right, inner, found)
+            case _:
+                for child in e.children():
+                    self._data(child, False, found)
+
+    # Where variables live.
+
+    def _contained(self) -> set[str]:
+        """Variables that live in their loops only, and are set by nothing else."""
+        found = set()
+        for name, places in self.assigned.items():
+            if name in self.program.scalars or not all(isinstance(one, ir.For) for one in places):
+                continue
+            if not _outside(self.body, name):
+                found.add(name)
+        return found
+
+    def places(self) -> tuple[dict[int, list[str]], set[int], list[str]]:
+        """(names to declare before a statement, by its id; assignments that declare, by id; names to declare on top).
+
+        A variable is declared in the innermost block that has all of it, if that block always sets it first.
+        """
+        before: dict[int, list[str]] = {}
+        direct: set[int] = set()
+        top: list[str] = []
+        for name in self.assigned:
+            if name in self.program.scalars or name in self.loop_variables:
+                continue
+            found = home_of(self.body, name)
+            if found is None:
+                top.append(name)
+            elif isinstance(found, ir.Assign):
+                direct.add(id(found))
+            else:
+                before.setdefault(id(found), []).append(name)
+        return before, direct, top
+
+    def changes_in(self, body: Sequence[ir.Stmt]) -> set[str]:
+        """Variables that a block sets."""
+        return {one.name for one in ir.walk(body) if isinstance(one, (ir.Assign, ir.For))}
+
+
+def blocks_of(one: ir.Stmt) -> list[list[ir.Stmt]]:
+    """The blocks in a statement."""
+    if isinstance(one, ir.If):
+        return [list(one.body), list(one.orelse)]
+    return [list(one.body)] if isinstance(one, (ir.While, ir.For)) else []
+
+
+def _reads(one: ir.Stmt, name: str) -> bool:
+    """Whether a statement itself, without its blocks, asks for a variable."""
+    return any(isinstance(e, ir.Variable) and e.name == name for e in ir.expressions(one))
+
+
+def mentions(one: ir.Stmt, name: str) -> bool:
+    """Whether a variable is asked for or set in a statement."""
+    if _reads(one, name) or (isinstance(one, (ir.Assign, ir.For)) and one.name == name):
+        return True
+    return any(mentions(inner, name) for block in blocks_of(one) for inner in block)
+
+
+def _outside(body: Sequence[ir.Stmt], name: str) -> bool:
+    """Whether a variable is asked for outside of the loops that count in it, or counts in two, one in the other."""
+    for one in body:
+        if isinstance(one, ir.For) and one.name == name:
+            nested = any(isinstance(i, (ir.For, ir.Assign)) and i.name == name for i in ir.walk(one.body))
+            if nested or _reads(one, name):
+                return True
+        elif _reads(one, name) or any(_outside(block, name) for block in blocks_of(one)):
+            return True
+    return False
+
+
+def _sets(body: Sequence[ir.Stmt], name: str) -> bool:
+    """Whether a block sets a variable before it asks for it, whatever it does."""
+    first = next((one for one in body if mentions(one, name)), None)
+    if first is None:
+        return False
+    return _sets_first(first, name)
+
+
+def _sets_first(one: ir.Stmt, name: str) -> bool:
+    if _reads(one, name):
+        return False
+    if isinstance(one, ir.Assign):
+        return one.name == name
+    return isinstance(one, ir.If) and _sets(one.body, name) and _sets(one.orelse, name)
+
+
+def home_of(body: Sequence[ir.Stmt], name: str) -> ir.Stmt | None:
+    """The statement before which, or in which, a variable is declared; None for the top of the kernel."""
+    there = [one for one in body if mentions(one, name)]
+    if len(there) == 1 and not _reads(there[0], name) and not isinstance(there[0], ir.Assign):
+        one = there[0]
+        if not (isinstance(one, ir.For) and one.name == name):
+            inside = [block for block in blocks_of(one) if any(mentions(inner, name) for inner in block)]
+            if len(inside) == 1:
+                return home_of(inside[0], name)
+    return there[0] if _sets_first(there[0], name) else None
+
+
+def unpacked(program: ir.Program) -> list[ir.Stmt]:
+    """The statements with ``x, y = a, b`` as two assignments, where the second does not need what the first changes.
+
+    The parser holds each value in a variable of its own first.
+    """
+    uses: dict[str, int] = {}
+    for one in ir.walk(program.body):
+        for e in ir.expressions(one):
+            if isinstance(e, ir.Variable):
+                uses[e.name] = uses.get(e.name, 0) + 1
+
+    def block(body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
+        found: list[ir.Stmt] = []
+        at = 0
+        while at < len(body):
+            one = body[at]
+            many = _held(body, at, uses, program)
+            if many:
+                for held, target in zip(body[at : at + many], body[at + many : at + 2 * many], strict=True):
+                    assert isinstance(held, ir.Assign) and isinstance(target, ir.Assign)  # noqa: S101  as seen
+                    found.append(ir.Assign(target.line, target.name, held.value))
+                    program.variables.pop(held.name)
+                at += 2 * many
+                continue
+            if isinstance(one, ir.If):
+                one.body, one.orelse = block(one.body), block(one.orelse)
+            elif isinstance(one, (ir.While, ir.For)):
+                one.body = block(one.body)
+            found.append(one)
+            at += 1
+        return found
+
+    return block(program.body)
+
+
+def _held(body: Sequence[ir.Stmt], at: int, uses: Mapping[str, int], program: ir.Program) -> int:
+    """How many values are held from here on, to be assigned right after; 0 where they are needed."""
+    many = 0
+    while at + 2 * many + 1 < len(body) and isinstance(body[at + many], ir.Assign):
+        many += 1
+        if _swapped(body[at : at + many], body[at + many : at + 2 * many], uses, program):
+            return many
+    return 0
+
+
+def _swapped(held: Sequence[ir.Stmt], targets: Sequence[ir.Stmt], uses: Mapping[str, int], program: ir.Program) -> bool:
+    changed: set[str] = set()
+    for one, other in zip(held, targets, strict=True):
+        if not isinstance(one, ir.Assign) or not isinstance(other, ir.Assign) or one.name == other.name:
+            return False
+        value = other.value
+        if not isinstance(value, ir.Variable) or value.name != one.name or uses.get(one.name) != 1:
+            return False
+        if one.name in program.scalars or program.variables[one.name] != value.type:
+            return False
+        if any(isinstance(e, ir.Variable) and e.name in changed for e in ir.inside(one.value)):
+            return False
+        changed.add(other.name)
+    kinds = {**program.variables, **program.scalars}
+    return all(isinstance(t, ir.Assign) and kinds[t.name] == t.value.type for t in targets)
+
+
+def sequenced(program: ir.Program, body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
+    """The statements with atomic operations before what reads or changes the same array after them.
+
+    Within one expression, C evaluates in an order of its own; Python from left to right.
+    """
+    found: list[ir.Stmt] = []
+    for one in body:
+        if isinstance(one, ir.If):
+            one.body, one.orelse = sequenced(program, one.body), sequenced(program, one.orelse)
+        elif isinstance(one, (ir.While, ir.For)):
+            one.body = sequenced(program, one.body)
+        touched: list[str] = []
+        changed = set()
+        for e in ir.expressions(one):
+            if isinstance(e, (ir.Atomic, ir.Load)):
+                touched.append(e.array)
+                changed |= {e.array} if isinstance(e, ir.Atomic) else set()
+        contested = {array for array in changed if touched.count(array) > 1}
+        if contested and not isinstance(one, ir.While):
+            for field in ("start", "stop", "step", "condition", "value"):
+                if hasattr(one, field):
+                    setattr(one, field, _taken_out(program, getattr(one, field), contested, found))
+        found.append(one)
+    return found
+
+
+def _taken_out(program: ir.Program, e: ir.Expr, arrays: set[str], before: list[ir.Stmt]) -> ir.Expr:
+    """An expression whose operations on ``arrays`` have been done before, into variables, in Python's order."""
+    if isinstance(e, ir.Logic):
+        e.left = _taken_out(program, e.left, arrays, before)
+        return e  # the right side, and a choice's sides, are done where they are chosen
+    if isinstance(e, ir.Choose):
+        e.condition = _taken_out(program, e.condition, arrays, before)
+        return e
+    for name in vars(e):
+        inner = getattr(e, name)
+        if isinstance(inner, ir.Expr):
+            setattr(e, name, _taken_out(program, inner, arrays, before))
+        elif isinstance(inner, list):
+            setattr(e, name, [_taken_out(program, i, arrays, before) for i in inner])
+    if not isinstance(e, (ir.Atomic, ir.Load)) or e.array not in arrays or e.type is None:
+        return e
+    number = 1
+    while f"{e.array}_was{number}" in program.variables:
+        number += 1
+    name = f"{e.array}_was{number}"
+    program.variables[name] = e.type
+    before.append(ir.Assign(e.line, name, e))
+    return ir.Variable(e.line, name, type=e.type)
+
+
+def typed(op: str, left: ir.Expr, right: ir.Expr, kind: Scalar) -> ir.Binary:
+    """A binary expression made here."""
+    return ir.Binary(left.line, op, left, right, type=kind)

@@ -1,0 +1,86 @@
+"""A kernel out of a file: the file is executed as a module, as importing it would."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+
+_NAME = "_windtunnel_transpiled"
+
+
+def load(given: str) -> Callable[..., Any]:
+    """The function that ``FILE.py:KERNEL`` names. The file's code runs; what it prints goes to standard error.
+
+    InputError where the file is not there, fails, or has no function of that name.
+    """
+    path, colon, name = given.rpartition(":")
+    if not colon or not path or not name:
+        raise InputError(f"no kernel in {given!r}", expected="FILE.py:KERNEL, such as kernels.py:saxpy")
+    file = Path(path)
+    if not file.is_file():
+        there = sorted(p.name for p in file.parent.glob("*.py")) if file.parent.is_dir() else []
+        raise InputError("no such file", where=Where(path), expected="a Python file", nearest=nearest(file.name, there))
+    module = _executed(file)
+    functions = {key: value for key, value in vars(module).items() if _is_function(value) and not key.startswith("__")}
+    if name not in functions:
+        own = [key for key, value in functions.items() if _plain(value).__module__ == _NAME]
+        raise InputError(
+            f"no function '{name}'",
+            where=Where(path),
+            expected=one_of(own) if own else "a function, defined with def",
+            nearest=nearest(name, own),
+        )
+    found: Callable[..., Any] = _plain(functions[name])
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """The function of a kernel under @windtunnel.kernel, or the function itself."""
+    return getattr(value, "function", value)
+
+
+def _is_function(value: Any) -> bool:
+    return inspect.isfunction(_plain(value))
+
+
+def _executed(file: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(_NAME, file)
+    if spec is None or spec.loader is None:
+        raise InputError("no Python file", where=Where(str(file)), expected="a name that ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    # Its neighbours can be imported, as they could if it were run.
+    sys.path.insert(0, str(file.resolve().parent))
+    sys.modules[_NAME] = module
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(_NAME, None)
+        line = error.lineno if isinstance(error, SyntaxError) else _line_in(file, error)
+        raise InputError(
+            f"the file cannot be executed: {type(error).__name__}: {error}",
+            where=Where(str(file), line),
+            expected="a file that can be imported",
+        ) from error
+    finally:
+        sys.path.remove(str(file.resolve().parent))
+    return module
+
+
+def _line_in(file: Path, error: BaseException) -> int | None:
+    """The line of the file at which it failed."""
+    there = str(file.resolve())
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).resolve() == Path(there)
+    ]
+    return lines[-1] if lines else None

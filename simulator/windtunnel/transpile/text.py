@@ -1,0 +1,129 @@
+"""Pieces of source text: how tightly they bind, and what can be worked out while writing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from windtunnel.language import ir
+from windtunnel.language.types import BOOL, Scalar
+
+
+class Piece(NamedTuple):
+    """Text of an expression, and how tightly it binds."""
+
+    text: str
+    level: int
+
+
+PRIMARY, UNARY, MULTIPLY, ADD, SHIFT, COMPARE, EQUAL, AND, XOR, OR, BOTH, EITHER, CHOICE = range(13, 0, -1)
+LEVELS: Mapping[str, int] = {
+    "*": MULTIPLY, "/": MULTIPLY, "//": MULTIPLY, "%": MULTIPLY, "+": ADD, "-": ADD, "<<": SHIFT, ">>": SHIFT,
+    "<": COMPARE, "<=": COMPARE, ">": COMPARE, ">=": COMPARE, "==": EQUAL, "!=": EQUAL, "&": AND, "^": XOR, "|": OR,
+}  # fmt: skip
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+BITS = ("&", "|", "^")
+WRAPS = ("+", "-", "*")
+
+
+def updated(target: str, e: ir.Expr, value: str) -> str:
+    """An assignment, as ``a += b`` where that is what it is."""
+    if isinstance(e, ir.Binary) and e.op in ("+", "-", "*", "/") and isinstance(e.left, (ir.Variable, ir.Load)):
+        head = f"{target} {e.op} "
+        if value.startswith(head):
+            rest = value[len(head) :]
+            whole = rest.startswith("(") and closes_last(rest, 0)
+            return f"{target} {e.op}= {rest[1:-1] if whole else rest};"
+    return f"{target} = {value};"
+
+
+def closes_last(text: str, opened: int) -> bool:
+    """Whether the parenthesis at ``opened`` is closed by the last character."""
+    depth = 0
+    for at in range(opened, len(text)):
+        depth += {"(": 1, ")": -1}.get(text[at], 0)
+        if depth == 0:
+            return at == len(text) - 1
+    return False
+
+
+def bits_of(value: float, kind: Scalar) -> float:
+    """A literal as its type holds it: integers wrapped, floats rounded."""
+    if kind == BOOL:
+        return bool(value)
+    if kind.kind == "float":
+        with np.errstate(over="ignore"):
+            return float(kind.dtype.type(value))
+    low = -(1 << (kind.bits - 1)) if kind.kind == "int" else 0
+    return (int(value) - low) % (1 << kind.bits) + low
+
+
+def folded_value(e: ir.Expr) -> float | None:
+    """The value of an expression of literals, as its types hold it; None of any other.
+
+    WGSL works such out without rounding, and refuses those that overflow.
+    """
+    kind = e.type
+    if kind is None:
+        return None
+    match e:
+        case ir.Literal(value=value):
+            return bits_of(value, kind)
+        case ir.Convert(operand=operand):
+            inner = folded_value(operand)
+            if inner is None or operand.type is None or (operand.type.kind == "float" and kind.kind != "float"):
+                return None
+            return bits_of(inner, kind)
+        case ir.Unary(op=op, operand=operand):
+            inner = folded_value(operand)
+            return None if inner is None else _unary(op, inner, kind)
+        case ir.Choose(condition=condition, yes=yes, no=no):
+            holds, one, other = folded_value(condition), folded_value(yes), folded_value(no)
+            return None if holds is None or one is None or other is None else one if holds else other
+        case ir.Binary(op=op, left=left, right=right):
+            first, second = folded_value(left), folded_value(right)
+            return None if first is None or second is None else _binary(op, first, second, kind)
+    return None
+
+
+def _unary(op: str, value: float, kind: Scalar) -> float | None:
+    match op:
+        case "-":
+            return bits_of(-value, kind)
+        case "~" if isinstance(value, int) and kind != BOOL:
+            return bits_of(~value, kind)
+        case "abs":
+            return bits_of(abs(value), kind)
+        case "not":
+            return not value
+    return value if op == "+" else None
+
+
+def _binary(op: str, one: float, other: float, kind: Scalar) -> float | None:
+    if op in COMPARISONS:
+        return {
+            "<": one < other, "<=": one <= other, ">": one > other, ">=": one >= other, "==": one == other,
+            "!=": one != other,
+        }[op]  # fmt: skip
+    if kind == BOOL or (kind.kind == "float" and not np.isfinite([one, other]).all()):
+        return None
+    match op:
+        case "+" | "-" | "*":
+            # Rounded twice, from 53 bits to 24 or fewer, it is the same number.
+            return bits_of({"+": one + other, "-": one - other, "*": one * other}[op], kind)
+        case "/" if other != 0:
+            return bits_of(one / other, kind)
+    if not isinstance(one, int) or not isinstance(other, int):
+        return None
+    match op:
+        case "min" | "max":
+            return min(one, other) if op == "min" else max(one, other)
+        case "//" | "%" if other != 0:
+            return bits_of(one // other if op == "//" else one % other, kind)
+        case "<<" | ">>" if other >= 0:
+            return bits_of(one << min(other, 64) if op == "<<" else one >> min(other, 64), kind)
+        case "&" | "|" | "^":
+            return bits_of({"&": one & other, "|": one | other, "^": one ^ other}[op], kind)
+    return None

@@ -1,0 +1,120 @@
+"""Kernels that somebody wrote who had not read the emulator: right ones give their numbers and no finding, wrong ones
+are found.
+
+What is not there yet is marked, strictly: it fails the suite as soon as it works.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.corpus import planted, registry
+
+import windtunnel
+from windtunnel.runtime.accelerator import Accelerator
+from windtunnel_models.catalogue import Catalogue
+
+KNOWN = Catalogue()
+WAITING = {"sum_under_a_lock", "sum_by_tickets", "chained_scan"}
+"""Kernels whose threads wait for each other, which need to be executed one by one."""
+NOT_YET = {
+    "Deadlock": "threads that wait for each other are not executed yet",
+    "MissingSync": "the order of streams is not watched yet",
+}
+MISSED = {
+    "smooth_between_blocks": "another pair of lines of the same race is named",
+    "unlocked_too_early": "its threads wait for each other",
+    "barrier_in_both_branches": "one of the two barriers is named",
+    "waits_for_the_last_block": NOT_YET["Deadlock"],
+}
+
+
+def opened() -> Accelerator:
+    return windtunnel.device("h100-sxm-80gb", known=KNOWN)
+
+
+def given(device: Accelerator, arguments: registry.Arguments) -> dict[str, Any]:
+    """On the device, one buffer for each array, however often it is named."""
+    found, seen = {}, {}
+    for name, value in arguments.items():
+        if isinstance(value, registry.Empty):
+            found[name] = device.empty(value.shape, value.dtype)
+        elif isinstance(value, np.ndarray):
+            if id(value) not in seen:
+                seen[id(value)] = device.to_device(value)
+            found[name] = seen[id(value)]
+        else:
+            found[name] = value
+    return found
+
+
+def check(device: Accelerator, arguments: registry.Arguments, buffers: dict[str, Any], case: Any) -> None:
+    expected = case.reference(arguments)
+    for name, value in arguments.items():
+        if name in getattr(case, "scratch", ()) or not isinstance(value, (np.ndarray, registry.Empty)):
+            continue
+        if name in expected or isinstance(value, np.ndarray):
+            wrong = case.comparison.wrong(device.to_host(buffers[name]), expected.get(name, value))
+            assert wrong is None, f"{name}: {wrong}"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(
+            case,
+            id=case.name,
+            marks=[pytest.mark.xfail(reason="threads that wait for each other", strict=True)]
+            if case.name in WAITING
+            else [],
+        )
+        for case in registry.cases()
+    ],
+)
+def test_a_right_kernel_gives_its_numbers_and_no_finding(case: registry.Case) -> None:
+    device, arguments = opened(), case.arguments()
+    buffers = given(device, arguments)
+    device.launch(case.kernel, case.grid, case.block, *buffers.values(), shared_bytes=case.shared_bytes)
+    check(device, arguments, buffers, case)
+
+
+@pytest.mark.parametrize("program", registry.programs(), ids=lambda p: p.name)
+def test_right_kernels_one_after_another_give_their_numbers(program: registry.Program) -> None:
+    device, arguments = opened(), program.arguments()
+    buffers = given(device, arguments)
+    for step in program.steps(**buffers):
+        device.launch(step.kernel, step.grid, step.block, *step.arguments)
+    check(device, arguments, buffers, program)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        pytest.param(
+            bug,
+            id=bug.name,
+            marks=[pytest.mark.xfail(reason=MISSED.get(bug.name) or NOT_YET[bug.finding], strict=True)]
+            if bug.name in MISSED or bug.finding in NOT_YET
+            else [],
+        )
+        for bug in planted.PLANTED
+    ],
+)
+def test_a_planted_bug_is_found_by_name_and_line(bug: planted.Planted) -> None:
+    device = opened()
+    with pytest.raises(Exception) as caught:  # noqa: PT011  which is what is tested
+        if bug.program is not None:
+            bug.program(device)
+        else:
+            device.launch(bug.kernel, bug.grid, bug.block, *given(device, bug.arguments()).values())
+        device.synchronize()
+    assert bug.accepts(type(caught.value).__name__, getattr(caught.value, "lines", ())), caught.value
+
+
+@pytest.mark.parametrize("control", planted.CONTROLS, ids=lambda c: c.name)
+def test_a_right_host_program_has_no_finding(control: planted.Control) -> None:
+    device = opened()
+    control.program(device)
+    device.synchronize()

@@ -1,0 +1,28 @@
+// y = a x + y, an element a thread.
+//
+// Rounded twice: the product, then the sum.
+//
+// Written by Windtunnel from the kernel 'saxpy': WGSL.
+// There is no option against contraction: where an implementation fuses or flushes, the last bit may differ.
+
+struct Params {
+    n: i32,
+    a: f32,
+}
+
+@group(0) @binding(0) var<storage, read> x: array<f32>;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+@group(0) @binding(2) var<uniform> params: Params;
+const blockDim = vec3<i32>(256, 1, 1);
+
+@compute @workgroup_size(256, 1, 1)
+fn saxpy(@builtin(local_invocation_id) local_invocation_id: vec3<u32>, @builtin(workgroup_id) workgroup_id: vec3<u32>) {
+    let threadIdx = vec3<i32>(local_invocation_id);
+    let blockIdx = vec3<i32>(workgroup_id);
+    let n = params.n;
+    let a = params.a;
+    var i: i32 = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = a * x[i] + y[i];
+    }
+}
