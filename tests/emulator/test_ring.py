@@ -547,3 +547,15 @@ def test_launches_of_a_relaunched_ring_are_counted() -> None:
         ring.call(i)
     ring.terminate()
     assert device.counters.launches >= 3
+
+
+@pytest.mark.parametrize("name", [*PERSISTENT, *RELAUNCHED, "a100-sxm-40gb@opencl", "mi250x@opencl"])
+def test_a_host_that_looks_again_and_again_gets_on_through_every_api(name: str) -> None:
+    device = opened(name)
+    ring = ring_of(device)
+    ring.send(3)
+    for _ in range(100_000):
+        found = ring.poll()
+        if found is not None:
+            break
+    assert found == 9

@@ -277,7 +277,7 @@ class EmulatedContext:
         self.host.deliver(span.start)
         data = np.ascontiguousarray(array)  # with what has arrived by then
         memory.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
-        memory.write(data.size, data.itemsize)
+        memory.write(data.nbytes)
 
     def copy_out(
         self, array: np.ndarray, memory: EmulatedMemory, stream: EmulatedStream | None, *, pinned: bool = False
@@ -298,11 +298,7 @@ class EmulatedContext:
         size = memory.size
         self._copy(self._queue(stream), "d2d", size, "pinned", hold=False)
         to.data[:size] = memory.data[:size]
-        if memory.unwritten is False:
-            to.write(size, 1)
-        elif isinstance(memory.unwritten, np.ndarray):
-            itemsize = memory.size // len(memory.unwritten)
-            to.missing(itemsize)[: len(memory.unwritten)] = memory.unwritten
+        to.take_over(memory, size)
 
     def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> Span:
         price = self._price("copy", {"bytes": max(size, 1), "direction": direction, "memory": memory})
@@ -408,12 +404,12 @@ class EmulatedContext:
         there = self.given(node.buffer).reshape(-1)
         if node.what == "copy_in" and node.array is not None:
             there[: node.array.size] = node.array.reshape(-1)
-            node.buffer.memory.write(node.array.size, node.array.itemsize)  # type: ignore[attr-defined]
+            node.buffer.memory.write(node.array.nbytes)  # type: ignore[attr-defined]
         elif node.what == "copy_out" and node.array is not None:
             self.host.expect(end, node.array, there[: node.array.size].reshape(node.array.shape).copy())
         elif node.source is not None:
             there[: node.source.size] = self.given(node.source).reshape(-1)
-            node.buffer.memory.write(node.source.size, node.source.dtype.itemsize)  # type: ignore[attr-defined]
+            node.buffer.memory.take_over(node.source.memory, node.source.nbytes)  # type: ignore[attr-defined]
 
     def _execute(
         self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], given: Sequence[Any], shared: int

@@ -29,19 +29,35 @@ class EmulatedMemory:
     freed: bool = False
     unwritten: np.ndarray | bool = True
     """Of which elements nobody has written yet: all, none, or (an array of them) some."""
+    _begun: int = 0
+    """Bytes at the beginning that were written, as long as the size of the elements is not known."""
 
-    def write(self, count: int, itemsize: int) -> None:
-        """The first ``count`` elements were written."""
-        if count * itemsize >= self.size:
+    def write(self, size: int) -> None:
+        """The first ``size`` bytes were written."""
+        if size >= self.size:
             self.unwritten = False
-        elif self.unwritten is not False:
-            self.missing(itemsize)[:count] = False
+        elif isinstance(self.unwritten, np.ndarray):
+            self.unwritten[: size * len(self.unwritten) // self.size] = False
+        else:
+            self._begun = max(self._begun, size)
 
     def missing(self, itemsize: int) -> np.ndarray:
         """Element by element, what nobody has written."""
         if isinstance(self.unwritten, bool):
             self.unwritten = np.full(self.size // itemsize, self.unwritten)
+            self.unwritten[: self._begun // itemsize] = False
         return self.unwritten
+
+    def take_over(self, other: EmulatedMemory, size: int) -> None:
+        """The first ``size`` bytes of another were copied here, written or not."""
+        if other.unwritten is False:
+            self.write(size)
+        elif isinstance(other.unwritten, np.ndarray):
+            itemsize = other.size // len(other.unwritten)
+            count = size // itemsize
+            self.missing(itemsize)[:count] = other.unwritten[:count]
+        else:
+            self.write(min(size, other._begun))
 
 
 @dataclass(eq=False)
