@@ -33,7 +33,7 @@ from windtunnel.core.errors import (
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.ticks import to_seconds, to_ticks
-from windtunnel.emulator.execute import Executable
+from windtunnel.emulator.execute import Executable, shared_bytes
 from windtunnel.emulator.handles import EmulatedEvent, EmulatedMemory, EmulatedStream
 from windtunnel.emulator.ring import EmulatedRing, PersistentRing, RelaunchRing, check_state, refuse_waiting
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
@@ -331,6 +331,7 @@ class EmulatedContext:
         buffers = [argument for argument in arguments if isinstance(argument, Buffer)]
         given = [self.given(argument) for argument in arguments]
         queue = self._queue(stream)
+        self._check(function, given, shared)
         self._migrate(queue, buffers)
         price = self._constant.get(function)
         if price is None:
@@ -357,6 +358,9 @@ class EmulatedContext:
             raise self.error(InvalidArgument, "replay a graph", f"the API '{self.info.api}' has no graphs")
         self._catch_up()
         queue = self._queue(stream)
+        for node in nodes:
+            if node.what == "launch":
+                self._check(node.function, [self.given(argument) for argument in node.arguments], node.shared)
         self._migrate(queue, [a for node in nodes for a in node.arguments if isinstance(a, Buffer)])
         self.host.spend(self.dispatch_ticks)
         begin = self.time.enqueue(queue.time, "markers", "graph", 0, after=(self.host.now + self.latency_ticks,)).end
@@ -411,12 +415,23 @@ class EmulatedContext:
             there[: node.source.size] = self.given(node.source).reshape(-1)
             node.buffer.memory.take_over(node.source.memory, node.source.nbytes)  # type: ignore[attr-defined]
 
+    def _check(self, function: Kernel, given: Sequence[Any], shared: int) -> None:
+        """Before anything takes time: whether a kernel that is written by thread can be launched so."""
+        if function not in self._executables:
+            self._executables[function] = Executable(function.function) if by_thread(function.function) else None
+        executable = self._executables[function]
+        if executable is None:
+            return
+        most = self.info.limits.shared_bytes
+        asked = shared_bytes(executable.specialised(given)) + shared
+        if asked > most:
+            problem = f"{asked:,} bytes of shared memory, of at most {most:,}"
+            raise self.error(LaunchError, f"launch {function.name}", problem, "configuration")
+
     def _execute(
         self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], given: Sequence[Any], shared: int
     ) -> None:
         """Compute what a launch does: thread by thread where the kernel is written so, else on whole arrays."""
-        if function not in self._executables:
-            self._executables[function] = Executable(function.function) if by_thread(function.function) else None
         executable = self._executables[function]
         memories = [a.memory if isinstance(a, Buffer) else None for a in arguments]
         if executable is None:
@@ -435,17 +450,13 @@ class EmulatedContext:
             else None
             for a, memory in zip(given, memories, strict=True)
         ]
-        limits = self.info.limits
-        asked = executable.shared_bytes(given) + shared
-        if asked > limits.shared_bytes:
-            problem = f"{asked:,} bytes of shared memory, of at most {limits.shared_bytes:,}"
-            raise self.error(LaunchError, f"launch {function.name}", problem, "configuration")
         executable.launch(
+            executable.specialised(given),
             grid,
             block,
             given,
             device=self.info.name,
-            warp=limits.warp,
+            warp=self.info.limits.warp,
             checked=self.checked,
             missing=missing,
             shared_bytes=shared,

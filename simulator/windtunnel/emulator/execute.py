@@ -33,13 +33,9 @@ class Executable:
 
     def specialised(self, arguments: Sequence[Any]) -> Compiled:
         """The kernel for arguments of these types."""
-        parameters = parameters_of(self.function)
-        given = [argument for argument, _ in zip(arguments, parameters, strict=False)]
-        arrays = frozenset(
-            parameter.name
-            for parameter, argument in zip(parameters, given, strict=False)
-            if getattr(argument, "shape", ())
-        )
+        # More arguments than parameters, or fewer, are told of when their types are asked for.
+        named = zip(parameters_of(self.function), arguments, strict=False)
+        arrays = frozenset(parameter.name for parameter, argument in named if getattr(argument, "shape", ()))
         program = parse(self.function, arrays)
         types = types_of(program, arguments)
         key = tuple(types.values())
@@ -48,13 +44,9 @@ class Executable:
             found = self._compiled[key] = compiled(infer(program, types))
         return found
 
-    def shared_bytes(self, arguments: Sequence[Any]) -> int:
-        """Bytes of the shared arrays that the kernel declares with a size."""
-        declared = self.specialised(arguments).program.declared.values()
-        return sum(math.prod(one.shape) * one.element.dtype.itemsize for one in declared if one.space == "shared")
-
+    @staticmethod
     def launch(
-        self,
+        found: Compiled,
         grid: Dims,
         block: Dims,
         arguments: Sequence[Any],
@@ -65,12 +57,11 @@ class Executable:
         missing: Sequence[np.ndarray | None] = (),
         shared_bytes: int = 0,
     ) -> None:
-        """Run it on arrays and numbers, in place.
+        """Run a kernel on arrays and numbers of the types that it was compiled for, in place.
 
         ``shared_bytes``: of shared arrays that the kernel declares without a size. ``missing``: of each argument,
         which elements nobody has written yet; what the kernel writes is struck out.
         """
-        found = self.specialised(arguments)
         program = found.program
         launch = Launch(program, grid, block, device, warp)
         memories: dict[str, Memory] = {}
@@ -113,23 +104,26 @@ def _watch(found: Compiled, memories: dict[str, Memory], grid: Dims, block: Dims
     """
     body = found.program.body
     if found.waits or any(isinstance(one, ir.Barrier) and one.scope.startswith("fence") for one in ir.walk(body)):
-        for memory in memories.values():
-            memory.shadow = None
         return
     used = frozenset(axis for axis in range(3) if grid[axis] * block[axis] > 1)
-    shadows: dict[int, Shadow] = {}
     by_place: dict[int, list[str]] = {}
     for name, memory in memories.items():
         by_place.setdefault(memory.flat.__array_interface__["data"][0], []).append(name)
-    for place, names in by_place.items():
+    for names in by_place.values():
         if not any(name in found.written for name in names):
             continue
         axes = [found.private.get(name) for name in names if name in found.written]
         if len(names) == 1 and axes[0] is not None and axes[0] >= used:
             continue
-        shadows[place] = Shadow(memories[names[0]].flat.size, threads, warp)
+        shadow = Shadow(memories[names[0]].flat.size, threads, warp)
         for name in names:
-            memories[name].shadow = shadows[place]
+            memories[name].shadow = shadow
+
+
+def shared_bytes(found: Compiled) -> int:
+    """Bytes of the shared arrays that a kernel declares with a size."""
+    declared = found.program.declared.values()
+    return sum(math.prod(one.shape) * one.element.dtype.itemsize for one in declared if one.space == "shared")
 
 
 def _sized(declared: ir.Declare, shared_bytes: int) -> ir.Declare:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -53,7 +54,8 @@ class _Scope:
     depth: int = 0
 
 
-def parameters_of(function: Callable[..., Any]) -> list[ir.Parameter]:
+@cache
+def parameters_of(function: Callable[..., Any]) -> tuple[ir.Parameter, ...]:
     """A kernel's parameters and their annotations; KernelError for those that no kernel has."""
     source = source_of(function)
     given = source.tree.args
@@ -62,10 +64,10 @@ def parameters_of(function: Callable[..., Any]) -> list[ir.Parameter]:
             raise source.error(
                 wrong, "a kernel's parameters are plain", expected="names, without defaults and without *"
             )
-    return [
+    return tuple(
         ir.Parameter(argument.arg, annotation_of(source, argument), argument.lineno)
         for argument in (*given.posonlyargs, *given.args)
-    ]
+    )
 
 
 def annotation_of(source: Source, argument: ast.arg) -> Type | None:

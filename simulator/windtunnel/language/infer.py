@@ -61,11 +61,25 @@ def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
             found[parameter.name] = actual
             continue
         fits = stated == actual if isinstance(actual, Array) else isinstance(stated, Scalar)
+        if fits and isinstance(stated, Scalar) and not _keeps(stated, argument):
+            where = Where(program.file, parameter.line, field=parameter.name)
+            raise KernelError(f"'{parameter.name}' is {argument!r}, which no {stated} is", where=where)
         if not fits:
             where = Where(program.file, parameter.line, field=parameter.name)
             raise KernelError(f"'{parameter.name}' is annotated {stated}, and was given {actual}", where=where)
         found[parameter.name] = stated
     return found
+
+
+def _keeps(stated: Scalar, argument: Any) -> bool:
+    """Whether a number can be had in a type without losing more than a float's last digits."""
+    value = argument.item() if hasattr(argument, "item") else argument
+    if stated.kind not in ("int", "uint"):
+        return True
+    if isinstance(value, float) and not value.is_integer():
+        return False
+    low, high = (-(2 ** (stated.bits - 1)), 2 ** (stated.bits - 1)) if stated.kind == "int" else (0, 2**stated.bits)
+    return bool(low <= int(value) < high)
 
 
 def type_of(argument: Any, *, wide: bool = False) -> Type:

@@ -1,4 +1,4 @@
-"""What counts as written: copies of some of a buffer, from buffers that are written in part, and what rings write."""
+"""Kernels written by thread, launched: what counts as written, what is refused, and that refusing takes no time."""
 
 from __future__ import annotations
 
@@ -62,3 +62,28 @@ def test_what_a_ring_writes_into_its_state_is_written(device: Accelerator) -> No
     with device.ring(fill, 1, 32, state, message=np.float32) as ring:
         ring.send(2.0)
     assert reads(device, state, 0)
+
+
+@windtunnel.kernel
+def big(out: f32[:]):  # type: ignore[no-untyped-def]
+    part = windtunnel.shared.array(20_000, f32)
+    part[windtunnel.threadIdx.x] = 1.0
+    out[0] = part[0]
+
+
+def test_a_launch_that_is_refused_takes_no_time(device: Accelerator) -> None:
+    out = device.empty(4)
+    before = device.clock_s
+    with pytest.raises(errors.LaunchError, match="80,000 bytes of shared memory"):
+        device.launch(big, 1, 32, out)
+    device.synchronize()
+    assert device.counters.launches == 0
+    assert device.clock_s - before < 1e-5
+
+
+@pytest.mark.parametrize("first", [2.5, 2**40, -(2**31) - 1, float("nan")])
+def test_a_number_that_its_parameter_cannot_hold_is_refused(device: Accelerator, first: float) -> None:
+    x = device.to_device(np.ones(8, np.float32))
+    with pytest.raises(errors.InputError, match="'first' is"):
+        device.launch(read, 1, 4, x, device.empty(4), first)
+    device.launch(read, 1, 4, x, device.empty(4), 2.0)
