@@ -28,8 +28,8 @@ from windtunnel.emulator.lanes import (
     take,
     taken,
 )
-from windtunnel.emulator.watch import global_index, private
 from windtunnel.language import flow, ir
+from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
 
 _HELPERS: Mapping[str, Any] = {
@@ -52,7 +52,7 @@ class Compiled:
     waits: bool
     """Whether a loop of it goes on until an atomic operation finds something."""
     private: Mapping[str, frozenset[int]]
-    """Of them, those at whose places no two threads meet, and on which axes (``watch.private``)."""
+    """Of them, those at whose places no two threads meet, and on which axes (``places.private``)."""
 
 
 def compiled(program: ir.Program) -> Compiled:

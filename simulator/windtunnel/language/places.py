@@ -1,0 +1,86 @@
+"""Which elements a thread touches, as far as a kernel's tree shows it: its own place in the grid, or anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from windtunnel.language import ir
+
+
+def private(program: ir.Program, written: Sequence[str]) -> Mapping[str, frozenset[int]]:
+    """Written arrays that a thread touches at places of its own alone, and the axes of the grid that make them so.
+
+    Where every index is a thread's place in the grid (or the steps of a stride over it), no two threads meet: nothing
+    need be watched as long as the launch has no other axis.
+    """
+    assigned: dict[str, list[ir.Stmt]] = {}
+    for one in ir.walk(program.body):
+        if isinstance(one, (ir.Assign, ir.For)):
+            assigned.setdefault(one.name, []).append(one)
+    accesses: dict[str, list[Sequence[ir.Expr]]] = {name: [] for name in written}
+    for one in ir.walk(program.body):
+        if isinstance(one, ir.Store) and one.array in accesses:
+            accesses[one.array].append(one.indices)
+        for e in ir.expressions(one):
+            if isinstance(e, (ir.Load, ir.Atomic)) and e.array in accesses:
+                accesses[e.array].append(e.indices)
+    found = {}
+    for name, each in accesses.items():
+        axes = [_axes(indices, assigned, program) for indices in each]
+        # The same indices in the same order everywhere: else one thread's place may be another's.
+        if axes and axes[0] is not None and all(one == axes[0] for one in axes):
+            found[name] = frozenset(axis for axis, _ in axes[0])
+    return found
+
+
+def _axes(
+    indices: Sequence[ir.Expr], assigned: Mapping[str, list[ir.Stmt]], program: ir.Program
+) -> tuple[tuple[int, str], ...] | None:
+    found = []
+    for index in indices:
+        axis = _axis(index, assigned, program)
+        if axis is None:
+            return None
+        found.append(axis)
+    return tuple(found)
+
+
+def _axis(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]], program: ir.Program) -> tuple[int, str] | None:
+    """(axis, "" or the stride's own variable) of an index that is a thread's place."""
+    if isinstance(e, ir.Binary):
+        axis = global_index(e)
+        return None if axis is None else (axis, "")
+    if not isinstance(e, ir.Variable) or e.name in program.scalars or len(assigned.get(e.name, ())) != 1:
+        return None
+    (one,) = assigned[e.name]
+    if isinstance(one, ir.Assign):
+        return _axis(one.value, assigned, program)
+    assert isinstance(one, ir.For)  # noqa: S101  nothing else assigns
+    start = _axis(one.start, assigned, program)
+    if start is None or start[1] or _stride(one.step, assigned) != start[0]:
+        return None
+    return start[0], ""
+
+
+def _stride(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]]) -> int | None:
+    """The axis whose whole extent an expression is: gridDim * blockDim."""
+    if isinstance(e, ir.Variable) and len(assigned.get(e.name, ())) == 1:
+        (one,) = assigned[e.name]
+        return _stride(one.value, assigned) if isinstance(one, ir.Assign) else None
+    if not isinstance(e, ir.Binary) or e.op != "*":
+        return None
+    sides = [side for side in (e.left, e.right) if isinstance(side, ir.Index)]
+    if len(sides) != 2 or {side.what for side in sides} != {"grid_size", "block_size"}:
+        return None
+    return sides[0].axis if sides[0].axis == sides[1].axis else None
+
+
+def global_index(e: ir.Binary) -> int | None:
+    """The axis of blockIdx * blockDim + threadIdx; None for anything else."""
+    first, second = e.left, e.right
+    if e.op != "+" or not isinstance(second, ir.Index) or second.what != "thread" or not isinstance(first, ir.Binary):
+        return None
+    sides = [side for side in (first.left, first.right) if isinstance(side, ir.Index) and side.axis == second.axis]
+    if first.op != "*" or len(sides) != 2:
+        return None
+    return second.axis if {side.what for side in sides} == {"block", "block_size"} else None
