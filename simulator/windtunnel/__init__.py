@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from windtunnel import errors
     from windtunnel.app import accelerator as device
-    from windtunnel.app import catalogue, predict, run, select
+    from windtunnel.app import catalogue, explore, predict, run, select
     from windtunnel.emulator.timeline import Host
     from windtunnel.runtime.accelerator import Accelerator
     from windtunnel.runtime.buffers import Buffer
@@ -36,6 +36,7 @@ __all__ = [
     "catalogue",
     "device",
     "errors",
+    "explore",
     "kernel",
     "predict",
     "run",
@@ -53,6 +54,7 @@ _LAZY = {
     "WorkerGroup": ("windtunnel.runtime.worker", "WorkerGroup"),
     "catalogue": ("windtunnel.app", "catalogue"),
     "device": ("windtunnel.app", "accelerator"),
+    "explore": ("windtunnel.app", "explore"),
     "kernel": ("windtunnel.runtime.kernels", "kernel"),
     "predict": ("windtunnel.app", "predict"),
     "run": ("windtunnel.app", "run"),

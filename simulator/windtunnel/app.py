@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from windtunnel.planning.executors import Task
     from windtunnel.planning.sweep import Inputs, Outcome
     from windtunnel.runtime.accelerator import Accelerator
+    from windtunnel.runtime.explore import Exploration
     from windtunnel.runtime.interface import Interval
     from windtunnel.runtime.selection import Choice, KnownBackend
     from windtunnel.transpile import Emitted
@@ -109,12 +110,15 @@ def accelerator(
     known: Catalogue | None = None,
     calibration: str | None = None,
     interval: Interval = "best",
+    schedule: int | None = None,
+    checked: bool = True,
 ) -> Accelerator:
     """An emulated accelerator: ``SKU`` or ``SKU@API``. Those of one ``host`` share its virtual clock.
 
     ``interval``: the clock takes the model's best values, or the ``low`` or ``high`` end of their 90% intervals: what
-    is in time at the high end is in time wherever the model holds. Raises InputError for a device that is not in the
-    catalogue.
+    is in time at the high end is in time wherever the model holds. ``schedule``: threads of kernels are executed one
+    by one in the order that this seed picks (``explore`` tries many). Without ``checked`` kernels are executed without
+    looking for what is wrong with them. Raises InputError for a device that is not in the catalogue.
     """
     from windtunnel.emulator.context import EmulatedContext
     from windtunnel.emulator.timeline import Host as Clock
@@ -126,7 +130,28 @@ def accelerator(
         raise InputError(f"{host!r} is no clock of a host program", expected="windtunnel.Host()")
     if interval not in ("low", "best", "high"):
         raise InputError(f"'{interval}' is no part of an interval", expected="low, best or high")
-    return Accelerator(EmulatedContext(device(name, known or Catalogue(), calibration), host, interval))
+    if schedule is not None and (isinstance(schedule, bool) or not isinstance(schedule, int) or schedule < 0):
+        raise InputError(f"{schedule!r} is no schedule", expected="a seed: a whole number from 0")
+    model = device(name, known or Catalogue(), calibration)
+    return Accelerator(EmulatedContext(model, host, interval, checked=checked, schedule=schedule))
+
+
+def explore(
+    program: Callable[[Accelerator], Any],
+    device: str,
+    *,
+    schedules: int | Sequence[int] = 64,
+    known: Catalogue | None = None,
+) -> Exploration:
+    """Run ``program(accelerator)`` on a fresh ``device`` for each schedule, which its kernels' threads then follow.
+
+    ``schedules``: how many, or their seeds. What the first failing one raises (a finding, or the program's own
+    assertion) has a note with the seed, and how to run it so again. See ``docs/kernels.md``.
+    """
+    from windtunnel.runtime.explore import explored
+
+    catalogue = known or Catalogue()
+    return explored(program, lambda seed: accelerator(device, known=catalogue, schedule=seed), schedules)
 
 
 def real_accelerator(name: str) -> Accelerator:

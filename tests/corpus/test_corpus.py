@@ -17,17 +17,11 @@ from windtunnel.runtime.accelerator import Accelerator
 from windtunnel_models.catalogue import Catalogue
 
 KNOWN = Catalogue()
-WAITING = {"sum_under_a_lock", "sum_by_tickets", "chained_scan"}
-"""Kernels whose threads wait for each other, which need to be executed one by one."""
 NOT_YET = {
-    "Deadlock": "threads that wait for each other are not executed yet",
     "MissingSync": "the order of streams is not watched yet",
 }
 MISSED = {
     "smooth_between_blocks": "another pair of lines of the same race is named",
-    "unlocked_too_early": "its threads wait for each other",
-    "barrier_in_both_branches": "one of the two barriers is named",
-    "waits_for_the_last_block": NOT_YET["Deadlock"],
 }
 
 
@@ -60,19 +54,7 @@ def check(device: Accelerator, arguments: registry.Arguments, buffers: dict[str,
             assert wrong is None, f"{name}: {wrong}"
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(
-            case,
-            id=case.name,
-            marks=[pytest.mark.xfail(reason="threads that wait for each other", strict=True)]
-            if case.name in WAITING
-            else [],
-        )
-        for case in registry.cases()
-    ],
-)
+@pytest.mark.parametrize("case", registry.cases(), ids=lambda case: case.name)
 def test_a_right_kernel_gives_its_numbers_and_no_finding(case: registry.Case) -> None:
     device, arguments = opened(), case.arguments()
     buffers = given(device, arguments)

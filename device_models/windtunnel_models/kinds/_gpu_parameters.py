@@ -127,6 +127,24 @@ PARAMETERS = (
         default=assumed(96 * 1024.0, 64 * 1024.0, 228 * 1024.0, "64 KiB on AMD, 64 to 228 KiB on NVIDIA by generation"),
     ),
     Parameter(
+        "unit_threads",
+        "1",
+        "threads that one compute unit holds at once",
+        default=assumed(1024.0, 1024.0, 2048.0, "1,024 to 2,048 on NVIDIA by generation; of others not stated here"),
+    ),
+    Parameter(
+        "unit_blocks",
+        "1",
+        "blocks that one compute unit holds at once",
+        default=assumed(16.0, 8.0, 32.0, "16 to 32 on NVIDIA by generation; of others not stated here"),
+    ),
+    Parameter(
+        "unit_registers",
+        "1",
+        "32-bit registers that the blocks of one compute unit share",
+        default=assumed(65536.0, 65536.0, 131072.0, "65,536 on NVIDIA; of others not stated here"),
+    ),
+    Parameter(
         "l2_bytes_per_clock",
         "B",
         "operands one compute unit gets from the last-level cache in a clock, those shared with neighbours included",

@@ -230,6 +230,13 @@ class Finding(WindtunnelError):
     ) -> None:
         super().__init__(message)
         self.file, self.lines, self.array, self.index, self.threads = file, lines, array, index, threads
+        self.schedule: int | None = None
+        """The seed of the order of threads in which it was met; None where that was the usual one."""
+
+    def under(self, schedule: int) -> None:
+        """It was met in the order that this seed picks."""
+        self.schedule = schedule
+        self.args = (f"{self.args[0]} (schedule {schedule})",)
 
     @property
     def address(self) -> int | tuple[int, ...] | None:
@@ -259,6 +266,10 @@ class MissingSync(Finding):
 
 class Deadlock(Finding):
     """Somebody waits for what cannot come: the message says who, for what, and why."""
+
+
+class Unwatched(UserWarning):
+    """A launch was executed without looking for all that is usually looked for; the message says why."""
 
 
 class QueueFull(DeviceError):

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import BarrierDivergence, OutOfBounds, UninitializedRead, Where
+from windtunnel.core.errors import BarrierDivergence, OutOfBounds, UninitializedRead
 from windtunnel.emulator.lanes import Chunk, Lanes, Ramp, Value
 from windtunnel.emulator.watch import Shadow
 from windtunnel.language import ir
-from windtunnel.language.source import KernelError
 from windtunnel.runtime.interface import Dims
 
 Position = int | slice | np.ndarray
@@ -261,6 +260,10 @@ def _all_of(lanes: Lanes) -> Any:
     return slice(None) if lanes.selection is None else lanes.selection
 
 
+class Waits(Exception):
+    """Side by side threads cannot go on: a loop waits for what others have not done yet."""
+
+
 class Guard:
     """Watches a loop that may wait for what other threads do, which side by side they never get to do."""
 
@@ -269,20 +272,14 @@ class Guard:
         self.turns, self.changes = 0, -1
 
     def turn(self) -> None:
-        """One more turn. KernelError where nothing has changed for long."""
+        """One more turn. Waits where nothing has changed for long."""
         changes = self.lanes.chunk.changes
         if changes != self.changes:
             self.turns, self.changes = 0, changes
             return
         self.turns += 1
         if self.turns > _TURNS:
-            launch = self.lanes.chunk.launch
-            raise KernelError(
-                f"{launch.where()}: the loop at {launch.at(self.line)} waits for what other threads do; threads that "
-                "wait for each other are not executed yet",
-                where=Where(launch.program.file, self.line),
-                expected="threads that meet at barriers",
-            )
+            raise Waits
 
 
 def barrier(lanes: Lanes, line: int, scope: str) -> None:
@@ -371,6 +368,11 @@ _ONE: Mapping[str, Callable[..., Any]] = {
     "inc": lambda old, x: old.dtype.type(0) if old >= x else old + old.dtype.type(1),
     "dec": lambda old, x: x if old == 0 or old > x else old - old.dtype.type(1),
 }
+
+
+def change_one(op: str, old: Any, values: Sequence[Any]) -> Any:
+    """What an atomic operation leaves where ``old`` was."""
+    return _ONE[op](old, *values)
 
 
 def atomically(flat: np.ndarray, places: np.ndarray, op: str, values: Sequence[np.ndarray], used: bool) -> Any:

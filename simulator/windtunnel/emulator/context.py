@@ -15,6 +15,7 @@ streams allow. What each takes is the model's best value; how the API divides it
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ import numpy as np
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import (
     DeviceOutOfMemory,
+    Finding,
     InputError,
     InvalidArgument,
     LaunchError,
@@ -35,6 +37,7 @@ from windtunnel.core.provenance import Provenance
 from windtunnel.core.ticks import to_seconds, to_ticks
 from windtunnel.emulator.execute import Executable, shared_bytes
 from windtunnel.emulator.handles import EmulatedEvent, EmulatedMemory, EmulatedStream
+from windtunnel.emulator.residency import registers_beyond, resident_blocks
 from windtunnel.emulator.ring import EmulatedRing, PersistentRing, RelaunchRing, check_state, refuse_waiting
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
 from windtunnel.language.source import by_thread
@@ -83,7 +86,13 @@ class EmulatedContext:
     """One emulated device, opened. See the module, and ``runtime.interface.Context``."""
 
     def __init__(
-        self, device: Device, host: Host | None = None, interval: Interval = "best", *, checked: bool = True
+        self,
+        device: Device,
+        host: Host | None = None,
+        interval: Interval = "best",
+        *,
+        checked: bool = True,
+        schedule: int | None = None,
     ) -> None:
         self.device = device
         self.host = host or Host()
@@ -115,6 +124,11 @@ class EmulatedContext:
         self.rings: list[EmulatedRing] = []
         self._executables: dict[Kernel, Executable | None] = {}
         self.checked = checked
+        self.schedule = schedule
+        """Seed of the order in which threads are executed; None for the order that is quickest."""
+        self._resident: dict[tuple[Any, ...], int] = {}
+        self.traces: list[str] = []
+        """Of each launch that was executed so, the hash of its steps."""
         self.before_wait: Callable[[], None] = _nothing
         self.after_wait: Callable[[], None] = _nothing
         self._prices: dict[tuple[Any, ...], Price] = {}
@@ -331,7 +345,7 @@ class EmulatedContext:
         buffers = [argument for argument in arguments if isinstance(argument, Buffer)]
         given = [self.given(argument) for argument in arguments]
         queue = self._queue(stream)
-        self._check(function, given, shared)
+        self._check(function, block, given, shared)
         self._migrate(queue, buffers)
         price = self._constant.get(function)
         if price is None:
@@ -360,7 +374,8 @@ class EmulatedContext:
         queue = self._queue(stream)
         for node in nodes:
             if node.what == "launch":
-                self._check(node.function, [self.given(argument) for argument in node.arguments], node.shared)
+                given = [self.given(argument) for argument in node.arguments]
+                self._check(node.function, node.block, given, node.shared)
         self._migrate(queue, [a for node in nodes for a in node.arguments if isinstance(a, Buffer)])
         self.host.spend(self.dispatch_ticks)
         begin = self.time.enqueue(queue.time, "markers", "graph", 0, after=(self.host.now + self.latency_ticks,)).end
@@ -415,11 +430,14 @@ class EmulatedContext:
             there[: node.source.size] = self.given(node.source).reshape(-1)
             node.buffer.memory.take_over(node.source.memory, node.source.nbytes)  # type: ignore[attr-defined]
 
-    def _check(self, function: Kernel, given: Sequence[Any], shared: int) -> None:
+    def _check(self, function: Kernel, block: Dims, given: Sequence[Any], shared: int) -> None:
         """Before anything takes time: whether a kernel that is written by thread can be launched so."""
         if function not in self._executables:
             self._executables[function] = Executable(function.function) if by_thread(function.function) else None
         executable = self._executables[function]
+        beyond = registers_beyond(self.device, block, function.registers)
+        if beyond is not None:
+            raise self.error(LaunchError, f"launch {function.name}", beyond, "configuration")
         if executable is None:
             return
         most = self.info.limits.shared_bytes
@@ -450,17 +468,33 @@ class EmulatedContext:
             else None
             for a, memory in zip(given, memories, strict=True)
         ]
-        executable.launch(
-            executable.specialised(given),
-            grid,
-            block,
-            given,
-            device=self.info.name,
-            warp=self.info.limits.warp,
-            checked=self.checked,
-            missing=missing,
-            shared_bytes=shared,
-        )
+        found = executable.specialised(given)
+        asked = shared_bytes(found) + shared
+        resident = self._resident.get((block, asked, function.registers))
+        if resident is None:
+            resident = resident_blocks(self.device, self.info.limits, block, asked, function.registers)
+            self._resident[block, asked, function.registers] = resident
+        try:
+            trace = executable.launch(
+                found,
+                grid,
+                block,
+                given,
+                device=self.info.name,
+                warp=self.info.limits.warp,
+                checked=self.checked,
+                missing=missing,
+                shared_bytes=shared,
+                resident=resident,
+                # Each launch of a program in an order of its own.
+                seed=None if self.schedule is None else self.schedule + (len(self.traces) << 32),
+            )
+        except Finding as finding:
+            if self.schedule is not None:
+                finding.under(self.schedule)
+            raise
+        if self.schedule is not None:
+            self.traces.append(trace)
         for memory in memories:
             if isinstance(memory, EmulatedMemory) and isinstance(memory.unwritten, np.ndarray):
                 memory.unwritten = memory.unwritten if memory.unwritten.any() else False
@@ -625,6 +659,11 @@ class EmulatedContext:
     def provenance(self) -> str:
         """See ``Context``."""
         return "nothing" if self.weakest is None else self.weakest.label
+
+    @property
+    def trace_hash(self) -> str:
+        """See ``Context``."""
+        return hashlib.blake2b("".join(self.traces).encode(), digest_size=16).hexdigest() if self.traces else ""
 
     @property
     def clock_s(self) -> float:

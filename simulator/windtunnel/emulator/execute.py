@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from windtunnel.emulator.arrays import Global, Launch, Local, Memory, Shared
+from windtunnel.core.errors import BarrierDivergence, Unwatched
+from windtunnel.emulator.arrays import Global, Launch, Local, Memory, Shared, Waits
 from windtunnel.emulator.lanes import Chunk, Lanes
 from windtunnel.emulator.lockstep import Compiled, compiled
 from windtunnel.emulator.watch import Shadow
@@ -22,6 +24,10 @@ from windtunnel.runtime.interface import Dims
 
 CHUNK = 1 << 15
 """Threads of a chunk: their values stay in a processor's second cache."""
+MOST = 1 << 17
+"""Threads that are executed one by one because of what they wait for or fence: some ten seconds of them."""
+FEW = 1 << 12
+"""Threads with locks and flags that are executed so at once, and not only if side by side they cannot go on."""
 
 
 class Executable:
@@ -56,55 +62,118 @@ class Executable:
         checked: bool = True,
         missing: Sequence[np.ndarray | None] = (),
         shared_bytes: int = 0,
-    ) -> None:
+        resident: int = 1 << 31,
+        seed: int | None = None,
+    ) -> str:
         """Run a kernel on arrays and numbers of the types that it was compiled for, in place.
 
         ``shared_bytes``: of shared arrays that the kernel declares without a size. ``missing``: of each argument,
-        which elements nobody has written yet; what the kernel writes is struck out.
+        which elements nobody has written yet; what the kernel writes is struck out. ``resident``: blocks that the
+        device holds at once. With a ``seed`` threads are executed one by one in the order that it picks, and the hash
+        of their steps is given; else "".
+
+        Threads are executed one by one, too, where fences order them or locks and flags hold them up.
         """
-        program = found.program
-        launch = Launch(program, grid, block, device, warp)
-        memories: dict[str, Memory] = {}
-        scalars: dict[str, Any] = {}
-        absent = list(missing) or [None] * len(arguments)
-        for parameter, argument, unwritten in zip(program.parameters, arguments, absent, strict=True):
-            kind = program.arrays.get(parameter.name)
-            if isinstance(kind, Array):
-                made = Global(launch, parameter.name, argument.shape, argument.reshape(-1))
-                made.copies = bool(found.written)
-                made.missing = unwritten if checked else None
-                memories[parameter.name] = made
-            else:
-                scalars[parameter.name] = program.scalars[parameter.name].dtype.type(argument)
-        threads = block[0] * block[1] * block[2]
-        if checked:
-            _watch(found, memories, grid, block, threads, warp)
-        blocks = grid[0] * grid[1] * grid[2]
-        step = max(CHUNK // threads, 1)
-        with np.errstate(all="ignore"):
-            for first in range(0, blocks, step):
-                chunk = Chunk(grid, block, first, min(step, blocks - first), warp, launch)
-                own: dict[str, Memory] = {
-                    name: (Shared if declared.space == "shared" else Local)(
-                        launch, _sized(declared, shared_bytes), chunk, checked=checked
-                    )
-                    for name, declared in program.declared.items()
-                }
-                if found.waits:
-                    for memory in own.values():
-                        memory.shadow = None
-                found.run(Lanes(chunk), {**memories, **own}, scalars)
+        launch = Launch(found.program, grid, block, device, warp)
+        blocks, threads = math.prod(grid), math.prod(block)
+
+        def one_by_one() -> str:
+            return found.threads.run(
+                launch,
+                arguments,
+                resident=resident,
+                checked=checked,
+                missing=missing,
+                seed=seed,
+                sized=lambda declared: _sized(declared, shared_bytes),
+            )
+
+        if seed is not None or (found.spins and (blocks * threads <= FEW or blocks > resident)):
+            return one_by_one()
+        if checked and found.fences:
+            if blocks * threads <= MOST:
+                return one_by_one()
+            warnings.warn(
+                f"{launch.where()}: data races are not looked for in a launch of {blocks * threads:,} threads with "
+                f"fences, which is more than {MOST:,}",
+                Unwatched,
+                stacklevel=2,
+            )
+        before = _Kept(found, arguments, missing) if found.waits or found.parts else None
+        try:
+            _side_by_side(found, launch, arguments, checked, missing, shared_bytes)
+        except Waits:
+            assert before is not None  # noqa: S101  only loops that may wait say so
+            before.restore()
+            return one_by_one()
+        except BarrierDivergence:
+            # One by one the others are seen to go on, to another barrier or to their end.
+            if before is None or blocks * threads > MOST:
+                raise
+            before.restore()
+            one_by_one()
+            raise
+        return ""
+
+
+class _Kept:
+    """What a launch may change, as it was before."""
+
+    def __init__(self, found: Compiled, arguments: Sequence[Any], missing: Sequence[np.ndarray | None]) -> None:
+        named = zip(found.program.parameters, arguments, strict=True)
+        self._kept = [(a, a.copy()) for p, a in named if p.name in found.written]
+        self._kept += [(a, a.copy()) for a in missing if a is not None]
+
+    def restore(self) -> None:
+        """Put it back."""
+        for array, kept in self._kept:
+            array[...] = kept
+
+
+def _side_by_side(
+    found: Compiled,
+    launch: Launch,
+    arguments: Sequence[Any],
+    checked: bool,
+    missing: Sequence[np.ndarray | None],
+    shared_bytes: int,
+) -> None:
+    program, grid, block, warp = found.program, launch.grid, launch.block, launch.warp
+    memories: dict[str, Memory] = {}
+    scalars: dict[str, Any] = {}
+    absent = list(missing) or [None] * len(arguments)
+    for parameter, argument, unwritten in zip(program.parameters, arguments, absent, strict=True):
+        kind = program.arrays.get(parameter.name)
+        if isinstance(kind, Array):
+            made = Global(launch, parameter.name, argument.shape, argument.reshape(-1))
+            made.copies = bool(found.written)
+            made.missing = unwritten if checked else None
+            memories[parameter.name] = made
+        else:
+            scalars[parameter.name] = program.scalars[parameter.name].dtype.type(argument)
+    blocks, threads = math.prod(grid), math.prod(block)
+    # What fences order is followed thread by thread alone.
+    watched = checked and not found.fences
+    if watched:
+        _watch(found, memories, grid, block, threads, warp)
+    step = max(CHUNK // threads, 1)
+    with np.errstate(all="ignore"):
+        for first in range(0, blocks, step):
+            chunk = Chunk(grid, block, first, min(step, blocks - first), warp, launch)
+            own: dict[str, Memory] = {
+                name: (Shared if declared.space == "shared" else Local)(
+                    launch, _sized(declared, shared_bytes), chunk, checked=checked
+                )
+                for name, declared in program.declared.items()
+            }
+            if not watched:
+                for memory in own.values():
+                    memory.shadow = None
+            found.run(Lanes(chunk), {**memories, **own}, scalars)
 
 
 def _watch(found: Compiled, memories: dict[str, Memory], grid: Dims, block: Dims, threads: int, warp: int) -> None:
-    """Watch the arrays in which threads can meet. Parameters that are one buffer are one array.
-
-    What fences and atomic operations order is not followed yet: kernels that have a fence, or wait for what an atomic
-    operation finds, are not watched.
-    """
-    body = found.program.body
-    if found.waits or any(isinstance(one, ir.Barrier) and one.scope.startswith("fence") for one in ir.walk(body)):
-        return
+    """Watch the arrays in which threads can meet. Parameters that are one buffer are one array."""
     used = frozenset(axis for axis in range(3) if grid[axis] * block[axis] > 1)
     by_place: dict[int, list[str]] = {}
     for name, memory in memories.items():

@@ -28,6 +28,7 @@ from windtunnel.emulator.lanes import (
     take,
     taken,
 )
+from windtunnel.emulator.threads.launch import ByThread
 from windtunnel.language import flow, ir
 from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
@@ -50,7 +51,15 @@ class Compiled:
     written: frozenset[str]
     """Arrays that the kernel stores to, atomically or not."""
     waits: bool
-    """Whether a loop of it goes on until an atomic operation finds something."""
+    """Whether a loop of it goes on until memory that threads change says so."""
+    spins: bool
+    """Whether such a loop asks with atomic operations, as locks and flags do."""
+    parts: bool
+    """Whether a barrier stands where threads of a block may part ways."""
+    fences: bool
+    """Whether what comes before what is said by fences, too."""
+    threads: ByThread
+    """The same, one thread after another."""
     private: Mapping[str, frozenset[int]]
     """Of them, those at whose places no two threads meet, and on which axes (``places.private``)."""
 
@@ -60,13 +69,25 @@ def compiled(program: ir.Program) -> Compiled:
     stored = written_by(program.body)
     alone = private(program, sorted(stored))
     body = flow.lowered(program)
-    waits = any(isinstance(one, ir.While) and _may_spin(one, set()) for one in ir.walk(body))
+    waits = [look for one in ir.walk(body) if isinstance(one, ir.While) for look in _looks(one, stored)]
+    fences = any(isinstance(one, ir.Barrier) and one.scope.startswith("fence") for one in ir.walk(body))
     made = _Generator(program, body)
     source = made.source()
     names: dict[str, Any] = {**_HELPERS, **made.constants}
     # The text is made here from a tree of known forms: nothing of a user's gets into it but names and numbers.
     exec(compile(source, f"<lockstep {program.name}>", "exec"), names)  # noqa: S102
-    return Compiled(program, names["run"], source, frozenset(stored), waits, alone)
+    return Compiled(
+        program,
+        names["run"],
+        source,
+        frozenset(stored),
+        bool(waits),
+        any(isinstance(look, ir.Atomic) for look in waits),
+        made.parts,
+        fences,
+        ByThread(program, frozenset(stored)),
+        alone,
+    )
 
 
 def written_by(body: Sequence[ir.Stmt]) -> set[str]:
@@ -95,6 +116,8 @@ class _Generator:
         self.depth = 1
         self.number = 0
         self.varying: set[str] = set()
+        self.parts = False
+        """Whether a barrier stands where threads of a block may part ways."""
         while self._vary(body, under=False):
             pass
 
@@ -126,6 +149,8 @@ class _Generator:
                 found |= self._vary(one.body, under=inner) | self._vary(one.orelse, under=inner)
             elif isinstance(one, ir.While):
                 found |= self._vary(one.body, under=under or self.varies(one.condition))
+            elif isinstance(one, ir.Barrier):
+                self.parts |= under
         return found
 
     def varies(self, e: ir.Expr) -> bool:
@@ -206,7 +231,7 @@ class _Generator:
             self.emit(f"{outer} = put({outer}, {selection}, {inner.names[name]}, {frame.lanes}.size, {dtype})")
 
     def _while(self, one: ir.While, frame: _Frame) -> None:
-        spins = _may_spin(one, self.stored)
+        spins = bool(_looks(one, self.stored))
         guard = self._fresh("guard")
         if spins:
             self.emit(f"{guard} = Guard({frame.lanes}, {one.line})")
@@ -434,8 +459,8 @@ class _Generator:
         return name
 
 
-def _may_spin(loop: ir.While, stored: set[str]) -> bool:
-    """Whether a loop may wait for what others do: it looks at memory that the kernel changes, to go on or not."""
+def _looks(loop: ir.While, stored: set[str]) -> list[ir.Expr]:
+    """What a loop asks of memory that the kernel changes, to go on or not: it may wait for what others do."""
     asked = {e.name for e in ir.inside(loop.condition) if isinstance(e, ir.Variable)}
     looks = [loop.condition]
     before = -1
@@ -451,7 +476,7 @@ def _may_spin(loop: ir.While, stored: set[str]) -> bool:
                     looks.append(condition)
         asked |= {e.name for look in looks for e in ir.inside(look) if isinstance(e, ir.Variable)}
     found = [e for look in looks for e in ir.inside(look)]
-    return any(isinstance(e, ir.Atomic) or (isinstance(e, ir.Load) and e.array in stored) for e in found)
+    return [e for e in found if isinstance(e, ir.Atomic) or (isinstance(e, ir.Load) and e.array in stored)]
 
 
 def _careful(e: ir.Expr) -> bool:

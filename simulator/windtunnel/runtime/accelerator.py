@@ -131,6 +131,11 @@ class Accelerator:
         return self.context.clock_s
 
     @property
+    def trace_hash(self) -> str:
+        """Under a ``schedule``: of all steps that kernels' threads could see of each other, in their order; else ""."""
+        return self.context.trace_hash
+
+    @property
     def provenance(self) -> str:
         """Where ``clock_s`` and ``energy_j`` come from: the weakest origin of what entered them so far.
 

@@ -174,6 +174,10 @@ class Context(Protocol):
         """Wait until all work has ended."""
 
     @property
+    def trace_hash(self) -> str:
+        """Of all steps that threads could see of each other, in their order; "" where that is not followed."""
+
+    @property
     def clock_s(self) -> float:
         """The host's clock (s)."""
 

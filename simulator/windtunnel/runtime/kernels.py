@@ -31,8 +31,12 @@ class Kernel:
 
     function: Callable[..., Any]
     work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None
+    registers: int = 0
+    """32-bit registers that a thread takes, as a device's compiler reports them; 0 where that is not known."""
 
     def __post_init__(self) -> None:
+        if isinstance(self.registers, bool) or not isinstance(self.registers, int) or self.registers < 0:
+            raise InputError(f"a kernel's registers are {self.registers!r}", expected="a number from 0")
         if not callable(self.function):
             raise InputError(f"{self.function!r} is no kernel", expected="a function of whole arrays")
         update_wrapper(self, self.function)
@@ -63,14 +67,18 @@ class Kernel:
 def kernel(function: Callable[..., Any]) -> Kernel: ...
 @overload
 def kernel(
-    *, work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None
+    *, work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None, registers: int = 0
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 def kernel(
     function: Callable[..., Any] | None = None,
     *,
     work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None,
+    registers: int = 0,
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
-    """Mark a function as a kernel: ``@kernel``, or ``@kernel(work=lambda a, b: {"op": "vector_add", "n": a.size})``."""
+    """Mark a function as a kernel: ``@kernel``, or ``@kernel(work=lambda a, b: {"op": "vector_add", "n": a.size})``.
+
+    ``registers``: of a thread, as a device's compiler reports them: they bound how many blocks a device holds.
+    """
     if function is not None:
-        return Kernel(function, work)
-    return lambda found: Kernel(found, work)
+        return Kernel(function, work, registers)
+    return lambda found: Kernel(found, work, registers)

@@ -1,0 +1,131 @@
+"""Which thread goes on next: each in turn, or whichever a seed picks. One seed, one order, wherever it runs."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from windtunnel.emulator.threads.machine import Thread
+
+
+class Schedule(Protocol):
+    """Threads that can go on. ``pick`` takes one out; what can still go on after its step is added again."""
+
+    def add(self, thread: Thread) -> None:
+        """A thread can go on."""
+
+    def pick(self) -> Thread:
+        """The next; there is one."""
+
+    def __len__(self) -> int: ...
+
+    def shuffle(self, numbers: list[int]) -> list[int]:
+        """The order in which blocks begin."""
+
+
+class InTurn:
+    """Every thread a step, in the order of their numbers: what devices come nearest to."""
+
+    def __init__(self) -> None:
+        self._threads: deque[Thread] = deque()
+
+    def add(self, thread: Thread) -> None:
+        """See ``Schedule``."""
+        self._threads.append(thread)
+
+    def pick(self) -> Thread:
+        """See ``Schedule``."""
+        return self._threads.popleft()
+
+    def __len__(self) -> int:
+        return len(self._threads)
+
+    def shuffle(self, numbers: list[int]) -> list[int]:
+        """In order."""
+        return numbers
+
+
+class Walk:
+    """Any thread at any step, all alike."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311  an order is no secret
+        self._threads: list[Thread] = []
+
+    def add(self, thread: Thread) -> None:
+        """See ``Schedule``."""
+        self._threads.append(thread)
+
+    def pick(self) -> Thread:
+        """See ``Schedule``."""
+        threads = self._threads
+        at = int(self._random.random() * len(threads))
+        threads[at], threads[-1] = threads[-1], threads[at]
+        return threads.pop()
+
+    def __len__(self) -> int:
+        return len(self._threads)
+
+    def shuffle(self, numbers: list[int]) -> list[int]:
+        """In any order."""
+        self._random.shuffle(numbers)
+        return numbers
+
+
+class Priorities:
+    """The thread of the highest priority goes on until it waits; at few, random steps it becomes the lowest.
+
+    Burckhardt, Kothari, Musuvathi, Nagarakatte: A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs
+    (ASPLOS 2010): a bug that d orderings make is met with a probability of at least 1 / (n k^(d-1)), for n threads and
+    k steps. The steps are drawn from a number that is doubled as the program goes on, since k is not known before.
+    """
+
+    def __init__(self, seed: int, changes: int = 3) -> None:
+        self._random = random.Random(seed)  # noqa: S311  an order is no secret
+        self._threads: list[tuple[float, int, Thread]] = []
+        self._priority: dict[int, float] = {}
+        self._step, self._changes, self._lowest = 0, changes, 0.0
+        self._horizon = 64
+        self._points = self._drawn(0)
+
+    def _drawn(self, first: int) -> set[int]:
+        return {first + int(self._random.random() * self._horizon) for _ in range(self._changes)}
+
+    def add(self, thread: Thread) -> None:
+        """See ``Schedule``."""
+        priority = self._priority.get(thread.id)
+        if priority is None:
+            priority = self._priority[thread.id] = self._random.random()
+        heappush(self._threads, (-priority, thread.id, thread))
+
+    def pick(self) -> Thread:
+        """See ``Schedule``."""
+        _, _, thread = heappop(self._threads)
+        self._step += 1
+        # Whoever waits actively lets the others go on: else the highest would go round for ever.
+        if self._step in self._points or thread.turned:
+            thread.turned = False
+            self._lowest -= 1.0
+            self._priority[thread.id] = self._lowest
+        if self._step >= self._horizon:
+            self._points |= self._drawn(self._step)
+            self._horizon *= 2
+        return thread
+
+    def __len__(self) -> int:
+        return len(self._threads)
+
+    def shuffle(self, numbers: list[int]) -> list[int]:
+        """In any order."""
+        self._random.shuffle(numbers)
+        return numbers
+
+
+def schedule_of(seed: int | None) -> Schedule:
+    """In turn without a seed; of seeds every other one walks at random, and every other one goes by priorities."""
+    if seed is None:
+        return InTurn()
+    return Walk(seed) if seed % 2 == 0 else Priorities(seed)
