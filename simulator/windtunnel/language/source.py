@@ -12,6 +12,7 @@ from functools import cache, cached_property
 from typing import Any, Final
 
 from windtunnel.core.errors import InputError, Where
+from windtunnel.core.stencil import form_of
 from windtunnel.language.names import POSITION, Group, Name
 
 UNKNOWN: Final = object()
@@ -122,7 +123,7 @@ def by_thread(function: Callable[..., Any]) -> bool:
         source = source_of(function)
     except KernelError:
         return False  # what has no source cannot be compiled; it can still be called on whole arrays
-    if source.positions:
+    if source.positions or form_of(function) is not None:
         return True
     tree = source.tree
     if any(isinstance(source.static(node), (Name, Group)) for node in ast.walk(tree) if isinstance(node, ast.Name)):

@@ -90,9 +90,13 @@ class StencilReader(Reader):
         return self.scope.arrays[given.id]
 
     def _directed(self, node: ast.Call, word: str) -> tuple[int, ...]:
+        text = ast.unparse(node)
+        if len(node.args) > 2:
+            self._refuse(node, f"'{text}' of {len(node.args)} values", f"an array and a distance: {word}(a, 2)")
         distance = self._steps(node.args[1]) if len(node.args) == 2 else 1
-        if len(node.args) > 2 or distance < 1:
-            self._refuse(node, f"'{ast.unparse(node)}'", f"an array, and how many cells away if not 1: {word}(a, 2)")
+        if distance < 1:
+            other = next(one for one, steps in DIRECTIONS.items() if steps == tuple(-s for s in DIRECTIONS[word]))
+            self._refuse(node, f"a distance of {distance} in '{text}'", f"a number from 1; the other way is {other}")
         return tuple(step * distance for step in DIRECTIONS[word])
 
     def _steps(self, node: ast.expr) -> int:
@@ -185,6 +189,11 @@ class _Expansion:
     def _check(self) -> None:
         program = self.program
         reached = {array for array, _ in self.accesses}
+        indices = {id(cell) for _, cell in self.accesses}
+        for one in ir.walk(program.body):
+            for e in ir.expressions(one):
+                if isinstance(e, ir.Cell) and id(e) not in indices:
+                    self._refuse(e.line, f"'{e.text}' is no number", f"it alone as an index, a[{e.text}]; or pos.x")
         program.cells = [one.name for one in program.parameters if one.name in reached]
         for array, cell in self.accesses:
             if array in program.declared:
@@ -215,10 +224,8 @@ class _Expansion:
             self._refuse(cell.line, problem, "arrays of one shape where a stencil reaches them through its position")
         if cell.whole and len(cell.offsets) != sides:
             axes = ", ".join(f"d{axis}" for axis in reversed(AXES[:sides]))
-            many = len(cell.offsets)
-            self._refuse(
-                cell.line, f"{many} offsets in '{cell.text}': '{array}' has {_sides(sides)}", f"{array}, {axes}"
-            )
+            problem = f"'{cell.text}' has {_many(len(cell.offsets), 'offset')}, and '{array}' {_sides(sides)}"
+            self._refuse(cell.line, problem, f"one for each: at({array}, {axes})")
         if len(cell.offsets) > sides:
             known = [word for word, steps in DIRECTIONS.items() if len(steps) <= sides]
             self._refuse(cell.line, f"no such direction in '{cell.text}': '{array}' has {_sides(sides)}", one_of(known))
@@ -323,8 +330,6 @@ class _Expansion:
                 return ir.Load(e.line, self.staged[e.array], self._indices(cell, self.at_tile))
             if cell is not None:
                 return ir.Load(e.line, e.array, self._indices(cell, self.at))
-        if isinstance(e, ir.Cell):
-            self._refuse(e.line, f"'{e.text}' is no number", f"it as the only index: a[{e.text}]; pos.x is a number")
         if isinstance(e, ir.Place):
             if e.axis >= self.dimensions:
                 first = self.program.cells[0]
@@ -383,7 +388,11 @@ def _all(conditions: Iterator[ir.Expr]) -> ir.Expr:
 
 
 def _sides(many: int) -> str:
-    return "one side" if many == 1 else f"{many} sides"
+    return _many(many, "side")
+
+
+def _many(number: int, what: str) -> str:
+    return f"one {what}" if number == 1 else f"{number} {what}s"
 
 
 def _product(numbers: Sequence[int]) -> str:
