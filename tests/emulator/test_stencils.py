@@ -224,6 +224,17 @@ def test_names_that_the_form_uses_may_be_the_kernels_own(device: Accelerator) ->
     assert both.constant
 
 
+def test_a_kernel_may_be_marked_over_a_stencil(device: Accelerator) -> None:
+    a, work = numbers(30), {"op": "kernel", "threads": 1, "bytes": 1, "flops": 0.0}
+    over = windtunnel.kernel(work=work)(windtunnel.stencil(tile=8, halo=3)(line))
+    np.testing.assert_array_equal(
+        run(device, over, a, (8,), 3), run(device, windtunnel.stencil(halo=3)(line), a, (5,), 3)
+    )
+    assert over.work is work
+    with pytest.raises(errors.LaunchError, match="takes 8 x 1 x 1"):
+        run(device, over, a, (16,), 3)
+
+
 def test_one_function_is_several_stencils(device: Accelerator) -> None:
     a = numbers(30)
     wide, narrow = windtunnel.stencil(tile=16, halo=3)(line), windtunnel.stencil(tile=4, halo=3)(line)
