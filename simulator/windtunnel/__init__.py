@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from windtunnel.emulator.timeline import Host
     from windtunnel.runtime.accelerator import Accelerator
     from windtunnel.runtime.buffers import Buffer
-    from windtunnel.runtime.kernels import kernel
+    from windtunnel.runtime.kernels import kernel, stencil
     from windtunnel.runtime.pool import DevicePool
     from windtunnel.runtime.reload import KernelFile
     from windtunnel.runtime.worker import AcceleratedWorker, ComputeTask, WorkerGroup
@@ -41,6 +41,7 @@ __all__ = [
     "predict",
     "run",
     "select",
+    "stencil",
 ]
 
 _LAZY = {
@@ -59,6 +60,7 @@ _LAZY = {
     "predict": ("windtunnel.app", "predict"),
     "run": ("windtunnel.app", "run"),
     "select": ("windtunnel.app", "select"),
+    "stencil": ("windtunnel.runtime.kernels", "stencil"),
 }
 _WORDS = (
     "threadIdx", "blockIdx", "blockDim", "gridDim", "shared", "local", "atomic", "grid", "gridsize",
@@ -66,7 +68,7 @@ _WORDS = (
     "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync", "all_sync", "any_sync", "ballot_sync", "popc", "clz",
     "ffs", "brev", "fma", "rsqrt", "tf32", "thread_idx_x", "thread_idx_y", "thread_idx_z", "block_idx_x",
     "block_idx_y", "block_idx_z", "block_dim_x", "block_dim_y", "block_dim_z", "grid_dim_x", "grid_dim_y",
-    "grid_dim_z", "sync_threads", "thread_fence",
+    "grid_dim_z", "sync_threads", "sync_warp", "thread_fence", "thread_fence_block", "GridPos",
 )  # fmt: skip
 _TYPES = (
     "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "float16", "float32",

@@ -452,16 +452,16 @@ def advise_launch(
     return advise(device(device_name, known or Catalogue()), commands_per_s, steps_per_command)
 
 
-def transpile(given: str, target: str, block: str) -> Emitted:
+def transpile(given: str, target: str, block: str | None) -> Emitted:
     """The kernel that ``FILE.py:KERNEL`` names as source for a target, after executing the file.
 
-    ``block``: threads of a block, ``X``, ``X,Y`` or ``X,Y,Z``.
+    ``block``: threads of a block, ``X``, ``X,Y`` or ``X,Y,Z``; None: a stencil's tile, or else 256,1,1.
     """
     from windtunnel.transpile import transpile as emitted
     from windtunnel.transpile import with_sizes
     from windtunnel.transpile.load import load
 
-    sizes = with_sizes(block)
+    sizes = None if block is None else with_sizes(block)
     return emitted(load(given), target, sizes)
 
 

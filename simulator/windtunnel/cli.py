@@ -349,9 +349,11 @@ def schema(of: str) -> None:
 @cli.command()
 @click.argument("kernel", metavar="FILE.py:KERNEL")
 @click.option("--to", "target", required=True, metavar="TARGET", help="cuda, hip, opencl, metal, wgsl or fpga.")
-@click.option("--block", default="256,1,1", metavar="X,Y,Z", help="Threads of a block, where the source says them.")
+@click.option(
+    "--block", metavar="X,Y,Z", help="Threads of a block, where the source says them: a stencil's tile, or 256,1,1."
+)
 @_FORMAT
-def transpile(kernel: str, target: str, block: str, form: str) -> None:
+def transpile(kernel: str, target: str, block: str | None, form: str) -> None:
     """Print a kernel as source for real devices. The file is executed, as importing it would.
 
     Every parameter needs an annotation. The text says what its compiler must be told. JSON has the arguments, too.

@@ -350,11 +350,56 @@ def _awkward() -> Case:
     return Case((1, 1, 1), (64, 1, 1), arguments, {"out": out})
 
 
+def _smoothed() -> Case:
+    x, one = _f32(30, 1000), np.float32
+    made = np.full_like(x, -1)
+    near = x[1:-3] + x[3:-1]
+    made[2:-2] = one(0.5) * x[2:-2] + one(0.25) * near - one(0.0625) * (x[:-4] + x[4:])
+    return Case((16, 1, 1), (64, 1, 1), {"x": x, "out": np.full_like(x, -1)}, {"out": made})
+
+
+def _laplacian() -> Case:
+    a = _f32(31, 21, 30)
+    made = np.full_like(a, -1)
+    around = a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, 2:] + a[1:-1, :-2]
+    made[1:-1, 1:-1] = around - np.float32(4) * a[1:-1, 1:-1]
+    return Case((4, 3, 1), (8, 8, 1), {"a": a, "out": np.full_like(a, -1)}, {"out": made})
+
+
+def _diffused() -> Case:
+    heat, rate, out, dt = (
+        _f32(32, 9, 13, 22),
+        _f32(33, 9, 13, 22).astype(np.float16),
+        _f32(34, 9, 13, 22),
+        np.float32(0.3),
+    )
+
+    def near(z: int, y: int, x: int) -> np.ndarray:
+        return heat[2 + z : 7 + z, 2 + y : 11 + y, 2 + x : 20 + x]
+
+    here = near(0, 0, 0)
+    around = near(-1, 0, 0) + near(1, 0, 0) + near(0, -1, 0) + near(0, 1, 0) + near(0, 0, -1) + near(0, 0, 1)
+    flow = rate[2:-2, 2:-2, 2:-2].astype(np.float32) * (around - np.float32(6) * here)
+    flow[::2] += np.float32(0.5) * (near(2, -1, 0) - near(2, 0, 0))[::2]
+    made = out.copy()
+    made[2:-2, 2:-2, 2:-2] += here + dt * flow
+    return Case((3, 3, 3), (8, 4, 2), {"heat": heat, "rate": rate, "out": out, "dt": dt}, {"out": made})
+
+
+def _diffused_untiled() -> Case:
+    heat = _f32(35, 5, 6, 19)
+    made = np.zeros_like(heat)
+    made[1:-1, 1:-1, 1:-1] = (heat[2:, 1:-1, 1:-1] - heat[:-2, 1:-1, 1:-1]) + heat[2:, :-2, 2:]
+    return Case((2, 2, 2), (16, 2, 2), {"heat": heat, "out": np.zeros_like(heat)}, {"out": made})
+
+
 CASES: Mapping[str, Callable[[], Case]] = {
     "saxpy": _saxpy, "strided": _strided, "matmul": _matmul, "reduction": _reduction, "histogram": _histogram,
     "stencil": _stencil, "collatz": _collatz, "hashing": _hashing, "halves": _halves, "floors": _floors,
     "scattered": _scattered, "wide": _wide, "wide_atomics": _wide_atomics, "atomics": _atomics,
-    "narrow": lambda: _narrow(True), "brains": _brains, "awkward": _awkward,
+    "narrow": lambda: _narrow(True), "brains": _brains, "awkward": _awkward, "smoothed": _smoothed,
+    "laplacian": _laplacian, "laplacian_untiled": _laplacian, "diffused": _diffused,
+    "diffused_untiled": _diffused_untiled,
 }  # fmt: skip
 
 

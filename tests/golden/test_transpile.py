@@ -22,9 +22,10 @@ FOLDER = Path(__file__).with_name("transpile")
 KERNELS = FOLDER / "kernels.py"
 SHOWN = (
     "saxpy", "strided", "matmul", "reduction", "histogram", "stencil", "warp_sum", "collatz", "hashing", "halves",
-    "floors", "awkward",
+    "floors", "awkward", "smoothed", "laplacian", "laplacian_untiled", "diffused",
 )  # fmt: skip
-BLOCKS = {"matmul": (8, 8, 1), "stencil": (8, 8, 1)}
+BLOCKS = {"matmul": (8, 8, 1), "stencil": (8, 8, 1), "laplacian_untiled": (8, 8, 1)}
+"""Where it is not the stencil's tile, or 256."""
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -33,7 +34,7 @@ def test_the_text_is_the_one_that_was_looked_at(name: str, target: str) -> None:
     if (name, target) == ("warp_sum", "fpga"):
         pytest.raises(KernelError, transpile, load(f"{KERNELS}:{name}"), target)
         return
-    block = BLOCKS.get(name, (256, 1, 1))
+    block = BLOCKS.get(name)
     made = transpile(load(f"{KERNELS}:{name}"), target, block).source
     golden = FOLDER / f"{name}.{target}"
     if os.environ.get("WINDTUNNEL_REGENERATE"):
@@ -170,6 +171,19 @@ def test_a_file_that_fails_is_the_users_error(tmp_path: Path, text: str, message
     with pytest.raises(InputError) as caught:
         load(f"{file}:k")
     assert message in str(caught.value)
+
+
+def test_a_stencil_is_written_for_its_tile() -> None:
+    tiled = load(f"{KERNELS}:diffused")
+    assert "@workgroup_size(8, 4, 2)" in transpile(tiled, "wgsl").source
+    assert transpile(tiled, "wgsl").source == transpile(tiled, "wgsl", (8, 4, 2)).source
+    with pytest.raises(InputError, match=r"a block of \(64, 1, 1\), where the stencil's tile takes \(8, 4, 2\)"):
+        transpile(tiled, "cuda", (64, 1, 1))
+    assert "@workgroup_size(256, 1, 1)" in transpile(load(f"{KERNELS}:smoothed"), "wgsl").source
+    made = command(f"{KERNELS}:laplacian", "--to", "wgsl")
+    assert (made.returncode, "@workgroup_size(8, 8, 1)" in made.stdout) == (0, True)
+    names = [one.name for one in transpile(tiled, "opencl").signature.arguments if not isinstance(one, Side)]
+    assert names == ["heat", "rate", "out", "dt"]
 
 
 def test_sizes_of_a_block() -> None:

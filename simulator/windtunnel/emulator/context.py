@@ -41,6 +41,7 @@ from windtunnel.emulator.residency import registers_beyond, resident_blocks
 from windtunnel.emulator.ring import EmulatedRing, PersistentRing, RelaunchRing, check_state, refuse_waiting
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
 from windtunnel.language.source import by_thread
+from windtunnel.language.stencil import misfit
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.graph import Node
@@ -345,7 +346,7 @@ class EmulatedContext:
         buffers = [argument for argument in arguments if isinstance(argument, Buffer)]
         given = [self.given(argument) for argument in arguments]
         queue = self._queue(stream)
-        self._check(function, block, given, shared)
+        self._check(function, grid, block, given, shared)
         self._migrate(queue, buffers)
         price = self._constant.get(function)
         if price is None:
@@ -374,8 +375,8 @@ class EmulatedContext:
         queue = self._queue(stream)
         for node in nodes:
             if node.what == "launch":
-                given = [self.given(argument) for argument in node.arguments]
-                self._check(node.function, node.block, given, node.shared)
+                arguments = [self.given(argument) for argument in node.arguments]
+                self._check(node.function, node.grid, node.block, arguments, node.shared)
         self._migrate(queue, [a for node in nodes for a in node.arguments if isinstance(a, Buffer)])
         self.host.spend(self.dispatch_ticks)
         begin = self.time.enqueue(queue.time, "markers", "graph", 0, after=(self.host.now + self.latency_ticks,)).end
@@ -430,7 +431,7 @@ class EmulatedContext:
             there[: node.source.size] = self.given(node.source).reshape(-1)
             node.buffer.memory.take_over(node.source.memory, node.source.nbytes)  # type: ignore[attr-defined]
 
-    def _check(self, function: Kernel, block: Dims, given: Sequence[Any], shared: int) -> None:
+    def _check(self, function: Kernel, grid: Dims, block: Dims, given: Sequence[Any], shared: int) -> None:
         """Before anything takes time: whether a kernel that is written by thread can be launched so."""
         if function not in self._executables:
             self._executables[function] = Executable(function.function) if by_thread(function.function) else None
@@ -440,10 +441,12 @@ class EmulatedContext:
             raise self.error(LaunchError, f"launch {function.name}", beyond, "configuration")
         if executable is None:
             return
+        found = executable.specialised(given)
         most = self.info.limits.shared_bytes
-        asked = shared_bytes(executable.specialised(given)) + shared
-        if asked > most:
-            problem = f"{asked:,} bytes of shared memory, of at most {most:,}"
+        asked = shared_bytes(found) + shared
+        problem = f"{asked:,} bytes of shared memory, of at most {most:,}" if asked > most else None
+        problem = problem or misfit(found.program, grid, block, given)
+        if problem is not None:
             raise self.error(LaunchError, f"launch {function.name}", problem, "configuration")
 
     def _execute(

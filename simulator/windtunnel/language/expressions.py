@@ -17,6 +17,7 @@ from windtunnel.language import ir
 from windtunnel.language.names import ATOMICS, Group, Name
 from windtunnel.language.source import UNKNOWN, Source, source_of
 from windtunnel.language.types import BOOL, F32, I32, Array, Scalar, Type, scalar_of
+from windtunnel.language.words import words_of
 
 _BINARY: Mapping[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -51,12 +52,17 @@ class _Scope:
     variables: dict[str, str] = field(default_factory=dict)
     tuples: dict[str, list[str]] = field(default_factory=dict)
     """Names that are several variables."""
+    positions: set[str] = field(default_factory=set)
+    """Names of a stencil's position (``GridPos``)."""
     depth: int = 0
 
 
 @cache
 def parameters_of(function: Callable[..., Any]) -> tuple[ir.Parameter, ...]:
-    """A kernel's parameters and their annotations; KernelError for those that no kernel has."""
+    """A kernel's parameters and their annotations; KernelError for those that no kernel has.
+
+    A stencil's position is not among them: nobody passes it.
+    """
     source = source_of(function)
     given = source.tree.args
     for wrong in (given.vararg, given.kwarg, *given.kwonlyargs, *given.defaults):
@@ -67,6 +73,7 @@ def parameters_of(function: Callable[..., Any]) -> tuple[ir.Parameter, ...]:
     return tuple(
         ir.Parameter(argument.arg, annotation_of(source, argument), argument.lineno)
         for argument in (*given.posonlyargs, *given.args)
+        if argument.arg not in source.positions
     )
 
 
@@ -163,6 +170,8 @@ class Reader:
         if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
             left, right = self._constant(node.left), self._constant(node.right)
             return _fold(_BINARY[type(node.op)], left, right)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return -self._constant(node.operand)
         found = self.scope.source.static(node)
         if found is UNKNOWN:
             self._refuse(
@@ -495,6 +504,9 @@ class Reader:
             if isinstance(argument, ast.Name) and argument.id in self.scope.arrays:
                 inner.arrays[name] = self.scope.arrays[argument.id]
                 continue
+            if isinstance(argument, ast.Name) and argument.id in self.scope.positions:
+                inner.positions.add(name)
+                continue
             held = self._fresh(name)
             before.append(ir.Assign(node.lineno, held, self._expression(argument)))
             inner.variables[name] = held
@@ -558,7 +570,7 @@ class Reader:
 
 def is_plain(value: ir.Expr) -> bool:
     """Whether evaluating it twice costs nothing and changes nothing."""
-    return isinstance(value, (ir.Literal, ir.Variable, ir.Index, ir.Size)) or (
+    return isinstance(value, (ir.Literal, ir.Variable, ir.Index, ir.Size, ir.Cell, ir.Place)) or (
         isinstance(value, ir.Binary) and value.op in "+-*" and is_plain(value.left) and is_plain(value.right)
     )
 
@@ -646,50 +658,3 @@ def _substituted(value: ir.Expr, given: Mapping[str, ir.Expr]) -> ir.Expr:
         elif isinstance(inner, list):
             setattr(value, name, [_substituted(i, given) if isinstance(i, ir.Expr) else i for i in inner])
     return value
-
-
-_WORDS: Mapping[str, str] = {
-    "Try": "try",
-    "With": "with",
-    "Raise": "raise",
-    "Assert": "assert",
-    "Import": "import",
-    "ImportFrom": "import",
-    "FunctionDef": "a function within a kernel",
-    "ClassDef": "a class",
-    "Delete": "del",
-    "Global": "global",
-    "Nonlocal": "nonlocal",
-    "ListComp": "a list comprehension",
-    "DictComp": "a dictionary comprehension",
-    "SetComp": "a set comprehension",
-    "GeneratorExp": "a generator",
-    "Lambda": "a lambda",
-    "List": "a list",
-    "Dict": "a dictionary",
-    "Set": "a set",
-    "Tuple": "a tuple",
-    "JoinedStr": "an f-string",
-    "Yield": "yield",
-    "Await": "await",
-    "Starred": "a starred value",
-    "NamedExpr": "an assignment within an expression",
-    "Match": "match",
-    "Attribute": "an attribute",
-    "AsyncFor": "async for",
-    "AsyncWith": "async with",
-    "Slice": "a slice",
-    "Expr": "an expression that does nothing",
-    "Assign": "several assignments at once",
-    "Call": "a call",
-    "Name": "a name",
-    "Constant": "a constant",
-    "Subscript": "an element",
-    "AnnAssign": "a declaration without a value",
-}
-
-
-def words_of(node: ast.AST) -> str:
-    """What a node is, for people."""
-    name = type(node).__name__
-    return _WORDS.get(name, name)

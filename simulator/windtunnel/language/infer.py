@@ -16,6 +16,7 @@ import numpy as np
 from windtunnel.core.errors import Where
 from windtunnel.language import ir
 from windtunnel.language.source import KernelError
+from windtunnel.language.stencil import expand
 from windtunnel.language.types import BOOL, F32, F64, I32, I64, U32, Array, Scalar, Type, scalar_of, unify
 
 _INT: Final = Scalar("an integer", "int", 0)
@@ -34,6 +35,8 @@ def infer(program: ir.Program, given: Mapping[str, Type]) -> ir.Program:
     found = deepcopy(program)
     found.arrays = {name: t for name, t in given.items() if isinstance(t, Array)}
     found.scalars = {name: t for name, t in given.items() if isinstance(t, Scalar)}
+    if found.form is not None:
+        expand(found, found.form)
     for declared in found.declared.values():
         found.arrays[declared.name] = Array(declared.element, len(declared.shape))
     _Inference(found).run()

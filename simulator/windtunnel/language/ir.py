@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from windtunnel.core.stencil import StencilForm
 from windtunnel.language.types import Array, Scalar, Type
 
 
@@ -138,6 +139,27 @@ class Atomic(Expr):
 
 
 @dataclass(eq=False)
+class Cell(Expr):
+    """The only index of an element: a stencil's own cell, or one near it. `stencil.expand` puts indices in its place.
+
+    ``offsets``: steps along the array's last sides, in their order; none: the own cell. ``whole``: they are of all its
+    sides. ``text``: how the source says it.
+    """
+
+    offsets: tuple[int, ...]
+    whole: bool
+    text: str
+
+
+@dataclass(eq=False)
+class Place(Expr):
+    """Where a stencil's own cell is along ``axis`` (0: x, the array's last side). `stencil.expand` replaces it."""
+
+    axis: int
+    text: str
+
+
+@dataclass(eq=False)
 class Stmt:
     """A statement."""
 
@@ -253,6 +275,10 @@ class Program:
     scalars: dict[str, Scalar] = field(default_factory=dict)
     variables: dict[str, Scalar] = field(default_factory=dict)
     declared: dict[str, Declare] = field(default_factory=dict)
+    form: StencilForm | None = None
+    """Of a stencil."""
+    cells: Sequence[str] = ()
+    """Of a stencil, the arrays that it reaches through its position, once inferred."""
 
     def text_of(self, line: int) -> str:
         """The source's line, stripped."""

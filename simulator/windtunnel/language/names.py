@@ -90,6 +90,9 @@ rsqrt = Name("rsqrt", "math.rsqrt")
 tf32 = Name("tf32", "round.tf32")
 """Rounds a float32 to the 10 bits of mantissa that matrix units keep of it."""
 
+POSITION = Name("GridPos", "position")
+"""What annotates a stencil's position (``language.stencil``)."""
+
 THREAD_LANGUAGE: Mapping[str, Name | Group] = {
     **{g.spelling: g for g in (threadIdx, blockIdx, blockDim, gridDim, shared, local, atomic)},
     **{
@@ -109,7 +112,10 @@ THREAD_LANGUAGE: Mapping[str, Name | Group] = {
         for axis in AXES
     },
     "sync_threads": Name("sync_threads", "barrier"),
+    "sync_warp": Name("sync_warp", "warp_barrier"),
     "thread_fence": Name("thread_fence", "fence.device"),
+    "thread_fence_block": Name("thread_fence_block", "fence.block"),
+    "GridPos": POSITION,
 }  # fmt: skip
 """Public name to what it is. Who refers to any of them writes a kernel thread by thread."""
 

@@ -7,11 +7,14 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+from windtunnel.core.stencil import form_of
 from windtunnel.language import ir
-from windtunnel.language.expressions import Reader, annotation_of, is_plain, words_of
+from windtunnel.language.expressions import annotation_of, is_plain
 from windtunnel.language.names import Name
 from windtunnel.language.source import source_of
+from windtunnel.language.stencil import StencilReader
 from windtunnel.language.types import Scalar
+from windtunnel.language.words import words_of
 
 _STATEMENTS = "assignments, if, while, for over range, break, continue, return"
 
@@ -19,10 +22,10 @@ _STATEMENTS = "assignments, if, while, for over range, break, continue, return"
 @cache
 def parse(function: Callable[..., Any], arrays: frozenset[str]) -> ir.Program:
     """The kernel that ``function`` is; ``arrays``: the parameters that are arrays. KernelError for what is none."""
-    return _Parser(source_of(function), arrays).program()
+    return _Parser(source_of(function), arrays, form_of(function)).program()
 
 
-class _Parser(Reader):
+class _Parser(StencilReader):
     def program(self) -> ir.Program:
         source = self.source
         for parameter in self.parameters:
@@ -38,6 +41,7 @@ class _Parser(Reader):
             body,
             source.lines[source.tree.lineno - source.line :],
             declared=self.declared,
+            form=self.form,
         )
 
     # Statements.
@@ -100,6 +104,8 @@ class _Parser(Reader):
                     return self._held_tuple(line, name, many)
                 if name in self.scope.arrays:
                     self._refuse(target, f"'{name}' is an array, and stays one", f"an element of it: {name}[...]")
+                if name in self.scope.positions:
+                    self._refuse(target, f"'{name}' is the stencil's position, and stays it", "another name")
                 found = many[0] if many is not None else self._expression(value)
                 return [ir.Assign(line, self._variable(name), found)]
             case ast.Subscript():

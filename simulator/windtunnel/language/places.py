@@ -46,9 +46,12 @@ def _axes(
 
 
 def _axis(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]], program: ir.Program) -> tuple[int, str] | None:
-    """(axis, "" or the stride's own variable) of an index that is a thread's place."""
+    """(axis, how far it is moved) of an index that is a thread's place, or that many further for every thread."""
     if isinstance(e, ir.Binary):
         axis = global_index(e)
+        if axis is None and e.op in "+-" and isinstance(e.right, ir.Literal):
+            inner = _axis(e.left, assigned, program)
+            return None if inner is None else (inner[0], f"{inner[1]} {e.op} {e.right.value}")
         return None if axis is None else (axis, "")
     if not isinstance(e, ir.Variable) or e.name in program.scalars or len(assigned.get(e.name, ())) != 1:
         return None

@@ -8,11 +8,12 @@ import inspect
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Final
 
 from windtunnel.core.errors import InputError, Where
-from windtunnel.language.names import Group, Name
+from windtunnel.core.stencil import form_of
+from windtunnel.language.names import POSITION, Group, Name
 
 UNKNOWN: Final = object()
 """What a name means that only the running kernel knows."""
@@ -35,6 +36,21 @@ class Source:
     """Globals, closure and builtins that its names may refer to."""
     assigned: frozenset[str] = field(default=frozenset())
     """Its parameters and every name that it assigns."""
+
+    @cached_property
+    def positions(self) -> frozenset[str]:
+        """Parameters annotated ``GridPos``: a stencil's position, which nobody passes."""
+        given = self.tree.args
+        every = (*given.posonlyargs, *given.args)
+        return frozenset(argument.arg for argument in every if self._annotation(argument) is POSITION)
+
+    def _annotation(self, argument: ast.arg) -> Any:
+        node = argument.annotation
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            node = ast.parse(node.value, mode="eval").body
+        if isinstance(node, ast.Name):  # a parameter may have the name of its type
+            return self.environment.get(node.id, UNKNOWN)
+        return UNKNOWN if node is None else self.static(node)
 
     def error(
         self, node: ast.AST, problem: str, *, expected: str | None = None, nearest: str | None = None
@@ -107,6 +123,8 @@ def by_thread(function: Callable[..., Any]) -> bool:
         source = source_of(function)
     except KernelError:
         return False  # what has no source cannot be compiled; it can still be called on whole arrays
+    if source.positions or form_of(function) is not None:
+        return True
     tree = source.tree
     if any(isinstance(source.static(node), (Name, Group)) for node in ast.walk(tree) if isinstance(node, ast.Name)):
         return True

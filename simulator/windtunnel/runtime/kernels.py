@@ -11,6 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.stencil import stated, with_form
 from windtunnel.runtime.interface import Dims
 
 Work = Mapping[str, Any] | tuple[str, Mapping[str, Any]]
@@ -80,5 +81,43 @@ def kernel(
     ``registers``: of a thread, as a device's compiler reports them: they bound how many blocks a device holds.
     """
     if function is not None:
-        return Kernel(function, work, registers)
-    return lambda found: Kernel(found, work, registers)
+        return Kernel(*_plain(function, work, registers))
+    return lambda found: Kernel(*_plain(found, work, registers))
+
+
+@overload
+def stencil(function: Callable[..., Any]) -> Kernel: ...
+@overload
+def stencil(
+    *,
+    tile: int | Sequence[int] | None = None,
+    halo: int = 1,
+    work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None,
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+def stencil(
+    function: Callable[..., Any] | None = None,
+    *,
+    tile: int | Sequence[int] | None = None,
+    halo: int = 1,
+    work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None,
+) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
+    """Mark a function as a stencil: a kernel with a parameter ``pos: GridPos`` (docs/kernels.md).
+
+    ``halo``: cells round the interior of every array, and how far a thread may look. ``tile``: cells of a block along
+    the array's sides, rows first; what is read of cells near a thread's own then comes through shared memory, and a
+    launch's block has to be the tile. ``work``: as of `kernel`. InputError for a tile or a halo that is none.
+    """
+    form = stated(tile, halo)
+
+    def made(found: Callable[..., Any]) -> Kernel:
+        plain, known, registers = _plain(found, work, 0)
+        return Kernel(with_form(plain, form), known, registers)
+
+    return made if function is None else made(function)
+
+
+def _plain(function: Callable[..., Any], work: Any, registers: int) -> tuple[Callable[..., Any], Any, int]:
+    """(the function, its work, its registers) of what is marked a second time; what is stated then counts."""
+    if isinstance(function, Kernel):
+        return function.function, function.work if work is None else work, registers or function.registers
+    return function, work, registers

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.stencil import StencilForm, form_of
 from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer
 from windtunnel.language.parse import parse
@@ -38,18 +39,19 @@ class Emitted:
     options: Sequence[str]
 
 
-def transpile(function: Callable[..., Any], target: str, block: tuple[int, int, int] = (256, 1, 1)) -> Emitted:
+def transpile(function: Callable[..., Any], target: str, block: tuple[int, int, int] | None = None) -> Emitted:
     """``function``, a kernel whose parameters are all annotated, as source for ``target`` (one of `TARGETS`).
 
-    ``block``: threads of a block along x, y and z, for targets that fix them in the source (``wgsl``, ``fpga``).
+    ``block``: threads of a block along x, y and z, for targets that fix them in the source (``wgsl``, ``fpga``); a
+    stencil's tile, or else (256, 1, 1), unless given. InputError for a block that is none, or is not the tile.
     KernelError, at its line, for what the target cannot do. The same kernel gives the same text.
     """
     if target not in _EMITTERS:
         raise InputError(
             f"unknown target '{target}'", expected=one_of(list(TARGETS)), nearest=nearest(target, list(TARGETS))
         )
-    _check_block(block)
     plain = getattr(function, "function", function)
+    block = _block(form_of(plain), block)
     parameters = parameters_of(plain)
     for one in parameters:
         if one.annotation is None:
@@ -65,6 +67,16 @@ def transpile(function: Callable[..., Any], target: str, block: tuple[int, int, 
     emitter = getattr(import_module(module), name)(program, block)
     source = emitter.emit()
     return Emitted(source, emitter.signature, tuple(emitter.options))
+
+
+def _block(form: StencilForm | None, given: tuple[int, int, int] | None) -> tuple[int, int, int]:
+    """The block to write for."""
+    tile = None if form is None else form.block
+    block = given or tile or (256, 1, 1)
+    _check_block(block)
+    if tile is not None and tuple(block) != tile:
+        raise InputError(f"a block of {block}, where the stencil's tile takes {tile}", expected="the tile's, or none")
+    return block
 
 
 def _check_block(block: Sequence[int]) -> None:

@@ -1,11 +1,13 @@
 """Kernels that are written out for every target, compiled by real compilers and run where something runs them.
 
-They are plain functions: transpiling needs nothing else. Each is small and is there for one thing.
+They are plain functions, but for stencils: transpiling needs nothing else. Each is small and is there for one thing.
 """
 
 import math
 
+import windtunnel
 from windtunnel import (
+    GridPos,
     all_sync,
     any_sync,
     atomic,
@@ -349,3 +351,39 @@ def awkward(out: f32[:], sampler: f32[:], kernel: i32, half: f32, out_shape0: i3
             var += half
             half += 1
         out[i] = var if half > 3.0 else var * 2.0
+
+
+@windtunnel.stencil(halo=2)
+def smoothed(x: f32[:], out: f32[:], pos: GridPos):
+    """A stencil of one side, without a tile."""
+    near = pos.west(x) + pos.east(x)
+    out[pos.idx()] = 0.5 * x[pos.idx()] + 0.25 * near - 0.0625 * (pos.west(x, 2) + pos.east(x, 2))
+
+
+@windtunnel.stencil(tile=(8, 8))
+def laplacian(a: f32[:, :], out: f32[:, :], pos: GridPos):
+    """A stencil of two sides, in tiles."""
+    out[pos.idx()] = pos.north(a) + pos.south(a) + pos.east(a) + pos.west(a) - 4.0 * a[pos.idx()]
+
+
+@windtunnel.stencil
+def laplacian_untiled(a: f32[:, :], out: f32[:, :], pos: GridPos):
+    """The same, without."""
+    out[pos.idx()] = pos.north(a) + pos.south(a) + pos.east(a) + pos.west(a) - 4.0 * a[pos.idx()]
+
+
+@windtunnel.stencil(tile=(2, 4, 8), halo=2)
+def diffused(heat: f32[:, :, :], rate: f16[:, :, :], out: f32[:, :, :], dt: f32, pos: GridPos):
+    """A stencil of three sides, in tiles; what is read at the own cell alone is read where it lies."""
+    here = heat[pos.idx()]
+    around = pos.down(heat) + pos.up(heat) + pos.north(heat) + pos.south(heat) + pos.west(heat) + pos.east(heat)
+    flow = f32(rate[pos.idx()]) * (around - 6.0 * here)
+    if pos.z % 2 == 0:
+        flow += 0.5 * (pos.at(heat, 2, -1, 0) - pos.up(heat, 2))
+    out[pos.idx()] += here + dt * flow
+
+
+@windtunnel.kernel
+def diffused_untiled(heat: f32[:, :, :], out: f32[:, :, :], pos: GridPos):
+    """Three sides, without a tile."""
+    out[pos.idx()] = pos.up(heat) - pos.down(heat) + pos.at(heat, 1, -1, 1)

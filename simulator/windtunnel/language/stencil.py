@@ -1,0 +1,399 @@
+"""Stencils: kernels that say where a thread looks from its own cell, and not at which index.
+
+A parameter annotated ``GridPos`` is the position of the thread's cell: its place in the grid, moved inwards by the halo
+that lies round the interior of every array. Nobody passes it. What is said through it is read here (`StencilReader`),
+and written out here as plain indices once the arrays' sides are known (`expand`): threads beyond the interior are kept
+out, and where the stencil has a tile, what cells near the own one are read of comes through shared memory. So whatever
+executes or emits a kernel knows nothing of stencils.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+from windtunnel.core.errors import Where, nearest, one_of
+from windtunnel.core.stencil import StencilForm
+from windtunnel.language import ir
+from windtunnel.language.expressions import Reader
+from windtunnel.language.names import AXES
+from windtunnel.language.source import KernelError, Source
+from windtunnel.language.types import Array
+
+DIRECTIONS: Mapping[str, tuple[int, ...]] = {
+    "west": (-1,), "east": (1,), "north": (-1, 0), "south": (1, 0), "down": (-1, 0, 0), "up": (1, 0, 0),
+}  # fmt: skip
+"""A step in each direction along an array's last sides: rows come before columns, planes before rows."""
+_WORDS = (*DIRECTIONS, "at", "idx", *AXES)
+_MOST_SIDES = 3
+
+
+class StencilReader(Reader):
+    """Reads what a kernel says through its position: `ir.Cell` for cells, `ir.Place` for the own cell's numbers."""
+
+    def __init__(self, source: Source, arrays: frozenset[str], form: StencilForm | None) -> None:
+        super().__init__(source, arrays)
+        self.scope.positions = set(source.positions)
+        if form is not None and not source.positions:
+            self._refuse(source.tree, f"the stencil '{source.tree.name}' has no position", "a parameter: pos: GridPos")
+        self.form = (form or StencilForm()) if source.positions else None
+
+    def _named(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.scope.positions
+
+    def _name(self, node: ast.Name, name: str) -> ir.Expr:
+        if self._named(node):
+            self._refuse(node, f"'{name}' alone is no number", f"{name}.idx() as an index, {name}.north(a), {name}.x")
+        return super()._name(node, name)
+
+    def _attribute(self, node: ast.Attribute) -> ir.Expr:
+        if not self._named(node.value):
+            return super()._attribute(node)
+        if node.attr not in AXES:
+            self._check_word(node)
+            self._refuse(node, f"'{ast.unparse(node)}' without its arguments", f"{ast.unparse(node)}(...)")
+        return ir.Place(node.lineno, AXES.index(node.attr), ast.unparse(node))
+
+    def _call(self, node: ast.Call, *, statement: bool = False) -> ir.Expr:
+        called = node.func
+        if not isinstance(called, ast.Attribute) or not self._named(called.value):
+            return super()._call(node, statement=statement)
+        self._check_word(called)
+        text, word = ast.unparse(node), called.attr
+        if word in AXES:
+            self._refuse(node, f"'{text}': it is a number", ast.unparse(called))
+        if node.keywords:
+            self._refuse(node, "an argument by its name", "arguments in order")
+        if word == "idx":
+            if node.args:
+                self._refuse(node, f"'{text}' with an argument", f"a[{ast.unparse(called)}()]")
+            return ir.Cell(node.lineno, (), whole=False, text=text)
+        array = self._array(node, called)
+        whole = word == "at"
+        offsets = tuple(self._steps(one) for one in node.args[1:]) if whole else self._directed(node, word)
+        self._check_reach(node, text, offsets)
+        return ir.Load(node.lineno, array, [ir.Cell(node.lineno, offsets, whole=whole, text=text)])
+
+    def _check_word(self, node: ast.Attribute) -> None:
+        if node.attr not in _WORDS:
+            self._refuse(node, f"a position has no '{node.attr}'", one_of(_WORDS), nearest(node.attr, _WORDS))
+
+    def _array(self, node: ast.Call, called: ast.Attribute) -> str:
+        usage = f"{ast.unparse(called)}(a, ...)" if called.attr == "at" else f"{ast.unparse(called)}(a)"
+        if not node.args:
+            self._refuse(node, f"'{ast.unparse(node)}' of no array", usage)
+        given, known = node.args[0], sorted(self.scope.arrays)
+        if not isinstance(given, ast.Name) or given.id not in self.scope.arrays:
+            text = ast.unparse(given)
+            self._refuse(given, f"'{text}' is no array here", one_of(known) if known else usage, nearest(text, known))
+        return self.scope.arrays[given.id]
+
+    def _directed(self, node: ast.Call, word: str) -> tuple[int, ...]:
+        text = ast.unparse(node)
+        if len(node.args) > 2:
+            self._refuse(node, f"'{text}' of {len(node.args)} values", f"an array and a distance: {word}(a, 2)")
+        distance = self._steps(node.args[1]) if len(node.args) == 2 else 1
+        if distance < 1:
+            other = next(one for one, steps in DIRECTIONS.items() if steps == tuple(-s for s in DIRECTIONS[word]))
+            self._refuse(node, f"a distance of {distance} in '{text}'", f"a number from 1; the other way is {other}")
+        return tuple(step * distance for step in DIRECTIONS[word])
+
+    def _steps(self, node: ast.expr) -> int:
+        found = self._constant(node)
+        if not isinstance(found, int) or isinstance(found, bool):
+            self._refuse(node, f"{found!r} cells away", "a whole number that is known before the kernel runs")
+        return found
+
+    def _check_reach(self, node: ast.Call, text: str, offsets: Sequence[int]) -> None:
+        assert self.form is not None  # noqa: S101  it has a position
+        far = max((abs(step) for step in offsets), default=0)
+        if far > self.form.halo:
+            halo = self.form.halo
+            self._refuse(
+                node,
+                f"'{text}' looks {far} cells away, beyond the halo of {halo}",
+                f"at most {halo}, or @windtunnel.stencil(halo={far})",
+            )
+
+
+def expand(program: ir.Program, form: StencilForm) -> None:
+    """Write a stencil out, in place: ``program`` has its arrays, and no types yet. KernelError, at its line."""
+    _Expansion(program, form).run()
+
+
+def misfit(program: ir.Program, grid: Sequence[int], block: Sequence[int], given: Sequence[Any]) -> str | None:
+    """What is wrong with a launch of an inferred stencil, in words; None where nothing is.
+
+    ``grid`` and ``block``: along x, y and z. ``given``: the arguments, in the order of the parameters.
+    """
+    if program.form is None:
+        return None
+    named = zip(program.parameters, given, strict=True)
+    shapes = {one.name: tuple(argument.shape) for one, argument in named if one.name in program.cells}
+    first = program.cells[0]
+    for name, shape in shapes.items():
+        if shape != shapes[first]:
+            return (
+                f"'{name}' has {_product(shape)} elements and '{first}' {_product(shapes[first])}; "
+                "arrays of a stencil are of one shape, each with its halo"
+            )
+    wanted = program.form.block
+    if wanted is not None and tuple(block) != wanted:
+        return (
+            f"a block of {_product(block)} threads along x, y and z; the stencil's tile of "
+            f"{_product(program.form.tile or ())} cells, rows first, takes {_product(wanted)}"
+        )
+    sides = len(shapes[first])
+    for axis in range(sides, _MOST_SIDES):
+        many = grid[axis] * block[axis]
+        if many > 1:
+            return f"{many} threads along {AXES[axis]}, where '{first}' has {_sides(sides)}: they meet at one cell"
+    return None
+
+
+class _Expansion:
+    def __init__(self, program: ir.Program, form: StencilForm) -> None:
+        self.program, self.form = program, form
+        self.accesses = list(_accesses(program.body))
+        """(array, cell) wherever an element is reached through the position."""
+        self.dimensions = 0
+        self.names = {one.name for one in program.parameters} | set(program.arrays) | set(program.declared)
+        self.names |= {one.name for one in ir.walk(program.body) if isinstance(one, (ir.Assign, ir.For))}
+        self.at: list[str] = []
+        """The variables that are the own cell's indices, in the order of an array's sides."""
+        self.at_tile: list[str] = []
+        """The same within a tile."""
+        self.staged: dict[str, str] = {}
+        """Arrays that come through shared memory, and what they are called there."""
+
+    def run(self) -> None:
+        program = self.program
+        self._check()
+        self.at = [self._fresh(AXES[axis]) for axis in reversed(range(self.dimensions))]
+        declarations = [one for one in program.body if isinstance(one, ir.Declare)]
+        body = [one for one in program.body if not isinstance(one, ir.Declare)]
+        staging = self._staging() if self.form.tile is not None else []
+        line = program.line
+        places: list[ir.Stmt] = []
+        for axis, name in enumerate(reversed(self.at)):
+            places.append(ir.Assign(line, name, _moved(_in_grid(line, axis), self.form.halo)))
+        for axis, name in enumerate(reversed(self.at_tile)):
+            places.append(ir.Assign(line, name, _moved(ir.Index(line, "thread", axis), self.form.halo)))
+        for one in ir.walk(body):
+            self._rewrite(one)
+        program.body = [*declarations, *staging, *places, ir.If(line, self._inside(), body, [])]
+
+    # What a stencil must be.
+
+    def _check(self) -> None:
+        program = self.program
+        reached = {array for array, _ in self.accesses}
+        indices = {id(cell) for _, cell in self.accesses}
+        for one in ir.walk(program.body):
+            for e in ir.expressions(one):
+                if isinstance(e, ir.Cell) and id(e) not in indices:
+                    self._refuse(e.line, f"'{e.text}' is no number", f"it alone as an index, a[{e.text}]; or pos.x")
+        program.cells = [one.name for one in program.parameters if one.name in reached]
+        for array, cell in self.accesses:
+            if array in program.declared:
+                expected = "an array that the kernel is given"
+                self._refuse(cell.line, f"'{array}' is the kernel's own, and '{cell.text}' a place in others", expected)
+        if not program.cells:
+            expected = "an element of one: a[pos.idx()], pos.north(a)"
+            self._refuse(program.line, f"the stencil '{program.name}' reaches no array through its position", expected)
+        first = program.cells[0]
+        self.dimensions = program.arrays[first].dimensions
+        if self.dimensions > _MOST_SIDES:
+            self._refuse(program.line, f"'{first}' has {_sides(self.dimensions)}", "a stencil of one to three")
+        for array, cell in self.accesses:
+            self._check_cell(array, cell, first)
+        tile = self.form.tile
+        if tile is not None and len(tile) != self.dimensions:
+            problem = f"a tile of {_sides(len(tile))}, where '{first}' has {_sides(self.dimensions)}"
+            self._refuse(program.line, problem, f"a tile of {_sides(self.dimensions)}, rows first")
+        for one in ir.walk(program.body):
+            if isinstance(one, ir.Barrier) and one.scope == "block":
+                problem = "a barrier in a stencil, whose threads beyond the interior do not come to it"
+                self._refuse(one.line, problem, "a kernel without GridPos, or two stencils one after another")
+
+    def _check_cell(self, array: str, cell: ir.Cell, first: str) -> None:
+        sides = self.program.arrays[array].dimensions
+        if sides != self.dimensions:
+            problem = f"'{array}' has {_sides(sides)}, and '{first}' {_sides(self.dimensions)}"
+            self._refuse(cell.line, problem, "arrays of one shape where a stencil reaches them through its position")
+        if cell.whole and len(cell.offsets) != sides:
+            axes = ", ".join(f"d{axis}" for axis in reversed(AXES[:sides]))
+            problem = f"'{cell.text}' has {_many(len(cell.offsets), 'offset')}, and '{array}' {_sides(sides)}"
+            self._refuse(cell.line, problem, f"one for each: at({array}, {axes})")
+        if len(cell.offsets) > sides:
+            known = [word for word, steps in DIRECTIONS.items() if len(steps) <= sides]
+            self._refuse(cell.line, f"no such direction in '{cell.text}': '{array}' has {_sides(sides)}", one_of(known))
+
+    # What all threads do: the tile.
+
+    def _staging(self) -> list[ir.Stmt]:
+        """Load the tile and its halo of each array that cells near the own one are read of; nothing where none is."""
+        program, tile = self.program, self.form.tile
+        assert tile is not None  # noqa: S101  the caller has seen it
+        near: dict[str, ir.Cell] = {}
+        for array, cell in self.accesses:
+            if any(cell.offsets):
+                near.setdefault(array, cell)
+        if not near:
+            return []
+        for array, cell in near.items():
+            self._check_unwritten(array, cell)
+        self.at_tile = [self._fresh(f"t{AXES[axis]}") for axis in reversed(range(self.dimensions))]
+        found: list[ir.Stmt] = []
+        shape = tuple(side + 2 * self.form.halo for side in tile)
+        for array in sorted(near, key=list(program.cells).index):
+            name = self.staged[array] = self._fresh(f"{array}_tile")
+            kind = program.arrays[array].element
+            declared = ir.Declare(near[array].line, name, "shared", shape, kind)
+            program.declared[name] = declared
+            program.arrays[name] = Array(kind, len(shape))
+            found.append(declared)
+        line = next(iter(near.values())).line
+        inner = self._copying(line, {array: near[array].line for array in self.staged})
+        return [*found, inner, ir.Barrier(line, "block")]
+
+    def _check_unwritten(self, array: str, cell: ir.Cell) -> None:
+        for one in ir.walk(self.program.body):
+            writes = isinstance(one, ir.Store) and one.array == array
+            changes = any(isinstance(e, ir.Atomic) and e.array == array for e in ir.expressions(one))
+            if writes or changes:
+                self._refuse(
+                    cell.line,
+                    f"'{cell.text}' reads '{array}', which line {one.line} writes: with a tile, one block would copy "
+                    "cells that another has already written",
+                    "two arrays, one to read and one to write",
+                )
+
+    def _copying(self, line: int, lines: Mapping[str, int]) -> ir.Stmt:
+        """The block's threads copy what the tile covers of each array; beyond the arrays there is nothing to copy."""
+        first, sides = self.program.cells[0], self.dimensions
+        assert self.form.tile is not None  # noqa: S101  the caller has seen it
+        counters = [self._fresh(name) for name in "kji"[-sides:]]
+        places = [self._fresh(name) for name in ("plane", "row", "column")[-sides:]]
+        here: list[ir.Stmt] = []
+        for counter, place, axis in zip(counters, places, reversed(range(sides)), strict=True):
+            here.append(ir.Assign(line, place, _in_grid(line, axis, ir.Variable(line, counter))))
+        inside = _all(
+            ir.Binary(line, "<", ir.Variable(line, place), ir.Size(line, first, side))
+            for side, place in reversed(list(enumerate(places)))
+        )
+        copies: list[ir.Stmt] = [
+            ir.Store(
+                at,
+                self.staged[array],
+                [ir.Variable(at, counter) for counter in counters],
+                ir.Load(at, array, [ir.Variable(at, place) for place in places]),
+            )
+            for array, at in lines.items()
+        ]
+        body = [*here, ir.If(line, inside, copies, [])]
+        # The last side is the innermost loop: threads beside each other copy elements beside each other.
+        for side in reversed(range(sides)):
+            axis = sides - 1 - side
+            stop = ir.Literal(line, self.form.tile[side] + 2 * self.form.halo)
+            start, step = ir.Index(line, "thread", axis), ir.Index(line, "block_size", axis)
+            body = [ir.For(line, counters[side], start, stop, step, body)]
+        return body[0]
+
+    # What threads of the interior do.
+
+    def _inside(self) -> ir.Expr:
+        line, first = self.program.line, self.program.cells[0]
+        return _all(
+            ir.Binary(line, "<", ir.Variable(line, name), _moved(ir.Size(line, first, side), -self.form.halo))
+            for side, name in reversed(list(enumerate(self.at)))
+        )
+
+    def _rewrite(self, holder: ir.Stmt | ir.Expr) -> None:
+        """Put plain indices and variables in place of cells and places, in a statement's or an expression's parts."""
+        if isinstance(holder, (ir.Store, ir.Atomic)):
+            cell = _only_cell(holder.indices)
+            if cell is not None:
+                holder.indices = self._indices(cell, self.at)
+        for name in holder.__dataclass_fields__:
+            part = getattr(holder, name)
+            if isinstance(part, ir.Expr):
+                setattr(holder, name, self._plain(part))
+            elif isinstance(part, (list, tuple)) and any(isinstance(one, ir.Expr) for one in part):
+                setattr(holder, name, [self._plain(one) for one in part])
+
+    def _plain(self, e: Any) -> Any:
+        if isinstance(e, ir.Load):
+            cell = _only_cell(e.indices)
+            if cell is not None and e.array in self.staged:
+                return ir.Load(e.line, self.staged[e.array], self._indices(cell, self.at_tile))
+            if cell is not None:
+                return ir.Load(e.line, e.array, self._indices(cell, self.at))
+        if isinstance(e, ir.Place):
+            if e.axis >= self.dimensions:
+                first = self.program.cells[0]
+                known = [f"{e.text[:-1]}{axis}" for axis in AXES[: self.dimensions]]
+                self._refuse(e.line, f"'{e.text}': '{first}' has {_sides(self.dimensions)}", one_of(known))
+            return ir.Variable(e.line, self.at[self.dimensions - 1 - e.axis])
+        self._rewrite(e)
+        return e
+
+    def _indices(self, cell: ir.Cell, at: Sequence[str]) -> list[ir.Expr]:
+        offsets = (*(0,) * (self.dimensions - len(cell.offsets)), *cell.offsets)
+        return [_moved(ir.Variable(cell.line, name), by) for name, by in zip(at, offsets, strict=True)]
+
+    # Names and errors.
+
+    def _fresh(self, name: str) -> str:
+        found, number = name, 1
+        while found in self.names:
+            found = f"{name}_{number}"
+            number += 1
+        self.names.add(found)
+        return found
+
+    def _refuse(self, line: int, problem: str, expected: str) -> NoReturn:
+        raise KernelError(problem, where=Where(self.program.file, line), expected=expected)
+
+
+def _accesses(body: Sequence[ir.Stmt]) -> Iterator[tuple[str, ir.Cell]]:
+    for one in ir.walk(body):
+        for holder in (one, *ir.expressions(one)):
+            if isinstance(holder, (ir.Store, ir.Load, ir.Atomic)):
+                cell = _only_cell(holder.indices)
+                if cell is not None:
+                    yield holder.array, cell
+
+
+def _only_cell(indices: Sequence[ir.Expr]) -> ir.Cell | None:
+    return indices[0] if len(indices) == 1 and isinstance(indices[0], ir.Cell) else None
+
+
+def _in_grid(line: int, axis: int, within: ir.Expr | None = None) -> ir.Expr:
+    """A place in the grid: blockIdx * blockDim + ``within``, which is threadIdx unless given."""
+    block = ir.Binary(line, "*", ir.Index(line, "block", axis), ir.Index(line, "block_size", axis))
+    return ir.Binary(line, "+", block, within or ir.Index(line, "thread", axis))
+
+
+def _moved(e: ir.Expr, by: int) -> ir.Expr:
+    return e if by == 0 else ir.Binary(e.line, "+" if by > 0 else "-", e, ir.Literal(e.line, abs(by)))
+
+
+def _all(conditions: Iterator[ir.Expr]) -> ir.Expr:
+    found = next(conditions)
+    for one in conditions:
+        found = ir.Logic(one.line, "and", found, one)
+    return found
+
+
+def _sides(many: int) -> str:
+    return _many(many, "side")
+
+
+def _many(number: int, what: str) -> str:
+    return f"one {what}" if number == 1 else f"{number} {what}s"
+
+
+def _product(numbers: Sequence[int]) -> str:
+    return " x ".join(map(str, numbers))
