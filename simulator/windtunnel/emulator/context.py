@@ -15,7 +15,6 @@ streams allow. What each takes is the model's best value; how the API divides it
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ import numpy as np
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import (
     DeviceOutOfMemory,
-    Finding,
     InputError,
     InvalidArgument,
     LaunchError,
@@ -35,13 +33,10 @@ from windtunnel.core.errors import (
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.ticks import to_seconds, to_ticks
-from windtunnel.emulator.execute import Executable, shared_bytes
 from windtunnel.emulator.handles import EmulatedEvent, EmulatedMemory, EmulatedStream
-from windtunnel.emulator.residency import registers_beyond, resident_blocks
+from windtunnel.emulator.kernels import Kernels
 from windtunnel.emulator.ring import EmulatedRing, PersistentRing, RelaunchRing, check_state, refuse_waiting
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
-from windtunnel.language.source import by_thread
-from windtunnel.language.stencil import misfit
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.graph import Node
@@ -123,13 +118,7 @@ class EmulatedContext:
         self._stretch = 1.0
         self.capturing: Any = None
         self.rings: list[EmulatedRing] = []
-        self._executables: dict[Kernel, Executable | None] = {}
-        self.checked = checked
-        self.schedule = schedule
-        """Seed of the order in which threads are executed; None for the order that is quickest."""
-        self._resident: dict[tuple[Any, ...], int] = {}
-        self.traces: list[str] = []
-        """Of each launch that was executed so, the hash of its steps."""
+        self.kernels = Kernels(self, checked=checked, schedule=schedule)
         self.before_wait: Callable[[], None] = _nothing
         self.after_wait: Callable[[], None] = _nothing
         self._prices: dict[tuple[Any, ...], Price] = {}
@@ -346,7 +335,7 @@ class EmulatedContext:
         buffers = [argument for argument in arguments if isinstance(argument, Buffer)]
         given = [self.given(argument) for argument in arguments]
         queue = self._queue(stream)
-        self._check(function, grid, block, given, shared)
+        self.kernels.check(function, grid, block, given, shared)
         self._migrate(queue, buffers)
         price = self._constant.get(function)
         if price is None:
@@ -359,7 +348,7 @@ class EmulatedContext:
         span = self._enqueue(queue, price, function.name, share=share, latency=lead)
         self.host.spend(self.dispatch_ticks)
         self.host.deliver(span.start)
-        self._execute(function, grid, block, arguments, given, shared)
+        self.kernels.execute(function, grid, block, arguments, given, shared)
 
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
         """See ``Context``. Nodes that may, overlap.
@@ -376,7 +365,7 @@ class EmulatedContext:
         for node in nodes:
             if node.what == "launch":
                 arguments = [self.given(argument) for argument in node.arguments]
-                self._check(node.function, node.grid, node.block, arguments, node.shared)
+                self.kernels.check(node.function, node.grid, node.block, arguments, node.shared)
         self._migrate(queue, [a for node in nodes for a in node.arguments if isinstance(a, Buffer)])
         self.host.spend(self.dispatch_ticks)
         begin = self.time.enqueue(queue.time, "markers", "graph", 0, after=(self.host.now + self.latency_ticks,)).end
@@ -418,7 +407,7 @@ class EmulatedContext:
     def _do(self, node: Node, end: int) -> None:
         if node.what == "launch":
             given = [self.given(argument) for argument in node.arguments]
-            self._execute(node.function, node.grid, node.block, node.arguments, given, node.shared)
+            self.kernels.execute(node.function, node.grid, node.block, node.arguments, given, node.shared)
             return
         assert node.buffer is not None  # noqa: S101  a copy has one
         there = self.given(node.buffer).reshape(-1)
@@ -430,77 +419,6 @@ class EmulatedContext:
         elif node.source is not None:
             there[: node.source.size] = self.given(node.source).reshape(-1)
             node.buffer.memory.take_over(node.source.memory, node.source.nbytes)  # type: ignore[attr-defined]
-
-    def _check(self, function: Kernel, grid: Dims, block: Dims, given: Sequence[Any], shared: int) -> None:
-        """Before anything takes time: whether a kernel that is written by thread can be launched so."""
-        if function not in self._executables:
-            self._executables[function] = Executable(function.function) if by_thread(function.function) else None
-        executable = self._executables[function]
-        beyond = registers_beyond(self.device, block, function.registers)
-        if beyond is not None:
-            raise self.error(LaunchError, f"launch {function.name}", beyond, "configuration")
-        if executable is None:
-            return
-        found = executable.specialised(given)
-        most = self.info.limits.shared_bytes
-        asked = shared_bytes(found) + shared
-        problem = f"{asked:,} bytes of shared memory, of at most {most:,}" if asked > most else None
-        problem = problem or misfit(found.program, grid, block, given)
-        if problem is not None:
-            raise self.error(LaunchError, f"launch {function.name}", problem, "configuration")
-
-    def _execute(
-        self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], given: Sequence[Any], shared: int
-    ) -> None:
-        """Compute what a launch does: thread by thread where the kernel is written so, else on whole arrays."""
-        executable = self._executables[function]
-        memories = [a.memory if isinstance(a, Buffer) else None for a in arguments]
-        if executable is None:
-            result = function.function(*given)
-            # NumPy's own functions return the array that they were given for their result.
-            if result is not None and not any(result is one for one in given):
-                problem = "it returned a value; a kernel's results go into its arrays"
-                raise self.error(InvalidArgument, f"launch {function.name}", problem)
-            for memory in memories:
-                if isinstance(memory, EmulatedMemory):
-                    memory.unwritten = False  # what it did not write of whole arrays is not known
-            return
-        missing = [
-            memory.missing(a.dtype.itemsize)
-            if isinstance(memory, EmulatedMemory) and memory.unwritten is not False
-            else None
-            for a, memory in zip(given, memories, strict=True)
-        ]
-        found = executable.specialised(given)
-        asked = shared_bytes(found) + shared
-        resident = self._resident.get((block, asked, function.registers))
-        if resident is None:
-            resident = resident_blocks(self.device, self.info.limits, block, asked, function.registers)
-            self._resident[block, asked, function.registers] = resident
-        try:
-            trace = executable.launch(
-                found,
-                grid,
-                block,
-                given,
-                device=self.info.name,
-                warp=self.info.limits.warp,
-                checked=self.checked,
-                missing=missing,
-                shared_bytes=shared,
-                resident=resident,
-                # Each launch of a program in an order of its own.
-                seed=None if self.schedule is None else self.schedule + (len(self.traces) << 32),
-            )
-        except Finding as finding:
-            if self.schedule is not None:
-                finding.under(self.schedule)
-            raise
-        if self.schedule is not None:
-            self.traces.append(trace)
-        for memory in memories:
-            if isinstance(memory, EmulatedMemory) and isinstance(memory.unwritten, np.ndarray):
-                memory.unwritten = memory.unwritten if memory.unwritten.any() else False
 
     def given(self, argument: Any) -> Any:
         if not isinstance(argument, Buffer):
@@ -666,7 +584,7 @@ class EmulatedContext:
     @property
     def trace_hash(self) -> str:
         """See ``Context``."""
-        return hashlib.blake2b("".join(self.traces).encode(), digest_size=16).hexdigest() if self.traces else ""
+        return self.kernels.trace_hash
 
     @property
     def clock_s(self) -> float:

@@ -1,0 +1,119 @@
+"""What launches on an emulated device compute: thread by thread where a kernel is written so, else on whole arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windtunnel.core.errors import Finding, InvalidArgument, LaunchError
+from windtunnel.emulator.execute import Executable, shared_bytes
+from windtunnel.emulator.handles import EmulatedMemory
+from windtunnel.emulator.residency import registers_beyond, resident_blocks
+from windtunnel.language.source import by_thread
+from windtunnel.language.stencil import misfit
+from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.interface import Dims
+from windtunnel.runtime.kernels import Kernel
+
+if TYPE_CHECKING:
+    from windtunnel.emulator.context import EmulatedContext
+
+
+class Kernels:
+    """The kernels of a context. ``checked``: whether what is wrong with them is looked for.
+
+    ``schedule``: seed of the order in which threads are executed; None for the order that is quickest.
+    """
+
+    def __init__(self, context: EmulatedContext, *, checked: bool, schedule: int | None) -> None:
+        self.context, self.checked, self.schedule = context, checked, schedule
+        self._executables: dict[Kernel, Executable | None] = {}
+        self._resident: dict[tuple[Any, ...], int] = {}
+        self._traces: list[str] = []
+        """Of each launch that followed a schedule, the hash of its steps."""
+
+    @property
+    def trace_hash(self) -> str:
+        """Of all launches; "" where they followed no schedule."""
+        return hashlib.blake2b("".join(self._traces).encode(), digest_size=16).hexdigest() if self._traces else ""
+
+    def check(self, function: Kernel, grid: Dims, block: Dims, given: Sequence[Any], shared: int) -> None:
+        """Before anything takes time: LaunchError where a kernel cannot be launched so."""
+        if function not in self._executables:
+            self._executables[function] = Executable(function.function) if by_thread(function.function) else None
+        executable, context, problem = self._executables[function], self.context, None
+        if function.registers:
+            problem = registers_beyond(context.device, block, function.registers)
+        if problem is None and executable is not None:
+            found = executable.specialised(given)
+            most = context.info.limits.shared_bytes
+            asked = shared_bytes(found) + shared
+            problem = f"{asked:,} bytes of shared memory, of at most {most:,}" if asked > most else None
+            problem = problem or misfit(found.program, grid, block, given)
+        if problem is not None:
+            raise context.error(LaunchError, f"launch {function.name}", problem, "configuration")
+
+    def execute(
+        self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], given: Sequence[Any], shared: int
+    ) -> None:
+        """Compute what a launch does. ``given``: the arguments, with arrays in place of buffers."""
+        executable = self._executables[function]
+        memories = [a.memory if isinstance(a, Buffer) else None for a in arguments]
+        if executable is None:
+            self._whole(function, given, memories)
+            return
+        missing = [
+            memory.missing(a.dtype.itemsize)
+            if isinstance(memory, EmulatedMemory) and memory.unwritten is not False
+            else None
+            for a, memory in zip(given, memories, strict=True)
+        ]
+        found = executable.specialised(given)
+        info = self.context.info
+        try:
+            trace = executable.launch(
+                found,
+                grid,
+                block,
+                given,
+                device=info.name,
+                warp=info.limits.warp,
+                checked=self.checked,
+                missing=missing,
+                shared_bytes=shared,
+                resident=self._fits(function, block, shared_bytes(found) + shared),
+                # Each launch of a program in an order of its own.
+                seed=None if self.schedule is None else self.schedule + (len(self._traces) << 32),
+            )
+        except Finding as finding:
+            if self.schedule is not None:
+                finding.under(self.schedule)
+            raise
+        if self.schedule is not None:
+            self._traces.append(trace)
+        for memory in memories:
+            if isinstance(memory, EmulatedMemory) and isinstance(memory.unwritten, np.ndarray):
+                memory.unwritten = memory.unwritten if memory.unwritten.any() else False
+
+    def _whole(self, function: Kernel, given: Sequence[Any], memories: Sequence[Any]) -> None:
+        result = function.function(*given)
+        # NumPy's own functions return the array that they were given for their result.
+        if result is not None and not any(result is one for one in given):
+            problem = "it returned a value; a kernel's results go into its arrays"
+            raise self.context.error(InvalidArgument, f"launch {function.name}", problem)
+        for memory in memories:
+            if isinstance(memory, EmulatedMemory):
+                memory.unwritten = False  # what it did not write of whole arrays is not known
+
+    def _fits(self, function: Kernel, block: Dims, shared: int) -> int:
+        """Blocks that the device holds at once."""
+        key = (block, shared, function.registers)
+        found = self._resident.get(key)
+        if found is None:
+            limits = self.context.info.limits
+            found = resident_blocks(self.context.device, limits, block, shared, function.registers)
+            self._resident[key] = found
+        return found
