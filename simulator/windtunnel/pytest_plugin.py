@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 _USUAL = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"
 _MARKER = (
-    "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None): run the test on each of these devices "
-    f"(SKU or SKU@API; {_USUAL} unless given). leaks='error' fails a test that leaves buffers allocated; faults are "
-    "armed for the whole test and must strike."
+    "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None): run the test on each "
+    f"of these devices (SKU or SKU@API; {_USUAL} unless given). leaks='error' fails a test that leaves buffers "
+    "allocated; faults are armed for the whole test and must strike; schedules=64 runs it so many times, each with the "
+    "threads of its kernels in another order."
 )
-_OPTIONS = ("leaks", "faults", "seed", "interval")
+_OPTIONS = ("leaks", "faults", "seed", "interval", "schedules")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
 """Whether the test's own part failed."""
 _OPENED: pytest.StashKey[list[Any]] = pytest.StashKey()
@@ -50,6 +51,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("low", "best", "high"),
         default="best",
         help="the virtual clock takes the model's best values, or an end of their 90%% intervals",
+    )
+    group.addoption(
+        "--accelerator-schedules",
+        type=int,
+        metavar="N",
+        help="run each test N times, each with its kernels' threads in another order (seeds 0 to N - 1)",
+    )
+    group.addoption(
+        "--accelerator-schedule",
+        type=int,
+        metavar="SEED",
+        help="run each test with its kernels' threads in the order of this seed",
     )
     parser.addini("accelerator_device", f"the device of tests that name none ({_USUAL} unless given)", default="")
     group.addoption(
@@ -89,7 +102,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if any("accelerator" in _names_of(marker) for marker in item.iter_markers("parametrize")):
         return
     cases = _cases(item, metafunc.config)
-    names = [device if way == _EMULATED else f"{device}-{way}" for device, way in cases]
+    names = [case.name for case in cases]
     metafunc.parametrize("accelerator", cases, ids=names, indirect=True)
 
 
@@ -99,8 +112,22 @@ def _names_of(marker: pytest.Mark) -> list[str]:
     return [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
 
 
-def _cases(item: Any, config: pytest.Config) -> list[tuple[str, str]]:
-    """(device, way) of each run of a test."""
+class _Case(NamedTuple):
+    """A run of a test."""
+
+    device: str
+    way: str
+    schedule: int | None
+
+    @property
+    def name(self) -> str:
+        """What its name has in brackets."""
+        way = "" if self.way == _EMULATED else f"-{self.way}"
+        return f"{self.device}{way}" + ("" if self.schedule is None else f"-schedule{self.schedule}")
+
+
+def _cases(item: Any, config: pytest.Config) -> list[_Case]:
+    """The runs of a test."""
     marker = item.get_closest_marker("accelerator")
     usual = config.getini("accelerator_device") or _USUAL
     given = marker.args if marker is not None and marker.args else (usual,)
@@ -110,7 +137,31 @@ def _cases(item: Any, config: pytest.Config) -> list[tuple[str, str]]:
             raise pytest.UsageError(f"{item.nodeid}: the marker accelerator names devices, not {name!r}")
     asked = config.getoption("--accelerator")
     ways = (_EMULATED, _REAL) if asked == "both" else (asked,)
-    return [(device, way) for device in devices for way in ways]
+    return [
+        _Case(device, way, schedule)
+        for device in devices
+        for way in ways
+        for schedule in (_schedules(item, config) if way == _EMULATED else [None])
+    ]
+
+
+def _schedules(item: Any, config: pytest.Config) -> Sequence[int | None]:
+    """Seeds of the orders that a test is run in; None: as is quickest. The command line has the last word."""
+    one = config.getoption("--accelerator-schedule")
+    many = config.getoption("--accelerator-schedules")
+    if one is not None:
+        if one < 0:
+            raise pytest.UsageError(f"--accelerator-schedule {one}: expected a seed from 0")
+        return [one]
+    where = "--accelerator-schedules"
+    if many is None:
+        stated = [m.kwargs["schedules"] for m in item.iter_markers("accelerator") if "schedules" in m.kwargs]
+        many, where = (stated[0] if stated else None), f"{item.nodeid}: the marker accelerator has schedules"
+    if many is None:
+        return [None]
+    if not isinstance(many, int) or isinstance(many, bool) or many < 1:
+        raise pytest.UsageError(f"{where} {many!r}: expected how many, from 1")
+    return range(many)
 
 
 @pytest.fixture
@@ -121,12 +172,12 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
     ``accelerator.faults({"kind": "out_of_memory", "call": 3})`` arms a fault.
     """
     if hasattr(request, "param"):
-        name, way = request.param
+        case = request.param
     else:  # asked for while the test runs
         cases = _cases(request.node, request.config)
         if len(cases) > 1:
             pytest.fail("one test that asks for the fixture as it runs cannot have several devices", pytrace=False)
-        name, way = cases[0]
+        case = cases[0]
     options: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("accelerator"))):
         options.update(marker.kwargs)  # the closest has the last word, on what it says
@@ -136,10 +187,10 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
         seed = request.config.getoption("--accelerator-seed")
     interval = options.get("interval") or request.config.getoption("--accelerator-interval")
     faults = options.get("faults", ())
-    opened = _open(name, way, interval)
+    opened = _open(case, interval)
     opened.seed = seed
     log = opened.watch()
-    request.node.stash[_OPENED] = [opened, seed, interval, log]
+    request.node.stash[_OPENED] = [opened, seed, interval, log, case.schedule]
     try:
         with _armed(request, opened, (faults,) if isinstance(faults, (dict, str)) else faults):
             yield opened
@@ -221,12 +272,14 @@ def _check_marker(options: dict[str, Any]) -> None:
         wrong(f"leaks={leaks!r}", ("ignore", "error"), leaks)
 
 
-def _open(name: str, way: str, interval: Any) -> Accelerator:
+def _open(case: _Case, interval: Any) -> Accelerator:
     from windtunnel import app
     from windtunnel.core.errors import WindtunnelError
 
     try:
-        return app.accelerator(name, interval=interval) if way == _EMULATED else app.real_accelerator(name)
+        if case.way == _REAL:
+            return app.real_accelerator(case.device)
+        return app.accelerator(case.device, interval=interval, schedule=case.schedule)
     except WindtunnelError as error:
         problem = str(error)
     # A device that was asked for and is not there fails the test: a skipped test proves nothing.
@@ -242,8 +295,10 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.stash[_FAILED] = report.failed
     if not report.failed or _OPENED not in item.stash:
         return
-    opened, seed, interval, log = item.stash[_OPENED]
+    opened, seed, interval, log, schedule = item.stash[_OPENED]
     lines = [f"{opened!r}, seed {seed} (--accelerator-seed {seed})"]
+    if schedule is not None:
+        lines.append(f"threads in the order of schedule {schedule} (--accelerator-schedule {schedule})")
     lines.append(
         f"clock {opened.clock_s:.9g} s, energy {opened.energy_j:.6g} J, {opened.counters.launches:,} launches, "
         f"{opened.counters.copied_bytes:,} bytes copied, {opened.allocated_bytes:,} allocated"

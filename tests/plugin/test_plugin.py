@@ -236,3 +236,52 @@ def test_it(accelerator):
 """,
     )
     assert shown in again.stdout
+
+
+ORDERS = """
+from windtunnel import atomic, i32
+
+@windtunnel.kernel
+def lost_update(total: i32[:]):
+    seen = atomic.add(total, 0, 0)
+    atomic.exch(total, 0, seen + 1)
+
+@pytest.mark.accelerator("l4", schedules=8)
+def test_it(accelerator):
+    total = accelerator.to_device(np.zeros(1, np.int32))
+    accelerator.launch(lost_update, 1, 2, total)
+    assert accelerator.to_host(total)[0] == 2
+"""
+
+
+def test_a_marker_runs_a_test_in_many_orders_and_a_seed_runs_a_failing_one_again(project: Path) -> None:
+    done = run(project, ORDERS, "-vv")
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    passed = re.findall(r"test_it\[(\S+)\] PASSED", done.stdout)
+    assert len(failed) + len(passed) == 8
+    assert failed
+    assert passed, "some orders hide it"
+    seed = int(re.findall(r"test_it\[l4-schedule(\d)\]", failed[0])[0])
+    assert f"threads in the order of schedule {seed} (--accelerator-schedule {seed})" in done.stdout
+    again = run(project, ORDERS, "--accelerator-schedule", str(seed))
+    assert "1 failed" in again.stdout
+    hidden = int(re.findall(r"l4-schedule(\d)", passed[0])[0])
+    assert "1 passed" in run(project, ORDERS, "--accelerator-schedule", str(hidden)).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--accelerator-schedules", "0"), "--accelerator-schedules 0: expected how many, from 1"),
+        (("--accelerator-schedule", "-1"), "--accelerator-schedule -1: expected a seed from 0"),
+    ],
+)
+def test_schedules_that_are_none_are_refused(project: Path, options: tuple[str, ...], said: str) -> None:
+    done = run(project, ORDERS, *options)
+    assert done.returncode != 0
+    assert said in done.stdout + done.stderr
+
+
+def test_all_tests_can_be_run_in_several_orders(project: Path) -> None:
+    done = run(project, "\ndef test_it(accelerator):\n    run(accelerator)\n", "--accelerator-schedules", "3")
+    assert "3 passed" in done.stdout

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from windtunnel.emulator.context import EmulatedContext
 
 
+_APART = 3 << 32
+"""Between the seeds of a program's launches: a multiple of three, so that all take one kind of order."""
+
+
 class Kernels:
     """The kernels of a context. ``checked``: whether what is wrong with them is looked for.
 
@@ -86,7 +90,7 @@ class Kernels:
                 shared_bytes=shared,
                 resident=self._fits(function, block, shared_bytes(found) + shared),
                 # Each launch of a program in an order of its own.
-                seed=None if self.schedule is None else self.schedule + (len(self._traces) << 32),
+                seed=None if self.schedule is None else self.schedule + len(self._traces) * _APART,
             )
         except Finding as finding:
             if self.schedule is not None:

@@ -47,10 +47,10 @@ class Loop:
     def turn(self, state: tuple[Any, ...]) -> bool:
         """A turn begins. Whether it would be the same as the last, as long as nobody changes what that looked at."""
         thread, looks = self.thread, self._looks
-        thread.turned = True
         self._turns += 1
         # A state that comes again, maybe after several turns (Brent: compare with one kept at powers of two).
         if state == self._saved:
+            thread.turned = True
             thread.machine.turned()
         elif self._turns & (self._turns - 1) == 0:
             self._saved = state
@@ -119,7 +119,7 @@ class Thread:
         self.changes = 0
         """Elements whose value it has changed."""
         self.turned = False
-        """Whether it has begun another turn of a waiting loop since it was last asked."""
+        """Whether it has gone round a waiting loop, to where it was before, since it was last asked."""
         self.trace = machine.trace
         self.go: Callable[[], Any] = _nothing
         self.meeting: Meeting | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
@@ -88,7 +89,7 @@ class Priorities:
         self._threads: list[tuple[float, int, Thread]] = []
         self._priority: dict[int, float] = {}
         self._step, self._changes, self._lowest = 0, changes, 0.0
-        self._horizon = 64
+        self._horizon = 8
         self._points = self._drawn(0)
 
     def _drawn(self, first: int) -> set[int]:
@@ -124,8 +125,37 @@ class Priorities:
         return numbers
 
 
+class Rounds:
+    """Rounds in which every thread has a step, each round in another order: all stand at about the same place."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311  an order is no secret
+        self._now: list[Thread] = []
+        self._next: list[Thread] = []
+
+    def add(self, thread: Thread) -> None:
+        """See ``Schedule``."""
+        self._next.append(thread)
+
+    def pick(self) -> Thread:
+        """See ``Schedule``."""
+        if not self._now:
+            self._now, self._next = self._next, []
+            self._random.shuffle(self._now)
+        return self._now.pop()
+
+    def __len__(self) -> int:
+        return len(self._now) + len(self._next)
+
+    def shuffle(self, numbers: list[int]) -> list[int]:
+        """In any order."""
+        self._random.shuffle(numbers)
+        return numbers
+
+
+_KINDS: tuple[Callable[[int], Schedule], ...] = (Walk, Priorities, Rounds)
+
+
 def schedule_of(seed: int | None) -> Schedule:
-    """In turn without a seed; of seeds every other one walks at random, and every other one goes by priorities."""
-    if seed is None:
-        return InTurn()
-    return Walk(seed) if seed % 2 == 0 else Priorities(seed)
+    """In turn without a seed; seeds take the three kinds in turn, since each finds what the others seldom do."""
+    return InTurn() if seed is None else _KINDS[seed % len(_KINDS)](seed)

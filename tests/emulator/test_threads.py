@@ -1,0 +1,510 @@
+"""Threads one by one: the same numbers as side by side, orders picked by seeds, and who is stuck for whom."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import runpy
+import subprocess
+import sys
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.corpus import registry
+from tests.corpus.planted_orders import ORDERED, Ordered
+from tests.corpus.synchronised import CASES
+
+import windtunnel
+from windtunnel import (
+    atomic,
+    blockIdx,
+    errors,
+    f32,
+    grid,
+    gridDim,
+    i32,
+    shared,
+    syncthreads,
+    threadfence,
+    threadfence_block,
+    threadIdx,
+)  # fmt: skip
+from windtunnel.core.errors import Finding
+from windtunnel.emulator.arrays import Launch
+from windtunnel.emulator.execute import Executable, _sized
+from windtunnel.language import ir
+from windtunnel.language.source import KernelError
+from windtunnel.language.types import scalar_of
+from windtunnel.runtime.accelerator import Accelerator
+from windtunnel_models.catalogue import Catalogue
+
+KNOWN = Catalogue()
+
+
+def device(schedule: int | None = None, name: str = "l4") -> Accelerator:
+    return windtunnel.device(name, known=KNOWN, schedule=schedule)
+
+
+# The same numbers.
+
+
+def left_by(case: Any, *, one_by_one: bool) -> dict[str, np.ndarray]:
+    """What a case's arrays hold after it, executed side by side (as far as threads can be) or one by one."""
+    arrays: dict[int, np.ndarray] = {}
+    given: dict[str, Any] = {}
+    for name, value in case.arguments().items():
+        if isinstance(value, registry.Empty):
+            given[name] = np.zeros(value.shape, value.dtype)
+        else:
+            given[name] = arrays.setdefault(id(value), value.copy()) if isinstance(value, np.ndarray) else value
+    found = Executable(case.kernel.function).specialised([*given.values()])
+    sides = [side if isinstance(side, tuple) else (side,) for side in (case.grid, case.block)]
+    grid3, block3 = ((*side, 1, 1)[:3] for side in sides)
+    if one_by_one:
+        launch = Launch(found.program, grid3, block3, "l4")
+        sized = partial(_sized, shared_bytes=case.shared_bytes)
+        found.threads.run(launch, [*given.values()], resident=1 << 31, sized=sized)
+    else:
+        Executable.launch(
+            found, grid3, block3, [*given.values()], device="l4", checked=False, shared_bytes=case.shared_bytes
+        )
+    return {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
+
+
+@pytest.mark.parametrize("case", registry.cases(), ids=lambda case: case.name)
+def test_one_by_one_and_side_by_side_give_the_same_bits(case: registry.Case) -> None:
+    one, other = (left_by(case, one_by_one=way) for way in (True, False))
+    program = Executable(case.kernel.function).specialised([*case.arguments().values()]).program
+    for name in one:
+        kind = program.arrays[name].element if name in program.arrays else None
+        summed = any(
+            isinstance(e, ir.Atomic) and e.array in program.arrays and program.arrays[e.array].element.kind == "float"
+            for statement in ir.walk(program.body)
+            for e in ir.expressions(statement)
+        )
+        if summed and kind is not None and kind.kind == "float":
+            np.testing.assert_allclose(one[name], other[name], rtol=1e-4)  # floats added in another order
+        else:
+            assert one[name].tobytes() == other[name].tobytes(), name
+
+
+OPERATORS = ("+", "-", "*", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", "==", "!=")
+FLOATS = ("+", "-", "*", "/", "//", "%", "<", ">=", "==")
+FUNCTIONS = ("math.sqrt", "math.exp", "math.log", "math.sin", "math.cos", "math.tanh", "math.floor", "abs", "math.atan")
+TYPES = ("i8", "u8", "i16", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64")
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int = 3) -> str:
+    if depth == 0 or draw(st.integers(0, 4)) == 0:
+        return draw(st.sampled_from(["a[i]", "b[i]", "c[i]", "i", "n", "3", "-2", "0.5", "v"]))
+    left, right = draw(expressions(depth - 1)), draw(expressions(depth - 1))
+    how = draw(st.integers(0, 6))
+    if how == 0:
+        return f"{draw(st.sampled_from(TYPES))}({left})"
+    if how == 1:
+        return f"({left} if {right} > 1 else b[i])"
+    if how == 2:
+        return f"{draw(st.sampled_from(FUNCTIONS))}(f32({left}))"
+    if how == 3:
+        return f"{draw(st.sampled_from(['min', 'max']))}({left}, {right})"
+    if how == 4:
+        return f"(f64({left}) {draw(st.sampled_from(FLOATS))} f64({right}))"
+    return f"(i64({left}) {draw(st.sampled_from(OPERATORS))} i64({right}))"
+
+
+@given(
+    kinds=st.tuples(*[st.sampled_from(TYPES)] * 4),
+    first=expressions(),
+    second=expressions(),
+    turns=st.integers(0, 3),
+    seed=st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=60, deadline=None)
+def test_random_kernels_give_the_same_bits_both_ways(
+    tmp_path_factory: pytest.TempPathFactory,
+    kinds: tuple[str, ...],
+    first: str,
+    second: str,
+    turns: int,
+    seed: int,
+) -> None:
+    """Arithmetic of all types, conversions, choices, loops left early: one by one as side by side."""
+    a, b, c, out = kinds
+    text = f"""
+import math
+from windtunnel import {", ".join(TYPES)}, grid
+
+def kernel(a: {a}[:], b: {b}[:], c: {c}[:], out: {out}[:], n: i32):
+    i = grid(1)
+    v = 1.5
+    for k in range({turns} + i % 3):
+        if a[i] > b[i] and k == 2:
+            continue
+        v = f32({first})
+        if v > 100:
+            break
+    if i % 5 == 3:
+        return
+    out[i] = {out}({second})
+"""
+    path = tmp_path_factory.mktemp("kernels") / "kernel.py"
+    path.write_text(text)
+    try:
+        function = runpy.run_path(str(path))["kernel"]
+        rng = np.random.default_rng(seed)
+        arrays = [(rng.normal(0, 20, 70)).astype(scalar_of(kind).dtype) for kind in (a, b, c)]
+        with np.errstate(all="ignore"):
+            given_ = [*arrays, np.zeros(70, scalar_of(out).dtype), 70]
+        found = Executable(function).specialised(given_)
+    except KernelError:
+        assume(False)  # types that do not go together are told so, which is tested elsewhere
+    results = []
+    for one_by_one in (False, True):
+        mine = [g.copy() if isinstance(g, np.ndarray) else g for g in given_]
+        if one_by_one:
+            found.threads.run(Launch(found.program, (7, 1, 1), (10, 1, 1), "l4"), mine, resident=3)
+        else:
+            Executable.launch(found, (7, 1, 1), (10, 1, 1), mine, device="l4")
+        results.append(mine[3])
+    plain = [np.where(np.isnan(r), 0, r) if r.dtype.kind in "fV" else r for r in results]  # every NaN is one
+    assert plain[0].tobytes() == plain[1].tobytes(), text
+
+
+# Orders.
+
+
+@pytest.mark.parametrize("ordered", ORDERED, ids=lambda o: o.name)
+def test_64_schedules_expose_an_ordering_bug_and_its_seed_replays_it(ordered: Ordered) -> None:
+    with pytest.raises((Finding, AssertionError)) as met:
+        windtunnel.explore(lambda a: ordered.run(a, ordered.kernel), "l4", known=KNOWN)
+    (note,) = [note for note in met.value.__notes__ if note.startswith("schedule ")]
+    seed = int(note.split()[1].rstrip(","))
+    assert f"windtunnel.device('l4', schedule={seed}) runs it so again" in note
+    if ordered.finding and isinstance(met.value, Finding):
+        assert type(met.value).__name__ == ordered.finding
+        assert f"(schedule {seed})" in str(met.value)
+    for _ in range(2):
+        with device(seed) as again, pytest.raises(type(met.value)) as same:
+            ordered.run(again, ordered.kernel)
+            again.synchronize()
+        assert str(same.value) == str(met.value)
+
+
+@pytest.mark.parametrize("ordered", ORDERED, ids=lambda o: o.name)
+def test_64_schedules_find_nothing_in_the_right_program(ordered: Ordered) -> None:
+    found = windtunnel.explore(lambda a: ordered.run(a, ordered.right), "l4", known=KNOWN)
+    assert len(found.hashes) == 64
+    assert found.distinct > 1, "orders that differ are met"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_right_synchronised_kernels_are_right_in_any_order(case: registry.Case) -> None:
+    for seed in range(6):
+        arguments = case.arguments()
+        accelerator = device(seed)
+        buffers = [
+            accelerator.empty(v.shape, v.dtype)
+            if isinstance(v, registry.Empty)
+            else accelerator.to_device(v)
+            if isinstance(v, np.ndarray)
+            else v
+            for v in arguments.values()
+        ]
+        accelerator.launch(case.kernel, case.grid, case.block, *buffers, shared_bytes=case.shared_bytes)
+        for (name, _), buffer in zip(arguments.items(), buffers, strict=True):
+            expected = case.reference(arguments).get(name)
+            if expected is not None:
+                assert case.comparison.wrong(accelerator.to_host(buffer), expected) is None, (seed, name)
+
+
+def traced(seed: int) -> str:
+    accelerator = device(seed)
+    case = next(case for case in CASES if case.name == "chained_scan")
+    arguments = case.arguments()
+    given = [
+        accelerator.empty(v.shape, v.dtype) if isinstance(v, registry.Empty) else accelerator.to_device(v)
+        for v in arguments.values()
+    ]
+    accelerator.launch(case.kernel, case.grid, case.block, *given)
+    return accelerator.trace_hash
+
+
+def test_a_seed_gives_one_trace_a_hundred_times_and_seeds_differ() -> None:
+    first = ORDERED[2]
+    hashes = set()
+    for _ in range(100):
+        accelerator = device(0)
+        first.run(accelerator, first.right)
+        hashes.add(accelerator.trace_hash)
+    assert len(hashes) == 1
+    assert len({traced(seed) for seed in range(6)}) == 6
+
+
+def test_a_seed_gives_one_trace_in_every_process_beside_others() -> None:
+    """Under load: several processes at once, each with its own hash seed, and this one."""
+    text = "from tests.emulator.test_threads import traced; print(traced(7))"
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", text],
+            env={**os.environ, "PYTHONHASHSEED": str(number), "PYTHONPATH": os.pathsep.join(["", *sys.path])},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(1, 5)
+    ]
+    assert {process.communicate()[0].strip() for process in running} == {traced(7)}
+
+
+def test_without_a_schedule_there_is_no_trace() -> None:
+    accelerator = device()
+    ORDERED[0].run(accelerator, ORDERED[0].right)
+    assert accelerator.trace_hash == ""
+
+
+@pytest.mark.parametrize("wrong", [-1, True, 1.5, "7"])
+def test_a_schedule_is_a_seed(wrong: Any) -> None:
+    with pytest.raises(errors.InputError, match="is no schedule; expected a seed: a whole number from 0"):
+        windtunnel.device("l4", known=KNOWN, schedule=wrong)
+
+
+@pytest.mark.parametrize("wrong", [0, [], [-1], [True], "7"])
+def test_an_exploration_has_schedules(wrong: Any) -> None:
+    with pytest.raises(errors.InputError, match="is no number of schedules"):
+        windtunnel.explore(lambda a: None, "l4", known=KNOWN, schedules=wrong)
+
+
+# Who is stuck, and for whom.
+
+
+@windtunnel.kernel
+def crosswise(locks: i32[:], holding: i32[:]):  # type: ignore[no-untyped-def]
+    mine = blockIdx.x
+    while atomic.cas(locks, mine, 0, 1) != 0:
+        pass
+    atomic.add(holding, 0, 1)
+    while atomic.add(holding, 0, 0) < 2:
+        pass
+    while atomic.cas(locks, 1 - mine, 0, 1) != 0:  # HERE
+        pass
+
+
+@windtunnel.kernel
+def waits_for_the_last(flag: i32[:]):  # type: ignore[no-untyped-def]
+    if blockIdx.x == gridDim.x - 1:
+        atomic.exch(flag, 0, 1)
+    else:
+        while atomic.add(flag, 0, 0) == 0:  # HERE
+            pass
+
+
+@windtunnel.kernel
+def polite(wants: i32[:]):  # type: ignore[no-untyped-def]
+    # Each gives way to the other, for ever.
+    mine = blockIdx.x
+    atomic.exch(wants, mine, 1)
+    while atomic.add(wants, 1 - mine, 0) == 1:  # HERE
+        atomic.exch(wants, mine, 0)
+        atomic.exch(wants, mine, 1)
+    atomic.exch(wants, mine, 0)
+
+
+@windtunnel.kernel
+def counts_its_turns(flag: i32[:], turns: i32[:]):  # type: ignore[no-untyped-def]
+    spins = 0
+    while atomic.add(flag, 0, 0) == 0:  # HERE
+        spins += 1
+    turns[grid(1)] = spins
+
+
+def line_of(kernel: Any, mark: str = "# HERE") -> int:
+    lines, first = inspect.getsourcelines(kernel.function)
+    return next(first + at for at, line in enumerate(lines) if line.rstrip().endswith(mark))
+
+
+def zeros(accelerator: Accelerator, *sizes: int) -> list[Any]:
+    return [accelerator.to_device(np.zeros(size, np.int32)) for size in sizes]
+
+
+def test_a_deadlock_tells_the_circle() -> None:
+    accelerator = device()
+    with pytest.raises(errors.Deadlock) as met:
+        accelerator.launch(crosswise, 2, 1, *zeros(accelerator, 2, 1))
+    line = line_of(crosswise)
+    text = str(met.value)
+    assert met.value.lines == (line,)
+    assert met.value.file == __file__
+    assert f"thread 0 of block 0 waits at line {line}" in text
+    assert "element 1 of 'locks', 1, which thread 0 of block 1 changed last" in text
+    assert "element 0 of 'locks', 1, which thread 0 of block 0 changed last" in text
+    assert met.value.threads == (((0, 0, 0), (0, 0, 0)), ((1, 0, 0), (0, 0, 0)))
+
+
+def test_a_wait_for_a_block_that_has_not_begun_says_how_many_fit() -> None:
+    """An L4 has 58 units of 24 blocks each: of 1,400 blocks 1,392 fit, and with as many there is no deadlock."""
+    accelerator = device()
+    with pytest.raises(errors.Deadlock) as met:
+        accelerator.launch(waits_for_the_last, 1400, 1, *zeros(accelerator, 1))
+    assert "8 of 1,400 blocks have not begun: l4 holds 1,392 of this size at once" in str(met.value)
+    assert met.value.lines == (line_of(waits_for_the_last),)
+    accelerator = device()
+    accelerator.launch(waits_for_the_last, 1392, 1, *zeros(accelerator, 1))
+    accelerator.synchronize()
+
+
+def test_giving_way_for_ever_is_a_livelock() -> None:
+    accelerator = device()
+    with pytest.raises(errors.Deadlock, match="livelock: threads go round loops") as met:
+        accelerator.launch(polite, 2, 1, *zeros(accelerator, 2))
+    assert met.value.lines == (line_of(polite),)
+
+
+def test_giving_way_ends_in_another_order() -> None:
+    ended = 0
+    for seed in range(12):
+        accelerator = device(seed)
+        try:
+            accelerator.launch(polite, 2, 1, *zeros(accelerator, 2))
+            ended += 1
+        except errors.Deadlock:
+            pass
+    assert ended, "in some order one of them goes first"
+
+
+def test_a_wait_that_counts_its_turns_is_seen_to_wait() -> None:
+    accelerator = device()
+    with pytest.raises(errors.Deadlock, match="which nobody has changed") as met:
+        accelerator.launch(counts_its_turns, 1, 2, *zeros(accelerator, 1, 2))
+    assert met.value.lines == (line_of(counts_its_turns),)
+
+
+@windtunnel.kernel
+def looks_for_a_while(flag: i32[:], out: i32[:]):  # type: ignore[no-untyped-def]
+    turns = 0
+    while turns < 50 and atomic.add(flag, 0, 0) == 0:
+        turns += 1
+    out[grid(1)] = turns
+
+
+def test_a_wait_with_an_end_ends() -> None:
+    accelerator = device(0)
+    flag, out = zeros(accelerator, 1, 3)
+    accelerator.launch(looks_for_a_while, 3, 1, flag, out)
+    assert accelerator.to_host(out).tolist() == [50, 50, 50]
+
+
+@windtunnel.kernel
+def guarded(lock: i32[:], total: i32[:], sums: f32[:]):  # type: ignore[no-untyped-def]
+    done = False
+    while not done:
+        if atomic.cas(lock, 0, 0, 1) == 0:
+            threadfence()
+            total[0] += 1
+            sums[0] = sums[0] * 0.5 + 1.0
+            threadfence()
+            atomic.exch(lock, 0, 0)
+            done = True
+
+
+@windtunnel.kernel
+def guarded_without_fences(lock: i32[:], total: i32[:]):  # type: ignore[no-untyped-def]
+    done = False
+    while not done:
+        if atomic.cas(lock, 0, 0, 1) == 0:
+            total[0] += 1
+            atomic.exch(lock, 0, 0)
+            done = True
+
+
+@windtunnel.kernel
+def guarded_for_the_block_only(lock: i32[:], total: i32[:]):  # type: ignore[no-untyped-def]
+    done = False
+    while not done:
+        if atomic.cas(lock, 0, 0, 1) == 0:
+            threadfence_block()
+            total[0] += 1
+            threadfence_block()
+            atomic.exch(lock, 0, 0)
+            done = True
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_a_lock_within_a_warp_lets_one_in_at_a_time(seed: int | None) -> None:
+    accelerator = device(seed)
+    lock, total = zeros(accelerator, 1, 1)
+    sums = accelerator.to_device(np.zeros(1, np.float32))
+    accelerator.launch(guarded, 3, 64, lock, total, sums)
+    assert accelerator.to_host(total)[0] == 192
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_a_lock_without_fences_orders_nothing(seed: int | None) -> None:
+    accelerator = device(seed)
+    with pytest.raises(errors.DataRace, match="element 0 of 'total'"):
+        accelerator.launch(guarded_without_fences, 2, 4, *zeros(accelerator, 1, 1))
+
+
+def test_a_fence_of_the_block_orders_the_block_and_no_other() -> None:
+    accelerator = device()
+    accelerator.launch(guarded_for_the_block_only, 1, 64, *zeros(accelerator, 1, 1))
+    accelerator.synchronize()
+    with pytest.raises(errors.DataRace, match="of another block"):
+        accelerator.launch(guarded_for_the_block_only, 2, 1, *zeros(accelerator, 1, 1))
+
+
+@windtunnel.kernel(registers=80)
+def heavy(out: i32[:]):  # type: ignore[no-untyped-def]
+    out[grid(1)] = threadIdx.x
+
+
+def test_registers_bound_the_block() -> None:
+    """65,536 registers a unit: 819 threads of 80, so 816 in whole warps."""
+    accelerator = device()
+    accelerator.launch(heavy, 1, 819, *zeros(accelerator, 1024))
+    with pytest.raises(errors.LaunchError, match="820 threads of 80 registers are 65,600, of at most 65,536"):
+        accelerator.launch(heavy, 1, 820, *zeros(accelerator, 1024))
+
+
+@windtunnel.kernel
+def parts_ways(x: i32[:], out: i32[:]):  # type: ignore[no-untyped-def]
+    t = threadIdx.x
+    part = shared.array(64, i32)
+    part[t] = x[t]
+    if x[t] > 0:
+        syncthreads()  # ONE
+        out[t] = part[63 - t]
+    else:
+        syncthreads()  # OTHER
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_two_barriers_that_parted_threads_reach_are_both_named(seed: int | None) -> None:
+    accelerator = device(seed)
+    x = accelerator.to_device(np.arange(64, dtype=np.int32) % 2)
+    with pytest.raises(errors.BarrierDivergence) as met:
+        accelerator.launch(parts_ways, 1, 64, x, accelerator.empty(64, np.int32))
+    assert met.value.lines == (line_of(parts_ways, "# ONE"), line_of(parts_ways, "# OTHER"))
+
+
+@windtunnel.kernel
+def fenced(out: i32[:]):  # type: ignore[no-untyped-def]
+    out[grid(1)] = 1
+    threadfence()
+
+
+def test_a_launch_too_large_to_be_followed_says_so() -> None:
+    accelerator = device()
+    out = accelerator.empty(1 << 18, np.int32)
+    with pytest.warns(errors.Unwatched, match="262,144 threads with fences, which is more than 131,072"):
+        accelerator.launch(fenced, 1024, 256, out)
+    assert accelerator.to_host(out).all()
+
+
+def test_unchecked_devices_look_for_nothing() -> None:
+    accelerator = windtunnel.device("l4", known=KNOWN, checked=False)
+    accelerator.launch(guarded_without_fences, 2, 4, *zeros(accelerator, 1, 1))
+    accelerator.synchronize()
