@@ -392,7 +392,9 @@ class Emitter(Spelling):
         """The length of a side: known, or an argument."""
         declared = self.program.declared.get(e.array)
         if declared is not None and declared.shape == (0,):
-            self.refuse(e.line, f"the size of '{e.array}', which {self.title} does not tell", "a parameter that says it")
+            self.refuse(
+                e.line, f"the size of '{e.array}', which {self.title} does not tell", "a parameter that says it"
+            )
         if declared is not None:
             return self.literal(declared.shape[e.side], I32)
         kind = self.program.arrays[e.array]
