@@ -28,6 +28,8 @@ class CEmitter(Emitter):
     """What C adds to the names of its functions for f32; overloaded elsewhere."""
     word: ClassVar[tuple[str, str]] = ("", "")
     """(f32 to the u32 with its bits, and back)."""
+    tf32_half: ClassVar[tuple[str, str]] = ("0xfffu + ((b >> 13) & 1u)", "to even")
+    """(what is added to round half of a unit, where it then goes)."""
     infinity: ClassVar[str] = "INFINITY"
     not_a_number: ClassVar[str] = "NAN"
     long_word: ClassVar[tuple[str, str]] = ("", "")
@@ -199,9 +201,10 @@ class CEmitter(Emitter):
         to, back = self.word
         match root, kind:
             case "round", "tf32":
+                half, says = self.tf32_half
                 return (
-                    f"{f} {name}({f} x) {{\n    // To 10 bits of mantissa, half to even.\n    {u} b = {to}(x);\n"
-                    "    if ((b & 0x7f800000u) != 0x7f800000u) b = (b + 0xfffu + ((b >> 13) & 1u)) & 0xffffe000u;\n"
+                    f"{f} {name}({f} x) {{\n    // To 10 bits of mantissa, half {says}.\n    {u} b = {to}(x);\n"
+                    f"    if ((b & 0x7f800000u) != 0x7f800000u) b = (b + {half}) & 0xffffe000u;\n"
                     f"    return {back}(b);\n}}"
                 )
             case "round", "bf16":

@@ -26,6 +26,8 @@ class CudaEmitter(CEmitter):
     emulated = frozenset((F16, BF16))
     helper = "static __device__ __forceinline__"
     word = ("__float_as_uint", "__uint_as_float")
+    # As cvt.rna.tf32.f32, which devices before compute capability 8.0 lack.
+    tf32_half = ("0x1000u", "away from zero, as cvt.rna.tf32.f32")
     # NVRTC has no header of C's that has their names.
     infinity = "__uint_as_float(0x7f800000u)"
     not_a_number = "__uint_as_float(0x7fc00000u)"
