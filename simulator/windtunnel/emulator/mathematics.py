@@ -125,7 +125,10 @@ _LEAST = np.finfo(np.float32).smallest_normal
 def flush(value: Value) -> Any:
     """A float32 whose subnormal values are zero, with their sign."""
     value = _plain(value)
-    found: Any = np.where(np.abs(value) < _LEAST, np.copysign(np.float32(0), value), value)
+    small = np.abs(value) < _LEAST
+    if not small.any():
+        return value  # as nearly always
+    found: Any = np.where(small, np.copysign(np.float32(0), value), value)
     return found[()]
 
 
