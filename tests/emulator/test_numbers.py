@@ -85,8 +85,10 @@ def untyped(x, n):
         x[grid(1)] = 1
 
 
-def launched(device: str, kernel: Any, *arrays: np.ndarray, grid: int = 1, block: int = 32, numbers: Any = ()) -> Any:
-    opened = windtunnel.device(device, known=KNOWN)
+def launched(
+    device: str, kernel: Any, *arrays: np.ndarray, grid: int = 1, block: int = 32, numbers: Any = (), **given: Any
+) -> Any:
+    opened = windtunnel.device(device, known=KNOWN, **given)
     buffers = [opened.to_device(array) for array in arrays]
     opened.launch(kernel, grid, block, *buffers, *numbers)
     return [opened.to_host(buffer) for buffer in buffers]
@@ -159,6 +161,18 @@ def test_subnormals_of_f32_are_zero_to_arithmetic_where_the_api_may_flush_them()
             [np.float32(-1.2e-38), np.float32(-1.2e-38), zero, np.float32(-1.2e-38), 1],
         ]
     np.testing.assert_array_equal(out.view(np.uint32), np.array(wanted, np.float32).view(np.uint32))
+
+
+def test_threads_that_are_executed_one_by_one_have_the_same_numbers() -> None:
+    given = np.array(list(PATTERNS), np.uint32).view(np.float32)
+    for device, kernel, x, out in (
+        ("l4", to_tf32, given, np.zeros_like(given)),
+        ("mi210", to_tf32, given, np.zeros_like(given)),
+        ("apple-m1", arithmetic, SMALL, np.zeros((7, 5), np.float32)),
+    ):
+        beside = launched(device, kernel, x, out)[1]
+        after = launched(device, kernel, x, out, schedule=3)[1]
+        assert after.tobytes() == beside.tobytes()
 
 
 @pytest.mark.parametrize("device", ["l4", "mi210", "l4@wgpu", "arc-a770"])
