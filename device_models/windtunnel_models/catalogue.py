@@ -14,7 +14,19 @@ from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Known, Lineage, Parameter, Residual
+from windtunnel.core.device import (
+    KERNEL_TYPES,
+    ApiProfile,
+    Device,
+    DeviceSpec,
+    Kind,
+    Known,
+    Lineage,
+    Numbers,
+    Parameter,
+    Residual,
+    Stated,
+)
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.provenance import PROVENANCES, Provenance, Sourced
@@ -246,7 +258,8 @@ def api_profile(name: str) -> ApiProfile:
     path = HERE / "apis" / f"{name}.yaml"
     reader = _FileReader(path, {parameter.name: parameter for parameter in API_PARAMETERS}, "API profile")
     document = reader.document
-    top = reader.mapping((), required=("schema", "api", "doc", "kinds", "features", "sources", "values"))
+    required = ("schema", "api", "doc", "kinds", "features", "sources", "values")
+    top = reader.mapping((), required=required, optional=("numbers",))
     reader.same(("api",), name)
     return ApiProfile(
         name=name,
@@ -254,6 +267,7 @@ def api_profile(name: str) -> ApiProfile:
         kinds=tuple(reader.words(("kinds",))),
         features=frozenset(reader.words(("features",))),
         values=reader.values(document.data["values"], ("values",)),
+        numbers=reader.numbers() if "numbers" in top else Numbers(),
     )
 
 
@@ -424,6 +438,38 @@ class _FileReader:
                     expected="a year" if key == "since" else "a word, in quotes where YAML reads it otherwise",
                 )
         return Lineage(**entry)
+
+    def numbers(self) -> Numbers:
+        """How kernels' numbers are done: ``{lacks, tf32, subnormals}``, any left out, each with its source."""
+        words = {
+            "lacks": KERNEL_TYPES, "tf32": ("nearest-even", "nearest-away"), "subnormals": ("kept", "flushed"),
+        }  # fmt: skip
+        stated: dict[str, Stated] = {}
+        for name in self.mapping(("numbers",), required=(), optional=tuple(words)):
+            here = ("numbers", name)
+            entry = self.mapping(here, required=("value",), optional=("source", "provenance", "reason"))
+            given = self.words((*here, "value")) if name == "lacks" else [entry["value"]]
+            for word in given:
+                if word not in words[name]:
+                    raise InputError(
+                        f"'{word}' is not what '{name}' may be",
+                        where=self.document.where((*here, "value")),
+                        expected=one_of(words[name], 20),
+                        nearest=nearest(str(word), words[name]),
+                    )
+            source, provenance = "assumed", Provenance.ASSUMED
+            if "source" in entry:
+                source, provenance = self.source(entry["source"], (*here, "source"))
+            elif not entry.get("reason") or entry.get("provenance") != "assumed":
+                raise InputError(
+                    f"'{name}' needs its source",
+                    where=self.document.where(here),
+                    expected="source: NAME, or provenance: assumed with a reason",
+                )
+            stated[name] = Stated(" ".join(given), provenance, source, entry.get("reason"))
+        plain = {name: one.value for name, one in stated.items() if name != "lacks"}
+        lacks = stated["lacks"].value.split() if "lacks" in stated else ()
+        return Numbers(lacks=frozenset(lacks), stated=stated, **plain)
 
     def learned(self) -> dict[str, LearnedEntry]:
         """Residuals by operation: ``{form, measurements, source}`` and what the form needs."""

@@ -5,11 +5,9 @@ Nothing here is skipped where a compiler is missing: `make setup` installs them 
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import re
 import sys
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,7 +26,6 @@ sys.modules[_spec.name] = with_kernels
 _spec.loader.exec_module(with_kernels)
 
 CASES = with_kernels.CASES
-STUBS = Path(__file__).resolve().parents[1] / "data" / "transpile_stubs"
 EVERY = [*CASES, "functions", "warp_sum", "lanes"]
 LACKS = {
     "fpga": {"warp_sum": "has no warps", "lanes": "has no warps"},
@@ -67,79 +64,38 @@ def test_what_a_target_lacks_is_an_error_at_the_line_that_needs_it(target: str, 
 # Compilers.
 
 
-@cache
-def _nvrtc() -> tuple[Any, Path]:
-    import nvidia.cuda_nvrtc
-    import nvidia.cuda_runtime
-
-    (library,) = (Path(nvidia.cuda_nvrtc.__path__[0]) / "lib").glob("libnvrtc.so.*")
-    return ctypes.CDLL(str(library)), Path(nvidia.cuda_runtime.__path__[0]) / "include"
-
-
 @pytest.mark.parametrize("name", pairs("cuda"))
 def test_cuda_compiles_for_an_h100(name: str) -> None:
-    library, headers = _nvrtc()
-    made = emitted(name, "cuda")
-    program = ctypes.c_void_p()
-    assert library.nvrtcCreateProgram(ctypes.byref(program), made.source.encode(), b"kernel.cu", 0, None, None) == 0
-    options = [o.encode() for o in ("--gpu-architecture=sm_90", f"-I{headers}", *made.options)]
-    code = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
-    size = ctypes.c_size_t()
-    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
-    log = ctypes.create_string_buffer(size.value)
-    library.nvrtcGetProgramLog(program, log)
-    assert (code, log.value) == (0, b""), log.value.decode()
-    library.nvrtcGetCUBINSize(program, ctypes.byref(size))
-    assert size.value > 1000  # machine code, not only the assembler's text
-    library.nvrtcDestroyProgram(ctypes.byref(program))
-
-
-def clang(source: str, file: str, *arguments: str) -> list[str]:
-    """What Clang's front end says of a source."""
-    from clang import cindex
-
-    given = [*arguments, f"-I{STUBS}", "-Wall", "-Wno-unknown-attributes", "-Wno-ignored-pragmas"]
-    unit = cindex.Index.create().parse(file, args=given, unsaved_files=[(file, source)])
-    return [str(one) for one in unit.diagnostics]
-
-
-HIP = ("-x", "hip", "--cuda-device-only", "--offload-arch=gfx90a", "-nogpuinc", "-nogpulib")
-METAL = ("-x", "c++", "-std=c++17", "-nostdinc++", "-Wno-user-defined-literals")
-OPENCL = (
-    "-x", "cl", "-cl-std=CL3.0", "-target", "spir64", "-Xclang", "-cl-ext=+all", "-Xclang", "-fdeclare-opencl-builtins",
-    "-Xclang", "-finclude-default-header",
-)  # fmt: skip
-
-
-def metal_as_cpp(source: str) -> str:
-    """C++ wants variables in another address space to be static."""
-    return re.sub(r"(?m)^( +)(threadgroup \w+ \w+\[)", r"\1static \2", source)
+    assert with_kernels.nvrtc(emitted(name, "cuda")) == ""
 
 
 @pytest.mark.parametrize("name", pairs("hip"))
 def test_hip_compiles_for_an_mi210(name: str) -> None:
-    assert clang(emitted(name, "hip").source, "kernel.hip", *HIP) == []
+    assert with_kernels.clang(emitted(name, "hip").source, "kernel.hip", *with_kernels.HIP) == []
 
 
 @pytest.mark.parametrize("name", pairs("metal"))
 def test_metal_compiles_as_cpp_with_address_spaces(name: str) -> None:
-    assert clang(metal_as_cpp(emitted(name, "metal").source), "kernel.cpp", *METAL) == []
+    assert (
+        with_kernels.clang(with_kernels.metal_as_cpp(emitted(name, "metal").source), "kernel.cpp", *with_kernels.METAL)
+        == []
+    )
 
 
 @pytest.mark.parametrize("name", pairs("opencl"))
 def test_opencl_compiles_with_the_compilers_own_builtins(name: str) -> None:
-    assert clang(emitted(name, "opencl").source, "kernel.cl", *OPENCL) == []
+    assert with_kernels.clang(emitted(name, "opencl").source, "kernel.cl", *with_kernels.OPENCL) == []
 
 
 def test_the_front_end_sees_what_is_wrong() -> None:
     hip = emitted("saxpy", "hip").source.replace("x[i] +", "z[i] +")
-    assert any("undeclared identifier 'z'" in one for one in clang(hip, "kernel.hip", *HIP))
-    metal = metal_as_cpp(emitted("atomics", "metal").source)
+    assert any("undeclared identifier 'z'" in one for one in with_kernels.clang(hip, "kernel.hip", *with_kernels.HIP))
+    metal = with_kernels.metal_as_cpp(emitted("atomics", "metal").source)
     wrong = metal.replace("wt_atomic_max_threadgroup_f32(&there", "wt_atomic_max_device_f32(&there")
     assert wrong != metal
-    assert any("no matching function" in one for one in clang(wrong, "kernel.cpp", *METAL))
+    assert any("no matching function" in one for one in with_kernels.clang(wrong, "kernel.cpp", *with_kernels.METAL))
     opencl = emitted("warp_sum", "opencl").source.replace("sub_group_any(", "sub_group_none(")
-    assert any("sub_group_none" in one for one in clang(opencl, "kernel.cl", *OPENCL))
+    assert any("sub_group_none" in one for one in with_kernels.clang(opencl, "kernel.cl", *with_kernels.OPENCL))
 
 
 # Numbers.

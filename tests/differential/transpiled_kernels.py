@@ -1,6 +1,6 @@
-"""What the tests of transpiling share: each kernel's arguments, its numbers by NumPy, and what runs it.
+"""What the tests of transpiling share: each kernel's arguments, its numbers by NumPy, what compiles it, what runs it.
 
-Not a test itself: `test_transpiled_kernels.py` loads it.
+Not a test itself: `test_transpiled_kernels.py` and `test_corpus_targets.py` load it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import math
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -23,6 +25,7 @@ import numpy as np
 
 from windtunnel.transpile import Buffer, Emitted, GridSize, Side, Signature, Value
 
+STUBS = Path(__file__).resolve().parents[1] / "data" / "transpile_stubs"
 KERNELS = Path(__file__).resolve().parents[1] / "golden" / "transpile" / "kernels.py"
 
 
@@ -423,6 +426,59 @@ def after(signature: Signature, case: Case, take: Callable[[Buffer], np.ndarray]
     }
 
 
+# Compilers.
+
+
+@cache
+def _nvrtc() -> tuple[Any, Path]:
+    import nvidia.cuda_nvrtc
+    import nvidia.cuda_runtime
+
+    (library,) = (Path(nvidia.cuda_nvrtc.__path__[0]) / "lib").glob("libnvrtc.so.*")
+    return ctypes.CDLL(str(library)), Path(nvidia.cuda_runtime.__path__[0]) / "include"
+
+
+def nvrtc(emitted: Emitted) -> str:
+    """What NVRTC says of a CUDA source, compiled to an H100's machine code; nothing where it is content."""
+    library, headers = _nvrtc()
+    program = ctypes.c_void_p()
+    assert library.nvrtcCreateProgram(ctypes.byref(program), emitted.source.encode(), b"kernel.cu", 0, None, None) == 0
+    options = [o.encode() for o in ("--gpu-architecture=sm_90", f"-I{headers}", *emitted.options)]
+    code = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+    size = ctypes.c_size_t()
+    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    library.nvrtcGetProgramLog(program, log)
+    said = log.value.decode() or ("" if code == 0 else f"error {code}")
+    if not said:
+        library.nvrtcGetCUBINSize(program, ctypes.byref(size))
+        assert size.value > 1000  # machine code, not only the assembler's text
+    library.nvrtcDestroyProgram(ctypes.byref(program))
+    return said
+
+
+def clang(source: str, file: str, *arguments: str) -> list[str]:
+    """What Clang's front end says of a source."""
+    from clang import cindex
+
+    given = [*arguments, f"-I{STUBS}", "-Wall", "-Wno-unknown-attributes", "-Wno-ignored-pragmas"]
+    unit = cindex.Index.create().parse(file, args=given, unsaved_files=[(file, source)])
+    return [str(one) for one in unit.diagnostics]
+
+
+HIP = ("-x", "hip", "--cuda-device-only", "--offload-arch=gfx90a", "-nogpuinc", "-nogpulib")
+METAL = ("-x", "c++", "-std=c++17", "-nostdinc++", "-Wno-user-defined-literals")
+OPENCL = (
+    "-x", "cl", "-cl-std=CL3.0", "-target", "spir64", "-Xclang", "-cl-ext=+all", "-Xclang", "-fdeclare-opencl-builtins",
+    "-Xclang", "-finclude-default-header",
+)  # fmt: skip
+
+
+def metal_as_cpp(source: str) -> str:
+    """C++ wants variables in another address space to be static."""
+    return re.sub(r"(?m)^( +)(threadgroup \w+ \w+\[)", r"\1static \2", source)
+
+
 # OpenCL.
 
 
@@ -433,6 +489,12 @@ def opencl() -> tuple[Any, Any]:
     device = pyopencl.get_platforms()[0].get_devices()[0]
     context = pyopencl.Context([device])
     return context, pyopencl.CommandQueue(context)
+
+
+def opencl_extensions() -> list[str]:
+    """What PoCL offers beyond the standard."""
+    (device,) = opencl()[0].devices
+    return list(device.extensions.split())
 
 
 def run_opencl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
@@ -524,6 +586,7 @@ def run_fpga(emitted: Emitted, case: Case, folder: Path) -> dict[str, np.ndarray
             "-Werror",
             "-Wno-unknown-pragmas",
             "-Wno-tautological-compare",  # random expressions have them
+            "-Wno-maybe-uninitialized",  # it cannot see that a first phase's threads write what a second's read
             "-shared",
             "-fPIC",
             *emitted.options,
@@ -542,6 +605,20 @@ def run_fpga(emitted: Emitted, case: Case, folder: Path) -> dict[str, np.ndarray
             given.append(np.ctypeslib.as_ctypes_type(number_of(one, case).dtype)(number_of(one, case).item()))
     function(*given)
     return after(emitted.signature, case, lambda one: held[one.name])
+
+
+def run_fpga_watched(emitted: Emitted, case: Case, folder: Path) -> tuple[dict[str, np.ndarray], str]:
+    """The arrays, and what this process has written to standard error meanwhile."""
+    kept = os.dup(2)
+    with (folder / "stderr").open("w+") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            found = run_fpga(emitted, case, folder)
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        file.seek(0)
+        return found, file.read()
 
 
 def compile_cpp(arguments: list[str]) -> None:

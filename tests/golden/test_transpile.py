@@ -45,7 +45,7 @@ def test_the_text_is_the_one_that_was_looked_at(name: str, target: str) -> None:
 
 def written(folder: Path, text: str) -> ModuleType:
     path = folder / "own.py"
-    names = "atomic, bf16, boolean, f32, f64, grid, i32, i64, threadfence, u32"
+    names = "atomic, bf16, boolean, f32, f64, grid, i32, i64, shared, syncthreads, syncwarp, threadfence, u32"
     path.write_text(f"import math\nfrom windtunnel import {names}\n{text}")
     spec = importlib.util.spec_from_file_location("own_kernels", path)
     assert spec is not None and spec.loader is not None
@@ -100,6 +100,32 @@ def test_atomics_in_one_expression_come_in_pythons_order(tmp_path: Path) -> None
     assert lines[-4:-2] == ["int x_was1 = atomicAdd(&x[0], 5);", "int x_was2 = x[0];"]
 
 
+LAUNCHED = "def k(x: i32[:]):\n    s = shared.array(0, i32)\n    s[0] = 1\n"
+"""A shared array whose size the launch gives."""
+
+
+def test_a_shared_array_of_the_launchs_size_is_cudas_external_one(tmp_path: Path) -> None:
+    own = written(tmp_path, LAUNCHED)
+    for target in ("cuda", "hip"):
+        assert "    extern __shared__ int s[];" in transpile(own.k, target).source.splitlines()
+
+
+def test_infinities_need_no_header_of_cudas(tmp_path: Path) -> None:
+    own = written(
+        tmp_path, "def k(x: f32[:], y: f64[:]):\n    x[0] = -math.inf\n    x[1] = math.nan\n    y[0] = math.inf\n"
+    )
+    cuda = transpile(own.k, "cuda").source
+    assert "x[0] = -__uint_as_float(0x7f800000u);" in cuda
+    assert "x[1] = __uint_as_float(0x7fc00000u);" in cuda
+    assert "y[0] = (double)__uint_as_float(0x7f800000u);" in cuda
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_loop_over_nothing_that_is_named_gives_names_that_every_language_takes(tmp_path: Path, target: str) -> None:
+    own = written(tmp_path, "def k(x: i32[:]):\n    for _ in range(x[0]):\n        x[1] = x[1] + 1\n")
+    assert "__stop" not in transpile(own.k, target).source
+
+
 @pytest.mark.parametrize(
     ("text", "target", "message"),
     [
@@ -110,6 +136,11 @@ def test_atomics_in_one_expression_come_in_pythons_order(tmp_path: Path) -> None
         ("def k(x: f32[:]):\n    x[0] = math.erf(x[1])\n", "metal", r":4: Metal has no erf"),
         ("def k(x: i64[:]):\n    atomic.add(x, 0, 1)\n", "metal", r":4: Metal has no atomic operations on i64"),
         ("def k(x: i32[:]):\n    threadfence()\n", "wgsl", r":4: WGSL has no fence"),
+        ("def k(x: f32[:]):\n    x[0] = math.hypot(x[1], x[2])\n", "metal", r":4: Metal has no hypot"),
+        ("def k(x: i32[:]):\n    syncwarp()\n    syncthreads()\n", "fpga", r":4: C\+\+ for high-level synthesis has no warps"),
+        (LAUNCHED, "opencl", r":4: OpenCL C has no shared array of a size that the launch gives; expected a size: s = "),
+        (f"{LAUNCHED}    t = shared.array(0, f32)\n    t[0] = 1.0\n", "cuda", r":6: 't' is a second shared array of a size"),
+        (f"{LAUNCHED}    x[1] = len(s)\n", "cuda", r":6: the size of 's', which CUDA C\+\+ does not tell"),
         ("def k(x: i32[:]):\n    x[0] = x.shape[3]\n", "cuda", r":4: side 3 of 'x', which has 1"),
     ],
 )  # fmt: skip

@@ -297,11 +297,41 @@ class Kind:
         raise InputError(f"a {self.name} has no '{name}'", expected=one_of(names, 40), nearest=nearest(name, names))
 
 
+KERNEL_TYPES = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64")
+"""The names of the kernel language's types, by which profiles say what an API lacks."""
+
+
+@dataclass(frozen=True)
+class Stated:
+    """A word of a profile with its origin; ``reason``: why, where it is assumed."""
+
+    value: str
+    provenance: Provenance
+    source: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How the numbers of a kernel are done through an API. What a profile does not state is as NumPy does it.
+
+    ``lacks``: types of the kernel language that no kernel may have. ``tf32``: how the conversion to TF32 rounds half
+    of a unit, ``nearest-even`` or ``nearest-away`` (from zero). ``subnormals``: of ``f32``, ``kept`` or ``flushed`` to
+    zero. ``stated``: where each comes from, by name.
+    """
+
+    lacks: frozenset[str] = frozenset()
+    tf32: str = "nearest-even"
+    subnormals: str = "kept"
+    stated: Mapping[str, Stated] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class ApiProfile:
     """What it costs to reach silicon through an API, and what the API offers.
 
-    ``values``: overheads (SI) with their sources. ``features``: words cost functions ask for.
+    ``values``: overheads (SI) with their sources. ``features``: words cost functions ask for. ``numbers``: how those
+    of kernels are done.
     """
 
     name: str
@@ -309,6 +339,7 @@ class ApiProfile:
     kinds: tuple[str, ...]
     features: frozenset[str]
     values: Mapping[str, Sourced]
+    numbers: Numbers = field(default_factory=Numbers)
 
 
 @dataclass(frozen=True)

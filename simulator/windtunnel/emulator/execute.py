@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.core.device import Numbers
 from windtunnel.core.errors import BarrierDivergence, Unwatched
 from windtunnel.emulator.arrays import Global, Launch, Local, Memory, Shared, Waits
 from windtunnel.emulator.lanes import Chunk, Lanes
 from windtunnel.emulator.lockstep import Compiled, compiled
+from windtunnel.emulator.numbers import adapted, lacking
 from windtunnel.emulator.watch import Shadow
 from windtunnel.language import ir
 from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer, types_of
 from windtunnel.language.parse import parse
-from windtunnel.language.types import Array, Type
+from windtunnel.language.types import Array, Scalar, Type
 from windtunnel.runtime.interface import Dims
 
 CHUNK = 1 << 15
@@ -33,9 +35,12 @@ FEW = 1 << 12
 class Executable:
     """A kernel, compiled for each set of argument types that it meets."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], numbers: Numbers | None = None) -> None:
         self.function = function
+        self.numbers = numbers or Numbers()
+        """How the device does numbers."""
         self._compiled: dict[tuple[Type, ...], Compiled] = {}
+        self._lacking: dict[int, tuple[Scalar, int] | None] = {}
 
     def specialised(self, arguments: Sequence[Any]) -> Compiled:
         """The kernel for arguments of these types."""
@@ -47,8 +52,14 @@ class Executable:
         key = tuple(types.values())
         found = self._compiled.get(key)
         if found is None:
-            found = self._compiled[key] = compiled(infer(program, types))
+            found = self._compiled[key] = compiled(adapted(infer(program, types), self.numbers))
         return found
+
+    def lacking(self, found: Compiled) -> tuple[Scalar, int] | None:
+        """(a type that the kernel needs and the device's API lacks, the kernel's line); None where it lacks none."""
+        if id(found) not in self._lacking:
+            self._lacking[id(found)] = lacking(found.program, self.numbers.lacks)
+        return self._lacking[id(found)]
 
     @staticmethod
     def launch(

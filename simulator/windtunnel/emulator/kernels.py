@@ -12,8 +12,10 @@ from windtunnel.core.errors import Finding, InvalidArgument, LaunchError
 from windtunnel.emulator.execute import Executable, shared_bytes
 from windtunnel.emulator.handles import EmulatedMemory
 from windtunnel.emulator.residency import registers_beyond, resident_blocks
+from windtunnel.language import ir
 from windtunnel.language.source import by_thread
 from windtunnel.language.stencil import misfit
+from windtunnel.language.types import Scalar
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.interface import Dims
 from windtunnel.runtime.kernels import Kernel
@@ -47,18 +49,31 @@ class Kernels:
     def check(self, function: Kernel, grid: Dims, block: Dims, given: Sequence[Any], shared: int) -> None:
         """Before anything takes time: LaunchError where a kernel cannot be launched so."""
         if function not in self._executables:
-            self._executables[function] = Executable(function.function) if by_thread(function.function) else None
+            numbers = self.context.device.api.numbers
+            plain = function.function
+            self._executables[function] = Executable(plain, numbers) if by_thread(plain) else None
         executable, context, problem = self._executables[function], self.context, None
         if function.registers:
             problem = registers_beyond(context.device, block, function.registers)
         if problem is None and executable is not None:
             found = executable.specialised(given)
+            lacked = executable.lacking(found)
+            if lacked is not None:
+                raise self._untyped(function, found.program, *lacked)
             most = context.info.limits.shared_bytes
             asked = shared_bytes(found) + shared
             problem = f"{asked:,} bytes of shared memory, of at most {most:,}" if asked > most else None
             problem = problem or misfit(found.program, grid, block, given)
         if problem is not None:
             raise context.error(LaunchError, f"launch {function.name}", problem, "configuration")
+
+    def _untyped(self, function: Kernel, program: ir.Program, kind: Scalar, line: int) -> LaunchError:
+        """A type that the API's language lacks: its compiler would say so."""
+        at = f"{program.file}:{line}: {program.text_of(line)}"
+        problem = f"the kernel needs {kind}, which the API '{self.context.info.api}' does not have ({at})"
+        error: LaunchError = self.context.error(LaunchError, f"launch {function.name}", problem, "source")
+        error.file, error.lines = program.file, (line,)
+        return error
 
     def execute(
         self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], given: Sequence[Any], shared: int

@@ -102,11 +102,34 @@ def fma(a: Value, b: Value, c: Value) -> Any:
 
 
 def tf32(value: Value) -> Any:
-    """A float32 rounded to 10 bits of mantissa, half to even, as NVIDIA's matrix units take it."""
+    """A float32 rounded to 10 bits of mantissa, half to even: in integers, as `transpile` writes it."""
+    return _tf32(value, even=True)
+
+
+def tf32_away(value: Value) -> Any:
+    """A float32 rounded to 10 bits of mantissa, half away from zero: PTX's ``cvt.rna.tf32.f32``."""
+    return _tf32(value, even=False)
+
+
+def _tf32(value: Value, *, even: bool) -> Any:
     bits = np.asarray(_plain(value), np.float32).view(np.uint32)
-    rounded = bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))
-    kept = np.where(np.isfinite(bits.view(np.float32)), rounded & np.uint32(0xFFFFE000), bits)
+    # The sign is a bit of its own, so that adding to the rest rounds away from zero on both sides of it.
+    half = np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1)) if even else np.uint32(0x1000)
+    kept = np.where(np.isfinite(bits.view(np.float32)), (bits + half) & np.uint32(0xFFFFE000), bits)
     return kept.astype(np.uint32).view(np.float32)[()]
+
+
+_LEAST = np.finfo(np.float32).smallest_normal
+
+
+def flush(value: Value) -> Any:
+    """A float32 whose subnormal values are zero, with their sign."""
+    value = _plain(value)
+    small = np.abs(value) < _LEAST
+    if not small.any():
+        return value  # as nearly always
+    found: Any = np.where(small, np.copysign(np.float32(0), value), value)
+    return found[()]
 
 
 def popc(value: Value) -> Any:

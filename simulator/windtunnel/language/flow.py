@@ -18,7 +18,8 @@ def lowered(program: ir.Program) -> list[ir.Stmt]:
     """The statements of an inferred kernel without jumps. New variables are entered in ``program.variables``."""
     lowering = _Lowering(program)
     body, _ = lowering.block(program.body, None)
-    return _pruned(body)
+    # Nobody has returned yet: a target's variables hold anything until they are set.
+    return _pruned([_set(program.line, lowering.returned, False), *body])
 
 
 @dataclass
@@ -41,6 +42,7 @@ class _Lowering:
     def __init__(self, program: ir.Program) -> None:
         self.program = program
         self.names = {*program.variables, *program.scalars, *program.arrays}
+        self.read = _read(program.body)
         self.returned = self._fresh("returned")
 
     def _fresh(self, name: str, kind: Scalar = BOOL) -> str:
@@ -140,7 +142,7 @@ class _Lowering:
         else:
             rising = ir.Binary(line, ">", step, ir.Literal(line, 0, type=kind), type=BOOL)
             condition = ir.Choose(line, rising, up, down, type=BOOL)
-        first = [ir.Assign(line, one.name, here)]
+        first = [ir.Assign(line, one.name, here)] if one.name in self.read else []
         last = [ir.Assign(line, counter, ir.Binary(line, "+", here, step, type=kind))]
         made, exits = self._loop(line, condition, one.body, first, last)
         return [*before, *made], exits
@@ -207,13 +209,14 @@ def _not_any(line: int, flags: Sequence[str]) -> ir.Expr:
     return found
 
 
+def _read(body: Sequence[ir.Stmt]) -> set[str]:
+    """The variables whose values statements ask for."""
+    return {e.name for one in ir.walk(body) for e in ir.expressions(one) if isinstance(e, ir.Variable)}
+
+
 def _pruned(body: list[ir.Stmt]) -> list[ir.Stmt]:
     """Without flags that nothing asks for."""
-    asked: set[str] = set()
-    for one in ir.walk(body):
-        for e in ir.expressions(one):
-            if isinstance(e, ir.Variable):
-                asked.add(e.name)
+    asked = _read(body)
 
     def kept(block: Sequence[ir.Stmt]) -> list[ir.Stmt]:
         found = []

@@ -137,7 +137,7 @@ _TABLES: Mapping[str, _Codes] = {
 }
 
 
-Reason = Literal["configuration", "cooperative", "kernel", "not ready", "handle", "capture"]
+Reason = Literal["configuration", "cooperative", "kernel", "not ready", "handle", "capture", "source"]
 """Ways to go wrong that some APIs have numbers of their own for."""
 _REASONS: Mapping[str, Mapping[Reason, tuple[str, int | None]]] = {
     "cuda": {
@@ -166,8 +166,11 @@ _REASONS: Mapping[str, Mapping[Reason, tuple[str, int | None]]] = {
         "kernel": ("VK_ERROR_DEVICE_LOST", -4),
         "not ready": ("VK_NOT_READY", 1),
     },
-    "metal": {"configuration": ("MTLCommandBufferErrorInvalidResource", 9)},
-    "wgpu": {"configuration": ("GPUValidationError", None)},
+    "metal": {
+        "configuration": ("MTLCommandBufferErrorInvalidResource", 9),
+        "source": ("MTLLibraryErrorCompileFailure", 3),
+    },
+    "wgpu": {"configuration": ("GPUValidationError", None), "source": ("GPUValidationError", None)},
 }
 
 

@@ -93,8 +93,8 @@ class Emitter(Spelling):
         return found
 
     def fresh(self, name: str) -> str:
-        """A name that nothing else has."""
-        made = name
+        """A name that nothing else has. One of two underscores, as ``_`` gives its loop, is the languages' own."""
+        made = name = name.lstrip("_") if name.startswith("__") else name
         number = 1
         while made in RESERVED or made in self.spelled.values():
             made = f"{name}{number}"
@@ -111,6 +111,7 @@ class Emitter(Spelling):
                 self.check_element(kind.element, parameter.line)
         for declared in self.program.declared.values():
             self.check_type(declared.element, declared.line)
+        self.check_sizes([one for one in self.program.declared.values() if one.shape == (0,)])
         for one in ir.walk(self.body):
             for e in ir.expressions(one):
                 if e.type is not None:
@@ -120,6 +121,15 @@ class Emitter(Spelling):
         """Refuse a type that the target has not."""
         if kind.name in self.missing:
             self.refuse(line, f"{self.title} has no {kind}", self.missing[kind.name])
+
+    def check_sizes(self, unsized: Sequence[ir.Declare]) -> None:
+        """Refuse shared arrays whose size the launch gives, where the target's arrays have theirs in the source."""
+        for declared in unsized:
+            self.refuse(
+                declared.line,
+                f"{self.title} has no shared array of a size that the launch gives",
+                f"a size: {declared.name} = shared.array(256, {declared.element})",
+            )
 
     def check_element(self, kind: Scalar, line: int) -> None:
         """Refuse a type that no array of the target's memory may have."""
@@ -381,6 +391,10 @@ class Emitter(Spelling):
     def size(self, e: ir.Size) -> Piece:
         """The length of a side: known, or an argument."""
         declared = self.program.declared.get(e.array)
+        if declared is not None and declared.shape == (0,):
+            self.refuse(
+                e.line, f"the size of '{e.array}', which {self.title} does not tell", "a parameter that says it"
+            )
         if declared is not None:
             return self.literal(declared.shape[e.side], I32)
         kind = self.program.arrays[e.array]

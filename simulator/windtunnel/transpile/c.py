@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -27,6 +28,10 @@ class CEmitter(Emitter):
     """What C adds to the names of its functions for f32; overloaded elsewhere."""
     word: ClassVar[tuple[str, str]] = ("", "")
     """(f32 to the u32 with its bits, and back)."""
+    tf32_half: ClassVar[tuple[str, str]] = ("0xfffu + ((b >> 13) & 1u)", "to even")
+    """(what is added to round half of a unit, where it then goes)."""
+    infinity: ClassVar[str] = "INFINITY"
+    not_a_number: ClassVar[str] = "NAN"
     long_word: ClassVar[tuple[str, str]] = ("", "")
     """The same of f64 and u64."""
 
@@ -49,7 +54,8 @@ class CEmitter(Emitter):
     def float_literal(self, value: float, kind: Scalar) -> Piece:
         """A float; infinities and NaN by the name that the target has for them."""
         if math.isnan(value) or math.isinf(value):
-            text = "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+            text = self.not_a_number if math.isnan(value) else self.infinity
+            text = f"-{text}" if value < 0 else text
             found = Piece(text, UNARY if text.startswith("-") else PRIMARY)
             return found if kind == F32 or kind in self.emulated else self.cast(kind, found)
         text = np.format_float_positional(np.float64(value) if kind == F64 else np.float32(value), trim="0")
@@ -195,9 +201,10 @@ class CEmitter(Emitter):
         to, back = self.word
         match root, kind:
             case "round", "tf32":
+                half, says = self.tf32_half
                 return (
-                    f"{f} {name}({f} x) {{\n    // To 10 bits of mantissa, half to even.\n    {u} b = {to}(x);\n"
-                    "    if ((b & 0x7f800000u) != 0x7f800000u) b = (b + 0xfffu + ((b >> 13) & 1u)) & 0xffffe000u;\n"
+                    f"{f} {name}({f} x) {{\n    // To 10 bits of mantissa, half {says}.\n    {u} b = {to}(x);\n"
+                    f"    if ((b & 0x7f800000u) != 0x7f800000u) b = (b + {half}) & 0xffffe000u;\n"
                     f"    return {back}(b);\n}}"
                 )
             case "round", "bf16":
@@ -213,8 +220,15 @@ class CEmitter(Emitter):
                 )
         raise AssertionError(root, kind)
 
-    def helper_lines(self) -> Iterator[str]:
-        """The functions of ours that the kernel needs."""
+    def helper_lines(self, body: Sequence[str]) -> Iterator[str]:
+        """The functions of ours that the kernel's statements call, and those that these call."""
+        calls = "\n".join(body)
+        # What a function needs comes before it.
+        for name, text in reversed(list(self.helpers.items())):
+            if re.search(rf"\b{name}\b", calls):
+                calls += text
+            else:
+                del self.helpers[name]  # the last rounding before a store is the store's
         for text in self.helpers.values():
             yield from text.splitlines()
             yield ""

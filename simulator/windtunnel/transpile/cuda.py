@@ -26,6 +26,11 @@ class CudaEmitter(CEmitter):
     emulated = frozenset((F16, BF16))
     helper = "static __device__ __forceinline__"
     word = ("__float_as_uint", "__uint_as_float")
+    # As cvt.rna.tf32.f32, which devices before compute capability 8.0 lack.
+    tf32_half = ("0x1000u", "away from zero, as cvt.rna.tf32.f32")
+    # NVRTC has no header of C's that has their names.
+    infinity = "__uint_as_float(0x7f800000u)"
+    not_a_number = "__uint_as_float(0x7fc00000u)"
     long_word = ("(unsigned long long)__double_as_longlong", "__longlong_as_double")
     options = ("--fmad=false",)
     option_note = "a product and a sum must not become one operation."
@@ -49,7 +54,7 @@ class CudaEmitter(CEmitter):
         yield from (f"#include <{name}>" for name in includes)
         yield from self.pragmas()
         yield ""
-        yield from self.helper_lines()
+        yield from self.helper_lines(body)
         arguments = ", ".join(self.argument(one) for one in self.sorted_arguments())
         yield f'extern "C" __global__ void {self.spelled[self.program.name]}({arguments}) {{'
         yield from tops
@@ -78,7 +83,19 @@ class CudaEmitter(CEmitter):
             return self.parameter(one)
         return f"int {self.spelled[getattr(one, 'name')]}"  # noqa: B009  sides and sizes have one
 
+    def check_sizes(self, unsized: Sequence[ir.Declare]) -> None:
+        # Every such array would begin at the same address.
+        for declared in unsized[1:]:
+            self.refuse(
+                declared.line,
+                f"'{declared.name}' is a second shared array of a size that the launch gives",
+                f"one such array, or a size: {declared.name} = shared.array(256, {declared.element})",
+            )
+
     def declare_array(self, one: ir.Declare) -> None:
+        if one.shape == (0,):
+            self.put(f"extern __shared__ {self.types[one.element.name]} {self.name(one.name)}[];")
+            return
         shared = "__shared__ " if one.space == "shared" else ""
         self.put(f"{shared}{self.types[one.element.name]} {self.name(one.name)}[{self.sides_product(one.shape)}];")
 

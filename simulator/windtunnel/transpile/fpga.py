@@ -61,7 +61,7 @@ class FpgaEmitter(CEmitter):
     def whole(self, body: Sequence[str]) -> Iterator[str]:
         tops = [] if self.phased else self.lines_of(self.tops)
         name = self.spelled[self.program.name]
-        helpers = list(self.helper_lines())
+        helpers = list(self.helper_lines(body))
         yield from (f"#include <{header}>" for header in ("math.h", "stdint.h", "string.h"))
         yield ""
         if any("wt_bits_of" in line or "wt_from_bits" in line for line in helpers):
@@ -158,7 +158,11 @@ class FpgaEmitter(CEmitter):
         self._phase(run, mask)
 
     def _phase(self, run: Sequence[ir.Stmt], mask: str | None) -> None:
-        run = [one for one in run if not isinstance(one, (ir.Declare, ir.Barrier))]
+        run = [one for one in run if not isinstance(one, ir.Declare)]
+        for one in run:
+            if isinstance(one, ir.Barrier):
+                self.barrier(one)
+        run = [one for one in run if not isinstance(one, ir.Barrier)]
         if not run:
             return
         self.before, self.direct = {}, set()

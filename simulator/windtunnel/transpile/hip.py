@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from windtunnel.language import ir
 from windtunnel.language.types import BF16, F16, U32, Scalar
+from windtunnel.transpile.c import CEmitter
 from windtunnel.transpile.cuda import CudaEmitter
 from windtunnel.transpile.text import PRIMARY, Piece
 
@@ -18,6 +19,7 @@ class HipEmitter(CudaEmitter):
     title = "HIP C++"
     options = ("-ffp-contract=off",)
     option_note = "a product and a sum must not become one operation."
+    tf32_half = CEmitter.tf32_half
     types: ClassVar[Mapping[str, str]] = {**CudaEmitter.types, "bf16": "hip_bfloat16"}
     headers: ClassVar[Mapping[Scalar, str]] = {F16: "hip/hip_fp16.h", BF16: "hip/hip_bfloat16.h"}
     narrow: ClassVar[Mapping[Scalar, tuple[str, str]]] = {

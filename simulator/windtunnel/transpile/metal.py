@@ -22,6 +22,8 @@ _ATTRIBUTES = {
     "block_size": "threads_per_threadgroup",
     "grid_size": "threadgroups_per_grid",
 }
+_NO_FUNCTIONS = frozenset(("erf", "erfc", "expm1", "log1p", "cbrt", "hypot"))
+"""Of C's functions those that the specification (3.1, section 6.5, math functions) does not list."""
 _RELAXED = "memory_order_relaxed"
 
 
@@ -47,7 +49,7 @@ class MetalEmitter(CEmitter):
         yield "using namespace metal;"
         yield "#pragma clang fp contract(off)"
         yield ""
-        yield from self.helper_lines()
+        yield from self.helper_lines(body)
         arguments = [self.argument(one) for one in self.sorted_arguments()]
         for what, attribute in _ATTRIBUTES.items():
             if what in self.used:
@@ -119,8 +121,8 @@ class MetalEmitter(CEmitter):
 
     def math(self, name: str, kind: Scalar, line: int) -> str:
         del kind
-        if name == "erf":
-            self.refuse(line, "Metal has no erf", "an approximation of your own")
+        if name in _NO_FUNCTIONS:
+            self.refuse(line, f"Metal has no {name}", "an approximation of your own")
         return name
 
     def helper_text(self, helper: str, name: str) -> str:

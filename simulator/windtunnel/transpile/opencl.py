@@ -50,7 +50,7 @@ class OpenClEmitter(CEmitter):
             self.used.add("cl_khr_fp64")
         yield from (f"#pragma OPENCL EXTENSION {name} : enable" for name in sorted(self.used))
         yield ""
-        yield from self.helper_lines()
+        yield from self.helper_lines(body)
         arguments = ", ".join(self.argument(one) for one in self.sorted_arguments())
         yield f"__kernel void {self.spelled[self.program.name]}({arguments}) {{"
         yield from tops

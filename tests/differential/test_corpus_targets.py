@@ -1,0 +1,336 @@
+"""The corpus through every target: each kernel is refused for a stated reason or compiled by a real compiler, and run
+where something runs it, with the corpus's own numbers and the emulator's.
+
+What runs a kernel does so in a process of its own with a time limit: one that hangs or dies fails its test alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import re
+import site
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.corpus import registry
+from tests.differential import transpiled_kernels as runners
+
+import windtunnel
+from windtunnel.language import ir
+from windtunnel.language.expressions import parameters_of
+from windtunnel.language.infer import infer
+from windtunnel.language.parse import parse
+from windtunnel.language.source import KernelError
+from windtunnel.language.types import Array
+from windtunnel.transpile import TARGETS, Emitted, transpile
+from windtunnel_models.catalogue import Catalogue
+
+ROOT = Path(__file__).resolve().parents[2]
+KNOWN = Catalogue()
+CASES: Mapping[str, registry.Case] = {case.name: case for case in registry.cases()}
+RUNS = ("opencl", "wgsl", "fpga")
+LIMIT_S = 60.0
+"""For one kernel's compilation and run: the slowest takes some two seconds."""
+
+UNTYPED = dict.fromkeys(("unannotated", "unannotated_f64"), "parameter 'a' has no type")
+NO_SIZE = {"dynamic_shared_memory": "has no shared array of a size that the launch gives"}
+F64 = (
+    "daxpy", "dot_f64", "spmv_csr_scalar", "spmv_csr_warp_a_row", "jacobi_step", "power_iteration_step", "heat_3d",
+    "page_rank_pull", "mandelbrot", "simpson_strips", "newton_square_roots", "functions_f64", "as_numba_has_it",
+    "annotated_locals",
+)  # fmt: skip
+U8 = (
+    "fill", "histogram_global", "histogram_private", "life_step", "sobel", "aes128_ctr", "aes128_ctr_of_sp_800_38a",
+    "sha256_short_messages", "crc32_records", "fnv1a", "fnv1a_64", "adler32", "packet_filter", "lz77_longest_matches",
+    "find_all", "base64_encode", "utf8_code_points", "upper_case", "edit_distance", "pack_rgb565", "primes",
+    "special_values",
+)  # fmt: skip
+WARPS = (
+    "reduce_shuffle", "reduce_butterfly", "warp_votes", "ballot_compaction_one_warp", "warp_scan", "warp_reverse",
+    "spmv_csr_warp_a_row", "layer_norm", "decode_attention",
+)  # fmt: skip
+"""What is exchanged within warps is reckoned for warps of 32 threads."""
+WARP_BARRIERS = ("warp_through_shared", "last_warp_with_syncwarp")
+FENCES = (
+    "reduce_last_block", "sum_under_a_lock", "sum_by_tickets", "hand_over_between_blocks", "grid_barrier",
+    "chained_scan", "last_block_by_fence", "flag_within_a_block", "queue_of_eight",
+)  # fmt: skip
+REFUSED: Mapping[str, Mapping[str, str]] = {
+    "cuda": UNTYPED,
+    "hip": UNTYPED,
+    "opencl": {**UNTYPED, **NO_SIZE},
+    "metal": {
+        **UNTYPED, **NO_SIZE, **dict.fromkeys((*F64, "casts"), "has no f64"), "gelu_erf": "has no erf",
+        "black_scholes": "has no erfc",
+    },
+    "wgsl": {
+        **UNTYPED, **NO_SIZE, **dict.fromkeys(F64, "has no f64"), **dict.fromkeys(U8, "has no u8"),
+        **dict.fromkeys(("iota_64_bits", "collatz"), "has no i64"), "philox4x32_10": "has no u64",
+        **dict.fromkeys(("matmul_int8", "quantise_int8", "dot_int8", "casts"), "has no i8"),
+        "gelu_erf": "has no erf", "black_scholes": "has no erfc",
+        **dict.fromkeys(WARP_BARRIERS, "has no barrier of a warp"),
+        **dict.fromkeys(FENCES, "has no fence without a barrier"),
+    },
+    "fpga": {**UNTYPED, **NO_SIZE, **dict.fromkeys((*WARPS, *WARP_BARRIERS), "has no warps")},
+}  # fmt: skip
+"""What each target refuses, and the words of it; all others are written and compiled."""
+NAGA = {"layer_norm": "Workgroup size is multi dimensional"}
+"""What WGSL allows, and Naga does not have yet: lanes of a warp where a block has two sides."""
+WAITING = (
+    "sum_under_a_lock", "sum_by_tickets", "hand_over_between_blocks", "grid_barrier", "chained_scan",
+    "flag_within_a_block", "queue_of_eight",
+)  # fmt: skip
+"""Threads wait for each other. PoCL and the form for synthesis may run one to its end before the next: it would hang."""
+NOT_RUN: Mapping[str, frozenset[str]] = {
+    "opencl": frozenset((*WAITING, *WARPS, *WARP_BARRIERS)),
+    "wgsl": frozenset(WARPS) - {"spmv_csr_warp_a_row"},
+    "fpga": frozenset(WAITING),
+}
+"""Whose numbers are not compared: threads that wait, and warps of another size than 32 (below)."""
+REASSOCIATED = {"kahan_sums": True, "module_constants": False, "matmul_in_registers": False}
+"""WGSL lets a compiler reassociate sums, and Mesa's does: then bits differ. True: Kahan's compensation comes to nothing,
+and the result is further off than the corpus allows."""
+EXACT_CALLS = frozenset((
+    "math.sqrt", "math.floor", "math.ceil", "math.trunc", "math.fabs", "math.isnan", "math.isinf", "math.copysign",
+    "math.fmod", "fma", "round.tf32",
+))  # fmt: skip
+"""Functions of floats whose every bit is settled, as are those of integers."""
+
+# Drivers' own warnings (PoCL's build log, a missing runtime directory) are not ours.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+
+def three(sides: int | tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*((sides,) if isinstance(sides, int) else sides), 1, 1)[:3]
+    return x, y, z
+
+
+@cache
+def emitted(name: str, target: str) -> Emitted:
+    case = CASES[name]
+    return transpile(case.kernel, target, three(case.block))
+
+
+def written(target: str) -> list[str]:
+    return [name for name in CASES if name not in REFUSED[target]]
+
+
+@pytest.mark.parametrize(("name", "target"), list(itertools.product(CASES, TARGETS)))
+def test_a_kernel_is_refused_for_the_stated_reason_at_a_line_or_written(name: str, target: str) -> None:
+    reason = REFUSED[target].get(name)
+    if reason is None:
+        assert f"kernel '{CASES[name].kernel.function.__name__}'" in emitted(name, target).source
+        return
+    with pytest.raises(KernelError, match=re.escape(reason)) as caught:
+        emitted(name, target)
+    assert re.match(r".*tests[/\\]corpus[/\\]\w+\.py:\d+", str(caught.value))
+
+
+def test_what_is_listed_is_of_the_corpus() -> None:
+    listed = {name for names in (*REFUSED.values(), *NOT_RUN.values()) for name in names}
+    assert (listed | set(REASSOCIATED)) - set(CASES) == set()
+    assert not any(set(names) & set(REFUSED[target]) for target, names in NOT_RUN.items())
+
+
+# Compilers.
+
+
+@pytest.mark.parametrize("name", written("cuda"))
+def test_nvrtc_compiles_for_an_h100(name: str) -> None:
+    assert runners.nvrtc(emitted(name, "cuda")) == ""
+
+
+@pytest.mark.parametrize("name", written("hip"))
+def test_clang_compiles_hip_for_an_mi210(name: str) -> None:
+    assert runners.clang(emitted(name, "hip").source, "kernel.hip", *runners.HIP) == []
+
+
+@pytest.mark.parametrize("name", written("metal"))
+def test_clang_compiles_metal_as_cpp_with_address_spaces(name: str) -> None:
+    source = runners.metal_as_cpp(emitted(name, "metal").source)
+    assert runners.clang(source, "kernel.cpp", *runners.METAL) == []
+
+
+@pytest.mark.parametrize("name", written("opencl"))
+def test_clang_compiles_opencl_with_its_own_builtins(name: str) -> None:
+    assert runners.clang(emitted(name, "opencl").source, "kernel.cl", *runners.OPENCL) == []
+
+
+@pytest.mark.parametrize("name", sorted(NOT_RUN["fpga"]))
+def test_a_cpp_compiler_takes_the_form_for_synthesis(name: str, tmp_path: Path) -> None:
+    source = tmp_path / "kernel.cpp"
+    source.write_text(emitted(name, "fpga").source)
+    runners.compile_cpp(["-fsyntax-only", "-Werror", "-Wno-unknown-pragmas", str(source)])
+
+
+# Numbers.
+
+
+class Runner:
+    """A process that runs kernels, and is replaced when one hangs or dies."""
+
+    def __init__(self) -> None:
+        self.pool = self._started()
+
+    @staticmethod
+    def _started() -> ProcessPoolExecutor:
+        # The process finds the tests' own modules.
+        return ProcessPoolExecutor(1, get_context("spawn"), site.addsitedir, (str(ROOT),))
+
+    def __call__(self, function: Any, *arguments: Any) -> Any:
+        try:
+            return self.pool.submit(function, *arguments).result(LIMIT_S)
+        except BaseException:
+            self.close()
+            self.pool = self._started()
+            raise
+
+    def close(self) -> None:
+        # A process that hangs does not end by itself.
+        for process in list((self.pool._processes or {}).values()):
+            process.kill()
+        self.pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Runner]:
+    found = Runner()
+    yield found
+    found.close()
+
+
+@pytest.fixture(autouse=True)
+def _quiet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))  # without it the Vulkan loader complains
+
+
+def case_of(name: str) -> runners.Case:
+    """The corpus's launch. What nobody has written holds bytes that no right result is made of."""
+    case = CASES[name]
+    given = {
+        name: np.full(value.size * np.dtype(value.dtype).itemsize, 0xA5, np.uint8)
+        .view(value.dtype)
+        .reshape(value.shape)
+        if isinstance(value, registry.Empty)
+        else value
+        for name, value in case.arguments().items()
+    }
+    return runners.Case(three(case.grid), three(case.block), given, {})
+
+
+@cache
+def emulated(name: str) -> Mapping[str, np.ndarray]:
+    """What the arrays hold after the emulator's launch."""
+    case, arguments = CASES[name], case_of(name).arguments
+    device = windtunnel.device("h100-sxm-80gb", known=KNOWN)
+    given = {n: device.to_device(v) if isinstance(v, np.ndarray) else v for n, v in arguments.items()}
+    device.launch(case.kernel, case.grid, case.block, *given.values(), shared_bytes=case.shared_bytes)
+    return {n: device.to_host(given[n]) for n, v in arguments.items() if isinstance(v, np.ndarray)}
+
+
+def settled(name: str) -> bool:
+    """Whether every bit of a kernel's results is promised: no function that only comes near, no sum in any order."""
+    plain = getattr(CASES[name].kernel, "function")  # noqa: B009  what the decorator wraps
+    given = {one.name: one.annotation for one in parameters_of(plain) if one.annotation is not None}
+    program = infer(parse(plain, frozenset(n for n, kind in given.items() if isinstance(kind, Array))), given)
+    for one in ir.walk(program.body):
+        for e in ir.expressions(one):
+            floats = e.type is not None and e.type.kind == "float"
+            if isinstance(e, ir.Call) and not (e.op in EXACT_CALLS or e.op.startswith("bits.")):
+                return False
+            if floats and isinstance(e, ir.Binary) and e.op == "**":
+                return False
+            if floats and isinstance(e, ir.Atomic) and e.op in ("add", "sub"):
+                return False
+    return True
+
+
+def check(name: str, found: Mapping[str, np.ndarray], *, bits: bool) -> None:
+    """As the corpus asks; with ``bits``, every bit is the emulator's (of NaN, that it is one)."""
+    case, arguments = CASES[name], CASES[name].arguments()
+    for array, wanted in case.reference(arguments).items():
+        with np.errstate(all="ignore"):
+            wrong = case.comparison.wrong(found[array], wanted)
+        assert wrong is None, f"{array}: {wrong}"
+    if not bits:
+        return
+    for array, value in found.items():
+        wanted = emulated(name)[array]
+        bits_of = f"u{value.itemsize}"
+        numbers = value.dtype.kind in "fV"  # bfloat16 is of kind V
+        missing = np.isnan(value) & np.isnan(wanted) if numbers else np.zeros(value.shape, bool)
+        off = np.flatnonzero((value.view(bits_of) != wanted.view(bits_of)) & ~missing)
+        assert off.size == 0, (
+            f"{array}[{off[0]}] is {value.flat[off[0]]}, the emulator's {wanted.flat[off[0]]}; {off.size} differ"
+        )
+
+
+def running(target: str) -> list[str]:
+    return [name for name in written(target) if name not in NOT_RUN[target]]
+
+
+@pytest.mark.parametrize("name", running("opencl"))
+def test_pocl_gives_the_corpuss_numbers_and_the_emulators(name: str, run: Runner) -> None:
+    check(name, run(runners.run_opencl, emitted(name, "opencl"), case_of(name)), bits=settled(name))
+
+
+@pytest.mark.parametrize("name", written("wgsl"))
+def test_wgsl_on_lavapipe_gives_the_corpuss_numbers_and_the_emulators(name: str, run: Runner) -> None:
+    if name in NAGA:
+        with pytest.raises(Exception, match=NAGA[name]):
+            run(runners.run_wgsl, emitted(name, "wgsl"), case_of(name))
+        return
+    found = run(runners.run_wgsl, emitted(name, "wgsl"), case_of(name))
+    if name in NOT_RUN["wgsl"]:
+        return  # it is compiled and ends; its numbers are those of warps of 32 threads
+    if name in REASSOCIATED:
+        with pytest.raises(AssertionError, match="differ"):
+            check(name, found, bits=not REASSOCIATED[name])
+        if not REASSOCIATED[name]:
+            check(name, found, bits=False)
+        return
+    check(name, found, bits=settled(name))
+
+
+@pytest.mark.parametrize("name", running("fpga"))
+def test_the_form_for_synthesis_gives_the_corpuss_numbers_and_the_emulators(
+    name: str, run: Runner, tmp_path: Path
+) -> None:
+    found, complaints = run(runners.run_fpga_watched, emitted(name, "fpga"), case_of(name), tmp_path)
+    check(name, found, bits=settled(name))
+    # It is compiled to report what C leaves undefined, such as a signed overflow.
+    assert [line for line in complaints.splitlines() if "runtime error" in line] == []
+
+
+def test_why_kernels_of_warps_are_not_run_here(run: Runner) -> None:
+    assert not [word for word in run(runners.opencl_extensions) if "subgroup" in word]
+    kernel = runners.kernels().warp_width
+    size = runners.Case((1, 1, 1), (64, 1, 1), {"out": np.zeros(1, np.int32)}, {})
+    assert run(runners.run_wgsl, transpile(kernel, "wgsl", (64, 1, 1)), size)["out"][0] != 32
+
+
+def test_what_c_leaves_undefined_is_reported(run: Runner, tmp_path: Path) -> None:
+    made = emitted("saxpy", "fpga")
+    source = made.source.replace("if (i < n)", "if (i < n && n + 2147483647 != 7)")
+    _, complaints = run(runners.run_fpga_watched, replace(made, source=source), case_of("saxpy"), tmp_path)
+    assert "runtime error: signed integer overflow" in complaints
+
+
+def test_a_kernel_that_hangs_fails_alone(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "LIMIT_S", 0.5)
+    with pytest.raises(TimeoutError):
+        run(time.sleep, 30.0)
+    monkeypatch.setitem(globals(), "LIMIT_S", 60.0)
+    assert run(ctypes.sizeof, ctypes.c_int) == 4
