@@ -64,7 +64,7 @@ _LAZY = {
 }
 _WORDS = (
     "threadIdx", "blockIdx", "blockDim", "gridDim", "shared", "local", "atomic", "grid", "gridsize",
-    "syncthreads", "syncwarp", "threadfence", "threadfence_block", "laneid", "warpsize", "shfl_sync",
+    "syncthreads", "cg", "syncwarp", "threadfence", "threadfence_block", "laneid", "warpsize", "shfl_sync",
     "shfl_up_sync", "shfl_down_sync", "shfl_xor_sync", "all_sync", "any_sync", "ballot_sync", "popc", "clz",
     "ffs", "brev", "fma", "rsqrt", "tf32", "thread_idx_x", "thread_idx_y", "thread_idx_z", "block_idx_x",
     "block_idx_y", "block_idx_z", "block_dim_x", "block_dim_y", "block_dim_z", "grid_dim_x", "grid_dim_y",

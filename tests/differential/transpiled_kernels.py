@@ -430,12 +430,16 @@ def after(signature: Signature, case: Case, take: Callable[[Buffer], np.ndarray]
 
 
 @cache
-def _nvrtc() -> tuple[Any, Path]:
+def _nvrtc() -> tuple[Any, list[str]]:
+    """(the compiler, where its headers are): those of the runtime, and of what cooperative groups are made with."""
+    import nvidia.cuda_cccl
     import nvidia.cuda_nvrtc
     import nvidia.cuda_runtime
 
     (library,) = (Path(nvidia.cuda_nvrtc.__path__[0]) / "lib").glob("libnvrtc.so.*")
-    return ctypes.CDLL(str(library)), Path(nvidia.cuda_runtime.__path__[0]) / "include"
+    return ctypes.CDLL(str(library)), [
+        f"-I{Path(package.__path__[0]) / 'include'}" for package in (nvidia.cuda_runtime, nvidia.cuda_cccl)
+    ]
 
 
 def nvrtc(emitted: Emitted) -> str:
@@ -443,7 +447,7 @@ def nvrtc(emitted: Emitted) -> str:
     library, headers = _nvrtc()
     program = ctypes.c_void_p()
     assert library.nvrtcCreateProgram(ctypes.byref(program), emitted.source.encode(), b"kernel.cu", 0, None, None) == 0
-    options = [o.encode() for o in ("--gpu-architecture=sm_90", f"-I{headers}", *emitted.options)]
+    options = [o.encode() for o in ("--gpu-architecture=sm_90", *headers, *emitted.options)]
     code = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     size = ctypes.c_size_t()
     library.nvrtcGetProgramLogSize(program, ctypes.byref(size))

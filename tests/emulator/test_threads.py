@@ -22,6 +22,7 @@ import windtunnel
 from windtunnel import (
     atomic,
     blockIdx,
+    cg,
     errors,
     f32,
     grid,
@@ -508,3 +509,65 @@ def test_unchecked_devices_look_for_nothing() -> None:
     accelerator = windtunnel.device("l4", known=KNOWN, checked=False)
     accelerator.launch(guarded_without_fences, 2, 4, *zeros(accelerator, 1, 1))
     accelerator.synchronize()
+
+
+# The grid's barrier.
+
+
+@windtunnel.kernel
+def reversed_squares(x: i32[:], squares: i32[:], out: i32[:], n: i32):  # type: ignore[no-untyped-def]
+    i = grid(1)
+    squares[i] = x[i] * x[i]
+    whole = cg.this_grid()
+    whole.sync()
+    out[i] = squares[n - 1 - i]
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_blocks_meet_at_the_grids_barrier(seed: int | None) -> None:
+    accelerator = device(seed)
+    x = np.arange(200, dtype=np.int32)
+    out = accelerator.empty(200, np.int32)
+    accelerator.launch(reversed_squares, 4, 50, accelerator.to_device(x), accelerator.empty(200, np.int32), out, 200)
+    assert (accelerator.to_host(out) == (x * x)[::-1]).all()
+
+
+def test_more_blocks_than_fit_are_refused_with_how_many_do() -> None:
+    """An L4's 58 units hold 1,536 threads each: one block of 1,024 a unit."""
+    accelerator = device()
+    n = 1024 * 59
+    given = [accelerator.to_device(np.zeros(n, np.int32)) for _ in range(3)]
+    before = accelerator.clock_s
+    with pytest.raises(
+        errors.LaunchError, match="waits for all 59 blocks, of which 58 of 1,024 threads fit on the device at once"
+    ) as met:
+        accelerator.launch(reversed_squares, 59, 1024, *given, n)
+    assert met.value.code.name == "cudaErrorCooperativeLaunchTooLarge"
+    assert accelerator.clock_s == before
+    accelerator.launch(reversed_squares, 58, 1024, *given, 1024 * 58)
+
+
+def test_side_by_side_blocks_meet_too() -> None:
+    """A GB200 has 152 units of 2,048 threads: more than are executed one by one."""
+    accelerator = device(name="gb200")
+    n = 1024 * 200
+    x = np.arange(n, dtype=np.int32) % 1000
+    out = accelerator.empty(n, np.int32)
+    with pytest.warns(errors.Unwatched):
+        accelerator.launch(
+            reversed_squares, 200, 1024, accelerator.to_device(x), accelerator.empty(n, np.int32), out, n
+        )
+    assert (accelerator.to_host(out) == (x * x)[::-1]).all()
+
+
+@windtunnel.kernel
+def some_stay_away(out: i32[:]):  # type: ignore[no-untyped-def]
+    if blockIdx.x > 0:
+        cg.this_grid().sync()
+    out[grid(1)] = 1
+
+
+def test_blocks_that_stay_away_from_the_grids_barrier_are_told() -> None:
+    accelerator = device()
+    with pytest.raises(errors.BarrierDivergence, match="the grid's barrier"):
+        accelerator.launch(some_stay_away, 3, 8, accelerator.empty(24, np.int32))

@@ -291,13 +291,13 @@ def barrier(lanes: Lanes, line: int, scope: str) -> None:
     if scope == "warp":
         chunk.warp_epochs[_all_of(lanes)] += 1
         return
-    if scope != "block":
+    if scope.startswith("fence"):
         return
     if lanes.selection is None:
         chunk.epochs += 1
         return
     came = np.bincount(lanes.places, minlength=chunk.blocks)
-    if not np.all((came == 0) | (came == chunk.threads)):
+    if not np.all(((came == 0) & (scope == "block")) | (came == chunk.threads)):
         raise _diverged(lanes, line, came)
     chunk.epochs[came > 0] += 1
 

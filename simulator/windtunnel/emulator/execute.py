@@ -167,7 +167,7 @@ def _side_by_side(
     watched = checked and not found.fences
     if watched:
         _watch(found, memories, grid, block, threads, warp)
-    step = max(CHUNK // threads, 1)
+    step = blocks if found.meets else max(CHUNK // threads, 1)
     with np.errstate(all="ignore"):
         for first in range(0, blocks, step):
             chunk = Chunk(grid, block, first, min(step, blocks - first), warp, launch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,14 @@ import numpy as np
 from windtunnel.core.errors import Finding, InvalidArgument, LaunchError
 from windtunnel.emulator.execute import Executable, shared_bytes
 from windtunnel.emulator.handles import EmulatedMemory
+from windtunnel.emulator.lockstep import Compiled
 from windtunnel.emulator.residency import registers_beyond, resident_blocks
 from windtunnel.language import ir
 from windtunnel.language.source import by_thread
 from windtunnel.language.stencil import misfit
 from windtunnel.language.types import Scalar
 from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.codes import Reason
 from windtunnel.runtime.interface import Dims
 from windtunnel.runtime.kernels import Kernel
 
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 
 _APART = 3 << 32
 """Between the seeds of a program's launches: a multiple of three, so that all take one kind of order."""
+
+
+_MEETING = "the grid's barrier waits for"
 
 
 class Kernels:
@@ -63,9 +69,11 @@ class Kernels:
             most = context.info.limits.shared_bytes
             asked = shared_bytes(found) + shared
             problem = f"{asked:,} bytes of shared memory, of at most {most:,}" if asked > most else None
+            problem = problem or self._absent(function, found, grid, block, asked)
             problem = problem or misfit(found.program, grid, block, given)
         if problem is not None:
-            raise context.error(LaunchError, f"launch {function.name}", problem, "configuration")
+            reason: Reason = "cooperative" if problem.startswith(_MEETING) else "configuration"
+            raise context.error(LaunchError, f"launch {function.name}", problem, reason)
 
     def _untyped(self, function: Kernel, program: ir.Program, kind: Scalar, line: int) -> LaunchError:
         """A type that the API's language lacks: its compiler would say so."""
@@ -126,6 +134,16 @@ class Kernels:
         for memory in memories:
             if isinstance(memory, EmulatedMemory):
                 memory.unwritten = False  # what it did not write of whole arrays is not known
+
+    def _absent(self, function: Kernel, found: Compiled, grid: Dims, block: Dims, shared: int) -> str | None:
+        """In words, how many blocks a barrier of the grid would wait for in vain."""
+        blocks = math.prod(grid)
+        if not found.meets or blocks <= (fits := self._fits(function, block, shared)):
+            return None
+        return (
+            f"{_MEETING} all {blocks:,} blocks, of which {fits:,} of {math.prod(block):,} threads fit on the device at "
+            "once"
+        )
 
     def _fits(self, function: Kernel, block: Dims, shared: int) -> int:
         """Blocks that the device holds at once."""

@@ -57,7 +57,9 @@ class Compiled:
     parts: bool
     """Whether a barrier stands where threads of a block may part ways."""
     fences: bool
-    """Whether what comes before what is said by fences, too."""
+    """Whether what comes before what is said by fences, or by barriers of the grid, too."""
+    meets: bool
+    """Whether all blocks meet, so that all have to be there at once."""
     threads: ByThread
     """The same, one thread after another."""
     private: Mapping[str, frozenset[int]]
@@ -70,7 +72,7 @@ def compiled(program: ir.Program) -> Compiled:
     alone = private(program, sorted(stored))
     body = flow.lowered(program)
     waits = [look for one in ir.walk(body) if isinstance(one, ir.While) for look in _looks(one, stored)]
-    fences = any(isinstance(one, ir.Barrier) and one.scope.startswith("fence") for one in ir.walk(body))
+    scopes = {one.scope for one in ir.walk(body) if isinstance(one, ir.Barrier)}
     made = _Generator(program, body)
     source = made.source()
     names: dict[str, Any] = {**_HELPERS, **made.constants}
@@ -84,7 +86,8 @@ def compiled(program: ir.Program) -> Compiled:
         bool(waits),
         any(isinstance(look, ir.Atomic) for look in waits),
         made.parts,
-        fences,
+        any(scope.startswith(("fence", "grid")) for scope in scopes),
+        "grid" in scopes,
         ByThread(program, frozenset(stored)),
         alone,
     )

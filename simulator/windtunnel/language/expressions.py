@@ -52,6 +52,8 @@ class _Scope:
     variables: dict[str, str] = field(default_factory=dict)
     tuples: dict[str, list[str]] = field(default_factory=dict)
     """Names that are several variables."""
+    grids: set[str] = field(default_factory=set)
+    """Names of the grid, as cooperative groups have it."""
     positions: set[str] = field(default_factory=set)
     """Names of a stencil's position (``GridPos``)."""
     depth: int = 0

@@ -235,7 +235,9 @@ class Return(Stmt):
 
 @dataclass(eq=False)
 class Barrier(Stmt):
-    """``scope``: ``block`` (syncthreads), ``warp`` (syncwarp), or a fence: ``fence.device``, ``fence.block``."""
+    """``scope``: ``block`` (syncthreads), ``warp`` (syncwarp), ``grid`` (all blocks), or a
+    fence: ``fence.device``, ``fence.block``.
+    """
 
     scope: str
 

@@ -69,6 +69,8 @@ threadIdx, blockIdx, blockDim, gridDim = (_indices(spelling, op) for spelling, o
 grid, gridsize = Name("grid", "grid"), Name("gridsize", "gridsize")
 syncthreads, syncwarp = Name("syncthreads", "barrier"), Name("syncwarp", "warp_barrier")
 threadfence, threadfence_block = Name("threadfence", "fence.device"), Name("threadfence_block", "fence.block")
+cg = Group("cg", {"this_grid": Name("cg.this_grid", "this_grid")})
+"""Cooperative groups, of which there is the grid: ``cg.this_grid().sync()`` is a barrier of all blocks."""
 laneid, warpsize = Name("laneid", "lane"), Name("warpsize", "warp_size")
 shared = Group("shared", {"array": Name("shared.array", "shared")})
 local = Group("local", {"array": Name("local.array", "local")})
@@ -94,7 +96,7 @@ POSITION = Name("GridPos", "position")
 """What annotates a stencil's position (``language.stencil``)."""
 
 THREAD_LANGUAGE: Mapping[str, Name | Group] = {
-    **{g.spelling: g for g in (threadIdx, blockIdx, blockDim, gridDim, shared, local, atomic)},
+    **{g.spelling: g for g in (threadIdx, blockIdx, blockDim, gridDim, shared, local, atomic, cg)},
     **{
         n.spelling: n
         for n in (

@@ -96,6 +96,9 @@ class _Parser(StencilReader):
         line = target.lineno
         match target:
             case ast.Name(id=name):
+                if self._whole_grid(value):
+                    self.scope.grids.add(name)
+                    return []
                 declared = self._declaration(name, value)
                 if declared is not None:
                     return [declared]
@@ -215,7 +218,18 @@ class _Parser(StencilReader):
             return [ir.Return(node.lineno)]
         return [ir.Assign(node.lineno, self.result, self._expression(value)), ir.Return(node.lineno)]
 
+    def _whole_grid(self, node: ast.expr) -> bool:
+        """Whether an expression is the grid, as cooperative groups have it."""
+        if isinstance(node, ast.Name):
+            return node.id in self.scope.grids
+        called = self.scope.source.static(node.func) if isinstance(node, ast.Call) and not node.args else None
+        return isinstance(called, Name) and called.op == "this_grid"
+
     def _call_statement(self, node: ast.Call) -> list[ir.Stmt]:
+        if isinstance(node.func, ast.Attribute) and self._whole_grid(node.func.value):
+            if node.func.attr != "sync" or node.args:
+                self._refuse(node, f"{ast.unparse(node)} of the grid", "sync()")
+            return [ir.Barrier(node.lineno, "grid")]
         called = self.scope.source.static(node.func)
         if isinstance(called, Name):
             kind, _, rest = called.op.partition(".")

@@ -215,6 +215,8 @@ class Emitter(Spelling):
                 self.put("continue;")
             case ir.Return():
                 self.put("return;")
+            case ir.Barrier(scope="grid") if not self.grid_barrier:
+                self.refuse(one.line, f"{self.title} has no barrier of the grid", "two kernels")
             case ir.Barrier():
                 self.barrier(one)
 

@@ -23,6 +23,8 @@ class CudaEmitter(CEmitter):
 
     target = "cuda"
     title = "CUDA C++"
+    grid_barrier = True
+    grid_header = "cooperative_groups.h"
     emulated = frozenset((F16, BF16))
     helper = "static __device__ __forceinline__"
     word = ("__float_as_uint", "__uint_as_float")
@@ -50,7 +52,8 @@ class CudaEmitter(CEmitter):
 
     def whole(self, body: Sequence[str]) -> Iterator[str]:
         tops = self.lines_of(self.tops)
-        includes = [*self.always(), *(h for kind, h in self.headers.items() if self._uses(kind))]
+        grid = [self.grid_header] if any("this_grid()" in line for line in body) else []
+        includes = [*self.always(), *grid, *(h for kind, h in self.headers.items() if self._uses(kind))]
         yield from (f"#include <{name}>" for name in includes)
         yield from self.pragmas()
         yield ""
@@ -104,6 +107,7 @@ class CudaEmitter(CEmitter):
             {
                 "block": "__syncthreads();",
                 "warp": "__syncwarp();",
+                "grid": "cooperative_groups::this_grid().sync();",
                 "fence.device": "__threadfence();",
                 "fence.block": "__threadfence_block();",
             }[one.scope]

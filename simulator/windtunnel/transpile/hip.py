@@ -17,6 +17,7 @@ class HipEmitter(CudaEmitter):
 
     target = "hip"
     title = "HIP C++"
+    grid_header = "hip/hip_cooperative_groups.h"
     options = ("-ffp-contract=off",)
     option_note = "a product and a sum must not become one operation."
     tf32_half = CEmitter.tf32_half

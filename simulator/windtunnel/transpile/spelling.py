@@ -15,6 +15,8 @@ class Spelling:
 
     target: ClassVar[str]
     title: ClassVar[str]
+    grid_barrier: ClassVar[bool] = False
+    """Whether all blocks of a grid can meet."""
     missing: ClassVar[Mapping[str, str]] = {}
     """Types that the target lacks, and why or what instead."""
     emulated: ClassVar[frozenset[Scalar]] = frozenset()

@@ -16,6 +16,7 @@ from windtunnel import (
     blockDim,
     blockIdx,
     brev,
+    cg,
     clz,
     f16,
     f32,
@@ -134,6 +135,16 @@ def stencil(field: f32[:, :], out: f32[:, :]):
         return
     around = field[y - 1, x] + field[y + 1, x] + field[y, x - 1] + field[y, x + 1]
     out[y, x] = field[y, x] + 0.1 * (around - 4.0 * field[y, x])
+
+
+def meeting(x: i32[:], squares: i32[:], out: i32[:], n: i32):
+    """What one block writes before the grid's barrier, another reads after it."""
+    i = grid(1)
+    if i < n:
+        squares[i] = x[i] * x[i]
+    cg.this_grid().sync()
+    if i < n:
+        out[i] = squares[n - 1 - i]
 
 
 def warp_sum(x: i32[:], sums: i32[:], flags: u32[:]):

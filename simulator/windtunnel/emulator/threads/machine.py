@@ -213,6 +213,8 @@ class Machine:
         """Turns of waiting loops since one was left, that came to a state that had been before."""
         self.live: dict[int, Block] = {}
         self.grid_came: list[Thread] = []
+        self.gone: Thread | None = None
+        """The last thread of the block that ended last."""
         self._sized = sized
         self._numbers = {name: -number for number, name in enumerate(kernel.program.declared, start=1)}
 
@@ -287,6 +289,7 @@ class Machine:
         block.ended.append(thread)
         if not block.live:
             del self.live[block.number]
+            self.gone = thread
             return True
         self._warp(thread)
         self._barrier(block)

@@ -125,6 +125,7 @@ def _never_meets(machine: Machine, threads: Sequence[Thread], unborn: Sequence[i
             threads=(launch.thread(at_grid[0].id),),
         )
     ended = [one for block in machine.live.values() for one in block.ended]
+    ended += [machine.gone] if machine.gone is not None else []
     first = at_grid[0] if at_grid else threads[0]
     rest = [one for one in threads if _line(one) != _line(first)]
     if not rest and not ended:

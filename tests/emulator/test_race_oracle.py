@@ -1,0 +1,206 @@
+"""Races that the clocks see are those that a search of everything that was ordered sees, in random programs.
+
+The oracle knows nothing of clocks: it takes the steps in the order in which they were made, draws an edge for
+everything that orders two of them (a thread's own order, barriers, warps' meetings, fences with the atomic operations
+that carry them), and asks whether one conflicting step can be reached from the other.
+"""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windtunnel.core.errors import DataRace
+from windtunnel.emulator.arrays import Launch
+from windtunnel.emulator.execute import Executable
+from windtunnel.emulator.threads import machine
+
+THREADS, BLOCKS, CELLS = 3, 2, 2
+STEPS = ("read", "write", "add", "exch", "fence", "fence_block")
+BODIES = {
+    "read": "seen[me] = a[{cell}]",
+    "write": "a[{cell}] = me + 10 * {number}",
+    "add": "atomic.add(a, {cell}, 1)",
+    "exch": "atomic.exch(a, {cell}, me)",
+    "fence": "threadfence()",
+    "fence_block": "threadfence_block()",
+    "barrier": "syncthreads()",
+    "warp": "syncwarp()",
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of one thread, or a barrier of all."""
+
+    what: str
+    cell: int
+    number: int
+
+    @property
+    def line(self) -> str:
+        return BODIES[self.what].format(cell=self.cell, number=self.number)
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[list[list[Step]]]:
+    """Stretches between barriers; in each, every thread of the grid has its own steps."""
+    number = 0
+    found = []
+    for stretch in range(draw(st.integers(1, 3))):
+        mine = []
+        for _ in range(THREADS * BLOCKS):
+            steps = []
+            for _ in range(draw(st.integers(0, 3))):
+                number += 1
+                steps.append(Step(draw(st.sampled_from(STEPS)), draw(st.integers(0, CELLS - 1)), number))
+            mine.append(steps)
+        found.append(mine)
+        del stretch
+    return found
+
+
+def text_of(program: Sequence[Sequence[Sequence[Step]]], meetings: Sequence[str]) -> tuple[str, dict[int, Step]]:
+    """The kernel, and of each of its lines the step that it is."""
+    lines = [
+        "from windtunnel import atomic, blockIdx, i32, syncthreads, syncwarp, threadfence, threadfence_block, threadIdx",
+        "",
+        "def kernel(a: i32[:], seen: i32[:]):",
+        f"    me = blockIdx.x * {THREADS} + threadIdx.x",
+    ]
+    where: dict[int, Step] = {}
+    for number, stretch in enumerate(program):
+        if number:
+            lines.append(f"    {BODIES[meetings[number - 1]]}")
+        for thread, steps in enumerate(stretch):
+            if steps:
+                lines.append(f"    if me == {thread}:")
+                for step in steps:
+                    lines.append(f"        {step.line}")
+                    where[len(lines)] = step
+    return "\n".join(lines) + "\n", where
+
+
+class Oracle:
+    """Everything that is ordered, as a graph of steps."""
+
+    def __init__(self) -> None:
+        self.before: list[set[int]] = []
+        """Of each step, all steps that come before it."""
+        self.last: dict[int, int] = {}
+        self.fenced: dict[tuple[int, str], int] = {}
+        """Of each thread, its last step when it fenced, to all or to its block."""
+        self.carried: dict[int, list[tuple[int, int | None]]] = {}
+        """Of each cell, steps that its atomic operations carry, and the block that alone may take them."""
+        self.touched: list[tuple[int, int, str, int]] = []
+
+    def step(self, thread: int, after: Sequence[int]) -> int:
+        """A new step of a thread, after its own last and those given."""
+        found: set[int] = set()
+        for one in (*after, *([self.last[thread]] if thread in self.last else [])):
+            found |= {one} | self.before[one]
+        self.before.append(found)
+        self.last[thread] = len(self.before) - 1
+        return self.last[thread]
+
+    def meet(self, threads: Sequence[int]) -> None:
+        """Threads wait for each other."""
+        lasts = [self.last[thread] for thread in threads if thread in self.last]
+        for thread in threads:
+            self.step(thread, lasts)
+
+    def fence(self, thread: int, scope: str) -> None:
+        """What came before may be carried."""
+        here = self.step(thread, [])
+        self.fenced[thread, "block"] = here
+        if scope == "fence":
+            self.fenced[thread, "all"] = here
+
+    def touch(self, thread: int, cell: int, what: str) -> bool:
+        """A thread touches a cell; whether that is a race."""
+        block = thread // THREADS
+        after = []
+        if what in ("add", "exch"):
+            after = [step for step, only in self.carried.get(cell, []) if only is None or only == block]
+        here = self.step(thread, after)
+        race = False
+        for other, step, how, number in self.touched:
+            if number != cell or other == thread or step in self.before[here]:
+                continue
+            atomic = {how, what} <= {"add", "exch"}
+            race |= not atomic and {how, what} != {"read"}
+        if what in ("add", "exch"):
+            carried = self.carried.setdefault(cell, [])
+            if (thread, "all") in self.fenced:
+                carried.append((self.fenced[thread, "all"], None))
+            if (thread, "block") in self.fenced:
+                carried.append((self.fenced[thread, "block"], block))
+        self.touched.append((thread, here, what, cell))
+        return race
+
+
+@given(
+    program=programs(),
+    meetings=st.tuples(*[st.sampled_from(["barrier", "barrier", "warp"])] * 2),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=150, deadline=None)
+def test_the_clocks_see_the_races_that_a_search_sees(
+    tmp_path_factory: pytest.TempPathFactory, program: Any, meetings: tuple[str, ...], seed: int
+) -> None:
+    text, where = text_of(program, meetings)
+    path = tmp_path_factory.mktemp("races") / "kernel.py"
+    path.write_text(text)
+    a, seen = np.zeros(CELLS, np.int32), np.zeros(THREADS * BLOCKS, np.int32)
+    found = Executable(runpy.run_path(str(path))["kernel"]).specialised([a, seen])
+    launch = Launch(found.program, (BLOCKS, 1, 1), (THREADS, 1, 1), "l4", 4)
+    met: list[tuple[str, int, int]] = []
+
+    with pytest.MonkeyPatch.context() as patch:
+        # What the clocks are told is listened to, in its order; what they make of it is not looked at.
+        for name in ("load", "store", "atomic"):
+            plain = getattr(machine.Cells, name)
+
+            def step(self: Any, me: Any, line: int, *rest: Any, plain: Any = plain) -> Any:
+                if self.name == "a":
+                    met.append(("touch", me.id, line))
+                return plain(self, me, line, *rest)
+
+            patch.setattr(machine.Cells, name, step)
+        fence = machine.Thread.fence
+        patch.setattr(
+            machine.Thread, "fence", lambda me, block: (met.append(("fence", me.id, block)), fence(me, block))
+        )
+        barrier, together = machine.clocks.barrier, machine.clocks.together
+        patch.setattr(machine.clocks, "barrier", lambda b, i, c: barrier(b, i, heard(met, c)))
+        patch.setattr(machine.clocks, "together", lambda c: together(heard(met, c)))
+        try:
+            found.threads.run(launch, [a, seen], resident=BLOCKS, seed=seed)
+            raced = None
+        except DataRace as race:
+            raced = race
+
+    oracle, verdict = Oracle(), False
+    for kind, thread, detail in met:
+        assert not verdict, "the clocks went on after a race"
+        if kind == "touch":
+            step_ = where[detail]
+            verdict = oracle.touch(thread, step_.cell, step_.what)
+        elif kind == "fence":
+            oracle.fence(thread, "fence_block" if detail else "fence")
+        else:
+            oracle.meet(detail)  # type: ignore[arg-type]
+    assert verdict == (raced is not None), text
+
+
+def heard(met: list[Any], clocks: Any) -> list[Any]:
+    clocks = list(clocks)
+    met.append(("meet", -1, [clock.thread for clock in clocks]))
+    return clocks
