@@ -38,9 +38,10 @@ def calls_per_second(calls: int) -> dict[str, float]:
     device = windtunnel.device("h100-sxm-80gb")
     a, array = device.empty(1000), np.ones(1000, np.float32)
     streams = [device.stream() for _ in range(4)]
+    each = [device.empty(1000) for _ in streams]
     programs = {
         "launch, empty kernel": lambda i: device.launch(nothing, 1, 1),
-        "launch on one of four streams": lambda i: device.launch(double, 4, 256, a, stream=streams[i % 4]),
+        "launch on one of four streams": lambda i: device.launch(double, 4, 256, each[i % 4], stream=streams[i % 4]),
         "copy in, 4 kB": lambda i: a.copy_from(array),
         "synchronize": lambda i: device.synchronize(),
     }

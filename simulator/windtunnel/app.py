@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import numpy as np
 
@@ -110,15 +110,17 @@ def accelerator(
     known: Catalogue | None = None,
     calibration: str | None = None,
     interval: Interval = "best",
+    leaks: Literal["ignore", "error"] = "ignore",
     schedule: int | None = None,
     checked: bool = True,
 ) -> Accelerator:
     """An emulated accelerator: ``SKU`` or ``SKU@API``. Those of one ``host`` share its virtual clock.
 
     ``interval``: the clock takes the model's best values, or the ``low`` or ``high`` end of their 90% intervals: what
-    is in time at the high end is in time wherever the model holds. ``schedule``: threads of kernels are executed one
-    by one in the order that this seed picks (``explore`` tries many). Without ``checked`` kernels are executed without
-    looking for what is wrong with them. Raises InputError for a device that is not in the catalogue.
+    is in time at the high end is in time wherever the model holds. ``leaks``: whether closing it while memory is
+    allocated or a ring kernel runs is an error (`Leak`). ``schedule``: threads of kernels are executed one by one in
+    the order that this seed picks (``explore`` tries many). Without ``checked`` neither kernels nor the order of
+    streams are looked at for what is wrong. Raises InputError for a device that is not in the catalogue.
     """
     from windtunnel.emulator.context import EmulatedContext
     from windtunnel.emulator.timeline import Host as Clock
@@ -130,10 +132,12 @@ def accelerator(
         raise InputError(f"{host!r} is no clock of a host program", expected="windtunnel.Host()")
     if interval not in ("low", "best", "high"):
         raise InputError(f"'{interval}' is no part of an interval", expected="low, best or high")
+    if leaks not in ("ignore", "error"):
+        raise InputError(f"'{leaks}' is nothing to do with leaks", expected="ignore or error")
     if schedule is not None and (isinstance(schedule, bool) or not isinstance(schedule, int) or schedule < 0):
         raise InputError(f"{schedule!r} is no schedule", expected="a seed: a whole number from 0")
     model = device(name, known or Catalogue(), calibration)
-    return Accelerator(EmulatedContext(model, host, interval, checked=checked, schedule=schedule))
+    return Accelerator(EmulatedContext(model, host, interval, checked=checked, schedule=schedule), leaks=leaks)
 
 
 def explore(

@@ -194,13 +194,11 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
     try:
         with _armed(request, opened, (faults,) if isinstance(faults, (dict, str)) else faults):
             yield opened
-            left, running = max(opened.allocated_bytes, opened.left_bytes), opened.running
+            leak = opened.leak()
     finally:
         opened.close()
-    if options.get("leaks") == "error" and (left or running):
-        what = [f"{left:,} bytes allocated"] if left else []
-        what += [f"ring kernel '{name}' running" for name in running]
-        pytest.fail(f"{opened.name} was left with {' and '.join(what)}", pytrace=False)
+    if options.get("leaks") == "error" and leak is not None:
+        pytest.fail(str(leak), pytrace=False)
 
 
 @pytest.fixture

@@ -171,11 +171,11 @@ def test_a_wait_for_nothing_and_what_is_only_said_takes_no_device_time(emulated:
 
 def test_non_blocking_streams_pass_the_default_stream_and_blocking_ones_do_not(emulated: Any, kernels: Any) -> None:
     size = 10_000_000
-    buffer, launch = emulated.empty(size), emulated.configuration(size)
+    buffer, other, launch = emulated.empty(size), emulated.empty(size), emulated.configuration(size)
     spans = emulated.watch()
     blocking, free = emulated.stream(), emulated.stream(non_blocking=True)
     emulated.launch(kernels.double, *launch, buffer)
-    emulated.copy_out(np.zeros(64, np.float32), buffer, free, pinned=True)
+    emulated.copy_out(np.zeros(64, np.float32), other, free, pinned=True)
     emulated.copy_out(np.zeros(64, np.float32), buffer, blocking, pinned=True)
     emulated.copy_out(np.zeros(64, np.float32), buffer, pinned=True)
     kernel, passed, waited, last = spans
@@ -185,15 +185,15 @@ def test_non_blocking_streams_pass_the_default_stream_and_blocking_ones_do_not(e
 
 
 def test_the_default_stream_waits_for_blocking_streams_and_a_stream_for_an_event(emulated: Any, kernels: Any) -> None:
-    size, found = 10_000_000, np.zeros(64, np.float32)
+    size = 10_000_000
     buffer, launch = emulated.empty(size), emulated.configuration(size)
     one, two, event = emulated.stream(), emulated.stream(non_blocking=True), emulated.event()
     spans = emulated.watch()
     emulated.launch(kernels.double, *launch, buffer, stream=one)
     event.record(one)
     two.wait(event)
-    emulated.copy_out(found, buffer, two, pinned=True)
-    emulated.copy_out(found, buffer, pinned=True)
+    emulated.copy_out(np.zeros(64, np.float32), buffer, two, pinned=True)
+    emulated.copy_out(np.zeros(64, np.float32), buffer, pinned=True)
     kernel, after_event, by_default = (span for span in spans if span.engine != "markers")
     assert kernel.end <= after_event.start and kernel.end <= by_default.start
 

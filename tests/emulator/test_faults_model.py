@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -79,6 +81,7 @@ class World:
         self.graphs: list[Any] = []
         self.streams = [None, self.device.stream(), self.device.stream(non_blocking=True)]
         self.events = [self.device.event() for _ in range(2)]
+        self.last = self.device.event()
         self.armed: Any = None
         self.plan: Any = None
         self.script: list[tuple[str, tuple[Any, ...]]] = []
@@ -98,6 +101,14 @@ class World:
         self.outcomes.append(f"{what}: {said if error is None else f'{type(error).__name__} {error}'}")
         return found, error
 
+    @contextmanager
+    def _in_order(self, stream: int) -> Iterator[Any]:
+        """Streams meet on the same buffers, so what one of them is given waits for what any was given before."""
+        chosen = self.streams[stream]
+        (self.device.context.default if chosen is None else chosen).wait(self.last)
+        yield chosen
+        self.last.record(chosen)
+
     def _empty(self, size: int, kind: str) -> None:
         self.buffers.append(self.device.empty(size, ELEMENTS, kind=kind))
 
@@ -108,18 +119,22 @@ class World:
         self.buffers[place].free()
 
     def _copy_in(self, place: int, values: bytes, stream: int, pinned: bool) -> None:
-        self.buffers[place].copy_from(np.frombuffer(values, ELEMENTS), self.streams[stream], pinned=pinned)
+        with self._in_order(stream) as chosen:
+            self.buffers[place].copy_from(np.frombuffer(values, ELEMENTS), chosen, pinned=pinned)
 
     def _copy_out(self, place: int, size: int, stride: int, stream: int, pinned: bool) -> np.ndarray:
         found = np.zeros(size * stride, ELEMENTS)[::stride]
-        self.buffers[place].copy_to(found, self.streams[stream], pinned=pinned)
+        with self._in_order(stream) as chosen:
+            self.buffers[place].copy_to(found, chosen, pinned=pinned)
         return found
 
     def _copy_within(self, to: int, source: int, stream: int) -> None:
-        self.buffers[to].copy_within(self.buffers[source], self.streams[stream])
+        with self._in_order(stream) as chosen:
+            self.buffers[to].copy_within(self.buffers[source], chosen)
 
     def _launch(self, kernel: str, place: int, block: int, stream: int) -> None:
-        self.device.launch(KERNELS[kernel], 2, block, self.buffers[place], stream=self.streams[stream])
+        with self._in_order(stream) as chosen:
+            self.device.launch(KERNELS[kernel], 2, block, self.buffers[place], stream=chosen)
 
     def _synchronize(self) -> None:
         self.device.synchronize()
@@ -147,7 +162,8 @@ class World:
         self.graphs.append(graph.compile())
 
     def _replay(self, graph: int, stream: int) -> None:
-        self.graphs[graph].replay(self.streams[stream])
+        with self._in_order(stream) as chosen:
+            self.graphs[graph].replay(chosen)
 
     def _reset(self) -> None:
         self.device.reset()

@@ -196,8 +196,10 @@ def test_streams_that_are_gone_tie_nothing_to_those_that_take_their_place(device
 def test_what_is_changed_in_a_graph_after_it_was_compiled_is_no_part_of_it(device: Accelerator) -> None:
     graph = device.graph()
     a = device.to_device(np.zeros(4, np.float32))
-    first, second = graph.launch(increment, 1, 32, a), graph.launch(double, 1, 32, a)
+    first = graph.launch(increment, 1, 32, a)
+    second = graph.launch(double, 1, 32, a, after=[first])
     compiled = graph.compile()
+    second.after.clear()
     graph.depend(first, second)
     compiled.replay()
     assert (device.to_host(a) == 2).all()

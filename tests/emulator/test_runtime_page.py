@@ -14,7 +14,7 @@ def test_the_page_on_the_runtime_works_as_it_is_written(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     text = PAGE.read_text()
     blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict[str, object] = {"__name__": "runtime_page"}
     for block in blocks:
         # So that an error names the page's own line.

@@ -149,7 +149,8 @@ class DeviceError(WindtunnelError):
     def __init__(self, problem: str, *, operation: str, device: str, code: ApiCode) -> None:
         self.problem, self.operation, self.device, self.code = problem, operation, device, code
         super().__init__(f"{operation} on {device}: {problem}: {code}")
-        self.file, self.lines = _caller()
+        self.file, line = caller()
+        self.lines = (line,)
         """Where the program made the call: a file, and the line in it."""
 
     @property
@@ -158,12 +159,12 @@ class DeviceError(WindtunnelError):
         return self.code.api
 
 
-def _caller() -> tuple[str | None, tuple[int, ...]]:
-    """The nearest call from outside of this package."""
+def caller() -> tuple[str, int]:
+    """(file, line) of the nearest call from outside of this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return frame.f_code.co_filename, (frame.f_lineno,)
+    return frame.f_code.co_filename, frame.f_lineno
 
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
@@ -262,6 +263,10 @@ class BarrierDivergence(Finding):
 
 class MissingSync(Finding):
     """Work in two streams, or of host and device, touches one buffer, and nothing orders it."""
+
+
+class Leak(Finding):
+    """A device was given back with memory that the program had allocated and not freed, or a kernel that stays."""
 
 
 class Deadlock(Finding):

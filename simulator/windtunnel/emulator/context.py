@@ -15,6 +15,7 @@ streams allow. What each takes is the model's best value; how the API divides it
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,14 +30,18 @@ from windtunnel.core.errors import (
     InvalidArgument,
     LaunchError,
     UnsupportedOperationError,
+    caller,
 )
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.ticks import to_seconds, to_ticks
 from windtunnel.emulator.handles import EmulatedEvent, EmulatedMemory, EmulatedStream
 from windtunnel.emulator.kernels import Kernels
+from windtunnel.emulator.order import Order, Place, Queue
+from windtunnel.emulator.replay import Replay
 from windtunnel.emulator.ring import EmulatedRing, PersistentRing, RelaunchRing, check_state, refuse_waiting
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
+from windtunnel.emulator.touched import READ, WRITE
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.graph import Node
@@ -109,13 +114,16 @@ class EmulatedContext:
             compute_units=int(device.number("compute_units") or device.number("cores") or 1),
         )
         self.time = DeviceTime(self.host, device.idle_power_w, born=self.host.now)
-        self.default = EmulatedStream(self, self.time.streams[DEFAULT])
+        self.order = Order(self.host, self.info.name) if checked else None
+        queue = None if self.order is None else self.order.default
+        self.default = EmulatedStream(self, self.time.streams[DEFAULT], queue)
         self.memories: dict[int, EmulatedMemory] = {}
         self._allocated = 0
         self._pool: Counter[tuple[MemoryKind, int]] = Counter()
         """Blocks that the program gave back, by kind and size: the next such block costs no call."""
         self._next_address = 1 << 20
-        self._stretch = 1.0
+        self.slowed = 1.0
+        """How many times its time work takes; see ``stretch``."""
         self.capturing: Any = None
         self.rings: list[EmulatedRing] = []
         self.kernels = Kernels(self, checked=checked, schedule=schedule)
@@ -203,6 +211,10 @@ class EmulatedContext:
         """Device memory in use."""
         return self._allocated
 
+    def left(self) -> Sequence[tuple[int, str, int]]:
+        """See ``Context``."""
+        return [(memory.size, *memory.place.made) for memory in self.memories.values()]
+
     def allocate(self, size: int, kind: MemoryKind = "device") -> EmulatedMemory:
         """See ``Context``."""
         if size < 1:
@@ -226,7 +238,7 @@ class EmulatedContext:
         except MemoryError:
             problem = "this machine, which emulates the device, has not so much memory itself"
             raise self.error(DeviceOutOfMemory, f"allocate {size:,} bytes", problem) from None
-        memory = EmulatedMemory(kind, size, self._next_address, data)
+        memory = EmulatedMemory(kind, size, self._next_address, data, Place(f"the {size:,} bytes", caller()))
         self._next_address += -(-size // 256) * 256
         self.memories[memory.address] = memory
         self._allocated += size
@@ -238,13 +250,14 @@ class EmulatedContext:
             raise self.error(InvalidArgument, "free", "this memory is not allocated here")
         memory.freed = True
         del self.memories[memory.address]
+        if self.order is not None:
+            self.order.freed(memory)
         self._allocated -= memory.size
         self._pool[memory.kind, -(-memory.size // _GRAIN) * _GRAIN] += 1
 
     def view(self, memory: EmulatedMemory, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
         """See ``Context``."""
-        count = int(np.prod(shape, dtype=np.int64))
-        return memory.data[: count * dtype.itemsize].view(dtype).reshape(shape)
+        return memory.data[: math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
 
     def host_view(self, memory: EmulatedMemory, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
         """See ``Context``: once all work has ended, the pages that the device had move to the host."""
@@ -252,9 +265,14 @@ class EmulatedContext:
         self.before_wait()
         self.host.wait_until(self.time.last())
         self.after_wait()
+        if self.order is not None:
+            self.order.all_ended()
+            self.order.tell()
+            self.order.viewed(memory)
         if memory.kind == "unified" and memory.on_device and not self.shares_memory:
             self._copy(self.default, "d2h", memory.size, "unified", hold=True)
         memory.on_device = False
+        memory.unwritten = False  # what the host writes there is not seen
         return self.view(memory, dtype, shape)
 
     def check_stream(self, stream: Any) -> None:
@@ -277,11 +295,16 @@ class EmulatedContext:
         self._catch_up()
         data = np.ascontiguousarray(array)
         kind = "pinned" if pinned else "pageable"
-        span = self._copy(self._queue(stream), "h2d", data.nbytes, kind, hold=not pinned)
+        queue = self._queue(stream)
+        read = queue.copies("copy in", [(memory, WRITE, data.nbytes)], array, holds=not pinned)
+        span = self._copy(queue, "h2d", data.nbytes, kind, hold=not pinned)
         self.host.deliver(span.start)
         data = np.ascontiguousarray(array)  # with what has arrived by then
+        if read is not None:
+            read.keep(array)
         memory.data[: data.nbytes] = data.reshape(-1).view(np.uint8)
         memory.write(data.nbytes)
+        queue.told()
 
     def copy_out(
         self, array: np.ndarray, memory: EmulatedMemory, stream: EmulatedStream | None, *, pinned: bool = False
@@ -289,8 +312,11 @@ class EmulatedContext:
         """See ``Context``."""
         self._catch_up()
         kind = "pinned" if pinned else "pageable"
-        span = self._copy(self._queue(stream), "d2h", array.nbytes, kind, hold=not pinned)
+        queue = self._queue(stream)
+        queue.copies("copy out", [(memory, READ, array.nbytes)], array, holds=not pinned)
+        span = self._copy(queue, "d2h", array.nbytes, kind, hold=not pinned)
         self.host.expect(span.end, array, self.view(memory, array.dtype, array.shape).copy())
+        queue.told()
 
     def landing(self, array: np.ndarray) -> np.ndarray:
         """See ``Context``."""
@@ -300,9 +326,12 @@ class EmulatedContext:
         """See ``Context``."""
         self._catch_up()
         size = memory.size
-        self._copy(self._queue(stream), "d2d", size, "pinned", hold=False)
+        queue = self._queue(stream)
+        queue.copies("copy within", [(memory, READ, size), (to, WRITE, size)])
+        self._copy(queue, "d2d", size, "pinned", hold=False)
         to.data[:size] = memory.data[:size]
         to.take_over(memory, size)
+        queue.told()
 
     def _copy(self, stream: EmulatedStream, direction: str, size: int, memory: str, *, hold: bool) -> Span:
         price = self._price("copy", {"bytes": max(size, 1), "direction": direction, "memory": memory})
@@ -311,6 +340,8 @@ class EmulatedContext:
         span = self._enqueue(stream, price, f"copy {direction}", size=size)
         if hold:
             self.host.wait_until(span.end)
+            if self.order is not None and stream.queue is not None:
+                self.order.caught_up(stream.queue)
         return span
 
     # Kernels.
@@ -348,7 +379,9 @@ class EmulatedContext:
         span = self._enqueue(queue, price, function.name, share=share, latency=lead)
         self.host.spend(self.dispatch_ticks)
         self.host.deliver(span.start)
-        self.kernels.execute(function, grid, block, arguments, given, shared)
+        if self.order is not None and queue.queue is not None:
+            self.order.enter(queue.queue)
+        self.kernels.execute(function, grid, block, arguments, given, shared, queue.queue)
 
     def replay(self, nodes: Sequence[Node], stream: EmulatedStream | None) -> None:
         """See ``Context``. Nodes that may, overlap.
@@ -369,56 +402,12 @@ class EmulatedContext:
         self._migrate(queue, [a for node in nodes for a in node.arguments if isinstance(a, Buffer)])
         self.host.spend(self.dispatch_ticks)
         begin = self.time.enqueue(queue.time, "markers", "graph", 0, after=(self.host.now + self.latency_ticks,)).end
-        ends: dict[int, int] = {}
-        branches: dict[int, StreamTime] = {}
-        for node in nodes:
-            # A branch that nobody has taken up yet goes on as the stream of this node; else it begins one.
-            branch = next((branches.pop(other.number) for other in node.after if other.number in branches), None)
-            branch = branch or StreamTime(queue.time.number, False, begin)
-            after = [ends[other.number] for other in node.after]
-            ends[node.number] = self._replay_node(node, branch, after, first=node is nodes[0])
-            branches[node.number] = branch
-        queue.time.last = max([queue.time.last, *ends.values()])
+        replay = Replay(self, nodes, queue)
+        queue.time.last = max(queue.time.last, replay.run(begin))
         if queue is self.default:
             self.time.enqueue(queue.time, "markers", "graph", 0)
-
-    def _replay_node(self, node: Node, branch: StreamTime, after: Sequence[int], *, first: bool) -> int:
-        share, size, lead, stretch = 1.0, 0, 0, 1.0
-        if node.what == "launch":
-            given = [self.given(argument) for argument in node.arguments]
-            price = self.price(node.function.work_of(node.grid, node.block, given))
-            lead, stretch = 0 if first else self.node_ticks - self.empty_ticks, self._stretch
-            share = min(node.grid[0] * node.grid[1] * node.grid[2] / self.units, 1.0)
-        else:
-            assert node.buffer is not None  # noqa: S101  a copy has one
-            size = node.buffer.nbytes if node.array is None else node.array.nbytes
-            direction = {"copy_in": "h2d", "copy_out": "d2h", "copy_within": "d2d"}[node.what]
-            memory = "pinned" if node.pinned or node.what == "copy_within" else "pageable"
-            price = self._price("copy", {"bytes": max(size, 1), "direction": direction, "memory": memory})
-        ticks, share = self._fit(price, share, node.name)
-        ticks = max(round(ticks * stretch) + lead, 0)
-        span = self.time.enqueue(
-            branch, price.engine, node.name, ticks, joules=price.joules, share=share, after=after, size=size
-        )
-        self.host.deliver(span.start)
-        self._do(node, span.end)
-        return span.end
-
-    def _do(self, node: Node, end: int) -> None:
-        if node.what == "launch":
-            given = [self.given(argument) for argument in node.arguments]
-            self.kernels.execute(node.function, node.grid, node.block, node.arguments, given, node.shared)
-            return
-        assert node.buffer is not None  # noqa: S101  a copy has one
-        there = self.given(node.buffer).reshape(-1)
-        if node.what == "copy_in" and node.array is not None:
-            there[: node.array.size] = node.array.reshape(-1)
-            node.buffer.memory.write(node.array.nbytes)  # type: ignore[attr-defined]
-        elif node.what == "copy_out" and node.array is not None:
-            self.host.expect(end, node.array, there[: node.array.size].reshape(node.array.shape).copy())
-        elif node.source is not None:
-            there[: node.source.size] = self.given(node.source).reshape(-1)
-            node.buffer.memory.take_over(node.source.memory, node.source.nbytes)  # type: ignore[attr-defined]
+        if replay.found is not None:
+            raise replay.found
 
     def given(self, argument: Any) -> Any:
         if not isinstance(argument, Buffer):
@@ -433,27 +422,27 @@ class EmulatedContext:
             if memory.kind == "unified" and isinstance(memory, EmulatedMemory) and not memory.on_device:
                 if memory.on_device is False and not self.shares_memory:
                     # It is the kernel that a throttled launch slows, not the pages on their way to it.
-                    stretch, self._stretch = self._stretch, 1.0
+                    stretch, self.slowed = self.slowed, 1.0
                     self._copy(stream, "h2d", memory.size, "unified", hold=False)
-                    self._stretch = stretch
+                    self.slowed = stretch
                 memory.on_device = True
 
     def _enqueue(
         self, stream: EmulatedStream, price: Price, name: str, *, share: float = 1.0, latency: int = 0, size: int = 0
     ) -> Span:
-        ticks, share = self._fit(price, share, name)
+        ticks, share = self.fit(price, share, name)
         return self.time.enqueue(
             stream.time,
             price.engine,
             name,
-            ticks if self._stretch == 1.0 else round(ticks * self._stretch),
+            ticks if self.slowed == 1.0 else round(ticks * self.slowed),
             joules=price.joules,
             share=share,
             after=(self.host.now + latency,),
             size=size,
         )
 
-    def _fit(self, price: Price, share: float, name: str) -> tuple[int, float]:
+    def fit(self, price: Price, share: float, name: str) -> tuple[int, float]:
         """(ticks, share) of work beside kernels that stay: on what they leave, for as much longer as that is less."""
         free = self.time.engine(price.engine).free
         if share <= free:
@@ -501,16 +490,19 @@ class EmulatedContext:
 
     def stream(self, *, non_blocking: bool = False) -> EmulatedStream:
         """See ``Context``."""
-        return EmulatedStream(self, self.time.stream(blocking=not non_blocking))
+        time = self.time.stream(blocking=not non_blocking)
+        queue = None if self.order is None else self.order.queue(time.number, blocking=not non_blocking)
+        return EmulatedStream(self, time, queue)
 
     def event(self) -> EmulatedEvent:
         """See ``Context``."""
         return EmulatedEvent(self)
 
-    def enqueue_marker(self, stream: EmulatedStream | None) -> int:
-        """The tick at which all that ``stream`` was given so far has ended."""
-        span = self.time.enqueue(self._queue(stream).time, "markers", "event", 0)
-        return span.end
+    def enqueue_marker(self, stream: EmulatedStream | None) -> tuple[int, Mapping[Queue, int]]:
+        """The tick at which all that ``stream`` was given so far has ended, and what has ended then."""
+        found = self._queue(stream)
+        span = self.time.enqueue(found.time, "markers", "event", 0)
+        return span.end, {} if self.order is None or found.queue is None else self.order.mark(found.queue)
 
     def wait(self, tick: int) -> None:
         """The host waits until ``tick``, and is told."""
@@ -526,6 +518,9 @@ class EmulatedContext:
         self._catch_up()
         refuse_waiting(self, "synchronize")
         self.wait(self.time.last())
+        if self.order is not None:
+            self.order.all_ended()
+            self.order.tell()
 
     # Ring kernels.
 
@@ -534,6 +529,8 @@ class EmulatedContext:
         check_state(self, spec)
         found = (PersistentRing if "persistent" in self.info.features else RelaunchRing)(self, spec)
         self.rings.append(found)
+        if self.order is not None:
+            self.order.share(a.memory for a in spec.state if isinstance(a, Buffer))  # type: ignore[misc]
         return found
 
     @property
@@ -557,10 +554,10 @@ class EmulatedContext:
     def _catch_up(self) -> None:
         """Kernels that stay have done what they do until now; what slows the call that asks is none of theirs."""
         if self.rings:
-            stretch, self._stretch = self._stretch, 1.0
+            stretch, self.slowed = self.slowed, 1.0
             for ring in self.rings:
                 ring.advance(self.host.now)
-            self._stretch = stretch
+            self.slowed = stretch
 
     def watch(self) -> list[Span]:
         """See ``Context``."""
@@ -574,7 +571,7 @@ class EmulatedContext:
 
     def stretch(self, factor: float) -> None:
         """See ``Context``; the energy of slowed work is its own, as of throttled work in scenarios."""
-        self._stretch = factor
+        self.slowed = factor
 
     @property
     def provenance(self) -> str:
@@ -616,5 +613,7 @@ class EmulatedContext:
         """See ``Context``."""
         for ring in list(self.rings):
             ring.kill()
+        if self.order is not None:
+            self.order.forget()
         for memory in list(self.memories.values()):
             self.free(memory)

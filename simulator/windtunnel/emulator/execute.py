@@ -16,6 +16,7 @@ from windtunnel.emulator.arrays import Global, Launch, Local, Memory, Shared, Wa
 from windtunnel.emulator.lanes import Chunk, Lanes
 from windtunnel.emulator.lockstep import Compiled, compiled
 from windtunnel.emulator.numbers import adapted, lacking
+from windtunnel.emulator.touched import Trace, Traced
 from windtunnel.emulator.watch import Shadow
 from windtunnel.language import ir
 from windtunnel.language.expressions import parameters_of
@@ -72,6 +73,7 @@ class Executable:
         warp: int = 32,
         checked: bool = True,
         missing: Sequence[np.ndarray | None] = (),
+        traces: Sequence[Trace | None] = (),
         shared_bytes: int = 0,
         resident: int = 1 << 31,
         seed: int | None = None,
@@ -79,9 +81,9 @@ class Executable:
         """Run a kernel on arrays and numbers of the types that it was compiled for, in place.
 
         ``shared_bytes``: of shared arrays that the kernel declares without a size. ``missing``: of each argument,
-        which elements nobody has written yet; what the kernel writes is struck out. ``resident``: blocks that the
-        device holds at once. With a ``seed`` threads are executed one by one in the order that it picks, and the hash
-        of their steps is given; else "".
+        which elements nobody has written yet; what the kernel writes is struck out. ``traces``: of each argument, what
+        is to note the elements that are touched. ``resident``: blocks that the device holds at once. With a ``seed``
+        threads are executed one by one in the order that it picks, and the hash of their steps is given; else "".
 
         Threads are executed one by one, too, where fences order them or locks and flags hold them up.
         """
@@ -95,6 +97,7 @@ class Executable:
                 resident=resident,
                 checked=checked,
                 missing=missing,
+                traces=traces,
                 seed=seed,
                 sized=lambda declared: _sized(declared, shared_bytes),
             )
@@ -110,9 +113,9 @@ class Executable:
                 Unwatched,
                 stacklevel=2,
             )
-        before = _Kept(found, arguments, missing) if found.waits or found.parts else None
+        before = _Kept(found, arguments, missing, traces) if found.waits or found.parts else None
         try:
-            _side_by_side(found, launch, arguments, checked, missing, shared_bytes)
+            _side_by_side(found, launch, arguments, checked, missing, traces, shared_bytes)
         except Waits:
             assert before is not None  # noqa: S101  only loops that may wait say so
             before.restore()
@@ -130,7 +133,14 @@ class Executable:
 class _Kept:
     """What a launch may change, as it was before."""
 
-    def __init__(self, found: Compiled, arguments: Sequence[Any], missing: Sequence[np.ndarray | None]) -> None:
+    def __init__(
+        self,
+        found: Compiled,
+        arguments: Sequence[Any],
+        missing: Sequence[np.ndarray | None],
+        traces: Sequence[Trace | None],
+    ) -> None:
+        self._traces = traces
         named = zip(found.program.parameters, arguments, strict=True)
         self._kept = [(a, a.copy()) for p, a in named if p.name in found.written]
         self._kept += [(a, a.copy()) for a in missing if a is not None]
@@ -139,6 +149,9 @@ class _Kept:
         """Put it back."""
         for array, kept in self._kept:
             array[...] = kept
+        for trace in self._traces:
+            if trace is not None:
+                trace.marks.clear()
 
 
 def _side_by_side(
@@ -147,16 +160,18 @@ def _side_by_side(
     arguments: Sequence[Any],
     checked: bool,
     missing: Sequence[np.ndarray | None],
+    traces: Sequence[Trace | None],
     shared_bytes: int,
 ) -> None:
     program, grid, block, warp = found.program, launch.grid, launch.block, launch.warp
     memories: dict[str, Memory] = {}
     scalars: dict[str, Any] = {}
-    absent = list(missing) or [None] * len(arguments)
-    for parameter, argument, unwritten in zip(program.parameters, arguments, absent, strict=True):
+    absent, noted = list(missing) or [None] * len(arguments), list(traces) or [None] * len(arguments)
+    for parameter, argument, unwritten, trace in zip(program.parameters, arguments, absent, noted, strict=True):
         kind = program.arrays.get(parameter.name)
         if isinstance(kind, Array):
-            made = Global(launch, parameter.name, argument.shape, argument.reshape(-1))
+            about = launch, parameter.name, argument.shape, argument.reshape(-1)
+            made = Global(*about) if trace is None else Traced(*about, trace)
             made.copies = bool(found.written)
             made.missing = unwritten if checked else None
             memories[parameter.name] = made

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,8 @@ from windtunnel.runtime.interface import MemoryKind
 
 if TYPE_CHECKING:
     from windtunnel.emulator.context import EmulatedContext
+    from windtunnel.emulator.order import Access, Place, Queue
+    from windtunnel.emulator.touched import Extent
 
 
 @dataclass(eq=False)
@@ -24,11 +26,15 @@ class EmulatedMemory:
     size: int
     address: int
     data: np.ndarray
+    place: Place
+    """Who has touched it, and where the program allocated it."""
     on_device: bool | None = None
     """Where the pages of unified memory are: nowhere, until either side touches them."""
     freed: bool = False
     unwritten: np.ndarray | bool = True
     """Of which elements nobody has written yet: all, none, or (an array of them) some."""
+    whole: Extent | None = None
+    """All of it, as `touched` says it."""
     _begun: int = 0
     """Bytes at the beginning that were written, as long as the size of the elements is not known."""
 
@@ -66,10 +72,35 @@ class EmulatedStream:
 
     context: EmulatedContext
     time: StreamTime
+    queue: Queue | None = None
+    """Its order; None where that is not watched."""
+
+    def copies(
+        self,
+        what: str,
+        touched: Sequence[tuple[EmulatedMemory, str, int]],
+        array: np.ndarray | None = None,
+        *,
+        holds: bool = False,
+    ) -> Access | None:
+        """It is given a copy: see ``Order.copied``; None where the order is not watched."""
+        order = self.context.order
+        if order is None or self.queue is None:
+            return None
+        order.enter(self.queue)
+        return order.copied(self.queue, what, touched, array, holds=holds)
+
+    def told(self) -> None:
+        """The copy is made: see ``Order.tell``."""
+        if self.context.order is not None:
+            self.context.order.tell()
 
     def synchronize(self) -> None:
         """Wait until all of its work has ended."""
         self.context.wait(self.time.last)
+        if self.queue is not None and self.context.order is not None:
+            self.context.order.caught_up(self.queue)
+            self.context.order.tell()
 
     def wait(self, event: EmulatedEvent) -> None:
         """Work given from now on begins after the event."""
@@ -79,6 +110,8 @@ class EmulatedStream:
         if event.context.host is not self.context.host:
             raise self.context.error(InvalidArgument, "stream wait", "the event is of a device with another clock")
         self.time.last = max(self.time.last, event.tick)
+        if self.queue is not None:
+            self.queue.follow(event.clock)
 
 
 @dataclass(eq=False)
@@ -87,6 +120,8 @@ class EmulatedEvent:
 
     context: EmulatedContext
     tick: int = -1
+    clock: Mapping[Queue, int] = field(default_factory=dict)
+    """What has ended when it is reached."""
     nodes: Sequence[Any] = ()
     """What it marks while a graph is captured."""
 
@@ -95,12 +130,13 @@ class EmulatedEvent:
         if self.context.capturing is not None:
             self.nodes = self.context.capturing.after(stream)
             return
-        self.tick = self.context.enqueue_marker(stream)
+        self.tick, self.clock = self.context.enqueue_marker(stream)
 
     def synchronize(self) -> None:
         """Wait until the work before it has ended."""
         self._recorded("event synchronize")
         self.context.wait(self.tick)
+        self._reached(self)
 
     def elapsed_s(self, since: EmulatedEvent) -> float:
         """Seconds from another event to this one."""
@@ -114,7 +150,14 @@ class EmulatedEvent:
         if self.tick < since.tick:
             problem = "the other event is the later one: later.elapsed_s(earlier)"
             raise self.context.error(InvalidArgument, "event elapsed", problem)
+        self._reached(since, self)  # so the host is told
         return (self.tick - since.tick) / 1e12
+
+    def _reached(self, *events: EmulatedEvent) -> None:
+        if self.context.order is not None:
+            for event in events:
+                self.context.order.ended(event.clock)
+            self.context.order.tell()
 
     def _recorded(self, operation: str) -> None:
         if self.tick < 0:

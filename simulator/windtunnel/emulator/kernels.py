@@ -14,6 +14,7 @@ from windtunnel.emulator.execute import Executable, shared_bytes
 from windtunnel.emulator.handles import EmulatedMemory
 from windtunnel.emulator.lockstep import Compiled
 from windtunnel.emulator.residency import registers_beyond, resident_blocks
+from windtunnel.emulator.touched import Touching, Trace
 from windtunnel.language import ir
 from windtunnel.language.source import by_thread
 from windtunnel.language.stencil import misfit
@@ -25,6 +26,8 @@ from windtunnel.runtime.kernels import Kernel
 
 if TYPE_CHECKING:
     from windtunnel.emulator.context import EmulatedContext
+    from windtunnel.emulator.handles import EmulatedMemory
+    from windtunnel.emulator.order import Queue
 
 
 _APART = 3 << 32
@@ -84,24 +87,54 @@ class Kernels:
         return error
 
     def execute(
-        self, function: Kernel, grid: Dims, block: Dims, arguments: Sequence[Any], given: Sequence[Any], shared: int
+        self,
+        function: Kernel,
+        grid: Dims,
+        block: Dims,
+        arguments: Sequence[Any],
+        given: Sequence[Any],
+        shared: int,
+        queue: Queue | None,
+        where: tuple[str, int] | None = None,
     ) -> None:
-        """Compute what a launch does. ``given``: the arguments, with arrays in place of buffers."""
-        executable = self._executables[function]
-        memories = [a.memory if isinstance(a, Buffer) else None for a in arguments]
-        if executable is None:
+        """Compute what a launch does. ``given``: the arguments, with arrays in place of buffers.
+
+        ``queue``: the order of its stream, which it has entered; ``where``: the program's line, the caller's unless
+        given. MissingSync, once it is done.
+        """
+        executable, order = self._executables[function], self.context.order
+        memories: list[Any] = [a.memory if isinstance(a, Buffer) else None for a in arguments]
+        found = None if executable is None else executable.specialised(given)
+        if not memories or order is None or queue is None:
+            self._compute(function, found, grid, block, given, memories, shared, ())
+            return
+        order.before(memories)
+        tree = None if found is None else found.program
+        touching = Touching(function.function, tree, memories, given, order.close)
+        self._compute(function, found, grid, block, given, memories, shared, touching.traces)
+        order.launched(queue, function.name, touching.found(), where)
+
+    def _compute(
+        self,
+        function: Kernel,
+        found: Compiled | None,
+        grid: Dims,
+        block: Dims,
+        given: Sequence[Any],
+        memories: Sequence[EmulatedMemory | None],
+        shared: int,
+        traces: Sequence[Trace | None],
+    ) -> None:
+        if found is None:
             self._whole(function, given, memories)
             return
         missing = [
-            memory.missing(a.dtype.itemsize)
-            if isinstance(memory, EmulatedMemory) and memory.unwritten is not False
-            else None
+            memory.missing(a.dtype.itemsize) if memory is not None and memory.unwritten is not False else None
             for a, memory in zip(given, memories, strict=True)
         ]
-        found = executable.specialised(given)
         info = self.context.info
         try:
-            trace = executable.launch(
+            trace = Executable.launch(
                 found,
                 grid,
                 block,
@@ -110,6 +143,7 @@ class Kernels:
                 warp=info.limits.warp,
                 checked=self.checked,
                 missing=missing,
+                traces=traces,
                 shared_bytes=shared,
                 resident=self._fits(function, block, shared_bytes(found) + shared),
                 # Each launch of a program in an order of its own.
@@ -122,17 +156,17 @@ class Kernels:
         if self.schedule is not None:
             self._traces.append(trace)
         for memory in memories:
-            if isinstance(memory, EmulatedMemory) and isinstance(memory.unwritten, np.ndarray):
+            if memory is not None and isinstance(memory.unwritten, np.ndarray):
                 memory.unwritten = memory.unwritten if memory.unwritten.any() else False
 
-    def _whole(self, function: Kernel, given: Sequence[Any], memories: Sequence[Any]) -> None:
+    def _whole(self, function: Kernel, given: Sequence[Any], memories: Sequence[EmulatedMemory | None]) -> None:
         result = function.function(*given)
         # NumPy's own functions return the array that they were given for their result.
         if result is not None and not any(result is one for one in given):
             problem = "it returned a value; a kernel's results go into its arrays"
             raise self.context.error(InvalidArgument, f"launch {function.name}", problem)
         for memory in memories:
-            if isinstance(memory, EmulatedMemory):
+            if memory is not None:
                 memory.unwritten = False  # what it did not write of whole arrays is not known
 
     def _absent(self, function: Kernel, found: Compiled, grid: Dims, block: Dims, shared: int) -> str | None:

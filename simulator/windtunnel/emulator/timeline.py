@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -24,10 +25,12 @@ class Host:
     sees what was there.
     """
 
-    __slots__ = ("_arrivals", "now")
+    __slots__ = ("_arrivals", "now", "places")
 
     def __init__(self) -> None:
         self.now = 0
+        self.places: dict[int, Any] = {}
+        """What `order.Order` knows of the memory that the host sees."""
         self._arrivals: list[tuple[int, np.ndarray, np.ndarray]] = []
 
     def spend(self, ticks: int) -> None:

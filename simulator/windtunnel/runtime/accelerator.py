@@ -11,7 +11,7 @@ from functools import wraps
 from inspect import isasyncgenfunction, isclass, iscoroutinefunction, isgeneratorfunction
 from numbers import Number, Real
 from operator import index
-from typing import Any, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,13 @@ from windtunnel.core.errors import (
     InputError,
     InvalidArgument,
     LaunchError,
+    Leak,
+    caller,
     nearest,
     one_of,
 )
 from windtunnel.runtime.budget import Budget
-from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.buffers import Buffer, leak_of
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.faults import KINDS, Fault, FaultPlan, fault_from
 from windtunnel.runtime.graph import Capture, CompiledGraph, Graph
@@ -91,8 +93,8 @@ class Accelerator:
     >>> accelerator.to_host(a)
     """
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
+    def __init__(self, context: Context, *, leaks: Literal["ignore", "error"] = "ignore") -> None:
+        self.context, self.leaks = context, leaks
         context.before_wait, context.after_wait = self._before_wait, self._hang
         self.counters = Counters()
         self.plan: FaultPlan | None = None
@@ -103,6 +105,8 @@ class Accelerator:
         """What the faults of plans that have ended did."""
         self.left_bytes = 0
         """What was still allocated when it was closed."""
+        self.left: Leak | None = None
+        """The same by the lines that allocated it, and ring kernels that still ran; None where there was nothing."""
         self._gone: DeviceError | None = None
         self._hung: tuple[float, DeviceError] | None = None
         self._capture: Capture | None = None
@@ -124,6 +128,10 @@ class Accelerator:
     def struck(self) -> list[str]:
         """What faults did so far, over all plans."""
         return [*self.ended, *(self.plan.log if self.plan is not None else ())]
+
+    def leak(self) -> Leak | None:
+        """What is left on it now, as a finding; None where there is nothing. Once closed, what there was then."""
+        return self.left if self.closed else leak_of(self.name, self.context.left(), self.running)
 
     @property
     def clock_s(self) -> float:
@@ -355,7 +363,11 @@ class Accelerator:
             self.own(argument, operation, f"argument {place} is ")
             return argument
         if isinstance(argument, np.ndarray) and argument.ndim:
-            problem = f"argument {place} is an array of the host's; a kernel takes what to_device() gives"
+            file, line = caller()
+            problem = (
+                f"argument {place} is an array of the host's ({argument.dtype}, {argument.size:,} elements) at "
+                f"{file}:{line}; a kernel takes what to_device() gives"
+            )
             raise self.wrong(InvalidArgument, operation, problem)
         if not isinstance(argument, (Number, np.generic, np.ndarray)):
             problem = f"argument {place} is {argument!r}; a kernel takes buffers and numbers"
@@ -657,19 +669,27 @@ class Accelerator:
     def close(self) -> None:
         """Give the device back, with all that is left on it; calls raise InvalidArgument from then on.
 
-        Its clock, its energy and its counts can still be read. Closing twice is closing once.
+        Its clock, its energy and its counts can still be read. Closing twice is closing once. Leak, once it is closed,
+        where it was opened with ``leaks="error"`` and memory or a ring kernel is left.
         """
         if not self.closed:
+            self.left = self.leak()
             self.closed, self._hung = True, None
             self._gone = self.wrong(InvalidArgument, "close", "the accelerator was closed")
             self.left_bytes = self.context.allocated_bytes
             self.context.close()
+            if self.left is not None and self.leaks == "error":
+                raise self.left
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except Leak:
+            if kind is None:  # else what went wrong is the news
+                raise
 
     def __repr__(self) -> str:
         return f"<{'emulated' if self.info.virtual else 'real'} {self.name}>"

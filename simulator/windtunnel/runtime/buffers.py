@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windtunnel.core.errors import InvalidArgument, UseAfterFree
+from windtunnel.core.errors import InvalidArgument, Leak, UseAfterFree, caller
 from windtunnel.runtime.codes import code_of
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ class Buffer:
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         """A buffer lies on a device: it is no array of the host's."""
-        raise self._wrong("read", "a device's buffer is no NumPy array: to_host() copies it")
+        file, line = caller()
+        raise self._wrong("read", f"at {file}:{line} a device's buffer is no NumPy array: to_host() copies it")
 
     def check(self, array: np.ndarray, operation: str, *, written: bool = False) -> None:
         """InvalidArgument where ``array`` is of another type than this, holds more, or is to be written and cannot."""
@@ -98,3 +101,32 @@ class Buffer:
     def _wrong(self, operation: str, problem: str) -> InvalidArgument:
         code = code_of(self.owner.info.api, InvalidArgument)
         return InvalidArgument(problem, operation=operation, device=self.owner.name, code=code)
+
+
+_SHOWN = 8
+"""Lines that a leak names in its message; ``lines`` has all."""
+
+
+def leak_of(device: str, left: Sequence[tuple[int, str, int]], running: Sequence[str]) -> Leak | None:
+    """What a device was left with: (bytes, file, line) of each allocation, ring kernels; None where with nothing."""
+    if not left and not running:
+        return None
+    what = [f"{sum(size for size, _, _ in left):,} bytes allocated"] if left else []
+    what += [f"ring kernel '{name}' running" for name in running]
+    lines: Counter[tuple[str, int]] = Counter()
+    times: Counter[tuple[str, int]] = Counter()
+    for size, file, line in left:
+        lines[file, line] += size
+        times[file, line] += 1
+    said = [
+        f"{size:,} bytes at {file}:{line}" + (f" ({times[file, line]:,} times)" if times[file, line] > 1 else "")
+        for (file, line), size in lines.most_common(_SHOWN)
+    ]
+    if len(lines) > _SHOWN:
+        said.append(f"{len(lines) - _SHOWN:,} lines more")
+    most = lines.most_common(1)[0][0][0] if lines else None
+    return Leak(
+        f"{device} was left with {' and '.join(what)}" + (f": {', '.join(said)}" if said else ""),
+        file=most,
+        lines=tuple(sorted(line for file, line in lines if file == most)),
+    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from windtunnel.core.errors import InputError
+from windtunnel.core.errors import InputError, caller
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.interface import Dims
 
@@ -40,6 +40,8 @@ class Node:
     array: np.ndarray | None = None
     pinned: bool = False
     """Whether the host's array is in pinned memory."""
+    where: tuple[str, int] | None = None
+    """File and line of the program that made it a node."""
 
     @property
     def copied_bytes(self) -> int:
@@ -100,6 +102,7 @@ class Graph:
         node.after.extend(one for one in on if one not in node.after)
 
     def _add(self, node: Node) -> Node:
+        node.where = caller()
         self.nodes.append(node)
         return node
 

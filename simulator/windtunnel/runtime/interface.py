@@ -193,6 +193,9 @@ class Context(Protocol):
     def allocated_bytes(self) -> int:
         """Device memory in use."""
 
+    def left(self) -> Sequence[tuple[int, str, int]]:
+        """(bytes, file, line) of every allocation that was not freed: the program's line that asked for it."""
+
     def watch(self) -> list[Any]:
         """A list that fills with what is done from now on (``emulator.timeline.Span``); stays empty if unknown."""
 

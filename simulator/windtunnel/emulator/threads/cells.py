@@ -10,12 +10,12 @@ import numpy as np
 from windtunnel.core.errors import DataRace, OutOfBounds, UninitializedRead
 from windtunnel.emulator.arrays import change_one
 from windtunnel.emulator.threads.clocks import Access, Clock, Released
+from windtunnel.emulator.touched import ATOMIC, READ, WRITE
 
 if TYPE_CHECKING:
     from windtunnel.emulator.arrays import Launch
     from windtunnel.emulator.threads.machine import Thread
-
-READ, WRITE, ATOMIC = "reads", "writes", "atomically changes"
+    from windtunnel.emulator.touched import Trace
 
 
 class _Element:
@@ -64,11 +64,14 @@ class Cells:
         missing: np.ndarray | None = None,
         touched: Touched | None = None,
         watched: bool = False,
+        noted: Trace | None = None,
     ) -> None:
         self.launch, self.name, self.shape, self.flat = launch, name, tuple(shape), flat
         self.number = number
         """What a trace calls it."""
         self.missing, self.touched, self.watched = missing, touched, watched
+        self.noted = noted
+        """What notes the elements that are touched, for work of other streams."""
         self.sides = [np.int32(side) for side in self.shape]
         self.size = np.int32(int(np.prod(self.shape, dtype=np.int64)))
 
@@ -83,6 +86,8 @@ class Cells:
         at = self._place(me, line, indices)
         if self.missing is not None and self.missing[at]:
             raise self._unset(me, line, at)
+        if self.noted is not None:
+            self.noted.mark(READ, at)
         value = self.flat[at]
         if self.touched is not None:
             if self.watched:
@@ -98,6 +103,8 @@ class Cells:
         at = self._place(me, line, indices)
         flat = self.flat
         touched = self.touched
+        if self.noted is not None:
+            self.noted.mark(WRITE, at)
         if touched is None:
             flat[at] = value
         else:
@@ -119,6 +126,8 @@ class Cells:
             if op != "exch" and self.missing[at]:
                 raise self._unset(me, line, at)
             self.missing[at] = False
+        if self.noted is not None:
+            self.noted.mark(ATOMIC, at)
         flat, touched = self.flat, self.touched
         before = flat[at]
         if touched is not None:

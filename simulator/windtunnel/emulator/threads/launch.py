@@ -12,6 +12,7 @@ from windtunnel.emulator.threads.cells import Cells, Touched
 from windtunnel.emulator.threads.machine import Machine
 from windtunnel.emulator.threads.program import Threaded, threaded
 from windtunnel.emulator.threads.schedule import schedule_of
+from windtunnel.emulator.touched import Trace
 from windtunnel.language import ir
 from windtunnel.language.types import Array
 
@@ -31,12 +32,13 @@ class ByThread:
         resident: int,
         checked: bool = True,
         missing: Sequence[np.ndarray | None] = (),
+        traces: Sequence[Trace | None] = (),
         seed: int | None = None,
         sized: Callable[[ir.Declare], ir.Declare] = lambda one: one,
     ) -> str:
         """Execute it in place. The hash of the steps that threads could see of each other; "" without a ``seed``.
 
-        ``resident``: blocks that the device holds at once. ``missing``: as ``execute.Executable.launch`` has it.
+        ``resident``: blocks that the device holds at once. ``missing``, ``traces``: as ``execute.Executable.launch``.
         """
         program = self.program
         stretches: dict[int, Touched] = {}
@@ -44,9 +46,9 @@ class ByThread:
         met = frozenset(p for p, a in self._arrays(arguments) if _begin(a) in changed)
         cells: dict[str, Cells] = {}
         scalars: dict[str, Any] = {}
-        absent = list(missing) or [None] * len(arguments)
-        for number, (parameter, argument, unwritten) in enumerate(
-            zip(program.parameters, arguments, absent, strict=True)
+        absent, noted = list(missing) or [None] * len(arguments), list(traces) or [None] * len(arguments)
+        for number, (parameter, argument, unwritten, trace) in enumerate(
+            zip(program.parameters, arguments, absent, noted, strict=True)
         ):
             name = parameter.name
             if not isinstance(program.arrays.get(name), Array):
@@ -62,6 +64,7 @@ class ByThread:
                 missing=unwritten if checked else None,
                 touched=stretches.setdefault(begin, Touched()) if name in met else None,
                 watched=checked and name in met,
+                noted=trace,
             )
         machine = Machine(
             self._kernel(met),
