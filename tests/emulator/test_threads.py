@@ -29,10 +29,13 @@ from windtunnel import (
     gridDim,
     i32,
     shared,
+    shfl_down_sync,
     syncthreads,
+    syncwarp,
     threadfence,
     threadfence_block,
     threadIdx,
+    u32,
 )  # fmt: skip
 from windtunnel.core.errors import Finding
 from windtunnel.emulator.arrays import Launch
@@ -322,7 +325,7 @@ def counts_its_turns(flag: i32[:], turns: i32[:]):  # type: ignore[no-untyped-de
     turns[grid(1)] = spins
 
 
-def line_of(kernel: Any, mark: str = "# HERE") -> int:
+def line_of(kernel: Any, mark: str = "  # HERE") -> int:
     lines, first = inspect.getsourcelines(kernel.function)
     return next(first + at for at, line in enumerate(lines) if line.rstrip().endswith(mark))
 
@@ -571,3 +574,120 @@ def test_blocks_that_stay_away_from_the_grids_barrier_are_told() -> None:
     accelerator = device()
     with pytest.raises(errors.BarrierDivergence, match="the grid's barrier"):
         accelerator.launch(some_stay_away, 3, 8, accelerator.empty(24, np.int32))
+
+
+# Warps that do not meet, and loops without an end.
+
+
+@windtunnel.kernel
+def half_a_warp_shuffles(x: i32[:], out: i32[:], mask: u32):  # type: ignore[no-untyped-def]
+    lane = threadIdx.x
+    value = x[lane]
+    if lane < 16:
+        value += shfl_down_sync(mask, value, 8)  # HERE
+    syncthreads()  # AND HERE
+    out[lane] = value
+
+
+@windtunnel.kernel
+def half_a_warp_returns(x: i32[:], out: i32[:]):  # type: ignore[no-untyped-def]
+    lane = threadIdx.x
+    if lane >= 16:
+        return
+    out[lane] = x[lane] + shfl_down_sync(0xFFFFFFFF, x[lane], 8)
+
+
+@windtunnel.kernel
+def half_a_warp_meets(x: i32[:], out: i32[:], mask: u32):  # type: ignore[no-untyped-def]
+    lane = threadIdx.x
+    if lane < 16:
+        out[lane] = x[lane]
+        syncwarp(mask)  # HERE
+        out[15 - lane] += 0
+    syncthreads()  # AND HERE
+    out[16 + lane] = 1
+
+
+def with_x(accelerator: Accelerator) -> tuple[Any, Any]:
+    return accelerator.to_device(np.arange(32, dtype=np.int32)), accelerator.to_device(np.zeros(64, np.int32))
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+@pytest.mark.parametrize("kernel", [half_a_warp_shuffles, half_a_warp_meets], ids=lambda k: k.name)
+def test_all_that_a_mask_names_have_to_meet(kernel: Any, seed: int | None) -> None:
+    accelerator = device(seed)
+    with pytest.raises(errors.BarrierDivergence) as met:
+        accelerator.launch(kernel, 1, 32, *with_x(accelerator), 0xFFFFFFFF)
+    assert met.value.lines == (line_of(kernel), line_of(kernel, "# AND HERE"))
+    assert "the warp's meeting" in str(met.value)
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_those_that_a_mask_does_not_name_need_not_meet(seed: int | None) -> None:
+    accelerator = device(seed)
+    x, out = with_x(accelerator)
+    accelerator.launch(half_a_warp_shuffles, 1, 32, x, out, 0xFFFF)
+    lanes = np.arange(32)
+    shifted = np.where(lanes < 8, 2 * lanes + 8, 2 * lanes)  # from a lane that is not there each gets its own
+    assert (accelerator.to_host(out)[:32] == np.where(lanes < 16, shifted, lanes)).all()
+    accelerator.launch(half_a_warp_meets, 1, 32, x, out, 0xFFFF)
+    accelerator.synchronize()
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_those_that_have_returned_need_not_meet(seed: int | None) -> None:
+    accelerator = device(seed)
+    x, out = with_x(accelerator)
+    accelerator.launch(half_a_warp_returns, 1, 32, x, out)
+    assert accelerator.to_host(out)[:8].tolist() == [2 * lane + 8 for lane in range(8)]
+
+
+@windtunnel.kernel
+def forgets_to_count(x: i32[:], out: i32[:]):  # type: ignore[no-untyped-def]
+    i = grid(1)
+    k = 0
+    total = 0
+    while k < 10:  # HERE
+        total = x[i] + k
+    out[i] = total
+
+
+@windtunnel.kernel
+def for_ever(out: i32[:]):  # type: ignore[no-untyped-def]
+    while True:  # HERE
+        i = grid(1)  # noqa: F841
+
+
+@windtunnel.kernel
+def never_zero(x: i32[:], out: i32[:]):  # type: ignore[no-untyped-def]
+    i = grid(1)
+    left = x[i]
+    while left != 0:  # HERE
+        left -= left // 2
+    out[i] = left
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+@pytest.mark.parametrize("kernel", [forgets_to_count, for_ever, never_zero], ids=lambda k: k.name)
+def test_a_loop_that_changes_nothing_is_told(kernel: Any, seed: int | None) -> None:
+    accelerator = device(seed)
+    x, out = with_x(accelerator)
+    with pytest.raises(errors.Deadlock, match="never ends: a turn leaves all") as met:
+        accelerator.launch(kernel, 2, 4, *((out,) if kernel is for_ever else (x, out)))
+    assert met.value.lines == (line_of(kernel),)
+
+
+@windtunnel.kernel
+def counts_far(out: i32[:], n: i32):  # type: ignore[no-untyped-def]
+    k = 0
+    while k < n:
+        k += 1
+    out[grid(1)] = k
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_a_long_loop_that_gets_somewhere_is_let_be(seed: int | None) -> None:
+    accelerator = device(seed)
+    out = accelerator.empty(2, np.int32)
+    accelerator.launch(counts_far, 1, 2, out, 140_000)
+    assert accelerator.to_host(out).tolist() == [140_000, 140_000]

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import BarrierDivergence, OutOfBounds, UninitializedRead
+from windtunnel.core.errors import BarrierDivergence, Deadlock, OutOfBounds, UninitializedRead
 from windtunnel.emulator.lanes import Chunk, Lanes, Ramp, Value
 from windtunnel.emulator.watch import Shadow
 from windtunnel.language import ir
@@ -31,6 +31,8 @@ class Launch:
     block: Dims
     device: str
     warp: int = 32
+    together: bool = True
+    """Whether threads of a warp that are elsewhere when others meet are let be."""
 
     def thread(self, identity: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """(block, thread) of a thread by its number in the launch."""
@@ -252,6 +254,8 @@ class Local(Memory):
         return self._unflattened(position // self.threads)
 
 
+_LONG = 1 << 16
+"""Turns of a loop before it is asked whether they do anything."""
 _TURNS = 1024
 """Turns of a loop in which no memory changes at all, after which it is taken to wait for ever."""
 
@@ -280,6 +284,66 @@ class Guard:
         self.turns += 1
         if self.turns > _TURNS:
             raise Waits
+
+
+class Endless:
+    """Watches a loop for a turn that leaves everything as it was: then none of those to come does anything else."""
+
+    __slots__ = ("_size", "before", "changes", "lanes", "line", "turns")
+
+    def __init__(self, lanes: Lanes, line: int) -> None:
+        self.lanes, self.line, self.turns = lanes, line, 0
+        self.before: list[np.ndarray] = []
+        self.changes, self._size = -1, -1
+
+    def turn(self) -> bool:
+        """One more turn. Whether it is to be looked at: one of a power of two, from 65,536, and the one after it."""
+        self.turns = turns = self.turns + 1
+        return turns >= _LONG and (turns & (turns - 1) == 0 or (turns - 1) & (turns - 2) == 0)
+
+    def look(self, lanes: Lanes, values: Sequence[Value]) -> None:
+        """Deadlock where the variables of the loop and all memory are what they were a turn ago."""
+        now = [np.array(value) for value in values]
+        chunk = self.lanes.chunk
+        if self.turns & (self.turns - 1) == 0 or self.changes != chunk.changes or lanes.size != self._size:
+            self.before, self.changes, self._size = now, chunk.changes, lanes.size
+            return
+        if all(np.array_equal(one, other, equal_nan=False) for one, other in zip(self.before, now, strict=True)):
+            launch, identity = chunk.launch, int(lanes.identities[0])
+            others = f", and {lanes.size - 1:,} other threads" if lanes.size > 1 else ""
+            raise Deadlock(
+                f"{launch.where()}: the loop at {launch.at(self.line)} never ends: a turn leaves all variables and all "
+                f"memory as they were, for {launch.who(identity)}{others}",
+                file=launch.program.file,
+                lines=(self.line,),
+                threads=(launch.thread(identity),),
+            )
+
+
+def meet(lanes: Lanes, mask: Value) -> None:
+    """Threads of a warp meet; Waits where one that the mask names is elsewhere, and has not returned.
+
+    A device lets them wait for it until it comes or ends. Which it does is seen thread by thread.
+    """
+    chunk = lanes.chunk
+    if lanes.selection is None or chunk.launch.together:
+        return
+    here = np.zeros(chunk.size, bool)
+    here[lanes.numbers] = True
+    there = ~here & ~chunk.gone
+    if not there.any():
+        return
+    lane = chunk.linear % chunk.warp
+    warp = chunk.place * (-(-chunk.threads // chunk.warp)) + chunk.linear // chunk.warp
+    named = np.zeros(int(warp[-1]) + 1, np.uint64)
+    given = np.full(lanes.size, 0xFFFFFFFF if mask is None else np.asarray(mask), np.uint64)
+    np.bitwise_or.at(named, warp[lanes.numbers], given)
+    present = np.zeros(len(named), bool)
+    present[warp[lanes.numbers]] = True
+    # A mask has 32 bits: lanes beyond are named with the others.
+    absent = there & present[warp] & ((lane >= 32) | ((named[warp] >> np.minimum(lane, 31).astype(np.uint64)) & 1 == 1))
+    if absent.any():
+        raise Waits
 
 
 def barrier(lanes: Lanes, line: int, scope: str) -> None:

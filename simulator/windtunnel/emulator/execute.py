@@ -113,11 +113,12 @@ class Executable:
                 Unwatched,
                 stacklevel=2,
             )
+        launch.together = not found.parts or blocks * threads > MOST
         before = _Kept(found, arguments, missing, traces) if found.waits or found.parts else None
         try:
             _side_by_side(found, launch, arguments, checked, missing, traces, shared_bytes)
         except Waits:
-            assert before is not None  # noqa: S101  only loops that may wait say so
+            assert before is not None  # noqa: S101  only loops that may wait, and warps that may part, say so
             before.restore()
             return one_by_one()
         except BarrierDivergence:

@@ -150,6 +150,15 @@ class Chunk:
         self._thread: dict[int, np.ndarray] = {}
         self._block: dict[int, np.ndarray] = {}
 
+    @cached_property
+    def gone(self) -> np.ndarray:
+        """Which threads have returned, in kernels whose warps meet."""
+        return np.zeros(self.size, bool)
+
+    def leave(self, lanes: Lanes) -> None:
+        """Threads return."""
+        self.gone[slice(None) if lanes.selection is None else lanes.selection] = True
+
     def thread(self, axis: int) -> np.ndarray:
         """The ``threadIdx`` of every thread."""
         found = self._thread.get(axis)

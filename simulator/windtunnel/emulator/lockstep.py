@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.emulator import mathematics
-from windtunnel.emulator.arrays import Guard, barrier
+from windtunnel.emulator.arrays import Endless, Guard, barrier, meet
 from windtunnel.emulator.lanes import (
     EMPTY,
     branch,
@@ -36,6 +36,7 @@ from windtunnel.language.types import BOOL, Scalar
 _HELPERS: Mapping[str, Any] = {
     "np": np, "EMPTY": EMPTY, "Guard": Guard, "barrier": barrier, "branch": branch, "convert": convert, "full": full,
     "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take, "taken": taken, "m": mathematics,
+    "meet": meet, "Endless": Endless,
 }  # fmt: skip
 _PLAIN = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 _FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
@@ -55,7 +56,7 @@ class Compiled:
     spins: bool
     """Whether such a loop asks with atomic operations, as locks and flags do."""
     parts: bool
-    """Whether a barrier stands where threads of a block may part ways."""
+    """Whether a barrier, or a meeting of warps, stands where threads of a block may part ways."""
     fences: bool
     """Whether what comes before what is said by fences, or by barriers of the grid, too."""
     meets: bool
@@ -70,7 +71,8 @@ def compiled(program: ir.Program) -> Compiled:
     """An inferred kernel, ready to be executed."""
     stored = written_by(program.body)
     alone = private(program, sorted(stored))
-    body = flow.lowered(program)
+    warps = any(_meets_warp(one) for one in ir.walk(program.body))
+    body = flow.lowered(program, leaving=warps)
     waits = [look for one in ir.walk(body) if isinstance(one, ir.While) for look in _looks(one, stored)]
     scopes = {one.scope for one in ir.walk(body) if isinstance(one, ir.Barrier)}
     made = _Generator(program, body)
@@ -120,7 +122,7 @@ class _Generator:
         self.number = 0
         self.varying: set[str] = set()
         self.parts = False
-        """Whether a barrier stands where threads of a block may part ways."""
+        """Whether a barrier, or a meeting of warps, stands where threads of a block may part ways."""
         while self._vary(body, under=False):
             pass
 
@@ -152,8 +154,7 @@ class _Generator:
                 found |= self._vary(one.body, under=inner) | self._vary(one.orelse, under=inner)
             elif isinstance(one, ir.While):
                 found |= self._vary(one.body, under=under or self.varies(one.condition))
-            elif isinstance(one, ir.Barrier):
-                self.parts |= under
+            self.parts |= under and (isinstance(one, ir.Barrier) or _meets_warp(one))
         return found
 
     def varies(self, e: ir.Expr) -> bool:
@@ -191,7 +192,11 @@ class _Generator:
             case ir.Do():
                 self.emit(self.value(one.value, frame))
             case ir.Barrier():
+                if one.scope == "warp":
+                    self._meet(one.mask, frame)
                 self.emit(f"barrier({frame.lanes}, {one.line}, {one.scope!r})")
+            case ir.Leave():
+                self.emit(f"{frame.lanes}.chunk.leave({frame.lanes})")
             case ir.Declare():
                 pass  # made before the kernel runs
             case ir.If():
@@ -235,14 +240,18 @@ class _Generator:
 
     def _while(self, one: ir.While, frame: _Frame) -> None:
         spins = bool(_looks(one, self.stored))
-        guard = self._fresh("guard")
+        guard, endless = self._fresh("guard"), self._fresh("endless")
         if spins:
             self.emit(f"{guard} = Guard({frame.lanes}, {one.line})")
+        self.emit(f"{endless} = Endless({frame.lanes}, {one.line})")
+        changed = sorted({inner.name for inner in ir.walk(one.body) if isinstance(inner, ir.Assign)})
         if not self.varies(one.condition):
             self.emit("while True:")
             self.depth += 1
             if spins:
                 self.emit(f"{guard}.turn()")
+            values = ", ".join(self._name(frame, name) for name in changed)
+            self.emit(f"if {endless}.turn(): {endless}.look({frame.lanes}, [{values}])")
             self.emit(f"if not ({self.value(one.condition, frame)}): break")
             self.block(one.body, frame)
             self.depth -= 1
@@ -261,6 +270,8 @@ class _Generator:
         self.depth += 1
         if spins:
             self.emit(f"{guard}.turn()")
+        values = ", ".join(self._name(inner, name) for name in changed)
+        self.emit(f"if {endless}.turn(): {endless}.look({inner.lanes}, [{values}])")
         condition = self._fresh("on")
         self.emit(f"{condition} = {self.value(one.condition, inner)}")
         self.emit(f"if not holds({condition}):")
@@ -336,10 +347,16 @@ class _Generator:
                 return f"m.{e.op.partition('.')[2] or e.op}({arguments})"
             case ir.Warp():
                 arguments = ", ".join(self.value(argument, frame) for argument in e.arguments)
+                if _meets_warp(e):
+                    self._meet(e.arguments[0], frame)
                 call = f"m.{e.op.replace('.', '_')}({frame.lanes}" + (f", {arguments})" if arguments else ")")
                 return self._held(call)
             case _:
                 raise AssertionError(f"{e} is of no known form")
+
+    def _meet(self, mask: ir.Expr | None, frame: _Frame) -> None:
+        """The threads of a warp that a mask names have to be here."""
+        self.emit(f"meet({frame.lanes}, {'None' if mask is None else self.value(mask, frame)})")
 
     def atomic(self, e: ir.Atomic, frame: _Frame, *, used: bool) -> str:
         """A call that does an atomic operation."""
@@ -480,6 +497,13 @@ def _looks(loop: ir.While, stored: set[str]) -> list[ir.Expr]:
         asked |= {e.name for look in looks for e in ir.inside(look) if isinstance(e, ir.Variable)}
     found = [e for look in looks for e in ir.inside(look)]
     return [e for e in found if isinstance(e, ir.Atomic) or (isinstance(e, ir.Load) and e.array in stored)]
+
+
+def _meets_warp(one: ir.Stmt | ir.Expr) -> bool:
+    """Whether threads of a warp meet in it."""
+    if isinstance(one, ir.Stmt):
+        return (isinstance(one, ir.Barrier) and one.scope == "warp") or any(map(_meets_warp, ir.expressions(one)))
+    return isinstance(one, ir.Warp) and one.op not in ("lane", "warp_size")
 
 
 def _careful(e: ir.Expr) -> bool:

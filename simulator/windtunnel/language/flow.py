@@ -14,9 +14,12 @@ from windtunnel.language import ir
 from windtunnel.language.types import BOOL, Scalar
 
 
-def lowered(program: ir.Program) -> list[ir.Stmt]:
-    """The statements of an inferred kernel without jumps. New variables are entered in ``program.variables``."""
-    lowering = _Lowering(program)
+def lowered(program: ir.Program, *, leaving: bool = False) -> list[ir.Stmt]:
+    """The statements of an inferred kernel without jumps. New variables are entered in ``program.variables``.
+
+    ``leaving``: where a thread returns stands an `ir.Leave`.
+    """
+    lowering = _Lowering(program, leaving=leaving)
     body, _ = lowering.block(program.body, None)
     # Nobody has returned yet: a target's variables hold anything until they are set.
     return _pruned([_set(program.line, lowering.returned, False), *body])
@@ -39,8 +42,8 @@ class _Exits:
 
 
 class _Lowering:
-    def __init__(self, program: ir.Program) -> None:
-        self.program = program
+    def __init__(self, program: ir.Program, *, leaving: bool) -> None:
+        self.program, self.leaving = program, leaving
         self.names = {*program.variables, *program.scalars, *program.arrays}
         self.read = _read(program.body)
         self.returned = self._fresh("returned")
@@ -84,7 +87,8 @@ class _Lowering:
     def _statement(self, one: ir.Stmt, loop: _Loop | None) -> tuple[list[ir.Stmt], _Exits]:
         match one:
             case ir.Return():
-                return [_set(one.line, self.returned)], _Exits({self.returned}, always=True)
+                leave = [ir.Leave(one.line)] if self.leaving else []
+                return [*leave, _set(one.line, self.returned)], _Exits({self.returned}, always=True)
             case ir.Break():
                 assert loop is not None  # noqa: S101  Python has seen that there is one
                 return [_set(one.line, loop.left)], _Exits({loop.left}, always=True)

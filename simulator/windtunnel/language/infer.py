@@ -216,6 +216,8 @@ class _Inference:
                     one.value = self._typed(one.value, self.program.arrays[one.array].element)
                 case ir.Do():
                     one.value = self._typed(one.value, None)
+                case ir.Barrier():
+                    one.mask = None if one.mask is None else self._typed(one.mask, U32)
                 case ir.If():
                     one.condition = self._typed(one.condition, BOOL)
                     self._write(one.body)

@@ -234,12 +234,19 @@ class Return(Stmt):
 
 
 @dataclass(eq=False)
+class Leave(Stmt):
+    """The thread has returned: what follows is not for it. Only where jumps are lowered, and only if asked for."""
+
+
+@dataclass(eq=False)
 class Barrier(Stmt):
     """``scope``: ``block`` (syncthreads), ``warp`` (syncwarp), ``grid`` (all blocks), or a
     fence: ``fence.device``, ``fence.block``.
     """
 
     scope: str
+    mask: Expr | None = None
+    """Of a warp's: the lanes that meet; all where it is not stated."""
 
 
 @dataclass(eq=False)

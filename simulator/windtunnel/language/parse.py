@@ -237,7 +237,7 @@ class _Parser(StencilReader):
                 if node.args and called.op != "warp_barrier":
                     self._refuse(node, f"{called.spelling} with an argument", f"{called.spelling}()")
                 scope = {"barrier": "block", "warp_barrier": "warp"}.get(called.op, called.op)
-                return [ir.Barrier(node.lineno, scope)]
+                return [ir.Barrier(node.lineno, scope, self._expression(node.args[0]) if node.args else None)]
             del rest
         made = self._call(node, statement=True)
         # A function that was put in its place has done what it does.

@@ -103,10 +103,11 @@ class CudaEmitter(CEmitter):
         self.put(f"{shared}{self.types[one.element.name]} {self.name(one.name)}[{self.sides_product(one.shape)}];")
 
     def barrier(self, one: ir.Barrier) -> None:
+        mask = "" if one.mask is None else self.expression(one.mask).text
         self.put(
             {
                 "block": "__syncthreads();",
-                "warp": "__syncwarp();",
+                "warp": f"__syncwarp({mask});",
                 "grid": "cooperative_groups::this_grid().sync();",
                 "fence.device": "__threadfence();",
                 "fence.block": "__threadfence_block();",

@@ -18,7 +18,7 @@ from windtunnel.emulator.threads import clocks
 from windtunnel.emulator.threads.cells import Cells, Touched
 from windtunnel.emulator.threads.program import WAIT, Meeting, Threaded
 from windtunnel.emulator.threads.schedule import Schedule
-from windtunnel.emulator.threads.stuck import Look, livelock, parted, stuck
+from windtunnel.emulator.threads.stuck import Look, endless, livelock, parted, stuck
 from windtunnel.language import ir
 
 _ROUNDS = 1000
@@ -80,6 +80,7 @@ class Thread:
     """One thread: what it is, what it knows of others, and what it waits for."""
 
     __slots__ = (
+        "before",
         "block",
         "block_index",
         "block_size",
@@ -126,6 +127,8 @@ class Thread:
         self.waits: Loop | None = None
         self.looks: list[Look] = []
         """What it waits for: any of these elements to change."""
+        self.before: tuple[Any, ...] = ()
+        """The variables of a long loop, a turn ago."""
         self.result: Any = None
         """What the last shuffle or vote gave."""
 
@@ -146,6 +149,13 @@ class Thread:
     def fence(self, block: bool) -> None:
         """What it has done before comes before what others do that see what it does after."""
         self.clock.fence(block=block)
+
+    def endless(self, line: int, turns: int, state: tuple[Any, ...]) -> None:
+        """A loop that asks no memory goes round for long. Deadlock where a turn leaves all variables as they were."""
+        if turns & (turns - 1) == 0:
+            self.before = state
+        elif (turns - 1) & (turns - 2) == 0 and state == self.before:
+            raise endless(self.machine, self, line)
 
     # Waiting.
 

@@ -20,6 +20,10 @@ from windtunnel.language.types import BOOL, Scalar
 _FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
 
 
+_LONG = 1 << 16
+"""Turns of a loop before it is asked whether they do anything."""
+
+
 @dataclass(frozen=True)
 class Meeting:
     """What a thread stops for until others of its block or warp have come: a barrier, a shuffle or a vote."""
@@ -146,18 +150,26 @@ class _Generator:
         if one.scope.startswith("fence"):
             self.emit(f"me.fence({one.scope == 'fence.block'})")
         else:
-            self.emit(f"yield Meeting({one.line}, {one.scope!r})")
+            mask = "" if one.mask is None else f", int({self.value(one.mask)})"
+            self.emit(f"yield Meeting({one.line}, {one.scope!r}{mask})")
 
     def _while(self, one: ir.While) -> None:
         held = waits_on(one, self.shared)
-        loop = self._fresh("loop")
+        loop, turns = self._fresh("loop"), self._fresh("turns")
         if held is not None:
             self.emit(f"{loop} = me.enter({one.line})")
+        else:
+            self.emit(f"{turns} = 0")
         self.emit("while True:")
         self.depth += 1
         if held is not None:
             state = "".join(f"v_{name}, " for name in sorted(held))
             self.emit(f"if {loop}.turn(({state})): yield WAIT")
+        else:
+            changed = sorted({inner.name for inner in ir.walk(one.body) if isinstance(inner, (ir.Assign, ir.For))})
+            state = "".join(f"v_{name}, " for name in changed)
+            self.emit(f"{turns} += 1")
+            self.emit(f"if {turns} >= {_LONG}: me.endless({one.line}, {turns}, ({state}))")
         condition = self.value(one.condition)
         self.emit(f"if not {condition}: break")
         self.block(one.body)

@@ -80,6 +80,18 @@ def stuck(machine: Machine, threads: Sequence[Thread], unborn: Sequence[int]) ->
     )
 
 
+def endless(machine: Machine, one: Thread, line: int) -> Finding:
+    """A loop of one thread whose turns leave everything as it was."""
+    launch = machine.launch
+    return Deadlock(
+        f"{launch.where()}: the loop at {launch.at(line)} never ends: a turn leaves all variables as they were, for "
+        f"{launch.who(one.id)}",
+        file=launch.program.file,
+        lines=(line,),
+        threads=(launch.thread(one.id),),
+    )
+
+
 def livelock(machine: Machine, threads: Sequence[Thread]) -> Finding:
     """Threads go round and round, and change what the others wait for, and none comes out."""
     launch = machine.launch
