@@ -19,6 +19,7 @@ from windtunnel.emulator.arrays import Guard, barrier
 from windtunnel.emulator.lanes import (
     EMPTY,
     branch,
+    chosen,
     convert,
     full,
     holds,
@@ -34,8 +35,9 @@ from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
 
 _HELPERS: Mapping[str, Any] = {
-    "np": np, "EMPTY": EMPTY, "Guard": Guard, "barrier": barrier, "branch": branch, "convert": convert, "full": full,
-    "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take, "taken": taken, "m": mathematics,
+    "np": np, "EMPTY": EMPTY, "Guard": Guard, "barrier": barrier, "branch": branch, "chosen": chosen, "convert": convert,
+    "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take, "taken": taken,
+    "m": mathematics,
 }  # fmt: skip
 _PLAIN = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 _FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
@@ -227,7 +229,7 @@ class _Generator:
         read, assigned = self._used(body)
         for name in sorted(read | assigned):
             inner.names[name] = self._fresh(f"v_{name}")
-            self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection})")
+            self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection}, {inner.lanes})")
         self.block(body, inner)
         for name in sorted(assigned):
             outer, dtype = self._name(frame, name), self._dtype(self.types[name])
@@ -273,7 +275,7 @@ class _Generator:
         self.emit(f"if {selection} is EMPTY: break")
         self.emit(f"{inner.lanes} = {frame.lanes}.sub({selection})")
         for name in sorted(read | assigned):
-            self.emit(f"{inner.names[name]} = taken({self._name(frame, name)}, {selection})")
+            self.emit(f"{inner.names[name]} = taken({self._name(frame, name)}, {selection}, {inner.lanes})")
         self.depth -= 1
         self.block(one.body, inner)
         self.depth -= 1
@@ -408,7 +410,7 @@ class _Generator:
                     self.emit(keyword)
             return found
         if not _careful(e.yes) and not _careful(e.no):
-            return f"np.where({condition}, {self.value(e.yes, frame)}, {self.value(e.no, frame)})"
+            return f"chosen({condition}, {self.value(e.yes, frame)}, {self.value(e.no, frame)})"
         found, yes, no = self._fresh("t"), self._fresh("yes"), self._fresh("no")
         self.emit(f"{found} = {self._constant(e.type.dtype.type(0))}")
         self.emit(f"{yes}, {no} = branch({frame.lanes}, {condition})")
@@ -425,7 +427,7 @@ class _Generator:
         used = {e.name for e in ir.inside(value) if isinstance(e, ir.Variable)} & self.varying
         for name in sorted(used):
             inner.names[name] = self._fresh(f"v_{name}")
-            self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection})")
+            self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection}, {inner.lanes})")
         made = self.value(value, inner)
         self.emit(f"{found} = put({found}, {selection}, {made}, {frame.lanes}.size, {self._dtype(kind)})")
         self.depth -= 1

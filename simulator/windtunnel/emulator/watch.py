@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.errors import DataRace
+from windtunnel.emulator.forms import Pattern
 from windtunnel.emulator.lanes import Lanes
 
 _NOBODY = -1
@@ -157,6 +158,8 @@ class Shadow:
 
     def _who(self, lanes: Lanes, position: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
         ids = lanes.identities
+        if isinstance(position, Pattern):
+            position = position.each
         if isinstance(position, int):
             position = np.full(lanes.size, position)
         chunk = lanes.chunk

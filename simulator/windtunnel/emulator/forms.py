@@ -1,0 +1,363 @@
+"""Values of threads that are known by a formula: written out only where something needs a number for each thread.
+
+Most indices of a kernel are sums of multiples of thread and block indices. Kept as such, their bounds, what two of them
+have in common and where they lie in memory are known without looking at any thread, and accesses become views.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from windtunnel.runtime.interface import Dims
+
+if TYPE_CHECKING:
+    from windtunnel.emulator.lanes import Lanes
+
+_MASKS = 32
+"""Conditions that a layout remembers; a loop's counter in one would make a new one each turn."""
+_FEW = 4
+"""Threads are worked out one by one where fewer than one in so many are active."""
+
+
+class Form:
+    """A value that NumPy sees as an array; operators without a formula of their own work on that."""
+
+    __slots__ = ()
+    # An array, and NumPy's scalars, leave operators to the form on their right.
+    __array_priority__ = 100.0
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        raise NotImplementedError
+
+    def __invert__(self) -> Any:
+        return ~np.asarray(self)
+
+
+def plain(value: Any) -> Any:
+    """A value, written out if it was a formula."""
+    return np.asarray(value) if isinstance(value, Form) else value
+
+
+def _forwarded(name: str) -> Callable[..., Any]:
+    function = getattr(np.ndarray, name)
+
+    def method(self: Any, other: Any) -> Any:
+        return function(np.asarray(self), plain(other))
+
+    return method
+
+
+for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod", "lshift", "rlshift",
+              "rshift", "rrshift", "and", "rand", "or", "ror", "xor", "rxor", "truediv", "rtruediv", "eq", "ne", "lt",
+              "le", "gt", "ge"):  # fmt: skip
+    setattr(Form, f"__{_name}__", _forwarded(f"__{_name}__"))
+
+
+class Layout:
+    """So many blocks of a size, side by side, and what of threads' places depends on nothing else."""
+
+    def __init__(self, block: Dims, blocks: int) -> None:
+        self.block, self.blocks = block, blocks
+        self.threads = block[0] * block[1] * block[2]
+        number = np.arange(self.threads, dtype=np.int64)
+        self.axes = (number % block[0], number // block[0] % block[1], number // (block[0] * block[1]))
+        self._steps: dict[Dims, np.ndarray] = {}
+        self._places: dict[tuple[int, Dims], np.ndarray] = {}
+        self._views: dict[tuple[int, Dims], tuple[tuple[int, ...], tuple[int, ...], bool]] = {}
+        self.masks: dict[tuple[str, Dims, int], Mask] = {}
+
+    def steps(self, steps: Dims) -> np.ndarray:
+        """The sum of a block's thread indices, each times its step: i64, an element a thread of a block."""
+        found = self._steps.get(steps)
+        if found is None:
+            found = sum((axis * step for axis, step in zip(self.axes, steps, strict=True)), np.zeros(1, np.int64))
+            found = self._steps[steps] = np.broadcast_to(found, self.threads)
+        return found
+
+    def places(self, size: int, steps: Dims) -> np.ndarray:
+        """The same for every thread of every block, each block ``size`` elements after the last. Not to be changed."""
+        found = self._places.get((size, steps))
+        if found is None:
+            starts = np.arange(self.blocks, dtype=np.int64) * size
+            found = self._places[size, steps] = (starts[:, None] + self.steps(steps)[None, :]).reshape(-1)
+        return found
+
+    def view(self, size: int, steps: Dims) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
+        """(shape, strides in elements, whether no element is there twice) of those places as a view of the memory."""
+        found = self._views.get((size, steps))
+        if found is None:
+            sides = [(self.blocks, size), *((self.block[axis], steps[axis]) for axis in (2, 1, 0))]
+            joined: list[tuple[int, int]] = []
+            for extent, stride in sides:
+                if extent == 1:
+                    continue
+                if joined and joined[-1][1] == extent * stride:
+                    joined[-1] = (joined[-1][0] * extent, stride)
+                else:
+                    joined.append((extent, stride))
+            joined = joined or [(1, 1)]
+            shape, strides = tuple(extent for extent, _ in joined), tuple(stride for _, stride in joined)
+            found = self._views[size, steps] = (shape, strides, one_to_one(joined))
+        return found
+
+
+@lru_cache(maxsize=4)
+def layout(block: Dims, blocks: int) -> Layout:
+    """The layout of so many blocks; kept, since chunk after chunk has the same."""
+    return Layout(block, blocks)
+
+
+def one_to_one(sides: Sequence[tuple[int, int]]) -> bool:
+    """Whether sums of multiples differ for sure: ``sides`` are (how many there are, what each adds)."""
+    reach = 0
+    for extent, stride in sorted(sides, key=lambda side: abs(side[1])):
+        if extent == 1:
+            continue
+        if abs(stride) <= reach:
+            return False
+        reach += (extent - 1) * abs(stride)
+    return True
+
+
+class Mask(Form):
+    """A condition of a layout's threads, and who they are for whom it holds and for whom not."""
+
+    __slots__ = ("_no", "_yes", "holding")
+
+    def __init__(self, holding: np.ndarray) -> None:
+        self.holding = holding
+        self._yes: np.ndarray | None = None
+        self._no: np.ndarray | None = None
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        return self.holding if dtype is None else self.holding.astype(dtype)
+
+    def halves(self) -> tuple[np.ndarray, np.ndarray]:
+        """(for whom it holds, for whom it does not), by number. Not to be changed."""
+        if self._yes is None or self._no is None:
+            self._yes, self._no = np.flatnonzero(self.holding), np.flatnonzero(~self.holding)
+        return self._yes, self._no
+
+
+class Affine(Form):
+    """An i32 that is ``start`` and ``steps`` times the thread's indices and ``jumps`` times its block's."""
+
+    __slots__ = ("_out", "jumps", "lanes", "start", "steps")
+
+    def __init__(self, lanes: Lanes, steps: Dims, jumps: Dims, start: int) -> None:
+        self.lanes, self.steps, self.jumps, self.start = lanes, steps, jumps, start
+        self._out: np.ndarray | None = None
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        if self._out is None:
+            self._out = self._values(np.int32)
+        return self._out if dtype is None or dtype == np.int32 else self._out.astype(dtype)
+
+    def wide(self) -> np.ndarray:
+        """The numbers in 64 bits."""
+        return self._values(np.int64)
+
+    def _values(self, dtype: npt.DTypeLike) -> np.ndarray:
+        lanes, chunk = self.lanes, self.lanes.chunk
+        # In 32 bits sums wrap, as a kernel's do.
+        inner = chunk.layout.steps(self.steps).astype(dtype)
+        starts = self.starts().astype(dtype)
+        if lanes.size * _FEW < chunk.size and not isinstance(lanes.selection, slice):
+            return np.asarray(starts[lanes.places] + inner[lanes.linear])
+        return lanes.of((starts[:, None] + inner[None, :]).reshape(-1))
+
+    def starts(self) -> np.ndarray:
+        """The value of each block's first thread, as if it had one: i64, an element a block of the chunk."""
+        found = np.full(self.lanes.chunk.blocks, self.start, np.int64)
+        for axis, jump in enumerate(self.jumps):
+            if jump:
+                found += self.lanes.chunk.blocks_along(axis) * jump
+        return found
+
+    def stretch(self) -> slice | None:
+        """The numbers as a stretch, where each thread of the chunk has one more than the last."""
+        chunk = self.lanes.chunk
+        if self.lanes.selection is not None:
+            return None
+        apart = 1
+        for side, step in zip(chunk.block, self.steps, strict=True):
+            if side > 1 and step != apart:
+                return None
+            apart *= side
+        starts = self.starts()
+        if np.any(starts[1:] - starts[:-1] != chunk.threads):
+            return None
+        return slice(int(starts[0]), int(starts[0]) + chunk.size)
+
+    def bounds(self) -> tuple[int, int]:
+        """Numbers that none is below and none above. Were all threads of the chunk active, both would be there."""
+        low = high = self.start
+        chunk = self.lanes.chunk
+        for side, step in zip(chunk.block, self.steps, strict=True):
+            far = (side - 1) * step
+            low, high = low + min(far, 0), high + max(far, 0)
+        for axis, jump in enumerate(self.jumps):
+            if jump:
+                first, last = chunk.block_bounds(axis)
+                low, high = low + min(first * jump, last * jump), high + max(first * jump, last * jump)
+        return low, high
+
+    def at(self, lanes: Lanes) -> Affine:
+        """The values of some of the threads."""
+        return Affine(lanes, self.steps, self.jumps, self.start)
+
+    # Exact, as if numbers had no end.
+
+    def moved(self, by: int) -> Affine:
+        """With a number added."""
+        return Affine(self.lanes, self.steps, self.jumps, self.start + by)
+
+    def times(self, by: int) -> Affine:
+        """Times a number."""
+        steps, jumps = (tuple(one * by for one in each) for each in (self.steps, self.jumps))
+        return Affine(self.lanes, steps, jumps, self.start * by)  # type: ignore[arg-type]  three of each
+
+    def plus(self, other: Affine) -> Affine:
+        """The sum of two."""
+        steps = tuple(map(operator.add, self.steps, other.steps))
+        jumps = tuple(map(operator.add, self.jumps, other.jumps))
+        return Affine(self.lanes, steps, jumps, self.start + other.start)  # type: ignore[arg-type]  three of each
+
+    # As a kernel has it: in 32 bits.
+
+    def _fitting(self, made: Affine) -> Any:
+        low, high = made.bounds()
+        return made if low >= -(2**31) and high < 2**31 else np.asarray(made)
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, np.int32):
+            return self._fitting(self.moved(int(other)))
+        if isinstance(other, Affine) and other.lanes is self.lanes:
+            return self._fitting(self.plus(other))
+        return np.asarray(self) + plain(other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self.__add__(other)
+
+    def __sub__(self, other: Any) -> Any:
+        if isinstance(other, np.int32):
+            return self._fitting(self.moved(-int(other)))
+        if isinstance(other, Affine) and other.lanes is self.lanes:
+            return self._fitting(self.plus(other.times(-1)))
+        return np.asarray(self) - plain(other)
+
+    def __rsub__(self, other: Any) -> Any:
+        if isinstance(other, np.int32):
+            return self._fitting(self.times(-1).moved(int(other)))
+        return plain(other) - np.asarray(self)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, np.int32):
+            return self._fitting(self.times(int(other)))
+        return np.asarray(self) * plain(other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.__mul__(other)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared("lt", other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._compared("le", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared("gt", other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._compared("ge", other)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared("eq", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._compared("ne", other)
+
+    __hash__ = object.__hash__
+
+    def _compared(self, name: str, other: Any) -> Any:
+        """A comparison: decided by the bounds, or remembered where it is the same in every block."""
+        if isinstance(other, np.int32):
+            apart = self.moved(-int(other))
+        elif isinstance(other, Affine) and other.lanes is self.lanes:
+            apart = self.plus(other.times(-1))
+        else:
+            return getattr(operator, name)(np.asarray(self), plain(other))
+        function = getattr(operator, name)
+        low, high = apart.bounds()
+        if low > 0 or high < 0 or low == high:
+            return np.bool_(function(low, 0))
+        if function(low, 0) and function(high, 0) and name in ("le", "ge"):
+            return np.True_
+        if not function(low, 0) and not function(high, 0) and name in ("lt", "gt"):
+            return np.False_
+        chunk = self.lanes.chunk
+        if self.lanes.selection is not None or any(apart.jumps):
+            return function(apart.wide(), 0)
+        masks = chunk.layout.masks
+        key = (name, apart.steps, apart.start)
+        found = masks.get(key)
+        if found is None:
+            if len(masks) >= _MASKS:
+                masks.clear()
+            one = function(chunk.layout.steps(apart.steps), -apart.start)
+            found = masks[key] = Mask(np.tile(one, chunk.blocks))
+        return found
+
+
+class Pattern:
+    """Elements of an array that each block has its own of, by a formula that is the same in every block."""
+
+    __slots__ = ("_each", "injective", "key", "lanes", "size")
+
+    def __init__(self, index: Affine, size: int) -> None:
+        self.lanes, self.size = index.lanes, size
+        self.key = (index.steps, index.start)
+        """What two accesses share in which every thread has the same element."""
+        self.injective = self.lanes.chunk.layout.view(size, index.steps)[2]
+        """Whether no two threads have the same element."""
+        self._each: np.ndarray | None = None
+
+    @property
+    def each(self) -> np.ndarray:
+        """A place for each thread, in the memory of all blocks. Not to be changed."""
+        if self._each is None:
+            steps, start = self.key
+            found = self.lanes.of(self.lanes.chunk.layout.places(self.size, steps))
+            self._each = found + start if start else found
+        return self._each
+
+    def _seen(self, flat: np.ndarray) -> np.ndarray:
+        steps, start = self.key
+        shape, strides, _ = self.lanes.chunk.layout.view(self.size, steps)
+        # As bytes, since not every type of element can be a buffer's.
+        item = flat.itemsize
+        return np.ndarray(shape, flat.dtype, flat.view(np.uint8), start * item, [stride * item for stride in strides])
+
+    def take(self, flat: np.ndarray) -> np.ndarray:
+        """The elements, an array of their own."""
+        if self.lanes.selection is not None:
+            return np.asarray(flat[self.each])
+        return self._seen(flat).flatten()
+
+    def put(self, flat: np.ndarray, value: Any) -> None:
+        """Set the elements; of several threads that set one, the last."""
+        if self.lanes.selection is not None or not self.injective:
+            flat[self.each] = value
+            return
+        seen = self._seen(flat)
+        seen[...] = value.reshape(seen.shape) if isinstance(value, np.ndarray) and value.ndim else value
+
+    def any(self, flags: np.ndarray) -> bool:
+        """Whether one of the elements is set."""
+        return bool((flags[self.each] if self.lanes.selection is not None else self._seen(flags)).any())
