@@ -238,7 +238,7 @@ class Shared(Memory):
         super().__init__(launch, declared.name, declared.shape, np.zeros(chunk.blocks * size, declared.element.dtype))
         if checked:
             self.missing = np.ones(self.flat.size, bool)
-            self.shadow = Shadow(self.flat.size, chunk.threads, chunk.warp)
+            self.shadow = Shadow(self.flat.size, chunk.threads, chunk.warp, own=True)
 
     def position(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> Position:
         """See ``Memory``."""

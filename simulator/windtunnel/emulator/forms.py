@@ -337,6 +337,13 @@ class Pattern:
             self._each = found + start if start else found
         return self._each
 
+    @property
+    def listed(self) -> tuple[np.ndarray, int]:
+        """Numbers, and one that added to each makes it the place of a thread. Not to be changed."""
+        if self._each is not None or self.lanes.selection is not None:
+            return self.each, 0
+        return self.lanes.chunk.layout.places(self.size, self.key[0]), self.key[1]
+
     def _seen(self, flat: np.ndarray) -> np.ndarray:
         steps, start = self.key
         shape, strides, _ = self.lanes.chunk.layout.view(self.size, steps)

@@ -1,12 +1,9 @@
-"""Data races: two threads that touch one element, at least one of them to write it, with nothing that orders them.
+"""What watching an array for races costs where there are none: next to nothing, for what most kernels do.
 
-A thread's own accesses are ordered, and those of a block's threads by the barriers between them; blocks are not ordered
-at all, and atomic operations only among each other. So of an element it is enough to know who wrote it last, in which
-of the block's barrier intervals, and who has read it since: one reader, whether another of its block has in the same
-interval, and one of another block. That is exact for what barriers order: an access that is in order after the last
-write and the reads since is in order after all before them.
-
-Threads that write the same value to one element do not disturb each other, and are let be, as other checkers do.
+Between two barriers of all threads, an array that each block has its own of cannot race while it is only read, only
+changed atomically, or touched at each thread's own element alone. As long as that is so, accesses are put down, and
+not looked at. With the first that is otherwise, those since the barrier are worked through, element by element: by
+NumPy (`races`) while there is little to do, compiled (`tracks`) from then on. Findings are the same in any case.
 """
 
 from __future__ import annotations
@@ -15,202 +12,189 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import DataRace
 from windtunnel.emulator.forms import Pattern
 from windtunnel.emulator.lanes import Lanes
+from windtunnel.emulator.races import ATOMIC, READ, WRITE, Access, Plain, clash, equal
 
-_NOBODY = -1
-READ, WRITE, ATOMIC = "read", "write", "atomic"
+_LONGEST = 4096
+"""Accesses that are put down at most before they are worked through."""
+_LARGEST = 1 << 20
+"""Threads' places that they may hold together."""
+_LITTLE = 1_000_000
+"""Work of a process that is left to NumPy, in threads that access: some 0.1 s, a fifth of what loading Numba takes."""
+_CALL = 4_000
+"""What an access takes apart from its threads, in the same measure."""
+_NO_PLACES = np.empty(0, np.int64)
+_NO_FLAGS = np.empty(0, bool)
+_KEPT = ("writer", "reader", "beside", "elsewhere")
+_OTHERS = ("write_epoch", "read_epoch", "write_warp", "read_warp", "write_line", "read_line", "atomic")
+
+Core = Any
+"""``Plain`` or ``Compiled``."""
+
+
+class _Work:
+    """How much a process has watched element by element."""
+
+    done = 0
+
+
+class Compiled:
+    """The same as ``Plain``, several times as fast."""
+
+    def __init__(self, size: int, threads: int, warp: int) -> None:
+        from windtunnel.emulator import tracks
+
+        self.threads, self.warp = threads, warp
+        self.tracks = np.zeros(size, tracks.TRACK)
+        self.race, self.values, self.several = tracks.RACE, tracks.VALUES, tracks.SEVERAL
+        self._read, self._write = tracks.functions()
+        self._stamp = 0
+
+    @classmethod
+    def of(cls, plain: Plain) -> Compiled:
+        """With what another remembers."""
+        made = cls(len(plain.writer), plain.threads, plain.warp)
+        for name in _KEPT:
+            made.tracks[name] = getattr(plain, name) + 1
+        for name in _OTHERS:
+            made.tracks[name] = getattr(plain, name)
+        return made
+
+    def plain(self) -> Plain:
+        """The same, as arrays."""
+        made = Plain(0, self.threads, self.warp)
+        for name in _KEPT:
+            setattr(made, name, self.tracks[name] - 1)
+        for name in _OTHERS:
+            setattr(made, name, self.tracks[name].copy())
+        return made
+
+    def read(self, memory: Any, access: Access) -> None:
+        """Elements are read."""
+        if self._read(*self._given(access), np.empty(access.lanes.size, np.uint8)) == self.race:
+            self.plain().read(memory, access)
+            raise AssertionError("a race that is none")
+
+    def write(self, memory: Any, access: Access, value: Any, *, atomic: bool) -> None:
+        """Elements are written."""
+        given = self._given(access)
+        found = self._write(*given, atomic, _NO_FLAGS)
+        if found == self.values:
+            position = access.position.each if isinstance(access.position, Pattern) else access.position
+            same = np.broadcast_to(equal(memory.flat[position], value), access.lanes.size)
+            found = self._write(*given, atomic, np.require(same, bool, "CW"))
+        if found == self.race:
+            self.plain().write(memory, access, value, atomic=atomic)
+            raise AssertionError("a race that is none")
+        if found == self.several:
+            places = _listed(access)
+            kept = self.tracks["writer"][places] - 1
+            if clash(kept, access.lanes.identities, value).any():
+                self.plain().together(memory, access, value)
+
+    def _given(self, access: Access) -> tuple[Any, ...]:
+        lanes, position, selection = access.lanes, access.position, access.lanes.selection
+        places, place = _NO_PLACES, 0
+        if isinstance(position, Pattern):
+            places, place = position.listed
+        elif isinstance(position, slice):
+            place = position.start
+        else:
+            places = np.require(_listed(access), np.int64, "CW")
+        numbers, number = _NO_PLACES, 0
+        if isinstance(selection, slice):
+            number = selection.start
+        elif selection is not None:
+            numbers = np.require(selection, np.int64, "CW")
+        self._stamp += 1
+        base = lanes.chunk.first * self.threads
+        who = (numbers, number, lanes.size, base, self.threads, self.warp)
+        return (self.tracks, places, place, *who, access.epochs, access.meetings, access.line, self._stamp)
+
+
+def _listed(access: Access) -> np.ndarray:
+    """A place for each thread."""
+    position = access.position
+    if isinstance(position, Pattern):
+        return position.each
+    if isinstance(position, slice):
+        return np.arange(position.start, position.stop)
+    return np.full(access.lanes.size, position) if isinstance(position, int) else position
 
 
 class Shadow:
-    """Who has touched which element of an array, since the launch (or the block) began."""
+    """Who has touched which element of an array since the launch began; of one of a block's ``own``, the block."""
 
-    def __init__(self, size: int, threads: int, warp: int) -> None:
-        self.threads, self.warp = threads, warp
-        self.write_warp = np.zeros(size, np.int32)
-        self.read_warp = np.zeros(size, np.int32)
-        self.writer = np.full(size, _NOBODY, np.int64)
-        self.write_epoch = np.zeros(size, np.int32)
-        self.write_line = np.zeros(size, np.int32)
-        self.atomic = np.zeros(size, bool)
-        self.reader = np.full(size, _NOBODY, np.int64)
-        self.read_epoch = np.zeros(size, np.int32)
-        self.read_line = np.zeros(size, np.int32)
-        self.beside = np.full(size, _NOBODY, np.int64)
-        """Another reader, of the same block and interval."""
-        self.elsewhere = np.full(size, _NOBODY, np.int64)
-        """Another reader, of another block."""
+    def __init__(self, size: int, threads: int, warp: int, *, own: bool = False) -> None:
+        self.size, self.threads, self.warp, self.own = size, threads, warp, own
+        self._core: Core = None
+        self._interval = -1
+        self._log: list[tuple[Any, str, Access]] = []
+        self._held = 0
+        self._kind = ""
+        """How all that are put down touch it; empty where some differ."""
+        self._key: Any = None
+        """The formula by which all of them do, each thread an element of its own; None where there is none such."""
+        self._through = not own
+        """Whether what follows is worked through at once."""
 
     def read(self, memory: Any, lanes: Lanes, line: int, position: Any) -> None:
         """Elements are read."""
-        position, ids, epochs, blocks = self._who(lanes, position)
-        writer = self.writer[position]
-        bad = (writer != _NOBODY) & (writer != ids)
-        if bad.any():
-            bad &= (writer // self.threads != blocks) | (self.write_epoch[position] >= epochs)
-            if bad.any():
-                bad &= ~self._met(lanes, ids, writer, self.write_warp[position])
-            if bad.any():
-                raise self._race(memory, lanes, line, position, ids, bad, READ, self.writer, self.write_line)
-        reader = self.reader[position]
-        mine = reader // self.threads == blocks
-        older = self.read_epoch[position] < epochs
-        fresh = (reader == _NOBODY) | (mine & older & (self.elsewhere[position] < 0))
-        if fresh.all():
-            self._first(position, ids, epochs, line, lanes.of(lanes.chunk.warp_epochs))
-        else:
-            other = ~fresh
-            here = _at(position, other)
-            same, away = other & mine & (reader != ids), other & ~mine
-            self.beside[_at(position, same)] = ids[same]
-            self.elsewhere[_at(position, away)] = ids[away]
-            del here
-            if fresh.any():
-                self._first(
-                    _at(position, fresh), ids[fresh], epochs[fresh], line, lanes.of(lanes.chunk.warp_epochs)[fresh]
-                )
-        # Of several that read one element at once one is remembered, and the others as others.
-        kept = self.reader[position]
-        crowd = kept != ids
-        if crowd.any():
-            near = crowd & (kept // self.threads == blocks)
-            far = crowd & ~near
-            self.beside[_at(position, near)] = ids[near]
-            self.elsewhere[_at(position, far)] = ids[far]
-
-    def _first(self, position: Any, ids: Any, epochs: Any, line: int, warps: Any) -> None:
-        self.reader[position], self.read_epoch[position], self.read_line[position] = ids, epochs, line
-        self.read_warp[position] = warps
-        self.beside[position] = _NOBODY
+        self._touched(READ, memory, self._access(lanes, line, position), None)
 
     def write(self, memory: Any, lanes: Lanes, line: int, position: Any, value: Any, *, atomic: bool) -> None:
         """Elements are written."""
-        position, ids, epochs, blocks = self._who(lanes, position)
-        how = ATOMIC if atomic else WRITE
-        writer = self.writer[position]
-        bad = (writer != _NOBODY) & (writer != ids)
-        if bad.any():
-            bad &= (writer // self.threads != blocks) | (self.write_epoch[position] >= epochs)
-            if bad.any():
-                bad &= ~self._met(lanes, ids, writer, self.write_warp[position])
-            if atomic:
-                bad &= ~self.atomic[position]
-            elif bad.any():
-                bad &= self.atomic[position] | ~_equal(memory.flat[position], value)
-            if bad.any():
-                raise self._race(memory, lanes, line, position, ids, bad, how, self.writer, self.write_line)
-        reader = self.reader[position]
-        if (reader != _NOBODY).any():
-            self._against_readers(memory, lanes, line, position, how, ids, epochs, blocks, reader)
-        self.writer[position] = ids
-        if not atomic:
-            self._together(memory, lanes, line, position, ids, value)
-        self.write_epoch[position], self.write_line[position], self.atomic[position] = epochs, line, atomic
-        self.write_warp[position] = lanes.of(lanes.chunk.warp_epochs)
-        self.reader[position] = self.beside[position] = self.elsewhere[position] = _NOBODY
+        self._touched(ATOMIC if atomic else WRITE, memory, self._access(lanes, line, position), value)
 
-    def _against_readers(
-        self,
-        memory: Any,
-        lanes: Lanes,
-        line: int,
-        position: Any,
-        how: str,
-        ids: Any,
-        epochs: Any,
-        blocks: Any,
-        reader: Any,
-    ) -> None:
-        there = reader != _NOBODY
-        mine = reader // self.threads == blocks
-        now = mine & (self.read_epoch[position] >= epochs)
-        for other, bad in (
-            (self.reader, there & (reader != ids) & (~mine | now)),
-            (self.beside, there & now & (self.beside[position] != _NOBODY) & (self.beside[position] != ids)),
-            (self.elsewhere, there & (self.elsewhere[position] != _NOBODY)),
-        ):
-            if not bad.any():
-                continue
-            unordered = bad & ~self._met(lanes, ids, other[position], self.read_warp[position])
-            if unordered.any():
-                raise self._race(memory, lanes, line, position, ids, unordered, how, other, self.read_line)
+    @staticmethod
+    def _access(lanes: Lanes, line: int, position: Any) -> Access:
+        return Access(lanes, line, position, lanes.chunk.epochs, lanes.chunk.warp_epochs)
 
-    def _together(self, memory: Any, lanes: Lanes, line: int, position: Any, ids: np.ndarray, value: Any) -> None:
-        """Of several that write one element at once, all but one find another's number there."""
-        kept = self.writer[position]
-        bad = kept != ids
-        if not bad.any():
-            return
-        values = np.broadcast_to(np.asarray(value), len(ids))
-        winner = np.searchsorted(ids, kept)
-        bad &= ~_equal(values[winner], values)
-        if bad.any():
-            self.write_line[position] = line
-            raise self._race(memory, lanes, line, position, ids, bad, WRITE, self.writer, self.write_line)
+    def _touched(self, kind: str, memory: Any, access: Access, value: Any) -> None:
+        chunk = access.lanes.chunk
+        if self.own and chunk.interval != self._interval:
+            # A barrier of all threads: what was before it is in order with all that comes.
+            self._interval, self._through, self._held = chunk.interval, False, 0
+            self._log.clear()
+        if not self._through:
+            if self._put_down(kind, memory, access):
+                return
+            self._through = True
+            for former, how, one in self._log:
+                # None of these races with another: what they write is not asked for.
+                self._worked(how, former, one, None)
+            self._log.clear()
+        self._worked(kind, memory, access, value)
 
-    def _met(self, lanes: Lanes, ids: np.ndarray, others: np.ndarray, epochs: np.ndarray) -> np.ndarray:
-        """Whether a thread and another are of one warp that has met (``syncwarp``) since."""
-        mine, theirs = ids % self.threads // self.warp, others % self.threads // self.warp
-        same = (ids // self.threads == others // self.threads) & (mine == theirs)
-        found: np.ndarray = same & (epochs < lanes.of(lanes.chunk.warp_epochs))
-        return found
+    def _put_down(self, kind: str, memory: Any, access: Access) -> bool:
+        """Put an access down, if with those before it nothing can race."""
+        position = access.position
+        key = position.key if isinstance(position, Pattern) and position.injective else None
+        if self._log:
+            kind_of_all = kind if kind == self._kind else ""
+            key = key if key == self._key else None
+        else:
+            kind_of_all = kind
+        if kind_of_all not in (READ, ATOMIC) and key is None:
+            return False
+        if not isinstance(position, Pattern) or access.lanes.selection is not None:
+            self._held += access.lanes.size
+        if len(self._log) >= _LONGEST or self._held > _LARGEST:
+            return False
+        self._kind, self._key = kind_of_all, key
+        self._log.append((memory, kind, access))
+        return True
 
-    def _who(self, lanes: Lanes, position: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-        ids = lanes.identities
-        if isinstance(position, Pattern):
-            position = position.each
-        if isinstance(position, int):
-            position = np.full(lanes.size, position)
-        chunk = lanes.chunk
-        places = lanes.places
-        return position, ids, chunk.epochs[places], places + chunk.first
-
-    def _race(
-        self,
-        memory: Any,
-        lanes: Lanes,
-        line: int,
-        position: Any,
-        ids: np.ndarray,
-        bad: np.ndarray,
-        how: str,
-        others: np.ndarray,
-        lines: np.ndarray,
-    ) -> DataRace:
-        first = int(np.flatnonzero(bad)[0])
-        place = int(np.arange(position.start, position.stop)[first] if isinstance(position, slice) else position[first])
-        one, other = int(ids[first]), int(others[place])
-        before = int(lines[place])
-        wrote = ATOMIC if self.atomic[place] else WRITE
-        was = READ if lines is self.read_line else wrote
-        launch, index = memory.launch, memory.index_of(place)
-        verbs = {READ: "reads", WRITE: "writes", ATOMIC: "atomically changes"}
-        apart = (
-            "another block"
-            if one // self.threads != other // self.threads
-            else "the same block, with no barrier between"
-        )
-        return DataRace(
-            f"{launch.where()}: data race on element {index} of '{memory.name}': {launch.who(one)} {verbs[how]} it at "
-            f"{launch.at(line)}, {launch.who(other)} of {apart} {verbs[was]} it at {launch.at(before)}",
-            file=launch.program.file,
-            lines=tuple(sorted({line, before})),
-            array=memory.name,
-            index=index,
-            threads=(launch.thread(one), launch.thread(other)),
-        )
-
-
-def _at(position: Any, some: np.ndarray) -> np.ndarray:
-    """The positions of some of the threads."""
-    if isinstance(position, slice):
-        return np.asarray(np.flatnonzero(some) + position.start)
-    found: np.ndarray = position[some]
-    return found
-
-
-def _equal(one: Any, other: Any) -> Any:
-    """Whether values are the same, NaN included."""
-    one, other = np.asarray(one), np.asarray(other)
-    return (one == other) | (np.isnan(one) & np.isnan(other))
+    def _worked(self, kind: str, memory: Any, access: Access, value: Any) -> None:
+        if _Work.done < _LITTLE:
+            _Work.done += access.lanes.size + _CALL
+            if self._core is None:
+                self._core = Plain(self.size, self.threads, self.warp)
+        elif not isinstance(self._core, Compiled):
+            former = self._core
+            self._core = Compiled(self.size, self.threads, self.warp) if former is None else Compiled.of(former)
+        if kind == READ:
+            self._core.read(memory, access)
+        else:
+            self._core.write(memory, access, value, atomic=kind == ATOMIC)
