@@ -91,7 +91,7 @@ class Memory:
         if self.shadow is not None:
             self.shadow.read(self, lanes, line, position)
         if isinstance(position, Pattern):
-            return position.take(self.flat)
+            return position.take(self.flat, copied=self.copies)
         found = self.flat[position]
         return found.copy() if self.copies and isinstance(position, slice) else found
 
@@ -222,7 +222,7 @@ class Global(Memory):
         if isinstance(found, Ramp):
             return slice(found.start, found.start + found.size) if found.step == 1 else np.asarray(found)
         if isinstance(found, Affine):
-            return found.stretch() or found.wide()
+            return Pattern(found)
         return found if isinstance(found, np.ndarray) and found.ndim else int(found)
 
     def index_of(self, position: int) -> int | tuple[int, ...]:
@@ -238,7 +238,7 @@ class Shared(Memory):
         super().__init__(launch, declared.name, declared.shape, np.zeros(chunk.blocks * size, declared.element.dtype))
         if checked:
             self.missing = np.ones(self.flat.size, bool)
-            self.shadow = Shadow(self.flat.size, chunk.threads, chunk.warp, own=True)
+            self.shadow = Shadow(self.flat.size, chunk.threads, chunk.warp, own=size)
 
     def position(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> Position:
         """See ``Memory``."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,20 @@ for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordi
     setattr(Form, f"__{_name}__", _forwarded(f"__{_name}__"))
 
 
+Sides = tuple[tuple[int, int], ...]
+"""Along each side, outer first: how many there are, and how many elements lie between two."""
+
+
+class View(NamedTuple):
+    """Elements of a flat memory, seen side by side."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements."""
+    injective: bool
+    """Whether no element is there twice."""
+
+
 class Layout:
     """So many blocks of a size, side by side, and what of threads' places depends on nothing else."""
 
@@ -69,8 +83,16 @@ class Layout:
         self.axes = (number % block[0], number // block[0] % block[1], number // (block[0] * block[1]))
         self._steps: dict[Dims, np.ndarray] = {}
         self._places: dict[tuple[int, Dims], np.ndarray] = {}
-        self._views: dict[tuple[int, Dims], tuple[tuple[int, ...], tuple[int, ...], bool]] = {}
+        self._views: dict[tuple[Sides, Dims], View] = {}
         self.masks: dict[tuple[str, Dims, int], Mask] = {}
+        self.known: dict[Any, Any] = {}
+        """What `watch` has found out about the accesses of one block, which are those of every block."""
+        self.place = np.repeat(np.arange(blocks, dtype=np.int64), self.threads)
+        """The block of every thread."""
+        self.linear = np.tile(number, blocks)
+        """The thread's number within its block."""
+        self.zeros = np.zeros(self.threads * blocks, np.int32)
+        """A zero for every thread. Not to be changed."""
 
     def steps(self, steps: Dims) -> np.ndarray:
         """The sum of a block's thread indices, each times its step: i64, an element a thread of a block."""
@@ -88,13 +110,12 @@ class Layout:
             found = self._places[size, steps] = (starts[:, None] + self.steps(steps)[None, :]).reshape(-1)
         return found
 
-    def view(self, size: int, steps: Dims) -> tuple[tuple[int, ...], tuple[int, ...], bool]:
-        """(shape, strides in elements, whether no element is there twice) of those places as a view of the memory."""
-        found = self._views.get((size, steps))
+    def view(self, apart: Sides, steps: Dims) -> View:
+        """The places of all threads as a view of the memory; ``apart``: blocks, and how far each is from the last."""
+        found = self._views.get((apart, steps))
         if found is None:
-            sides = [(self.blocks, size), *((self.block[axis], steps[axis]) for axis in (2, 1, 0))]
             joined: list[tuple[int, int]] = []
-            for extent, stride in sides:
+            for extent, stride in (*apart, *((self.block[axis], steps[axis]) for axis in (2, 1, 0))):
                 if extent == 1:
                     continue
                 if joined and joined[-1][1] == extent * stride:
@@ -103,7 +124,7 @@ class Layout:
                     joined.append((extent, stride))
             joined = joined or [(1, 1)]
             shape, strides = tuple(extent for extent, _ in joined), tuple(stride for _, stride in joined)
-            found = self._views[size, steps] = (shape, strides, one_to_one(joined))
+            found = self._views[apart, steps] = View(shape, strides, one_to_one(joined))
         return found
 
 
@@ -128,10 +149,10 @@ def one_to_one(sides: Sequence[tuple[int, int]]) -> bool:
 class Mask(Form):
     """A condition of a layout's threads, and who they are for whom it holds and for whom not."""
 
-    __slots__ = ("_no", "_yes", "holding")
+    __slots__ = ("_no", "_yes", "holding", "key")
 
-    def __init__(self, holding: np.ndarray) -> None:
-        self.holding = holding
+    def __init__(self, key: Any, holding: np.ndarray) -> None:
+        self.key, self.holding = key, holding
         self._yes: np.ndarray | None = None
         self._no: np.ndarray | None = None
 
@@ -179,21 +200,6 @@ class Affine(Form):
             if jump:
                 found += self.lanes.chunk.blocks_along(axis) * jump
         return found
-
-    def stretch(self) -> slice | None:
-        """The numbers as a stretch, where each thread of the chunk has one more than the last."""
-        chunk = self.lanes.chunk
-        if self.lanes.selection is not None:
-            return None
-        apart = 1
-        for side, step in zip(chunk.block, self.steps, strict=True):
-            if side > 1 and step != apart:
-                return None
-            apart *= side
-        starts = self.starts()
-        if np.any(starts[1:] - starts[:-1] != chunk.threads):
-            return None
-        return slice(int(starts[0]), int(starts[0]) + chunk.size)
 
     def bounds(self) -> tuple[int, int]:
         """Numbers that none is below and none above. Were all threads of the chunk active, both would be there."""
@@ -311,60 +317,79 @@ class Affine(Form):
             if len(masks) >= _MASKS:
                 masks.clear()
             one = function(chunk.layout.steps(apart.steps), -apart.start)
-            found = masks[key] = Mask(np.tile(one, chunk.blocks))
+            found = masks[key] = Mask(key, np.tile(one, chunk.blocks))
         return found
 
 
 class Pattern:
-    """Elements of an array that each block has its own of, by a formula that is the same in every block."""
+    """Elements of an array by a formula: of one that each block has its own of (``size`` elements), or of the grid."""
 
-    __slots__ = ("_each", "injective", "key", "lanes", "size")
+    __slots__ = ("_each", "_view", "first", "index", "lanes", "size")
 
-    def __init__(self, index: Affine, size: int) -> None:
-        self.lanes, self.size = index.lanes, size
-        self.key = (index.steps, index.start)
-        """What two accesses share in which every thread has the same element."""
-        self.injective = self.lanes.chunk.layout.view(size, index.steps)[2]
-        """Whether no two threads have the same element."""
+    def __init__(self, index: Affine, size: int = 0) -> None:
+        self.index, self.lanes, self.size = index, index.lanes, size
+        chunk = index.lanes.chunk
+        self.first = index.start
+        """The place of the chunk's first thread."""
+        if size:
+            apart: Sides | None = ((chunk.blocks, size),)
+        else:
+            apart = chunk.apart(index.jumps)
+            self.first += chunk.beginning(index.jumps)
+        self._view = None if apart is None else chunk.layout.view(apart, index.steps)
         self._each: np.ndarray | None = None
 
     @property
+    def stretch(self) -> slice | None:
+        """The places, where each thread has the one after the last's."""
+        if self._view is None or self.lanes.selection is not None or self._view.strides != (1,):
+            return None
+        return slice(self.first, self.first + self._view.shape[0])
+
+    @property
     def each(self) -> np.ndarray:
-        """A place for each thread, in the memory of all blocks. Not to be changed."""
+        """A place for each thread. Not to be changed."""
         if self._each is None:
-            steps, start = self.key
-            found = self.lanes.of(self.lanes.chunk.layout.places(self.size, steps))
-            self._each = found + start if start else found
+            if self.size:
+                found = self.lanes.of(self.lanes.chunk.layout.places(self.size, self.index.steps))
+                self._each = found + self.first if self.first else found
+            else:
+                self._each = self.index.wide()
         return self._each
 
     @property
     def listed(self) -> tuple[np.ndarray, int]:
         """Numbers, and one that added to each makes it the place of a thread. Not to be changed."""
-        if self._each is not None or self.lanes.selection is not None:
+        if not self.size or self._each is not None or self.lanes.selection is not None:
             return self.each, 0
-        return self.lanes.chunk.layout.places(self.size, self.key[0]), self.key[1]
+        return self.lanes.chunk.layout.places(self.size, self.index.steps), self.first
 
-    def _seen(self, flat: np.ndarray) -> np.ndarray:
-        steps, start = self.key
-        shape, strides, _ = self.lanes.chunk.layout.view(self.size, steps)
+    def _seen(self, flat: np.ndarray) -> np.ndarray | None:
+        view = self._view
+        if view is None or self.lanes.selection is not None:
+            return None
         # As bytes, since not every type of element can be a buffer's.
         item = flat.itemsize
-        return np.ndarray(shape, flat.dtype, flat.view(np.uint8), start * item, [stride * item for stride in strides])
+        strides = [stride * item for stride in view.strides]
+        return np.ndarray(view.shape, flat.dtype, flat.view(np.uint8), self.first * item, strides)
 
-    def take(self, flat: np.ndarray) -> np.ndarray:
-        """The elements, an array of their own."""
-        if self.lanes.selection is not None:
-            return np.asarray(flat[self.each])
-        return self._seen(flat).flatten()
+    def take(self, flat: np.ndarray, *, copied: bool = True) -> np.ndarray:
+        """The elements; an array of their own, or (unless it has to be ``copied``) perhaps a view."""
+        stretch = self.stretch
+        if stretch is not None and not copied:
+            return flat[stretch]
+        seen = self._seen(flat)
+        return np.asarray(flat[self.each]) if seen is None else seen.flatten()
 
     def put(self, flat: np.ndarray, value: Any) -> None:
         """Set the elements; of several threads that set one, the last."""
-        if self.lanes.selection is not None or not self.injective:
-            flat[self.each] = value
-            return
         seen = self._seen(flat)
-        seen[...] = value.reshape(seen.shape) if isinstance(value, np.ndarray) and value.ndim else value
+        if seen is None or self._view is None or not self._view.injective:
+            flat[self.each] = value
+        else:
+            seen[...] = value.reshape(seen.shape) if isinstance(value, np.ndarray) and value.ndim else value
 
     def any(self, flags: np.ndarray) -> bool:
         """Whether one of the elements is set."""
-        return bool((flags[self.each] if self.lanes.selection is not None else self._seen(flags)).any())
+        seen = self._seen(flags)
+        return bool((flags[self.each] if seen is None else seen).any())

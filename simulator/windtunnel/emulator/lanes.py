@@ -7,13 +7,12 @@ an `Affine` of its indices. Blocks are taken a chunk at a time, so that values s
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.emulator.forms import Affine, Form, Mask, layout, plain
+from windtunnel.emulator.forms import Affine, Form, Mask, Sides, layout, plain
 from windtunnel.runtime.interface import Dims
 
 Selection = slice | np.ndarray | None
@@ -129,7 +128,7 @@ class Chunk:
         """Barriers that all threads of the chunk have passed together."""
         self.changes = 0
         """Stores so far, and atomic operations that changed something."""
-        self.warp_epochs = np.zeros(self.size, np.int32)
+        self.warp_epochs = self.layout.zeros
         """Meetings of its warp that each thread has passed. Replaced, never changed."""
         self.flat = block[1] == block[2] == grid[1] == grid[2] == 1
         self._along: dict[int, np.ndarray] = {}
@@ -152,24 +151,34 @@ class Chunk:
             found = self._bounds[axis] = (int(along.min()), int(along.max()))
         return found
 
-    @cached_property
-    def place(self) -> np.ndarray:
-        """The block of every thread, counted within the chunk."""
-        return np.repeat(np.arange(self.blocks, dtype=np.int64), self.threads)
+    def beginning(self, jumps: Dims) -> int:
+        """The sum of the first block's indices, each times its jump."""
+        inner, found = self.first, 0
+        for side, jump in zip(self.grid, jumps, strict=True):
+            found += inner % side * jump
+            inner //= side
+        return found
 
-    @cached_property
-    def linear(self) -> np.ndarray:
-        """The thread's number within its block."""
-        return np.tile(np.arange(self.threads, dtype=np.int64), self.blocks)
+    def apart(self, jumps: Dims) -> Sides | None:
+        """How the blocks lie, each axis times its jump; None where the chunk is no whole rows of the grid."""
+        row = self.grid[0]
+        if self.first % row + self.blocks <= row:
+            return ((self.blocks, jumps[0]),)
+        rows = self.blocks // row
+        if self.first % row or self.blocks % row or self.first // row % self.grid[1] + rows > self.grid[1]:
+            return None
+        return (rows, jumps[1]), (row, jumps[0])
 
 
 class Lanes:
     """The active threads of a chunk."""
 
-    __slots__ = ("_indices", "_linear", "_places", "chunk", "selection", "size")
+    __slots__ = ("_indices", "_linear", "_places", "chunk", "part", "selection", "size")
 
     def __init__(self, chunk: Chunk, selection: Selection = None) -> None:
         self.chunk, self.selection = chunk, selection
+        self.part: Any = () if selection is None else None
+        """What tells which threads of a block they are, where they are the same of every block; else None."""
         self._places: np.ndarray | None = None
         self._linear: np.ndarray | None = None
         self._indices: dict[tuple[Dims, Dims], Affine] = {}
@@ -222,14 +231,14 @@ class Lanes:
     def places(self) -> np.ndarray:
         """Their blocks, counted within the chunk."""
         if self._places is None:
-            self._places = self.of(self.chunk.place)
+            self._places = self.of(self.chunk.layout.place)
         return self._places
 
     @property
     def linear(self) -> np.ndarray:
         """Their numbers within their blocks."""
         if self._linear is None:
-            self._linear = self.of(self.chunk.linear)
+            self._linear = self.of(self.chunk.layout.linear)
         return self._linear
 
     @property
@@ -260,7 +269,9 @@ def branch(lanes: Lanes, condition: Value) -> tuple[Side, Side]:
         yes_places, no_places = condition.halves()
         if not len(yes_places) or not len(no_places):
             return ((None, lanes), None) if len(yes_places) else (None, (None, lanes))
-        return (yes_places, lanes.sub(yes_places)), (no_places, lanes.sub(no_places))
+        yes_lanes, no_lanes = lanes.sub(yes_places), lanes.sub(no_places)
+        yes_lanes.part, no_lanes.part = (condition.key, True), (condition.key, False)
+        return (yes_places, yes_lanes), (no_places, no_lanes)
     condition = plain(condition)
     if not isinstance(condition, np.ndarray) or not condition.ndim:
         return ((None, lanes), None) if condition else (None, (None, lanes))

@@ -255,9 +255,9 @@ class _Generator:
         for name in sorted(read | assigned):
             outer = self._name(frame, name)
             inner.names[name] = self._fresh(f"v_{name}")
+            self.emit(f"{inner.names[name]} = {outer}")
             if name in assigned:
                 self.emit(f"{outer} = full({outer}, {size}, {self._dtype(self.types[name])})")
-            self.emit(f"{inner.names[name]} = {outer}")
         self.emit(f"{selection}, {inner.lanes} = None, {frame.lanes}")
         self.emit("while True:")
         self.depth += 1

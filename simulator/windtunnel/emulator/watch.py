@@ -1,18 +1,20 @@
 """What watching an array for races costs where there are none: next to nothing, for what most kernels do.
 
 Between two barriers of all threads, an array that each block has its own of cannot race while it is only read, only
-changed atomically, or touched at each thread's own element alone. As long as that is so, accesses are put down, and
-not looked at. With the first that is otherwise, those since the barrier are worked through, element by element: by
-NumPy (`races`) while there is little to do, compiled (`tracks`) from then on. Findings are the same in any case.
+changed atomically, or touched by each thread at elements that formulas show to be its own; nor where one block's
+threads do not meet and every block does the same, which is worked out once. As long as that is so, accesses are put
+down, and not looked at. With the first that is otherwise, those since the barrier are worked through, element by
+element: by NumPy (`races`) while there is little to do, compiled (`tracks`) from then on. Findings are the same.
 """
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any
 
 import numpy as np
 
-from windtunnel.emulator.forms import Pattern
+from windtunnel.emulator.forms import Affine, Pattern, one_to_one
 from windtunnel.emulator.lanes import Lanes
 from windtunnel.emulator.races import ATOMIC, READ, WRITE, Access, Plain, clash, equal
 
@@ -24,6 +26,8 @@ _LITTLE = 1_000_000
 """Work of a process that is left to NumPy, in threads that access: some 0.1 s, a fifth of what loading Numba takes."""
 _CALL = 4_000
 """What an access takes apart from its threads, in the same measure."""
+_REMEMBERED = 1 << 24
+"""Bytes of what is known of a layout's blocks, above which it is forgotten."""
 _NO_PLACES = np.empty(0, np.int64)
 _NO_FLAGS = np.empty(0, bool)
 _KEPT = ("writer", "reader", "beside", "elsewhere")
@@ -123,20 +127,104 @@ def _listed(access: Access) -> np.ndarray:
     return np.full(access.lanes.size, position) if isinstance(position, int) else position
 
 
+class Own:
+    """Formulas by which no two threads ever have the same element: alike but for where they start."""
+
+    def __init__(self, position: Pattern) -> None:
+        index, chunk = position.index, position.lanes.chunk
+        self.steps, self.jumps, self.first = index.steps, index.jumps, index.start
+        self._sides = [*zip(chunk.block, index.steps, strict=True)]
+        if not position.size:  # of the grid's array: other blocks' threads count too
+            self._sides += zip(chunk.grid, index.jumps, strict=True)
+        self._starts = {index.start}
+        self._low, self._high, self._gap = index.start, index.start, 0
+        self.holds = one_to_one(self._sides)
+
+    def takes(self, index: Affine) -> bool:
+        """Whether another is one of them; it is from now on."""
+        if index.start in self._starts and index.steps == self.steps and index.jumps == self.jumps:
+            return self.holds
+        if index.steps != self.steps or index.jumps != self.jumps:
+            self.holds = False
+            return False
+        start = index.start
+        self._starts.add(start)
+        self._low, self._high = min(self._low, start), max(self._high, start)
+        self._gap = gcd(self._gap, start - self.first)
+        self.holds = self.holds and one_to_one([*self._sides, ((self._high - self._low) // self._gap + 1, self._gap)])
+        return self.holds
+
+
+_NOBODY, _SEVERAL = -1, -2
+_BITS = {READ: 1, WRITE: 2, ATOMIC: 4}
+
+
+class Stretch:
+    """Which elements of its array one block's threads have touched since a barrier, where every block does the same."""
+
+    __slots__ = ("_next", "owner", "touched")
+
+    def __init__(self, owner: np.ndarray, touched: np.ndarray) -> None:
+        self.owner, self.touched = owner, touched
+        self._next: dict[Any, Stretch | None] = {}
+
+    @staticmethod
+    def begun(access: Access, size: int) -> Stretch:
+        """Nothing touched yet of ``size`` elements; what comes after is remembered from launch to launch."""
+        known = access.lanes.chunk.layout.known
+        found: Stretch | None = known.get(size)
+        if found is None or known["held"] > _REMEMBERED:
+            known.clear()
+            known["held"] = 0
+            found = known[size] = Stretch(np.full(size, _NOBODY, np.int16), np.zeros(size, np.uint8))
+        return found
+
+    def after(self, kind: str, access: Access) -> Stretch | None:
+        """With one more access; None where two threads touch an element, and not both to read or both atomically."""
+        lanes, position = access.lanes, access.position
+        if not isinstance(position, Pattern) or lanes.part is None:
+            return None
+        key = (kind, position.index.steps, position.index.start, lanes.part)
+        if key not in self._next:
+            lanes.chunk.layout.known["held"] += self.owner.nbytes + self.touched.nbytes
+            self._next[key] = self._with(kind, lanes, position.index)
+        return self._next[key]
+
+    def _with(self, kind: str, lanes: Lanes, index: Affine) -> Stretch | None:
+        chunk = lanes.chunk
+        numbers = np.arange(chunk.threads)
+        if lanes.selection is not None:
+            assert isinstance(lanes.selection, np.ndarray)  # noqa: S101  a part of each block is no stretch
+            numbers = lanes.selection[: np.searchsorted(lanes.selection, chunk.threads)]
+        places = chunk.layout.steps(index.steps)[numbers] + index.start
+        owner, touched = self.owner.copy(), self.touched.copy()
+        before = owner[places]
+        owner[places] = numbers
+        apart = (owner[places] != numbers) | ((before != _NOBODY) & (before != numbers))
+        owner[places[apart]] = _SEVERAL
+        touched[places] |= _BITS[kind]
+        racing = (owner == _SEVERAL) & (touched != _BITS[READ]) & (touched != _BITS[ATOMIC])
+        return None if racing.any() else Stretch(owner, touched)
+
+
 class Shadow:
     """Who has touched which element of an array since the launch began; of one of a block's ``own``, the block."""
 
-    def __init__(self, size: int, threads: int, warp: int, *, own: bool = False) -> None:
-        self.size, self.threads, self.warp, self.own = size, threads, warp, own
+    def __init__(self, size: int, threads: int, warp: int, *, own: int = 0) -> None:
+        self.size, self.threads, self.warp = size, threads, warp
+        self.own = own
+        """Elements of each block's own array; 0: it is the grid's."""
         self._core: Core = None
         self._interval = -1
         self._log: list[tuple[Any, str, Access]] = []
         self._held = 0
         self._kind = ""
         """How all that are put down touch it; empty where some differ."""
-        self._key: Any = None
-        """The formula by which all of them do, each thread an element of its own; None where there is none such."""
-        self._through = not own
+        self._own: Own | None = None
+        """The formulas by which all of them do; None where they are none, or others."""
+        self._stretch: Stretch | None = None
+        """What they have touched, from when neither of the two tells that they cannot race."""
+        self._through = False
         """Whether what follows is worked through at once."""
 
     def read(self, memory: Any, lanes: Lanes, line: int, position: Any) -> None:
@@ -170,21 +258,34 @@ class Shadow:
     def _put_down(self, kind: str, memory: Any, access: Access) -> bool:
         """Put an access down, if with those before it nothing can race."""
         position = access.position
-        key = position.key if isinstance(position, Pattern) and position.injective else None
-        if self._log:
-            kind_of_all = kind if kind == self._kind else ""
-            key = key if key == self._key else None
+        index = position.index if isinstance(position, Pattern) else None
+        if not self._log:
+            self._kind, self._stretch = kind, None
+            self._own = Own(position) if isinstance(position, Pattern) else None
         else:
-            kind_of_all = kind
-        if kind_of_all not in (READ, ATOMIC) and key is None:
-            return False
-        if not isinstance(position, Pattern) or access.lanes.selection is not None:
+            self._kind = kind if kind == self._kind else ""
+            if self._own is not None and (index is None or not self._own.takes(index)):
+                self._own = None
+        if self._kind not in (READ, ATOMIC) and (self._own is None or not self._own.holds):
+            self._stretch = self._stretched(kind, access) if self.own else None
+            if self._stretch is None:
+                return False
+        if index is None or access.lanes.selection is not None:
             self._held += access.lanes.size
         if len(self._log) >= _LONGEST or self._held > _LARGEST:
             return False
-        self._kind, self._key = kind_of_all, key
-        self._log.append((memory, kind, access))
+        self._log.append((memory, kind, access if self.own else _light(access)))
         return True
+
+    def _stretched(self, kind: str, access: Access) -> Stretch | None:
+        stretch = self._stretch
+        if stretch is None:
+            stretch = Stretch.begun(access, self.own)
+            for _, how, one in self._log:
+                stretch = stretch.after(how, one)
+                if stretch is None:
+                    return None
+        return stretch.after(kind, access)
 
     def _worked(self, kind: str, memory: Any, access: Access, value: Any) -> None:
         if _Work.done < _LITTLE:
@@ -198,3 +299,12 @@ class Shadow:
             self._core.read(memory, access)
         else:
             self._core.write(memory, access, value, atomic=kind == ATOMIC)
+
+
+def _light(access: Access) -> Access:
+    """The same without what its threads have worked out of their indices, for a launch may put many down."""
+    lanes = Lanes(access.lanes.chunk, access.lanes.selection)
+    position = access.position
+    if isinstance(position, Pattern):
+        position = Pattern(position.index.at(lanes), position.size)
+    return access._replace(lanes=lanes, position=position)
