@@ -220,6 +220,37 @@ def bodies(x: f32[:], y: f32[:], mass: f32[:], force: f32[:], n: i32):
     force[i] = total
 
 
+@windtunnel.kernel
+def permuted(x: f32[:], place: i32[:], out: f32[:], n: i32):
+    i = grid(1)
+    if i < n:
+        out[place[i]] = x[i]
+
+
+@windtunnel.kernel
+def bitonic(x: f32[:]):
+    # Each block sorts its own stretch.
+    part = shared.array(BLOCK, f32)
+    t = threadIdx.x
+    part[t] = x[grid(1)]
+    syncthreads()
+    length = 2
+    while length <= BLOCK:
+        apart = length // 2
+        while apart > 0:
+            other = t ^ apart
+            if other > t:
+                one = part[t]
+                two = part[other]
+                if (one > two) == ((t & length) == 0):
+                    part[t] = two
+                    part[other] = one
+            syncthreads()
+            apart //= 2
+        length *= 2
+    x[grid(1)] = part[t]
+
+
 Dims = tuple[int, int, int]
 
 
@@ -280,6 +311,10 @@ def cases() -> list[Case]:
         Case("softmax of rows", softmax, (rows, 1, 1), (BLOCK, 1, 1),
              {"x": draws(rows, columns), "out": np.zeros((rows, columns), np.float32), "columns": columns},
              "elements", rows * columns, ("out",)),
+        Case("permutation", permuted, *flat(some),
+             {"x": draws(some), "place": numbers.permutation(some).astype(np.int32), "out": np.zeros(some, np.float32),
+              "n": some}, "threads", some, ("out",)),
+        Case("bitonic sort within blocks", bitonic, *flat(1 << 18), {"x": draws(1 << 18)}, "elements", 1 << 18),
         Case("Collatz", collatz, *flat(1 << 16), {"steps": np.zeros(1 << 16, np.int32), "n": 1 << 16}, "threads",
              1 << 16, ("steps",)),
         Case("bodies", bodies, *flat(count),

@@ -243,7 +243,7 @@ class Shared(Memory):
     def position(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> Position:
         """See ``Memory``."""
         found = self.linear(lanes, line, indices)
-        if not isinstance(found, (np.ndarray, Form)) or not np.ndim(found):
+        if not isinstance(found, Form) and not np.ndim(found):
             found = Affine(lanes, (0, 0, 0), (0, 0, 0), int(found))
         if isinstance(found, Affine) and not any(found.jumps):
             return Pattern(found, self.size)

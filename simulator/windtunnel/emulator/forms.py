@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _MASKS = 32
 """Conditions that a layout remembers; a loop's counter in one would make a new one each turn."""
+_VIEWS = 1024
+"""Views that a layout remembers."""
 _FEW = 4
 """Threads are worked out one by one where fewer than one in so many are active."""
 
@@ -66,6 +68,8 @@ Sides = tuple[tuple[int, int], ...]
 class View(NamedTuple):
     """Elements of a flat memory, seen side by side."""
 
+    first: int
+    """The first thread's, from where the formula has the block's first."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     """In elements."""
@@ -83,7 +87,7 @@ class Layout:
         self.axes = (number % block[0], number // block[0] % block[1], number // (block[0] * block[1]))
         self._steps: dict[Dims, np.ndarray] = {}
         self._places: dict[tuple[int, Dims], np.ndarray] = {}
-        self._views: dict[tuple[Sides, Dims], View] = {}
+        self._views: dict[tuple[Sides, Dims, Any], View | None] = {}
         self.masks: dict[tuple[str, Dims, int], Mask] = {}
         self.known: dict[Any, Any] = {}
         """What `watch` has found out about the accesses of one block, which are those of every block."""
@@ -110,22 +114,39 @@ class Layout:
             found = self._places[size, steps] = (starts[:, None] + self.steps(steps)[None, :]).reshape(-1)
         return found
 
-    def view(self, apart: Sides, steps: Dims) -> View:
-        """The places of all threads as a view of the memory; ``apart``: blocks, and how far each is from the last."""
-        found = self._views.get((apart, steps))
-        if found is None:
-            joined: list[tuple[int, int]] = []
-            for extent, stride in (*apart, *((self.block[axis], steps[axis]) for axis in (2, 1, 0))):
-                if extent == 1:
-                    continue
-                if joined and joined[-1][1] == extent * stride:
-                    joined[-1] = (joined[-1][0] * extent, stride)
-                else:
-                    joined.append((extent, stride))
-            joined = joined or [(1, 1)]
-            shape, strides = tuple(extent for extent, _ in joined), tuple(stride for _, stride in joined)
-            found = self._views[apart, steps] = View(shape, strides, one_to_one(joined))
-        return found
+    def view(self, apart: Sides, steps: Dims, part: Any, numbers: np.ndarray | None) -> View | None:
+        """The places of threads as a view of the memory; None where they are none.
+
+        ``apart``: blocks, and how far each is from the last. ``part``: what tells the threads of each block that count
+        from others, and ``numbers`` which they are (None: all).
+        """
+        key = (apart, steps, part)
+        if key not in self._views:
+            if len(self._views) >= _VIEWS:
+                self._views.clear()
+            self._views[key] = self._viewed(apart, steps, numbers)
+        return self._views[key]
+
+    def _viewed(self, apart: Sides, steps: Dims, numbers: np.ndarray | None) -> View | None:
+        first = 0
+        threads = [(self.block[axis], steps[axis]) for axis in (2, 1, 0)]
+        if numbers is not None:
+            inner = self.steps(steps)[numbers]
+            gaps = inner[1:] - inner[:-1]
+            if np.any(gaps != gaps[:1]):
+                return None
+            first, threads = int(inner[0]), [(len(inner), int(gaps[0]) if len(gaps) else 0)]
+        joined: list[tuple[int, int]] = []
+        for extent, stride in (*apart, *threads):
+            if extent == 1:
+                continue
+            if joined and joined[-1][1] == extent * stride:
+                joined[-1] = (joined[-1][0] * extent, stride)
+            else:
+                joined.append((extent, stride))
+        joined = joined or [(1, 1)]
+        shape, strides = tuple(extent for extent, _ in joined), tuple(stride for _, stride in joined)
+        return View(first, shape, strides, one_to_one(joined))
 
 
 @lru_cache(maxsize=4)
@@ -189,6 +210,8 @@ class Affine(Form):
         # In 32 bits sums wrap, as a kernel's do.
         inner = chunk.layout.steps(self.steps).astype(dtype)
         starts = self.starts().astype(dtype)
+        if lanes.part:
+            return (starts[:, None] + inner[lanes.of_each_block][None, :]).reshape(-1)
         if lanes.size * _FEW < chunk.size and not isinstance(lanes.selection, slice):
             return np.asarray(starts[lanes.places] + inner[lanes.linear])
         return lanes.of((starts[:, None] + inner[None, :]).reshape(-1))
@@ -202,12 +225,16 @@ class Affine(Form):
         return found
 
     def bounds(self) -> tuple[int, int]:
-        """Numbers that none is below and none above. Were all threads of the chunk active, both would be there."""
+        """Numbers that none is below and none above. Are the same threads of each block active, both are there."""
         low = high = self.start
         chunk = self.lanes.chunk
-        for side, step in zip(chunk.block, self.steps, strict=True):
-            far = (side - 1) * step
-            low, high = low + min(far, 0), high + max(far, 0)
+        if self.lanes.part:
+            inner = chunk.layout.steps(self.steps)[self.lanes.of_each_block]
+            low, high = low + int(inner.min()), high + int(inner.max())
+        else:
+            for side, step in zip(chunk.block, self.steps, strict=True):
+                far = (side - 1) * step
+                low, high = low + min(far, 0), high + max(far, 0)
         for axis, jump in enumerate(self.jumps):
             if jump:
                 first, last = chunk.block_bounds(axis)
@@ -330,29 +357,40 @@ class Pattern:
         self.index, self.lanes, self.size = index, index.lanes, size
         chunk = index.lanes.chunk
         self.first = index.start
-        """The place of the chunk's first thread."""
+        """The place of the chunk's first thread, active or not."""
         if size:
             apart: Sides | None = ((chunk.blocks, size),)
         else:
             apart = chunk.apart(index.jumps)
             self.first += chunk.beginning(index.jumps)
-        self._view = None if apart is None else chunk.layout.view(apart, index.steps)
+        lanes = self.lanes
+        self._view: View | None = None
+        if apart is not None and lanes.part is not None:
+            self._view = chunk.layout.view(apart, index.steps, lanes.part, lanes.of_each_block if lanes.part else None)
         self._each: np.ndarray | None = None
 
     @property
     def stretch(self) -> slice | None:
         """The places, where each thread has the one after the last's."""
-        if self._view is None or self.lanes.selection is not None or self._view.strides != (1,):
+        view = self._view
+        if view is None or view.strides != (1,):
             return None
-        return slice(self.first, self.first + self._view.shape[0])
+        return slice(self.first + view.first, self.first + view.first + view.shape[0])
 
     @property
     def each(self) -> np.ndarray:
         """A place for each thread. Not to be changed."""
         if self._each is None:
             if self.size:
-                found = self.lanes.of(self.lanes.chunk.layout.places(self.size, self.index.steps))
-                self._each = found + self.first if self.first else found
+                lanes, steps = self.lanes, self.index.steps
+                layout = lanes.chunk.layout
+                if lanes.part:
+                    inner = layout.steps(steps)[lanes.of_each_block] + self.first
+                    starts = np.arange(layout.blocks, dtype=np.int64) * self.size
+                    self._each = (starts[:, None] + inner[None, :]).reshape(-1)
+                else:
+                    found = lanes.of(layout.places(self.size, steps))
+                    self._each = found + self.first if self.first else found
             else:
                 self._each = self.index.wide()
         return self._each
@@ -366,12 +404,12 @@ class Pattern:
 
     def _seen(self, flat: np.ndarray) -> np.ndarray | None:
         view = self._view
-        if view is None or self.lanes.selection is not None:
+        if view is None:
             return None
         # As bytes, since not every type of element can be a buffer's.
         item = flat.itemsize
         strides = [stride * item for stride in view.strides]
-        return np.ndarray(view.shape, flat.dtype, flat.view(np.uint8), self.first * item, strides)
+        return np.ndarray(view.shape, flat.dtype, flat.view(np.uint8), (self.first + view.first) * item, strides)
 
     def take(self, flat: np.ndarray, *, copied: bool = True) -> np.ndarray:
         """The elements; an array of their own, or (unless it has to be ``copied``) perhaps a view."""

@@ -173,7 +173,7 @@ class Chunk:
 class Lanes:
     """The active threads of a chunk."""
 
-    __slots__ = ("_indices", "_linear", "_places", "chunk", "part", "selection", "size")
+    __slots__ = ("_indices", "_linear", "_numbers", "_places", "chunk", "part", "selection", "size")
 
     def __init__(self, chunk: Chunk, selection: Selection = None) -> None:
         self.chunk, self.selection = chunk, selection
@@ -181,6 +181,7 @@ class Lanes:
         """What tells which threads of a block they are, where they are the same of every block; else None."""
         self._places: np.ndarray | None = None
         self._linear: np.ndarray | None = None
+        self._numbers: np.ndarray | None = None
         self._indices: dict[tuple[Dims, Dims], Affine] = {}
         if selection is None:
             self.size = chunk.size
@@ -226,6 +227,16 @@ class Lanes:
         if axis == 0 and chunk.flat:
             return Ramp(chunk.first * chunk.threads, chunk.size).taken(self.selection)
         return self.block(axis) * np.int32(chunk.block[axis]) + self.thread(axis)
+
+    @property
+    def of_each_block(self) -> np.ndarray:
+        """Their numbers within a block, where they are the same of every one (``part``)."""
+        if self._numbers is None:
+            threads = self.chunk.threads
+            chosen = self.selection
+            assert isinstance(chosen, np.ndarray)  # noqa: S101  a part of each block is chosen one by one
+            self._numbers = chosen[: np.searchsorted(chosen, threads)]
+        return self._numbers
 
     @property
     def places(self) -> np.ndarray:

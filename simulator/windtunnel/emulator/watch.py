@@ -192,10 +192,7 @@ class Stretch:
 
     def _with(self, kind: str, lanes: Lanes, index: Affine) -> Stretch | None:
         chunk = lanes.chunk
-        numbers = np.arange(chunk.threads)
-        if lanes.selection is not None:
-            assert isinstance(lanes.selection, np.ndarray)  # noqa: S101  a part of each block is no stretch
-            numbers = lanes.selection[: np.searchsorted(lanes.selection, chunk.threads)]
+        numbers = lanes.of_each_block if lanes.part else np.arange(chunk.threads)
         places = chunk.layout.steps(index.steps)[numbers] + index.start
         owner, touched = self.owner.copy(), self.touched.copy()
         before = owner[places]
@@ -304,6 +301,7 @@ class Shadow:
 def _light(access: Access) -> Access:
     """The same without what its threads have worked out of their indices, for a launch may put many down."""
     lanes = Lanes(access.lanes.chunk, access.lanes.selection)
+    lanes.part = access.lanes.part
     position = access.position
     if isinstance(position, Pattern):
         position = Pattern(position.index.at(lanes), position.size)
