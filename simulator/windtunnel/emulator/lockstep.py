@@ -65,7 +65,7 @@ class Compiled:
     threads: ByThread
     """The same, one thread after another."""
     private: Mapping[str, frozenset[int]]
-    """Of them, those at whose places no two threads meet, and on which axes (``places.private``)."""
+    """Of them, those in which no two threads can race, and on which axes (``places.private``)."""
 
 
 def compiled(program: ir.Program) -> Compiled:

@@ -1,9 +1,9 @@
 """What watching an array for races costs where there are none: next to nothing, for what most kernels do.
 
-Between two barriers of all threads, an array that each block has its own of cannot race while it is only read, only
-changed atomically, or touched by each thread at elements that formulas show to be its own; nor where one block's
-threads do not meet and every block does the same, which is worked out once. As long as that is so, accesses are put
-down, and not looked at. With the first that is otherwise, those since the barrier are worked through, element by
+Nothing can race in an array that is only read, only changed atomically, touched by each thread at elements that
+formulas show to be its own, or nowhere twice. What is a block's own begins anew at each barrier of all threads; and
+where every block does the same, whether one block's threads meet is worked out once. As long as nothing can race,
+accesses are put down, and not looked at. With the first that is otherwise, those since the barrier are worked through, element by
 element: by NumPy (`races`) while there is little to do, compiled (`tracks`) from then on. Findings are the same.
 """
 
@@ -50,7 +50,11 @@ class Compiled:
         from windtunnel.emulator import tracks
 
         self.threads, self.warp = threads, warp
-        self.tracks = np.zeros(size, tracks.TRACK)
+        # Each record in a line of the cache of its own.
+        line = tracks.TRACK.itemsize
+        room = np.zeros((size + 1) * line, np.uint8)
+        begin = -room.ctypes.data % line
+        self.tracks = room[begin : begin + size * line].view(tracks.TRACK)
         self.race, self.values, self.several = tracks.RACE, tracks.VALUES, tracks.SEVERAL
         self._read, self._write = tracks.functions()
         self._stamp = 0
@@ -204,6 +208,22 @@ class Stretch:
         return None if racing.any() else Stretch(owner, touched)
 
 
+class Once:
+    """Which elements of the grid's array were touched at all: nothing can race while none is touched again."""
+
+    def __init__(self, size: int) -> None:
+        self._mark = np.zeros(size, np.int32)
+
+    def takes(self, access: Access) -> bool:
+        """Whether no element of an access was touched before, or is by two of its threads. If not, all ends here."""
+        places = _listed(access)
+        if self._mark[places].any():
+            return False
+        numbers = np.arange(1, len(places) + 1, dtype=np.int32)
+        self._mark[places] = numbers
+        return bool((self._mark[places] == numbers).all())
+
+
 class Shadow:
     """Who has touched which element of an array since the launch began; of one of a block's ``own``, the block."""
 
@@ -220,7 +240,9 @@ class Shadow:
         self._own: Own | None = None
         """The formulas by which all of them do; None where they are none, or others."""
         self._stretch: Stretch | None = None
-        """What they have touched, from when neither of the two tells that they cannot race."""
+        """What they have touched of a block's array, from when neither of the two tells that they cannot race."""
+        self._once: Once | None = None
+        """And of the grid's."""
         self._through = False
         """Whether what follows is worked through at once."""
 
@@ -264,25 +286,32 @@ class Shadow:
             if self._own is not None and (index is None or not self._own.takes(index)):
                 self._own = None
         if self._kind not in (READ, ATOMIC) and (self._own is None or not self._own.holds):
-            self._stretch = self._stretched(kind, access) if self.own else None
-            if self._stretch is None:
+            if not (self._stretches(kind, access) if self.own else self._is_once(access)):
                 return False
-        if index is None or access.lanes.selection is not None:
+        elif index is None or access.lanes.selection is not None:
             self._held += access.lanes.size
         if len(self._log) >= _LONGEST or self._held > _LARGEST:
             return False
         self._log.append((memory, kind, access if self.own else _light(access)))
         return True
 
-    def _stretched(self, kind: str, access: Access) -> Stretch | None:
+    def _stretches(self, kind: str, access: Access) -> bool:
         stretch = self._stretch
         if stretch is None:
             stretch = Stretch.begun(access, self.own)
             for _, how, one in self._log:
                 stretch = stretch.after(how, one)
                 if stretch is None:
-                    return None
-        return stretch.after(kind, access)
+                    return False
+        self._stretch = stretch.after(kind, access)
+        return self._stretch is not None
+
+    def _is_once(self, access: Access) -> bool:
+        if self._once is None:
+            self._once = Once(self.size)
+            if not all(self._once.takes(one) for _, _, one in self._log):
+                return False
+        return self._once.takes(access)
 
     def _worked(self, kind: str, memory: Any, access: Access, value: Any) -> None:
         if _Work.done < _LITTLE:
