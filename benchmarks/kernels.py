@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import windtunnel
-from windtunnel import atomic, blockDim, blockIdx, f32, f64, grid, i32, shared, syncthreads, threadIdx, u32
+from windtunnel import atomic, blockDim, blockIdx, f32, grid, i32, shared, syncthreads, threadIdx, u32
 from windtunnel.emulator.execute import Executable
 from windtunnel.transpile import transpile
 from windtunnel.transpile.signature import Buffer, Side
@@ -190,7 +190,7 @@ def collatz(steps: i32[:], n: i32):
         x = u32(i + 1)
         count = 0
         while x != u32(1):
-            if x % u32(2) == u32(0):
+            if x % u32(2) == u32(0):  # noqa: SIM108  as people write it
                 x = x // u32(2)
             else:
                 x = u32(3) * x + u32(1)

@@ -1,6 +1,6 @@
 """Kernels in Numba's CUDA simulator: seconds of a launch, on the last line. NUMBA_ENABLE_CUDASIM=1 must be set.
 
-    python numba_simulator.py KERNEL '[GRID, BLOCK]'
+python numba_simulator.py KERNEL '[GRID, BLOCK]'
 """
 
 from __future__ import annotations

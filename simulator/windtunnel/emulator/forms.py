@@ -211,10 +211,10 @@ class Affine(Form):
         inner = chunk.layout.steps(self.steps).astype(dtype)
         starts = self.starts().astype(dtype)
         if lanes.part:
-            return (starts[:, None] + inner[lanes.of_each_block][None, :]).reshape(-1)
+            return np.asarray((starts[:, None] + inner[lanes.of_each_block][None, :]).reshape(-1))
         if lanes.size * _FEW < chunk.size and not isinstance(lanes.selection, slice):
             return np.asarray(starts[lanes.places] + inner[lanes.linear])
-        return lanes.of((starts[:, None] + inner[None, :]).reshape(-1))
+        return np.asarray(lanes.of((starts[:, None] + inner[None, :]).reshape(-1)))
 
     def starts(self) -> np.ndarray:
         """The value of each block's first thread, as if it had one: i64, an element a block of the chunk."""
@@ -253,14 +253,14 @@ class Affine(Form):
 
     def times(self, by: int) -> Affine:
         """Times a number."""
-        steps, jumps = (tuple(one * by for one in each) for each in (self.steps, self.jumps))
-        return Affine(self.lanes, steps, jumps, self.start * by)  # type: ignore[arg-type]  three of each
+        (x, y, z), (u, v, w) = self.steps, self.jumps
+        return Affine(self.lanes, (x * by, y * by, z * by), (u * by, v * by, w * by), self.start * by)
 
     def plus(self, other: Affine) -> Affine:
         """The sum of two."""
-        steps = tuple(map(operator.add, self.steps, other.steps))
-        jumps = tuple(map(operator.add, self.jumps, other.jumps))
-        return Affine(self.lanes, steps, jumps, self.start + other.start)  # type: ignore[arg-type]  three of each
+        (x, y, z), (u, v, w) = self.steps, self.jumps
+        (i, j, k), (p, q, r) = other.steps, other.jumps
+        return Affine(self.lanes, (x + i, y + j, z + k), (u + p, v + q, w + r), self.start + other.start)
 
     # As a kernel has it: in 32 bits.
 

@@ -35,9 +35,9 @@ from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
 
 _HELPERS: Mapping[str, Any] = {
-    "np": np, "EMPTY": EMPTY, "Guard": Guard, "barrier": barrier, "branch": branch, "chosen": chosen, "convert": convert,
-    "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take, "taken": taken,
-    "m": mathematics,
+    "np": np, "EMPTY": EMPTY, "Guard": Guard, "barrier": barrier, "branch": branch, "chosen": chosen,
+    "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
+    "taken": taken, "m": mathematics,
 }  # fmt: skip
 _PLAIN = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 _FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}

@@ -211,7 +211,7 @@ def _at(position: Any, some: np.ndarray) -> np.ndarray:
 
 def clash(kept: np.ndarray, ids: np.ndarray, value: Any) -> np.ndarray:
     """Of threads that wrote at once, whose element was left to another (``kept``) that wrote another value."""
-    bad = kept != ids
+    bad: np.ndarray = kept != ids
     if not bad.any():
         return bad
     values = np.broadcast_to(np.asarray(value), len(ids))

@@ -42,8 +42,8 @@ def compiled(function: Callable[..., int], signature: types.Type) -> Callable[..
 
 
 @cache
-def functions() -> tuple[Callable[..., int], Callable[..., int]]:
-    """(``read``, ``write``), compiled."""
+def functions() -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]]:
+    """(``read``, ``write``, ``once``), compiled."""
     from numba import from_dtype
 
     records = types.Array(from_dtype(TRACK), 1, "C")
@@ -55,6 +55,7 @@ def functions() -> tuple[Callable[..., int], Callable[..., int]]:
     return (
         compiled(read, types.int64(*who, types.Array(types.uint8, 1, "C"))),
         compiled(write, types.int64(*who, types.boolean, flags)),
+        compiled(once, types.int64(flags, places)),
     )
 
 
@@ -182,7 +183,7 @@ def write(
         one = records[at]
         mine = base + me + 1
         writer = one.writer
-        if writer != 0 and writer != mine:
+        if writer not in (0, mine):
             other = writer - 1 - base - start
             if (
                 other < 0
@@ -208,11 +209,9 @@ def write(
             other = reader - 1 - base - start
             near = 0 <= other < threads
             now = near and one.read_epoch >= epochs[block]
-            if reader != mine and (
-                not near or (now and not (met and other // warp == (me - start) // warp))
-            ):
+            if reader != mine and (not near or (now and not (met and other // warp == (me - start) // warp))):
                 return RACE
-            if now and one.beside != 0 and one.beside != mine:
+            if now and one.beside not in (0, mine):
                 other = one.beside - 1 - base - start
                 if other < 0 or other >= threads or other // warp != (me - start) // warp or not met:
                     return RACE
@@ -242,3 +241,12 @@ def write(
         one.beside = 0
         one.elsewhere = 0
     return SEVERAL if several and not atomic else CLEAN
+
+
+def once(touched: np.ndarray, places: np.ndarray) -> int:
+    """Touch elements: a race may be (``RACE``) where one was touched already, and then not all of them are touched."""
+    for place in places:
+        if touched[place]:
+            return RACE
+        touched[place] = True
+    return CLEAN

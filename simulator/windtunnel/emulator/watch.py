@@ -3,14 +3,15 @@
 Nothing can race in an array that is only read, only changed atomically, touched by each thread at elements that
 formulas show to be its own, or nowhere twice. What is a block's own begins anew at each barrier of all threads; and
 where every block does the same, whether one block's threads meet is worked out once. As long as nothing can race,
-accesses are put down, and not looked at. With the first that is otherwise, those since the barrier are worked through, element by
-element: by NumPy (`races`) while there is little to do, compiled (`tracks`) from then on. Findings are the same.
+accesses are put down, and not looked at. With the first that is otherwise, those since the barrier are worked through,
+element by element: by NumPy (`races`) while there is little to do, compiled (`tracks`) from then on. Findings are the
+same.
 """
 
 from __future__ import annotations
 
 from math import gcd
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -28,6 +29,8 @@ _CALL = 4_000
 """What an access takes apart from its threads, in the same measure."""
 _REMEMBERED = 1 << 24
 """Bytes of what is known of a layout's blocks, above which it is forgotten."""
+_CALLED: Final = ("C", "W")
+"""What compiled functions take: contiguous, and not said to be read only."""
 _NO_PLACES = np.empty(0, np.int64)
 _NO_FLAGS = np.empty(0, bool)
 _KEPT = ("writer", "reader", "beside", "elsewhere")
@@ -41,6 +44,13 @@ class _Work:
     """How much a process has watched element by element."""
 
     done = 0
+
+    @classmethod
+    def little(cls, access: Access) -> bool:
+        """Whether it is little with one more access."""
+        if cls.done < _LITTLE:
+            cls.done += access.lanes.size + _CALL
+        return cls.done < _LITTLE
 
 
 class Compiled:
@@ -56,7 +66,7 @@ class Compiled:
         begin = -room.ctypes.data % line
         self.tracks = room[begin : begin + size * line].view(tracks.TRACK)
         self.race, self.values, self.several = tracks.RACE, tracks.VALUES, tracks.SEVERAL
-        self._read, self._write = tracks.functions()
+        self._read, self._write, _ = tracks.functions()
         self._stamp = 0
 
     @classmethod
@@ -91,7 +101,7 @@ class Compiled:
         if found == self.values:
             position = access.position.each if isinstance(access.position, Pattern) else access.position
             same = np.broadcast_to(equal(memory.flat[position], value), access.lanes.size)
-            found = self._write(*given, atomic, np.require(same, bool, "CW"))
+            found = self._write(*given, atomic, np.require(same, bool, _CALLED))
         if found == self.race:
             self.plain().write(memory, access, value, atomic=atomic)
             raise AssertionError("a race that is none")
@@ -109,12 +119,12 @@ class Compiled:
         elif isinstance(position, slice):
             place = position.start
         else:
-            places = np.require(_listed(access), np.int64, "CW")
+            places = np.require(_listed(access), np.int64, _CALLED)
         numbers, number = _NO_PLACES, 0
         if isinstance(selection, slice):
             number = selection.start
         elif selection is not None:
-            numbers = np.require(selection, np.int64, "CW")
+            numbers = np.require(selection, np.int64, _CALLED)
         self._stamp += 1
         base = lanes.chunk.first * self.threads
         who = (numbers, number, lanes.size, base, self.threads, self.warp)
@@ -212,16 +222,18 @@ class Once:
     """Which elements of the grid's array were touched at all: nothing can race while none is touched again."""
 
     def __init__(self, size: int) -> None:
-        self._mark = np.zeros(size, np.int32)
+        self._touched = np.zeros(size, bool)
 
     def takes(self, access: Access) -> bool:
         """Whether no element of an access was touched before, or is by two of its threads. If not, all ends here."""
-        places = _listed(access)
-        if self._mark[places].any():
-            return False
-        numbers = np.arange(1, len(places) + 1, dtype=np.int32)
-        self._mark[places] = numbers
-        return bool((self._mark[places] == numbers).all())
+        places = np.require(_listed(access), np.int64, _CALLED)
+        if _Work.little(access):
+            fresh = not self._touched[places].any() and len(np.unique(places)) == len(places)
+            self._touched[places] = True
+            return fresh
+        from windtunnel.emulator import tracks
+
+        return tracks.functions()[2](self._touched, places) == tracks.CLEAN
 
 
 class Shadow:
@@ -314,11 +326,12 @@ class Shadow:
         return self._once.takes(access)
 
     def _worked(self, kind: str, memory: Any, access: Access, value: Any) -> None:
-        if _Work.done < _LITTLE:
-            _Work.done += access.lanes.size + _CALL
+        if isinstance(self._core, Compiled):
+            pass
+        elif _Work.little(access):
             if self._core is None:
                 self._core = Plain(self.size, self.threads, self.warp)
-        elif not isinstance(self._core, Compiled):
+        else:
             former = self._core
             self._core = Compiled(self.size, self.threads, self.warp) if former is None else Compiled.of(former)
         if kind == READ:
