@@ -106,7 +106,7 @@ def read(
             if not mine:
                 kind = 2
             elif one.read_epoch >= epochs[block] or one.elsewhere != 0:
-                kind = 1 if reader != base + me + 1 else 3
+                kind = 1
             if kind != 0:
                 first = False
         scratch[i] = kind
@@ -114,9 +114,7 @@ def read(
         for i in range(size):
             me = numbers[i] if given else number + i
             at = place + (places[i] if listed else i)
-            if scratch[i] == 1:
-                records[at].beside = base + me + 1
-            elif scratch[i] == 2:
+            if scratch[i] == 2:
                 records[at].elsewhere = base + me + 1
     crowd = not first
     for i in range(size):
