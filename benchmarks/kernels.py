@@ -228,6 +228,15 @@ def permuted(x: f32[:], place: i32[:], out: f32[:], n: i32):
 
 
 @windtunnel.kernel
+def scattered(x: f32[:], place: i32[:], out: f32[:], n: i32):
+    # Elements are met again in the second half of the loop, by the same threads.
+    i = grid(1)
+    for turn in range(2):
+        if i < n:
+            out[place[i]] += x[i] * f32(turn + 1)
+
+
+@windtunnel.kernel
 def bitonic(x: f32[:]):
     # Each block sorts its own stretch.
     part = shared.array(BLOCK, f32)
@@ -314,6 +323,9 @@ def cases() -> list[Case]:
         Case("permutation", permuted, *flat(some),
              {"x": draws(some), "place": numbers.permutation(some).astype(np.int32), "out": np.zeros(some, np.float32),
               "n": some}, "threads", some, ("out",)),
+        Case("permutation, added to twice", scattered, *flat(some),
+             {"x": draws(some), "place": numbers.permutation(some).astype(np.int32), "out": np.zeros(some, np.float32),
+              "n": some}, "threads", some),
         Case("bitonic sort within blocks", bitonic, *flat(1 << 18), {"x": draws(1 << 18)}, "elements", 1 << 18),
         Case("Collatz", collatz, *flat(1 << 16), {"steps": np.zeros(1 << 16, np.int32), "n": 1 << 16}, "threads",
              1 << 16, ("steps",)),

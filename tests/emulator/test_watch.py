@@ -67,6 +67,8 @@ def place(lanes: Lanes, where: Any, forms: bool) -> Any:
         return t * np.int32(step) + y * np.int32(other) + np.int32(start)
     if kind == "grid":
         return b * np.int32(8) + t * np.int32(1) + y * np.int32(4 if other else 0) + np.int32(start)
+    if kind == "thrown":
+        return (b * np.int32(8) + t + y * np.int32(4) + np.int32(start & 8)) ^ np.int32(step)
     return (t * np.int32(step) + y * np.int32(other) + b * np.int32(3) + np.int32(start)) ^ np.int32(1)
 
 
@@ -134,7 +136,7 @@ WHO = st.one_of(
     st.tuples(st.just("every"), st.integers(1, 5)),
 )
 WHERE = st.tuples(
-    st.sampled_from(["own", "own", "grid", "grid", "mixed", "same"]),
+    st.sampled_from(["own", "own", "grid", "grid", "mixed", "thrown", "thrown", "same"]),
     st.sampled_from([0, 1, 1, 2]),
     st.sampled_from([0, 4, 4, 8]),
     st.sampled_from([0, 0, 1, 8, 24, 32]),
@@ -146,6 +148,8 @@ STEP = st.tuples(
     st.integers(0, 2),
 )
 OWN = ("own", 1, 4, 0)
+
+THROWN = ("thrown", 1, 4, 0)
 
 
 def by(do: str, thread: int, element: int = 0) -> Any:
@@ -183,6 +187,11 @@ ONE = st.tuples(
 @example([by("read", 1), MEET, by("write", 2)], (8, 1, 1), True, SIZE)
 @example([by("read", 1), by("read", 2), MEET, by("write", 3)], (8, 1, 1), True, SIZE)
 @example([by("write", 1), MEET, by("read", 5)], (8, 1, 1), True, SIZE)
+# The same threads have the same elements, and others then.
+@example([("read", None, THROWN, 0), ("write", None, THROWN, 2)], (8, 1, 1), False, SIZE)
+@example([("read", None, THROWN, 0), ("write", ("every", 2), THROWN, 2)], (8, 1, 1), False, SIZE)
+@example([("read", ("every", 2), THROWN, 0), ("write", ("every", 3), THROWN, 2)], (8, 1, 1), False, SIZE)
+@example([("read", None, ("thrown", 2, 0, 0), 0), ("write", None, THROWN, 2)], (8, 1, 1), False, SIZE)
 # Which of several readers in two blocks is named; what is missing after something was written.
 @example([by("read", 1), BARRIER, by("read", 2), by("write", 3)], (8, 1, 1), False, SIZE)
 @example([by("write", 1), by("read", 1, 24)], (8, 1, 1), True, 4)
