@@ -237,6 +237,15 @@ def scattered(x: f32[:], place: i32[:], out: f32[:], n: i32):
 
 
 @windtunnel.kernel
+def exchanged(x: f32[:], between: f32[:], out: f32[:]):
+    # Through the grid's memory, and in order by the barrier alone: every access has to be looked at.
+    i = grid(1)
+    between[i ^ 1] = x[i]
+    syncthreads()
+    out[i] = between[i ^ 2]
+
+
+@windtunnel.kernel
 def bitonic(x: f32[:]):
     # Each block sorts its own stretch.
     part = shared.array(BLOCK, f32)
@@ -326,6 +335,9 @@ def cases() -> list[Case]:
         Case("permutation, added to twice", scattered, *flat(some),
              {"x": draws(some), "place": numbers.permutation(some).astype(np.int32), "out": np.zeros(some, np.float32),
               "n": some}, "threads", some),
+        Case("exchange through the grid's memory", exchanged, *flat(some),
+             {"x": draws(some), "between": np.zeros(some, np.float32), "out": np.zeros(some, np.float32)}, "threads",
+             some, ("between", "out")),
         Case("bitonic sort within blocks", bitonic, *flat(1 << 18), {"x": draws(1 << 18)}, "elements", 1 << 18),
         Case("Collatz", collatz, *flat(1 << 16), {"steps": np.zeros(1 << 16, np.int32), "n": 1 << 16}, "threads",
              1 << 16, ("steps",)),
