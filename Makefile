@@ -31,6 +31,7 @@ study: $(STAMP)
 	$(BIN)/python benchmarks/commands.py --out reports/benchmarks
 	$(BIN)/python benchmarks/sweep.py --out reports/benchmarks
 	$(BIN)/python benchmarks/interval_coverage.py --out reports/benchmarks
+	$(BIN)/python benchmarks/kernels.py --out reports/benchmarks
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.errors import BarrierDivergence, Deadlock, OutOfBounds, UninitializedRead
+from windtunnel.emulator.forms import Affine, Form, Pattern, plain
 from windtunnel.emulator.lanes import Chunk, Lanes, Ramp, Value
 from windtunnel.emulator.watch import Shadow
 from windtunnel.language import ir
 from windtunnel.runtime.interface import Dims
 
-Position = int | slice | np.ndarray
-"""Elements of the flat memory: one for all threads, a stretch in their order, or one each."""
+Position = int | slice | np.ndarray | Pattern
+"""Elements of the flat memory: one for all threads, a stretch in their order, one each, or a formula of those."""
 
 
 @dataclass
@@ -71,6 +72,8 @@ class Memory:
         self.size = int(np.prod(self.shape, dtype=np.int64))
         self.missing: np.ndarray | None = None
         """Which elements nobody has written; None where there are none such."""
+        self.left = 0
+        """Threads that have to write before it is worth looking whether any element is missing still."""
         self.copies = True
         """Whether what is read must not change when it is written later."""
         self.shadow: Shadow | None = None
@@ -89,22 +92,25 @@ class Memory:
             self._check_written(lanes, line, position)
         if self.shadow is not None:
             self.shadow.read(self, lanes, line, position)
+        if isinstance(position, Pattern):
+            return position.take(self.flat, copied=self.copies)
         found = self.flat[position]
         return found.copy() if self.copies and isinstance(position, slice) else found
 
     def store(self, lanes: Lanes, line: int, value: Value, *indices: Value) -> None:
         """Set elements; of several threads that set one, the last."""
-        position = self.position(lanes, line, indices)
+        position, value = self.position(lanes, line, indices), plain(value)
         if self.shadow is not None:
             self.shadow.write(self, lanes, line, position, value, atomic=False)
-        if isinstance(position, int) and isinstance(value, np.ndarray) and value.ndim:
-            value = value[-1]
-        elif isinstance(position, int) and isinstance(value, Ramp):
-            value = np.asarray(value)[-1]
-        self.flat[position] = value
+        if isinstance(position, Pattern):
+            position.put(self.flat, value)
+        elif isinstance(position, int) and isinstance(value, np.ndarray) and value.ndim:
+            self.flat[position] = value[-1]
+        else:
+            self.flat[position] = value
         lanes.chunk.changes += 1
         if self.missing is not None:
-            self.missing[position] = False
+            self._written(lanes, position)
 
     def atomic(self, lanes: Lanes, line: int, op: str, values: Sequence[Value], used: bool, *indices: Value) -> Value:
         """Change elements one thread after another; what was there before (None where it is not ``used``)."""
@@ -114,7 +120,7 @@ class Memory:
         if self.shadow is not None:
             self.shadow.write(self, lanes, line, position, None, atomic=True)
         if self.missing is not None:
-            self.missing[position] = False
+            self._written(lanes, position)
         places = _each(position, lanes.size)
         before = self.flat[places].copy()
         operands = [np.broadcast_to(np.asarray(value), lanes.size) for value in values]
@@ -140,7 +146,7 @@ class Memory:
         for index, side in zip(indices, self.shape, strict=True):
             if not within(index, side):
                 raise self._beyond(lanes, line, indices)
-            found = index if found is None else _scaled(found, side) + _wide(index)
+            found = index if found is None else _joined(found, side, index)
         return found
 
     def _beyond(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> OutOfBounds:
@@ -167,6 +173,10 @@ class Memory:
 
     def _check_written(self, lanes: Lanes, line: int, position: Position) -> None:
         assert self.missing is not None  # noqa: S101  the caller has seen it
+        if isinstance(position, Pattern):
+            if not position.any(self.missing):
+                return
+            position = position.each
         absent = self.missing[position]
         if not absent.any():
             return
@@ -184,6 +194,19 @@ class Memory:
             threads=(launch.thread(identity),),
         )
 
+    def _written(self, lanes: Lanes, position: Position) -> None:
+        assert self.missing is not None  # noqa: S101  the caller has seen it
+        if isinstance(position, Pattern):
+            position.put(self.missing, False)
+        else:
+            self.missing[position] = False
+        self.left -= lanes.size
+        if self.left <= 0:
+            # Each thread writes one element at most: so few of them cannot have been all that were missing.
+            self.left = int(np.count_nonzero(self.missing))
+            if not self.left:
+                self.missing = None
+
     def _unflattened(self, number: int) -> int | tuple[int, ...]:
         found = []
         for side in reversed(self.shape):
@@ -200,6 +223,8 @@ class Global(Memory):
         found = self.linear(lanes, line, indices)
         if isinstance(found, Ramp):
             return slice(found.start, found.start + found.size) if found.step == 1 else np.asarray(found)
+        if isinstance(found, Affine):
+            return Pattern(found)
         return found if isinstance(found, np.ndarray) and found.ndim else int(found)
 
     def index_of(self, position: int) -> int | tuple[int, ...]:
@@ -213,14 +238,18 @@ class Shared(Memory):
     def __init__(self, launch: Launch, declared: ir.Declare, chunk: Chunk, *, checked: bool) -> None:
         size = int(np.prod(declared.shape))
         super().__init__(launch, declared.name, declared.shape, np.zeros(chunk.blocks * size, declared.element.dtype))
-        self.base = chunk.place * size
         if checked:
             self.missing = np.ones(self.flat.size, bool)
-            self.shadow = Shadow(self.flat.size, chunk.threads, chunk.warp)
+            self.shadow = Shadow(self.flat.size, chunk.threads, chunk.warp, own=size)
 
     def position(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> Position:
         """See ``Memory``."""
-        return np.asarray(lanes.of(self.base) + _wide(self.linear(lanes, line, indices)))
+        found = self.linear(lanes, line, indices)
+        if not isinstance(found, Form) and not np.ndim(found):
+            found = Affine(lanes, (0, 0, 0), (0, 0, 0), int(found))
+        if isinstance(found, Affine) and not any(found.jumps):
+            return Pattern(found, self.size)
+        return np.asarray(lanes.places * self.size + _wide(found))
 
     def index_of(self, position: int) -> int | tuple[int, ...]:
         """See ``Memory``."""
@@ -240,7 +269,7 @@ class Local(Memory):
     def position(self, lanes: Lanes, line: int, indices: Sequence[Value]) -> Position:
         """See ``Memory``. Threads lie side by side, so that what all of them read at once is a stretch."""
         found = self.linear(lanes, line, indices)
-        if isinstance(found, Ramp) or (isinstance(found, np.ndarray) and found.ndim):
+        if isinstance(found, Form) or (isinstance(found, np.ndarray) and found.ndim):
             return np.asarray(_wide(found) * self.threads + lanes.numbers)
         first = int(found) * self.threads
         if lanes.selection is None:
@@ -333,8 +362,9 @@ def meet(lanes: Lanes, mask: Value) -> None:
     there = ~here & ~chunk.gone
     if not there.any():
         return
-    lane = chunk.linear % chunk.warp
-    warp = chunk.place * (-(-chunk.threads // chunk.warp)) + chunk.linear // chunk.warp
+    linear = chunk.layout.linear
+    lane = linear % chunk.warp
+    warp = chunk.layout.place * (-(-chunk.threads // chunk.warp)) + linear // chunk.warp
     named = np.zeros(int(warp[-1]) + 1, np.uint64)
     given = np.full(lanes.size, 0xFFFFFFFF if mask is None else np.asarray(mask), np.uint64)
     np.bitwise_or.at(named, warp[lanes.numbers], given)
@@ -353,24 +383,29 @@ def barrier(lanes: Lanes, line: int, scope: str) -> None:
     """
     chunk = lanes.chunk
     if scope == "warp":
-        chunk.warp_epochs[_all_of(lanes)] += 1
+        met = chunk.warp_epochs.copy()
+        met[_all_of(lanes)] += 1
+        chunk.warp_epochs = met
         return
     if scope.startswith("fence"):
         return
     if lanes.selection is None:
-        chunk.epochs += 1
+        chunk.epochs = chunk.epochs + 1
+        chunk.interval += 1
         return
     came = np.bincount(lanes.places, minlength=chunk.blocks)
     if not np.all(((came == 0) & (scope == "block")) | (came == chunk.threads)):
         raise _diverged(lanes, line, came)
-    chunk.epochs[came > 0] += 1
+    chunk.epochs = chunk.epochs + (came > 0).astype(np.int32)
 
 
 def _diverged(lanes: Lanes, line: int, came: np.ndarray) -> BarrierDivergence:
     chunk, launch = lanes.chunk, lanes.chunk.launch
-    block = int(np.flatnonzero((came != 0) & (came != chunk.threads))[0])
+    partly = np.flatnonzero((came != 0) & (came != chunk.threads))
+    # At the grid's barrier whole blocks may be missing.
+    block = int(partly[0] if len(partly) else np.flatnonzero(came == 0)[0])
     first = (chunk.first + block) * chunk.threads
-    here = lanes.identities[lanes.places == block]
+    here = lanes.identities[lanes.places == block] if len(partly) else lanes.identities
     missing = int(np.setdiff1d(np.arange(first, first + chunk.threads), here)[0])
     return BarrierDivergence(
         f"{launch.where()}: {int(came[block]):,} of {chunk.threads:,} threads of a block reach the barrier at "
@@ -386,6 +421,11 @@ def within(index: Value, side: int) -> bool:
     if isinstance(index, Ramp):
         last = index.start + (index.size - 1) * index.step
         return not index.size or (min(index.start, last) >= 0 and max(index.start, last) < side)
+    if isinstance(index, Affine):
+        low, high = index.bounds()
+        if low >= 0 and high < side:
+            return True
+        index = index.wide()
     if not isinstance(index, np.ndarray) or not index.ndim:
         return bool(0 <= index < side)
     if not len(index):
@@ -398,17 +438,28 @@ def within(index: Value, side: int) -> bool:
 
 
 def _wide(index: Value) -> Value:
-    if isinstance(index, Ramp):
-        return np.asarray(index).astype(np.int64)
+    """An index in 64 bits, written out."""
+    if isinstance(index, Affine):
+        return index.wide()
+    index = plain(index)
     return index.astype(np.int64) if isinstance(index, np.ndarray) else np.int64(index)
 
 
-def _scaled(index: Value, side: int) -> Value:
-    return _wide(index) * side
+def _joined(outer: Value, side: int, inner: Value) -> Value:
+    """``outer * side + inner``, where nothing overflows; a formula of formulas."""
+    if isinstance(outer, Affine) and isinstance(inner, Affine) and outer.lanes is inner.lanes:
+        return outer.times(side).plus(inner)
+    if isinstance(outer, Affine) and not isinstance(inner, (np.ndarray, Form)):
+        return outer.times(side).moved(int(inner))
+    if isinstance(inner, Affine) and not isinstance(outer, (np.ndarray, Form)):
+        return inner.moved(int(outer) * side)
+    return _wide(outer) * side + _wide(inner)
 
 
 def _each(position: Position, size: int) -> np.ndarray:
     """A place for each thread."""
+    if isinstance(position, Pattern):
+        return position.each
     if isinstance(position, slice):
         return np.arange(position.start, position.stop)
     return np.full(size, position) if isinstance(position, int) else position

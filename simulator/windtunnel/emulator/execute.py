@@ -184,6 +184,8 @@ def _side_by_side(
     if watched:
         _watch(found, memories, grid, block, threads, warp)
     step = blocks if found.meets else max(CHUNK // threads, 1)
+    # Whole rows of the grid, where they fit: their elements are then views of an array of two sides.
+    step -= step % grid[0] if grid[0] < step < blocks else 0
     with np.errstate(all="ignore"):
         for first in range(0, blocks, step):
             chunk = Chunk(grid, block, first, min(step, blocks - first), warp, launch)

@@ -1,19 +1,19 @@
 """Threads side by side: which of them are active, what each one's indices are, and how their values come and go.
 
 A value of a kernel is a NumPy array with an element for each active thread, a NumPy scalar where all have the same, or
-a `Ramp` where each has one more than the last, which turns most accesses of arrays into slices. Blocks are taken a
-chunk at a time, so that values stay in the processor's cache.
+a formula (`forms`): a `Ramp` where each has one more than the last, which turns most accesses of arrays into slices, or
+an `Affine` of its indices. Blocks are taken a chunk at a time, so that values stay in the processor's cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from windtunnel.emulator.forms import Affine, Form, Mask, Sides, layout, plain
 from windtunnel.runtime.interface import Dims
 
 Selection = slice | np.ndarray | None
@@ -21,7 +21,7 @@ Selection = slice | np.ndarray | None
 Value = Any
 
 
-class Ramp:
+class Ramp(Form):
     """``start``, ``start + step``, ... for ``size`` threads, as i32."""
 
     __slots__ = ("size", "start", "step")
@@ -52,30 +52,30 @@ class Ramp:
 
     def __add__(self, other: Any) -> Any:
         moved = self._moved(other, 1)
-        return np.asarray(self) + _plain(other) if moved is None else moved
+        return np.asarray(self) + plain(other) if moved is None else moved
 
     def __radd__(self, other: Any) -> Any:
         return self.__add__(other)
 
     def __sub__(self, other: Any) -> Any:
         moved = self._moved(other, -1)
-        return np.asarray(self) - _plain(other) if moved is None else moved
+        return np.asarray(self) - plain(other) if moved is None else moved
 
     def __lt__(self, other: Any) -> Any:
-        return self._before(int(other)) if isinstance(other, np.int32) else np.asarray(self) < _plain(other)
+        return self._before(int(other)) if isinstance(other, np.int32) else np.asarray(self) < plain(other)
 
     def __le__(self, other: Any) -> Any:
-        return self._before(int(other) + 1) if isinstance(other, np.int32) else np.asarray(self) <= _plain(other)
+        return self._before(int(other) + 1) if isinstance(other, np.int32) else np.asarray(self) <= plain(other)
 
     def __ge__(self, other: Any) -> Any:
         if isinstance(other, np.int32) and self.step == 1:
             return Prefix(self.size, self._count(int(other)), after=True)
-        return np.asarray(self) >= _plain(other)
+        return np.asarray(self) >= plain(other)
 
     def __gt__(self, other: Any) -> Any:
         if isinstance(other, np.int32) and self.step == 1:
             return Prefix(self.size, self._count(int(other) + 1), after=True)
-        return np.asarray(self) > _plain(other)
+        return np.asarray(self) > plain(other)
 
     def _count(self, limit: int) -> int:
         return min(max(limit - self.start, 0), self.size)
@@ -86,25 +86,7 @@ class Ramp:
         return np.asarray(self) < limit
 
 
-def _plain(value: Any) -> Any:
-    return np.asarray(value) if isinstance(value, (Ramp, Prefix)) else value
-
-
-def _forwarded(name: str) -> Callable[..., Any]:
-    operator = getattr(np.ndarray, name)
-
-    def method(self: Any, other: Any) -> Any:
-        return operator(np.asarray(self), _plain(other))
-
-    return method
-
-
-for _name in ("mul", "rmul", "rsub", "floordiv", "rfloordiv", "mod", "rmod", "lshift", "rlshift", "rshift", "rrshift",
-              "and", "rand", "or", "ror", "xor", "rxor", "truediv", "rtruediv", "eq", "ne"):  # fmt: skip
-    setattr(Ramp, f"__{_name}__", _forwarded(f"__{_name}__"))
-
-
-class Prefix:
+class Prefix(Form):
     """A condition that holds for the first ``count`` of ``size`` threads, or (``after``) for those after them."""
 
     __slots__ = ("after", "count", "size")
@@ -127,8 +109,8 @@ class Prefix:
         return Prefix(self.size, self.count, after=not self.after)
 
 
-for _name in ("and", "rand", "or", "ror", "xor", "rxor", "eq", "ne"):
-    setattr(Prefix, f"__{_name}__", _forwarded(f"__{_name}__"))
+_NONE: Final = (0, 0, 0)
+_AXES: Final = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
 
 
 class Chunk:
@@ -140,15 +122,18 @@ class Chunk:
         """What findings say of it (``arrays.Launch``)."""
         self.threads = block[0] * block[1] * block[2]
         self.size = blocks * self.threads
+        self.layout = layout(block, blocks)
         self.epochs = np.zeros(blocks, np.int32)
-        """Barriers that each block has passed."""
+        """Barriers that each block has passed. Replaced, never changed: who keeps one knows how it was."""
+        self.interval = 0
+        """Barriers that all threads of the chunk have passed together."""
         self.changes = 0
         """Stores so far, and atomic operations that changed something."""
-        self.warp_epochs = np.zeros(self.size, np.int32)
-        """Meetings of its warp, or of its block, that each thread has passed."""
+        self.warp_epochs = self.layout.zeros
+        """Meetings of its warp that each thread has passed. Replaced, never changed."""
         self.flat = block[1] == block[2] == grid[1] == grid[2] == 1
-        self._thread: dict[int, np.ndarray] = {}
-        self._block: dict[int, np.ndarray] = {}
+        self._along: dict[int, np.ndarray] = {}
+        self._bounds: dict[int, tuple[int, int]] = {}
 
     @cached_property
     def gone(self) -> np.ndarray:
@@ -159,42 +144,55 @@ class Chunk:
         """Threads return."""
         self.gone[slice(None) if lanes.selection is None else lanes.selection] = True
 
-    def thread(self, axis: int) -> np.ndarray:
-        """The ``threadIdx`` of every thread."""
-        found = self._thread.get(axis)
-        if found is None:
-            inner = int(np.prod(self.block[:axis]))
-            one = np.arange(self.threads, dtype=np.int32) // inner % self.block[axis]
-            found = self._thread[axis] = np.tile(one.astype(np.int32), self.blocks)
-        return found
-
-    def block_index(self, axis: int) -> np.ndarray:
-        """The ``blockIdx`` of every thread."""
-        found = self._block.get(axis)
+    def blocks_along(self, axis: int) -> np.ndarray:
+        """The ``blockIdx`` of every block: i64."""
+        found = self._along.get(axis)
         if found is None:
             inner = int(np.prod(self.grid[:axis], dtype=np.int64))
-            one = np.arange(self.first, self.first + self.blocks, dtype=np.int64) // inner % self.grid[axis]
-            found = self._block[axis] = np.repeat(one.astype(np.int32), self.threads)
+            numbers = np.arange(self.first, self.first + self.blocks, dtype=np.int64)
+            found = self._along[axis] = numbers // inner % self.grid[axis]
         return found
 
-    @cached_property
-    def place(self) -> np.ndarray:
-        """The block of every thread, counted within the chunk."""
-        return np.repeat(np.arange(self.blocks, dtype=np.int64), self.threads)
+    def block_bounds(self, axis: int) -> tuple[int, int]:
+        """The smallest and the largest ``blockIdx``."""
+        found = self._bounds.get(axis)
+        if found is None:
+            along = self.blocks_along(axis)
+            found = self._bounds[axis] = (int(along.min()), int(along.max()))
+        return found
 
-    @cached_property
-    def linear(self) -> np.ndarray:
-        """The thread's number within its block."""
-        return np.tile(np.arange(self.threads, dtype=np.int64), self.blocks)
+    def beginning(self, jumps: Dims) -> int:
+        """The sum of the first block's indices, each times its jump."""
+        inner, found = self.first, 0
+        for side, jump in zip(self.grid, jumps, strict=True):
+            found += inner % side * jump
+            inner //= side
+        return found
+
+    def apart(self, jumps: Dims) -> Sides | None:
+        """How the blocks lie, each axis times its jump; None where the chunk is no whole rows of the grid."""
+        row = self.grid[0]
+        if self.first % row + self.blocks <= row:
+            return ((self.blocks, jumps[0]),)
+        rows = self.blocks // row
+        if self.first % row or self.blocks % row or self.first // row % self.grid[1] + rows > self.grid[1]:
+            return None
+        return (rows, jumps[1]), (row, jumps[0])
 
 
 class Lanes:
     """The active threads of a chunk."""
 
-    __slots__ = ("chunk", "selection", "size")
+    __slots__ = ("_indices", "_linear", "_numbers", "_places", "chunk", "part", "selection", "size")
 
     def __init__(self, chunk: Chunk, selection: Selection = None) -> None:
         self.chunk, self.selection = chunk, selection
+        self.part: Any = () if selection is None else None
+        """What tells which threads of a block they are, where they are the same of every block; else None."""
+        self._places: np.ndarray | None = None
+        self._linear: np.ndarray | None = None
+        self._numbers: np.ndarray | None = None
+        self._indices: dict[tuple[Dims, Dims], Affine] = {}
         if selection is None:
             self.size = chunk.size
         elif isinstance(selection, slice):
@@ -221,11 +219,17 @@ class Lanes:
 
     def thread(self, axis: int) -> Value:
         """Their ``threadIdx``."""
-        return self.of(self.chunk.thread(axis))
+        return self._index(_AXES[axis], _NONE)
 
     def block(self, axis: int) -> Value:
         """Their ``blockIdx``."""
-        return self.of(self.chunk.block_index(axis))
+        return self._index(_NONE, _AXES[axis])
+
+    def _index(self, steps: Dims, jumps: Dims) -> Affine:
+        found = self._indices.get((steps, jumps))
+        if found is None:
+            found = self._indices[steps, jumps] = Affine(self, steps, jumps, 0)
+        return found
 
     def globally(self, axis: int) -> Value:
         """Their ``blockIdx * blockDim + threadIdx``."""
@@ -235,9 +239,28 @@ class Lanes:
         return self.block(axis) * np.int32(chunk.block[axis]) + self.thread(axis)
 
     @property
+    def of_each_block(self) -> np.ndarray:
+        """Their numbers within a block, where they are the same of every one (``part``)."""
+        if self._numbers is None:
+            threads = self.chunk.threads
+            chosen = self.selection
+            assert isinstance(chosen, np.ndarray)  # noqa: S101  a part of each block is chosen one by one
+            self._numbers = chosen[: np.searchsorted(chosen, threads)]
+        return self._numbers
+
+    @property
     def places(self) -> np.ndarray:
         """Their blocks, counted within the chunk."""
-        return self.of(self.chunk.place)
+        if self._places is None:
+            self._places = self.of(self.chunk.layout.place)
+        return self._places
+
+    @property
+    def linear(self) -> np.ndarray:
+        """Their numbers within their blocks."""
+        if self._linear is None:
+            self._linear = self.of(self.chunk.layout.linear)
+        return self._linear
 
     @property
     def numbers(self) -> np.ndarray:
@@ -263,6 +286,14 @@ def branch(lanes: Lanes, condition: Value) -> tuple[Side, Side]:
     if isinstance(condition, Prefix):
         yes, no, some, rest = condition.halves()
         return (yes, lanes.sub(yes)) if some else None, (no, lanes.sub(no)) if rest else None
+    if isinstance(condition, Mask):
+        yes_places, no_places = condition.halves()
+        if not len(yes_places) or not len(no_places):
+            return ((None, lanes), None) if len(yes_places) else (None, (None, lanes))
+        yes_lanes, no_lanes = lanes.sub(yes_places), lanes.sub(no_places)
+        yes_lanes.part, no_lanes.part = (condition.key, True), (condition.key, False)
+        return (yes_places, yes_lanes), (no_places, no_lanes)
+    condition = plain(condition)
     if not isinstance(condition, np.ndarray) or not condition.ndim:
         return ((None, lanes), None) if condition else (None, (None, lanes))
     yes_places = np.flatnonzero(condition)
@@ -278,7 +309,7 @@ def holds(condition: Value) -> bool:
     """Whether it does for all."""
     if isinstance(condition, Prefix):
         return condition.count == (0 if condition.after else condition.size)
-    return bool(np.all(condition))
+    return bool(np.all(plain(condition)))
 
 
 def narrow(selection: Selection, condition: Value, size: int) -> Any:
@@ -288,9 +319,10 @@ def narrow(selection: Selection, condition: Value, size: int) -> Any:
         found: Selection = yes if some else np.empty(0, np.int64)
         if not some:
             return EMPTY
-    elif not isinstance(condition, np.ndarray) or not condition.ndim:
-        return selection if condition else EMPTY
     else:
+        condition = plain(condition)
+        if not isinstance(condition, np.ndarray) or not condition.ndim:
+            return selection if condition else EMPTY
         found = np.flatnonzero(condition)
         if not len(found):
             return EMPTY
@@ -302,18 +334,21 @@ def narrow(selection: Selection, condition: Value, size: int) -> Any:
     return selection[found] if found is not None else selection
 
 
-def take(value: Value, selection: Selection) -> Value:
-    """The values of some. Those of a stretch are a view."""
+def take(value: Value, selection: Selection, lanes: Lanes) -> Value:
+    """The values of some, who are ``lanes``. Those of a stretch are a view."""
     if selection is None:
         return value
     if isinstance(value, Ramp):
         return value.taken(selection)
+    if isinstance(value, Affine):
+        return value.at(lanes)
+    value = plain(value)
     return value[selection] if isinstance(value, np.ndarray) and value.ndim else value
 
 
-def taken(value: Value, selection: Selection) -> Value:
+def taken(value: Value, selection: Selection, lanes: Lanes) -> Value:
     """The values of some, as a copy."""
-    found = take(value, selection)
+    found = take(value, selection, lanes)
     return found.copy() if isinstance(selection, slice) and isinstance(found, np.ndarray) else found
 
 
@@ -343,8 +378,16 @@ def put_into(value: np.ndarray, selection: Selection, some: Value, size: int, dt
 
 def convert(value: Value, dtype: np.dtype[Any]) -> Value:
     """A value in another type, as C converts: towards zero from floats, the low bits of wider integers."""
-    if isinstance(value, (Ramp, Prefix)):
-        return np.asarray(value).astype(dtype)
+    if isinstance(value, Affine) and dtype == np.int32:
+        return value
+    value = plain(value)
     if isinstance(value, np.ndarray):
         return value.astype(dtype)
     return np.asarray(value).astype(dtype)[()]
+
+
+def chosen(condition: Value, yes: Value, no: Value) -> Value:
+    """One value where a condition holds, the other where it does not."""
+    if not isinstance(condition, (np.ndarray, Form)):
+        return yes if condition else no
+    return np.where(plain(condition), plain(yes), plain(no))[()]

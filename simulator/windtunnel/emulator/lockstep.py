@@ -19,6 +19,7 @@ from windtunnel.emulator.arrays import Endless, Guard, barrier, meet
 from windtunnel.emulator.lanes import (
     EMPTY,
     branch,
+    chosen,
     convert,
     full,
     holds,
@@ -34,9 +35,9 @@ from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
 
 _HELPERS: Mapping[str, Any] = {
-    "np": np, "EMPTY": EMPTY, "Guard": Guard, "barrier": barrier, "branch": branch, "convert": convert, "full": full,
-    "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take, "taken": taken, "m": mathematics,
-    "meet": meet, "Endless": Endless,
+    "np": np, "EMPTY": EMPTY, "Guard": Guard, "barrier": barrier, "branch": branch, "chosen": chosen,
+    "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
+    "taken": taken, "m": mathematics, "meet": meet, "Endless": Endless,
 }  # fmt: skip
 _PLAIN = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 _FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
@@ -64,7 +65,7 @@ class Compiled:
     threads: ByThread
     """The same, one thread after another."""
     private: Mapping[str, frozenset[int]]
-    """Of them, those at whose places no two threads meet, and on which axes (``places.private``)."""
+    """Of them, those in which no two threads can race, and on which axes (``places.private``)."""
 
 
 def compiled(program: ir.Program) -> Compiled:
@@ -232,7 +233,7 @@ class _Generator:
         read, assigned = self._used(body)
         for name in sorted(read | assigned):
             inner.names[name] = self._fresh(f"v_{name}")
-            self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection})")
+            self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection}, {inner.lanes})")
         self.block(body, inner)
         for name in sorted(assigned):
             outer, dtype = self._name(frame, name), self._dtype(self.types[name])
@@ -262,9 +263,9 @@ class _Generator:
         for name in sorted(read | assigned):
             outer = self._name(frame, name)
             inner.names[name] = self._fresh(f"v_{name}")
+            self.emit(f"{inner.names[name]} = {outer}")
             if name in assigned:
                 self.emit(f"{outer} = full({outer}, {size}, {self._dtype(self.types[name])})")
-            self.emit(f"{inner.names[name]} = {outer}")
         self.emit(f"{selection}, {inner.lanes} = None, {frame.lanes}")
         self.emit("while True:")
         self.depth += 1
@@ -284,7 +285,7 @@ class _Generator:
         self.emit(f"if {selection} is EMPTY: break")
         self.emit(f"{inner.lanes} = {frame.lanes}.sub({selection})")
         for name in sorted(read | assigned):
-            self.emit(f"{inner.names[name]} = taken({self._name(frame, name)}, {selection})")
+            self.emit(f"{inner.names[name]} = taken({self._name(frame, name)}, {selection}, {inner.lanes})")
         self.depth -= 1
         self.block(one.body, inner)
         self.depth -= 1
@@ -425,7 +426,7 @@ class _Generator:
                     self.emit(keyword)
             return found
         if not _careful(e.yes) and not _careful(e.no):
-            return f"np.where({condition}, {self.value(e.yes, frame)}, {self.value(e.no, frame)})"
+            return f"chosen({condition}, {self.value(e.yes, frame)}, {self.value(e.no, frame)})"
         found, yes, no = self._fresh("t"), self._fresh("yes"), self._fresh("no")
         self.emit(f"{found} = {self._constant(e.type.dtype.type(0))}")
         self.emit(f"{yes}, {no} = branch({frame.lanes}, {condition})")
@@ -442,7 +443,7 @@ class _Generator:
         used = {e.name for e in ir.inside(value) if isinstance(e, ir.Variable)} & self.varying
         for name in sorted(used):
             inner.names[name] = self._fresh(f"v_{name}")
-            self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection})")
+            self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection}, {inner.lanes})")
         made = self.value(value, inner)
         self.emit(f"{found} = put({found}, {selection}, {made}, {frame.lanes}.size, {self._dtype(kind)})")
         self.depth -= 1

@@ -7,48 +7,45 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from windtunnel.emulator.lanes import Lanes, Prefix, Ramp, Value
+from windtunnel.emulator.forms import Form, plain
+from windtunnel.emulator.lanes import Lanes, Value
 
 _BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-def _plain(value: Value) -> Any:
-    return np.asarray(value) if isinstance(value, (Ramp, Prefix)) else value
-
-
 def minimum(one: Value, other: Value) -> Any:
     """The smaller; of a number and NaN the number, as C's fmin."""
-    return np.fmin(_plain(one), _plain(other))
+    return np.fmin(plain(one), plain(other))
 
 
 def maximum(one: Value, other: Value) -> Any:
     """The larger; of a number and NaN the number, as C's fmax."""
-    return np.fmax(_plain(one), _plain(other))
+    return np.fmax(plain(one), plain(other))
 
 
 def power(one: Value, other: Value) -> Any:
     """A power."""
-    return np.power(_plain(one), _plain(other))
+    return np.power(plain(one), plain(other))
 
 
 def negative(value: Value) -> Any:
     """The opposite sign; of an unsigned number, modulo."""
-    return np.negative(_plain(value))
+    return np.negative(plain(value))
 
 
 def absolute(value: Value) -> Any:
     """Without its sign."""
-    return np.absolute(_plain(value))
+    return np.absolute(plain(value))
 
 
 def opposite(value: Value) -> Any:
     """Not."""
-    return ~value if isinstance(value, Prefix) else np.logical_not(value)
+    return ~value if isinstance(value, Form) else np.logical_not(value)
 
 
 def _unary(ufunc: Any) -> Any:
     def function(value: Value) -> Any:
-        return ufunc(_plain(value))
+        return ufunc(plain(value))
 
     return function
 
@@ -62,33 +59,33 @@ expm1, log1p, cbrt = map(_unary, (np.expm1, np.log1p, np.cbrt))
 
 def rsqrt(value: Value) -> Any:
     """One over the square root."""
-    value = _plain(value)
+    value = plain(value)
     return value.dtype.type(1) / np.sqrt(value)
 
 
 def pow(one: Value, other: Value) -> Any:  # noqa: A001  the name it has in kernels
     """A power of floats."""
-    return np.power(_plain(one), _plain(other))
+    return np.power(plain(one), plain(other))
 
 
 def atan2(one: Value, other: Value) -> Any:
     """The angle of a point."""
-    return np.arctan2(_plain(one), _plain(other))
+    return np.arctan2(plain(one), plain(other))
 
 
 def hypot(one: Value, other: Value) -> Any:
     """The length of a vector."""
-    return np.hypot(_plain(one), _plain(other))
+    return np.hypot(plain(one), plain(other))
 
 
 def fmod(one: Value, other: Value) -> Any:
     """The remainder with the sign of the first."""
-    return np.fmod(_plain(one), _plain(other))
+    return np.fmod(plain(one), plain(other))
 
 
 def copysign(one: Value, other: Value) -> Any:
     """The first with the sign of the second."""
-    return np.copysign(_plain(one), _plain(other))
+    return np.copysign(plain(one), plain(other))
 
 
 def fma(a: Value, b: Value, c: Value) -> Any:
@@ -96,7 +93,7 @@ def fma(a: Value, b: Value, c: Value) -> Any:
 
     In float32 exactly so but where that sum lies half-way between two of its numbers; in float64 rounded twice.
     """
-    a, b, c = (_plain(v) for v in (a, b, c))
+    a, b, c = (plain(v) for v in (a, b, c))
     wide = np.float32 if a.dtype.itemsize == 2 else np.float64
     return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
 
@@ -112,7 +109,7 @@ def tf32_away(value: Value) -> Any:
 
 
 def _tf32(value: Value, *, even: bool) -> Any:
-    bits = np.asarray(_plain(value), np.float32).view(np.uint32)
+    bits = np.asarray(plain(value), np.float32).view(np.uint32)
     # The sign is a bit of its own, so that adding to the rest rounds away from zero on both sides of it.
     half = np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1)) if even else np.uint32(0x1000)
     kept = np.where(np.isfinite(bits.view(np.float32)), (bits + half) & np.uint32(0xFFFFE000), bits)
@@ -124,7 +121,7 @@ _LEAST = np.finfo(np.float32).smallest_normal
 
 def flush(value: Value) -> Any:
     """A float32 whose subnormal values are zero, with their sign."""
-    value = _plain(value)
+    value = plain(value)
     small = np.abs(value) < _LEAST
     if not small.any():
         return value  # as nearly always
@@ -134,13 +131,13 @@ def flush(value: Value) -> Any:
 
 def popc(value: Value) -> Any:
     """Bits that are set."""
-    value = np.asarray(_plain(value))
+    value = np.asarray(plain(value))
     return np.bitwise_count(value.view(_BITS[value.dtype.itemsize])).astype(np.int32)[()]
 
 
 def clz(value: Value) -> Any:
     """Zero bits before the first that is set."""
-    value = np.asarray(_plain(value))
+    value = np.asarray(plain(value))
     bits, width = value.view(_BITS[value.dtype.itemsize]), 8 * value.dtype.itemsize
     found = np.full(bits.shape, width, np.int32)
     # A float64 holds 32 bits exactly, so a wider number is taken in halves.
@@ -153,7 +150,7 @@ def clz(value: Value) -> Any:
 
 def ffs(value: Value) -> Any:
     """The place of the first bit that is set, from 1; 0 where none is."""
-    value = np.asarray(_plain(value))
+    value = np.asarray(plain(value))
     bits = value.view(_BITS[value.dtype.itemsize])
     lowest = bits & (~bits + bits.dtype.type(1))
     return np.where(bits == 0, 0, 8 * value.dtype.itemsize - clz(lowest)).astype(np.int32)[()]
@@ -161,7 +158,7 @@ def ffs(value: Value) -> Any:
 
 def brev(value: Value) -> Any:
     """Bits in the opposite order."""
-    value = np.asarray(_plain(value))
+    value = np.asarray(plain(value))
     width = value.dtype.itemsize
     as_bytes = np.ascontiguousarray(value).reshape(-1, 1).view(np.uint8)
     flipped = np.packbits(np.unpackbits(as_bytes[:, ::-1], axis=1)[:, ::-1], axis=1)
@@ -175,7 +172,7 @@ def brev(value: Value) -> Any:
 
 def lane(lanes: Lanes) -> Any:
     """A thread's number in its warp."""
-    return (lanes.of(lanes.chunk.linear) % lanes.chunk.warp).astype(np.int32)
+    return (lanes.linear % lanes.chunk.warp).astype(np.int32)
 
 
 def warp_size(lanes: Lanes) -> Any:
@@ -187,18 +184,18 @@ def _warps(lanes: Lanes) -> np.ndarray:
     """The warp of each active thread, counted within the chunk."""
     chunk = lanes.chunk
     per_block = -(-chunk.threads // chunk.warp)
-    return np.asarray(lanes.places * per_block + lanes.of(chunk.linear) // chunk.warp)
+    return np.asarray(lanes.places * per_block + lanes.linear // chunk.warp)
 
 
 def _from(lanes: Lanes, value: Value, source: np.ndarray) -> Any:
     """What the thread at lane ``source`` of each one's warp has; one's own where there is none such."""
     chunk = lanes.chunk
-    own = np.broadcast_to(np.asarray(_plain(value)), lanes.size)
+    own = np.broadcast_to(np.asarray(plain(value)), lanes.size)
     every = np.zeros(chunk.size, own.dtype)
     there = np.zeros(chunk.size, bool)
     numbers = lanes.numbers
     every[numbers], there[numbers] = own, True
-    mine = lanes.of(chunk.linear)
+    mine = lanes.linear
     wanted = mine - mine % chunk.warp + source
     inside = (source >= 0) & (source < chunk.warp) & (wanted < chunk.threads)
     place = np.where(inside, numbers - mine + wanted, numbers)
@@ -208,22 +205,22 @@ def _from(lanes: Lanes, value: Value, source: np.ndarray) -> Any:
 
 def shuffle_index(lanes: Lanes, _mask: Value, value: Value, source: Value) -> Any:
     """What the thread at a lane has."""
-    return _from(lanes, value, np.broadcast_to(np.asarray(_plain(source)), lanes.size) % lanes.chunk.warp)
+    return _from(lanes, value, np.broadcast_to(np.asarray(plain(source)), lanes.size) % lanes.chunk.warp)
 
 
 def shuffle_up(lanes: Lanes, _mask: Value, value: Value, distance: Value) -> Any:
     """What the thread so many lanes below has."""
-    return _from(lanes, value, lane(lanes) - np.asarray(_plain(distance)))
+    return _from(lanes, value, lane(lanes) - np.asarray(plain(distance)))
 
 
 def shuffle_down(lanes: Lanes, _mask: Value, value: Value, distance: Value) -> Any:
     """What the thread so many lanes above has."""
-    return _from(lanes, value, lane(lanes) + np.asarray(_plain(distance)))
+    return _from(lanes, value, lane(lanes) + np.asarray(plain(distance)))
 
 
 def shuffle_xor(lanes: Lanes, _mask: Value, value: Value, pattern: Value) -> Any:
     """What the thread has whose lane differs in these bits."""
-    return _from(lanes, value, lane(lanes) ^ np.asarray(_plain(pattern)))
+    return _from(lanes, value, lane(lanes) ^ np.asarray(plain(pattern)))
 
 
 def vote_any(lanes: Lanes, _mask: Value, predicate: Value) -> Any:
@@ -247,4 +244,4 @@ def vote_ballot(lanes: Lanes, _mask: Value, predicate: Value) -> Any:
 
 
 def _holding(lanes: Lanes, predicate: Value) -> np.ndarray:
-    return np.broadcast_to(np.asarray(_plain(predicate)), lanes.size).astype(np.float64)
+    return np.broadcast_to(np.asarray(plain(predicate)), lanes.size).astype(np.float64)

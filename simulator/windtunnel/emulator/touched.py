@@ -18,7 +18,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from windtunnel.emulator.arrays import Global, Launch, Position, _each
+from windtunnel.emulator.arrays import Global, Launch, Position
+from windtunnel.emulator.forms import Pattern
 from windtunnel.emulator.lanes import Lanes, Value
 from windtunnel.language import ir
 from windtunnel.language.source import UNKNOWN, KernelError, Source, source_of
@@ -101,7 +102,10 @@ class Trace:
         found = self.marks.get(how)
         if found is None:
             found = self.marks[how] = np.zeros(self.size, bool)
-        found[position] = True
+        if isinstance(position, Pattern):
+            position.put(found, True)
+        else:
+            found[position] = True
 
 
 class Traced(Global):
@@ -127,8 +131,7 @@ class Traced(Global):
         return super().atomic(lanes, line, op, values, used, *indices)
 
     def _note(self, how: str, lanes: Lanes, line: int, indices: Sequence[Value]) -> None:
-        position = self.position(lanes, line, indices)
-        self.trace.mark(how, position if isinstance(position, (int, slice)) else _each(position, lanes.size))
+        self.trace.mark(how, self.position(lanes, line, indices))
 
 
 Touched = Sequence[tuple["EmulatedMemory", str, Extent]]

@@ -11,20 +11,23 @@ def private(program: ir.Program, written: Sequence[str]) -> Mapping[str, frozens
     """Written arrays that a thread touches at places of its own alone, and the axes of the grid that make them so.
 
     Where every index is a thread's place in the grid (or the steps of a stride over it), no two threads meet: nothing
-    need be watched as long as the launch has no other axis.
+    need be watched as long as the launch has no other axis. Nor need it where all that is done is atomic, on any axis.
     """
     assigned: dict[str, list[ir.Stmt]] = {}
     for one in ir.walk(program.body):
         if isinstance(one, (ir.Assign, ir.For)):
             assigned.setdefault(one.name, []).append(one)
     accesses: dict[str, list[Sequence[ir.Expr]]] = {name: [] for name in written}
+    plainly: set[str] = set()
     for one in ir.walk(program.body):
         if isinstance(one, ir.Store) and one.array in accesses:
             accesses[one.array].append(one.indices)
+            plainly.add(one.array)
         for e in ir.expressions(one):
             if isinstance(e, (ir.Load, ir.Atomic)) and e.array in accesses:
                 accesses[e.array].append(e.indices)
-    found = {}
+                plainly |= {e.array} if isinstance(e, ir.Load) else set()
+    found = {name: frozenset({0, 1, 2}) for name in written if name not in plainly}
     for name, each in accesses.items():
         axes = [_axes(indices, assigned, program) for indices in each]
         # The same indices in the same order everywhere: else one thread's place may be another's.

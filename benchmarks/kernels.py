@@ -1,0 +1,486 @@
+"""Kernels executed side by side: what watching costs, and beside them Numba's CUDA simulator and PoCL.
+
+    python benchmarks/kernels.py --out reports/benchmarks [--rounds 5] [--only NAME ...]
+
+Each kernel is launched watched and unwatched in turn, in one process; the best of the rounds counts, and the ratio is
+of the two bests. All detectors are on where it is watched, and the arrays that a kernel only writes begin unwritten.
+Numba's simulator runs two of the kernels in a process of its own, on a few of the blocks, a second time after a first;
+PoCL runs what the OpenCL emitter writes, timed from its start to its end, without copies and without compiling.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import windtunnel
+from windtunnel import atomic, blockDim, blockIdx, f32, grid, i32, shared, syncthreads, threadIdx, u32
+from windtunnel.emulator.execute import Executable
+from windtunnel.transpile import transpile
+from windtunnel.transpile.signature import Buffer, Side
+
+PEERS = Path(__file__).parent / "peers"
+DEVICE = "h100-sxm-80gb"
+TILE, BLOCK, BINS, SIDE = 16, 256, 256, 32
+
+
+@windtunnel.kernel
+def saxpy(x: f32[:], y: f32[:], a: f32, n: i32):
+    i = grid(1)
+    if i < n:
+        y[i] = a * x[i] + y[i]
+
+
+@windtunnel.kernel
+def matmul(a: f32[:, :], b: f32[:, :], c: f32[:, :], n: i32):
+    left = shared.array((TILE, TILE), f32)
+    right = shared.array((TILE, TILE), f32)
+    tx = threadIdx.x
+    ty = threadIdx.y
+    row = blockIdx.y * blockDim.y + ty
+    column = blockIdx.x * blockDim.x + tx
+    total = f32(0.0)
+    for tile in range(n // TILE):
+        left[ty, tx] = a[row, tile * TILE + tx]
+        right[ty, tx] = b[tile * TILE + ty, column]
+        syncthreads()
+        for k in range(TILE):
+            total += left[ty, k] * right[k, tx]
+        syncthreads()
+    c[row, column] = total
+
+
+@windtunnel.kernel
+def reduction(x: f32[:], out: f32[:], n: i32):
+    part = shared.array(BLOCK, f32)
+    t = threadIdx.x
+    i = grid(1)
+    part[t] = x[i] if i < n else 0.0
+    syncthreads()
+    half = BLOCK // 2
+    while half > 0:
+        if t < half:
+            part[t] += part[t + half]
+        syncthreads()
+        half //= 2
+    if t == 0:
+        out[blockIdx.x] = part[0]
+
+
+@windtunnel.kernel
+def transpose(m: f32[:, :], out: f32[:, :], n: i32):
+    # One column of padding, so that a column of the tile lies in different banks.
+    tile = shared.array((SIDE, SIDE + 1), f32)
+    x = blockIdx.x * SIDE + threadIdx.x
+    y = blockIdx.y * SIDE + threadIdx.y
+    for j in range(0, SIDE, 8):
+        if x < n and y + j < n:
+            tile[threadIdx.y + j, threadIdx.x] = m[y + j, x]
+    syncthreads()
+    x = blockIdx.y * SIDE + threadIdx.x
+    y = blockIdx.x * SIDE + threadIdx.y
+    for j in range(0, SIDE, 8):
+        if x < n and y + j < n:
+            out[y + j, x] = tile[threadIdx.x, threadIdx.y + j]
+
+
+@windtunnel.kernel
+def histogram(x: u32[:], counts: u32[:], n: i32):
+    local = shared.array(BINS, u32)
+    t = threadIdx.x
+    local[t] = u32(0)
+    syncthreads()
+    i = grid(1)
+    if i < n:
+        atomic.add(local, i32(x[i] % u32(BINS)), u32(1))
+    syncthreads()
+    atomic.add(counts, t, local[t])
+
+
+@windtunnel.kernel
+def scan(x: f32[:], out: f32[:], n: i32):
+    part = shared.array(BLOCK, f32)
+    t = threadIdx.x
+    i = grid(1)
+    part[t] = x[i] if i < n else 0.0
+    syncthreads()
+    step = 1
+    while step < BLOCK:
+        before = f32(0.0)
+        if t >= step:
+            before = part[t - step]
+        syncthreads()
+        part[t] += before
+        syncthreads()
+        step *= 2
+    if i < n:
+        out[i] = part[t]
+
+
+@windtunnel.kernel
+def stencil(x: f32[:, :], out: f32[:, :], n: i32):
+    tile = shared.array((TILE + 2, TILE + 2), f32)
+    tx = threadIdx.x + 1
+    ty = threadIdx.y + 1
+    column = blockIdx.x * TILE + tx
+    row = blockIdx.y * TILE + ty
+    tile[ty, tx] = x[row, column]
+    if threadIdx.y == 0:
+        tile[0, tx] = x[row - 1, column]
+    if threadIdx.y == TILE - 1:
+        tile[TILE + 1, tx] = x[row + 1, column]
+    if threadIdx.x == 0:
+        tile[ty, 0] = x[row, column - 1]
+    if threadIdx.x == TILE - 1:
+        tile[ty, TILE + 1] = x[row, column + 1]
+    syncthreads()
+    around = tile[ty - 1, tx] + tile[ty + 1, tx] + tile[ty, tx - 1] + tile[ty, tx + 1]
+    out[row, column] = 0.5 * tile[ty, tx] + 0.125 * around
+
+
+@windtunnel.kernel
+def softmax(x: f32[:, :], out: f32[:, :], columns: i32):
+    # A block a row.
+    part = shared.array(BLOCK, f32)
+    t = threadIdx.x
+    row = blockIdx.x
+    most = f32(-3.0e38)
+    for c in range(t, columns, BLOCK):
+        most = max(most, x[row, c])
+    part[t] = most
+    syncthreads()
+    half = BLOCK // 2
+    while half > 0:
+        if t < half:
+            part[t] = max(part[t], part[t + half])
+        syncthreads()
+        half //= 2
+    most = part[0]
+    syncthreads()
+    total = f32(0.0)
+    for c in range(t, columns, BLOCK):
+        total += np.exp(x[row, c] - most)
+    part[t] = total
+    syncthreads()
+    half = BLOCK // 2
+    while half > 0:
+        if t < half:
+            part[t] += part[t + half]
+        syncthreads()
+        half //= 2
+    for c in range(t, columns, BLOCK):
+        out[row, c] = np.exp(x[row, c] - most) / part[0]
+
+
+@windtunnel.kernel
+def collatz(steps: i32[:], n: i32):
+    i = grid(1)
+    if i < n:
+        x = u32(i + 1)
+        count = 0
+        while x != u32(1):
+            if x % u32(2) == u32(0):  # noqa: SIM108  as people write it
+                x = x // u32(2)
+            else:
+                x = u32(3) * x + u32(1)
+            count += 1
+        steps[i] = count
+
+
+@windtunnel.kernel
+def bodies(x: f32[:], y: f32[:], mass: f32[:], force: f32[:], n: i32):
+    xs = shared.array(BLOCK, f32)
+    ys = shared.array(BLOCK, f32)
+    masses = shared.array(BLOCK, f32)
+    t = threadIdx.x
+    i = grid(1)
+    total = f32(0.0)
+    for tile in range(n // BLOCK):
+        xs[t] = x[tile * BLOCK + t]
+        ys[t] = y[tile * BLOCK + t]
+        masses[t] = mass[tile * BLOCK + t]
+        syncthreads()
+        for j in range(BLOCK):
+            dx = xs[j] - x[i]
+            dy = ys[j] - y[i]
+            d = dx * dx + dy * dy + f32(0.01)
+            total += masses[j] * dx / (d * np.sqrt(d))
+        syncthreads()
+    force[i] = total
+
+
+@windtunnel.kernel
+def permuted(x: f32[:], place: i32[:], out: f32[:], n: i32):
+    i = grid(1)
+    if i < n:
+        out[place[i]] = x[i]
+
+
+@windtunnel.kernel
+def scattered(x: f32[:], place: i32[:], out: f32[:], n: i32):
+    # Elements are met again in the second half of the loop, by the same threads.
+    i = grid(1)
+    for turn in range(2):
+        if i < n:
+            out[place[i]] += x[i] * f32(turn + 1)
+
+
+@windtunnel.kernel
+def exchanged(x: f32[:], between: f32[:], out: f32[:]):
+    # Through the grid's memory, and in order by the barrier alone: every access has to be looked at.
+    i = grid(1)
+    between[i ^ 1] = x[i]
+    syncthreads()
+    out[i] = between[i ^ 2]
+
+
+@windtunnel.kernel
+def bitonic(x: f32[:]):
+    # Each block sorts its own stretch.
+    part = shared.array(BLOCK, f32)
+    t = threadIdx.x
+    part[t] = x[grid(1)]
+    syncthreads()
+    length = 2
+    while length <= BLOCK:
+        apart = length // 2
+        while apart > 0:
+            other = t ^ apart
+            if other > t:
+                one = part[t]
+                two = part[other]
+                if (one > two) == ((t & length) == 0):
+                    part[t] = two
+                    part[other] = one
+            syncthreads()
+            apart //= 2
+        length *= 2
+    x[grid(1)] = part[t]
+
+
+Dims = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A launch. ``units``: how many of ``unit`` it does; ``fresh``: arrays that nobody has written before it."""
+
+    name: str
+    kernel: Any
+    grid: Dims
+    block: Dims
+    arguments: dict[str, Any]
+    unit: str
+    units: int
+    fresh: tuple[str, ...] = ()
+    blocks_for_numba: Dims | None = None
+
+
+def cases() -> list[Case]:
+    numbers = np.random.default_rng(7)
+
+    def draws(*shape: int) -> np.ndarray:
+        return numbers.random(shape, np.float32)
+
+    def flat(n: int) -> tuple[Dims, Dims]:
+        return (n // BLOCK, 1, 1), (BLOCK, 1, 1)
+
+    def square(n: int, side: int = TILE, rows: int = TILE) -> tuple[Dims, Dims]:
+        return (n // side, n // side, 1), (side, rows, 1)
+
+    many, some, n = 1 << 22, 1 << 20, 1024
+    found = [
+        Case("saxpy", saxpy, *flat(many), {"x": draws(many), "y": draws(many), "a": 2.0, "n": many}, "threads", many,
+             blocks_for_numba=(8, 1, 1)),
+    ]  # fmt: skip
+    for side in (64, 256):
+        arguments = {"a": draws(side, side), "b": draws(side, side), "c": np.zeros((side, side), np.float32), "n": side}
+        fewer = (1, 1, 1) if side == 64 else None
+        found.append(
+            Case(f"tiled product of {side}", matmul, *square(side), arguments, "multiply-adds", side**3, ("c",), fewer)
+        )
+    out = np.zeros(some // BLOCK, np.float32)
+    same = np.zeros((n, n), np.float32)
+    rows, columns = 1024, 1024
+    count = 4096
+    found += [
+        Case("reduction", reduction, *flat(some), {"x": draws(some), "out": out, "n": some}, "threads", some, ("out",)),
+        Case("transpose", transpose, *square(n, SIDE, 8), {"m": draws(n, n), "out": same, "n": n}, "elements", n * n,
+             ("out",)),
+        Case("histogram", histogram, *flat(some),
+             {"x": numbers.integers(0, 2**32, some).astype(np.uint32), "counts": np.zeros(BINS, np.uint32), "n": some},
+             "threads", some),
+        Case("scan within blocks", scan, *flat(some),
+             {"x": draws(some), "out": np.zeros(some, np.float32), "n": some}, "threads", some, ("out",)),
+        Case("tiled stencil", stencil, *square(n),
+             {"x": draws(n + 2, n + 2), "out": np.zeros((n + 2, n + 2), np.float32), "n": n}, "threads", n * n,
+             ("out",)),
+        Case("softmax of rows", softmax, (rows, 1, 1), (BLOCK, 1, 1),
+             {"x": draws(rows, columns), "out": np.zeros((rows, columns), np.float32), "columns": columns},
+             "elements", rows * columns, ("out",)),
+        Case("permutation", permuted, *flat(some),
+             {"x": draws(some), "place": numbers.permutation(some).astype(np.int32), "out": np.zeros(some, np.float32),
+              "n": some}, "threads", some, ("out",)),
+        Case("permutation, added to twice", scattered, *flat(some),
+             {"x": draws(some), "place": numbers.permutation(some).astype(np.int32), "out": np.zeros(some, np.float32),
+              "n": some}, "threads", some),
+        Case("exchange through the grid's memory", exchanged, *flat(some),
+             {"x": draws(some), "between": np.zeros(some, np.float32), "out": np.zeros(some, np.float32)}, "threads",
+             some, ("between", "out")),
+        Case("bitonic sort within blocks", bitonic, *flat(1 << 18), {"x": draws(1 << 18)}, "elements", 1 << 18),
+        Case("Collatz", collatz, *flat(1 << 16), {"steps": np.zeros(1 << 16, np.int32), "n": 1 << 16}, "threads",
+             1 << 16, ("steps",)),
+        Case("bodies", bodies, *flat(count),
+             {"x": draws(count), "y": draws(count), "mass": draws(count), "force": np.zeros(count, np.float32),
+              "n": count}, "pairs", count * count, ("force",)),
+    ]  # fmt: skip
+    return found
+
+
+def emulated(case: Case) -> tuple[Callable[[bool], None], dict[str, Any]]:
+    """(a launch, watched or not; the arguments that it writes to)."""
+    executable = Executable(case.kernel.function)
+    arguments = {name: a.copy() if isinstance(a, np.ndarray) else a for name, a in case.arguments.items()}
+    given = list(arguments.values())
+    found = executable.specialised(given)
+
+    def launch(watched: bool) -> None:
+        missing = [np.ones(arguments[name].size, bool) if name in case.fresh else None for name in arguments]
+        executable.launch(
+            found, case.grid, case.block, given, device=DEVICE, checked=watched, missing=missing if watched else ()
+        )
+
+    return launch, arguments
+
+
+def opencl(case: Case) -> Callable[[], float]:
+    """A launch through PoCL: its seconds."""
+    import pyopencl
+
+    emitted = transpile(case.kernel.function, "opencl", case.block)
+    device = pyopencl.get_platforms()[0].get_devices()[0]
+    context = pyopencl.Context([device])
+    queue = pyopencl.CommandQueue(context)
+    kernel = getattr(
+        pyopencl.Program(context, emitted.source).build(options=list(emitted.options)), emitted.signature.name
+    )
+    flags = pyopencl.mem_flags.READ_WRITE | pyopencl.mem_flags.COPY_HOST_PTR
+    held: list[Any] = []  # PoCL does not keep them, so ``launch`` does
+    for one in emitted.signature.arguments:
+        if isinstance(one, Buffer):
+            held.append(pyopencl.Buffer(context, flags, hostbuf=case.arguments[one.name]))
+        elif isinstance(one, Side):
+            held.append(np.int32(case.arguments[one.array].shape[one.side]))
+        else:
+            held.append(one.passed.dtype.type(case.arguments[one.name]))
+    size = [g * b for g, b in zip(case.grid, case.block, strict=True)]
+
+    def launch() -> float:
+        for one, value in zip(emitted.signature.arguments, held, strict=True):
+            kernel.set_arg(one.position, value)
+        began = time.perf_counter()
+        pyopencl.enqueue_nd_range_kernel(queue, kernel, size, case.block)
+        queue.finish()
+        return time.perf_counter() - began
+
+    return launch
+
+
+def numba_seconds(case: Case) -> tuple[float, float]:
+    """(seconds that Numba's simulator takes for some of the blocks, the share that they are of all)."""
+    some = case.blocks_for_numba
+    assert some is not None
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}
+    words = [sys.executable, str(PEERS / "numba_simulator.py"), case.kernel.name, json.dumps([some, case.block])]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        sys.exit(f"{' '.join(words)} failed:\n{done.stderr[-2000:]}")
+    share = np.prod(some) / np.prod(case.grid)
+    return float(done.stdout.split()[-1]), float(share)
+
+
+def measured(case: Case, rounds: int) -> dict[str, float]:
+    """Units a second: watched, unwatched, through PoCL, in Numba's simulator (where it is asked)."""
+    launch, _ = emulated(case)
+    pocl = opencl(case)
+    seconds: dict[str, list[float]] = {"watched": [], "unwatched": [], "pocl": []}
+    began = time.perf_counter()
+    launch(True)
+    # Short ones more often: what disturbs them is longer than they are.
+    turns = min(max(round(0.02 / (time.perf_counter() - began)), 1), 20)
+    for number in range(rounds * turns + 1):
+        for name, watched in (("watched", True), ("unwatched", False)):
+            began = time.perf_counter()
+            launch(watched)
+            seconds[name].append(time.perf_counter() - began)
+        seconds["pocl"].append(pocl())
+        if not number:  # what only the first launch does
+            for each in seconds.values():
+                each.clear()
+    found = {name: case.units / min(each) for name, each in seconds.items()}
+    if case.blocks_for_numba is not None:
+        took, share = numba_seconds(case)
+        found["numba"] = case.units * share / took
+    return found
+
+
+def table(chosen: list[Case], each: list[dict[str, float]], rounds: int) -> str:
+    lines = [
+        "# Kernels executed side by side",
+        "",
+        f"Written by `python benchmarks/kernels.py`: {platform.python_implementation()} {platform.python_version()}, "
+        f"NumPy {np.__version__}, {os.cpu_count()} cores, {platform.machine()}; the best of {rounds} launches each, "
+        "watched and unwatched in turn (short ones more often). Absolute figures are this machine's, and it had other "
+        "work: from run to run ratios differ by a third. Numba's simulator has 2,048 threads of saxpy, and one block "
+        "of the product of 64.",
+        "",
+        "| kernel | what is counted | unwatched, a second | watched, a second | watching costs, times | "
+        "PoCL is faster than watched, times | faster than Numba's simulator, watched, times |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for case, one in zip(chosen, each, strict=True):
+        numba = f"{one['watched'] / one['numba']:,.0f}" if "numba" in one else ""
+        cells = (
+            case.name,
+            case.unit,
+            f"{one['unwatched']:.2g}",
+            f"{one['watched']:.2g}",
+            f"{one['unwatched'] / one['watched']:.2f}",
+            f"{one['pocl'] / one['watched']:.3g}",
+            numba,
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="+", help="kernels whose names begin so")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    chosen = [one for one in cases() if not options.only or one.name.startswith(tuple(options.only))]
+    each = []
+    for case in chosen:
+        each.append(measured(case, options.rounds))
+        print(case.name, {name: f"{value:.3g}" for name, value in each[-1].items()}, flush=True)
+    text = table(chosen, each, options.rounds)
+    print(text)
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "kernels.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
