@@ -18,7 +18,6 @@ from windtunnel_models.catalogue import Catalogue
 
 KNOWN = Catalogue()
 MISSED = {
-    "smooth_between_blocks": "another pair of lines of the same race is named",
     "reads_a_download_under_way": "who reads a plain array of the host's cannot be seen",
 }
 

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windtunnel.core.errors import DataRace
+from windtunnel.emulator import watch
 from windtunnel.emulator.arrays import Launch
 from windtunnel.emulator.execute import Executable
 from windtunnel.emulator.threads import machine
@@ -50,17 +51,17 @@ class Step:
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> list[list[list[Step]]]:
+def programs(draw: st.DrawFn, kinds: Sequence[str] = STEPS, most: int = 3) -> list[list[list[Step]]]:
     """Stretches between barriers; in each, every thread of the grid has its own steps."""
     number = 0
     found = []
-    for stretch in range(draw(st.integers(1, 3))):
+    for stretch in range(draw(st.integers(1, most))):
         mine = []
         for _ in range(THREADS * BLOCKS):
             steps = []
             for _ in range(draw(st.integers(0, 3))):
                 number += 1
-                steps.append(Step(draw(st.sampled_from(STEPS)), draw(st.integers(0, CELLS - 1)), number))
+                steps.append(Step(draw(st.sampled_from(kinds)), draw(st.integers(0, CELLS - 1)), number))
             mine.append(steps)
         found.append(mine)
         del stretch
@@ -198,6 +199,48 @@ def test_the_clocks_see_the_races_that_a_search_sees(
         else:
             oracle.meet(detail)  # type: ignore[arg-type]
     assert verdict == (raced is not None), text
+
+
+@given(
+    program=programs(("read", "read", "write", "add"), 5),
+    meetings=st.tuples(*[st.sampled_from(["barrier", "warp", "warp"])] * 4),
+    width=st.sampled_from([1, 2, 3, 4]),
+    compiled=st.booleans(),
+)
+@settings(max_examples=250, deadline=None)
+def test_side_by_side_the_same_races_are_seen(
+    tmp_path_factory: pytest.TempPathFactory, program: Any, meetings: tuple[str, ...], width: int, compiled: bool
+) -> None:
+    """What barriers and warps' meetings order does not depend on the order of steps: both ways give one verdict."""
+    text, where = text_of(program, meetings)
+    path = tmp_path_factory.mktemp("races") / "kernel.py"
+    path.write_text(text)
+    function = runpy.run_path(str(path))["kernel"]
+    raced = []
+    for side_by_side in (True, False):
+        a, seen = np.zeros(CELLS, np.int32), np.zeros(THREADS * BLOCKS, np.int32)
+        found = Executable(function).specialised([a, seen])
+        grid, block = (BLOCKS, 1, 1), (THREADS, 1, 1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(watch._Work, "little", classmethod(lambda *_: not compiled))
+            try:
+                if side_by_side:
+                    Executable.launch(found, grid, block, [a, seen], device="l4", warp=width)
+                else:
+                    found.threads.run(Launch(found.program, grid, block, "l4", width), [a, seen], resident=BLOCKS)
+                raced.append(False)
+            except DataRace as race:
+                raced.append(True)
+                # What is said of it is so: these threads do conflict there, in these lines.
+                steps = [where[line] for line in race.lines]
+                assert len({step.cell for step in steps}) == 1, race
+                assert {step.what for step in steps} not in ({"read"}, {"add"}), race
+                told = {block[0] * THREADS + thread[0] for block, thread in race.threads}
+                made = {number for number in told for step in steps if step in sum(
+                    (stretch[number] for stretch in program), []
+                )}  # fmt: skip
+                assert made == told, race
+    assert raced[0] == raced[1], text
 
 
 def heard(met: list[Any], clocks: Any) -> list[Any]:

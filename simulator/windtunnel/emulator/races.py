@@ -2,9 +2,9 @@
 
 A thread's own accesses are ordered, and those of a block's threads by the barriers between them; blocks are not ordered
 at all, and atomic operations only among each other. So of an element it is enough to know who wrote it last, in which
-of the block's barrier intervals, and who has read it since: one reader, whether another of its block has in the same
-interval, and one of another block. That is exact for what barriers order: an access that is in order after the last
-write and the reads since is in order after all before them.
+of the block's barrier intervals, and who has read it since: one reader, the last of its warp that has too in the same
+interval, and one of another warp (in the same interval) or of another block. That is exact for what barriers order: an
+access that is in order after the last write and the reads since is in order after all before them.
 
 Threads that write the same value to one element do not disturb each other, and are let be, as other checkers do.
 
@@ -53,9 +53,12 @@ class Plain:
         self.read_epoch = np.zeros(size, np.int32)
         self.read_line = np.zeros(size, np.int32)
         self.beside = np.full(size, _NOBODY, np.int64)
-        """Another reader, of the same block and interval."""
-        self.elsewhere = np.full(size, _NOBODY, np.int64)
-        """Another reader, of another block."""
+        """Another reader, of the same warp and interval: the last."""
+        self.beside_warp = np.zeros(size, np.int32)
+        self.beside_line = np.zeros(size, np.int32)
+        self.other = np.full(size, _NOBODY, np.int64)
+        """Another reader, of another block, or else of another warp in the same interval."""
+        self.other_line = np.zeros(size, np.int32)
 
     def read(self, memory: Any, access: Access) -> None:
         """Elements are read."""
@@ -72,29 +75,40 @@ class Plain:
         reader = self.reader[position]
         mine = reader // self.threads == blocks
         older = self.read_epoch[position] < epochs
-        fresh = (reader == _NOBODY) | (mine & older & (self.elsewhere[position] < 0))
-        if fresh.all():
-            self._first(position, ids, epochs, line, meetings)
-        else:
-            other = ~fresh
-            same, away = other & mine & (reader != ids), other & ~mine
-            self.beside[_at(position, same)] = ids[same]
-            self.elsewhere[_at(position, away)] = ids[away]
-            if fresh.any():
-                self._first(_at(position, fresh), ids[fresh], epochs[fresh], line, meetings[fresh])
+        fresh = (reader == _NOBODY) | (mine & older & ~self._afar(position))
+        if fresh.any():
+            self._first(_at(position, fresh), ids[fresh], epochs[fresh], line, meetings[fresh])
+        again = ~fresh & (reader == ids)
+        if again.any():
+            self.read_line[_at(position, again)] = line
+            self.read_warp[_at(position, again)] = meetings[again]
         # Of several that read one element at once one is remembered, and the others as others.
         kept = self.reader[position]
         crowd = kept != ids
         if crowd.any():
-            near = crowd & (kept // self.threads == blocks)
-            far = crowd & ~near
-            self.beside[_at(position, near)] = ids[near]
-            self.elsewhere[_at(position, far)] = ids[far]
+            self._others(position, ids, blocks, line, meetings, crowd, kept)
+
+    def _others(
+        self, position: Any, ids: Any, blocks: Any, line: int, meetings: Any, crowd: np.ndarray, kept: np.ndarray
+    ) -> None:
+        """Readers beside the one that is remembered."""
+        near = crowd & (kept // self.threads == blocks)
+        alike = near & (kept % self.threads // self.warp == ids % self.threads // self.warp)
+        here = _at(position, alike)
+        self.beside[here], self.beside_warp[here], self.beside_line[here] = ids[alike], meetings[alike], line
+        for some in (near & ~alike & ~self._afar(position), crowd & ~near):
+            self.other[_at(position, some)], self.other_line[_at(position, some)] = ids[some], line
+
+    def _afar(self, position: Any) -> np.ndarray:
+        """Whether a reader of another block than the one that is remembered is."""
+        other = self.other[position]
+        found: np.ndarray = (other != _NOBODY) & (other // self.threads != self.reader[position] // self.threads)
+        return found
 
     def _first(self, position: Any, ids: Any, epochs: Any, line: int, warps: Any) -> None:
         self.reader[position], self.read_epoch[position], self.read_line[position] = ids, epochs, line
         self.read_warp[position] = warps
-        self.beside[position] = _NOBODY
+        self.beside[position] = self.other[position] = _NOBODY
 
     def write(self, memory: Any, access: Access, value: Any, *, atomic: bool) -> None:
         """Elements are written, atomically or a ``value`` (one, or one for each thread)."""
@@ -119,7 +133,7 @@ class Plain:
         self.writer[position] = ids
         self.write_epoch[position], self.write_line[position], self.atomic[position] = epochs, line, atomic
         self.write_warp[position] = meetings
-        self.reader[position] = self.beside[position] = self.elsewhere[position] = _NOBODY
+        self.reader[position] = self.beside[position] = self.other[position] = _NOBODY
         if not atomic:
             self.together(memory, access, value)
 
@@ -129,16 +143,17 @@ class Plain:
         there = reader != _NOBODY
         mine = reader // self.threads == blocks
         now = mine & (self.read_epoch[position] >= epochs)
-        for other, bad in (
-            (self.reader, there & (reader != ids) & (~mine | now)),
-            (self.beside, there & now & (self.beside[position] != _NOBODY) & (self.beside[position] != ids)),
-            (self.elsewhere, there & (self.elsewhere[position] != _NOBODY)),
+        beside, other = self.beside[position], self.other[position]
+        met = self._met(meetings, ids, reader, self.read_warp[position])
+        met_beside = self._met(meetings, ids, beside, self.beside_warp[position])
+        afar = self._afar(position)
+        for others, lines, bad in (
+            (self.reader, self.read_line, there & (reader != ids) & (~mine | (now & ~met))),
+            (self.beside, self.beside_line, there & now & (beside != _NOBODY) & (beside != ids) & ~met_beside),
+            (self.other, self.other_line, there & (other != _NOBODY) & (now | afar)),
         ):
-            if not bad.any():
-                continue
-            unordered = bad & ~self._met(meetings, ids, other[position], self.read_warp[position])
-            if unordered.any():
-                raise self._race(memory, lanes, line, position, ids, unordered, how, other, self.read_line)
+            if bad.any():
+                raise self._race(memory, lanes, line, position, ids, bad, how, others, lines)
 
     def together(self, memory: Any, access: Access, value: Any) -> None:
         """Of several that have written one element at once, all but one find another's number there."""
@@ -182,7 +197,7 @@ class Plain:
         one, other = int(ids[first]), int(others[place])
         before = int(lines[place])
         wrote = ATOMIC if self.atomic[place] else WRITE
-        was = READ if lines is self.read_line else wrote
+        was = wrote if lines is self.write_line else READ
         launch, index = memory.launch, memory.index_of(place)
         verbs = {READ: "reads", WRITE: "writes", ATOMIC: "atomically changes"}
         apart = (

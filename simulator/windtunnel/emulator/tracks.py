@@ -15,16 +15,19 @@ from numba import njit, types
 
 TRACK: Final = np.dtype(
     [
-        ("writer", "i8"),
-        ("reader", "i8"),
-        ("beside", "i8"),
-        ("elsewhere", "i8"),
+        ("writer", "u4"),
+        ("reader", "u4"),
+        ("beside", "u4"),
+        ("other", "u4"),
         ("write_epoch", "i4"),
         ("read_epoch", "i4"),
         ("write_warp", "i4"),
         ("read_warp", "i4"),
+        ("beside_warp", "i4"),
         ("write_line", "i4"),
         ("read_line", "i4"),
+        ("beside_line", "i4"),
+        ("other_line", "i4"),
         ("stamp", "i4"),
         ("atomic", "?"),
     ],
@@ -39,6 +42,14 @@ def compiled(function: Callable[..., int], signature: types.Type) -> Callable[..
     """The function, compiled; its machine code is kept beside the source."""
     made: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(function)
     return made
+
+
+def _away(other: int, first: int, threads: int) -> bool:
+    """Whether a thread, counted from 1, is none of the ``threads`` of a block, counted from 0."""
+    return other != 0 and (other - 1 < first or other - 1 >= first + threads)
+
+
+away: Final = compiled(_away, types.boolean(types.uint32, types.int64, types.int64))
 
 
 @cache
@@ -102,30 +113,26 @@ def read(
         kind = 0
         if reader != 0:
             other = reader - 1 - base - start
-            mine = 0 <= other < threads
-            if not mine:
+            if other < 0 or other >= threads:
                 kind = 2
-            elif one.read_epoch >= epochs[block] or one.elsewhere != 0:
+            elif one.read_epoch >= epochs[block] or away(one.other, base + start, threads):
                 kind = 1
             if kind != 0:
                 first = False
         scratch[i] = kind
-    if not first:
-        for i in range(size):
-            me = numbers[i] if given else number + i
-            at = place + (places[i] if listed else i)
-            if scratch[i] == 2:
-                records[at].elsewhere = base + me + 1
     crowd = not first
     for i in range(size):
-        if scratch[i] != 0:
-            continue
         me = numbers[i] if given else number + i
         if me < start or me >= start + threads:
             block = me // threads
             start = block * threads
         at = place + (places[i] if listed else i)
         one = records[at]
+        if scratch[i] != 0:
+            if one.reader == base + me + 1:
+                one.read_line = line
+                one.read_warp = meetings[me]
+            continue
         if one.stamp == stamp:
             crowd = True
         one.stamp = stamp
@@ -134,6 +141,7 @@ def read(
         one.read_line = line
         one.read_warp = meetings[me]
         one.beside = 0
+        one.other = 0
     if crowd:
         for i in range(size):
             me = numbers[i] if given else number + i
@@ -141,12 +149,19 @@ def read(
                 start = me // threads * threads
             at = place + (places[i] if listed else i)
             one = records[at]
-            if one.reader != base + me + 1:
-                other = one.reader - 1 - base - start
-                if 0 <= other < threads:
-                    one.beside = base + me + 1
-                else:
-                    one.elsewhere = base + me + 1
+            if one.reader == base + me + 1:
+                continue
+            other = one.reader - 1 - base - start
+            if other < 0 or other >= threads:
+                one.other = base + me + 1
+                one.other_line = line
+            elif other // warp == (me - start) // warp:
+                one.beside = base + me + 1
+                one.beside_warp = meetings[me]
+                one.beside_line = line
+            elif not away(one.other, base + start, threads):
+                one.other = base + me + 1
+                one.other_line = line
     return CLEAN
 
 
@@ -202,21 +217,16 @@ def write(
                     return RACE
         reader = one.reader
         if reader != 0:
-            # Others of a block are as long ago as the one that is remembered; those of other blocks never in order.
-            met = one.read_warp < meetings[me]
             other = reader - 1 - base - start
             near = 0 <= other < threads
+            alike = near and other // warp == (me - start) // warp
             now = near and one.read_epoch >= epochs[block]
-            if reader != mine and (not near or (now and not (met and other // warp == (me - start) // warp))):
+            if reader != mine and (not near or (now and not (alike and one.read_warp < meetings[me]))):
                 return RACE
-            if now and one.beside not in (0, mine):
-                other = one.beside - 1 - base - start
-                if other < 0 or other >= threads or other // warp != (me - start) // warp or not met:
-                    return RACE
-            if one.elsewhere != 0:
-                other = one.elsewhere - 1 - base - start
-                if other < 0 or other >= threads or other // warp != (me - start) // warp or not met:
-                    return RACE
+            if now and one.beside not in (0, mine) and not (alike and one.beside_warp < meetings[me]):
+                return RACE
+            if one.other != 0 and (now or away(one.other, base + start, threads)):
+                return RACE
     if values:
         return VALUES
     several = False
@@ -237,7 +247,7 @@ def write(
         one.atomic = atomic
         one.reader = 0
         one.beside = 0
-        one.elsewhere = 0
+        one.other = 0
     return SEVERAL if several and not atomic else CLEAN
 
 

@@ -33,8 +33,11 @@ _CALLED: Final = ("C", "W")
 """What compiled functions take: contiguous, and not said to be read only."""
 _NO_PLACES = np.empty(0, np.int64)
 _NO_FLAGS = np.empty(0, bool)
-_KEPT = ("writer", "reader", "beside", "elsewhere")
-_OTHERS = ("write_epoch", "read_epoch", "write_warp", "read_warp", "write_line", "read_line", "atomic")
+_KEPT = ("writer", "reader", "beside", "other")
+_OTHERS = (
+    "write_epoch", "read_epoch", "write_warp", "read_warp", "beside_warp", "write_line", "read_line", "beside_line",
+    "other_line", "atomic",
+)  # fmt: skip
 
 Core = Any
 """``Plain`` or ``Compiled``."""
@@ -83,7 +86,7 @@ class Compiled:
         """The same, as arrays."""
         made = Plain(0, self.threads, self.warp)
         for name in _KEPT:
-            setattr(made, name, self.tracks[name] - 1)
+            setattr(made, name, self.tracks[name].astype(np.int64) - 1)
         for name in _OTHERS:
             setattr(made, name, self.tracks[name].copy())
         return made
