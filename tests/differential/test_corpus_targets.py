@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import re
+import shutil
 import site
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -155,6 +158,34 @@ def test_nvrtc_compiles_for_an_h100(name: str) -> None:
 @pytest.mark.parametrize("name", written("hip"))
 def test_clang_compiles_hip_for_an_mi210(name: str) -> None:
     assert runners.clang(emitted(name, "hip").source, "kernel.hip", *runners.HIP) == []
+
+
+def test_hipcc_compiles_them_all_to_an_mi210s_machine_code(tmp_path: Path) -> None:
+    """AMD's own compiler over ROCm's own headers, all kernels in one text. Where apt has none, Clang's front end is it."""
+    hipcc = shutil.which("hipcc")
+    if hipcc is None:
+        offered = (
+            shutil.which("apt-cache") and subprocess.run(["apt-cache", "show", "hipcc"], capture_output=True).stdout
+        )
+        assert not offered, "hipcc is not here, and apt gives it: make setup as root installs it"
+        return
+    headers, bodies = {}, []
+    for number, name in enumerate(written("hip")):
+        lines = emitted(name, "hip").source.splitlines()
+        headers.update(dict.fromkeys(line for line in lines if line.startswith("#include")))
+        rest = "\n".join(line for line in lines if not line.startswith("#include")).replace('extern "C" ', "")
+        bodies.append(f"namespace case_{number} {{\n{rest}\n}}")
+    source, made = tmp_path / "all.hip", tmp_path / "all.o"
+    source.write_text("\n".join([*headers, *bodies]))
+    options = ["--offload-arch=gfx90a", "--cuda-device-only", "-ffp-contract=off", "-Wall", "-Werror"]
+    done = subprocess.run(
+        [hipcc, "-x", "hip", *options, "-c", str(source), "-o", str(made)],
+        env={**os.environ, "HIP_PLATFORM": "amd"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"amdgcn-amd-amdhsa--gfx90a" in made.read_bytes()
 
 
 @pytest.mark.parametrize("name", written("metal"))
