@@ -343,11 +343,12 @@ def test_a_ring_waits_for_kernels_that_have_its_units() -> None:
     assert device.clock_s - before == pytest.approx(took, rel=0.1)
 
 
-def test_more_blocks_than_are_sure_to_be_resident_are_refused() -> None:
+def test_more_blocks_than_fit_at_once_are_refused() -> None:
+    """An L4's 58 units hold 1,536 threads each."""
     device = opened()
-    with pytest.raises(LaunchError, match="117 blocks of 512 threads, where 116 are sure to be resident"):
-        device.ring(square, 117, 512, message="u4", reply="u8")
-    device.ring(square, 116, 512, message="u4", reply="u8").terminate()
+    with pytest.raises(LaunchError, match="175 blocks of 512 threads, of which 174 fit on the device at once"):
+        device.ring(square, 175, 512, message="u4", reply="u8")
+    device.ring(square, 174, 512, message="u4", reply="u8").terminate()
 
 
 def test_messages_take_energy() -> None:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windtunnel.core.errors import Deadlock, DeviceError, InvalidArgument, LaunchError
+from windtunnel.emulator.residency import resident_blocks
 from windtunnel.emulator.timeline import StreamTime
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.ring import Pattern, RingSpec, Status, Termination, control_block, record_of
@@ -255,10 +256,9 @@ class PersistentRing(EmulatedRing):
     def __init__(self, context: EmulatedContext, spec: RingSpec) -> None:
         super().__init__(context, spec)
         blocks, threads = math.prod(spec.grid), math.prod(spec.block)
-        # A unit holds a block of the largest size, so it holds as many smaller ones as fit into that.
-        resident = int(context.units) * max(context.info.limits.threads_per_block // threads, 1)
+        resident = resident_blocks(context.device, context.info.limits, spec.block)
         if blocks > resident:
-            problem = f"{blocks:,} blocks of {threads:,} threads, where {resident:,} are sure to be resident at once"
+            problem = f"{blocks:,} blocks of {threads:,} threads, of which {resident:,} fit on the device at once"
             raise context.error(LaunchError, f"launch ring kernel '{self.name}'", problem, "cooperative")
         self._write, self._look = context.overhead("persistent_write_s"), context.overhead("persistent_poll_s")
         self.share = min(blocks / context.units, 1.0)
