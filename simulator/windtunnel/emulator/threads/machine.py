@@ -181,6 +181,8 @@ class Block:
         self.interval = 0
         self.live: dict[int, Thread] = {}
         self.came: list[Thread] = []
+        self.at_warps = 0
+        """Threads that wait for their warps."""
         self.ended: list[Thread] = []
         """Threads that have ended."""
 
@@ -301,7 +303,8 @@ class Machine:
             del self.live[block.number]
             self.gone = thread
             return True
-        self._warp(thread)
+        if block.at_warps:
+            self._warp(thread)
         self._barrier(block)
         return False
 
@@ -315,6 +318,7 @@ class Machine:
             self.grid_came.append(thread)
             self._grid()
         else:
+            thread.block.at_warps += 1
             self._warp(thread)
 
     def _barrier(self, block: Block) -> None:
@@ -359,6 +363,7 @@ class Machine:
                 clocks.together(other.clock for other in named)
             else:
                 exchange(named, meeting.what, width)
+            thread.block.at_warps -= len(named)
             self._on(named)
             return self._warp(thread)
         return None
