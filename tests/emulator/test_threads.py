@@ -503,7 +503,7 @@ def fenced(out: i32[:]):  # type: ignore[no-untyped-def]
 def test_a_launch_too_large_to_be_followed_says_so() -> None:
     accelerator = device()
     out = accelerator.empty(1 << 18, np.int32)
-    with pytest.warns(errors.Unwatched, match="262,144 threads with fences, which is more than 131,072"):
+    with pytest.warns(errors.Unwatched, match="262,144 threads with fences, which is more than 65,536"):
         accelerator.launch(fenced, 1024, 256, out)
     assert accelerator.to_host(out).all()
 

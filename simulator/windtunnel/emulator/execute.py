@@ -27,7 +27,7 @@ from windtunnel.runtime.interface import Dims
 
 CHUNK = 1 << 15
 """Threads of a chunk: their values stay in a processor's second cache."""
-MOST = 1 << 17
+MOST = 1 << 16
 """Threads that are executed one by one because of what they wait for or fence: some ten seconds of them."""
 FEW = 1 << 12
 """Threads with locks and flags that are executed so at once, and not only if side by side they cannot go on."""

@@ -22,7 +22,7 @@ class ByThread:
 
     def __init__(self, program: ir.Program, written: frozenset[str]) -> None:
         self.program, self.written = program, written
-        self._compiled: dict[frozenset[str], Threaded] = {}
+        self._compiled: dict[tuple[frozenset[str], bool], Threaded] = {}
 
     def run(
         self,
@@ -67,7 +67,7 @@ class ByThread:
                 noted=trace,
             )
         machine = Machine(
-            self._kernel(met),
+            self._kernel(met, fine=seed is not None),
             launch,
             cells,
             scalars,
@@ -85,10 +85,10 @@ class ByThread:
         named = zip(self.program.parameters, arguments, strict=True)
         return [(p.name, a) for p, a in named if isinstance(self.program.arrays.get(p.name), Array)]
 
-    def _kernel(self, met: frozenset[str]) -> Threaded:
-        found = self._compiled.get(met)
+    def _kernel(self, met: frozenset[str], *, fine: bool) -> Threaded:
+        found = self._compiled.get((met, fine))
         if found is None:
-            found = self._compiled[met] = threaded(self.program, set(met))
+            found = self._compiled[met, fine] = threaded(self.program, set(met), fine=fine)
         return found
 
 

@@ -1,6 +1,7 @@
 """A kernel as a Python generator of one thread, which stops before each step that others can see.
 
-Values are NumPy scalars of their own types, so that numbers are those of `lockstep`, bit for bit. Between two stops a
+It stops at all of them where a seed picks the order; else at atomic operations, meetings and turns of loops that may
+wait: what plain accesses find in an order where they race is said to be a race in any. Values are NumPy scalars of their own types, so that numbers are those of `lockstep`, bit for bit. Between two stops a
 thread touches nothing that others do: what happens depends on the order of the stops alone.
 """
 
@@ -57,9 +58,12 @@ def counted(start: Any, stop: Any, step: Any) -> Iterator[Any]:
         at += by
 
 
-def threaded(program: ir.Program, stored: set[str]) -> Threaded:
-    """An inferred kernel as a generator. ``stored``: the arrays that threads can meet in."""
-    made = _Generator(program, stored)
+def threaded(program: ir.Program, stored: set[str], *, fine: bool) -> Threaded:
+    """An inferred kernel as a generator. ``stored``: the arrays that threads can meet in.
+
+    ``fine``: it stops before plain accesses, too.
+    """
+    made = _Generator(program, stored, fine=fine)
     source = made.source()
     helpers = {"np": np, "m": mathematics, "convert": convert, "counted": counted, "WAIT": WAIT, "Meeting": Meeting}
     names: dict[str, Any] = {**helpers, **made.constants}
@@ -69,8 +73,8 @@ def threaded(program: ir.Program, stored: set[str]) -> Threaded:
 
 
 class _Generator:
-    def __init__(self, program: ir.Program, stored: set[str]) -> None:
-        self.program, self.stored = program, stored
+    def __init__(self, program: ir.Program, stored: set[str], *, fine: bool) -> None:
+        self.program, self.stored, self.fine = program, stored, fine
         self.shared = stored | {name for name, one in program.declared.items() if one.space == "shared"}
         self.constants: dict[str, Any] = {}
         self.lines: list[str] = []
@@ -115,7 +119,7 @@ class _Generator:
             case ir.Store():
                 value = self.value(one.value)
                 indices = [self.value(index) for index in one.indices]
-                self._stop(one.array)
+                self._stop(one.array, atomic=False)
                 self.emit(f"a_{one.array}.store(me, {one.line}, {', '.join([value, *indices])})")
             case ir.Do(value=ir.Atomic() as atomic):
                 self._atomic(atomic)
@@ -164,7 +168,7 @@ class _Generator:
         self.depth += 1
         if held is not None:
             state = "".join(f"v_{name}, " for name in sorted(held))
-            self.emit(f"if {loop}.turn(({state})): yield WAIT")
+            self.emit(f"yield WAIT if {loop}.turn(({state})) else None")
         else:
             changed = sorted({inner.name for inner in ir.walk(one.body) if isinstance(inner, (ir.Assign, ir.For))})
             state = "".join(f"v_{name}, " for name in changed)
@@ -177,8 +181,8 @@ class _Generator:
         if held is not None:
             self.emit(f"{loop}.leave()")
 
-    def _stop(self, array: str) -> None:
-        if array in self.shared:
+    def _stop(self, array: str, *, atomic: bool) -> None:
+        if array in self.shared and (self.fine or atomic):
             self.emit("yield")
 
     # Expressions.
@@ -197,7 +201,7 @@ class _Generator:
                 return f"a_{e.array}.side({e.side})"
             case ir.Load():
                 indices = [self.value(index) for index in e.indices]
-                self._stop(e.array)
+                self._stop(e.array, atomic=False)
                 return self._held(f"a_{e.array}.load(me, {e.line}, {', '.join(indices)})")
             case ir.Atomic():
                 return self._atomic(e)
@@ -246,7 +250,7 @@ class _Generator:
     def _atomic(self, e: ir.Atomic) -> str:
         values = [self.value(value) for value in e.values]
         indices = [self.value(index) for index in e.indices]
-        self._stop(e.array)
+        self._stop(e.array, atomic=True)
         return self._held(f"a_{e.array}.atomic(me, {e.line}, {e.op!r}, ({', '.join(values)},), {', '.join(indices)})")
 
     def _warp(self, e: ir.Warp) -> str:
