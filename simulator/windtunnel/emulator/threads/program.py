@@ -1,8 +1,9 @@
 """A kernel as a Python generator of one thread, which stops before each step that others can see.
 
 It stops at all of them where a seed picks the order; else at atomic operations, meetings and turns of loops that may
-wait: what plain accesses find in an order where they race is said to be a race in any. Values are NumPy scalars of their own types, so that numbers are those of `lockstep`, bit for bit. Between two stops a
-thread touches nothing that others do: what happens depends on the order of the stops alone.
+wait: what plain accesses find in an order where they race is said to be a race in any. Values are NumPy scalars of
+their own types, so that numbers are those of `lockstep`, bit for bit. Between two stops a thread touches nothing that
+others do, or nothing whose order they could tell: what happens depends on the order of the stops alone.
 """
 
 from __future__ import annotations
