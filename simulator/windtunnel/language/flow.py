@@ -22,7 +22,7 @@ def lowered(program: ir.Program, *, leaving: bool = False) -> list[ir.Stmt]:
     lowering = _Lowering(program, leaving=leaving)
     body, _ = lowering.block(program.body, None)
     # Nobody has returned yet: a target's variables hold anything until they are set.
-    return _pruned([_set(program.line, lowering.returned, False), *body])
+    return _pruned([_set(program.line, lowering.returned, False), *body], lowering.flags)
 
 
 @dataclass
@@ -44,6 +44,8 @@ class _Exits:
 class _Lowering:
     def __init__(self, program: ir.Program, *, leaving: bool) -> None:
         self.program, self.leaving = program, leaving
+        self.flags: set[str] = set()
+        """Variables of the lowering's own that say where a thread is."""
         self.names = {*program.variables, *program.scalars, *program.arrays}
         self.read = _read(program.body)
         self.returned = self._fresh("returned")
@@ -55,6 +57,8 @@ class _Lowering:
             number += 1
             found = f"{name}_{number}_"
         self.names.add(found)
+        if kind == BOOL:
+            self.flags.add(found)
         self.program.variables[found] = kind
         return found
 
@@ -218,14 +222,14 @@ def _read(body: Sequence[ir.Stmt]) -> set[str]:
     return {e.name for one in ir.walk(body) for e in ir.expressions(one) if isinstance(e, ir.Variable)}
 
 
-def _pruned(body: list[ir.Stmt]) -> list[ir.Stmt]:
-    """Without flags that nothing asks for."""
+def _pruned(body: list[ir.Stmt], flags: set[str]) -> list[ir.Stmt]:
+    """Without ``flags`` that nothing asks for."""
     asked = _read(body)
 
     def kept(block: Sequence[ir.Stmt]) -> list[ir.Stmt]:
         found = []
         for one in block:
-            if isinstance(one, ir.Assign) and one.name.endswith("_") and one.name not in asked:
+            if isinstance(one, ir.Assign) and one.name in flags and one.name not in asked:
                 continue
             if isinstance(one, ir.If):
                 one.body, one.orelse = kept(one.body), kept(one.orelse)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from windtunnel.language import ir
 
@@ -17,23 +17,42 @@ def private(program: ir.Program, written: Sequence[str]) -> Mapping[str, frozens
     for one in ir.walk(program.body):
         if isinstance(one, (ir.Assign, ir.For)):
             assigned.setdefault(one.name, []).append(one)
-    accesses: dict[str, list[Sequence[ir.Expr]]] = {name: [] for name in written}
+    accesses: dict[str, list[tuple[Sequence[ir.Expr], frozenset[str]]]] = {name: [] for name in written}
     plainly: set[str] = set()
-    for one in ir.walk(program.body):
+    for one, known in _reached(program.body, frozenset(program.scalars)):
         if isinstance(one, ir.Store) and one.array in accesses:
-            accesses[one.array].append(one.indices)
+            accesses[one.array].append((one.indices, known))
             plainly.add(one.array)
         for e in ir.expressions(one):
             if isinstance(e, (ir.Load, ir.Atomic)) and e.array in accesses:
-                accesses[e.array].append(e.indices)
+                accesses[e.array].append((e.indices, known))
                 plainly |= {e.array} if isinstance(e, ir.Load) else set()
     found = {name: frozenset({0, 1, 2}) for name in written if name not in plainly}
     for name, each in accesses.items():
-        axes = [_axes(indices, assigned, program) for indices in each]
+        axes = [
+            _axes(indices, {name: made for name, made in assigned.items() if name in known}, program)
+            for indices, known in each
+        ]
         # The same indices in the same order everywhere: else one thread's place may be another's.
         if axes and axes[0] is not None and all(one == axes[0] for one in axes):
             found[name] = frozenset(axis for axis, _ in axes[0])
     return found
+
+
+def _reached(body: Sequence[ir.Stmt], known: frozenset[str]) -> Iterator[tuple[ir.Stmt, frozenset[str]]]:
+    """Every statement, with the variables that have surely been assigned when it is reached."""
+    for one in body:
+        yield one, known
+        if isinstance(one, ir.Assign):
+            asked = {e.name for e in ir.inside(one.value) if isinstance(e, ir.Variable)}
+            known = known | {one.name} if asked <= known else known - {one.name}
+        elif isinstance(one, ir.If):
+            yield from _reached(one.body, known)
+            yield from _reached(one.orelse, known)
+        elif isinstance(one, ir.While):
+            yield from _reached(one.body, known)
+        elif isinstance(one, ir.For):
+            yield from _reached(one.body, known | {one.name})
 
 
 def _axes(

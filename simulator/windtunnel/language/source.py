@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any, Final
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.stencil import form_of
 from windtunnel.language.names import POSITION, Group, Name
+from windtunnel.language.types import Array, Scalar
 
 UNKNOWN: Final = object()
 """What a name means that only the running kernel knows."""
@@ -116,8 +118,9 @@ def _assigned(tree: ast.FunctionDef) -> frozenset[str]:
 def by_thread(function: Callable[..., Any]) -> bool:
     """Whether a function is written for one thread, and not for whole arrays.
 
-    It is where it uses a name of the kernel language. One that uses none is where all that it does with its parameters
-    is to take and set single elements (``a[0] += 1``), which every thread then does.
+    It is where it, or a function that it calls, uses a name of the kernel language, or a parameter is annotated with
+    one of its types. Else it is where all that it does with its parameters is to take and set single elements
+    (``a[0] += 1``), which every thread then does.
     """
     try:
         source = source_of(function)
@@ -125,16 +128,46 @@ def by_thread(function: Callable[..., Any]) -> bool:
         return False  # what has no source cannot be compiled; it can still be called on whole arrays
     if source.positions or form_of(function) is not None:
         return True
+    return _annotated(source) or _worded(source, set()) or _single_elements(source)
+
+
+def _annotated(source: Source) -> bool:
+    """Whether a parameter is annotated with a type of the kernel language."""
+    for argument in source.tree.args.args:
+        stated = argument.annotation.value if isinstance(argument.annotation, ast.Subscript) else argument.annotation
+        if isinstance(stated, (ast.Name, ast.Attribute)) and isinstance(_quiet(source, stated), (Scalar, Array)):
+            return True
+    return False
+
+
+def _worded(source: Source, seen: set[Any]) -> bool:
+    """Whether a function, or one that it calls, uses a name of the kernel language. ``seen``: those asked already."""
+    seen.add(source.function)
     tree = source.tree
     if any(isinstance(source.static(node), (Name, Group)) for node in ast.walk(tree) if isinstance(node, ast.Name)):
         return True
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(_quiet(source, node), (Name, Group)):
             return True
-    return _single_elements(source)
+    for node in ast.walk(tree):
+        called = _quiet(source, node.func) if isinstance(node, ast.Call) else None
+        plain = getattr(called, "function", called)
+        # Functions of libraries are no helpers of a kernel: what is installed knows no names of this language.
+        if inspect.isfunction(plain) and plain not in seen and not _installed(plain):
+            try:
+                if _worded(source_of(plain), seen):
+                    return True
+            except KernelError:
+                continue
+    return False
 
 
-def _quiet(source: Source, node: ast.Attribute) -> Any:
+def _installed(function: Any) -> bool:
+    """Whether a function is of an installed library."""
+    return "site-packages" in function.__code__.co_filename or function.__module__ in sys.stdlib_module_names
+
+
+def _quiet(source: Source, node: ast.expr) -> Any:
     try:
         return source.static(node)
     except KernelError:
@@ -145,7 +178,8 @@ def _single_elements(source: Source) -> bool:
     parameters = {argument.arg for argument in source.tree.args.args}
     stores = 0
     in_subscript = set()
-    for node in ast.walk(source.tree):
+    body = [node for one in source.tree.body for node in ast.walk(one)]
+    for node in body:
         if isinstance(node, ast.Subscript):
             indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
             if any(isinstance(i, ast.Slice) or (isinstance(i, ast.Constant) and i.value is ...) for i in indices):

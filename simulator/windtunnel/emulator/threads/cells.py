@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,17 +38,15 @@ class Touched:
         self.released: dict[int, Released] = {}
         self.changed: dict[int, tuple[int, int]] = {}
         """Thread and line that changed an element last."""
-        self.waiting: dict[int, list[Thread]] = {}
+        self.waiting: dict[int, deque[Thread]] = {}
         """Threads that wait until an element changes."""
 
     def change(self, at: int, thread: Thread, line: int) -> None:
-        """An element has another value than before: whoever waits for that goes on."""
+        """An element has another value than before: whoever waits for that may go on."""
         self.changed[at] = (thread.id, line)
         thread.changes += 1
-        waiting = self.waiting.pop(at, None)
-        if waiting:
-            for one in waiting:
-                one.wake()
+        if at in self.waiting:
+            thread.machine.stirred[id(self), at] = (self, at)
 
 
 class Cells:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -71,7 +72,7 @@ class ByThread:
             launch,
             cells,
             scalars,
-            ready=schedule_of(seed),
+            ready=schedule_of(seed, math.prod(launch.grid) * math.prod(launch.block)),
             resident=resident,
             checked=checked,
             traced=seed is not None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -164,13 +165,17 @@ class Thread:
         self.waits, self.looks = loop, looks
         for look in looks:
             assert look.cells.touched is not None  # noqa: S101  only what threads can meet in is looked at so
-            look.cells.touched.waiting.setdefault(look.at, []).append(self)
+            look.cells.touched.waiting.setdefault(look.at, deque()).append(self)
 
-    def wake(self) -> None:
-        """Something has changed."""
-        if self.waits is not None:
-            self.waits, self.looks = None, []
-            self.machine.ready.add(self)
+    def stirred(self, touched: Touched, at: int) -> bool | None:
+        """An element has changed that it waits for. Whether it goes on; None where it does not wait for it any more."""
+        if self.waits is None or not any(look.at == at and look.cells.touched is touched for look in self.looks):
+            return None
+        if not any(_other(look.value, look.cells.flat[look.at]) for look in self.looks):
+            return False
+        self.waits, self.looks = None, []
+        self.machine.ready.add(self)
+        return True
 
 
 class Block:
@@ -224,6 +229,8 @@ class Machine:
         self.idle = 0
         """Turns of waiting loops since one was left, that came to a state that had been before."""
         self.live: dict[int, Block] = {}
+        self.stirred: dict[tuple[int, int], tuple[Touched, int]] = {}
+        """Elements that have changed, for which threads wait."""
         self.grid_came: list[Thread] = []
         self.gone: Thread | None = None
         """The last thread of the block that ended last."""
@@ -261,7 +268,9 @@ class Machine:
                 block = Block(self, waiting.pop())
                 live[block.number] = block
                 block.begin()
-            while len(ready):
+            while len(ready) or self._rouse():
+                if self.stirred:
+                    self._rouse()
                 thread = ready.pick()
                 try:
                     event = thread.go()
@@ -277,6 +286,28 @@ class Machine:
             else:
                 if live:
                     raise stuck(self, self._all(), waiting)
+
+    def _rouse(self) -> bool:
+        """Let one thread go on that waits for what has changed; whether there is one.
+
+        One at a step: of those that wait for a lock the first has often taken it before the next would have looked.
+        """
+        while self.stirred:
+            key, (touched, at) = next(iter(self.stirred.items()))
+            waiting = touched.waiting.pop(at, deque())
+            kept: deque[Thread] = deque()
+            while waiting:
+                one = waiting.popleft()
+                goes = one.stirred(touched, at)
+                if goes:
+                    touched.waiting[at] = kept + waiting
+                    return True
+                if goes is False:
+                    kept.append(one)
+            if kept:
+                touched.waiting[at] = kept
+            del self.stirred[key]
+        return False
 
     def turned(self) -> None:
         """A waiting loop has come to a state that it was in before. Deadlock where none is ever left."""

@@ -28,17 +28,22 @@ class Schedule(Protocol):
 
 
 class InTurn:
-    """Every thread a step, in the order of their numbers: what devices come nearest to."""
+    """Every thread ``steps`` steps, in the order of their numbers: one is what devices come nearest to."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: int = 1) -> None:
         self._threads: deque[Thread] = deque()
+        self._steps, self._left = steps, 0
 
     def add(self, thread: Thread) -> None:
         """See ``Schedule``."""
-        self._threads.append(thread)
+        if self._left:
+            self._threads.appendleft(thread)
+        else:
+            self._threads.append(thread)
 
     def pick(self) -> Thread:
         """See ``Schedule``."""
+        self._left = (self._left or self._steps) - 1
         return self._threads.popleft()
 
     def __len__(self) -> int:
@@ -153,9 +158,16 @@ class Rounds:
         return numbers
 
 
+_FEW, _SEVERAL = 256, 8
 _KINDS: tuple[Callable[[int], Schedule], ...] = (Walk, Priorities, Rounds)
 
 
-def schedule_of(seed: int | None) -> Schedule:
-    """In turn without a seed; seeds take the three kinds in turn, since each finds what the others seldom do."""
-    return InTurn() if seed is None else _KINDS[seed % len(_KINDS)](seed)
+def schedule_of(seed: int | None, threads: int) -> Schedule:
+    """In turn without a seed; seeds take the three kinds in turn, since each finds what the others seldom do.
+
+    Of many threads each takes several steps at a time: where all look at once and then one succeeds, as with
+    compare-and-swap, single steps would be as many as the square of the threads.
+    """
+    if seed is None:
+        return InTurn(1 if threads <= _FEW else _SEVERAL)
+    return _KINDS[seed % len(_KINDS)](seed)
