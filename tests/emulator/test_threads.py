@@ -20,7 +20,10 @@ from tests.corpus.synchronised import CASES
 
 import windtunnel
 from windtunnel import (
+    any_sync,
     atomic,
+    ballot_sync,
+    blockDim,
     blockIdx,
     cg,
     errors,
@@ -30,6 +33,7 @@ from windtunnel import (
     i32,
     shared,
     shfl_down_sync,
+    shfl_xor_sync,
     syncthreads,
     syncwarp,
     threadfence,
@@ -672,7 +676,7 @@ def never_zero(x: i32[:], out: i32[:]):  # type: ignore[no-untyped-def]
 def test_a_loop_that_changes_nothing_is_told(kernel: Any, seed: int | None) -> None:
     accelerator = device(seed)
     x, out = with_x(accelerator)
-    with pytest.raises(errors.Deadlock, match="never ends: a turn leaves all") as met:
+    with pytest.raises(errors.Deadlock, match="never ends: it comes to turns that it has made before") as met:
         accelerator.launch(kernel, 2, 4, *((out,) if kernel is for_ever else (x, out)))
     assert met.value.lines == (line_of(kernel),)
 
@@ -691,3 +695,145 @@ def test_a_long_loop_that_gets_somewhere_is_let_be(seed: int | None) -> None:
     out = accelerator.empty(2, np.int32)
     accelerator.launch(counts_far, 1, 2, out, 140_000)
     assert accelerator.to_host(out).tolist() == [140_000, 140_000]
+
+
+@windtunnel.kernel
+def votes_by_halves(out: u32[:], some: i32[:], sums: i32[:]):  # type: ignore[no-untyped-def]
+    t = threadIdx.x
+    mask = u32(0xFFFF)
+    if t >= 16:
+        mask = u32(0xFFFF0000)
+    out[t] = ballot_sync(mask, True)
+    some[t] = 1 if any_sync(mask, t == 3) else 0
+    sums[t] = shfl_xor_sync(mask, t, 24)
+
+
+@windtunnel.kernel
+def halves_meet(out: i32[:]):  # type: ignore[no-untyped-def]
+    part = shared.array(32, i32)
+    t = threadIdx.x
+    part[t] = t
+    syncwarp(0x0000FFFF if t < 16 else 0xFFFF0000)
+    out[t] = part[31 - t]
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_threads_that_state_two_masks_are_two_groups(seed: int | None) -> None:
+    accelerator = device(seed)
+    out = accelerator.to_device(np.zeros(32, np.uint32))
+    some, sums = zeros(accelerator, 32, 32)
+    accelerator.launch(votes_by_halves, 1, 32, out, some, sums)
+    assert accelerator.to_host(out).tolist() == [0xFFFF] * 16 + [0xFFFF0000] * 16
+    assert accelerator.to_host(some).tolist() == [1] * 16 + [0] * 16
+    assert accelerator.to_host(sums).tolist() == list(range(32)), "the other half is not asked"
+    with pytest.raises(errors.DataRace):
+        accelerator.launch(halves_meet, 1, 32, accelerator.empty(32, np.int32))
+
+
+@windtunnel.kernel
+def dropped_value(out: i32[:]):  # type: ignore[no-untyped-def]
+    _ = atomic.add(out, 0, 1)
+    last_ = atomic.exch(out, 1, 5)  # noqa: F841
+
+
+def gid():  # type: ignore[no-untyped-def]
+    return blockIdx.x * blockDim.x + threadIdx.x
+
+
+@windtunnel.kernel
+def by_helper(out: i32[:]):  # type: ignore[no-untyped-def]
+    out[gid()] = 1
+
+
+@windtunnel.kernel
+def of_every_thread(a: i32[:], out: i32[:]):  # type: ignore[no-untyped-def]
+    for k in range(a.size):
+        out[0] += a[k]
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_a_value_that_nobody_reads_is_worked_out_for_what_it_does(seed: int | None) -> None:
+    accelerator = device(seed)
+    (out,) = zeros(accelerator, 2)
+    accelerator.launch(dropped_value, 2, 32, out)
+    assert accelerator.to_host(out).tolist() == [64, 5]
+
+
+def test_kernels_are_told_by_their_helpers_and_their_annotations() -> None:
+    accelerator = device()
+    out, a = zeros(accelerator, 64, 5)
+    accelerator.launch(by_helper, 2, 32, out)
+    assert accelerator.to_host(out).all()
+    with pytest.raises(errors.DataRace):
+        accelerator.launch(of_every_thread, 1, 4, a, out)
+
+
+@windtunnel.kernel
+def fenced_and_met(a: i32[:], flag: i32[:], out: i32[:]):  # type: ignore[no-untyped-def]
+    t = threadIdx.x
+    if blockIdx.x == 0:
+        a[t] = t
+        threadfence()
+        syncthreads()
+        if t == 0:
+            atomic.exch(flag, 0, 1)
+    else:
+        while atomic.add(flag, 0, 0) == 0:
+            pass
+        threadfence()
+        out[t] = a[63 - t]
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1, 2])
+def test_what_all_have_fenced_before_they_meet_one_may_release(seed: int | None) -> None:
+    accelerator = device(seed)
+    a, flag, out = zeros(accelerator, 64, 1, 64)
+    accelerator.launch(fenced_and_met, 2, 64, a, flag, out)
+    assert accelerator.to_host(out).tolist() == list(range(63, -1, -1))
+
+
+@windtunnel.kernel
+def place_of_some(a: i32[:], first: i32):  # type: ignore[no-untyped-def]
+    if threadIdx.x >= first:
+        i = grid(1)
+    a[i] = threadIdx.x
+
+
+@windtunnel.kernel
+def walks_in_a_circle(after: i32[:], out: i32[:]):  # type: ignore[no-untyped-def]
+    node = grid(1)
+    while node != -1:  # HERE
+        node = after[node]
+    out[0] = 1
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_a_circle_of_several_turns_is_told(seed: int | None) -> None:
+    accelerator = device(seed)
+    after = accelerator.to_device(np.array([1, 2, 0], np.int32))
+    with pytest.raises(errors.Deadlock, match="never ends") as met:
+        accelerator.launch(walks_in_a_circle, 1, 3, after, *zeros(accelerator, 1))
+    assert met.value.lines == (line_of(walks_in_a_circle),)
+
+
+def test_a_place_that_only_some_have_is_nobodys_own() -> None:
+    accelerator = device()
+    with pytest.raises((errors.DataRace, errors.UninitializedRead)):
+        accelerator.launch(place_of_some, 1, 32, *zeros(accelerator, 32), 16)
+
+
+@windtunnel.kernel
+def locked(lock: i32[:], total: i32[:]):  # type: ignore[no-untyped-def]
+    while atomic.cas(lock, 0, 0, 1) != 0:
+        pass
+    threadfence()
+    total[0] += 1
+    threadfence()
+    atomic.exch(lock, 0, 0)
+
+
+def test_a_thousand_threads_wait_for_one_lock() -> None:
+    accelerator = device()
+    lock, total = zeros(accelerator, 1, 1)
+    accelerator.launch(locked, 16, 64, lock, total)
+    assert accelerator.to_host(total)[0] == 1024

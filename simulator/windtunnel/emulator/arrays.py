@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import BarrierDivergence, Deadlock, OutOfBounds, UninitializedRead
+from windtunnel.core.errors import BarrierDivergence, OutOfBounds, UninitializedRead
 from windtunnel.emulator.forms import Affine, Form, Pattern, plain
 from windtunnel.emulator.lanes import Chunk, Lanes, Ramp, Value
 from windtunnel.emulator.watch import Shadow
@@ -102,13 +102,15 @@ class Memory:
         position, value = self.position(lanes, line, indices), plain(value)
         if self.shadow is not None:
             self.shadow.write(self, lanes, line, position, value, atomic=False)
+        before = self.flat[_each(position, lanes.size)].copy() if lanes.chunk.exact else None
         if isinstance(position, Pattern):
             position.put(self.flat, value)
         elif isinstance(position, int) and isinstance(value, np.ndarray) and value.ndim:
             self.flat[position] = value[-1]
         else:
             self.flat[position] = value
-        lanes.chunk.changes += 1
+        same = before is not None and np.array_equal(before, self.flat[_each(position, lanes.size)])
+        lanes.chunk.changes += not same
         if self.missing is not None:
             self._written(lanes, position)
 
@@ -283,70 +285,12 @@ class Local(Memory):
         return self._unflattened(position // self.threads)
 
 
-_LONG = 1 << 16
-"""Turns of a loop before it is asked whether they do anything."""
-_TURNS = 1024
-"""Turns of a loop in which no memory changes at all, after which it is taken to wait for ever."""
-
-
 def _all_of(lanes: Lanes) -> Any:
     return slice(None) if lanes.selection is None else lanes.selection
 
 
 class Waits(Exception):
     """Side by side threads cannot go on: a loop waits for what others have not done yet."""
-
-
-class Guard:
-    """Watches a loop that may wait for what other threads do, which side by side they never get to do."""
-
-    def __init__(self, lanes: Lanes, line: int) -> None:
-        self.lanes, self.line = lanes, line
-        self.turns, self.changes = 0, -1
-
-    def turn(self) -> None:
-        """One more turn. Waits where nothing has changed for long."""
-        changes = self.lanes.chunk.changes
-        if changes != self.changes:
-            self.turns, self.changes = 0, changes
-            return
-        self.turns += 1
-        if self.turns > _TURNS:
-            raise Waits
-
-
-class Endless:
-    """Watches a loop for a turn that leaves everything as it was: then none of those to come does anything else."""
-
-    __slots__ = ("_size", "before", "changes", "lanes", "line", "turns")
-
-    def __init__(self, lanes: Lanes, line: int) -> None:
-        self.lanes, self.line, self.turns = lanes, line, 0
-        self.before: list[np.ndarray] = []
-        self.changes, self._size = -1, -1
-
-    def turn(self) -> bool:
-        """One more turn. Whether it is to be looked at: one of a power of two, from 65,536, and the one after it."""
-        self.turns = turns = self.turns + 1
-        return turns >= _LONG and (turns & (turns - 1) == 0 or (turns - 1) & (turns - 2) == 0)
-
-    def look(self, lanes: Lanes, values: Sequence[Value]) -> None:
-        """Deadlock where the variables of the loop and all memory are what they were a turn ago."""
-        now = [np.array(value) for value in values]
-        chunk = self.lanes.chunk
-        if self.turns & (self.turns - 1) == 0 or self.changes != chunk.changes or lanes.size != self._size:
-            self.before, self.changes, self._size = now, chunk.changes, lanes.size
-            return
-        if all(np.array_equal(one, other, equal_nan=False) for one, other in zip(self.before, now, strict=True)):
-            launch, identity = chunk.launch, int(lanes.identities[0])
-            others = f", and {lanes.size - 1:,} other threads" if lanes.size > 1 else ""
-            raise Deadlock(
-                f"{launch.where()}: the loop at {launch.at(self.line)} never ends: a turn leaves all variables and all "
-                f"memory as they were, for {launch.who(identity)}{others}",
-                file=launch.program.file,
-                lines=(self.line,),
-                threads=(launch.thread(identity),),
-            )
 
 
 def meet(lanes: Lanes, mask: Value) -> None:

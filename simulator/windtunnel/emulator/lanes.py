@@ -127,6 +127,8 @@ class Chunk:
         """Barriers that each block has passed. Replaced, never changed: who keeps one knows how it was."""
         self.interval = 0
         """Barriers that all threads of the chunk have passed together."""
+        self.exact = False
+        """Whether stores are asked if they change anything: once a loop has gone on for long."""
         self.changes = 0
         """Stores so far, and atomic operations that changed something."""
         self.warp_epochs = self.layout.zeros
@@ -381,9 +383,12 @@ def convert(value: Value, dtype: np.dtype[Any]) -> Value:
     if isinstance(value, Affine) and dtype == np.int32:
         return value
     value = plain(value)
-    if isinstance(value, np.ndarray):
-        return value.astype(dtype)
-    return np.asarray(value).astype(dtype)[()]
+    array = np.asarray(value)
+    if dtype.kind == "u" and dtype.itemsize < 8 and array.dtype.kind not in "iub":
+        # Out of range NumPy's own is one number for many values and another for one: through i64 it is the same.
+        array = array.astype(np.int64)
+    found = array.astype(dtype)
+    return found if isinstance(value, np.ndarray) else found[()]
 
 
 def chosen(condition: Value, yes: Value, no: Value) -> Value:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.emulator import mathematics
-from windtunnel.emulator.arrays import Endless, Guard, barrier, meet
+from windtunnel.emulator.arrays import barrier, meet
 from windtunnel.emulator.lanes import (
     EMPTY,
     branch,
@@ -30,14 +30,16 @@ from windtunnel.emulator.lanes import (
     taken,
 )
 from windtunnel.emulator.threads.launch import ByThread
+from windtunnel.emulator.threads.program import decides
+from windtunnel.emulator.turns import Turns
 from windtunnel.language import flow, ir
 from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
 
 _HELPERS: Mapping[str, Any] = {
-    "np": np, "EMPTY": EMPTY, "Guard": Guard, "barrier": barrier, "branch": branch, "chosen": chosen,
+    "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "chosen": chosen,
     "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
-    "taken": taken, "m": mathematics, "meet": meet, "Endless": Endless,
+    "taken": taken, "m": mathematics, "meet": meet, "Turns": Turns,
 }  # fmt: skip
 _PLAIN = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 _FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
@@ -89,7 +91,7 @@ def compiled(program: ir.Program) -> Compiled:
         bool(waits),
         any(isinstance(look, ir.Atomic) for look in waits),
         made.parts,
-        any(scope.startswith(("fence", "grid")) for scope in scopes),
+        any(scope.startswith(("fence", "grid")) for scope in scopes) or any(map(_in_part, ir.walk(body))),
         "grid" in scopes,
         ByThread(program, frozenset(stored)),
         alone,
@@ -241,18 +243,14 @@ class _Generator:
 
     def _while(self, one: ir.While, frame: _Frame) -> None:
         spins = bool(_looks(one, self.stored))
-        guard, endless = self._fresh("guard"), self._fresh("endless")
-        if spins:
-            self.emit(f"{guard} = Guard({frame.lanes}, {one.line})")
-        self.emit(f"{endless} = Endless({frame.lanes}, {one.line})")
-        changed = sorted({inner.name for inner in ir.walk(one.body) if isinstance(inner, ir.Assign)})
+        turns = self._fresh("turns")
+        self.emit(f"{turns} = Turns({frame.lanes}, {one.line}, {spins})")
+        deciding = sorted(decides(one))
         if not self.varies(one.condition):
             self.emit("while True:")
             self.depth += 1
-            if spins:
-                self.emit(f"{guard}.turn()")
-            values = ", ".join(self._name(frame, name) for name in changed)
-            self.emit(f"if {endless}.turn(): {endless}.look({frame.lanes}, [{values}])")
+            values = ", ".join(self._name(frame, name) for name in deciding)
+            self.emit(f"if {turns}.turn(): {turns}.look({frame.lanes}, [{values}])")
             self.emit(f"if not ({self.value(one.condition, frame)}): break")
             self.block(one.body, frame)
             self.depth -= 1
@@ -269,10 +267,8 @@ class _Generator:
         self.emit(f"{selection}, {inner.lanes} = None, {frame.lanes}")
         self.emit("while True:")
         self.depth += 1
-        if spins:
-            self.emit(f"{guard}.turn()")
-        values = ", ".join(self._name(inner, name) for name in changed)
-        self.emit(f"if {endless}.turn(): {endless}.look({inner.lanes}, [{values}])")
+        values = ", ".join(self._name(inner, name) for name in deciding)
+        self.emit(f"if {turns}.turn(): {turns}.look({inner.lanes}, [{values}])")
         condition = self._fresh("on")
         self.emit(f"{condition} = {self.value(one.condition, inner)}")
         self.emit(f"if not holds({condition}):")
@@ -498,6 +494,14 @@ def _looks(loop: ir.While, stored: set[str]) -> list[ir.Expr]:
         asked |= {e.name for look in looks for e in ir.inside(look) if isinstance(e, ir.Variable)}
     found = [e for look in looks for e in ir.inside(look)]
     return [e for e in found if isinstance(e, ir.Atomic) or (isinstance(e, ir.Load) and e.array in stored)]
+
+
+def _in_part(one: ir.Stmt) -> bool:
+    """Whether some threads of a warp meet without the others: side by side only whole warps' meetings are counted."""
+    if not isinstance(one, ir.Barrier) or one.mask is None:
+        return False
+    mask = one.mask.operand if isinstance(one.mask, ir.Convert) else one.mask
+    return not (isinstance(mask, ir.Literal) and int(mask.value) & 0xFFFFFFFF == 0xFFFFFFFF)
 
 
 def _meets_warp(one: ir.Stmt | ir.Expr) -> bool:

@@ -180,14 +180,19 @@ def warp_size(lanes: Lanes) -> Any:
     return np.int32(lanes.chunk.warp)
 
 
-def _warps(lanes: Lanes) -> np.ndarray:
-    """The warp of each active thread, counted within the chunk."""
+def _warps(lanes: Lanes, mask: Value) -> np.ndarray:
+    """The warp of each active thread, counted within the chunk; those that state other masks are other warps."""
     chunk = lanes.chunk
     per_block = -(-chunk.threads // chunk.warp)
-    return np.asarray(lanes.places * per_block + lanes.linear // chunk.warp)
+    warps = np.asarray(lanes.places * per_block + lanes.linear // chunk.warp)
+    masks = np.asarray(plain(mask))
+    if not masks.ndim:
+        return warps
+    _, found = np.unique(np.stack([warps, masks.astype(np.int64)]), axis=1, return_inverse=True)
+    return np.asarray(found).reshape(-1)
 
 
-def _from(lanes: Lanes, value: Value, source: np.ndarray) -> Any:
+def _from(lanes: Lanes, mask: Value, value: Value, source: np.ndarray) -> Any:
     """What the thread at lane ``source`` of each one's warp has; one's own where there is none such."""
     chunk = lanes.chunk
     own = np.broadcast_to(np.asarray(plain(value)), lanes.size)
@@ -200,44 +205,50 @@ def _from(lanes: Lanes, value: Value, source: np.ndarray) -> Any:
     inside = (source >= 0) & (source < chunk.warp) & (wanted < chunk.threads)
     place = np.where(inside, numbers - mine + wanted, numbers)
     found = every[place]
-    return np.where(inside & there[place], found, own)
+    together = there[place]
+    masks = np.asarray(plain(mask))
+    if masks.ndim:
+        stated = np.zeros(chunk.size, masks.dtype)
+        stated[numbers] = masks
+        together &= stated[place] == masks
+    return np.where(inside & together, found, own)
 
 
-def shuffle_index(lanes: Lanes, _mask: Value, value: Value, source: Value) -> Any:
+def shuffle_index(lanes: Lanes, mask: Value, value: Value, source: Value) -> Any:
     """What the thread at a lane has."""
-    return _from(lanes, value, np.broadcast_to(np.asarray(plain(source)), lanes.size) % lanes.chunk.warp)
+    return _from(lanes, mask, value, np.broadcast_to(np.asarray(plain(source)), lanes.size) % lanes.chunk.warp)
 
 
-def shuffle_up(lanes: Lanes, _mask: Value, value: Value, distance: Value) -> Any:
+def shuffle_up(lanes: Lanes, mask: Value, value: Value, distance: Value) -> Any:
     """What the thread so many lanes below has."""
-    return _from(lanes, value, lane(lanes) - np.asarray(plain(distance)))
+    return _from(lanes, mask, value, lane(lanes) - np.asarray(plain(distance)))
 
 
-def shuffle_down(lanes: Lanes, _mask: Value, value: Value, distance: Value) -> Any:
+def shuffle_down(lanes: Lanes, mask: Value, value: Value, distance: Value) -> Any:
     """What the thread so many lanes above has."""
-    return _from(lanes, value, lane(lanes) + np.asarray(plain(distance)))
+    return _from(lanes, mask, value, lane(lanes) + np.asarray(plain(distance)))
 
 
-def shuffle_xor(lanes: Lanes, _mask: Value, value: Value, pattern: Value) -> Any:
+def shuffle_xor(lanes: Lanes, mask: Value, value: Value, pattern: Value) -> Any:
     """What the thread has whose lane differs in these bits."""
-    return _from(lanes, value, lane(lanes) ^ np.asarray(plain(pattern)))
+    return _from(lanes, mask, value, lane(lanes) ^ np.asarray(plain(pattern)))
 
 
-def vote_any(lanes: Lanes, _mask: Value, predicate: Value) -> Any:
+def vote_any(lanes: Lanes, mask: Value, predicate: Value) -> Any:
     """Whether it holds for any active thread of the warp."""
-    warps = _warps(lanes)
+    warps = _warps(lanes, mask)
     return np.bincount(warps, _holding(lanes, predicate))[warps] > 0
 
 
-def vote_all(lanes: Lanes, _mask: Value, predicate: Value) -> Any:
+def vote_all(lanes: Lanes, mask: Value, predicate: Value) -> Any:
     """Whether it holds for all active threads of the warp."""
-    warps = _warps(lanes)
+    warps = _warps(lanes, mask)
     return np.bincount(warps, _holding(lanes, predicate))[warps] == np.bincount(warps)[warps]
 
 
-def vote_ballot(lanes: Lanes, _mask: Value, predicate: Value) -> Any:
+def vote_ballot(lanes: Lanes, mask: Value, predicate: Value) -> Any:
     """A bit for each thread of the warp for which it holds: of the first 32."""
-    warps = _warps(lanes)
+    warps = _warps(lanes, mask)
     lane_of = lane(lanes)
     weight = np.where(lane_of < 32, np.exp2(lane_of), 0.0)
     return np.bincount(warps, _holding(lanes, predicate) * weight)[warps].astype(np.uint32)

@@ -81,7 +81,6 @@ class Thread:
     """One thread: what it is, what it knows of others, and what it waits for."""
 
     __slots__ = (
-        "before",
         "block",
         "block_index",
         "block_size",
@@ -128,8 +127,6 @@ class Thread:
         self.waits: Loop | None = None
         self.looks: list[Look] = []
         """What it waits for: any of these elements to change."""
-        self.before: tuple[Any, ...] = ()
-        """The variables of a long loop, a turn ago."""
         self.result: Any = None
         """What the last shuffle or vote gave."""
 
@@ -151,12 +148,16 @@ class Thread:
         """What it has done before comes before what others do that see what it does after."""
         self.clock.fence(block=block)
 
-    def endless(self, line: int, turns: int, state: tuple[Any, ...]) -> None:
-        """A loop that asks no memory goes round for long. Deadlock where a turn leaves all variables as they were."""
+    def endless(self, line: int, turns: int, state: tuple[Any, ...], kept: tuple[Any, ...] | None) -> Any:
+        """A loop that asks no memory that changes goes round for long: what to keep of it (``turns`` has how).
+
+        Deadlock where what decides is as it was in an earlier turn.
+        """
         if turns & (turns - 1) == 0:
-            self.before = state
-        elif (turns - 1) & (turns - 2) == 0 and state == self.before:
+            return state
+        if state == kept:
             raise endless(self.machine, self, line)
+        return kept
 
     # Waiting.
 

@@ -22,7 +22,7 @@ from windtunnel.language.types import BOOL, Scalar
 _FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
 
 
-_LONG = 1 << 16
+_LONG = 1024
 """Turns of a loop before it is asked whether they do anything."""
 
 
@@ -160,21 +160,20 @@ class _Generator:
 
     def _while(self, one: ir.While) -> None:
         held = waits_on(one, self.shared)
-        loop, turns = self._fresh("loop"), self._fresh("turns")
+        loop, turns, kept = self._fresh("loop"), self._fresh("turns"), self._fresh("kept")
         if held is not None:
             self.emit(f"{loop} = me.enter({one.line})")
         else:
-            self.emit(f"{turns} = 0")
+            self.emit(f"{turns}, {kept} = 0, None")
         self.emit("while True:")
         self.depth += 1
         if held is not None:
             state = "".join(f"v_{name}, " for name in sorted(held))
             self.emit(f"yield WAIT if {loop}.turn(({state})) else None")
         else:
-            changed = sorted({inner.name for inner in ir.walk(one.body) if isinstance(inner, (ir.Assign, ir.For))})
-            state = "".join(f"v_{name}, " for name in changed)
+            state = "".join(f"v_{name}, " for name in sorted(decides(one)))
             self.emit(f"{turns} += 1")
-            self.emit(f"if {turns} >= {_LONG}: me.endless({one.line}, {turns}, ({state}))")
+            self.emit(f"if {turns} >= {_LONG}: {kept} = me.endless({one.line}, {turns}, ({state}), {kept})")
         condition = self.value(one.condition)
         self.emit(f"if not {condition}: break")
         self.block(one.body)
@@ -322,6 +321,12 @@ def waits_on(loop: ir.While, stored: set[str] | frozenset[str]) -> frozenset[str
         elif isinstance(one, (ir.If, ir.While)):
             names |= _names(one.condition)
     return frozenset(deciding.closed(names) & deciding.assigned.keys())
+
+
+def decides(loop: ir.While) -> frozenset[str]:
+    """The variables, of those that a loop assigns, that decide whether it goes on."""
+    deciding = _Deciding(loop)
+    return frozenset(deciding.names & deciding.assigned.keys())
 
 
 class _Deciding:

@@ -84,7 +84,7 @@ def endless(machine: Machine, one: Thread, line: int) -> Finding:
     """A loop of one thread whose turns leave everything as it was."""
     launch = machine.launch
     return Deadlock(
-        f"{launch.where()}: the loop at {launch.at(line)} never ends: a turn leaves all variables as they were, for "
+        f"{launch.where()}: the loop at {launch.at(line)} never ends: it comes to turns that it has made before, for "
         f"{launch.who(one.id)}",
         file=launch.program.file,
         lines=(line,),
