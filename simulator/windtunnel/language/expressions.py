@@ -15,6 +15,7 @@ import numpy as np
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.language import ir
 from windtunnel.language.names import ATOMICS, Group, Name
+from windtunnel.language.shortcuts import chosen, decided
 from windtunnel.language.source import UNKNOWN, Source, source_of
 from windtunnel.language.types import BOOL, F32, I32, Array, Scalar, Type, scalar_of
 from windtunnel.language.words import words_of
@@ -231,7 +232,7 @@ class Reader:
             case ast.BoolOp(op=op, values=values):
                 return self._logic(node, "and" if isinstance(op, ast.And) else "or", values)
             case ast.IfExp(test=test, body=yes, orelse=no):
-                return ir.Choose(line, self._expression(test), self._lazily(yes), self._lazily(no))
+                return self._choice(node, test, yes, no)
             case ast.Subscript():
                 return self._subscript(node)
             case ast.Attribute():
@@ -291,18 +292,28 @@ class Reader:
     def _logic(self, node: ast.BoolOp, op: str, values: Sequence[ast.expr]) -> ir.Expr:
         found = self._expression(values[0])
         for value in values[1:]:
-            found = ir.Logic(node.lineno, op, found, self._lazily(value))
+            before, right = self._lazily(value)
+            if before:
+                name = self._fresh("held")
+                self.ahead[-1] += decided(op, found, before, right, name)
+                found = ir.Variable(node.lineno, name)
+            else:
+                found = ir.Logic(node.lineno, op, found, right)
         return found
 
-    def _lazily(self, node: ast.expr) -> ir.Expr:
-        """An expression that may not be evaluated: nothing of it may come before."""
+    def _choice(self, node: ast.IfExp, test: ast.expr, yes: ast.expr, no: ast.expr) -> ir.Expr:
+        condition, one, other = self._expression(test), self._lazily(yes), self._lazily(no)
+        if not one[0] and not other[0]:
+            return ir.Choose(node.lineno, condition, one[1], other[1])
+        name = self._fresh("held")
+        self.ahead[-1].append(chosen(condition, one, other, name))
+        return ir.Variable(node.lineno, name)
+
+    def _lazily(self, node: ast.expr) -> tuple[list[ir.Stmt], ir.Expr]:
+        """An expression that may not be evaluated, and what has to come ahead of it where it is."""
         self.ahead.append([])
         found = self._expression(node)
-        if self.ahead.pop():
-            self._refuse(
-                node, "a call that takes several statements, where it may not be made", "a line of its own for it"
-            )
-        return found
+        return self.ahead.pop(), found
 
     def _subscript(self, node: ast.Subscript) -> ir.Expr:
         if (
