@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
 import windtunnel
 from windtunnel import grid
 from windtunnel.language import ir
 from windtunnel.language.expressions import parameters_of
-from windtunnel.language.infer import infer
+from windtunnel.language.infer import infer, type_of
 from windtunnel.language.parse import parse
-from windtunnel.language.types import F32, I32, Array, f32, i32
+from windtunnel.language.source import KernelError
+from windtunnel.language.types import F32, F64, I32, Array, f32, f64, i32, i64
 from windtunnel_models.catalogue import Catalogue
 
 
@@ -57,6 +60,38 @@ def _guarded(a: i32[:], out: i32[:]):
         out[i] = 121 if _least(a, i) == 4 and a[i - 1] else 0
 
 
+@windtunnel.kernel
+def _sized(a, out: i32[:]):
+    i = grid(1)
+    out[i] = a.shape[-1]
+    out[1] = a.shape[-2]
+    out[2] = a.size
+
+
+@windtunnel.kernel
+def _third(a, out: i32[:]):
+    i = grid(1)
+    out[i] = a.shape[-3]
+
+
+@windtunnel.kernel
+def _kept(x: f64[:], n: i64, given, out: i64[:], reals: f64[:]):
+    i = grid(1)
+    out[i] = int(x[0])
+    out[1] = math.floor(x[0])
+    out[2] = int(n)
+    reals[0] = float(x[1])
+    reals[1] = given
+
+
+@windtunnel.kernel
+def _extremes(a: f32[:], b: f32[:], out: f32[:], ints: i32[:]):
+    i = grid(1)
+    out[i] = np.minimum(a[i], b[i])
+    out[4 + i] = np.maximum(a[i], b[i])
+    ints[i] = np.maximum(i, 2)
+
+
 def test_a_literal_given_to_a_function_takes_the_type_of_each_place_where_it_is_used() -> None:
     assert literals(typed(_calls)) == [(7, I32), (7, F32)]
 
@@ -70,3 +105,31 @@ def test_what_comes_after_and_or_and_if_may_need_statements_of_its_own_which_run
     given, out = np.array([9, 3, -2, 4], np.int32), device.to_device(np.zeros(6, np.int32))
     device.launch(_guarded, 1, 6, device.to_device(given), out)
     assert device.to_host(out).tolist() == [100, 121, 120, 121, 130, 130]
+
+
+def test_sides_below_zero_count_from_the_last_and_one_beyond_is_refused() -> None:
+    device = windtunnel.device("l4", known=Catalogue())
+    given, out = device.to_device(np.zeros((2, 3), np.float32)), device.to_device(np.zeros(3, np.int32))
+    device.launch(_sized, 1, 1, given, out)
+    assert device.to_host(out).tolist() == [3, 2, 6]
+    with pytest.raises(KernelError, match="side -3 of 'a', which has 2"):
+        device.launch(_third, 1, 1, given, out)
+
+
+def test_conversions_of_numbers_of_64_bits_keep_their_bits() -> None:
+    device = windtunnel.device("l4", known=Catalogue())
+    x = device.to_device(np.array([1e12 + 0.5, 0.1]))
+    out, reals = device.to_device(np.zeros(3, np.int64)), device.to_device(np.zeros(2))
+    device.launch(_kept, 1, 1, x, 2**40, np.float64(0.1), out, reals)
+    assert device.to_host(out).tolist() == [10**12, 10**12, 2**40]
+    assert device.to_host(reals).tolist() == [0.1, 0.1]
+    assert type_of(np.float64(0.1)) == F64
+
+
+def test_numpy_s_minimum_and_maximum_are_nan_where_either_is() -> None:
+    device = windtunnel.device("l4", known=Catalogue())
+    a, b = np.array([1, np.nan, 3, np.inf], np.float32), np.array([np.nan, 2, 4, -np.inf], np.float32)
+    out, ints = device.to_device(np.zeros(8, np.float32)), device.to_device(np.zeros(4, np.int32))
+    device.launch(_extremes, 1, 4, device.to_device(a), device.to_device(b), out, ints)
+    np.testing.assert_array_equal(device.to_host(out), np.concatenate([np.minimum(a, b), np.maximum(a, b)]))
+    assert device.to_host(ints).tolist() == [2, 2, 2, 3]

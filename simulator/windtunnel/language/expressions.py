@@ -36,7 +36,6 @@ MATH = (
 """Functions of Python's ``math`` (and NumPy's of the same meaning) that a kernel may call."""
 _NUMPY_MATH: Mapping[str, str] = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "absolute": "fabs", "power": "pow",
-    "maximum": "max", "minimum": "min",
 }  # fmt: skip
 ARITY = {"hypot": 2, "atan2": 2, "pow": 2, "fmod": 2, "copysign": 2, "fma": 3}
 _DEEPEST = 16
@@ -343,7 +342,7 @@ class Reader:
                     for side in range(1, self._dimensions(node, known)):
                         found = ir.Binary(node.lineno, "*", found, ir.Size(node.lineno, known, side))
                     return found
-                return ir.Size(node.lineno, known, -1)
+                return ir.Size(node.lineno, known, 0, total=True)
             self._refuse(node, f"'{node.attr}' of an array", "shape[0], or size")
         found_object = self.scope.source.static(node)
         if isinstance(found_object, Name):
@@ -381,7 +380,8 @@ class Reader:
         if isinstance(called, Scalar):
             return ir.Convert(line, called, self._one(node))
         if called in (int, float, bool):
-            return ir.Convert(line, {int: I32, float: F32, bool: BOOL}[called], self._one(node))
+            kind = {int: I32, float: F32, bool: BOOL}[called]
+            return ir.Convert(line, kind, self._one(node), keeps=called is not bool)
         if _is_number_type(called):
             return ir.Convert(line, scalar_of(called), self._one(node))
         if called in (abs, min, max, len, round, pow):
@@ -389,11 +389,15 @@ class Reader:
         name = _math_name(called)
         if name in ("min", "max"):
             return self._builtin(node, name)
+        if name in ("minimum", "maximum") and len(node.args) == 2:
+            one, other = (self._expression(argument) for argument in node.args)
+            sides = (side if is_plain(side) else self._hold(side) for side in (one, other))
+            return ir.Binary(line, name, *sides)
         if name is not None:
             made = self._function(node, f"math.{name}")
             # Python's own rounding gives integers, NumPy's floats.
             whole = name in ("floor", "ceil", "trunc") and getattr(math, name) is called
-            return ir.Convert(line, I32, made) if whole else made
+            return ir.Convert(line, I32, made, keeps=True) if whole else made
         function = getattr(called, "function", called)
         if callable(function) and hasattr(function, "__code__"):
             return self._inline(node, function, statement=statement)
@@ -601,7 +605,7 @@ def _math_name(called: Any) -> str | None:
     name = getattr(called, "__name__", "")
     if getattr(math, name, None) is called or isinstance(called, np.ufunc):
         name = _NUMPY_MATH.get(name, name)
-        return name if name in MATH or name in ("min", "max") else None
+        return name if name in MATH or name in ("min", "max", "minimum", "maximum") else None
     return None
 
 
