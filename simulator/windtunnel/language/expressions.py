@@ -14,7 +14,9 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.language import ir
+from windtunnel.language.constants import folded
 from windtunnel.language.names import ATOMICS, Group, Name
+from windtunnel.language.returns import without_returns
 from windtunnel.language.shortcuts import chosen, decided
 from windtunnel.language.source import UNKNOWN, Source, source_of
 from windtunnel.language.types import BOOL, F32, I32, Array, Scalar, Type, scalar_of
@@ -157,6 +159,12 @@ class Reader:
             self._refuse(given["dtype"], error.problem, error.expected)
         if name in self.scope.arrays:
             self._refuse(value, f"'{name}' is an array already", "another name")
+        if sides == (0,) and any(one.shape == (0,) for one in self.declared.values()):
+            self._refuse(
+                value,
+                f"'{name}' is a second shared array of a size that the launch gives: in CUDA they are one memory",
+                f"one such array, or a size: {name} = {ast.unparse(value.func)}(256, ...)",
+            )
         known = name if self.scope.depth == 0 else self._fresh(name)
         self.scope.arrays[name] = known
         found = ir.Declare(value.lineno, known, called.op, tuple(int(s) for s in sides), element)
@@ -220,7 +228,8 @@ class Reader:
             case ast.Name(id=name):
                 return self._name(node, name)
             case ast.BinOp(left=left, op=op, right=right):
-                return ir.Binary(line, self._operator(node, op), self._expression(left), self._expression(right))
+                made = ir.Binary(line, self._operator(node, op), self._expression(left), self._expression(right))
+                return folded(made)
             case ast.UnaryOp(op=op, operand=operand):
                 inner = self._expression(operand)
                 if isinstance(op, ast.USub) and isinstance(inner, ir.Literal) and not isinstance(inner.value, bool):
@@ -531,11 +540,7 @@ class Reader:
         self.result = self._fresh(function.__name__)
         body = self._body(source.tree.body)
         name, self.scope, self.result = self.result, outer, result
-        if any(isinstance(one, (ir.While, ir.For)) and _returns(one.body) for one in ir.walk(body)):
-            done = self._fresh("done")
-            body = [ir.Assign(node.lineno, done, ir.Literal(node.lineno, False)), *_left(body, done, in_loop=False)]
-        else:
-            body = _tail(body)
+        body = without_returns(body, node.lineno, self._fresh)
         if not statement and not any(isinstance(one, ir.Assign) and one.name == name for one in ir.walk(body)):
             self._refuse(node, f"the value of '{function.__name__}', which returns none", "a line of its own for it")
         # A body of one line is its value: most device functions are such.
@@ -607,61 +612,6 @@ def _math_name(called: Any) -> str | None:
         name = _NUMPY_MATH.get(name, name)
         return name if name in MATH or name in ("min", "max", "minimum", "maximum") else None
     return None
-
-
-def _tail(body: list[ir.Stmt]) -> list[ir.Stmt]:
-    """A function's statements without their returns: what follows a branch that returns goes into the other."""
-    found: list[ir.Stmt] = []
-    for at, one in enumerate(body):
-        if isinstance(one, ir.Return):
-            return found
-        if isinstance(one, ir.If) and (_returns(one.body) or _returns(one.orelse)):
-            rest = body[at + 1 :]
-            yes = _tail([*one.body, *([] if _ends(one.body) else rest)])
-            no = _tail([*one.orelse, *([] if _ends(one.orelse) else rest)])
-            return [*found, ir.If(one.line, one.condition, yes, no)]
-        found.append(one)
-    return found
-
-
-def _left(body: Sequence[ir.Stmt], done: str, *, in_loop: bool) -> list[ir.Stmt]:
-    """The same where loops return: a variable says that it has, loops are left, and what follows asks it."""
-    found: list[ir.Stmt] = []
-    for at, one in enumerate(body):
-        line = one.line
-        if isinstance(one, ir.Return):
-            found.append(ir.Assign(line, done, ir.Literal(line, True)))
-            return [*found, ir.Break(line)] if in_loop else found
-        inner = one.body if isinstance(one, (ir.While, ir.For)) else []
-        if isinstance(one, ir.If) and (_returns(one.body) or _returns(one.orelse)):
-            yes, no = (_left(side, done, in_loop=in_loop) for side in (one.body, one.orelse))
-            found.append(ir.If(line, one.condition, yes, no))
-        elif _returns(inner):
-            assert isinstance(one, (ir.While, ir.For))  # noqa: S101  nothing else has an inner body
-            one.body = _left(inner, done, in_loop=True)
-            found.append(one)
-            if in_loop:
-                found.append(ir.If(line, ir.Variable(line, done), [ir.Break(line)], []))
-        else:
-            found.append(one)
-            continue
-        if not in_loop:
-            rest = _left(body[at + 1 :], done, in_loop=False)
-            found.append(ir.If(line, ir.Unary(line, "not", ir.Variable(line, done)), rest, []))
-            return found
-    return found
-
-
-def _returns(body: Sequence[ir.Stmt]) -> bool:
-    return any(isinstance(one, ir.Return) for one in ir.walk(body))
-
-
-def _ends(body: Sequence[ir.Stmt]) -> bool:
-    """Whether nothing comes after it."""
-    if not body:
-        return False
-    last = body[-1]
-    return isinstance(last, ir.Return) or (isinstance(last, ir.If) and _ends(last.body) and _ends(last.orelse))
 
 
 def _substituted(value: ir.Expr, given: Mapping[str, ir.Expr]) -> ir.Expr:
