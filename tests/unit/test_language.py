@@ -15,7 +15,8 @@ from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer, type_of
 from windtunnel.language.parse import parse
 from windtunnel.language.source import KernelError
-from windtunnel.language.types import F32, F64, I32, Array, f32, f64, i32, i64
+from windtunnel.language.types import F32, F64, I32, Array, f32, f64, i32, i64, u32
+from windtunnel.transpile.keywords import RESERVED
 from windtunnel_models.catalogue import Catalogue
 
 
@@ -92,6 +93,113 @@ def _extremes(a: f32[:], b: f32[:], out: f32[:], ints: i32[:]):
     ints[i] = np.maximum(i, 2)
 
 
+@windtunnel.kernel
+def _powers(out: f64[:], x: f32[:], wide: i64[:]):
+    i = grid(1)
+    out[i] = 2**16
+    wide[i] = 2**33
+    x[i] = x[i] * ((1 << 20) - 1)
+
+
+def _many_returns(a):
+    s = 0
+    if a > 0:
+        s += 0
+        if s > 1000:
+            return 0
+    if a > 1:
+        s += 1
+        if s > 1000:
+            return 1
+    if a > 2:
+        s += 2
+        if s > 1000:
+            return 2
+    if a > 3:
+        s += 3
+        if s > 1000:
+            return 3
+    if a > 4:
+        s += 4
+        if s > 1000:
+            return 4
+    if a > 5:
+        s += 5
+        if s > 1000:
+            return 5
+    if a > 6:
+        s += 6
+        if s > 1000:
+            return 6
+    if a > 7:
+        s += 7
+        if s > 1000:
+            return 7
+    if a > 8:
+        s += 8
+        if s > 1000:
+            return 8
+    if a > 9:
+        s += 9
+        if s > 1000:
+            return 9
+    if a > 10:
+        s += 10
+        if s > 1000:
+            return 10
+    if a > 11:
+        s += 11
+        if s > 1000:
+            return 11
+    if a > 12:
+        s += 12
+        if s > 1000:
+            return 12
+    if a > 13:
+        s += 13
+        if s > 1000:
+            return 13
+    return s
+
+
+@windtunnel.kernel
+def _returning(out: i32[:]):
+    i = grid(1)
+    out[i] = _many_returns(i * 10)
+
+
+@windtunnel.kernel
+def _backwards(out: i32[:], n: u32):
+    i = grid(1)
+    for j in range(n - 1, -1, -1):
+        out[j] = i
+
+
+@windtunnel.kernel
+def _two_launched(out: f32[:]):
+    one = windtunnel.shared.array(0, f32)
+    other = windtunnel.shared.array(0, f32)
+    other[0] = 1.0
+    out[0] = one[0]
+
+
+@windtunnel.kernel
+def _chained(out: f32[:], ints: i32[:]):
+    i = grid(1)
+    a = b = 0
+    a += i
+    b += 0.5
+    a = c = a + 1
+    out[i] = b + c
+    ints[i] = a
+
+
+@windtunnel.kernel
+def _given(out: i64[:], n):
+    i = grid(1)
+    out[i] = n
+
+
 def test_a_literal_given_to_a_function_takes_the_type_of_each_place_where_it_is_used() -> None:
     assert literals(typed(_calls)) == [(7, I32), (7, F32)]
 
@@ -133,3 +241,49 @@ def test_numpy_s_minimum_and_maximum_are_nan_where_either_is() -> None:
     device.launch(_extremes, 1, 4, device.to_device(a), device.to_device(b), out, ints)
     np.testing.assert_array_equal(device.to_host(out), np.concatenate([np.minimum(a, b), np.maximum(a, b)]))
     assert device.to_host(ints).tolist() == [2, 2, 2, 3]
+
+
+def test_arithmetic_of_literals_is_worked_out_before_it_is_judged() -> None:
+    device = windtunnel.device("l4", known=Catalogue())
+    out, x = device.to_device(np.zeros(1)), device.to_device(np.full(1, 0.5, np.float32))
+    wide = device.to_device(np.zeros(1, np.int64))
+    device.launch(_powers, 1, 1, out, x, wide)
+    assert [device.to_host(one)[0] for one in (out, wide, x)] == [2**16, 2**33, 0.5 * (2**20 - 1)]
+
+
+def test_a_function_of_many_returns_is_put_in_its_place_once_and_gives_what_python_s_does() -> None:
+    device = windtunnel.device("l4", known=Catalogue())
+    out = device.to_device(np.zeros(4, np.int32))
+    device.launch(_returning, 1, 4, out)
+    assert device.to_host(out).tolist() == [_many_returns(i * 10) for i in range(4)]
+    assert sum(1 for _ in ir.walk(typed(_returning.function).body)) < 200
+
+
+def test_an_unsigned_counter_that_would_pass_zero_is_refused_at_its_line() -> None:
+    with pytest.raises(KernelError, match=r"a range over u32 with -1 in it; expected a signed counter: i32\(n\)"):
+        typed(_backwards.function)
+
+
+def test_a_second_shared_array_of_the_launch_s_size_is_refused() -> None:
+    with pytest.raises(KernelError, match="'other' is a second shared array of a size that the launch gives"):
+        typed(_two_launched.function)
+
+
+def test_one_value_given_to_several_names_is_worked_out_once_and_a_literal_takes_each_one_s_type() -> None:
+    device = windtunnel.device("l4", known=Catalogue())
+    out, ints = device.to_device(np.zeros(2, np.float32)), device.to_device(np.zeros(2, np.int32))
+    device.launch(_chained, 1, 2, out, ints)
+    assert device.to_host(out).tolist() == [1.5, 2.5]
+    assert device.to_host(ints).tolist() == [1, 2]
+
+
+def test_a_number_that_no_type_of_its_kind_holds_is_refused_by_its_name() -> None:
+    device = windtunnel.device("l4", known=Catalogue())
+    out = device.to_device(np.zeros(1, np.int64))
+    with pytest.raises(KernelError, match="'n' is 9223372036854775808, which no i64 is"):
+        device.launch(_given, 1, 1, out, 2**63)
+
+
+@pytest.mark.parametrize("name", ["linux", "unix", "typeof", "M_PI", "INT32_MAX", "SIZE_MAX"])
+def test_names_that_a_compiler_has_as_macros_are_spelled_otherwise(name: str) -> None:
+    assert name in RESERVED

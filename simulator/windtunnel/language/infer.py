@@ -61,6 +61,10 @@ def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
         actual = type_of(argument, wide=wide)
         stated = parameter.annotation
         if stated is None:
+            if isinstance(argument, int) and not -(2**63) <= argument < 2**63:
+                where = Where(program.file, parameter.line, field=parameter.name)
+                problem = f"'{parameter.name}' is {argument}, which no i64 is"
+                raise KernelError(problem, where=where, expected=f"-2**63 to 2**63 - 1, or {parameter.name}: u64")
             found[parameter.name] = actual
             continue
         fits = stated == actual if isinstance(actual, Array) else isinstance(stated, Scalar)
@@ -237,8 +241,16 @@ class _Inference:
                     self._write(one.body)
                 case ir.For():
                     kind = self.kinds[one.name]
+                    self._counts(one, kind)
                     one.start, one.stop, one.step = (self._typed(e, kind) for e in (one.start, one.stop, one.step))
                     self._write(one.body)
+
+    def _counts(self, one: ir.For, kind: Scalar) -> None:
+        """An unsigned counter passes no number below 0: it would go on from the largest."""
+        given = [e.value for e in (one.start, one.stop, one.step) if isinstance(e, ir.Literal)]
+        below = next((value for value in given if value < 0), None)
+        if kind.kind == "uint" and below is not None:
+            self._refuse(one.line, f"a range over {kind} with {below} in it", "a signed counter: i32(n)")
 
     def _extreme(self, e: ir.Binary) -> ir.Expr:
         kind, found = self._kind(e), ir.Binary(e.line, e.op[:3], e.left, e.right)
