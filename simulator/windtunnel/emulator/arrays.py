@@ -80,8 +80,8 @@ class Memory:
         """Who has touched what; None where no two threads can meet."""
 
     def side(self, number: int) -> np.int32:
-        """The length of a side; -1: the number of elements."""
-        return np.int32(self.size if number < 0 else self.shape[number])
+        """The length of a side."""
+        return np.int32(self.shape[number])
 
     # What a kernel does with it.
 

@@ -14,7 +14,10 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.language import ir
+from windtunnel.language.constants import folded
 from windtunnel.language.names import ATOMICS, Group, Name
+from windtunnel.language.returns import without_returns
+from windtunnel.language.shortcuts import chosen, decided
 from windtunnel.language.source import UNKNOWN, Source, source_of
 from windtunnel.language.types import BOOL, F32, I32, Array, Scalar, Type, scalar_of
 from windtunnel.language.words import words_of
@@ -35,7 +38,6 @@ MATH = (
 """Functions of Python's ``math`` (and NumPy's of the same meaning) that a kernel may call."""
 _NUMPY_MATH: Mapping[str, str] = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "absolute": "fabs", "power": "pow",
-    "maximum": "max", "minimum": "min",
 }  # fmt: skip
 ARITY = {"hypot": 2, "atan2": 2, "pow": 2, "fmod": 2, "copysign": 2, "fma": 3}
 _DEEPEST = 16
@@ -157,6 +159,12 @@ class Reader:
             self._refuse(given["dtype"], error.problem, error.expected)
         if name in self.scope.arrays:
             self._refuse(value, f"'{name}' is an array already", "another name")
+        if sides == (0,) and any(one.shape == (0,) for one in self.declared.values()):
+            self._refuse(
+                value,
+                f"'{name}' is a second shared array of a size that the launch gives: in CUDA they are one memory",
+                f"one such array, or a size: {name} = {ast.unparse(value.func)}(256, ...)",
+            )
         known = name if self.scope.depth == 0 else self._fresh(name)
         self.scope.arrays[name] = known
         found = ir.Declare(value.lineno, known, called.op, tuple(int(s) for s in sides), element)
@@ -220,7 +228,8 @@ class Reader:
             case ast.Name(id=name):
                 return self._name(node, name)
             case ast.BinOp(left=left, op=op, right=right):
-                return ir.Binary(line, self._operator(node, op), self._expression(left), self._expression(right))
+                made = ir.Binary(line, self._operator(node, op), self._expression(left), self._expression(right))
+                return folded(made)
             case ast.UnaryOp(op=op, operand=operand):
                 inner = self._expression(operand)
                 if isinstance(op, ast.USub) and isinstance(inner, ir.Literal) and not isinstance(inner.value, bool):
@@ -231,7 +240,7 @@ class Reader:
             case ast.BoolOp(op=op, values=values):
                 return self._logic(node, "and" if isinstance(op, ast.And) else "or", values)
             case ast.IfExp(test=test, body=yes, orelse=no):
-                return ir.Choose(line, self._expression(test), self._lazily(yes), self._lazily(no))
+                return self._choice(node, test, yes, no)
             case ast.Subscript():
                 return self._subscript(node)
             case ast.Attribute():
@@ -291,18 +300,28 @@ class Reader:
     def _logic(self, node: ast.BoolOp, op: str, values: Sequence[ast.expr]) -> ir.Expr:
         found = self._expression(values[0])
         for value in values[1:]:
-            found = ir.Logic(node.lineno, op, found, self._lazily(value))
+            before, right = self._lazily(value)
+            if before:
+                name = self._fresh("held")
+                self.ahead[-1] += decided(op, found, before, right, name)
+                found = ir.Variable(node.lineno, name)
+            else:
+                found = ir.Logic(node.lineno, op, found, right)
         return found
 
-    def _lazily(self, node: ast.expr) -> ir.Expr:
-        """An expression that may not be evaluated: nothing of it may come before."""
+    def _choice(self, node: ast.IfExp, test: ast.expr, yes: ast.expr, no: ast.expr) -> ir.Expr:
+        condition, one, other = self._expression(test), self._lazily(yes), self._lazily(no)
+        if not one[0] and not other[0]:
+            return ir.Choose(node.lineno, condition, one[1], other[1])
+        name = self._fresh("held")
+        self.ahead[-1].append(chosen(condition, one, other, name))
+        return ir.Variable(node.lineno, name)
+
+    def _lazily(self, node: ast.expr) -> tuple[list[ir.Stmt], ir.Expr]:
+        """An expression that may not be evaluated, and what has to come ahead of it where it is."""
         self.ahead.append([])
         found = self._expression(node)
-        if self.ahead.pop():
-            self._refuse(
-                node, "a call that takes several statements, where it may not be made", "a line of its own for it"
-            )
-        return found
+        return self.ahead.pop(), found
 
     def _subscript(self, node: ast.Subscript) -> ir.Expr:
         if (
@@ -332,7 +351,7 @@ class Reader:
                     for side in range(1, self._dimensions(node, known)):
                         found = ir.Binary(node.lineno, "*", found, ir.Size(node.lineno, known, side))
                     return found
-                return ir.Size(node.lineno, known, -1)
+                return ir.Size(node.lineno, known, 0, total=True)
             self._refuse(node, f"'{node.attr}' of an array", "shape[0], or size")
         found_object = self.scope.source.static(node)
         if isinstance(found_object, Name):
@@ -370,7 +389,8 @@ class Reader:
         if isinstance(called, Scalar):
             return ir.Convert(line, called, self._one(node))
         if called in (int, float, bool):
-            return ir.Convert(line, {int: I32, float: F32, bool: BOOL}[called], self._one(node))
+            kind = {int: I32, float: F32, bool: BOOL}[called]
+            return ir.Convert(line, kind, self._one(node), keeps=called is not bool)
         if _is_number_type(called):
             return ir.Convert(line, scalar_of(called), self._one(node))
         if called in (abs, min, max, len, round, pow):
@@ -378,11 +398,15 @@ class Reader:
         name = _math_name(called)
         if name in ("min", "max"):
             return self._builtin(node, name)
+        if name in ("minimum", "maximum") and len(node.args) == 2:
+            one, other = (self._expression(argument) for argument in node.args)
+            sides = (side if is_plain(side) else self._hold(side) for side in (one, other))
+            return ir.Binary(line, name, *sides)
         if name is not None:
             made = self._function(node, f"math.{name}")
             # Python's own rounding gives integers, NumPy's floats.
             whole = name in ("floor", "ceil", "trunc") and getattr(math, name) is called
-            return ir.Convert(line, I32, made) if whole else made
+            return ir.Convert(line, I32, made, keeps=True) if whole else made
         function = getattr(called, "function", called)
         if callable(function) and hasattr(function, "__code__"):
             return self._inline(node, function, statement=statement)
@@ -516,11 +540,7 @@ class Reader:
         self.result = self._fresh(function.__name__)
         body = self._body(source.tree.body)
         name, self.scope, self.result = self.result, outer, result
-        if any(isinstance(one, (ir.While, ir.For)) and _returns(one.body) for one in ir.walk(body)):
-            done = self._fresh("done")
-            body = [ir.Assign(node.lineno, done, ir.Literal(node.lineno, False)), *_left(body, done, in_loop=False)]
-        else:
-            body = _tail(body)
+        body = without_returns(body, node.lineno, self._fresh)
         if not statement and not any(isinstance(one, ir.Assign) and one.name == name for one in ir.walk(body)):
             self._refuse(node, f"the value of '{function.__name__}', which returns none", "a line of its own for it")
         # A body of one line is its value: most device functions are such.
@@ -590,63 +610,8 @@ def _math_name(called: Any) -> str | None:
     name = getattr(called, "__name__", "")
     if getattr(math, name, None) is called or isinstance(called, np.ufunc):
         name = _NUMPY_MATH.get(name, name)
-        return name if name in MATH or name in ("min", "max") else None
+        return name if name in MATH or name in ("min", "max", "minimum", "maximum") else None
     return None
-
-
-def _tail(body: list[ir.Stmt]) -> list[ir.Stmt]:
-    """A function's statements without their returns: what follows a branch that returns goes into the other."""
-    found: list[ir.Stmt] = []
-    for at, one in enumerate(body):
-        if isinstance(one, ir.Return):
-            return found
-        if isinstance(one, ir.If) and (_returns(one.body) or _returns(one.orelse)):
-            rest = body[at + 1 :]
-            yes = _tail([*one.body, *([] if _ends(one.body) else rest)])
-            no = _tail([*one.orelse, *([] if _ends(one.orelse) else rest)])
-            return [*found, ir.If(one.line, one.condition, yes, no)]
-        found.append(one)
-    return found
-
-
-def _left(body: Sequence[ir.Stmt], done: str, *, in_loop: bool) -> list[ir.Stmt]:
-    """The same where loops return: a variable says that it has, loops are left, and what follows asks it."""
-    found: list[ir.Stmt] = []
-    for at, one in enumerate(body):
-        line = one.line
-        if isinstance(one, ir.Return):
-            found.append(ir.Assign(line, done, ir.Literal(line, True)))
-            return [*found, ir.Break(line)] if in_loop else found
-        inner = one.body if isinstance(one, (ir.While, ir.For)) else []
-        if isinstance(one, ir.If) and (_returns(one.body) or _returns(one.orelse)):
-            yes, no = (_left(side, done, in_loop=in_loop) for side in (one.body, one.orelse))
-            found.append(ir.If(line, one.condition, yes, no))
-        elif _returns(inner):
-            assert isinstance(one, (ir.While, ir.For))  # noqa: S101  nothing else has an inner body
-            one.body = _left(inner, done, in_loop=True)
-            found.append(one)
-            if in_loop:
-                found.append(ir.If(line, ir.Variable(line, done), [ir.Break(line)], []))
-        else:
-            found.append(one)
-            continue
-        if not in_loop:
-            rest = _left(body[at + 1 :], done, in_loop=False)
-            found.append(ir.If(line, ir.Unary(line, "not", ir.Variable(line, done)), rest, []))
-            return found
-    return found
-
-
-def _returns(body: Sequence[ir.Stmt]) -> bool:
-    return any(isinstance(one, ir.Return) for one in ir.walk(body))
-
-
-def _ends(body: Sequence[ir.Stmt]) -> bool:
-    """Whether nothing comes after it."""
-    if not body:
-        return False
-    last = body[-1]
-    return isinstance(last, ir.Return) or (isinstance(last, ir.If) and _ends(last.body) and _ends(last.orelse))
 
 
 def _substituted(value: ir.Expr, given: Mapping[str, ir.Expr]) -> ir.Expr:

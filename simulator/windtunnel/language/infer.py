@@ -61,6 +61,10 @@ def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
         actual = type_of(argument, wide=wide)
         stated = parameter.annotation
         if stated is None:
+            if isinstance(argument, int) and not -(2**63) <= argument < 2**63:
+                where = Where(program.file, parameter.line, field=parameter.name)
+                problem = f"'{parameter.name}' is {argument}, which no i64 is"
+                raise KernelError(problem, where=where, expected=f"-2**63 to 2**63 - 1, or {parameter.name}: u64")
             found[parameter.name] = actual
             continue
         fits = stated == actual if isinstance(actual, Array) else isinstance(stated, Scalar)
@@ -90,6 +94,8 @@ def type_of(argument: Any, *, wide: bool = False) -> Type:
     shape = getattr(argument, "shape", ())
     if shape:
         return Array(scalar_of(argument.dtype), len(shape))
+    if isinstance(argument, np.generic):
+        return scalar_of(argument.dtype)  # np.float64 is a float of Python's as well
     if isinstance(argument, bool):
         return BOOL
     if isinstance(argument, int):
@@ -166,8 +172,8 @@ class _Inference:
                 return BOOL
             case ir.Choose(yes=yes, no=no):
                 return self._unify(self._kind(yes), self._kind(no), e.line)
-            case ir.Convert(to=to):
-                return to
+            case ir.Convert():
+                return self._converted(e)
             case ir.Call(op=op, arguments=arguments):
                 return self._call_kind(op, arguments, e.line)
             case ir.Warp(op=op, arguments=arguments):
@@ -189,6 +195,14 @@ class _Inference:
         if kind == BOOL and op not in ("&", "|", "^"):
             return I32
         return kind
+
+    def _converted(self, e: ir.Convert) -> Scalar:
+        if not e.keeps:
+            return e.to
+        kind = self._kind(e.operand)
+        if e.to == I32:
+            return I64 if kind.bits == 64 else I32
+        return F64 if kind == F64 else F32
 
     def _call_kind(self, op: str, arguments: Sequence[ir.Expr], line: int) -> Scalar:
         if op in ("math.isnan", "math.isinf"):
@@ -227,8 +241,37 @@ class _Inference:
                     self._write(one.body)
                 case ir.For():
                     kind = self.kinds[one.name]
+                    self._counts(one, kind)
                     one.start, one.stop, one.step = (self._typed(e, kind) for e in (one.start, one.stop, one.step))
                     self._write(one.body)
+
+    def _counts(self, one: ir.For, kind: Scalar) -> None:
+        """An unsigned counter passes no number below 0: it would go on from the largest."""
+        given = [e.value for e in (one.start, one.stop, one.step) if isinstance(e, ir.Literal)]
+        below = next((value for value in given if value < 0), None)
+        if kind.kind == "uint" and below is not None:
+            self._refuse(one.line, f"a range over {kind} with {below} in it", "a signed counter: i32(n)")
+
+    def _extreme(self, e: ir.Binary) -> ir.Expr:
+        kind, found = self._kind(e), ir.Binary(e.line, e.op[:3], e.left, e.right)
+        if kind.kind != "float":
+            return found
+        # The sum is NaN where either is, and is asked for nowhere else.
+        nans = (ir.Binary(e.line, "!=", deepcopy(side), deepcopy(side)) for side in (e.left, e.right))
+        either = ir.Logic(e.line, "or", *nans)
+        return ir.Choose(e.line, either, ir.Binary(e.line, "+", deepcopy(e.left), deepcopy(e.right)), found)
+
+    def _size(self, e: ir.Size) -> ir.Expr:
+        sides = self.program.arrays[e.array].dimensions
+        if e.total:
+            found: ir.Expr = ir.Size(e.line, e.array, 0)
+            for side in range(1, sides):
+                found = ir.Binary(e.line, "*", found, ir.Size(e.line, e.array, side))
+            return found
+        if not -sides <= e.side < sides:
+            self._refuse(e.line, f"side {e.side} of '{e.array}', which has {sides}", f"{-sides} to {sides - 1}")
+        e.side %= sides
+        return e
 
     def _places(self, array: str, indices: Sequence[ir.Expr], line: int) -> list[ir.Expr]:
         sides = self.program.arrays[array].dimensions
@@ -244,6 +287,10 @@ class _Inference:
 
     def _typed(self, e: ir.Expr, want: Scalar | None) -> ir.Expr:
         """``e`` with its types, converted to ``want``."""
+        if isinstance(e, ir.Size):
+            e = self._size(e)
+        elif isinstance(e, ir.Binary) and e.op in ("minimum", "maximum"):
+            e = self._extreme(e)
         kind = self._kind(e)
         own = _ALONE.get(kind, kind)
         if kind in _WEAK and want is not None and want != BOOL and _holds(want, kind):
@@ -278,6 +325,7 @@ class _Inference:
                 e.condition = self._typed(e.condition, BOOL)
                 e.yes, e.no = self._typed(e.yes, own), self._typed(e.no, own)
             case ir.Convert():
+                e.to, e.keeps = self._converted(e), False
                 # A literal is rounded once, to what it is converted to.
                 weak = self._kind(e.operand) in _WEAK and isinstance(e.operand, ir.Literal)
                 same = weak and _holds(e.to, self._kind(e.operand))

@@ -55,10 +55,14 @@ class Index(Expr):
 
 @dataclass(eq=False)
 class Size(Expr):
-    """The length of an array's side."""
+    """The length of an array's side; below 0, counted from the last, until inference counts it from the first.
+
+    ``total``: the number of elements, which inference makes of the sides where there are several.
+    """
 
     array: str
     side: int
+    total: bool = False
 
 
 @dataclass(eq=False)
@@ -71,7 +75,10 @@ class Load(Expr):
 
 @dataclass(eq=False)
 class Binary(Expr):
-    """``op``: + - * / // % ** << >> & | ^ min max, or a comparison < <= > >= == !=."""
+    """``op``: + - * / // % ** << >> & | ^ min max, or a comparison < <= > >= == !=.
+
+    ``minimum`` and ``maximum`` are NumPy's, whose value is NaN where either is: inference takes them apart.
+    """
 
     op: str
     left: Expr
@@ -106,10 +113,15 @@ class Choose(Expr):
 
 @dataclass(eq=False)
 class Convert(Expr):
-    """A conversion to ``to``."""
+    """A conversion to ``to``.
+
+    ``keeps``: to its like of 64 bits where the operand has 64 (a whole number of any kind, a float of a float), as
+    Python's own conversions lose nothing; inference writes which it is into ``to``.
+    """
 
     to: Scalar
     operand: Expr
+    keeps: bool = False
 
 
 @dataclass(eq=False)

@@ -60,6 +60,8 @@ class _Parser(StencilReader):
         match node:
             case ast.Assign(targets=[target], value=value):
                 return self._assign(target, value)
+            case ast.Assign(targets=targets, value=value) if all(isinstance(one, ast.Name) for one in targets):
+                return self._several(targets, value)
             case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
                 kind = annotation_of(self.scope.source, ast.arg("x", node.annotation, lineno=line, col_offset=0))
                 made = self._assign(target, value)
@@ -118,6 +120,17 @@ class _Parser(StencilReader):
                 return self._unpack(target, targets, value)
             case _:
                 self._refuse(target, f"an assignment to {words_of(target)}", "a variable, or an element of an array")
+
+    def _several(self, targets: Sequence[ast.expr], value: ast.expr) -> list[ir.Stmt]:
+        """``a = b = x``, whose value is worked out once; a literal takes the type of each that it is given to."""
+        found = self._expression(value)
+        if isinstance(found, ir.Literal):
+            return [one for target in targets for one in self._assign(target, value)]
+        held = self._fresh("held")
+        self.scope.variables[held] = held
+        name = ast.copy_location(ast.Name(held, ast.Load()), value)
+        made: list[ir.Stmt] = [ir.Assign(value.lineno, held, found)]
+        return [*made, *(one for target in targets for one in self._assign(target, name))]
 
     def _unpack(self, node: ast.expr, targets: Sequence[ast.expr], value: ast.expr) -> list[ir.Stmt]:
         many = self._grid(value)

@@ -87,13 +87,7 @@ class CudaEmitter(CEmitter):
         return f"int {self.spelled[getattr(one, 'name')]}"  # noqa: B009  sides and sizes have one
 
     def check_sizes(self, unsized: Sequence[ir.Declare]) -> None:
-        # Every such array would begin at the same address.
-        for declared in unsized[1:]:
-            self.refuse(
-                declared.line,
-                f"'{declared.name}' is a second shared array of a size that the launch gives",
-                f"one such array, or a size: {declared.name} = shared.array(256, {declared.element})",
-            )
+        """The launch gives the size of one."""
 
     def declare_array(self, one: ir.Declare) -> None:
         if one.shape == (0,):

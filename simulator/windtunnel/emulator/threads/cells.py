@@ -72,11 +72,10 @@ class Cells:
         self.noted = noted
         """What notes the elements that are touched, for work of other streams."""
         self.sides = [np.int32(side) for side in self.shape]
-        self.size = np.int32(int(np.prod(self.shape, dtype=np.int64)))
 
     def side(self, number: int) -> np.int32:
-        """The length of a side; -1: the number of elements."""
-        return self.size if number < 0 else self.sides[number]
+        """The length of a side."""
+        return self.sides[number]
 
     # What a thread does with it.
 
