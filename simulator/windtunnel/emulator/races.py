@@ -208,8 +208,7 @@ class Plain:
         return DataRace(
             f"{launch.where()}: data race on element {index} of '{memory.name}': {launch.who(one)} {verbs[how]} it at "
             f"{launch.at(line)}, {launch.who(other)} of {apart} {verbs[was]} it at {launch.at(before)}",
-            file=launch.program.file,
-            lines=tuple(sorted({line, before})),
+            **launch.found_at(line, before),
             array=memory.name,
             index=index,
             threads=(launch.thread(one), launch.thread(other)),

@@ -117,6 +117,8 @@ class Reader:
         self.scope = _Scope(source, {name: name for name in arrays})
         self.declared: dict[str, ir.Declare] = {}
         self.names: set[str] = set(source.assigned)
+        self.helpers: dict[Callable[..., Any], ir.Helper] = {}
+        """Functions that were put in place of their calls."""
         self.ahead: list[list[ir.Stmt]] = []
         """Statements that have to come before the one that is being read."""
         self.loops = 0
@@ -494,7 +496,7 @@ class Reader:
         """A call of a plain function: its statements come before, and its result is a variable."""
         if self.scope.depth >= _DEEPEST:
             self._refuse(node, f"functions within functions, {_DEEPEST} deep", "no recursion")
-        source = source_of(function)
+        source = self._helper(source_of(function))
         names = [argument.arg for argument in source.tree.args.args]
         if len(names) != len(node.args):
             self._refuse(
@@ -532,6 +534,15 @@ class Reader:
             return _substituted(body[0].value, {b.name: b.value for b in before if isinstance(b, ir.Assign)})
         self.ahead[-1] += [*before, *body]
         return ir.Variable(node.lineno, name)
+
+    def _helper(self, source: Source) -> Source:
+        """A helper's source, with line numbers that say which file they are of."""
+        known = list(dict.fromkeys(one.file for one in self.helpers.values() if one.raised))
+        if source.file != self.source.file:
+            number = known.index(source.file) if source.file in known else len(known)
+            source = source.raised_by((number + 1) * ir.RAISED)
+        self.helpers[source.function] = ir.Helper(source.file, source.line, source.lines, source.raised)
+        return source
 
     # Names.
 

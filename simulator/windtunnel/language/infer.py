@@ -344,7 +344,7 @@ class _Inference:
                 self._refuse(e.line, f"{e.value} where {own} is wanted", f"{low} to {high}")
 
     def _refuse(self, line: int, problem: str, expected: str | None = None) -> NoReturn:
-        raise KernelError(problem, where=Where(self.program.file, line), expected=expected)
+        raise KernelError(problem, where=Where(*self.program.place_of(line)), expected=expected)
 
 
 def _literal_kind(value: float | bool) -> Scalar:

@@ -42,6 +42,7 @@ class _Parser(StencilReader):
             source.lines[source.tree.lineno - source.line :],
             declared=self.declared,
             form=self.form,
+            helpers=tuple(self.helpers.values()),
         )
 
     # Statements.

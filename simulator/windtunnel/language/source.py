@@ -7,7 +7,8 @@ import builtins
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Final
 
@@ -36,6 +37,8 @@ class Source:
     """Globals, closure and builtins that its names may refer to."""
     assigned: frozenset[str] = field(default=frozenset())
     """Its parameters and every name that it assigns."""
+    raised: int = 0
+    """What ``tree``'s line numbers are higher by than the file's (``ir.RAISED``)."""
 
     @cached_property
     def positions(self) -> frozenset[str]:
@@ -56,8 +59,15 @@ class Source:
         self, node: ast.AST, problem: str, *, expected: str | None = None, nearest: str | None = None
     ) -> KernelError:
         """An error at a node of the tree."""
-        where = Where(self.file, getattr(node, "lineno", self.line), getattr(node, "col_offset", -1) + 1 or None)
+        line = getattr(node, "lineno", self.line + self.raised) - self.raised
+        where = Where(self.file, line, getattr(node, "col_offset", -1) + 1 or None)
         return KernelError(problem, where=where, expected=expected, nearest=nearest)
+
+    def raised_by(self, lines: int) -> Source:
+        """The same with higher line numbers in its tree."""
+        tree = deepcopy(self.tree)
+        ast.increment_lineno(tree, lines)
+        return replace(self, tree=tree, raised=self.raised + lines)
 
     def static(self, node: ast.AST) -> Any:
         """What an expression of names and attributes refers to outside of the kernel; UNKNOWN for anything else."""

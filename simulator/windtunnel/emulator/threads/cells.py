@@ -193,8 +193,7 @@ class Cells:
             f"it at {launch.at(here.line)}, {launch.who(other.thread)} of "
             f"{'the same block, with nothing that orders them' if same else 'another block'} {other.kind} it at "
             f"{launch.at(other.line)}",
-            file=launch.program.file,
-            lines=tuple(sorted({here.line, other.line})),
+            **launch.found_at(here.line, other.line),
             array=self.name,
             index=index,
             threads=(launch.thread(here.thread), launch.thread(other.thread)),
@@ -225,8 +224,7 @@ class Cells:
         return OutOfBounds(
             f"{launch.where()}: index {shown} of '{self.name}', which has {' x '.join(map(str, self.shape))} elements, "
             f"at {launch.at(line)}: {launch.who(me.id)}",
-            file=launch.program.file,
-            lines=(line,),
+            **launch.found_at(line),
             array=self.name,
             index=shown,
             threads=(launch.thread(me.id),),
@@ -237,8 +235,7 @@ class Cells:
         return UninitializedRead(
             f"{launch.where()}: element {index} of '{self.name}' is read at {launch.at(line)} by {launch.who(me.id)}, "
             "and nobody has written it",
-            file=launch.program.file,
-            lines=(line,),
+            **launch.found_at(line),
             array=self.name,
             index=index,
             threads=(launch.thread(me.id),),
