@@ -164,3 +164,42 @@ def test_a_program_knows_the_place_and_text_of_each_of_its_lines() -> None:
     ]
     assert [program.text_of(line) for line in stores] == ["a[i + 1] = i", "a[i] = value"]
     assert program.text_of(stores[0] + 10_000) == ""
+
+
+@windtunnel.kernel
+def reads_what_another_writes(a: i32[:]):
+    i = grid(1)
+    if i == 70:
+        a[i] = a[0]
+    if i == 0:
+        a[i] = 5
+
+
+@ORDERS
+@pytest.mark.parametrize(
+    ("grid_of", "why"),
+    [
+        (1, "no barrier, meeting of their warp, or fence with an atomic operation is between them"),
+        (
+            4,
+            "nothing orders threads of two blocks but a fence with an atomic operation, a barrier of the grid or "
+            "another launch",
+        ),
+    ],
+)
+def test_a_race_says_who_does_what_and_what_would_order_them_and_its_threads_are_as_its_lines(
+    grid_of: int, why: str, schedule: int | None
+) -> None:
+    block = 128 // grid_of
+    with device(schedule) as accelerator, pytest.raises(errors.DataRace) as met:
+        accelerator.launch(reads_what_another_writes, grid_of, block, accelerator.to_device(np.zeros(128, np.int32)))
+        accelerator.synchronize()
+    found, text = met.value, str(met.value)
+    kernel = reads_what_another_writes
+    reads, writes = line_of("a[i] = a[0]", kernel), line_of("a[i] = 5", kernel)
+    assert found.lines == (reads, writes)
+    assert found.threads == (((70 // block, 0, 0), (70 % block, 0, 0)), ((0, 0, 0), (0, 0, 0)))
+    reader = f"thread {70 % block} of block {70 // block} reads it at line {reads} (a[i] = a[0])"
+    writer = f"thread 0 of block 0 writes it at line {writes} (a[i] = 5)"
+    assert "data race on element 0 of 'a': " in text
+    assert any(f"{one}, and {other}; {why}" in text for one, other in ((reader, writer), (writer, reader)))

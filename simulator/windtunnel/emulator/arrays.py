@@ -48,6 +48,10 @@ class Launch:
         per_block = self.block[0] * self.block[1] * self.block[2]
         return _unflatten(identity // per_block, self.grid), _unflatten(identity % per_block, self.block)
 
+    def block_of(self, identity: int) -> int:
+        """A thread's block, by its number."""
+        return identity // (self.block[0] * self.block[1] * self.block[2])
+
     def who(self, identity: int) -> str:
         """A thread, in words."""
         block, thread = self.thread(identity)
