@@ -248,7 +248,7 @@ class EmulatedContext:
         """See ``Context``. The block goes to the pool."""
         if memory.freed or self.memories.get(memory.address) is not memory:
             raise self.error(InvalidArgument, "free", "this memory is not allocated here")
-        memory.freed = True
+        memory.freed, memory.gone = True, caller()
         del self.memories[memory.address]
         if self.order is not None:
             self.order.freed(memory)
