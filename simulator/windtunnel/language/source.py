@@ -23,6 +23,16 @@ UNKNOWN: Final = object()
 class KernelError(InputError):
     """A kernel's source is not in the kernel language. Says file, line, what was found and what was expected."""
 
+    @property
+    def file(self) -> str | None:
+        """The file that it is in, as a finding has it; None where there is none to read."""
+        return self.where.file
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """The line that it is at, as a finding has it; none where it is no line's."""
+        return () if self.where.line is None else (self.where.line,)
+
 
 @dataclass(frozen=True)
 class Source:
