@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import PurePath
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -21,6 +22,13 @@ from windtunnel.runtime.interface import Dims
 
 Position = int | slice | np.ndarray | Pattern
 """Elements of the flat memory: one for all threads, a stretch in their order, one each, or a formula of those."""
+
+
+class Found(TypedDict):
+    """Where a finding is, as it takes it."""
+
+    file: str
+    lines: tuple[int, ...]
 
 
 @dataclass
@@ -40,6 +48,10 @@ class Launch:
         per_block = self.block[0] * self.block[1] * self.block[2]
         return _unflatten(identity // per_block, self.grid), _unflatten(identity % per_block, self.block)
 
+    def block_of(self, identity: int) -> int:
+        """A thread's block, by its number."""
+        return identity // (self.block[0] * self.block[1] * self.block[2])
+
     def who(self, identity: int) -> str:
         """A thread, in words."""
         block, thread = self.thread(identity)
@@ -48,7 +60,15 @@ class Launch:
     def at(self, line: int) -> str:
         """A line of the source, in words."""
         text = self.program.text_of(line)
-        return f"line {line}" + (f" ({text})" if text else "")
+        file, number = self.program.place_of(line)
+        other = "" if file == self.program.file else f" of {PurePath(file).name}"
+        return f"line {number}{other}" + (f" ({text})" if text else "")
+
+    def found_at(self, *lines: int) -> Found:
+        """Where a finding is: the file of the first of these lines, and those that are of it."""
+        places = [self.program.place_of(line) for line in lines]
+        file = places[0][0] if places else self.program.file
+        return {"file": file, "lines": tuple(sorted({line for one, line in places if one == file}))}
 
     def where(self) -> str:
         """What a message begins with."""
@@ -166,8 +186,7 @@ class Memory:
         return OutOfBounds(
             f"{launch.where()}: index {shown} of '{self.name}', which has {sides} elements, at {launch.at(line)}: "
             f"{launch.who(identity)}" + (f", and {others:,} other threads" if others else ""),
-            file=launch.program.file,
-            lines=(line,),
+            **launch.found_at(line),
             array=self.name,
             index=shown,
             threads=(launch.thread(identity),),
@@ -189,8 +208,7 @@ class Memory:
         raise UninitializedRead(
             f"{launch.where()}: element {index} of '{self.name}' is read at {launch.at(line)} by "
             f"{launch.who(identity)}, and nobody has written it",
-            file=launch.program.file,
-            lines=(line,),
+            **launch.found_at(line),
             array=self.name,
             index=index,
             threads=(launch.thread(identity),),
@@ -354,8 +372,7 @@ def _diverged(lanes: Lanes, line: int, came: np.ndarray) -> BarrierDivergence:
     return BarrierDivergence(
         f"{launch.where()}: {int(came[block]):,} of {chunk.threads:,} threads of a block reach the barrier at "
         f"{launch.at(line)}: {launch.who(int(here[0]))} does, {launch.who(missing)} does not",
-        file=launch.program.file,
-        lines=(line,),
+        **launch.found_at(line),
         threads=(launch.thread(int(here[0])), launch.thread(missing)),
     )
 

@@ -35,13 +35,13 @@ from windtunnel.core.errors import (
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance
 from windtunnel.core.ticks import to_seconds, to_ticks
+from windtunnel.emulator.findings import READ, WRITE
 from windtunnel.emulator.handles import EmulatedEvent, EmulatedMemory, EmulatedStream
 from windtunnel.emulator.kernels import Kernels
 from windtunnel.emulator.order import Order, Place, Queue
 from windtunnel.emulator.replay import Replay
 from windtunnel.emulator.ring import EmulatedRing, PersistentRing, RelaunchRing, check_state, refuse_waiting
 from windtunnel.emulator.timeline import DEFAULT, DeviceTime, Host, Span, StreamTime
-from windtunnel.emulator.touched import READ, WRITE
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.graph import Node
@@ -248,7 +248,7 @@ class EmulatedContext:
         """See ``Context``. The block goes to the pool."""
         if memory.freed or self.memories.get(memory.address) is not memory:
             raise self.error(InvalidArgument, "free", "this memory is not allocated here")
-        memory.freed = True
+        memory.freed, memory.gone = True, caller()
         del self.memories[memory.address]
         if self.order is not None:
             self.order.freed(memory)

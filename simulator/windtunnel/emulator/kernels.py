@@ -80,10 +80,11 @@ class Kernels:
 
     def _untyped(self, function: Kernel, program: ir.Program, kind: Scalar, line: int) -> LaunchError:
         """A type that the API's language lacks: its compiler would say so."""
-        at = f"{program.file}:{line}: {program.text_of(line)}"
+        file, number = program.place_of(line)
+        at = f"{file}:{number}: {program.text_of(line)}"
         problem = f"the kernel needs {kind}, which the API '{self.context.info.api}' does not have ({at})"
         error: LaunchError = self.context.error(LaunchError, f"launch {function.name}", problem, "source")
-        error.file, error.lines = program.file, (line,)
+        error.file, error.lines = file, (number,)
         return error
 
     def execute(

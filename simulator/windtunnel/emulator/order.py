@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windtunnel.core.errors import MissingSync, caller
+from windtunnel.emulator.findings import READ, WRITE
 from windtunnel.emulator.timeline import Host
-from windtunnel.emulator.touched import READ, WRITE, Extent, Touched, extent_of, whole
+from windtunnel.emulator.touched import Extent, Touched, extent_of, whole
 
 if TYPE_CHECKING:
     from windtunnel.emulator.handles import EmulatedMemory

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from windtunnel.core.errors import DataRace
+from windtunnel.emulator.findings import ATOMIC, READ, WRITE, Touch, race
 from windtunnel.emulator.forms import Pattern
 from windtunnel.emulator.lanes import Lanes
 
 _NOBODY = -1
-READ, WRITE, ATOMIC = "read", "write", "atomic"
 
 
 class Access(NamedTuple):
@@ -198,21 +198,8 @@ class Plain:
         before = int(lines[place])
         wrote = ATOMIC if self.atomic[place] else WRITE
         was = wrote if lines is self.write_line else READ
-        launch, index = memory.launch, memory.index_of(place)
-        verbs = {READ: "reads", WRITE: "writes", ATOMIC: "atomically changes"}
-        apart = (
-            "another block"
-            if one // self.threads != other // self.threads
-            else "the same block, with no barrier between"
-        )
-        return DataRace(
-            f"{launch.where()}: data race on element {index} of '{memory.name}': {launch.who(one)} {verbs[how]} it at "
-            f"{launch.at(line)}, {launch.who(other)} of {apart} {verbs[was]} it at {launch.at(before)}",
-            file=launch.program.file,
-            lines=tuple(sorted({line, before})),
-            array=memory.name,
-            index=index,
-            threads=(launch.thread(one), launch.thread(other)),
+        return race(
+            memory.launch, memory.name, memory.index_of(place), Touch(one, how, line), Touch(other, was, before)
         )
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.core.errors import MissingSync
+from windtunnel.emulator.findings import READ, WRITE
 from windtunnel.emulator.handles import EmulatedStream
 from windtunnel.emulator.order import Order, Queue
 from windtunnel.emulator.timeline import StreamTime
-from windtunnel.emulator.touched import READ, WRITE
 from windtunnel.runtime.graph import Node
 
 if TYPE_CHECKING:

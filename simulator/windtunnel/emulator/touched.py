@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from windtunnel.emulator.arrays import Global, Launch, Position
+from windtunnel.emulator.findings import ATOMIC, READ, WRITE
 from windtunnel.emulator.forms import Pattern
 from windtunnel.emulator.lanes import Lanes, Value
 from windtunnel.language import ir
@@ -26,8 +27,6 @@ from windtunnel.language.source import UNKNOWN, KernelError, Source, source_of
 
 if TYPE_CHECKING:
     from windtunnel.emulator.handles import EmulatedMemory
-
-READ, WRITE, ATOMIC = "reads", "writes", "atomically changes"
 
 
 @dataclass(slots=True, eq=False)

@@ -56,7 +56,6 @@ class Turns:
         raise Deadlock(
             f"{launch.where()}: the loop at {launch.at(self.line)} never ends: it comes to turns that it has made "
             f"before, for {launch.who(identity)}{others}",
-            file=launch.program.file,
-            lines=(self.line,),
+            **launch.found_at(self.line),
             threads=(launch.thread(identity),),
         )

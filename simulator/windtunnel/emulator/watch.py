@@ -15,9 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from windtunnel.emulator.findings import ATOMIC, READ, WRITE
 from windtunnel.emulator.forms import Affine, Pattern, one_to_one
 from windtunnel.emulator.lanes import Lanes
-from windtunnel.emulator.races import ATOMIC, READ, WRITE, Access, Plain, clash, equal
+from windtunnel.emulator.races import Access, Plain, clash, equal
 
 _LONGEST = 4096
 """Accesses that are put down at most before they are worked through."""

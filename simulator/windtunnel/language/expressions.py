@@ -20,7 +20,7 @@ from windtunnel.language.returns import without_returns
 from windtunnel.language.shortcuts import chosen, decided
 from windtunnel.language.source import UNKNOWN, Source, source_of
 from windtunnel.language.types import BOOL, F32, I32, Array, Scalar, Type, scalar_of
-from windtunnel.language.words import words_of
+from windtunnel.language.words import many, words_of
 
 _BINARY: Mapping[type[ast.operator], str] = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
@@ -54,6 +54,8 @@ class _Scope:
     variables: dict[str, str] = field(default_factory=dict)
     tuples: dict[str, list[str]] = field(default_factory=dict)
     """Names that are several variables."""
+    several: dict[str, str] = field(default_factory=dict)
+    """Of such a name, the call that gave it its values."""
     grids: set[str] = field(default_factory=set)
     """Names of the grid, as cooperative groups have it."""
     positions: set[str] = field(default_factory=set)
@@ -119,6 +121,8 @@ class Reader:
         self.scope = _Scope(source, {name: name for name in arrays})
         self.declared: dict[str, ir.Declare] = {}
         self.names: set[str] = set(source.assigned)
+        self.helpers: dict[Callable[..., Any], ir.Helper] = {}
+        """Functions that were put in place of their calls."""
         self.ahead: list[list[ir.Stmt]] = []
         """Statements that have to come before the one that is being read."""
         self.loops = 0
@@ -184,9 +188,11 @@ class Reader:
             return -self._constant(node.operand)
         found = self.scope.source.static(node)
         if found is UNKNOWN:
-            self._refuse(
-                node, f"{words_of(node)}, which only the running kernel knows", "a number known before it runs"
-            )
+            what = words_of(node)
+            if isinstance(node, ast.Name):
+                parameter = self.scope.depth == 0 and any(node.id == p.name for p in self.parameters)
+                what = f"'{node.id}'" + (", a parameter" if parameter else "")
+            self._refuse(node, f"{what}, which only the running kernel knows", "a number known before it runs")
         return found
 
     def _element(self, node: ast.Subscript) -> tuple[str, list[ir.Expr]]:
@@ -266,6 +272,10 @@ class Reader:
             return ir.Variable(node.lineno, self.scope.variables[name])
         if name in self.scope.arrays:
             self._refuse(node, f"'{name}' is a whole array: a thread works on single elements", f"{name}[i]")
+        if name in self.scope.tuples:
+            sides, text = len(self.scope.tuples[name]), self.scope.several[name]
+            problem = f"'{name}' is all that {text} gives, {'two' if sides == 2 else 'three'} values"
+            self._refuse(node, problem, f"{', '.join('xyz'[:sides])} = {text}")
         found = self.scope.source.static(node)
         if isinstance(found, Name) and found.op in ("lane", "warp_size"):
             return ir.Warp(node.lineno, found.op, [])
@@ -416,7 +426,7 @@ class Reader:
 
     def _one(self, node: ast.Call) -> ir.Expr:
         if len(node.args) != 1:
-            self._refuse(node, f"a conversion of {len(node.args)} values", "one")
+            self._refuse(node, f"a conversion of {many(len(node.args), 'value')}", "one")
         return self._expression(node.args[0])
 
     def _builtin(self, node: ast.Call, name: str) -> ir.Expr:
@@ -424,6 +434,12 @@ class Reader:
             if len(node.args) == 1 and isinstance(node.args[0], ast.Name) and node.args[0].id in self.scope.arrays:
                 return ir.Size(node.lineno, self.scope.arrays[node.args[0].id], 0)
             self._refuse(node, "the length of what is no array", "len(array)")
+        if name == "round":
+            self._refuse(
+                node,
+                "round, which is not in the language",
+                "math.floor(x + 0.5) for the nearest, math.floor, math.ceil or math.trunc",
+            )
         given = [self._expression(argument) for argument in node.args]
         if name == "pow" and len(given) == 2:
             return ir.Binary(node.lineno, "**", *given)
@@ -434,12 +450,12 @@ class Reader:
             for other in given[1:]:
                 found = ir.Binary(node.lineno, name, found, other)
             return found
-        self._refuse(node, f"{name} of {len(given)} values", "abs(x), min(a, b), max(a, b)")
+        self._refuse(node, f"{name} of {many(len(given), 'value')}", "abs(x), min(a, b), max(a, b)")
 
     def _function(self, node: ast.Call, op: str) -> ir.Expr:
         wanted = ARITY.get(op.rpartition(".")[2], 1)
         if len(node.args) != wanted:
-            self._refuse(node, f"{ast.unparse(node.func)} of {len(node.args)} values", f"{wanted}")
+            self._refuse(node, f"{ast.unparse(node.func)} of {many(len(node.args), 'value')}", f"{wanted}")
         return ir.Call(node.lineno, op, [self._expression(argument) for argument in node.args])
 
     def _grid(self, node: ast.expr) -> list[ir.Expr] | None:
@@ -447,14 +463,14 @@ class Reader:
         called = self.scope.source.static(node.func) if isinstance(node, ast.Call) else None
         if not isinstance(node, ast.Call) or not isinstance(called, Name) or called.op not in ("grid", "gridsize"):
             return None
-        many = self._constant(node.args[0]) if len(node.args) == 1 else None
-        if many not in (1, 2, 3):
+        count = self._constant(node.args[0]) if len(node.args) == 1 else None
+        if count not in (1, 2, 3):
             self._refuse(
                 node, f"{ast.unparse(node)}", f"{called.spelling}(1), {called.spelling}(2) or {called.spelling}(3)"
             )
         line = node.lineno
         found: list[ir.Expr] = []
-        for axis in range(many):
+        for axis in range(count):
             size = ir.Index(line, "block_size", axis)
             if called.op == "grid":
                 first = ir.Binary(line, "*", ir.Index(line, "block", axis), size)
@@ -469,11 +485,11 @@ class Reader:
         if kind in ("thread", "block", "block_size", "grid_size"):
             return ir.Index(line, kind, "xyz".index(rest))
         if kind in ("grid", "gridsize"):
-            many = self._grid(node)
-            assert many is not None  # noqa: S101  it is one of the two
-            if len(many) > 1:
+            indices = self._grid(node)
+            assert indices is not None  # noqa: S101  it is one of the two
+            if len(indices) > 1:
                 self._refuse(node, f"{ast.unparse(node)} where one number is wanted", "x, y = grid(2)")
-            return many[0]
+            return indices[0]
         if kind == "atomic":
             return self._atomic(node, rest)
         if kind in ("shuffle", "vote"):
@@ -490,7 +506,7 @@ class Reader:
         if len(node.args) != wanted or not isinstance(node.args[0], ast.Name):
             self._refuse(
                 node,
-                f"atomic.{op.rstrip('_')} of {len(node.args)} values",
+                f"atomic.{op.rstrip('_')} of {many(len(node.args), 'value')}",
                 "array, index, " + ("old, new" if op == "cas" else "value"),
             )
         name = node.args[0].id
@@ -511,18 +527,20 @@ class Reader:
         wanted = 2 if called.op.startswith("vote") else 3
         if len(node.args) != wanted:
             what = "mask, predicate" if wanted == 2 else "mask, value, lane or distance"
-            self._refuse(node, f"{called.spelling} of {len(node.args)} values", what)
+            self._refuse(node, f"{called.spelling} of {many(len(node.args), 'value')}", what)
         return ir.Warp(node.lineno, called.op, [self._expression(argument) for argument in node.args])
 
     def _inline(self, node: ast.Call, function: Callable[..., Any], *, statement: bool) -> ir.Expr:
         """A call of a plain function: its statements come before, and its result is a variable."""
         if self.scope.depth >= _DEEPEST:
             self._refuse(node, f"functions within functions, {_DEEPEST} deep", "no recursion")
-        source = source_of(function)
+        source = self._helper(source_of(function))
         names = [argument.arg for argument in source.tree.args.args]
         if len(names) != len(node.args):
             self._refuse(
-                node, f"{len(node.args)} arguments for '{function.__name__}'", f"{len(names)}: {', '.join(names)}"
+                node,
+                f"{many(len(node.args), 'argument')} for '{function.__name__}'",
+                f"{len(names)}: {', '.join(names)}",
             )
         inner = _Scope(source, {}, depth=self.scope.depth + 1)
         before: list[ir.Stmt] = []
@@ -552,6 +570,15 @@ class Reader:
             return _substituted(body[0].value, {b.name: b.value for b in before if isinstance(b, ir.Assign)})
         self.ahead[-1] += [*before, *body]
         return ir.Variable(node.lineno, name)
+
+    def _helper(self, source: Source) -> Source:
+        """A helper's source, with line numbers that say which file they are of."""
+        known = list(dict.fromkeys(one.file for one in self.helpers.values() if one.raised))
+        if source.file != self.source.file:
+            number = known.index(source.file) if source.file in known else len(known)
+            source = source.raised_by((number + 1) * ir.RAISED)
+        self.helpers[source.function] = ir.Helper(source.file, source.line, source.lines, source.raised)
+        return source
 
     # Names.
 

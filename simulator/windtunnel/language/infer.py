@@ -18,6 +18,7 @@ from windtunnel.language import ir
 from windtunnel.language.source import KernelError
 from windtunnel.language.stencil import expand
 from windtunnel.language.types import BOOL, F32, F64, I32, I64, U32, Array, Scalar, Type, scalar_of, unify
+from windtunnel.language.words import many
 
 _INT: Final = Scalar("an integer", "int", 0)
 _UINT: Final = Scalar("a large integer", "uint", 0)
@@ -51,7 +52,7 @@ def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
     """
     if len(arguments) != len(program.parameters):
         names = ", ".join(p.name for p in program.parameters)
-        problem = f"{len(arguments)} arguments for kernel '{program.name}'"
+        problem = f"{many(len(arguments), 'argument')} for kernel '{program.name}'"
         raise KernelError(
             problem, where=Where(program.file, program.line), expected=f"{len(program.parameters)}: {names}"
         )
@@ -276,7 +277,9 @@ class _Inference:
     def _places(self, array: str, indices: Sequence[ir.Expr], line: int) -> list[ir.Expr]:
         sides = self.program.arrays[array].dimensions
         if len(indices) != sides:
-            self._refuse(line, f"{len(indices)} indices for '{array}', which has {sides} sides", f"{sides}")
+            self._refuse(
+                line, f"{many(len(indices), 'index')} for '{array}', which has {many(sides, 'side')}", f"{sides}"
+            )
         return [self._place(index) for index in indices]
 
     def _place(self, index: ir.Expr) -> ir.Expr:
@@ -392,7 +395,7 @@ class _Inference:
                 self._refuse(e.line, f"{e.value} where {own} is wanted", f"{low} to {high}")
 
     def _refuse(self, line: int, problem: str, expected: str | None = None) -> NoReturn:
-        raise KernelError(problem, where=Where(self.program.file, line), expected=expected)
+        raise KernelError(problem, where=Where(*self.program.place_of(line)), expected=expected)
 
 
 def _literal_kind(value: float | bool) -> Scalar:

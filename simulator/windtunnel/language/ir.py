@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from windtunnel.core.stencil import StencilForm
 from windtunnel.language.types import Array, Scalar, Type
@@ -280,6 +280,23 @@ class Parameter:
     line: int
 
 
+RAISED: Final = 1 << 20
+"""A line of a helper in another file than the kernel's is this much higher in the tree, times the file's number.
+
+So a line alone says where it is, and is one number still: that is what accesses are watched by.
+"""
+
+
+@dataclass(frozen=True)
+class Helper:
+    """A function that a kernel calls, as its file has it. ``raised``: what its lines are higher by in the tree."""
+
+    file: str
+    line: int
+    source: Sequence[str]
+    raised: int = 0
+
+
 @dataclass(eq=False)
 class Program:
     """A kernel. ``variables``: types of local variables, ``arrays``: of parameters and declarations, once inferred."""
@@ -300,11 +317,18 @@ class Program:
     """Of a stencil."""
     cells: Sequence[str] = ()
     """Of a stencil, the arrays that it reaches through its position, once inferred."""
+    helpers: Sequence[Helper] = ()
+    """The functions that were put in the place of their calls."""
 
     def text_of(self, line: int) -> str:
         """The source's line, stripped."""
-        at = line - self.line
-        return self.source[at].strip() if 0 <= at < len(self.source) else ""
+        known = [(self.line, self.source), *((one.line + one.raised, one.source) for one in self.helpers)]
+        return next((source[line - first].strip() for first, source in known if 0 <= line - first < len(source)), "")
+
+    def place_of(self, line: int) -> tuple[str, int]:
+        """(file, line in it) of a line of the tree."""
+        number = line % RAISED
+        return next((one.file for one in self.helpers if one.raised == line - number != 0), self.file), number
 
 
 def walk(body: Sequence[Stmt]) -> Iterator[Stmt]:

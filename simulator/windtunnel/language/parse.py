@@ -9,11 +9,12 @@ from typing import Any
 
 from windtunnel.core.stencil import form_of
 from windtunnel.language import ir
-from windtunnel.language.expressions import annotation_of, is_plain
+from windtunnel.language.expressions import annotation_of, is_plain, parameters_of
 from windtunnel.language.names import Name
 from windtunnel.language.source import source_of
 from windtunnel.language.stencil import StencilReader
 from windtunnel.language.types import Scalar
+from windtunnel.language.words import many as counted
 from windtunnel.language.words import words_of
 
 _STATEMENTS = "assignments, if, while, for over range, break, continue, return"
@@ -23,6 +24,12 @@ _STATEMENTS = "assignments, if, while, for over range, break, continue, return"
 def parse(function: Callable[..., Any], arrays: frozenset[str]) -> ir.Program:
     """The kernel that ``function`` is; ``arrays``: the parameters that are arrays. KernelError for what is none."""
     return _Parser(source_of(function), arrays, form_of(function)).program()
+
+
+def header(function: Callable[..., Any]) -> ir.Program:
+    """A kernel without its statements: what is known of it whatever they are."""
+    source = source_of(function)
+    return ir.Program(source.tree.name, source.file, source.tree.lineno, "", parameters_of(function), [], ())
 
 
 class _Parser(StencilReader):
@@ -42,6 +49,7 @@ class _Parser(StencilReader):
             source.lines[source.tree.lineno - source.line :],
             declared=self.declared,
             form=self.form,
+            helpers=tuple(self.helpers.values()),
         )
 
     # Statements.
@@ -106,7 +114,7 @@ class _Parser(StencilReader):
                     return [declared]
                 many = self._grid(value)
                 if many is not None and len(many) > 1:
-                    return self._held_tuple(line, name, many)
+                    return self._held_tuple(line, name, many, ast.unparse(value))
                 if name in self.scope.arrays:
                     self._refuse(target, f"'{name}' is an array, and stays one", f"an element of it: {name}[...]")
                 if name in self.scope.positions:
@@ -143,7 +151,9 @@ class _Parser(StencilReader):
                 value, "something that cannot be unpacked", "a tuple, grid(n), gridsize(n) or an array's shape"
             )
         if len(many) != len(targets):
-            self._refuse(node, f"{len(targets)} names for {len(many)} values", "as many as there are")
+            self._refuse(
+                node, f"{counted(len(targets), 'name')} for {counted(len(many), 'value')}", "as many as there are"
+            )
         made: list[ir.Stmt] = []
         last: list[ir.Stmt] = []
         for target, one in zip(targets, many, strict=True):
@@ -160,10 +170,10 @@ class _Parser(StencilReader):
                 self._refuse(target, f"{words_of(target)} on the left of several", "names and elements")
         return [*made, *last]
 
-    def _held_tuple(self, line: int, name: str, many: Sequence[ir.Expr]) -> list[ir.Stmt]:
+    def _held_tuple(self, line: int, name: str, many: Sequence[ir.Expr], text: str) -> list[ir.Stmt]:
         """``position = grid(2)``: a variable for each, found by a constant index."""
         parts = [self._fresh(name) for _ in many]
-        self.scope.tuples[name] = parts
+        self.scope.tuples[name], self.scope.several[name] = parts, text
         return [ir.Assign(line, part, one) for part, one in zip(parts, many, strict=True)]
 
     def _update(self, node: ast.AugAssign, target: ast.expr, op: str, value: ast.expr) -> list[ir.Stmt]:
@@ -208,7 +218,7 @@ class _Parser(StencilReader):
             )
         given = [self._expression(argument) for argument in source.args]
         if not 1 <= len(given) <= 3:
-            self._refuse(source, f"range of {len(given)} numbers", "one to three")
+            self._refuse(source, f"range of {counted(len(given), 'number')}", "one to three")
         start = ir.Literal(line, 0) if len(given) == 1 else given[0]
         stop = given[0] if len(given) == 1 else given[1]
         step = given[2] if len(given) == 3 else ir.Literal(line, 1)

@@ -8,7 +8,8 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Final
 
@@ -24,6 +25,16 @@ UNKNOWN: Final = object()
 class KernelError(InputError):
     """A kernel's source is not in the kernel language. Says file, line, what was found and what was expected."""
 
+    @property
+    def file(self) -> str | None:
+        """The file that it is in, as a finding has it; None where there is none to read."""
+        return self.where.file
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """The line that it is at, as a finding has it; none where it is no line's."""
+        return () if self.where.line is None else (self.where.line,)
+
 
 @dataclass(frozen=True)
 class Source:
@@ -38,6 +49,8 @@ class Source:
     """Globals, closure and builtins that its names may refer to."""
     assigned: frozenset[str] = field(default=frozenset())
     """Its parameters and every name that it assigns."""
+    raised: int = 0
+    """What ``tree``'s line numbers are higher by than the file's (``ir.RAISED``)."""
 
     @cached_property
     def positions(self) -> frozenset[str]:
@@ -58,8 +71,15 @@ class Source:
         self, node: ast.AST, problem: str, *, expected: str | None = None, nearest: str | None = None
     ) -> KernelError:
         """An error at a node of the tree."""
-        where = Where(self.file, getattr(node, "lineno", self.line), getattr(node, "col_offset", -1) + 1 or None)
+        line = getattr(node, "lineno", self.line + self.raised) - self.raised
+        where = Where(self.file, line, getattr(node, "col_offset", -1) + 1 or None)
         return KernelError(problem, where=where, expected=expected, nearest=nearest)
+
+    def raised_by(self, lines: int) -> Source:
+        """The same with higher line numbers in its tree."""
+        tree = deepcopy(self.tree)
+        ast.increment_lineno(tree, lines)
+        return replace(self, tree=tree, raised=self.raised + lines)
 
     def static(self, node: ast.AST) -> Any:
         """What an expression of names and attributes refers to outside of the kernel; UNKNOWN for anything else."""

@@ -354,7 +354,7 @@ class _Expansion:
         return found
 
     def _refuse(self, line: int, problem: str, expected: str) -> NoReturn:
-        raise KernelError(problem, where=Where(self.program.file, line), expected=expected)
+        raise KernelError(problem, where=Where(*self.program.place_of(line)), expected=expected)
 
 
 def _accesses(body: Sequence[ir.Stmt]) -> Iterator[tuple[str, ir.Cell]]:

@@ -46,6 +46,12 @@ _WORDS: Mapping[str, str] = {
 }
 
 
+def many(number: int, what: str) -> str:
+    """A number of things that have a plain plural, or ``index``."""
+    plural = "indices" if what == "index" else f"{what}s"
+    return f"{number} {what if number == 1 else plural}"
+
+
 def words_of(node: ast.AST) -> str:
     """What a node is, for people."""
     name = type(node).__name__

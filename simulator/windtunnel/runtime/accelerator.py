@@ -378,7 +378,7 @@ class Accelerator:
         """InvalidArgument for a buffer of another device, and for one that was freed."""
         if buffer.owner.context is not self.context:
             raise self.wrong(InvalidArgument, operation, f"{what}{buffer!r}, of another device")
-        buffer.alive(operation)
+        buffer.alive(operation, what)
 
     def configuration(self, elements: int, block: int = 256) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """(grid, block) for one thread an element: see ``limits.launch_configuration``."""

@@ -68,11 +68,14 @@ class Buffer:
         if other.memory is self.memory:
             raise self._wrong(operation, f"{self!r} overlaps itself")
 
-    def alive(self, operation: str) -> None:
-        """UseAfterFree once the buffer was freed, or its device reset."""
+    def alive(self, operation: str, what: str = "") -> None:
+        """UseAfterFree once the buffer was freed, or its device reset. ``what``: the argument that it is, in words."""
         if self.freed:
             code = code_of(self.owner.info.api, InvalidArgument)
-            raise UseAfterFree("the buffer was freed", operation=operation, device=self.owner.name, code=code)
+            lines = {"allocated": self.memory.made, "freed": self.memory.gone}
+            known = "".join(f", {done} at {at[0]}:{at[1]}" for done, at in lines.items() if at is not None)
+            problem = f"the buffer was freed: {what}{self!r}{known}"
+            raise UseAfterFree(problem, operation=operation, device=self.owner.name, code=code)
 
     def copy_from(self, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
         """Host to device: its first elements become those of ``array``."""

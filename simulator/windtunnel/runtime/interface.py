@@ -75,6 +75,12 @@ class Memory(Protocol):
     """Unique in the context, while it is allocated and after."""
     freed: bool
     """Whether it was given back, by the program or by a reset."""
+    gone: tuple[str, int] | None
+    """The line of the program that gave it back; None where it was not, or that is not known."""
+
+    @property
+    def made(self) -> tuple[str, int] | None:
+        """The line of the program that allocated it; None where that is not known."""
 
 
 class Event(Protocol):

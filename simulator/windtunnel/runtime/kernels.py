@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import update_wrapper
-from typing import Any, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -50,6 +50,13 @@ class Kernel:
     def __call__(self, *arguments: Any) -> Any:
         """Call it as the plain function it is."""
         return self.function(*arguments)
+
+    def __getitem__(self, configuration: Any) -> NoReturn:
+        """Refused: Numba's ``kernel[grid, block](...)`` does not say on which device."""
+        raise InputError(
+            f"'{self.name}' is not launched by kernel[grid, block](...)",
+            expected=f"accelerator.launch({self.name}, grid, block, ...)",
+        )
 
     def work_of(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Sequence[Work]:
         """The operations that a launch with these arguments is."""

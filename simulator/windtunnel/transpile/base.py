@@ -69,7 +69,7 @@ class Emitter(Spelling):
 
     def refuse(self, line: int, problem: str, expected: str | None = None) -> NoReturn:
         """KernelError at a line of the kernel's file."""
-        raise KernelError(problem, where=Where(self.program.file, line), expected=expected)
+        raise KernelError(problem, where=Where(*self.program.place_of(line)), expected=expected)
 
     def _spell(self) -> dict[str, str]:
         """Each of the kernel's names as the target may have it."""

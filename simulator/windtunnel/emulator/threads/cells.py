@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windtunnel.core.errors import DataRace, OutOfBounds, UninitializedRead
+from windtunnel.core.errors import OutOfBounds, UninitializedRead
 from windtunnel.emulator.arrays import change_one
+from windtunnel.emulator.findings import ATOMIC, READ, WRITE, Touch, race
 from windtunnel.emulator.threads.clocks import Access, Clock, Released
-from windtunnel.emulator.touched import ATOMIC, READ, WRITE
 
 if TYPE_CHECKING:
     from windtunnel.emulator.arrays import Launch
@@ -184,19 +184,8 @@ class Cells:
         """DataRace where another access does not come before this one."""
         if other is None or clock.knows(other):
             return
-        launch, index = self.launch, self.index_of(at)
-        same = other.block == here.block
-        raise DataRace(
-            f"{launch.where()}: data race on element {index} of '{self.name}': {launch.who(here.thread)} {here.kind} "
-            f"it at {launch.at(here.line)}, {launch.who(other.thread)} of "
-            f"{'the same block, with nothing that orders them' if same else 'another block'} {other.kind} it at "
-            f"{launch.at(other.line)}",
-            file=launch.program.file,
-            lines=tuple(sorted({here.line, other.line})),
-            array=self.name,
-            index=index,
-            threads=(launch.thread(here.thread), launch.thread(other.thread)),
-        )
+        now, before = (Touch(one.thread, one.kind, one.line) for one in (here, other))
+        raise race(self.launch, self.name, self.index_of(at), now, before)
 
     # Places.
 
@@ -223,8 +212,7 @@ class Cells:
         return OutOfBounds(
             f"{launch.where()}: index {shown} of '{self.name}', which has {' x '.join(map(str, self.shape))} elements, "
             f"at {launch.at(line)}: {launch.who(me.id)}",
-            file=launch.program.file,
-            lines=(line,),
+            **launch.found_at(line),
             array=self.name,
             index=shown,
             threads=(launch.thread(me.id),),
@@ -235,8 +223,7 @@ class Cells:
         return UninitializedRead(
             f"{launch.where()}: element {index} of '{self.name}' is read at {launch.at(line)} by {launch.who(me.id)}, "
             "and nobody has written it",
-            file=launch.program.file,
-            lines=(line,),
+            **launch.found_at(line),
             array=self.name,
             index=index,
             threads=(launch.thread(me.id),),

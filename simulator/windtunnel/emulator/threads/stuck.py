@@ -39,12 +39,11 @@ def parted(
         number = f"{len(came):,} of {threads:,} threads {of} reach"
     else:
         tail = f"{launch.who(other.id)} waits at another, at {launch.at(_line(other))}"
-        lines = tuple(sorted({_line(first), _line(other)}))
+        lines = (_line(first), _line(other))
         number = f"some threads {of} reach"
     return BarrierDivergence(
         f"{launch.where()}: {number} {what} at {launch.at(_line(first))}: {launch.who(first.id)} does, {tail}",
-        file=launch.program.file,
-        lines=lines,
+        **launch.found_at(*lines),
         threads=(launch.thread(first.id), launch.thread(other.id)),
     )
 
@@ -72,8 +71,7 @@ def stuck(machine: Machine, threads: Sequence[Thread], unborn: Sequence[int]) ->
     lines = list(dict.fromkeys(_line(one) for one in shown))
     return Deadlock(
         f"{launch.where()}: deadlock: {text}{_residency(machine, unborn)}",
-        file=launch.program.file,
-        lines=tuple(sorted(lines[:2])),
+        **launch.found_at(*lines[:2]),
         array=shown[0].looks[0].cells.name if shown[0].looks else None,
         index=shown[0].looks[0].cells.index_of(shown[0].looks[0].at) if shown[0].looks else None,
         threads=tuple(launch.thread(one.id) for one in shown[:2]),
@@ -86,8 +84,7 @@ def endless(machine: Machine, one: Thread, line: int) -> Finding:
     return Deadlock(
         f"{launch.where()}: the loop at {launch.at(line)} never ends: it comes to turns that it has made before, for "
         f"{launch.who(one.id)}",
-        file=launch.program.file,
-        lines=(line,),
+        **launch.found_at(line),
         threads=(launch.thread(one.id),),
     )
 
@@ -101,8 +98,7 @@ def livelock(machine: Machine, threads: Sequence[Thread]) -> Finding:
     return Deadlock(
         f"{launch.where()}: livelock: threads go round loops, come to states that they have been in before, and none "
         f"comes out: {'; '.join(told)}" + (f"; {others:,} other threads" if others > 0 else ""),
-        file=launch.program.file,
-        lines=tuple(sorted({one.loops[0].line for one in turning[:2] if one.loops})),
+        **launch.found_at(*[one.loops[0].line for one in turning[:2] if one.loops]),
         threads=tuple(launch.thread(one.id) for one in turning[:2]),
     )
 
@@ -132,8 +128,7 @@ def _never_meets(machine: Machine, threads: Sequence[Thread], unborn: Sequence[i
         return Deadlock(
             f"{launch.where()}: the grid's barrier at {launch.at(_line(at_grid[0]))} waits for all {machine.blocks:,} "
             f"blocks{_residency(machine, unborn)}",
-            file=launch.program.file,
-            lines=(_line(at_grid[0]),),
+            **launch.found_at(_line(at_grid[0])),
             threads=(launch.thread(at_grid[0].id),),
         )
     ended = [one for block in machine.live.values() for one in block.ended]
@@ -143,8 +138,7 @@ def _never_meets(machine: Machine, threads: Sequence[Thread], unborn: Sequence[i
     if not rest and not ended:
         return Deadlock(
             f"{launch.where()}: {launch.who(first.id)} waits at {launch.at(_line(first))} for threads that have ended",
-            file=launch.program.file,
-            lines=(_line(first),),
+            **launch.found_at(_line(first)),
             threads=(launch.thread(first.id),),
         )
     what = "the grid's barrier" if at_grid else "the barrier"
