@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+
+import numpy as np
+import pytest
 
 from windtunnel.language import ir
 from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer
 from windtunnel.language.parse import parse
+from windtunnel.language.source import KernelError
 from windtunnel.language.types import F32, I32, Array, f32, i32
+
+HALF = np.float32(1.5)
+OPTIONS = {"share": 0.5}
 
 
 def typed(function: Callable[..., None]) -> ir.Program:
@@ -40,3 +48,72 @@ def test_a_literal_given_to_a_function_takes_the_type_of_each_place_where_it_is_
 
 def test_a_literal_between_two_comparisons_takes_the_type_of_each() -> None:
     assert literals(typed(_compares)) == [(7, F32), (7, I32)]
+
+
+def _blend(a, b, share=0.5, *, offset=HALF):
+    return a * share + b * (1.0 - share) + offset
+
+
+def _named(x: f32[:]):
+    x[0] = _blend(b=x[1], a=x[2])
+    x[1] = _blend(x[1], x[2], share=0.25, offset=7.0)
+
+
+def _assigned_values(program: ir.Program) -> list[object]:
+    return [e.value for one in ir.walk(program.body) for e in ir.expressions(one) if isinstance(e, ir.Literal)]
+
+
+def test_a_function_takes_arguments_by_their_names_and_defaults() -> None:
+    values = _assigned_values(typed(_named))
+    assert [values.count(one) for one in (0.5, 1.5, 0.25, 7.0)] == [1, 1, 1, 1]
+
+
+def _unknown_name(x: f32[:]):
+    x[0] = _blend(x[0], x[1], sharing=0.5)
+
+
+def _given_twice(x: f32[:]):
+    x[0] = _blend(x[0], x[1], a=x[2])
+
+
+def _missing(x: f32[:]):
+    x[0] = _blend(x[0], share=0.5)
+
+
+def _too_many(x: f32[:]):
+    x[0] = _blend(x[0], x[1], 0.5, 1.0)
+
+
+def _starred(x: f32[:]):
+    x[0] = _blend(x[0], x[1], **OPTIONS)
+
+
+def _without(a, other=None):
+    return a if other is None else other
+
+
+def _no_number(x: f32[:]):
+    x[0] = _without(x[0])
+
+
+def _named_math(x: f32[:]):
+    x[0] = math.sqrt(x=x[0])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (_unknown_name, r"'_blend' has no argument 'sharing'; expected 4: a, b, share, offset; did you mean 'share'"),
+        (_given_twice, "'a' of '_blend' is given twice"),
+        (_missing, "2 arguments for '_blend', and none for 'b'"),
+        (_too_many, "4 arguments for '_blend'; expected 4: a, b, share, offset"),
+        (_starred, r"'\*\*' in a call of '_blend'"),
+        (_no_number, "the default of 'other' of '_without', which is None"),
+        (_named_math, "an argument by its name"),
+    ],
+)
+def test_wrong_arguments_of_a_function_are_errors_at_the_call(kernel: Callable[..., None], message: str) -> None:
+    with pytest.raises(KernelError, match=message) as found:
+        typed(kernel)
+    assert found.value.where is not None
+    assert found.value.where.line == kernel.__code__.co_firstlineno + 1

@@ -14,6 +14,7 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.language import ir
+from windtunnel.language.arguments import arguments_of
 from windtunnel.language.names import ATOMICS, Group, Name
 from windtunnel.language.source import UNKNOWN, Source, source_of
 from windtunnel.language.types import BOOL, F32, I32, Array, Scalar, Type, scalar_of
@@ -252,6 +253,11 @@ class Reader:
             return ir.Literal(node.lineno, float(value))
         self._refuse(node, f"{value!r}", "a number")
 
+    def _number(self, node: ast.expr, value: Any) -> ir.Expr:
+        """A number from outside of the kernel: NumPy's keep their types."""
+        made = self._literal(node, value)
+        return ir.Convert(node.lineno, scalar_of(value.dtype), made) if isinstance(value, np.generic) else made
+
     def _name(self, node: ast.Name, name: str) -> ir.Expr:
         if name in self.scope.variables:
             return ir.Variable(node.lineno, self.scope.variables[name])
@@ -261,8 +267,7 @@ class Reader:
         if isinstance(found, Name) and found.op in ("lane", "warp_size"):
             return ir.Warp(node.lineno, found.op, [])
         if isinstance(found, (bool, int, float, np.generic)):
-            made = self._literal(node, found)
-            return ir.Convert(node.lineno, scalar_of(found.dtype), made) if isinstance(found, np.generic) else made
+            return self._number(node, found)
         if found is UNKNOWN:
             known = [*self.scope.variables, *self.scope.arrays]
             if name in self.scope.source.assigned:
@@ -363,7 +368,9 @@ class Reader:
                 f"{called.spelling} is no function",
                 one_of([f"{called.spelling}.{m}" for m in called.members]),
             )
-        if node.keywords:
+        function = getattr(called, "function", called)
+        helper = callable(function) and hasattr(function, "__code__")
+        if node.keywords and not helper:
             self._refuse(node, "an argument by its name", "arguments in order")
         if isinstance(called, Name):
             return self._intrinsic(node, called)
@@ -383,8 +390,7 @@ class Reader:
             # Python's own rounding gives integers, NumPy's floats.
             whole = name in ("floor", "ceil", "trunc") and getattr(math, name) is called
             return ir.Convert(line, I32, made) if whole else made
-        function = getattr(called, "function", called)
-        if callable(function) and hasattr(function, "__code__"):
+        if helper:
             return self._inline(node, function, statement=statement)
         self._refuse(
             node, f"a call of '{ast.unparse(node.func)}'", "functions of the kernel language, math, or plain functions"
@@ -495,14 +501,10 @@ class Reader:
         if self.scope.depth >= _DEEPEST:
             self._refuse(node, f"functions within functions, {_DEEPEST} deep", "no recursion")
         source = source_of(function)
-        names = [argument.arg for argument in source.tree.args.args]
-        if len(names) != len(node.args):
-            self._refuse(
-                node, f"{len(node.args)} arguments for '{function.__name__}'", f"{len(names)}: {', '.join(names)}"
-            )
+        given = arguments_of(self.scope.source, node, source)
         inner = _Scope(source, {}, depth=self.scope.depth + 1)
         before: list[ir.Stmt] = []
-        for name, argument in zip(names, node.args, strict=True):
+        for name, argument in given.items():
             if isinstance(argument, ast.Name) and argument.id in self.scope.arrays:
                 inner.arrays[name] = self.scope.arrays[argument.id]
                 continue
@@ -510,7 +512,8 @@ class Reader:
                 inner.positions.add(name)
                 continue
             held = self._fresh(name)
-            before.append(ir.Assign(node.lineno, held, self._expression(argument)))
+            value = self._expression(argument) if isinstance(argument, ast.expr) else self._number(node, argument)
+            before.append(ir.Assign(node.lineno, held, value))
             inner.variables[name] = held
         outer, result, self.scope = self.scope, self.result, inner
         self.result = self._fresh(function.__name__)
