@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from windtunnel import shared
 from windtunnel.language import ir
 from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer
@@ -16,6 +17,9 @@ from windtunnel.language.source import KernelError
 from windtunnel.language.types import F32, I32, Array, f32, i32
 
 HALF = np.float32(1.5)
+WEIGHTS = (1.0, 0.5, 0.25, 0.125)
+ROWS = [[5, 7], [6, 8]]
+SHAPES = (1, (4, 8))
 OPTIONS = {"share": 0.5}
 
 
@@ -113,6 +117,47 @@ def _named_math(x: f32[:]):
     ],
 )
 def test_wrong_arguments_of_a_function_are_errors_at_the_call(kernel: Callable[..., None], message: str) -> None:
+    with pytest.raises(KernelError, match=message) as found:
+        typed(kernel)
+    assert found.value.where is not None
+    assert found.value.where.line == kernel.__code__.co_firstlineno + 1
+
+
+def _table(x: f32[:]):
+    part = shared.array(SHAPES[1], f32)
+    part[0, 0] = WEIGHTS[2] + WEIGHTS[-1]
+    x[0] = part[0, 0] * ROWS[1][0]
+
+
+def test_an_entry_of_a_table_from_outside_is_its_number() -> None:
+    program = typed(_table)
+    assert program.declared["part"].shape == (4, 8)
+    assert {0.25, 0.125, 6} <= set(_assigned_values(program))
+
+
+def _table_by_variable(x: f32[:], i: i32):
+    x[0] = WEIGHTS[i]
+
+
+def _beyond_table(x: f32[:]):
+    x[0] = WEIGHTS[4]
+
+
+def _whole_row(x: f32[:]):
+    x[0] = ROWS[0]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (_table_by_variable, "a tuple from outside, that only the running kernel knows; .*: pass 'WEIGHTS'"),
+        (_beyond_table, "entry 4 of 'WEIGHTS'; expected 0 to 3"),
+        (_whole_row, r"\[5, 7\]; expected a number"),
+    ],
+)
+def test_a_table_from_outside_that_cannot_be_a_number_is_an_error_that_says_what_to_do(
+    kernel: Callable[..., None], message: str
+) -> None:
     with pytest.raises(KernelError, match=message) as found:
         typed(kernel)
     assert found.value.where is not None

@@ -120,6 +120,8 @@ class Reader:
         self.names: set[str] = set(source.assigned)
         self.ahead: list[list[ir.Stmt]] = []
         """Statements that have to come before the one that is being read."""
+        self.inner: list[ir.Declare] = []
+        """Arrays declared within a branch or a loop. They are there before the kernel runs, so they go to its top."""
         self.loops = 0
         self.result: str | None = None
         """The variable that takes what the function being read returns; None in the kernel itself."""
@@ -140,8 +142,6 @@ class Reader:
             self._refuse(
                 value, f"{called.spelling} of {', '.join(given) or 'nothing'}", f"{called.spelling}(shape, dtype)"
             )
-        if self.loops or len(self.ahead) > 1 + self.scope.depth:
-            self._refuse(value, f"{called.spelling} within a branch or a loop", "at the top of the kernel")
         shape = self._constant(given["shape"])
         sides = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
         # Shared memory of no size is what the launch asks for (shared_bytes), as in CUDA.
@@ -162,6 +162,7 @@ class Reader:
         self.scope.arrays[name] = known
         found = ir.Declare(value.lineno, known, called.op, tuple(int(s) for s in sides), element)
         self.declared[known] = found
+        self.inner += [found] if self.loops or len(self.ahead) > 1 + self.scope.depth else []
         return found
 
     def _constant(self, node: ast.expr) -> Any:
@@ -175,12 +176,30 @@ class Reader:
             return _fold(_BINARY[type(node.op)], left, right)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return -self._constant(node.operand)
-        found = self.scope.source.static(node)
+        found = self._entry(node) if isinstance(node, ast.Subscript) else self.scope.source.static(node)
         if found is UNKNOWN:
             self._refuse(
                 node, f"{words_of(node)}, which only the running kernel knows", "a number known before it runs"
             )
         return found
+
+    def _entry(self, node: ast.Subscript) -> Any:
+        """An entry of a tuple or list from outside, such as ``WEIGHTS[2]``; UNKNOWN where it is of something else."""
+        outer = node.value
+        table = self._entry(outer) if isinstance(outer, ast.Subscript) else self.scope.source.static(outer)
+        if not isinstance(table, (tuple, list)):
+            return UNKNOWN
+        text = ast.unparse(outer)
+        try:
+            place = self._constant(node.slice)
+        except InputError:
+            what = f"an entry of '{text}', a {type(table).__name__} from outside, that only the running kernel knows"
+            self._refuse(node, what, f"a constant index, or the numbers as an array: pass '{text}' to the kernel")
+        if not isinstance(place, (int, np.integer)) or not -len(table) <= place < len(table):
+            self._refuse(
+                node, f"entry {place!r} of '{text}'", f"0 to {len(table) - 1}" if table else "one that has any"
+            )
+        return table[place]
 
     def _element(self, node: ast.Subscript) -> tuple[str, list[ir.Expr]]:
         if not isinstance(node.value, ast.Name) or node.value.id not in self.scope.arrays:
@@ -325,6 +344,9 @@ class Reader:
             if not isinstance(place, int) or not -len(parts) <= place < len(parts):
                 self._refuse(node, f"part {place!r} of '{node.value.id}'", f"0 to {len(parts) - 1}")
             return ir.Variable(node.lineno, parts[place])
+        entry = self._entry(node)
+        if entry is not UNKNOWN:
+            return self._number(node, entry)
         array, indices = self._element(node)
         return ir.Load(node.lineno, array, indices)
 
