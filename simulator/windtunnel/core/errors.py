@@ -254,7 +254,7 @@ class OutOfBounds(Finding):
 
 
 class UninitializedRead(Finding):
-    """An element is read that nobody has written."""
+    """An element is read that nobody has written, or a variable to which its thread has assigned nothing."""
 
 
 class BarrierDivergence(Finding):

@@ -42,6 +42,8 @@ class Launch:
     warp: int = 32
     together: bool = True
     """Whether threads of a warp that are elsewhere when others meet are let be."""
+    checked: bool = True
+    """Whether reads of variables that nothing was assigned to are looked for."""
 
     def thread(self, identity: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
         """(block, thread) of a thread by its number in the launch."""
@@ -73,6 +75,16 @@ class Launch:
     def where(self) -> str:
         """What a message begins with."""
         return f"{self.program.name} on {self.device}"
+
+    def unset(self, identity: int, line: int, name: str) -> UninitializedRead:
+        """A thread's variable is read before anything was assigned to it."""
+        return UninitializedRead(
+            f"{self.where()}: '{name}' is read at {self.at(line)} by {self.who(identity)}, which has not assigned "
+            "anything to it",
+            file=self.program.file,
+            lines=(line,),
+            threads=(self.thread(identity),),
+        )
 
 
 def _unflatten(number: int, sides: Dims) -> tuple[int, int, int]:
@@ -359,6 +371,14 @@ def barrier(lanes: Lanes, line: int, scope: str) -> None:
     if not np.all(((came == 0) & (scope == "block")) | (came == chunk.threads)):
         raise _diverged(lanes, line, came)
     chunk.epochs = chunk.epochs + (came > 0).astype(np.int32)
+
+
+def assigned(lanes: Lanes, line: int, name: str, given: Value) -> None:
+    """Each thread has assigned something to a variable that it reads; ``given``: whether it has."""
+    launch = lanes.chunk.launch
+    absent = np.flatnonzero(~np.atleast_1d(np.asarray(plain(given), np.bool_)))
+    if len(absent) and launch.checked:
+        raise launch.unset(int(lanes.identities[absent[0]]), line, name)
 
 
 def _diverged(lanes: Lanes, line: int, came: np.ndarray) -> BarrierDivergence:

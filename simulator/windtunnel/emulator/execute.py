@@ -93,7 +93,7 @@ class Executable:
 
         Threads are executed one by one, too, where fences order them or locks and flags hold them up.
         """
-        launch = Launch(found.program, grid, block, device, warp)
+        launch = Launch(found.program, grid, block, device, warp, checked=checked)
         blocks, threads = math.prod(grid), math.prod(block)
 
         def one_by_one() -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.emulator import mathematics
-from windtunnel.emulator.arrays import barrier, meet
+from windtunnel.emulator.arrays import assigned, barrier, meet
 from windtunnel.emulator.lanes import (
     EMPTY,
     branch,
@@ -32,14 +32,14 @@ from windtunnel.emulator.lanes import (
 from windtunnel.emulator.threads.launch import ByThread
 from windtunnel.emulator.threads.program import decides
 from windtunnel.emulator.turns import Turns
-from windtunnel.language import flow, ir
+from windtunnel.language import flow, ir, unset
 from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
 
 _HELPERS: Mapping[str, Any] = {
     "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "chosen": chosen,
     "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
-    "taken": taken, "m": mathematics, "meet": meet, "Turns": Turns,
+    "taken": taken, "m": mathematics, "meet": meet, "Turns": Turns, "assigned": assigned,
 }  # fmt: skip
 _PLAIN = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 _FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
@@ -71,7 +71,8 @@ class Compiled:
 
 
 def compiled(program: ir.Program) -> Compiled:
-    """An inferred kernel, ready to be executed."""
+    """An inferred kernel, ready to be executed. Its tree is changed: what may be unset is asked for."""
+    unset.ask(program)
     stored = written_by(program.body)
     alone = private(program, sorted(stored))
     warps = any(_meets_warp(one) for one in ir.walk(program.body))
@@ -163,7 +164,7 @@ class _Generator:
     def varies(self, e: ir.Expr) -> bool:
         """Whether an expression may have different values."""
         if isinstance(e, ir.Variable):
-            return e.name in self.varying
+            return e.name in self.varying or (e.given is not None and e.given.name in self.varying)
         if isinstance(e, ir.Index):
             return e.what in ("thread", "block")
         if isinstance(e, ir.Atomic) or (isinstance(e, ir.Warp) and e.op != "warp_size"):
@@ -310,6 +311,9 @@ class _Generator:
             case ir.Literal():
                 return self._literal(e)
             case ir.Variable():
+                if e.given is not None:
+                    given = self._name(frame, e.given.name)
+                    self.emit(f"assigned({frame.lanes}, {e.line}, {e.name!r}, {given})")
                 return self._name(frame, e.name)
             case ir.Index():
                 return self._index(e, frame)
@@ -513,8 +517,14 @@ def _meets_warp(one: ir.Stmt | ir.Expr) -> bool:
 
 def _careful(e: ir.Expr) -> bool:
     """Whether an expression must not be evaluated by threads that do not ask for it."""
-    return any(isinstance(one, (ir.Load, ir.Atomic, ir.Warp)) for one in ir.inside(e))
+    return any(isinstance(one, (ir.Load, ir.Atomic, ir.Warp)) or _asks(one) for one in ir.inside(e))
 
 
 def _needs_lines(e: ir.Expr) -> bool:
-    return any(isinstance(one, (ir.Load, ir.Atomic, ir.Warp, ir.Logic, ir.Choose)) for one in ir.inside(e))
+    lines = (ir.Load, ir.Atomic, ir.Warp, ir.Logic, ir.Choose)
+    return any(isinstance(one, lines) or _asks(one) for one in ir.inside(e))
+
+
+def _asks(e: ir.Expr) -> bool:
+    """Whether it is a variable that may be unset."""
+    return isinstance(e, ir.Variable) and e.given is not None

@@ -14,6 +14,7 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.language import ir
+from windtunnel.language.arguments import arguments_of
 from windtunnel.language.constants import folded
 from windtunnel.language.names import ATOMICS, Group, Name
 from windtunnel.language.returns import without_returns
@@ -125,6 +126,8 @@ class Reader:
         """Functions that were put in place of their calls."""
         self.ahead: list[list[ir.Stmt]] = []
         """Statements that have to come before the one that is being read."""
+        self.inner: list[ir.Declare] = []
+        """Arrays declared within a branch or a loop. They are there before the kernel runs, so they go to its top."""
         self.loops = 0
         self.result: str | None = None
         """The variable that takes what the function being read returns; None in the kernel itself."""
@@ -145,8 +148,6 @@ class Reader:
             self._refuse(
                 value, f"{called.spelling} of {', '.join(given) or 'nothing'}", f"{called.spelling}(shape, dtype)"
             )
-        if self.loops or len(self.ahead) > 1 + self.scope.depth:
-            self._refuse(value, f"{called.spelling} within a branch or a loop", "at the top of the kernel")
         shape = self._constant(given["shape"])
         sides = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
         # Shared memory of no size is what the launch asks for (shared_bytes), as in CUDA.
@@ -173,6 +174,7 @@ class Reader:
         self.scope.arrays[name] = known
         found = ir.Declare(value.lineno, known, called.op, tuple(int(s) for s in sides), element)
         self.declared[known] = found
+        self.inner += [found] if self.loops or len(self.ahead) > 1 + self.scope.depth else []
         return found
 
     def _constant(self, node: ast.expr) -> Any:
@@ -186,7 +188,7 @@ class Reader:
             return _fold(_BINARY[type(node.op)], left, right)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return -self._constant(node.operand)
-        found = self.scope.source.static(node)
+        found = self._entry(node) if isinstance(node, ast.Subscript) else self.scope.source.static(node)
         if found is UNKNOWN:
             what = words_of(node)
             if isinstance(node, ast.Name):
@@ -194,6 +196,24 @@ class Reader:
                 what = f"'{node.id}'" + (", a parameter" if parameter else "")
             self._refuse(node, f"{what}, which only the running kernel knows", "a number known before it runs")
         return found
+
+    def _entry(self, node: ast.Subscript) -> Any:
+        """An entry of a tuple or list from outside, such as ``WEIGHTS[2]``; UNKNOWN where it is of something else."""
+        outer = node.value
+        table = self._entry(outer) if isinstance(outer, ast.Subscript) else self.scope.source.static(outer)
+        if not isinstance(table, (tuple, list)):
+            return UNKNOWN
+        text = ast.unparse(outer)
+        try:
+            place = self._constant(node.slice)
+        except InputError:
+            what = f"an entry of '{text}', a {type(table).__name__} from outside, that only the running kernel knows"
+            self._refuse(node, what, f"a constant index, or the numbers as an array: pass '{text}' to the kernel")
+        if not isinstance(place, (int, np.integer)) or not -len(table) <= place < len(table):
+            self._refuse(
+                node, f"entry {place!r} of '{text}'", f"0 to {len(table) - 1}" if table else "one that has any"
+            )
+        return table[place]
 
     def _element(self, node: ast.Subscript) -> tuple[str, list[ir.Expr]]:
         if not isinstance(node.value, ast.Name) or node.value.id not in self.scope.arrays:
@@ -267,6 +287,11 @@ class Reader:
             return ir.Literal(node.lineno, float(value))
         self._refuse(node, f"{value!r}", "a number")
 
+    def _number(self, node: ast.expr, value: Any) -> ir.Expr:
+        """A number from outside of the kernel: NumPy's keep their types."""
+        made = self._literal(node, value)
+        return ir.Convert(node.lineno, scalar_of(value.dtype), made) if isinstance(value, np.generic) else made
+
     def _name(self, node: ast.Name, name: str) -> ir.Expr:
         if name in self.scope.variables:
             return ir.Variable(node.lineno, self.scope.variables[name])
@@ -280,8 +305,7 @@ class Reader:
         if isinstance(found, Name) and found.op in ("lane", "warp_size"):
             return ir.Warp(node.lineno, found.op, [])
         if isinstance(found, (bool, int, float, np.generic)):
-            made = self._literal(node, found)
-            return ir.Convert(node.lineno, scalar_of(found.dtype), made) if isinstance(found, np.generic) else made
+            return self._number(node, found)
         if found is UNKNOWN:
             known = [*self.scope.variables, *self.scope.arrays]
             if name in self.scope.source.assigned:
@@ -349,6 +373,9 @@ class Reader:
             if not isinstance(place, int) or not -len(parts) <= place < len(parts):
                 self._refuse(node, f"part {place!r} of '{node.value.id}'", f"0 to {len(parts) - 1}")
             return ir.Variable(node.lineno, parts[place])
+        entry = self._entry(node)
+        if entry is not UNKNOWN:
+            return self._number(node, entry)
         array, indices = self._element(node)
         return ir.Load(node.lineno, array, indices)
 
@@ -392,7 +419,9 @@ class Reader:
                 f"{called.spelling} is no function",
                 one_of([f"{called.spelling}.{m}" for m in called.members]),
             )
-        if node.keywords:
+        function = getattr(called, "function", called)
+        helper = callable(function) and hasattr(function, "__code__")
+        if node.keywords and not helper:
             self._refuse(node, "an argument by its name", "arguments in order")
         if isinstance(called, Name):
             return self._intrinsic(node, called)
@@ -417,8 +446,7 @@ class Reader:
             # Python's own rounding gives integers, NumPy's floats.
             whole = name in ("floor", "ceil", "trunc") and getattr(math, name) is called
             return ir.Convert(line, I32, made, keeps=True) if whole else made
-        function = getattr(called, "function", called)
-        if callable(function) and hasattr(function, "__code__"):
+        if helper:
             return self._inline(node, function, statement=statement)
         self._refuse(
             node, f"a call of '{ast.unparse(node.func)}'", "functions of the kernel language, math, or plain functions"
@@ -535,16 +563,10 @@ class Reader:
         if self.scope.depth >= _DEEPEST:
             self._refuse(node, f"functions within functions, {_DEEPEST} deep", "no recursion")
         source = self._helper(source_of(function))
-        names = [argument.arg for argument in source.tree.args.args]
-        if len(names) != len(node.args):
-            self._refuse(
-                node,
-                f"{many(len(node.args), 'argument')} for '{function.__name__}'",
-                f"{len(names)}: {', '.join(names)}",
-            )
+        given = arguments_of(self.scope.source, node, source)
         inner = _Scope(source, {}, depth=self.scope.depth + 1)
         before: list[ir.Stmt] = []
-        for name, argument in zip(names, node.args, strict=True):
+        for name, argument in given.items():
             if isinstance(argument, ast.Name) and argument.id in self.scope.arrays:
                 inner.arrays[name] = self.scope.arrays[argument.id]
                 continue
@@ -552,7 +574,8 @@ class Reader:
                 inner.positions.add(name)
                 continue
             held = self._fresh(name)
-            before.append(ir.Assign(node.lineno, held, self._expression(argument)))
+            value = self._expression(argument) if isinstance(argument, ast.expr) else self._number(node, argument)
+            before.append(ir.Assign(node.lineno, held, value))
             inner.variables[name] = held
         outer, result, self.scope = self.scope, self.result, inner
         self.result = self._fresh(function.__name__)

@@ -40,9 +40,10 @@ class Literal(Expr):
 
 @dataclass(eq=False)
 class Variable(Expr):
-    """A local variable, or a scalar parameter."""
+    """A local variable, or a scalar parameter. ``given``: the variable that says whether it is set (`unset.ask`)."""
 
     name: str
+    given: Variable | None = field(default=None, kw_only=True)
 
 
 @dataclass(eq=False)

@@ -45,7 +45,7 @@ class _Parser(StencilReader):
             source.tree.lineno,
             ast.get_docstring(source.tree) or "",
             self.parameters,
-            body,
+            [*self.inner, *body],
             source.lines[source.tree.lineno - source.line :],
             declared=self.declared,
             form=self.form,
@@ -111,7 +111,7 @@ class _Parser(StencilReader):
                     return []
                 declared = self._declaration(name, value)
                 if declared is not None:
-                    return [declared]
+                    return [] if declared in self.inner else [declared]
                 many = self._grid(value)
                 if many is not None and len(many) > 1:
                     return self._held_tuple(line, name, many, ast.unparse(value))

@@ -132,6 +132,11 @@ class Thread:
 
     # What the generator calls.
 
+    def unset(self, line: int, name: str) -> None:
+        """It reads a variable to which it has assigned nothing."""
+        if self.machine.launch.checked:
+            raise self.machine.launch.unset(self.id, line, name)
+
     def enter(self, line: int) -> Loop:
         """A loop begins that may wait."""
         loop = Loop(self, line)

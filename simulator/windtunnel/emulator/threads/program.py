@@ -193,6 +193,8 @@ class _Generator:
             case ir.Literal():
                 return self._literal(e)
             case ir.Variable():
+                if e.given is not None:
+                    self.emit(f"if not v_{e.given.name}: me.unset({e.line}, {e.name!r})")
                 return f"v_{e.name}"
             case ir.Index():
                 stem = {"thread": "t", "block": "b", "block_size": "n", "grid_size": "g"}[e.what]

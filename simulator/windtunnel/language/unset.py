@@ -1,0 +1,129 @@
+"""Variables that a thread may read before it has assigned them, and what says at run time whether it has.
+
+A variable that only one branch assigns is no mistake where the branches that assign it and those that read it go
+together, which nobody can tell from the source. So such reads are found here, and asked about where they happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from windtunnel.language import ir
+from windtunnel.language.types import BOOL
+
+_State = frozenset[str] | None
+"""Variables that are assigned for sure; None where nothing arrives."""
+
+
+def ask(program: ir.Program) -> None:
+    """Give each variable of an inferred kernel that may be read unset a flag, which its reads name (``given``).
+
+    The flag is a variable like others: it is assigned with its variable, and false before.
+    """
+    analysis = _Analysis()
+    analysis.block(program.body, frozenset(program.scalars), _Loop())
+    if not analysis.reads:
+        return
+    taken = {*program.variables, *program.scalars, *program.arrays}
+    flags: dict[str, str] = {}
+    for name in sorted({one.name for one in analysis.reads}):
+        flag = f"{name}_set"
+        while flag in taken:
+            flag += "_"
+        taken.add(flag)
+        flags[name] = flag
+        program.variables[flag] = BOOL
+    for one in analysis.reads:
+        one.given = ir.Variable(one.line, flags[one.name], type=BOOL)
+    program.body = _flagged(program.body, flags)
+
+
+@dataclass
+class _Loop:
+    """What is assigned where a loop is left, and where its next turn begins."""
+
+    left: list[_State] = field(default_factory=list)
+    next: list[_State] = field(default_factory=list)
+
+
+class _Analysis:
+    def __init__(self) -> None:
+        self.reads: list[ir.Variable] = []
+        """Those of variables that may be unset."""
+
+    def block(self, body: Sequence[ir.Stmt], state: _State, loop: _Loop) -> _State:
+        """What is assigned after a block."""
+        for one in body:
+            if state is None:
+                return None
+            state = self._statement(one, state, loop)
+        return state
+
+    def _statement(self, one: ir.Stmt, state: frozenset[str], loop: _Loop) -> _State:
+        for e in ir.expressions(one):
+            if isinstance(e, ir.Variable) and e.name not in state:
+                self.reads.append(e)
+        match one:
+            case ir.Assign():
+                return state | {one.name}
+            case ir.If():
+                return _both(self.block(one.body, state, loop), self.block(one.orelse, state, loop))
+            case ir.While():
+                inner = _Loop()
+                self.block(one.body, state, inner)
+                # A turn only adds to what is assigned, so what holds before the first holds before each.
+                for_ever = isinstance(one.condition, ir.Literal) and bool(one.condition.value)
+                return _all(inner.left) if for_ever else state
+            case ir.For():
+                inner = _Loop()
+                after = self.block(one.body, state | {one.name}, inner)
+                return _all([after, *inner.next, *inner.left]) if _turns(one) else state
+            case ir.Break():
+                loop.left.append(state)
+                return None
+            case ir.Continue():
+                loop.next.append(state)
+                return None
+            case ir.Return():
+                return None
+            case _:
+                return state
+
+
+def _both(one: _State, other: _State) -> _State:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def _all(states: Sequence[_State]) -> _State:
+    found: _State = None
+    for state in states:
+        found = _both(found, state)
+    return found
+
+
+def _turns(loop: ir.For) -> bool:
+    """Whether a range has a number for sure."""
+    start, stop, step = loop.start, loop.stop, loop.step
+    if not (isinstance(start, ir.Literal) and isinstance(stop, ir.Literal) and isinstance(step, ir.Literal)):
+        return False
+    return start.value < stop.value if step.value > 0 else start.value > stop.value
+
+
+def _flagged(body: Sequence[ir.Stmt], flags: dict[str, str]) -> list[ir.Stmt]:
+    found: list[ir.Stmt] = []
+    for one in body:
+        found.append(one)
+        if isinstance(one, ir.If):
+            one.body, one.orelse = _flagged(one.body, flags), _flagged(one.orelse, flags)
+        elif isinstance(one, (ir.While, ir.For)):
+            one.body = _flagged(one.body, flags)
+        if isinstance(one, (ir.Assign, ir.For)) and one.name in flags:
+            is_set = ir.Assign(one.line, flags[one.name], ir.Literal(one.line, True, type=BOOL))
+            if isinstance(one, ir.For):
+                one.body.insert(0, is_set)
+            else:
+                found.append(is_set)
+    return found
