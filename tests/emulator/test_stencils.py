@@ -259,7 +259,7 @@ def test_a_stencil_in_place_is_a_race(device: Accelerator) -> None:
 
 def test_a_tile_of_one_buffer_given_twice_is_a_race_between_blocks(device: Accelerator) -> None:
     a = device.to_device(numbers(40, 40))
-    with pytest.raises(errors.DataRace, match="another block"):
+    with pytest.raises(errors.DataRace, match="threads of two blocks"):
         device.launch(laplacian, (3, 3), (16, 16), a, a)
 
 
