@@ -193,6 +193,7 @@ def test_64_schedules_expose_an_ordering_bug_and_its_seed_replays_it(ordered: Or
     (note,) = [note for note in met.value.__notes__ if note.startswith("schedule ")]
     seed = int(note.split()[1].rstrip(","))
     assert f"windtunnel.device('l4', schedule={seed}) runs it so again" in note
+    assert met.value.schedule == seed  # type: ignore[union-attr]
     if ordered.finding and isinstance(met.value, Finding):
         assert type(met.value).__name__ == ordered.finding
         assert f"(schedule {seed})" in str(met.value)
@@ -576,7 +577,7 @@ def some_stay_away(out: i32[:]):  # type: ignore[no-untyped-def]
 
 def test_blocks_that_stay_away_from_the_grids_barrier_are_told() -> None:
     accelerator = device()
-    with pytest.raises(errors.BarrierDivergence, match="the grid's barrier"):
+    with pytest.raises(errors.BarrierDivergence, match="16 of 24 threads of the grid reach the grid's barrier"):
         accelerator.launch(some_stay_away, 3, 8, accelerator.empty(24, np.int32))
 
 

@@ -40,6 +40,7 @@ def explored(
                 results[seed] = program(accelerator)
                 accelerator.synchronize()
             except Exception as error:
+                error.schedule = seed  # type: ignore[attr-defined]  # a finding has it already; others get it here
                 error.add_note(
                     f"schedule {seed}, number {number} of {len(seeds)}: windtunnel.device({accelerator.name!r}, "
                     f"schedule={seed}) runs it so again"

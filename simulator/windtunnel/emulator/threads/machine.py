@@ -364,7 +364,9 @@ class Machine:
             return
         lines = {thread.meeting.line for thread in block.came if thread.meeting is not None}
         if block.ended or len(lines) > 1:
-            raise parted(self.launch, block.came, block.ended, "the barrier", "of a block", self.threads)
+            raise parted(
+                self.launch, block.came, block.ended, "the barrier", "of a block", (len(block.came), self.threads)
+            )
         block.interval += 1
         clocks.barrier(block.number, block.interval, (thread.clock for thread in block.came))
         block.came, came = [], block.came

@@ -27,22 +27,25 @@ _SHOWN = 4
 
 
 def parted(
-    launch: Launch, came: Sequence[Thread], ended: Sequence[Thread], what: str, of: str, threads: int
+    launch: Launch, came: Sequence[Thread], ended: Sequence[Thread], what: str, of: str, number: tuple[int, int]
 ) -> BarrierDivergence:
-    """Some come to a barrier, and others never do: they have ended, or wait at another."""
+    """Some come to a barrier, and others never do: they have ended, or wait at another.
+
+    ``number``: threads that have come, and all.
+    """
     first = came[0]
     other = next((one for one in came if one.meeting != first.meeting and _line(one) != _line(first)), None)
     if other is None:
         other = ended[0]
         tail = f"{launch.who(other.id)} has ended without"
         lines: tuple[int, ...] = (_line(first),)
-        number = f"{len(came):,} of {threads:,} threads {of} reach"
+        reach = f"{number[0]:,} of {number[1]:,} threads {of} reach"
     else:
         tail = f"{launch.who(other.id)} waits at another, at {launch.at(_line(other))}"
         lines = (_line(first), _line(other))
-        number = f"some threads {of} reach"
+        reach = f"some threads {of} reach"
     return BarrierDivergence(
-        f"{launch.where()}: {number} {what} at {launch.at(_line(first))}: {launch.who(first.id)} does, {tail}",
+        f"{launch.where()}: {reach} {what} at {launch.at(_line(first))}: {launch.who(first.id)} does, {tail}",
         **launch.found_at(*lines),
         threads=(launch.thread(first.id), launch.thread(other.id)),
     )
@@ -122,7 +125,9 @@ def _never_meets(machine: Machine, threads: Sequence[Thread], unborn: Sequence[i
         others = [one for one in mates if one.meeting != first.meeting and _line(one) != _line(first)]
         if others:
             what = "the warp's meeting"
-            return parted(launch, [first, others[0]], first.block.ended, what, "of a warp", len(mates))
+            return parted(
+                launch, [first, others[0]], first.block.ended, what, "of a warp", (len(mates) - len(others), len(mates))
+            )
     at_grid = [one for one in threads if one.meeting is not None and one.meeting.what == "grid"]
     if at_grid and unborn:
         return Deadlock(
@@ -142,7 +147,10 @@ def _never_meets(machine: Machine, threads: Sequence[Thread], unborn: Sequence[i
             threads=(launch.thread(first.id),),
         )
     what = "the grid's barrier" if at_grid else "the barrier"
-    return parted(launch, [first, *rest[:1]], ended, what, "of the grid" if at_grid else "of a block", machine.threads)
+    everybody = machine.blocks * machine.threads if at_grid else machine.threads
+    came = at_grid or first.block.came
+    of = "of the grid" if at_grid else "of a block"
+    return parted(launch, [first, *rest[:1]], ended, what, of, (len(came), everybody))
 
 
 class _Graph:
