@@ -16,6 +16,7 @@ from windtunnel.emulator.threads.clocks import Access, Clock, Released
 if TYPE_CHECKING:
     from windtunnel.emulator.arrays import Launch
     from windtunnel.emulator.threads.machine import Thread
+    from windtunnel.emulator.threads.stuck import Look
     from windtunnel.emulator.touched import Trace
 
 
@@ -38,8 +39,8 @@ class Touched:
         self.released: dict[int, Released] = {}
         self.changed: dict[int, tuple[int, int]] = {}
         """Thread and line that changed an element last."""
-        self.waiting: dict[int, deque[Thread]] = {}
-        """Threads that wait until an element changes."""
+        self.waiting: dict[int, dict[bytes, deque[tuple[Thread, Look]]]] = {}
+        """Threads that wait until an element changes, by the bytes that they found there."""
 
     def change(self, at: int, thread: Thread, line: int) -> None:
         """An element has another value than before: whoever waits for that may go on."""

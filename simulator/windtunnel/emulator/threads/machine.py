@@ -171,13 +171,12 @@ class Thread:
         self.waits, self.looks = loop, looks
         for look in looks:
             assert look.cells.touched is not None  # noqa: S101  only what threads can meet in is looked at so
-            look.cells.touched.waiting.setdefault(look.at, deque()).append(self)
+            found = look.cells.touched.waiting.setdefault(look.at, {})
+            found.setdefault(look.value.tobytes(), deque()).append((self, look))
 
-    def stirred(self, touched: Touched, at: int) -> bool | None:
-        """An element has changed that it waits for. Whether it goes on; None where it does not wait for it any more."""
-        if self.waits is None or not any(look.at == at and look.cells.touched is touched for look in self.looks):
-            return None
-        if not any(_other(look.value, look.cells.flat[look.at]) for look in self.looks):
+    def wakes(self, look: Look) -> bool:
+        """What it looked at has changed. Whether it goes on, or has done so already."""
+        if self.waits is None or not any(one is look for one in self.looks):
             return False
         self.waits, self.looks = None, []
         self.machine.ready.add(self)
@@ -300,18 +299,16 @@ class Machine:
         """
         while self.stirred:
             key, (touched, at) = next(iter(self.stirred.items()))
-            waiting = touched.waiting.pop(at, deque())
-            kept: deque[Thread] = deque()
-            while waiting:
-                one = waiting.popleft()
-                goes = one.stirred(touched, at)
-                if goes:
-                    touched.waiting[at] = kept + waiting
-                    return True
-                if goes is False:
-                    kept.append(one)
-            if kept:
-                touched.waiting[at] = kept
+            by_value = touched.waiting.get(at, {})
+            for value, waiting in list(by_value.items()):
+                while waiting and waiting[0][1].cells.flat[at].tobytes() != value:
+                    one, look = waiting.popleft()
+                    if one.wakes(look):
+                        return True
+                if not waiting:
+                    del by_value[value]
+            if not by_value:
+                touched.waiting.pop(at, None)
             del self.stirred[key]
         return False
 
