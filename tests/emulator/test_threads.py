@@ -838,3 +838,39 @@ def test_a_thousand_threads_wait_for_one_lock() -> None:
     lock, total = zeros(accelerator, 1, 1)
     accelerator.launch(locked, 16, 64, lock, total)
     assert accelerator.to_host(total)[0] == 1024
+
+
+@windtunnel.kernel
+def one_works_while_others_count(flag: i32[:], spins: i32[:], n: i32):  # type: ignore[no-untyped-def]
+    t = threadIdx.x
+    if t == 0:
+        for k in range(n):
+            spins[1 + k % 2] = k
+        threadfence()
+        atomic.exch(flag, 0, 1)
+    else:
+        while atomic.add(flag, 0, 0) == 0:
+            atomic.add(spins, 0, 1)
+
+
+def test_who_waits_for_long_work_and_changes_memory_meanwhile_is_in_no_livelock() -> None:
+    """More turns that come to nothing than a livelock is told after, while one thread gets on."""
+    accelerator = device()
+    accelerator.launch(one_works_while_others_count, 1, 8, *zeros(accelerator, 1, 3), 100)
+    accelerator = device(2)
+    accelerator.launch(one_works_while_others_count, 1, 8, *zeros(accelerator, 1, 3), 6000)
+    accelerator.synchronize()
+
+
+@windtunnel.kernel
+def stands(out: i32[:], step: i32):  # type: ignore[no-untyped-def]
+    for k in range(5, 0, step):  # HERE
+        out[threadIdx.x] = k
+
+
+@pytest.mark.parametrize("seed", [None, 0])
+def test_steps_of_0_that_never_arrive_are_told(seed: int | None) -> None:
+    accelerator = device(seed)
+    with pytest.raises(errors.Deadlock, match="never ends") as met:
+        accelerator.launch(stands, 1, 2, *zeros(accelerator, 2), 0)
+    assert met.value.lines == (line_of(stands),)

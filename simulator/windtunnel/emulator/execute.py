@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.device import Numbers
-from windtunnel.core.errors import BarrierDivergence, Unwatched
+from windtunnel.core.errors import BarrierDivergence, Unwatched, caller
 from windtunnel.emulator.arrays import Global, Launch, Local, Memory, Shared, Waits
 from windtunnel.emulator.lanes import Chunk, Lanes
 from windtunnel.emulator.lockstep import Compiled, compiled
@@ -113,11 +113,11 @@ class Executable:
         if checked and found.fences:
             if blocks * threads <= MOST:
                 return one_by_one()
-            warnings.warn(
+            warnings.warn_explicit(
                 f"{launch.where()}: data races are not looked for in a launch of {blocks * threads:,} threads with "
                 f"fences, which is more than {MOST:,}",
                 Unwatched,
-                stacklevel=2,
+                *caller(),
             )
         launch.together = not found.parts or blocks * threads > MOST
         before = _Kept(found, arguments, missing, traces) if found.waits or found.parts else None

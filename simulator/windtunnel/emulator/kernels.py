@@ -20,7 +20,6 @@ from windtunnel.language.source import by_thread
 from windtunnel.language.stencil import misfit
 from windtunnel.language.types import Scalar
 from windtunnel.runtime.buffers import Buffer
-from windtunnel.runtime.codes import Reason
 from windtunnel.runtime.interface import Dims
 from windtunnel.runtime.kernels import Kernel
 
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
 
 _APART = 3 << 32
 """Between the seeds of a program's launches: a multiple of three, so that all take one kind of order."""
-
-
-_MEETING = "the grid's barrier waits for"
 
 
 class Kernels:
@@ -72,11 +68,10 @@ class Kernels:
             most = context.info.limits.shared_bytes
             asked = shared_bytes(found) + shared
             problem = f"{asked:,} bytes of shared memory, of at most {most:,}" if asked > most else None
-            problem = problem or self._absent(function, found, grid, block, asked)
+            self._gather(function, found, grid, block, asked)
             problem = problem or misfit(found.program, grid, block, given)
         if problem is not None:
-            reason: Reason = "cooperative" if problem.startswith(_MEETING) else "configuration"
-            raise context.error(LaunchError, f"launch {function.name}", problem, reason)
+            raise context.error(LaunchError, f"launch {function.name}", problem, "configuration")
 
     def _untyped(self, function: Kernel, program: ir.Program, kind: Scalar, line: int) -> LaunchError:
         """A type that the API's language lacks: its compiler would say so."""
@@ -170,15 +165,15 @@ class Kernels:
             if memory is not None:
                 memory.unwritten = False  # what it did not write of whole arrays is not known
 
-    def _absent(self, function: Kernel, found: Compiled, grid: Dims, block: Dims, shared: int) -> str | None:
-        """In words, how many blocks a barrier of the grid would wait for in vain."""
+    def _gather(self, function: Kernel, found: Compiled, grid: Dims, block: Dims, shared: int) -> None:
+        """LaunchError where a barrier of the grid would wait for blocks that cannot be there."""
         blocks = math.prod(grid)
-        if not found.meets or blocks <= (fits := self._fits(function, block, shared)):
-            return None
-        return (
-            f"{_MEETING} all {blocks:,} blocks, of which {fits:,} of {math.prod(block):,} threads fit on the device at "
-            "once"
-        )
+        if found.meets and blocks > (fits := self._fits(function, block, shared)):
+            problem = (
+                f"the grid's barrier waits for all {blocks:,} blocks, of which {fits:,} of {math.prod(block):,} threads "
+                "fit on the device at once"
+            )
+            raise self.context.error(LaunchError, f"launch {function.name}", problem, "cooperative")
 
     def _fits(self, function: Kernel, block: Dims, shared: int) -> int:
         """Blocks that the device holds at once."""

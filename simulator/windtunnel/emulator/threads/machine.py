@@ -164,6 +164,10 @@ class Thread:
             raise endless(self.machine, self, line)
         return kept
 
+    def stands(self, line: int) -> None:
+        """A loop counts in steps of 0: Deadlock."""
+        raise endless(self.machine, self, line)
+
     # Waiting.
 
     def wait(self, loop: Loop, looks: list[Look]) -> None:
@@ -232,7 +236,7 @@ class Machine:
         self.block_size = tuple(np.int32(side) for side in launch.block)
         self.grid_size = tuple(np.int32(side) for side in launch.grid)
         self.idle = 0
-        """Turns of waiting loops since one was left, that came to a state that had been before."""
+        """Turns of waiting loops that came to a state that had been before, since a thread got anywhere else."""
         self.live: dict[int, Block] = {}
         self.stirred: dict[tuple[int, int], tuple[Touched, int]] = {}
         """Elements that have changed, for which threads wait."""
@@ -285,6 +289,8 @@ class Machine:
                     continue
                 if event is None:
                     ready.add(thread)
+                    if not thread.loops:
+                        self.idle = 0  # it gets somewhere, and may be what the others go round and round for
                 elif event is not WAIT:
                     thread.meeting = event
                     self._meet(thread, event)

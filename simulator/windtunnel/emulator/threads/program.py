@@ -51,9 +51,11 @@ class Threaded:
     source: str
 
 
-def counted(start: Any, stop: Any, step: Any) -> Iterator[Any]:
-    """The values of a range, as numbers of their own type."""
+def counted(me: Any, line: int, start: Any, stop: Any, step: Any) -> Iterator[Any]:
+    """The values of a range, as numbers of their own type. Deadlock for steps of 0 that never arrive."""
     kind, at, end, by = type(start), int(start), int(stop), int(step)
+    if by == 0 and at > end:
+        me.stands(line)
     while at < end if by > 0 else at > end:
         yield kind(at)
         at += by
@@ -140,7 +142,7 @@ class _Generator:
                 self._while(one)
             case ir.For():
                 start, stop, step = (self.value(e) for e in (one.start, one.stop, one.step))
-                self.emit(f"for v_{one.name} in counted({start}, {stop}, {step}):")
+                self.emit(f"for v_{one.name} in counted(me, {one.line}, {start}, {stop}, {step}):")
                 self._inner(one.body)
             case ir.Break():
                 self.emit("break")
