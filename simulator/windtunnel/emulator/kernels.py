@@ -170,8 +170,8 @@ class Kernels:
         blocks = math.prod(grid)
         if found.meets and blocks > (fits := self._fits(function, block, shared)):
             problem = (
-                f"the grid's barrier waits for all {blocks:,} blocks, of which {fits:,} of {math.prod(block):,} threads "
-                "fit on the device at once"
+                f"the grid's barrier waits for all {blocks:,} blocks, of which {fits:,} of {math.prod(block):,} "
+                "threads fit on the device at once"
             )
             raise self.context.error(LaunchError, f"launch {function.name}", problem, "cooperative")
 
