@@ -63,6 +63,8 @@ class DeviceInfo:
     software: bool = False
     compute_units: int = 1
     """Multiprocessors, compute units or cores: how many blocks run side by side at least."""
+    driver: str = ""
+    """Name and version of a real device's driver or library."""
 
 
 class Memory(Protocol):
