@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import windtunnel
-from windtunnel import app
+from windtunnel import app, grid, threadIdx
+from windtunnel.backends import backend
 from windtunnel.runtime.accelerator import Accelerator
 
 
@@ -41,6 +42,39 @@ def scale(a: np.ndarray, factor: float) -> None:
 @windtunnel.kernel(work={"op": "kernel", "threads": 1, "bytes": 1})
 def nothing() -> None:
     pass
+
+
+@windtunnel.kernel
+def double_each(a):  # type: ignore[no-untyped-def]
+    i = grid(1)
+    if i < a.size:
+        a[i] *= 2
+
+
+@windtunnel.kernel
+def increment_each(a):  # type: ignore[no-untyped-def]
+    i = grid(1)
+    if i < a.size:
+        a[i] += 1
+
+
+@windtunnel.kernel
+def add_each(a, b, c):  # type: ignore[no-untyped-def]
+    i = grid(1)
+    if i < c.size:
+        c[i] = a[i] + b[i]
+
+
+@windtunnel.kernel
+def scale_each(a, factor):  # type: ignore[no-untyped-def]
+    i = grid(1)
+    if i < a.size:
+        a[i] *= factor
+
+
+@windtunnel.kernel
+def nothing_each():  # type: ignore[no-untyped-def]
+    _ = threadIdx.x
 
 
 @dataclass(frozen=True)
@@ -74,7 +108,18 @@ EMULATED = {
         "epyc-9654",
     )
 }
-REAL: dict[str, Subject] = {}
+THREADS = Kernels(double_each, increment_each, add_each, scale_each, nothing_each)
+
+
+def real(name: str, kernels: Kernels = THREADS) -> Subject:
+    """A device of this host. One that is not here fails its tests."""
+    way, _, index = name.partition(":")
+    context = backend(way).context
+    assert context is not None
+    return Subject(lambda: Accelerator(context(int(index))), kernels)
+
+
+REAL = {"opencl:0": real("opencl:0")}
 SUBJECTS = EMULATED | REAL
 
 

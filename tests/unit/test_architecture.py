@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "language": {"core"},
     "emulator": {"core", "language", "runtime"},
     "transpile": {"core", "language"},
-    "backends": {"core", "runtime"},
+    # Real devices take kernels of the language, as their own languages' text.
+    "backends": {"core", "language", "runtime", "transpile"},
     "validation": {"core", "examples", "runtime"},
     # Programs as anybody writes them: what is public, and the runtime's names for annotations.
     "examples": {"core", "runtime", ""},

@@ -19,10 +19,8 @@ from windtunnel.emulator.numbers import adapted, lacking
 from windtunnel.emulator.touched import Trace, Traced
 from windtunnel.emulator.watch import Shadow
 from windtunnel.language import ir
-from windtunnel.language.expressions import parameters_of
-from windtunnel.language.infer import infer, types_of
-from windtunnel.language.parse import header, parse
-from windtunnel.language.source import KernelError
+from windtunnel.language.infer import infer
+from windtunnel.language.specialise import specialised
 from windtunnel.language.types import Array, Scalar, Type
 from windtunnel.runtime.interface import Dims
 
@@ -46,16 +44,7 @@ class Executable:
 
     def specialised(self, arguments: Sequence[Any]) -> Compiled:
         """The kernel for arguments of these types."""
-        # More arguments than parameters, or fewer, are told of when their types are asked for.
-        named = zip(parameters_of(self.function), arguments, strict=False)
-        arrays = frozenset(parameter.name for parameter, argument in named if getattr(argument, "shape", ()))
-        try:
-            program = parse(self.function, arrays)
-        except KernelError:
-            # An argument that is not what its annotation says comes first: the rest may be wrong only because of it.
-            types_of(header(self.function), arguments)
-            raise
-        types = types_of(program, arguments)
+        program, types = specialised(self.function, arguments)
         key = tuple(types.values())
         found = self._compiled.get(key)
         if found is None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ContextDecorator, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import wraps
-from inspect import isasyncgenfunction, isclass, iscoroutinefunction, isgeneratorfunction
 from numbers import Number, Real
 from operator import index
 from typing import Any, Literal, Self, get_args
@@ -22,10 +20,12 @@ from windtunnel.core.errors import (
     InvalidArgument,
     LaunchError,
     Leak,
+    UnsupportedOperationError,
     caller,
     nearest,
     one_of,
 )
+from windtunnel.runtime.armed import Armed
 from windtunnel.runtime.budget import Budget
 from windtunnel.runtime.buffers import Buffer, leak_of
 from windtunnel.runtime.codes import Reason, code_of
@@ -44,45 +44,6 @@ class Counters:
     launches: int = 0
     copied_bytes: int = 0
     allocations: int = 0
-
-
-class _Armed(ContextDecorator):
-    def __init__(self, accelerator: Accelerator, stated: Sequence[Fault], seed: int) -> None:
-        self.accelerator, self.stated, self.seed = accelerator, stated, seed
-
-    def __enter__(self) -> FaultPlan:
-        if self.accelerator.plan is not None:
-            raise InputError(
-                "faults are armed already, by the marker, a fixture or an outer `faults(...)`",
-                expected="one plan with all of them",
-            )
-        self.accelerator.plan = self.plan = FaultPlan(self.stated, self.seed)
-        return self.plan
-
-    def __call__(self, function: Any) -> Any:
-        """A coroutine is armed while it runs, not while it is made."""
-        if isclass(function) or isgeneratorfunction(function) or isasyncgenfunction(function):
-            name = getattr(function, "__name__", repr(function))
-            raise InputError(
-                f"faults on '{name}' would be armed while it is made, and not while it runs",
-                expected="a function or a coroutine, or `with accelerator.faults(...)` inside",
-            )
-        if not iscoroutinefunction(function):
-            return super().__call__(function)
-
-        @wraps(function)
-        async def armed(*arguments: Any, **named: Any) -> Any:
-            with self:
-                return await function(*arguments, **named)
-
-        return armed
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.accelerator.plan = None
-        self.accelerator.ended.extend(self.plan.log)
-        # What went wrong is said first; a fault that stayed away because of it is not the news.
-        if kind is None:
-            self.plan.finish()
 
 
 class Accelerator:
@@ -159,7 +120,7 @@ class Accelerator:
 
     @property
     def energy_j(self) -> float:
-        """Energy of the device since it was opened (J)."""
+        """Energy of the device since it was opened (J); NaN of a real one without a counter of it."""
         return self.context.energy_j
 
     @property
@@ -539,7 +500,7 @@ class Accelerator:
 
     # Faults.
 
-    def faults(self, *stated: Mapping[str, Any] | str | Fault, seed: int | None = None) -> _Armed:
+    def faults(self, *stated: Mapping[str, Any] | str | Fault, seed: int | None = None) -> Armed:
         """Arm faults: a context manager, and a decorator. FaultNotFired when one that was to strike did not.
 
         ``seed``: this accelerator's unless given. See ``runtime.faults``. InputError for what is no fault, and for a
@@ -551,7 +512,7 @@ class Accelerator:
                 raise InputError(
                     f"'{fault.kind}' cannot be done to a real device", expected="a fault that raises, or --emulated"
                 )
-        return _Armed(self, found, self.seed if seed is None else seed)
+        return Armed(self, found, self.seed if seed is None else seed)
 
     def clear(self) -> None:
         """Free what a program left behind, and end its ring kernels; reset, where the device failed for good."""
@@ -650,6 +611,8 @@ class Accelerator:
                 raise InputError(f"a budget of {name} {limit!r}", expected="a number from 0")
         if not stated:
             raise InputError("nothing is expected", expected=one_of(limits))
+        if energy_j is not None and math.isnan(self.energy_j):
+            raise UnsupportedOperationError(f"{self.name} has no counter of energy, so none can be expected of it")
         return Budget(self, stated)
 
     def spent(self) -> dict[str, float]:

@@ -9,14 +9,28 @@ from typing import Any
 
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.stencil import StencilForm, form_of
+from windtunnel.language import ir
 from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer
 from windtunnel.language.parse import parse
 from windtunnel.language.source import KernelError, source_of
-from windtunnel.language.types import Array
+from windtunnel.language.specialise import specialised
+from windtunnel.language.stencil import misfit
+from windtunnel.language.types import Array, Type
 from windtunnel.transpile.signature import Buffer, GridSize, Side, Signature, Value
 
-__all__ = ["TARGETS", "Buffer", "Emitted", "GridSize", "Side", "Signature", "Value", "transpile", "with_sizes"]
+__all__ = [
+    "TARGETS",
+    "Buffer",
+    "Emitted",
+    "ForArguments",
+    "GridSize",
+    "Side",
+    "Signature",
+    "Value",
+    "transpile",
+    "with_sizes",
+]
 
 _EMITTERS: Mapping[str, tuple[str, str]] = {
     "cuda": ("windtunnel.transpile.cuda", "CudaEmitter"),
@@ -27,6 +41,7 @@ _EMITTERS: Mapping[str, tuple[str, str]] = {
     "fpga": ("windtunnel.transpile.fpga", "FpgaEmitter"),
 }
 TARGETS = tuple(_EMITTERS)
+_BLOCK_IN_SOURCE = ("wgsl", "fpga")
 _MOST_THREADS = 1024
 
 
@@ -37,6 +52,8 @@ class Emitted:
     source: str
     signature: Signature
     options: Sequence[str]
+    parameters: Sequence[str] = ()
+    """The kernel's own, in the order in which a launch gives them; ``signature`` has another."""
 
 
 def transpile(function: Callable[..., Any], target: str, block: tuple[int, int, int] | None = None) -> Emitted:
@@ -46,10 +63,7 @@ def transpile(function: Callable[..., Any], target: str, block: tuple[int, int, 
     stencil's tile, or else (256, 1, 1), unless given. InputError for a block that is none, or is not the tile.
     KernelError, at its line, for what the target cannot do. The same kernel gives the same text.
     """
-    if target not in _EMITTERS:
-        raise InputError(
-            f"unknown target '{target}'", expected=one_of(list(TARGETS)), nearest=nearest(target, list(TARGETS))
-        )
+    _check_target(target)
     plain = getattr(function, "function", function)
     block = _block(form_of(plain), block)
     parameters = parameters_of(plain)
@@ -62,11 +76,59 @@ def transpile(function: Callable[..., Any], target: str, block: tuple[int, int, 
             )
     given = {one.name: one.annotation for one in parameters if one.annotation is not None}
     arrays = frozenset(name for name, kind in given.items() if isinstance(kind, Array))
-    program = infer(parse(plain, arrays), given)
+    return _emitted(infer(parse(plain, arrays), given), target, block)
+
+
+class ForArguments:
+    """A kernel for one target, made anew for each set of argument types, and block where it matters, that it meets."""
+
+    def __init__(self, function: Callable[..., Any], target: str) -> None:
+        _check_target(target)
+        self.function: Callable[..., Any] = getattr(function, "function", function)
+        self.target = target
+        self._typed: dict[tuple[Type, ...], ir.Program] = {}
+        self._emitted: dict[Any, Emitted] = {}
+
+    def emitted(self, arguments: Sequence[Any], block: tuple[int, int, int]) -> Emitted:
+        """For arrays (anything with ``dtype`` and ``shape``) and numbers, and threads of a block.
+
+        The same object for the same types. KernelError, at its line, for what the target cannot do, and where an
+        argument is not what its annotation says; InputError for a block that is not the stencil's tile.
+        """
+        program, types = specialised(self.function, arguments)
+        fixed = self.target in _BLOCK_IN_SOURCE or program.form is not None
+        key = (tuple(types.values()), block if fixed else None)
+        found = self._emitted.get(key)
+        if found is None:
+            checked = _block(form_of(self.function), block if fixed else None)
+            found = self._emitted[key] = _emitted(infer(program, types), self.target, checked)
+        return found
+
+    def misfit(self, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any]) -> str | None:
+        """What is wrong with a stencil's launch, in words; None where nothing is, and for what is no stencil."""
+        if form_of(self.function) is None:
+            return None
+        program, types = specialised(self.function, arguments)
+        key = tuple(types.values())
+        if key not in self._typed:
+            self._typed[key] = infer(program, types)
+        return misfit(self._typed[key], grid, block, arguments)
+
+
+def _check_target(target: str) -> None:
+    if target not in _EMITTERS:
+        raise InputError(
+            f"unknown target '{target}'", expected=one_of(list(TARGETS)), nearest=nearest(target, list(TARGETS))
+        )
+
+
+def _emitted(program: ir.Program, target: str, block: tuple[int, int, int]) -> Emitted:
+    """``program``: with types."""
     module, name = _EMITTERS[target]
     emitter = getattr(import_module(module), name)(program, block)
     source = emitter.emit()
-    return Emitted(source, emitter.signature, tuple(emitter.options))
+    parameters = tuple(one.name for one in program.parameters)
+    return Emitted(source, emitter.signature, tuple(emitter.options), parameters)
 
 
 def _block(form: StencilForm | None, given: tuple[int, int, int] | None) -> tuple[int, int, int]:
