@@ -96,6 +96,9 @@ class Driver(Protocol[Q, M]):
     def elapsed_s(self, mark: M, since: M) -> float:
         """Seconds from one point to another, both reached; negative where it lies before."""
 
+    def busy_s(self, mark: M) -> float | None:
+        """How long the device was at the work that ends with this mark, reached; None where the driver does not say."""
+
     def host_view(self, memory: Any, size: int) -> np.ndarray:
         """Pinned or unified memory as the host sees it."""
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from windtunnel.backends._context import RealContext
 from windtunnel.backends._known import Found, RealBackend
+from windtunnel.backends._trials import KernelOperations
 from windtunnel.core.errors import (
     DeviceError,
     DeviceNotPresentError,
@@ -181,6 +182,10 @@ class OpenClDriver:
         """See ``Driver``: nanoseconds of the device's counter, from end to end."""
         return float(mark.profile.end - since.profile.end) * 1e-9
 
+    def busy_s(self, mark: Any) -> float | None:
+        """See ``Driver``."""
+        return float(mark.profile.end - mark.profile.start) * 1e-9
+
     def host_view(self, memory: Any, size: int) -> np.ndarray:
         """No memory of this back end is the host's."""
         raise NotImplementedError
@@ -216,7 +221,13 @@ def _context(index: int) -> RealContext[Any, Any]:
 
 
 def _operations(index: int) -> Operations:
-    raise NotImplementedError
+    import pyopencl
+
+    found, device = _open(index)
+    context = RealContext(OpenClDriver(device), _info(found, device))
+    return KernelOperations(
+        context, {"driver": found.driver, "device": device.version, "pyopencl": pyopencl.VERSION_TEXT}
+    )
 
 
 BACKEND = RealBackend(

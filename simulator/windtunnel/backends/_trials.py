@@ -1,0 +1,376 @@
+"""Operations by kernels of the kernel language, on any device that is an `Accelerator` of a real context.
+
+What is timed: with ``dispatch: device`` the device's own part of each launch, where the driver tells it, else what lies
+between two marks around all of them; with ``eager`` the host's time from the first call to the end of the last, a
+launch's share of it; with ``graph`` a graph of them, replayed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from windtunnel.backends import _kernels as kernels
+from windtunnel.backends._context import RealContext
+from windtunnel.backends._plans import BYTES, DTYPES, PLANS, Plan, Step
+from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, UnsupportedOperationError
+from windtunnel.core.ops import OPERATIONS
+from windtunnel.runtime.accelerator import Accelerator
+from windtunnel.runtime.buffers import Buffer
+from windtunnel.runtime.interface import DeviceInfo
+from windtunnel.runtime.trial import Timer, Trial
+
+BEYOND_CACHES = 256 << 20
+"""Bytes of operands that cold runs go through: more than the caches of any device of the catalogue hold but two.
+
+EPYC's L3 (384 MB) and MI300X's Infinity Cache (256 MB) are shared by many; a run has far less of them to itself.
+"""
+_MOST_SETS = 256
+"""Of operands: those of tiny operations fit into caches whatever is done, and do not show."""
+_SHARE = 0.4
+"""Of a device's memory, and of what is free of the host's where it is the same, that a trial takes at most."""
+
+
+@dataclass
+class KernelTrial:
+    """An operation by kernels; see ``runtime.trial.Trial``."""
+
+    accelerator: Accelerator
+    plan: Plan
+    sets: Sequence[Mapping[str, Buffer]]
+    dispatch: str
+    note: str
+    timer: Timer = "device"
+    _turn: int = 0
+    _closed: bool = False
+    _graphs: dict[int, Any] = field(default_factory=dict)
+
+    def run(self, count: int = 1) -> float:
+        """See ``Trial``."""
+        if self._closed:
+            raise self.accelerator.wrong(InvalidArgument, "run", "the trial was closed")
+        if self.dispatch == "graph" or (self.dispatch == "device" and self._graphed):
+            return self._replay(count)
+        context: RealContext[Any, Any] = self.accelerator.context  # type: ignore[assignment]
+        first, last = self.accelerator.event(), self.accelerator.event()
+        marks = []
+        self.accelerator.synchronize()
+        began = time.perf_counter()
+        first.record()
+        for _ in range(count):
+            for step in self._next():
+                self.accelerator.launch(step.kernel, step.grid, step.block, *step.arguments)
+                marks.append(context.default.last)
+        last.record()
+        last.synchronize()
+        if self.dispatch == "eager":
+            return (time.perf_counter() - began) / count
+        busy = [context.driver.busy_s(mark) for mark in marks]
+        if any(one is None for one in busy):
+            return last.elapsed_s(first) / count
+        return math.fsum(one for one in busy if one is not None) / count
+
+    @property
+    def _graphed(self) -> bool:
+        """Whether the device's part alone is what a replayed graph takes: no launch waits for the host in it."""
+        return "graphs" in self.accelerator.info.features
+
+    def _replay(self, count: int) -> float:
+        if count not in self._graphs:
+            graph = self.accelerator.graph()
+            before: list[Any] = []
+            for _ in range(count):
+                for step in self._next():
+                    before = [graph.launch(step.kernel, step.grid, step.block, *step.arguments, after=before)]
+            self._graphs[count] = graph.compile()
+            self._graphs[count].replay()  # a graph is made ready when it is first launched
+        first, last = self.accelerator.event(), self.accelerator.event()
+        self.accelerator.synchronize()
+        first.record()
+        self._graphs[count].replay()
+        last.record()
+        last.synchronize()
+        return last.elapsed_s(first) / count
+
+    def _next(self) -> Sequence[Step]:
+        held = self.sets[self._turn % len(self.sets)]
+        self._turn += 1
+        return self.plan.steps(held)
+
+    def check(self) -> float:
+        """See ``Trial``: on the first set of operands, run once more from what the host has."""
+        held = self.sets[0]
+        for name in self.plan.result:
+            held[name].copy_from(self.plan.arrays[name])
+        for step in self.plan.steps(held):
+            self.accelerator.launch(step.kernel, step.grid, step.block, *step.arguments)
+        found = [self.accelerator.to_host(held[name]) for name in self.plan.result]
+        return max(share_of(*pair, self.plan.tolerance) for pair in zip(found, self.plan.expected(), strict=True))
+
+    def close(self) -> None:
+        """See ``Trial``."""
+        if not self._closed:
+            self._closed = True
+            self._graphs.clear()
+            _free(self.sets)
+
+
+def _free(sets: Sequence[Mapping[str, Buffer]]) -> None:
+    for held in sets:
+        for buffer in held.values():
+            if not buffer.freed:
+                buffer.free()
+
+
+def share_of(found: np.ndarray, expected: np.ndarray, tolerance: float) -> float:
+    """The largest error, over what is allowed: ``tolerance`` times the largest number that is expected.
+
+    Sums of products err by the size of their terms, not by their own: an element near 0 is as far off as any other.
+    """
+    exact = expected.astype(np.float64)
+    off = np.abs(found.astype(np.float64) - exact)
+    scale = float(np.max(np.abs(exact), initial=0.0)) * tolerance
+    worst = float(np.max(off, initial=0.0)) if np.isfinite(off).all() else math.inf
+    if scale == 0.0:
+        return 0.0 if worst == 0.0 else math.inf
+    return worst / scale
+
+
+class KernelOperations:
+    """A device that does operations by kernels: `runtime.trial.Operations` over a real context.
+
+    ``library``: a back end's own way to an operation (a vendor's library), asked first; None of it where it has none.
+    """
+
+    def __init__(
+        self,
+        context: RealContext[Any, Any],
+        versions: Mapping[str, str],
+        library: Callable[[Accelerator, str, Mapping[str, Any]], Trial | None] | None = None,
+    ) -> None:
+        self.accelerator = Accelerator(context)
+        self.versions = versions
+        self.library = library
+
+    @property
+    def info(self) -> DeviceInfo:
+        """See ``Operations``."""
+        return self.accelerator.info
+
+    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+        """See ``Operations``."""
+        OPERATIONS.find(op)
+        name = self.info.name
+        if op in ("copy", "launch"):
+            return self._no_copy(columns) if op == "copy" else self._no_launch(columns)
+        if op not in PLANS:
+            return f"{name} has no kernel for '{op}' here; it has {', '.join(sorted({*PLANS, 'copy', 'launch'}))}"
+        if columns["dispatch"] == "graph" and "graphs" not in self.info.features:
+            return f"the API '{self.info.api}' has no graphs"
+        if columns["clock"] == "sustained":
+            return "a sustained clock is what a long run shows at a power cap: it is not asked for a run at a time"
+        dtype = str(columns.get("dtype", "float32"))
+        if dtype not in DTYPES[op]:
+            return f"{name} does '{op}' in {', '.join(DTYPES[op])} here, and not in {dtype}"
+        if dtype == "int8" and self.info.api in ("wgpu",):
+            return "WGSL has no 8-bit integers"
+        if dtype == "bfloat16" and self.info.api == "wgpu":
+            return "WGSL has no bfloat16"
+        if dtype == "float16" and self.info.api == "wgpu" and "float16" not in self.info.features:
+            return "this device has no shader-f16"
+        if op == "fft" and int(columns["n"]) & (int(columns["n"]) - 1):
+            return f"{columns['n']:g} points are no power of two, which this transform takes"
+        return None
+
+    def _no_copy(self, columns: Mapping[str, Any]) -> str | None:
+        memory = columns["memory"]
+        if memory == "unified":
+            return "a unified buffer is not copied: the device reads what it touches"
+        if columns["direction"] == "d2d":
+            return None
+        return (
+            None if memory == "pageable" or memory in self.info.features else f"'{self.info.api}' has no pinned memory"
+        )
+
+    def _no_launch(self, columns: Mapping[str, Any]) -> str | None:
+        if columns["mode"] == "persistent":
+            return "no kernel that stays is written for this API"
+        if columns["mode"] == "graph" and "graphs" not in self.info.features:
+            return f"the API '{self.info.api}' has no graphs"
+        return None
+
+    def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
+        """See ``Operations``."""
+        if self.library is not None:
+            found = self.library(self.accelerator, op, columns)
+            if found is not None:
+                return found
+        refused = self.refusal(op, columns)
+        if refused is not None:
+            raise UnsupportedOperationError(refused)
+        if op == "copy":
+            return CopyTrial(self.accelerator, columns)
+        if op == "launch":
+            return LaunchTrial(self.accelerator, columns)
+        plan_bytes = BYTES[op](columns)
+        room = _SHARE * self.info.memory_bytes - self.accelerator.allocated_bytes
+        if plan_bytes > room:
+            problem = f"one set of operands is {plan_bytes:,.0f} bytes; a trial takes at most {room:,.0f} here"
+            raise self.accelerator.wrong(DeviceOutOfMemory, f"make '{op}' ready", problem)
+        plan = PLANS[op](columns)
+        size = sum(array.nbytes for array in plan.arrays.values())
+        count = 1
+        if columns["cache"] == "cold":
+            count = int(max(min(-(-BEYOND_CACHES // size), _MOST_SETS, room // size), 1))
+        sets: list[dict[str, Buffer]] = []
+        try:
+            for _ in range(count):
+                sets.append({})
+                for name, array in plan.arrays.items():
+                    sets[-1][name] = self.accelerator.to_device(array)
+        except BaseException:
+            _free(sets)
+            raise
+        note = f"{plan.note}; {count} set{'' if count == 1 else 's'} of operands, {count * size / 2**20:.3g} MiB"
+        timer: Timer = "host" if columns["dispatch"] == "eager" else "device"
+        return KernelTrial(self.accelerator, plan, sets, str(columns["dispatch"]), note, timer)
+
+    def close(self) -> None:
+        """See ``Operations``."""
+        self.accelerator.close()
+
+
+class LaunchTrial:
+    """``count`` empty kernels and one wait: what a program sees, by the host's clock."""
+
+    timer: Timer = "host"
+
+    def __init__(self, accelerator: Accelerator, columns: Mapping[str, Any]) -> None:
+        self.accelerator, self.many = accelerator, int(columns["count"])
+        self.note = "empty kernels of one block of one thread, and one wait"
+        self._ran = 0
+        self._graph: Any = None
+        if columns["mode"] == "graph":
+            graph = accelerator.graph()
+            before: list[Any] = []
+            for _ in range(self.many):
+                before = [graph.launch(kernels.empty, 1, 1, after=before)]
+            self._graph = graph.compile()
+            self._graph.replay()
+            accelerator.synchronize()
+
+    def run(self, count: int = 1) -> float:
+        """See ``Trial``: a wait after each."""
+        total = 0.0
+        for _ in range(count):
+            began = time.perf_counter()
+            if self._graph is not None:
+                self._graph.replay()
+            else:
+                for _ in range(self.many):
+                    self.accelerator.launch(kernels.empty, 1, 1)
+            self.accelerator.synchronize()
+            total += time.perf_counter() - began
+            self._ran += 1
+        return total / count
+
+    def check(self) -> float:
+        """An empty kernel has no numbers: that it was launched is all there is to it."""
+        return 0.0 if self._ran else math.inf
+
+    def close(self) -> None:
+        """See ``Trial``."""
+
+
+class CopyTrial:
+    """A copy: from or to pageable memory by the host's clock, which waits for it; else by the device's."""
+
+    def __init__(self, accelerator: Accelerator, columns: Mapping[str, Any]) -> None:
+        self.accelerator = accelerator
+        self.direction, self.memory = str(columns["direction"]), str(columns["memory"])
+        size = int(columns["bytes"])
+        pinned = self.memory == "pinned" and self.direction != "d2d"
+        self.timer: Timer = "device" if pinned or self.direction == "d2d" else "host"
+        room = min(_SHARE * accelerator.info.memory_bytes, 4 << 30)
+        each = 2 * size
+        if each > room:
+            problem = f"two buffers of {size:,} bytes; a trial takes at most {room:,.0f} here"
+            raise accelerator.wrong(DeviceOutOfMemory, "make 'copy' ready", problem)
+        count = 1
+        if columns["cache"] == "cold":
+            count = int(max(min(-(-BEYOND_CACHES // each), 16, room // each), 1))
+        rng = np.random.default_rng(0)
+        self.values = rng.integers(0, 256, size, np.uint8)
+        self.buffers = [accelerator.empty(size, np.uint8) for _ in range(count)]
+        self.held: list[Buffer] = []
+        if self.direction == "d2d":
+            self.held = [accelerator.to_device(self.values) for _ in range(count)]
+            self.arrays = [self.values]
+        elif pinned:
+            self.held = [accelerator.empty(size, np.uint8, kind="pinned") for _ in range(count)]
+            self.arrays = [buffer.host() for buffer in self.held]
+        else:
+            self.arrays = [np.empty(size, np.uint8) for _ in range(count)]
+        for array in self.arrays:
+            array[...] = self.values
+        for buffer in self.buffers:
+            buffer.copy_from(self.values)
+        self.note = f"{self.memory if self.direction != 'd2d' else 'device'} memory, {count} pairs of buffers"
+        self._pinned = pinned
+        self._turn = 0
+
+    def _copy(self) -> None:
+        at, self._turn = self._turn % len(self.buffers), self._turn + 1
+        if self.direction == "h2d":
+            self.buffers[at].copy_from(self.arrays[at], pinned=self._pinned)
+        elif self.direction == "d2h":
+            self.buffers[at].copy_to(self.arrays[at], pinned=self._pinned)
+        else:
+            self.buffers[at].copy_within(self.held[at])
+
+    def run(self, count: int = 1) -> float:
+        """See ``Trial``."""
+        context: RealContext[Any, Any] = self.accelerator.context  # type: ignore[assignment]
+        self.accelerator.synchronize()
+        if self.timer == "host":
+            began = time.perf_counter()
+            for _ in range(count):
+                self._copy()
+            self.accelerator.synchronize()
+            return (time.perf_counter() - began) / count
+        first, last = self.accelerator.event(), self.accelerator.event()
+        marks = []
+        first.record()
+        for _ in range(count):
+            self._copy()
+            marks.append(context.default.last)
+        last.record()
+        last.synchronize()
+        busy = [context.driver.busy_s(mark) for mark in marks]
+        if any(one is None for one in busy):
+            return last.elapsed_s(first) / count
+        return math.fsum(one for one in busy if one is not None) / count
+
+    def check(self) -> float:
+        """All bytes have to have arrived."""
+        target = self.arrays[0] if self.direction == "d2h" else None
+        if target is not None:
+            target[...] = 0
+        else:
+            self.buffers[0].copy_from(np.zeros_like(self.values))
+        self._turn = 0
+        self._copy()
+        self.accelerator.synchronize()
+        found = target if target is not None else self.accelerator.to_host(self.buffers[0])
+        return 0.0 if np.array_equal(found, self.values) else math.inf
+
+    def close(self) -> None:
+        """See ``Trial``."""
+        for buffer in (*self.buffers, *self.held):
+            if not buffer.freed:
+                buffer.free()
