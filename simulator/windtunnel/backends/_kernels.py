@@ -182,44 +182,52 @@ def layer_norm(a, out, width: i32):
         out[begin + c] = (f32(a[begin + c]) - mean) * scale
 
 
-@kernel
-def product(a, b, c, m: i32, n: i32, k: i32):
-    """C[m,n] = A[m,k] @ B[k,n], row-major, ``gridDim.z`` of them; sums in f32."""
-    of_a = shared.array(_SLICE, f32)
-    of_b = shared.array(_SLICE, f32)
-    sums = local.array((EACH, EACH), f32)
-    x, y = threadIdx.x, threadIdx.y
-    t = y * SIDE + x
-    top, left = blockIdx.y * TILE, blockIdx.x * TILE
-    in_a, in_b, in_c = blockIdx.z * m * k, blockIdx.z * k * n, blockIdx.z * m * n
-    for i in range(EACH):
-        for j in range(EACH):
-            sums[i, j] = f32(0.0)
-    for begin in range(0, k, STEP):
-        for part in range(EACH):
-            at = part * SIDE * SIDE + t
-            row, column = top + at // STEP, begin + at % STEP
-            held = f32(0.0)
-            if row < m and column < k:
-                held = f32(a[in_a + row * k + column])
-            of_a[at] = held
-            row, column = begin + at // TILE, left + at % TILE
-            held = f32(0.0)
-            if row < k and column < n:
-                held = f32(b[in_b + row * n + column])
-            of_b[at] = held
-        syncthreads()
-        for p in range(STEP):
-            for i in range(EACH):
-                held = of_a[(y * EACH + i) * STEP + p]
-                for j in range(EACH):
-                    sums[i, j] = fma(held, of_b[p * TILE + x + j * SIDE], sums[i, j])
-        syncthreads()
-    for i in range(EACH):
-        for j in range(EACH):
-            row, column = top + y * EACH + i, left + x + j * SIDE
-            if row < m and column < n:
-                c[in_c + row * n + column] = sums[i, j]
+def _product(fused):
+    @kernel
+    def product(a, b, c, m: i32, n: i32, k: i32):
+        """C[m,n] = A[m,k] @ B[k,n], row-major, ``gridDim.z`` of them; sums in f32."""
+        of_a = shared.array(_SLICE, f32)
+        of_b = shared.array(_SLICE, f32)
+        sums = local.array((EACH, EACH), f32)
+        x, y = threadIdx.x, threadIdx.y
+        t = y * SIDE + x
+        top, left = blockIdx.y * TILE, blockIdx.x * TILE
+        in_a, in_b, in_c = blockIdx.z * m * k, blockIdx.z * k * n, blockIdx.z * m * n
+        for i in range(EACH):
+            for j in range(EACH):
+                sums[i, j] = f32(0.0)
+        for begin in range(0, k, STEP):
+            for part in range(EACH):
+                at = part * SIDE * SIDE + t
+                row, column = top + at // STEP, begin + at % STEP
+                held = f32(0.0)
+                if row < m and column < k:
+                    held = f32(a[in_a + row * k + column])
+                of_a[at] = held
+                row, column = begin + at // TILE, left + at % TILE
+                held = f32(0.0)
+                if row < k and column < n:
+                    held = f32(b[in_b + row * n + column])
+                of_b[at] = held
+            syncthreads()
+            for p in range(STEP):
+                for i in range(EACH):
+                    held = of_a[(y * EACH + i) * STEP + p]
+                    for j in range(EACH):
+                        other = of_b[p * TILE + x + j * SIDE]
+                        sums[i, j] = fma(held, other, sums[i, j]) if fused else sums[i, j] + held * other
+            syncthreads()
+        for i in range(EACH):
+            for j in range(EACH):
+                row, column = top + y * EACH + i, left + x + j * SIDE
+                if row < m and column < n:
+                    c[in_c + row * n + column] = sums[i, j]
+
+    return product
+
+
+product, product_apart = _product(True), _product(False)
+"""With fused multiply-adds, and without: a call of a library on processors (PoCL), an instruction on GPUs."""
 
 
 @kernel

@@ -13,7 +13,7 @@ import numpy as np
 from windtunnel.backends import _kernels as kernels
 from windtunnel.core.ops import BYTES_PER_ELEMENT
 from windtunnel.runtime.buffers import Buffer
-from windtunnel.runtime.interface import Dims
+from windtunnel.runtime.interface import DeviceInfo, Dims
 
 _DTYPES: Mapping[str, Any] = {
     "float32": np.dtype(np.float32),
@@ -62,7 +62,7 @@ def _drawn(rng: np.random.Generator, size: int, dtype: str) -> np.ndarray:
     return rng.standard_normal(size, dtype=np.float32).astype(_DTYPES[dtype])
 
 
-def _vector_add(columns: Mapping[str, Any]) -> Plan:
+def _vector_add(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
     n, dtype = int(columns["n"]), str(columns["dtype"])
     rng = np.random.default_rng(0)
     a, b = (_drawn(rng, n, dtype) for _ in range(2))
@@ -126,7 +126,7 @@ def operands(op: str, rows: int, width: int, dtype: str) -> tuple[np.ndarray, np
     return a.reshape(rows, width), b.reshape(rows, width)
 
 
-def _elementwise(columns: Mapping[str, Any]) -> Plan:
+def _elementwise(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
     rows, width, dtype, op = int(columns["rows"]), int(columns["width"]), str(columns["dtype"]), str(columns["op"])
     a, b = operands(op, rows, width, dtype)
     arrays = {"a": a.reshape(-1), "out": np.zeros(rows * width, a.dtype)}
@@ -147,7 +147,7 @@ def _elementwise(columns: Mapping[str, Any]) -> Plan:
     return Plan(arrays, steps, ("out",), expected, _NEAR[dtype], f"{how}, {dtype}")
 
 
-def _gemm(columns: Mapping[str, Any]) -> Plan:
+def _gemm(columns: Mapping[str, Any], info: DeviceInfo) -> Plan:
     m, n, k, batch = (int(columns[name]) for name in ("m", "n", "k", "batch"))
     dtype = str(columns["dtype"])
     rng = np.random.default_rng(0)
@@ -155,7 +155,7 @@ def _gemm(columns: Mapping[str, Any]) -> Plan:
     whole = dtype == "int8"
     c = np.zeros(batch * m * n, np.int32 if whole else a.dtype)
     grid = (-(-n // kernels.TILE), -(-m // kernels.TILE), batch)
-    made = kernels.product_int8 if whole else kernels.product
+    made = kernels.product_int8 if whole else kernels.product_apart if info.kind == "cpu" else kernels.product
 
     def expected() -> Sequence[np.ndarray]:
         wide = np.float64
@@ -175,7 +175,7 @@ def _gemm(columns: Mapping[str, Any]) -> Plan:
     )
 
 
-def _stencil(columns: Mapping[str, Any]) -> Plan:
+def _stencil(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
     nx, ny, nz, dtype = int(columns["nx"]), int(columns["ny"]), int(columns["nz"]), str(columns["dtype"])
     a = _drawn(np.random.default_rng(0), nx * ny * nz, dtype)
     grid = (-(-nx // 64), -(-ny // 4), nz)
@@ -203,7 +203,7 @@ def swept(a: np.ndarray) -> np.ndarray:
     return found
 
 
-def _fft(columns: Mapping[str, Any]) -> Plan:
+def _fft(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
     n, batch = int(columns["n"]), int(columns["batch"])
     rng = np.random.default_rng(0)
     real, imaginary = (_drawn(rng, n * batch, "float32") for _ in range(2))
@@ -242,7 +242,7 @@ def _fft(columns: Mapping[str, Any]) -> Plan:
     )
 
 
-PLANS: Mapping[str, Callable[[Mapping[str, Any]], Plan]] = {
+PLANS: Mapping[str, Callable[[Mapping[str, Any], DeviceInfo], Plan]] = {
     "vector_add": _vector_add,
     "elementwise": _elementwise,
     "gemm": _gemm,

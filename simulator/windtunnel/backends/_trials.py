@@ -222,7 +222,7 @@ class KernelOperations:
         if plan_bytes > room:
             problem = f"one set of operands is {plan_bytes:,.0f} bytes; a trial takes at most {room:,.0f} here"
             raise self.accelerator.wrong(DeviceOutOfMemory, f"make '{op}' ready", problem)
-        plan = PLANS[op](columns)
+        plan = PLANS[op](columns, self.info)
         size = sum(array.nbytes for array in plan.arrays.values())
         count = 1
         if columns["cache"] == "cold":
