@@ -119,7 +119,11 @@ def real(name: str, kernels: Kernels = THREADS) -> Subject:
     return Subject(lambda: Accelerator(context(int(index))), kernels)
 
 
-REAL = {"opencl:0": real("opencl:0")}
+REAL = {
+    "cpu:0": real("cpu:0"),
+    "cpu:0, whole arrays": real("cpu:0", Kernels()),
+    "opencl:0": real("opencl:0"),
+}
 SUBJECTS = EMULATED | REAL
 
 

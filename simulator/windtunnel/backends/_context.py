@@ -29,8 +29,8 @@ from windtunnel.language.source import by_thread
 from windtunnel.runtime.codes import Reason, code_of
 from windtunnel.runtime.interface import DeviceInfo, Dims, MemoryKind
 from windtunnel.runtime.kernels import Kernel
+from windtunnel.transpile import Argument, Emitted, ForArguments, GridSize, Side, Value
 from windtunnel.transpile import Buffer as ArrayArgument
-from windtunnel.transpile import Emitted, ForArguments, Side, Value
 
 Q = TypeVar("Q")
 """A queue of the driver's."""
@@ -407,7 +407,7 @@ class RealContext(Generic[Q, M]):
         """See ``Context``."""
         queue = self.stream_of(stream)
         kernel, emitted = self.built(function, grid, block, arguments)
-        values = [self._value(one, emitted, function.kernel, arguments) for one in emitted.signature.arguments]
+        values = [self._value(one, emitted, arguments, grid) for one in emitted.signature.arguments]
         with self.driving(f"launch {function.name}"):
             queue.last = self.driver.launch(kernel, emitted, grid, block, values, queue.native, self.after(queue))
 
@@ -433,7 +433,7 @@ class RealContext(Generic[Q, M]):
             f"{self.info.name} takes kernels of threads: i = grid(1); a[i] = ..."
         )
 
-    def _value(self, one: Any, emitted: Emitted, kernel: Kernel, arguments: Sequence[Any]) -> Any:
+    def _value(self, one: Argument, emitted: Emitted, arguments: Sequence[Any], grid: Dims) -> Any:
         """An argument as the driver takes it."""
         names = emitted.parameters
         match one:
@@ -443,8 +443,8 @@ class RealContext(Generic[Q, M]):
                 return np.int32(arguments[names.index(one.array)].shape[one.side])
             case Value():
                 return one.passed.dtype.type(arguments[names.index(one.name)])
-            case _:
-                raise NotImplementedError(f"{one}")  # only of targets that do not know their grid
+            case GridSize():
+                return np.int32(grid[one.axis])
 
     def ring(self, spec: Any) -> Any:
         """Refused: a ring kernel's handler is Python, which only emulated devices run."""

@@ -17,10 +17,11 @@ from windtunnel.language.source import KernelError, source_of
 from windtunnel.language.specialise import specialised
 from windtunnel.language.stencil import misfit
 from windtunnel.language.types import Array, Type
-from windtunnel.transpile.signature import Buffer, GridSize, Side, Signature, Value
+from windtunnel.transpile.signature import Argument, Buffer, GridSize, Side, Signature, Value
 
 __all__ = [
     "TARGETS",
+    "Argument",
     "Buffer",
     "Emitted",
     "ForArguments",
