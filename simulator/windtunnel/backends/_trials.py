@@ -240,6 +240,11 @@ class KernelOperations:
         timer: Timer = "host" if columns["dispatch"] == "eager" else "device"
         return KernelTrial(self.accelerator, plan, sets, str(columns["dispatch"]), note, timer)
 
+    def energy_j(self) -> float | None:
+        """See ``Operations``."""
+        context: RealContext[Any, Any] = self.accelerator.context  # type: ignore[assignment]
+        return context.driver.energy_j()
+
     def close(self) -> None:
         """See ``Operations``."""
         self.accelerator.close()

@@ -393,6 +393,10 @@ class HostOperations:
             return plan, lambda held: made(held["a"], held["b"], held["out"]), note
         return plan, lambda held: made(held["a"], held["out"]), note
 
+    def energy_j(self) -> float | None:
+        """See ``Operations``: no counter is readable without privileges."""
+        return None
+
     def close(self) -> None:
         """See ``Operations``."""
         self._closed = True

@@ -60,5 +60,8 @@ class Operations(Protocol):
     def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
         """Make it ready. UnsupportedOperationError for a refusal, DeviceOutOfMemory where it does not fit."""
 
+    def energy_j(self) -> float | None:
+        """Energy by the device's own counter (J, from any origin); None where it has none."""
+
     def close(self) -> None:
         """Give back the device. Closing again does nothing; a trial of before is then an error."""

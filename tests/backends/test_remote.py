@@ -1,0 +1,183 @@
+"""A device in a process of its own: what hangs is killed, what dies is told, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windtunnel import backends
+from windtunnel.backends._remote import RemoteOperations
+from windtunnel.core import errors
+from windtunnel.core.ops import OPERATIONS
+
+FAKE = '''
+"""A back end that does what its operations are called, wrongly."""
+import os, subprocess, sys, time
+from windtunnel.backends._known import Found, RealBackend
+from windtunnel.core.errors import DeviceLost
+from windtunnel.runtime.codes import code_of
+from windtunnel.runtime.interface import DeviceInfo
+from windtunnel.runtime.limits import limits_of
+
+class Trial:
+    timer, note = "host", "a fake"
+    def __init__(self, n): self.n = n
+    def run(self, count=1):
+        if self.n == 1: time.sleep(600)
+        if self.n == 2: os.kill(os.getpid(), 11)
+        if self.n == 3: print("x" * 1000000, flush=True); os.write(2, b"y" * 1000000)
+        if self.n == 4: os._exit(3)
+        if self.n == 5: raise ZeroDivisionError("as a driver would not")
+        if self.n == 6: raise DeviceLost("gone", operation="run", device="fake", code=code_of("cuda", DeviceLost))
+        if self.n == 7:
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], pass_fds=FDS)
+            time.sleep(600)
+        return 1e-6 * count
+    def check(self): return 0.5
+    def close(self): pass
+
+FDS = ()
+
+class Operations:
+    info = DeviceInfo("fake", "gpu", "cuda", 1e9, limits_of("cuda"), frozenset({"pinned"}), False)
+    versions = {"fake": "1"}
+    def __init__(self, index): self.index = index
+    def refusal(self, op, columns): return None if op == "vector_add" else "only that"
+    def trial(self, op, columns): return Trial(int(columns["n"]))
+    def energy_j(self): return None
+    def close(self): pass
+
+BACKEND = RealBackend("fakery", "nothing", "nothing", lambda: [Found("fakery", 0, "fake", "gpu", False, "1", "cuda")], Operations)
+'''
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteOperations]:
+    """A back end that is found because its file lies beside the others, here and in the child."""
+    (tmp_path / "fakery.py").write_text(FAKE)
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import windtunnel.backends as b; b.__path__.append({str(tmp_path)!r})\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
+    backends.names.cache_clear()
+    found = RemoteOperations("fakery", 0)
+    yield found
+    found.close()
+    backends.names.cache_clear()
+
+
+def columns(n: int) -> Mapping[str, Any]:
+    return {c.name: c.parse(n if c.name == "n" else c.default) for c in OPERATIONS.find("vector_add").all_columns()}
+
+
+def gone(process: int) -> bool:
+    """Whether no such process runs (one that has ended and was not waited for is none)."""
+    try:
+        return "Z" in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2][:3]
+    except FileNotFoundError:
+        return True
+
+
+def test_what_the_child_knows_and_answers_comes_as_it_is(fake: RemoteOperations) -> None:
+    assert (fake.info.name, fake.info.features, fake.info.limits.block) == ("fake", {"pinned"}, (1024, 1024, 64))
+    assert fake.versions == {"fake": "1"} and fake.energy_j() is None
+    assert fake.refusal("gemm", {}) == "only that" and fake.refusal("vector_add", {}) is None
+    trial = fake.trial("vector_add", columns(100))
+    assert (trial.run(3), trial.check(), trial.timer, trial.note) == (3e-6, 0.5, "host", "a fake")
+
+
+def test_a_call_that_hangs_is_abandoned_with_its_process_and_says_so_ever_after(fake: RemoteOperations) -> None:
+    other, process = fake.trial("vector_add", columns(100)), fake.process
+    with pytest.raises(errors.DeviceHang, match="no answer within 0.2 s"):
+        fake.trial("vector_add", columns(1)).run(1, limit_s=0.2)
+    assert gone(process) and not fake.alive
+    with pytest.raises(errors.DeviceHang):
+        other.run()
+
+
+def test_what_a_hung_driver_has_started_goes_with_it(fake: RemoteOperations) -> None:
+    process = fake.process
+    with pytest.raises(errors.DeviceHang):
+        fake.trial("vector_add", columns(7)).run(1, limit_s=1.0)
+    group = [
+        p for p in Path("/proc").iterdir() if p.name.isdecimal() and _group(p) == process and not gone(int(p.name))
+    ]
+    assert group == []
+
+
+def _group(process: Path) -> int:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[2])
+    except OSError:
+        return -1
+
+
+@pytest.mark.parametrize(("n", "how"), [(2, "SIGSEGV"), (4, "exit 3")])
+def test_a_process_that_dies_is_a_device_that_is_lost_and_how_is_said(fake: RemoteOperations, n: int, how: str) -> None:
+    trial = fake.trial("vector_add", columns(n))
+    with pytest.raises(errors.DeviceLost, match=how):
+        trial.run()
+    with pytest.raises(errors.DeviceLost, match=how):
+        trial.run()
+
+
+def test_a_driver_that_chatters_is_understood_all_the_same(fake: RemoteOperations, capfd: Any) -> None:
+    assert fake.trial("vector_add", columns(3)).run() == 1e-6
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_error_of_the_device_comes_with_its_api_and_code(fake: RemoteOperations) -> None:
+    with pytest.raises(errors.DeviceLost) as caught:
+        fake.trial("vector_add", columns(6)).run()
+    assert (caught.value.api, caught.value.device, caught.value.problem) == ("cuda", "fake", "gone")
+    assert fake.alive
+
+
+def test_an_exception_that_nobody_expects_comes_with_its_trace(fake: RemoteOperations) -> None:
+    with pytest.raises(RuntimeError, match=r"(?s)ZeroDivisionError.*as a driver would not.*fakery.py"):
+        fake.trial("vector_add", columns(5)).run()
+
+
+def test_a_device_that_is_not_there_is_no_child_that_stays() -> None:
+    before = set(_children())
+    with pytest.raises(errors.DeviceNotPresentError, match="there is no cpu:9"):
+        RemoteOperations("cpu", 9)
+    assert set(_children()) == before
+
+
+def _children() -> list[str]:
+    mine = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return [child for child in mine if not gone(int(child))]
+
+
+def test_closing_ends_the_process_and_closing_again_does_nothing(fake: RemoteOperations) -> None:
+    process = fake.process
+    fake.close()
+    fake.close()
+    assert gone(process)
+    with pytest.raises(errors.InvalidArgument, match="was closed"):
+        fake.trial("vector_add", columns(1))
+
+
+def test_a_child_whose_parent_is_killed_goes_too(tmp_path: Path) -> None:
+    code = (
+        "import os, signal\nfrom windtunnel.backends._remote import RemoteOperations\n"
+        "r = RemoteOperations('cpu', 0)\nprint(r.process, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    import subprocess
+    import sys
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    child = int(done.stdout)
+    until = time.monotonic() + 20
+    while not gone(child) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert gone(child)
