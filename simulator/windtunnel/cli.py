@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,7 @@ from typing import Any
 import click
 
 from windtunnel import __version__
-
-_FORMAT = click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the answer."
-)
-_CATALOG = click.option(
-    "--catalog", "catalogs", multiple=True, metavar="DIR", help="A folder of your own SKU files. Repeatable."
-)
+from windtunnel.console import CATALOG, FORMAT, Counter, Progress, pairs, print_json, print_table
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -34,31 +26,31 @@ def cli() -> None:
 
 
 @cli.command()
-@_CATALOG
-@_FORMAT
+@CATALOG
+@FORMAT
 def devices(catalogs: Sequence[str], form: str) -> None:
     """List the catalogue of devices."""
     from windtunnel import app
 
     rows = app.list_devices(app.catalogue(catalogs))
     if form == "json":
-        _print_json(rows)
+        print_json(rows)
         return
-    _print_table(
+    print_table(
         ["sku", "kind", "apis", "vendor", "assumed numbers"],
         [[r["sku"], r["kind"], ", ".join(r["apis"]), r["vendor"], f"{r['assumed']} of {r['numbers']}"] for r in rows],
     )
 
 
 @cli.command()
-@_FORMAT
+@FORMAT
 def ops(form: str) -> None:
     """List every operation: its columns with units and defaults, and the kinds that run it."""
     from windtunnel import app
 
     found = app.list_operations()
     if form == "json":
-        _print_json(found)
+        print_json(found)
         return
     for op in found:
         click.secho(op["op"], bold=True, nl=False)
@@ -77,8 +69,8 @@ def ops(form: str) -> None:
 @click.option("--table", type=click.Path(path_type=Path), help="Predict every row of this CSV file (.csv or .csv.gz).")
 @click.option("--out", type=click.Path(path_type=Path), help="Where the table goes, with the cost columns added.")
 @click.option("--calibration", metavar="FILE|none", help="Use this overlay, or none that was fitted to this SKU.")
-@_CATALOG
-@_FORMAT
+@CATALOG
+@FORMAT
 def predict(
     op: str,
     values: Sequence[str],
@@ -114,13 +106,13 @@ def predict(
         count = app.predict_table(op, app.device(device_name, known, calibration), table, out)
         click.echo(f"{count:,} rows predicted: {out}", err=True)
         if form == "json":
-            _print_json({"rows": count, "out": str(out)})
+            print_json({"rows": count, "out": str(out)})
         return
     if out is not None:
         raise InputError("--out is for a table", where=Where(field="--out"), expected="--table IN.csv --out OUT.csv")
-    cost = app.predict(op, device_name, _pairs(values), known=known, calibration=calibration)
+    cost = app.predict(op, device_name, pairs(values), known=known, calibration=calibration)
     if form == "json":
-        _print_json(cost)
+        print_json(cost)
         return
     from windtunnel.core.units import format_quantity as show
 
@@ -139,8 +131,8 @@ def predict(
 @click.option("--device", "device_name", required=True, metavar="SKU[@API]", help="The device that was measured.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The overlay to write.")
 @click.option("--strict", is_flag=True, help="Refuse the table on any outlier or doubt about its unit.")
-@_CATALOG
-@_FORMAT
+@CATALOG
+@FORMAT
 def calibrate(
     op: str, measurements: Path, device_name: str, out: Path, strict: bool, catalogs: Sequence[str], form: str
 ) -> None:
@@ -153,7 +145,7 @@ def calibrate(
 
     report = app.calibrate(op, measurements, device_name, out=out, strict=strict, known=app.catalogue(catalogs))
     if form == "json":
-        _print_json({**report, "out": str(out)})
+        print_json({**report, "out": str(out)})
         return
     for line in lines(report):
         click.echo(line)
@@ -170,8 +162,8 @@ def calibrate(
 @click.option("--engine", default="auto", help="auto, process or compiled.")
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: fleet[0].count=3.")
 @click.option("--all-jobs", is_flag=True, help="Write every job to jobs.csv, however many.")
-@_CATALOG
-@_FORMAT
+@CATALOG
+@FORMAT
 def run(
     scenario: Path,
     out: Path | None,
@@ -188,7 +180,7 @@ def run(
 
     if out is not None:
         app.check_writable(out)
-    progress = _Progress()
+    progress = Progress()
     finished = app.run(
         scenario,
         seed=seed,
@@ -220,8 +212,8 @@ def run(
 @click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenario's.")
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={kinds: 1}.")
 @click.option("--workers", type=click.IntRange(1, 1024), help="Processes; as many as there are cores unless given.")
-@_CATALOG
-@_FORMAT
+@CATALOG
+@FORMAT
 def plan(
     scenario: Path,
     out: Path | None,
@@ -236,7 +228,7 @@ def plan(
 
     if out is not None:
         app.check_writable(out)
-    progress = _Counter("simulations")
+    progress = Counter("simulations")
     known = app.catalogue(catalogs)
     found = planner.plan(scenario, seed=seed, changes=changes, known=known, workers=workers, progress=progress)
     progress.close()
@@ -260,8 +252,8 @@ def plan(
 @click.option("--replications", type=click.IntRange(2, 10_000), default=10, help="Pairs of runs.")
 @click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenarios'.")
 @click.option("--engine", default="auto", help="auto, process or compiled.")
-@_CATALOG
-@_FORMAT
+@CATALOG
+@FORMAT
 def compare(
     one: Path,
     other: Path | None,
@@ -281,7 +273,7 @@ def compare(
     from windtunnel import app
     from windtunnel.report.compare import comparison_table, headline
 
-    progress = _Progress(" pairs")
+    progress = Progress(" pairs")
     found = app.compare(
         one,
         other,
@@ -294,23 +286,96 @@ def compare(
     )
     progress.close()
     if form == "json":
-        _print_json(found)
+        print_json(found)
         return
     click.echo(headline(found))
-    _print_table(*comparison_table(found))
+    print_table(*comparison_table(found))
+
+
+@cli.command()
+@click.option(
+    "--against",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Measurements: .csv, .csv.gz or a validation.json.",
+)
+@click.option("--op", metavar="OP", help="What was measured, where the file has no column 'op' that says it.")
+@click.option(
+    "--device", "device_name", metavar="NAME", help="Whose rows to take; whose they are, if the file is silent."
+)
+@click.option("--as", "model", metavar="SKU[@API]", help="Compare with this model instead of the device's own.")
+@click.option(
+    "--context", multiple=True, metavar="KEY=VALUE", help="dispatch, clock, cache, if the file is silent. Repeatable."
+)
+@click.option("--calibration", metavar="FILE|none", help="Use this overlay, or none that was fitted to this SKU.")
+@click.option("--calibrate", is_flag=True, help="Fit to one half of the shapes as well, and judge that on the other.")
+@click.option("--at-most", type=click.FloatRange(0.0), metavar="PERCENT", help="Exit with 1 where a MAPE is above.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write validation.json, validation.html and the rows here."
+)
+@CATALOG
+@FORMAT
+def validate(
+    against: Path,
+    op: str | None,
+    device_name: str | None,
+    model: str | None,
+    context: Sequence[str],
+    calibration: str | None,
+    calibrate: bool,
+    at_most: float | None,
+    out: Path | None,
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Compare the models with measurements, by device and operation, beside the noise of the measurements.
+
+    \b
+    windtunnel validate --against gemm.csv.gz --op gemm
+    windtunnel validate --against rows.csv --device h100-sxm-80gb --context dispatch=eager --out validation
+    """  # noqa: D301  as above
+    from windtunnel import app, validating
+    from windtunnel.report.validation import text
+
+    if out is not None:
+        app.check_writable(out)
+    results, paths = validating.validate(
+        against,
+        op=op,
+        device=device_name,
+        model=model,
+        context=pairs(context),
+        calibration=calibration,
+        catalogs=catalogs,
+        calibrate=calibrate,
+        out=out,
+        at_most=None if at_most is None else at_most / 100.0,
+    )
+    if form == "json":
+        print_json(results)
+    else:
+        click.echo(text(results))
+        for path in paths:
+            click.echo(f"wrote {path}")
+    missed = [] if at_most is None else validating.missed(results, at_most / 100.0)
+    for line in missed:
+        click.echo(f"windtunnel: {line}", err=True)
+    if missed:
+        sys.exit(1)
 
 
 @cli.command()
 @click.option("--only", metavar="GROUP", help="One group of claims, such as rtx.")
-@_CATALOG
-@_FORMAT
+@CATALOG
+@FORMAT
 def claims(only: str | None, catalogs: Sequence[str], form: str) -> None:
     """Hold every figure of the founding documents against the models and against physics."""
     from windtunnel import app
 
     rows = app.claims(only, app.catalogue(catalogs))
     if form == "json":
-        _print_json(rows)
+        print_json(rows)
         return
     click.echo(app.claims_text(rows))
 
@@ -330,7 +395,7 @@ def trace(source: Path, form: str, time: str | None, columns: Sequence[str], out
     from windtunnel import app
     from windtunnel.core.units import format_quantity as show
 
-    names = {name: str(column) for name, column in _pairs(columns).items()}
+    names = {name: str(column) for name, column in pairs(columns).items()}
     done = app.import_trace(source, form, time, names, out)
     rate = f", {show(done['mean_rate_per_s'], '/s')} on average" if done["span_s"] else ""
     click.echo(f"{done['rows']:,} rows in {show(done['span_s'], 's')}{rate}")
@@ -343,7 +408,7 @@ def schema(of: str) -> None:
     """Print the JSON Schema of a scenario file: jobs for a fleet, or tasks to place on a cluster."""
     from windtunnel.core import cluster, scenario
 
-    _print_json(cluster.json_schema() if of == "cluster" else scenario.json_schema())
+    print_json(cluster.json_schema() if of == "cluster" else scenario.json_schema())
 
 
 @cli.command()
@@ -352,7 +417,7 @@ def schema(of: str) -> None:
 @click.option(
     "--block", metavar="X,Y,Z", help="Threads of a block, where the source says them: a stencil's tile, or 256,1,1."
 )
-@_FORMAT
+@FORMAT
 def transpile(kernel: str, target: str, block: str | None, form: str) -> None:
     """Print a kernel as source for real devices. The file is executed, as importing it would.
 
@@ -366,7 +431,7 @@ def transpile(kernel: str, target: str, block: str | None, form: str) -> None:
 
     made = app.transpile(kernel, target, block)
     if form == "json":
-        _print_json({"source": made.source, "options": list(made.options), "signature": made.signature.described()})
+        print_json({"source": made.source, "options": list(made.options), "signature": made.signature.described()})
         return
     click.echo(made.source, nl=False)
 
@@ -376,8 +441,8 @@ def transpile(kernel: str, target: str, block: str | None, form: str) -> None:
 @click.option("--commands-per-s", "rate", type=float, metavar="X", help="Commands a second that a device is sent.")
 @click.option("--steps-per-command", "steps", type=int, metavar="Y", help="Steps of two kernels that each starts.")
 @click.option("--device", "device_name", metavar="SKU[@API]", help="For the latter; rtx-6000-ada unless given.")
-@_CATALOG
-@_FORMAT
+@CATALOG
+@FORMAT
 def advise(
     use: str | None, rate: float | None, steps: int | None, device_name: str | None, catalogs: Sequence[str], form: str
 ) -> None:
@@ -399,7 +464,7 @@ def advise(
         from windtunnel import app
 
         found = app.advise_launch(rate, steps, device_name or "rtx-6000-ada", app.catalogue(catalogs))
-        _print_json(found) if form == "json" else click.echo(app.advice_text(found))
+        print_json(found) if form == "json" else click.echo(app.advice_text(found))
         return
     for field, value in (("--commands-per-s", rate), ("--steps-per-command", steps), ("--device", device_name)):
         if value is not None:
@@ -409,7 +474,7 @@ def advise(
     row = recommendation(use)
     if form == "json":
         places = {"primary": row.primary, "alternative": row.alternative, "fallback": row.fallback}
-        _print_json({"use": use, **{name: list(choices) for name, choices in places.items()}})
+        print_json({"use": use, **{name: list(choices) for name, choices in places.items()}})
         return
     for name, choices in (("primary", row.primary), ("alternative", row.alternative), ("fallback", row.fallback)):
         click.echo(f"{name:<12} {', '.join(choices) or '-'}")
@@ -427,8 +492,8 @@ def advise(
 @click.option("--replications", type=click.IntRange(1, 10_000), default=1, help="Independent repetitions of a point.")
 @click.option("--engine", default="auto", help="auto, process or compiled.")
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario at every point.")
-@_CATALOG
-@_FORMAT
+@CATALOG
+@FORMAT
 def sweep(
     scenario: Path,
     over: Sequence[str],
@@ -453,7 +518,7 @@ def sweep(
 
     if out is not None:
         app.check_writable(out)
-    progress = _Progress(" points")
+    progress = Progress(" points")
     try:
         found = app.sweep(
             scenario,
@@ -471,7 +536,7 @@ def sweep(
     finally:
         progress.close()
     if form == "json":
-        _print_json(found)
+        print_json(found)
     else:
         from windtunnel.report.sweep import headline, points_table, problems
 
@@ -481,7 +546,7 @@ def sweep(
         if out is not None and kept:
             click.echo(f"{kept:,} of them kept from before in {out}, {found['points'] - kept:,} run now")
         click.echo()
-        _print_table(*points_table(found))
+        print_table(*points_table(found))
         for line in problems(found):
             click.echo(line)
         if out is not None:
@@ -489,81 +554,6 @@ def sweep(
                 click.echo(f"wrote {out / name}")
     if found["exit_code"]:
         sys.exit(found["exit_code"])
-
-
-class _Progress:
-    """A bar on standard error, once a run has taken a second."""
-
-    def __init__(self, unit: str = " jobs") -> None:
-        self._unit = unit
-        self._began = time.monotonic()
-        self._bar: Any = None
-        self.first: int | None = None
-        """What was done when it was first told of anything."""
-
-    def __call__(self, done: int, total: int) -> None:
-        self.first = done if self.first is None else self.first
-        if self._bar is None:
-            if time.monotonic() - self._began < 1 or done >= total:
-                return
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=total, unit=self._unit, unit_scale=True, leave=False, file=sys.stderr)
-        self._bar.total = total
-        self._bar.update(done - self._bar.n)
-
-    def close(self) -> None:
-        """Take the bar away."""
-        if self._bar is not None:
-            self._bar.close()
-
-
-class _Counter:
-    """A count of what is done, on standard error, once it has taken a second."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._began = time.monotonic()
-        self._bar: Any = None
-
-    def __call__(self, done: int) -> None:
-        if self._bar is None:
-            if time.monotonic() - self._began < 1:
-                return
-            from tqdm import tqdm
-
-            self._bar = tqdm(unit=f" {self._what}", leave=False, file=sys.stderr)
-        self._bar.update(done - self._bar.n)
-
-    def close(self) -> None:
-        """Take the count away."""
-        if self._bar is not None:
-            self._bar.close()
-
-
-def _pairs(values: Sequence[str]) -> dict[str, object]:
-    from windtunnel.core.errors import InputError, Where
-
-    pairs: dict[str, object] = {}
-    for text in values:
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise InputError(f"'{text}' is not KEY=VALUE", where=Where(field=text), expected="such as m=4096")
-        if key in pairs:
-            raise InputError(f"'{key}' is given twice", where=Where(field=key), expected="each column once")
-        pairs[key] = value
-    return pairs
-
-
-def _print_json(data: object) -> None:
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def _print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    for number, row in enumerate([header, *rows]):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        click.secho(line, bold=number == 0)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -49,7 +49,10 @@ MAY_IMPORT = {
     # What `plan` puts together stands beside app, which would be two ideas in one module with it: it asks app about each
     # fleet, the engine what jobs ask for at least, and planning which fleets to ask about.
     "planner": {"app", "running", "core", "engine", "models", "planning", "policies", "report"},
-    "cli": {"app", "core", "planner", "policies", "report", ""},
+    # So does what `validate` puts together: the catalogue's models beside measurements, and a fit of the one to the other.
+    "validating": {"app", "core", "models", "report", "runtime", "validation"},
+    "console": {"core"},
+    "cli": {"app", "console", "core", "planner", "policies", "report", "validating", ""},
     "pytest_plugin": {"app", "core", "runtime", ""},
     "__main__": {"cli"},
     "": {"app", "core", "emulator", "errors", "language", "runtime"},

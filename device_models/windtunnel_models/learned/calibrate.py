@@ -49,6 +49,9 @@ _HOST_NUMBERS = dict.fromkeys(
 _SURPRISE = 1.5
 """Standard deviations beyond which a row's noise is taken to be as large as its error (Huber's weights)."""
 
+_NEIGHBOURS = 6
+"""Rows nearest in size, by whose median a row is judged."""
+
 _MANY_GROUPS = 5
 """Combinations of choices that are fitted with as many steps as it takes."""
 
@@ -349,8 +352,8 @@ def _points(
     if not len(of):
         return None
     group, under = group.take(of), under[of]
-    residual = _clipped(np.log(own[of] / said.own[of]), under)
     z = coordinates(frozen, group.bare)
+    residual = _clipped(np.log(own[of] / said.own[of]), under, z)
     if len(group) > MOST_POINTS:
         cell = merge(z)
         kept = np.array([members[len(members) // 2] for members in _members(cell)])
@@ -476,12 +479,28 @@ def _look_for_units(found: Calibration, before: FloatArray) -> None:
         )
 
 
-def _clipped(residual: FloatArray, beneath: FloatArray) -> FloatArray:
-    """Residuals held within a factor of two about their median, so that a slip of the unit bends nothing."""
-    middle = np.median(residual)
-    return np.asarray(
-        np.clip(residual, middle - math.log(2.0) - np.abs(beneath), middle + math.log(2.0) + np.abs(beneath))
-    )
+def _clipped(residual: FloatArray, beneath: FloatArray, z: FloatArray) -> FloatArray:
+    """Residuals held near those of the rows nearest in size, so that a slip of the unit bends nothing.
+
+    Near: within a factor of two of their median, and of what sizes that differ may add. Both a time and its formula
+    grow with a size by a power of 0 to 1, so that their ratio changes by the sizes' ratio at most: a launch that the
+    formula does not know is all of a short row's time and nothing of a long one's, and no slip of anybody's.
+    """
+    from scipy.spatial import cKDTree
+
+    most = min(len(z) - 1, _NEIGHBOURS)
+    if most < 1:
+        return residual
+    distance, near = cKDTree(z).query(z, k=most + 1)
+    rows = np.arange(len(z))
+    others = np.asarray(near).reshape(len(z), -1)
+    apart = np.asarray(distance).reshape(len(z), -1)
+    middle, reach = np.empty(len(z)), np.empty(len(z))
+    for i in rows:
+        kept = others[i] != i
+        middle[i] = np.median((residual - beneath)[others[i][kept][:most]]) + beneath[i]
+        reach[i] = math.log(2.0) + math.log(8.0) * np.median(apart[i][kept][:most])
+    return np.asarray(np.clip(residual, middle - reach, middle + reach))
 
 
 def _weigh_down(found: Calibration, device: Device) -> Mapping[str, float]:

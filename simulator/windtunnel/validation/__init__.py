@@ -1,1 +1,1 @@
-"""Holding the models against what others state: so far the figures of the founding documents."""
+"""Holding the models against what others state, and against what was measured."""

@@ -1,0 +1,96 @@
+"""What commands share: options, progress on standard error, and how answers are printed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+FORMAT = click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the answer."
+)
+CATALOG = click.option(
+    "--catalog", "catalogs", multiple=True, metavar="DIR", help="A folder of your own SKU files. Repeatable."
+)
+
+
+class Progress:
+    """A bar on standard error, once a run has taken a second."""
+
+    def __init__(self, unit: str = " jobs") -> None:
+        self._unit = unit
+        self._began = time.monotonic()
+        self._bar: Any = None
+        self.first: int | None = None
+        """What was done when it was first told of anything."""
+
+    def __call__(self, done: int, total: int) -> None:
+        self.first = done if self.first is None else self.first
+        if self._bar is None:
+            if time.monotonic() - self._began < 1 or done >= total:
+                return
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=total, unit=self._unit, unit_scale=True, leave=False, file=sys.stderr)
+        self._bar.total = total
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+class Counter:
+    """A count of what is done, on standard error, once it has taken a second."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began = time.monotonic()
+        self._bar: Any = None
+
+    def __call__(self, done: int) -> None:
+        if self._bar is None:
+            if time.monotonic() - self._began < 1:
+                return
+            from tqdm import tqdm
+
+            self._bar = tqdm(unit=f" {self._what}", leave=False, file=sys.stderr)
+        self._bar.update(done - self._bar.n)
+
+    def close(self) -> None:
+        """Take the count away."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def pairs(values: Sequence[str]) -> dict[str, object]:
+    """``KEY=VALUE`` words by key; InputError for another form, or a key that is given twice."""
+    from windtunnel.core.errors import InputError, Where
+
+    found: dict[str, object] = {}
+    for text in values:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise InputError(f"'{text}' is not KEY=VALUE", where=Where(field=text), expected="such as m=4096")
+        if key in found:
+            raise InputError(f"'{key}' is given twice", where=Where(field=key), expected="each column once")
+        found[key] = value
+    return found
+
+
+def print_json(data: object) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A header and rows on standard output, in columns."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    for number, row in enumerate([header, *rows]):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        click.secho(line, bold=number == 0)

@@ -1,0 +1,275 @@
+"""A validation for people: tables for the terminal, and a page with model against measurement.
+
+Reads the results as `windtunnel validate --format json` prints them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from windtunnel.report.html import _embedded, _environment, _hash, _template_text, _vendored
+from windtunnel.report.words import NOTHING, plural, quantity, share
+
+_SHOWN = 5
+"""Of a kind of note in a terminal."""
+
+HEADER = ("device", "op", "n", "MAPE", "median", "p90", "bias", "noise floor", "in 90%")
+
+GLOSSARY = (
+    ("Error", "of a row: modelled over measured, less one"),
+    ("MAPE", "mean absolute percentage error: the mean of the errors without their signs"),
+    ("Median, p90", "of the errors without their signs: half, nine tenths of the rows are off by no more"),
+    ("Bias", "the mean of the errors with their signs: above zero the model says too long"),
+    (
+        "Noise floor",
+        "the MAPE of a model that is right, against single measurements: from points that were measured several times",
+    ),
+    ("In 90%", "share of the measurements within the model's 90% interval; 90% where the interval is right"),
+    ("What limits it", "as the model says: its launch, memory, compute, a link, power"),
+    ("Suspect", "a measurement with a reason not to trust it; it enters no figure"),
+)
+
+
+def percent(value: float | None, *, signed: bool = False) -> str:
+    """A fraction as a percentage, with its sign if ``signed``."""
+    if value is None:
+        return NOTHING
+    sign = ("+" if value > 0.0 else "-" if value < 0.0 else "") if signed else ""
+    return sign + share(abs(value))
+
+
+def cells(figures: Mapping[str, Any]) -> list[str]:
+    """The number of rows and the figures as text, in the order of ``HEADER``."""
+    return [
+        f"{figures['n']:,}",
+        *(percent(figures[key]) for key in ("mape", "median_ape", "p90_ape")),
+        percent(figures["bias"], signed=True),
+        percent(figures["noise_floor"]),
+        percent(figures["coverage"]),
+    ]
+
+
+def table(results: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows for a terminal: each device and operation, and below it each regime where there are several."""
+    lines = []
+    for one in results:
+        lines.append([one["device"], one["op"], *cells(one)])
+        if len(one["by_bound"]) > 1:
+            lines += [["", f"  {part['bound']}", *cells(part)] for part in one["by_bound"]]
+    return list(HEADER), lines
+
+
+def notes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What the figures rest on and what entered none of them."""
+    for one in results:
+        of = f"{one['op']} on {one['device']}"
+        yield f"{of}: {one['model']['text']}; measured: {', '.join(one['sources'][:3])}"
+        if one["model"]["basis"] == "measured":
+            yield f"  {FITTED}"
+        for row in one["suspect"][:_SHOWN]:
+            yield f"  suspect{_line(row)}, in no figure: {row['why']}"
+        if len(one["suspect"]) > _SHOWN:
+            yield f"  and {len(one['suspect']) - _SHOWN} more suspect rows (--format json lists all)"
+        for row in one["refused"][:_SHOWN]:
+            yield f"  {plural(row['n'], 'row')} that the model refuses{_line(row)}: {row['why']}"
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return "" if row["line"] is None else f" (line {row['line']})"
+
+
+FITTED = (
+    "rows that the model was fitted to may be among these: their errors are a fit's, not a prediction's "
+    "(--calibration none, or --calibrate)"
+)
+
+FIT_HEADER = (
+    "device",
+    "op",
+    "fitted",
+    "held back",
+    "MAPE before",
+    "after",
+    "bias after",
+    "noise floor",
+    "in 90% after",
+)
+
+
+def fit_table(fits: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: each fit on the half that it did not see."""
+    return list(FIT_HEADER), [
+        [
+            one["device"],
+            one["op"],
+            f"{one['fitted']:,}",
+            f"{one['held_out']:,}",
+            percent(one["before"]["mape"]),
+            percent(one["after"]["mape"]),
+            percent(one["after"]["bias"], signed=True),
+            percent(one["after"]["noise_floor"]),
+            percent(one["after"]["coverage"]),
+        ]
+        for one in fits
+        if one["refused"] is None
+    ]
+
+
+def fit_notes(fits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """How the halves were made, where the overlay is, and what could not be fitted."""
+    for one in fits:
+        of = f"{one['op']} on {one['device']}"
+        if one["refused"] is not None:
+            yield f"{of}: not fitted: {one['refused']}"
+        else:
+            written = f"; overlay {one['overlay']}" if one["overlay"] else ""
+            yield f"{of}: {one['split']}{written}"
+
+
+def text(results: Sequence[Mapping[str, Any]]) -> str:
+    """The results as lines for a terminal."""
+    lines = [*_aligned(*table(results)), "", *notes(results)]
+    fits = [one["calibrated"] for one in results if one.get("calibrated") is not None]
+    if fits:
+        header, rows = fit_table(fits)
+        lines += ["", *(_aligned(header, rows) if rows else []), *fit_notes(fits)]
+    return "\n".join(lines)
+
+
+def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A table in lines: words to the left, figures to the right."""
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    return [
+        "  ".join(
+            cell.ljust(width) if i < 2 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (header, *rows)
+    ]
+
+
+def verdict(results: Sequence[Mapping[str, Any]], at_most: float | None = None) -> str:
+    """The answer in one line."""
+    errors = [one["mape"] for one in results if one["mape"] is not None]
+    if not errors:
+        return "There is no measurement to judge by"
+    if len(results) == 1:
+        one = results[0]
+        said = f"{one['op']} on {one['device']} is {percent(one['mape'])} off in the mean"
+    else:
+        devices = len({one["device"] for one in results})
+        of = f"{plural(len({one['op'] for one in results}), 'operation')} on {plural(devices, 'device')}"
+        said = f"{of}: {percent(min(errors))} to {percent(max(errors))} off in the mean"
+    if at_most is None:
+        return said
+    above = sum(one["mape"] is None or one["mape"] > at_most for one in results)
+    return said + (
+        f"; {above} of {len(results)} above {percent(at_most)}" if above else f"; at most {percent(at_most)}"
+    )
+
+
+def render(
+    results: Sequence[Mapping[str, Any]],
+    charts: Sequence[Mapping[str, Any]],
+    about: Mapping[str, Any],
+    at_most: float | None = None,
+) -> str:
+    """The validation as a complete HTML document that loads nothing.
+
+    ``charts``: the points of each comparison; ``about``: the circumstances. Names in any of them may hold anything.
+    """
+    scripts = {"uplot": _vendored("uPlot.iife.min.js"), "app": _template_text("validation.js")}
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"script-src {' '.join(_hash(text) for text in scripts.values())}"
+    )
+    fits = [one["calibrated"] for one in results if one.get("calibrated") is not None]
+    above = at_most is not None and any(one["mape"] is None or one["mape"] > at_most for one in results)
+    drawn = {(chart["device"], chart["op"]): i for i, chart in enumerate(charts)}
+    return (
+        _environment()
+        .get_template("validation.html.j2")
+        .render(
+            policy=policy,
+            scripts={name: Markup(text) for name, text in scripts.items()},  # noqa: S704 -- our own files
+            styles=Markup(_vendored("uPlot.min.css") + _template_text("report.css")),  # noqa: S704 -- our own files
+            data=_embedded(list(charts)),
+            verdict=verdict(results, at_most),
+            state="none" if at_most is None else "missed" if above else "met",
+            ran=_ran(results),
+            header=HEADER,
+            rows=[[one["device"], one["op"], *cells(one)] for one in results],
+            parts=[_part(one, drawn.get((one["device"], one["op"])), charts) for one in results],
+            fit_header=FIT_HEADER,
+            fits=fit_table(fits)[1],
+            fit_notes=list(fit_notes(fits)),
+            about=[(name, text) for name, text in _about(about) if text],
+            glossary=GLOSSARY,
+        )
+    )
+
+
+def _ran(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [
+        plural(sum(one["n"] for one in results), "measurement"),
+        plural(len({one["device"] for one in results}), "device"),
+        plural(len({one["op"] for one in results}), "operation"),
+    ]
+
+
+def _about(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "Command", about["command"]
+    yield "Date", about["date"]
+    yield "Host", about["host"]
+    yield "Driver", about["driver"]
+    yield "Clocks", ", ".join(f"{name} {quantity(value, 'Hz')}" for name, value in about["clocks"].items())
+    yield "Versions", ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+
+
+def _part(one: Mapping[str, Any], chart: int | None, charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the page says of one device and operation."""
+    drawn = None if chart is None else charts[chart]
+    return {
+        "title": f"{one['op']} on {one['device']}",
+        "model": one["model"],
+        "sources": one["sources"],
+        "floor": one["noise_floor"] and percent(one["noise_floor"]),
+        "floor_points": plural(one["noise_points"], "point"),
+        "chart": chart,
+        "bounds": [] if drawn is None else drawn["bounds"],
+        "thinned": ""
+        if drawn is None or drawn["shown"] == drawn["all"]
+        else f"{drawn['shown']:,} of {drawn['all']:,} rows are drawn: evenly by their time, and the ten furthest off",
+        "size": "" if drawn is None else _SIZES.get(drawn["size_unit"], drawn["size_unit"]),
+        "splits": [
+            ("What limits it", [[part["bound"], *cells(part)] for part in one["by_bound"]]),
+            ("Number format", [[part["dtype"], *cells(part)] for part in one["by_dtype"]]),
+        ],
+        "worst": [
+            [
+                " ".join(f"{key}={_plain(value)}" for key, value in row["columns"].items()),
+                quantity(row["measured_s"], "s"),
+                quantity(row["modelled_s"], "s"),
+                percent(row["error"], signed=True),
+                row["bound"],
+                "yes" if row["inside"] else "no",
+                row["source"] + ("" if row["line"] is None else f", line {row['line']:,}"),
+            ]
+            for row in one["worst"]
+        ],
+        "fitted": FITTED if one["model"]["basis"] == "measured" else "",
+        "left_out": [
+            *(f"suspect{_line(row)}: {row['why']}" for row in one["suspect"]),
+            *(f"{plural(row['n'], 'row')} refused{_line(row)}: {row['why']}" for row in one["refused"]),
+        ],
+    }
+
+
+_SIZES = {"B": "bytes of the operands"}
+
+
+def _plain(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.10g}"
