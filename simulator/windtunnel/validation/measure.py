@@ -1,0 +1,247 @@
+"""Measuring operations on a device: warmed up, in shuffled rounds, repeated until the interval is tight.
+
+Each round goes through all points in an order of its own, so that what drifts (clocks, heat, neighbours) falls on all
+alike; a point's visit makes it ready anew, warms it up and takes samples, whose median is one repeat. Repeats of
+different rounds tell how far one measurement may be off, which samples of one visit do not: they share its luck.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from windtunnel.core.errors import DeviceError, DeviceHang, DeviceLost, DeviceOutOfMemory, UnsupportedOperationError
+from windtunnel.runtime.trial import Operations, Trial
+from windtunnel.validation.rows import Measurement
+
+TIGHT = 0.015
+"""A point is measured no more once its interval reaches no further than this to either side, relatively..."""
+LEAST_ROUNDS, MOST_ROUNDS = 3, 12
+"""...after so many rounds at least; and after so many anyway."""
+SAMPLE_S = 2e-3
+"""What a sample lasts at least: as many runs as that takes, so that a clock's grain and a wait do not show."""
+VISIT_S = 0.25
+"""What a visit's samples last together, about: less where the budget is small."""
+LEAST_SAMPLES, MOST_SAMPLES = 3, 51
+POWER_S = 1.0
+"""How long an operation runs for its power: counters of energy tick every tenth of a second."""
+UNSTEADY = 0.1
+
+
+@dataclass(frozen=True)
+class Point:
+    """An operation with all of its columns, parsed."""
+
+    op: str
+    columns: Mapping[str, float | str]
+
+    def __str__(self) -> str:
+        given = " ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
+                         for name, value in self.columns.items())  # fmt: skip
+        return f"{self.op} {given}"
+
+
+@dataclass
+class _Record:
+    """What is known of a point so far."""
+
+    repeats: list[float] = field(default_factory=list)
+    samples: int = 0
+    timer: str = ""
+    note: str = ""
+    share: float | None = None
+    power_w: float | None = None
+    spread: tuple[float, float] | None = None
+    """Of a lone visit's samples: the 95% interval of their median."""
+
+    @property
+    def half(self) -> float:
+        """Half the width of the 95% interval of the repeats' middle, relatively; infinite for fewer than two."""
+        count = len(self.repeats)
+        if count < 2:
+            return math.inf
+        deviation = float(np.std(np.log(self.repeats), ddof=1))
+        return float(stats.t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What came of it.
+
+    ``refused``: what the device does not do, and why; ``left``: what the budget was too small for.
+    """
+
+    rows: Sequence[Measurement]
+    refused: Sequence[tuple[Point, str]]
+    left: Sequence[Point]
+    rounds: int
+    spent_s: float
+
+
+class Session:
+    """A device being measured. ``open`` gives its operations, again where a driver hung or died and was abandoned."""
+
+    def __init__(
+        self,
+        open: Callable[[], Operations],  # noqa: A002
+        *,
+        budget_s: float,
+        seed: int = 0,
+        progress: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.open, self.budget_s, self.clock = open, budget_s, clock
+        self.progress = progress or (lambda _: None)
+        self.rng = np.random.default_rng(seed)
+        self.operations = open()
+        self.began = clock()
+        self.refused: list[tuple[Point, str]] = []
+
+    @property
+    def left_s(self) -> float:
+        """What is left of the budget."""
+        return self.budget_s - (self.clock() - self.began)
+
+    def run(self, points: Sequence[Point], *, device: str, source: str) -> Measured:
+        """Measure ``points``; ``device`` and ``source`` are said of each row (see ``Measurement``)."""
+        records = {number: _Record() for number in range(len(points))}
+        active = self._taken(points)
+        visit_s = min(VISIT_S, self.budget_s / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
+        rounds = 0
+        while active and rounds < MOST_ROUNDS and self.left_s > 0:
+            for number in self.rng.permutation(active).tolist():
+                if self.left_s <= 0:
+                    break
+                self.progress(f"round {rounds + 1}: {points[number]}")
+                self._visit(points[number], records[number], visit_s)
+            rounds += 1
+            gone = {id(point) for point, _ in self.refused}
+            active = [n for n in active if id(points[n]) not in gone and not self._settled(records[n])]
+        rows = [self._row(points[n], r, device, source) for n, r in records.items() if r.repeats]
+        refused = {id(point) for point, _ in self.refused}
+        left = [points[n] for n, r in records.items() if not r.repeats and id(points[n]) not in refused]
+        return Measured(rows, tuple(self.refused), left, rounds, self.clock() - self.began)
+
+    def close(self) -> None:
+        """Give the device back."""
+        self.operations.close()
+
+    def _taken(self, points: Sequence[Point]) -> list[int]:
+        found = []
+        for number, point in enumerate(points):
+            why = self.operations.refusal(point.op, point.columns)
+            if why is None:
+                found.append(number)
+            else:
+                self.refused.append((point, why))
+        return found
+
+    @staticmethod
+    def _settled(record: _Record) -> bool:
+        return len(record.repeats) >= LEAST_ROUNDS and record.half <= TIGHT
+
+    def _visit(self, point: Point, record: _Record, visit_s: float) -> None:
+        try:
+            trial = self.operations.trial(point.op, point.columns)
+            try:
+                self._sample(trial, record, visit_s)
+            finally:
+                trial.close()
+        except (UnsupportedOperationError, DeviceOutOfMemory) as error:
+            self.refused.append((point, str(error)))
+        except (DeviceHang, DeviceLost) as error:
+            # The device is not there any more, and this point is why: the others may still be measured.
+            self.refused.append((point, str(error)))
+            self.operations.close()
+            self.operations = self.open()
+        except DeviceError as error:
+            self.refused.append((point, str(error)))
+
+    def _sample(self, trial: Trial, record: _Record, visit_s: float) -> None:
+        trial.run(1)  # compiles, allocates and loads what is used for the first time
+        once = max(trial.run(1), 1e-9)
+        count = max(1, min(math.ceil(SAMPLE_S / once), 10_000))
+        if once < visit_s:
+            trial.run(count)
+        samples: list[float] = []
+        until = self.clock() + visit_s
+        while len(samples) < LEAST_SAMPLES or (self.clock() < until and len(samples) < MOST_SAMPLES):
+            samples.append(trial.run(count))
+            if self.left_s <= 0:
+                break
+        if not record.repeats:
+            record.timer, record.note, record.share = trial.timer, trial.note, trial.check()
+            record.spread = _interval_of_median(samples)
+            record.power_w = self._power(trial, float(np.median(samples)))
+        record.samples += len(samples)
+        record.repeats.append(float(np.median(samples)))
+
+    def _power(self, trial: Trial, latency_s: float) -> float | None:
+        """Average power over about a second of it; None without a counter, and where the budget has no second."""
+        before = self.operations.energy_j()
+        if before is None or self.left_s < 10 * POWER_S:
+            return None
+        began = self.clock()
+        trial.run(max(1, math.ceil(POWER_S / latency_s)))
+        spent, after = self.clock() - began, self.operations.energy_j()
+        return None if after is None or spent <= 0 else (after - before) / spent
+
+    @staticmethod
+    def _row(point: Point, record: _Record, device: str, source: str) -> Measurement:
+        latency = float(np.median(record.repeats))
+        low = high = None
+        if len(record.repeats) >= LEAST_ROUNDS:
+            low, high = latency * math.exp(-record.half), latency * math.exp(record.half)
+        elif record.spread is not None:
+            low, high = record.spread
+        return Measurement(
+            device=device,
+            source=source,
+            op=point.op,
+            columns=dict(point.columns),
+            latency_s=latency,
+            low_s=low,
+            high_s=high,
+            samples=record.samples,
+            repeats=tuple(record.repeats),
+            power_w=record.power_w,
+            timer=record.timer,
+            note=record.note,
+            suspect=_suspect(record),
+            error_share=record.share,
+        )
+
+
+def _suspect(record: _Record) -> str:
+    """Why a row is not to be trusted; empty where nothing speaks against it."""
+    if record.share is not None and record.share > 1.0:
+        return f"its numbers are off by {record.share:.3g} times what is allowed"
+    if len(record.repeats) < LEAST_ROUNDS:
+        return f"measured in {len(record.repeats)} round{'' if len(record.repeats) == 1 else 's'}: the budget was over"
+    if record.half > UNSTEADY:
+        return f"unsteady: rounds differ, its middle is known to {record.half:.0%}"
+    return ""
+
+
+def _interval_of_median(samples: Sequence[float]) -> tuple[float, float] | None:
+    """The 95% interval of a median, from order statistics (binomial); None for fewer than six samples."""
+    count = len(samples)
+    if count < 6:
+        return None
+    below = int(stats.binom.ppf(0.025, count, 0.5))
+    ordered = sorted(samples)
+    return ordered[max(below - 1, 0)], ordered[min(count - below, count - 1)]
+
+
+def point(op: Any, /, **given: object) -> Point:
+    """A point with the operation's defaults for what is not given. ``op``: of ``core.ops.OPERATIONS``."""
+    values = {column.name: column.parse(given.pop(column.name, column.default)) for column in op.all_columns()}
+    if given:
+        raise TypeError(f"{op.name} has no column {', '.join(given)}")
+    return Point(op.name, values)

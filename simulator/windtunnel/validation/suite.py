@@ -1,0 +1,108 @@
+"""What is measured of a device: operations over sizes from where a launch is all to where memory or arithmetic is.
+
+A device says which of it it does; a model, how long each takes, so that a budget goes to many points and not to one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from windtunnel.core.ops import OPERATIONS
+from windtunnel.validation.measure import Point, point
+
+_DECADES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
+_BYTES = (4, 64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20, 1_000_000_000)
+_SQUARES = (64, 128, 256, 512, 1024, 2048, 4096)
+_THIN = ((1, 4096, 4096), (16, 4096, 4096), (128, 1024, 4096), (4096, 64, 1024))
+_ROWS = ((64, 256), (1024, 256), (1024, 1024), (4096, 1024), (16384, 1024))
+_ALL_ELEMENTWISE = ("add", "addu", "mul", "mulu", "div", "divu", "pow", "powu", "relu", "gelu", "tanh", "softmax", "ln")
+
+
+def points() -> Iterator[Point]:
+    """All of them."""
+    yield from _moving()
+    yield from _arithmetic()
+    yield from _offloaded()
+
+
+def _moving() -> Iterator[Point]:
+    launch, copy = OPERATIONS.find("launch"), OPERATIONS.find("copy")
+    for mode in ("stream", "graph", "persistent"):
+        for count in (1, 10, 100, 1000):
+            yield point(launch, mode=mode, count=count)
+    for size in _BYTES:
+        for memory in ("pageable", "pinned"):
+            for direction in ("h2d", "d2h"):
+                yield point(copy, bytes=size, direction=direction, memory=memory)
+        yield point(copy, bytes=size, direction="d2d")
+
+
+def _arithmetic() -> Iterator[Point]:
+    add, elementwise = OPERATIONS.find("vector_add"), OPERATIONS.find("elementwise")
+    for n in _DECADES:
+        yield point(add, n=n)
+    for dtype in ("float16", "bfloat16", "int8"):
+        for n in (10_000, 1_000_000):
+            yield point(add, n=n, dtype=dtype)
+    for n in (10_000, 1_000_000):
+        yield point(add, n=n, dispatch="eager")
+        yield point(add, n=n, dispatch="graph")
+        yield point(add, n=n, cache="warm")
+    for op in _ALL_ELEMENTWISE:
+        for rows, width in _ROWS if op in ("add", "relu", "softmax") else _ROWS[1:4:2]:
+            yield point(elementwise, op=op, rows=rows, width=width)
+    gemm = OPERATIONS.find("gemm")
+    for side in _SQUARES:
+        for dtype in ("float32", "float16", "bfloat16", "int8"):
+            yield point(gemm, m=side, n=side, k=side, dtype=dtype)
+    for m, n, k in _THIN:
+        for dtype in ("float32", "bfloat16"):
+            yield point(gemm, m=m, n=n, k=k, dtype=dtype)
+    yield point(gemm, m=128, n=128, k=128, batch=64, dtype="float32")
+    stencil, fft = OPERATIONS.find("stencil"), OPERATIONS.find("fft")
+    for nx, ny, nz in ((256, 256, 1), (1024, 1024, 1), (4096, 4096, 1), (64, 64, 64), (128, 128, 128), (256, 256, 256)):
+        yield point(stencil, nx=nx, ny=ny, nz=nz, dtype="float32")
+    for n, batch in ((256, 1), (256, 256), (4096, 1), (4096, 64), (65536, 4), (1 << 20, 1)):
+        yield point(fft, n=n, batch=batch)
+    attention = OPERATIONS.find("attention")
+    for phase, batch, tokens in (("prefill", 1, 256), ("prefill", 1, 1024), ("decode", 8, 512), ("decode", 8, 4096)):
+        heads = {"heads": 8, "kv_heads": 2, "head_dim": 64}
+        for dtype in ("float32", "bfloat16"):
+            yield point(attention, phase=phase, batch=batch, kv_tokens=tokens, dtype=dtype, kv_dtype=dtype, **heads)
+
+
+def _offloaded() -> Iterator[Point]:
+    aes, sign, packets = (OPERATIONS.find(name) for name in ("aes", "sign", "packets"))
+    for size in (64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 16 << 20):
+        yield point(aes, bytes=size, key_bits=256, mode="gcm")
+    for mode in ("ctr", "cbc"):
+        yield point(aes, bytes=64 << 10, key_bits=256, mode=mode)
+    yield point(aes, bytes=64 << 10, key_bits=128, mode="gcm")
+    yield point(aes, bytes=64 << 10, key_bits=256, mode="gcm", in_flight=4)
+    for name in ("compress", "decompress"):
+        op = OPERATIONS.find(name)
+        for codec, level in (("deflate", 1), ("deflate", 6), ("lz4", 1), ("zstd", 3)):
+            for size in (4 << 10, 64 << 10, 1 << 20):
+                yield point(op, bytes=size, codec=codec, level=level)
+        yield point(op, bytes=64 << 10, codec="deflate", level=1, in_flight=4)
+    for scheme in ("rsa2048", "ecdsa_p256"):
+        for count, in_flight in ((1, 1), (64, 1), (64, 8)):
+            yield point(sign, scheme=scheme, count=count, in_flight=in_flight)
+    for count, size in ((1, 64), (100, 64), (10_000, 64), (10_000, 1500)):
+        yield point(packets, count=count, bytes=size)
+
+
+def within(
+    wanted: Sequence[Point], cost_s: Callable[[Point], float | None], budget_s: float
+) -> tuple[list[Point], list[Point]]:
+    """(what fits into the budget, what does not): by the model, a point may take its share of it and no more.
+
+    ``cost_s``: None for what the model does not know, which is left out. A point is run some twenty times; it may take
+    a twentieth of the budget in all, so that no few of them take it whole.
+    """
+    fits: list[Point] = []
+    beyond: list[Point] = []
+    for one in wanted:
+        seconds = cost_s(one)
+        (fits if seconds is not None and 20 * seconds <= budget_s / 20 else beyond).append(one)
+    return fits, beyond
