@@ -393,7 +393,7 @@ class _CodecTrial(_Requests[Piece]):
 
 def _ratio(slots: Sequence[Piece], packed: Sequence[int]) -> str:
     """Bytes before compression over bytes after it."""
-    return f"{sum(len(slot.plain) for slot in slots) / sum(packed):.2f}"
+    return f"{sum(len(slot.plain) for slot in slots) / max(sum(packed), 1):.2f}"
 
 
 class _Codec(_Job):
