@@ -158,7 +158,7 @@ class Ring:
         self._lap, self._at = self._lap + 1, 0
 
     def forward(self, count: int, runs: int) -> dict[str, float]:
-        """``runs`` times ``count`` packets, sent and received by turns in batches: seconds, and packets lost and wrong."""
+        """``runs`` times ``count`` packets, sent and received by turns in batches: seconds, packets lost and wrong."""
         seconds, lost, wrong = 0.0, 0, 0
         left = runs * count
         in_this = count
@@ -302,7 +302,10 @@ def main() -> None:
         if ctypes.sizeof(ctypes.c_void_p) != 8:
             raise RuntimeError("knows the kernel's structures of 64-bit systems alone")
         how = leave_the_host()
-        server = Server(*pair())
+        try:
+            server = Server(*pair())
+        except Exception as error:
+            raise RuntimeError(f"could not set up a veth pair in {how}: {type(error).__name__}: {error}") from error
         import pyroute2
 
         say(ready={"Linux": platform.release(), "pyroute2": pyroute2.__version__, "how": how})
