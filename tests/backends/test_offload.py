@@ -1,0 +1,640 @@
+"""The processor doing a QAT card's work: numbers, requests in flight, memory, refusals."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import threading
+import time
+import tomllib
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windtunnel.backends import _hostwork, _mixture, backend, offload
+from windtunnel.backends._hostwork import HostDevice, llc_bytes, processor_name
+from windtunnel.backends.offload import (
+    Buffers,
+    Digest,
+    InFlight,
+    compressor,
+    decompressor,
+    encryptor,
+    opened,
+    read_back,
+)
+from windtunnel.core.errors import (
+    DeviceNotPresentError,
+    DeviceOutOfMemory,
+    InputError,
+    InvalidArgument,
+    UnsupportedOperationError,
+)
+from windtunnel.core.ops import OPERATIONS
+
+# Warm: one operand a thread, so that a test neither fills nor reads tens of megabytes.
+REQUESTS: list[tuple[str, dict[str, Any]]] = [
+    *(
+        ("aes", {"bytes": 1000, "mode": mode, "key_bits": bits})
+        for mode in ("gcm", "ctr", "cbc")
+        for bits in ("128", "192", "256")
+    ),
+    *(
+        (op, {"bytes": 20_000, "codec": codec, "level": level})
+        for op in ("compress", "decompress")
+        for codec, level in (("deflate", 1), ("deflate", 3), ("deflate", 6), ("lz4", 1), ("lz4", 9), ("zstd", 3))
+    ),
+    ("sign", {"scheme": "rsa2048", "count": 3}),
+    ("sign", {"scheme": "ecdsa_p256", "count": 3}),
+    ("copy", {"bytes": 5000, "direction": "h2d"}),
+    ("launch", {"count": 5}),
+]
+IN_FLIGHT = [(op, columns) for op, columns in REQUESTS if OPERATIONS[op].all_columns()[-4].name == "in_flight"]
+
+
+@pytest.fixture
+def device() -> Iterator[HostDevice]:
+    made = offload.operations(0)
+    yield made
+    made.close()
+
+
+def name(case: Any) -> str:
+    return case if isinstance(case, str) else "-".join(map(str, case.values()))
+
+
+# --- numbers
+
+
+PLAIN = bytes.fromhex(
+    "6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51"
+    "30c81c46a35ce411e5fbc1191a0a52eff69f2445df4f9b17ad2b417be66c3710"
+).hex()
+KEY_128 = "2b7e151628aed2a6abf7158809cf4f3c"
+KEY_192 = "8e73b0f7da0e6452c810f32b809079e562f8ead2522c6b7b"
+KEY_256 = "603deb1015ca71be2b73aef0857d77811f352c073b6108d72d9810a30914dff4"
+VECTOR = "000102030405060708090a0b0c0d0e0f"
+COUNTER = "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"
+GCM_PLAIN = (
+    "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a72"
+    "1c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b391aafd255"
+)
+FEFF = "feffe9928665731c6d6a8f9467308308"
+CAFE = "cafebabefacedbaddecaf888"
+# SP 800-38A appendix F.2 (CBC) and F.5 (CTR); for GCM (SP 800-38D) test cases 2, 3, 8, 14 and 15 of its specification.
+KNOWN = {
+    "cbc-128": ("cbc", KEY_128, VECTOR, PLAIN, "7649abac8119b246cee98e9b12e9197d5086cb9b507219ee95db113a917678b273bed6b8e3c1743b7116e69e222295163ff1caa1681fac09120eca307586e1a7"),
+    "cbc-192": ("cbc", KEY_192, VECTOR, PLAIN, "4f021db243bc633d7178183a9fa071e8b4d9ada9ad7dedf4e5e738763f69145a571b242012fb7ae07fa9baac3df102e008b0e27988598881d920a9e64f5615cd"),
+    "cbc-256": ("cbc", KEY_256, VECTOR, PLAIN, "f58c4c04d6e5f1ba779eabfb5f7bfbd69cfc4e967edb808d679f777bc6702c7d39f23369a9d9bacfa530e26304231461b2eb05e2c39be9fcda6c19078c6a9d1b"),
+    "ctr-128": ("ctr", KEY_128, COUNTER, PLAIN, "874d6191b620e3261bef6864990db6ce9806f66b7970fdff8617187bb9fffdff5ae4df3edbd5d35e5b4f09020db03eab1e031dda2fbe03d1792170a0f3009cee"),
+    "ctr-192": ("ctr", KEY_192, COUNTER, PLAIN, "1abc932417521ca24f2b0459fe7e6e0b090339ec0aa6faefd5ccc2c6f4ce8e941e36b26bd1ebc670d1bd1d665620abf74f78a7f6d29809585a97daec58c6b050"),
+    "ctr-256": ("ctr", KEY_256, COUNTER, PLAIN, "601ec313775789a5b7a7f504bbf3d228f443e3ca4d62b59aca84e990cacaf5c52b0930daa23de94ce87017ba2d84988ddfc9c58db67aada613c2dd08457941a6"),
+    "gcm-2": ("gcm", "00" * 16, "00" * 12, "00" * 16, "0388dace60b6a392f328c2b971b2fe78ab6e47d42cec13bdf53a67b21257bddf"),
+    "gcm-3": ("gcm", FEFF, CAFE, GCM_PLAIN, "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e091473f59854d5c2af327cd64a62cf35abd2ba6fab4"),
+    "gcm-8": ("gcm", "00" * 24, "00" * 12, "00" * 16, "98e7247c07f0fe411c267e4384b0f6002ff58d80033927ab8ef4d4587514f0fb"),
+    "gcm-14": ("gcm", "00" * 32, "00" * 12, "00" * 16, "cea7403d4d606b6e074ec5d3baf39d18d0d1c8a799996bf0265b98b5d48ab919"),
+    "gcm-15": ("gcm", FEFF * 2, CAFE, GCM_PLAIN, "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f662898015adb094dac5d93471bdec1a502270e3cc6c"),
+}  # fmt: skip
+
+
+def buffers(data: bytes, nonce: bytes) -> Buffers:
+    return Buffers(memoryview(bytearray(data)), memoryview(bytearray(len(data) + 16)), nonce)
+
+
+def encrypted(mode: str, key: bytes, data: bytes, nonce: bytes) -> Buffers:
+    slot = buffers(data, nonce)
+    encryptor(mode, key)(slot)
+    return slot
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_encryption_gives_the_published_answers_and_its_check_agrees(case: str) -> None:
+    mode, key, nonce, plain, answer = KNOWN[case]
+    slot = encrypted(mode, bytes.fromhex(key), bytes.fromhex(plain), bytes.fromhex(nonce))
+    assert slot.out[: len(answer) // 2].hex() == answer
+    assert opened(mode, bytes.fromhex(key), slot)
+
+
+@given(st.sampled_from(["gcm", "ctr", "cbc"]), st.sampled_from([16, 24, 32]), st.data())
+def test_the_check_takes_what_is_right_and_finds_any_bit_that_is_not(mode: str, key_bytes: int, data: Any) -> None:
+    key = data.draw(st.binary(min_size=key_bytes, max_size=key_bytes))
+    size = data.draw(st.integers(1, 200))
+    size = -(-size // 16) * 16 if mode == "cbc" else size
+    plain = data.draw(st.binary(min_size=size, max_size=size))
+    nonce = data.draw(st.binary(min_size=12 if mode == "gcm" else 16, max_size=12 if mode == "gcm" else 16))
+    slot = encrypted(mode, key, plain, nonce)
+    assert opened(mode, key, slot)
+    # Beyond the text, only gcm has something to say: its tag.
+    slot.out[data.draw(st.integers(0, size + (15 if mode == "gcm" else -1)))] ^= 1 << data.draw(st.integers(0, 7))
+    assert not opened(mode, key, slot)
+
+
+@pytest.mark.parametrize("first", ["ff" * 16, "00" * 8 + "ff" * 8, "ff" * 15 + "fe"])
+def test_a_counter_carries_into_its_upper_half(first: str) -> None:
+    assert opened("ctr", bytes(16), encrypted("ctr", bytes(16), bytes(100), bytes.fromhex(first)))
+
+
+LEVELS = [*(("deflate", n) for n in range(1, 10)), ("lz4", 1), ("lz4", 12), ("zstd", 1), ("zstd", 22)]
+
+
+@given(st.binary(max_size=3000), st.sampled_from(LEVELS))
+def test_what_is_compressed_comes_back_by_either_way(data: bytes, how: tuple[str, int]) -> None:
+    codec, level = how
+    packed = compressor(codec, level)(data)
+    assert decompressor(codec, len(data))(packed) == data
+    assert read_back(codec, level, packed) == data
+
+
+def test_deflate_of_one_library_is_inflated_by_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    from isal import isal_zlib
+
+    data = _mixture.mixture(1 << 16)
+    inflated: list[str] = []
+    inflate, isal_inflate = zlib.decompress, isal_zlib.decompress
+    monkeypatch.setattr(zlib, "decompress", lambda *a: (inflated.append("zlib"), inflate(*a))[1])
+    monkeypatch.setattr(isal_zlib, "decompress", lambda *a: (inflated.append("isal"), isal_inflate(*a))[1])
+    for level in (1, 3, 4, 9):
+        assert read_back("deflate", level, compressor("deflate", level)(data)) == data
+    assert inflated == ["zlib", "zlib", "isal", "isal"]
+
+
+def test_levels_that_isal_lacks_are_zlibs() -> None:
+    data = _mixture.mixture(1 << 16)
+    assert compressor("deflate", 6)(data) == zlib.compress(data, 6, wbits=-15)
+    assert compressor("deflate", 3)(data) != zlib.compress(data, 3, wbits=-15)
+
+
+def test_rsa_signatures_are_told_from_wrong_ones_without_the_library_that_made_them() -> None:
+    sign, holds = offload.signer("rsa2048")
+    slot = Digest(bytes(range(32)))
+    sign(slot)
+    assert holds(slot)
+    slot.signature = bytes([slot.signature[0] ^ 1]) + slot.signature[1:]
+    assert not holds(slot)
+    assert not offload.rsa_holds(3233, 17, bytes(32), b"")
+
+
+def test_a_signature_of_another_digest_does_not_hold() -> None:
+    sign, holds = offload.signer("ecdsa_p256")
+    slot = Digest(bytes(32))
+    sign(slot)
+    assert holds(slot)
+    slot.digest = bytes(31) + b"\1"
+    assert not holds(slot)
+
+
+# --- the data that is compressed
+
+
+def test_the_mixture_is_the_same_every_time_and_halves() -> None:
+    data = _mixture.mixture(1 << 20)
+    _mixture.mixture.cache_clear()
+    assert _mixture.mixture(1 << 20) == data
+    assert len(data) == 1 << 20
+    assert 1.9 < len(data) / len(compressor("deflate", 1)(data)) < 2.2
+    # Any part of it is like the whole: no request is all noise or all text.
+    parts = [len(zlib.compress(data[i : i + 65536], 1)) / 65536 for i in range(0, len(data), 65536)]
+    assert min(parts) > 0.35
+    assert max(parts) < 0.65
+
+
+@settings(max_examples=15)
+@given(st.integers(1, 5000))
+def test_a_mixture_has_the_length_that_is_asked_for(size: int) -> None:
+    assert len(_mixture.mixture(size)) == size
+
+
+@given(st.integers(1, 70), st.integers(0, 200))
+def test_operands_are_cut_from_the_pool_and_a_longer_one_repeats_it(size: int, number: int) -> None:
+    pool = bytes(range(32))
+    piece = _mixture.cut(pool, size, number)
+    assert len(piece) == size
+    assert piece in pool * 4
+
+
+# --- trials
+
+
+@pytest.mark.parametrize(("op", "columns"), REQUESTS, ids=name)
+def test_a_trial_runs_tells_a_time_and_is_right(device: HostDevice, op: str, columns: dict[str, Any]) -> None:
+    trial = device.trial(op, columns | {"cache": "warm"})
+    assert trial.timer == "host"
+    for count in (1, 3):
+        assert 0.0 < trial.run(count) < math.inf
+        assert trial.check() == 0.0
+    assert trial.note
+
+
+@pytest.mark.parametrize(("op", "columns"), REQUESTS, ids=name)
+def test_a_wrong_result_fails_the_check(device: HostDevice, op: str, columns: dict[str, Any]) -> None:
+    trial: Any = device.trial(op, columns | {"cache": "warm"})
+    trial.run(1)
+    slot = trial._flight.last[0]
+    if isinstance(slot, list):
+        slot[0] = 3
+    elif isinstance(slot, Digest):
+        slot.signature = slot.signature[:-1] + bytes([slot.signature[-1] ^ 1])
+    elif isinstance(slot, Buffers):
+        slot.out[7] ^= 1
+    else:
+        slot.out = slot.out[:100] + bytes([slot.out[100] ^ 0x55]) + slot.out[101:]
+    assert trial.check() >= 2.0
+
+
+@pytest.mark.parametrize(("op", "columns"), REQUESTS, ids=name)
+def test_a_request_that_was_left_out_fails_the_check(device: HostDevice, op: str, columns: dict[str, Any]) -> None:
+    trial: Any = device.trial(op, columns | {"cache": "warm"})
+    trial.run(2)
+    assert trial.check() == 0.0
+    trial._flight._workers[:] = [lambda slot: None]
+    trial.run(2)
+    assert trial.check() >= 2.0
+
+
+@pytest.mark.parametrize(("op", "columns"), IN_FLIGHT, ids=name)
+def test_requests_in_flight_are_all_right(device: HostDevice, op: str, columns: dict[str, Any]) -> None:
+    trial: Any = device.trial(op, columns | {"in_flight": 4})
+    trial.run(20)
+    assert len(trial._flight.last) == min(20 * max(4, columns.get("count", 1)), len(trial._flight._free))
+    assert trial.check() == 0.0
+
+
+def test_every_column_of_in_flight_is_tested() -> None:
+    assert {op for op, _ in IN_FLIGHT} == {"aes", "compress", "decompress", "sign"}
+
+
+def test_what_was_compressed_is_told_with_its_ratio(device: HostDevice) -> None:
+    trial = device.trial("compress", {"bytes": 65536, "cache": "warm"})
+    assert "ratio not known before a run" in trial.note
+    trial.run()
+    shrunk = float(trial.note.rpartition("ratio ")[2])
+    assert 1.6 < shrunk < 2.5
+    assert "ISA-L" in trial.note
+    assert float(device.trial("decompress", {"bytes": 65536}).note.rpartition("ratio ")[2]) == pytest.approx(
+        2.0, abs=0.3
+    )
+
+
+def test_cbc_takes_whole_blocks_and_says_so(device: HostDevice) -> None:
+    trial: Any = device.trial("aes", {"bytes": 17, "mode": "cbc", "cache": "warm"})
+    assert "whole blocks" in trial.note
+    assert [len(slot.data) for slot in trial._flight._free] == [32]
+
+
+# --- requests in flight
+
+
+def test_requests_in_flight_are_there_at_once() -> None:
+    # Each request waits for three others: were fewer than four in flight, none would come through.
+    together = threading.Barrier(4)
+    flight: InFlight[int] = InFlight([lambda slot: together.wait(60) and None] * 4, range(4))
+    flight.run(12)
+    flight.close()
+
+
+def test_never_more_are_in_flight_than_asked_for_and_none_shares_its_operand() -> None:
+    lock, now, most, held = threading.Lock(), 0, 0, set[int]()
+
+    def work(slot: int) -> None:
+        nonlocal now, most
+        with lock:
+            assert slot not in held
+            held.add(slot)
+            now += 1
+            most = max(most, now)
+        time.sleep(0.0005)
+        with lock:
+            held.remove(slot)
+            now -= 1
+
+    flight: InFlight[int] = InFlight([work] * 3, range(5))
+    flight.run(60)
+    flight.close()
+    assert most <= 3
+
+
+@given(st.integers(1, 4), st.integers(0, 5), st.integers(1, 60))
+def test_all_requests_are_done_and_the_last_ones_known(width: int, spare: int, requests: int) -> None:
+    done: list[int] = []
+    flight: InFlight[int] = InFlight([done.append] * width, range(width + spare))
+    flight.run(requests)
+    assert len(done) == requests
+    assert len(flight.last) == len(set(flight.last)) == min(requests, width + spare)
+    assert set(flight.last) <= set(done)
+    flight.close()
+
+
+def test_operands_are_used_in_turn() -> None:
+    done: list[int] = []
+    flight: InFlight[int] = InFlight([done.append], range(5))
+    flight.run(7)
+    flight.run(3)
+    assert done == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
+    assert flight.last == [2, 3, 4]
+
+
+def test_an_error_in_a_thread_comes_to_the_caller() -> None:
+    def fail(slot: int) -> None:
+        raise ValueError("spoilt")
+
+    flight: InFlight[int] = InFlight([fail, fail], range(2))
+    with pytest.raises(ValueError, match="spoilt"):
+        flight.run(2)
+    flight.close()
+
+
+@pytest.mark.parametrize(
+    ("op", "columns", "count", "requests", "each"),
+    [
+        ("aes", {"bytes": 64}, 5, 5, 1),
+        ("aes", {"bytes": 64, "in_flight": 4}, 3, 12, 1),
+        ("sign", {"scheme": "ecdsa_p256", "count": 10, "in_flight": 4}, 2, 20, 10),
+        ("sign", {"scheme": "ecdsa_p256", "count": 2, "in_flight": 4}, 3, 12, 2),
+        ("launch", {"count": 7}, 2, 14, 7),
+    ],
+)
+def test_seconds_are_those_of_one_operation_at_the_rate_of_all(
+    device: HostDevice, op: str, columns: dict[str, Any], count: int, requests: int, each: int
+) -> None:
+    trial: Any = device.trial(op, columns | {"cache": "warm"})
+    asked: list[int] = []
+    # A clock by which every request takes 3 seconds of all of them together.
+    trial._flight.run = lambda n: (asked.append(n), 3.0 * n)[1]
+    assert trial.run(count) == pytest.approx(3.0 * each)
+    assert asked == [requests]
+
+
+def test_the_clock_runs_from_the_first_request_to_the_end_of_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+
+    def work(slot: int) -> None:
+        nonlocal now
+        now += 2.0
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    assert InFlight([work], range(3)).run(6) == 12.0
+
+
+def releases_the_lock(do: Callable[[], object]) -> bool:
+    """Whether another thread gets to run while ``do`` does; nothing but a release lets it, the interval being long."""
+    ticks, stop = 0, False
+
+    def tick() -> None:
+        nonlocal ticks
+        while not stop:
+            ticks += 1
+            time.sleep(0)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(600.0)
+    other = threading.Thread(target=tick, daemon=True)
+    other.start()
+    try:
+        for _ in range(20_000):
+            before = ticks
+            do()
+            if ticks != before:
+                return True
+        return False
+    finally:
+        sys.setswitchinterval(interval)
+        stop = True
+        other.join()
+
+
+@pytest.mark.parametrize(("op", "columns"), IN_FLIGHT, ids=name)
+def test_the_library_lets_other_threads_run_while_it_works(
+    device: HostDevice, op: str, columns: dict[str, Any]
+) -> None:
+    sizes = {"bytes": 65536} if "bytes" in columns else {}
+    trial: Any = device.trial(op, columns | sizes | {"cache": "warm"})
+    assert releases_the_lock(lambda: trial._flight._workers[0](trial._flight._free[0]))
+
+
+def test_what_holds_the_lock_is_told_from_what_does_not() -> None:
+    data = memoryview(bytes(10_000))
+    assert not releases_the_lock(data.tolist)
+
+
+# --- caches and memory
+
+
+def test_cold_operands_outgrow_the_last_level_cache_and_warm_ones_are_one_a_thread(device: HostDevice) -> None:
+    for op, columns in (
+        ("aes", {"bytes": 4096}),
+        ("compress", {"bytes": 65536}),
+        ("copy", {"bytes": 65536, "direction": "d2d"}),
+    ):
+        cold: Any = device.trial(op, columns | {"cache": "cold"})
+        operands = list(cold._flight._free)
+        assert sum(len(slot.data) + len(slot.out or b"x" * len(slot.data)) for slot in operands) > llc_bytes().bytes
+        # Each lies somewhere else.
+        assert len({np.frombuffer(slot.data, np.uint8).ctypes.data for slot in operands}) == len(operands)
+        cold.close()
+    warm: Any = device.trial("aes", {"bytes": 4096, "cache": "warm", "in_flight": 3})
+    assert len(warm._flight._free) == 3
+
+
+@pytest.mark.parametrize(
+    ("op", "columns"),
+    [
+        ("aes", {"bytes": 2**31}),
+        ("aes", {"bytes": 64 * 2**20, "in_flight": 32}),
+        ("compress", {"bytes": 2**30, "codec": "lz4"}),
+        ("compress", {"bytes": 100 * 2**20, "codec": "zstd", "level": 22, "in_flight": 4}),
+        ("decompress", {"bytes": 2**30}),
+        ("copy", {"bytes": 2**31, "direction": "h2d"}),
+    ],
+    ids=name,
+)
+@pytest.mark.parametrize("cache", ["cold", "warm"])
+def test_more_memory_than_a_trial_may_have_is_refused_before_it_is_taken(
+    device: HostDevice, op: str, columns: dict[str, Any], cache: str
+) -> None:
+    with pytest.raises(DeviceOutOfMemory, match="of at most 2 GiB a trial") as raised:
+        device.trial(op, columns | {"cache": cache})
+    assert (raised.value.code.name, raised.value.code.number) == ("ENOMEM", 12)
+
+
+def cache_folder(root: Path, *caches: tuple[str, str, str]) -> Path:
+    for number, (level, kind, size) in enumerate(caches):
+        index = root / f"index{number}"
+        index.mkdir(parents=True)
+        for file, text in (("level", level), ("type", kind), ("size", size)):
+            (index / file).write_text(text + "\n")
+    return root
+
+
+def test_the_cache_is_the_highest_level_that_the_kernel_tells(tmp_path: Path) -> None:
+    root = cache_folder(
+        tmp_path, ("1", "Data", "32K"), ("3", "Unified", "16M"), ("2", "Unified", "1024K"), ("4", "Instruction", "1G")
+    )
+    found = llc_bytes(root, sysconf=lambda _: 1)
+    assert (found.bytes, found.source) == (16 * 2**20, f"level 3 of {root}")
+
+
+def test_sysconf_is_asked_where_the_kernel_does_not_tell(tmp_path: Path) -> None:
+    found = llc_bytes(tmp_path, sysconf=lambda key: 123456 if key == "SC_LEVEL3_CACHE_SIZE" else 0)
+    assert (found.bytes, found.source) == (123456, "level 3 of sysconf")
+
+
+def test_a_cache_that_nobody_tells_is_assumed_and_said_to_be(tmp_path: Path) -> None:
+    def unknown(_: str) -> int:
+        raise ValueError("unrecognized configuration name")
+
+    assert llc_bytes(tmp_path, sysconf=unknown) == llc_bytes(
+        cache_folder(tmp_path, ("?", "Data", "?")), sysconf=unknown
+    )
+    found = llc_bytes(tmp_path, sysconf=lambda _: 0)
+    assert found.bytes == _hostwork.ASSUMED_CACHE_BYTES
+    assert "assumed" in found.source
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("op", "columns", "words"),
+    [
+        ("gemm", {"m": 8, "n": 8, "k": 8, "dtype": "float32"}, "aes, compress, decompress, sign, copy, launch"),
+        ("packets", {"count": 1, "bytes": 64}, "aes, compress, decompress, sign, copy, launch"),
+        ("compress", {"bytes": 64, "level": 10}, "a level from 1 to 9"),
+        ("decompress", {"bytes": 64, "codec": "lz4", "level": 13}, "a level from 1 to 12"),
+        ("aes", {"bytes": 64, "in_flight": 257}, "in_flight of at most 256"),
+        ("sign", {"in_flight": 1000}, "in_flight of at most 256"),
+        ("aes", {"bytes": 64, "dispatch": "graph"}, "dispatch=device or dispatch=eager"),
+        ("launch", {"mode": "graph"}, "mode=stream"),
+        ("launch", {"mode": "persistent"}, "mode=stream"),
+    ],
+    ids=name,
+)
+def test_a_refusal_says_what_is_done_instead(device: HostDevice, op: str, columns: dict[str, Any], words: str) -> None:
+    said = device.refusal(op, columns)
+    assert said is not None
+    assert said.endswith(f"expected {words}" if op not in {"gemm", "packets"} else f"expected one of {words}")
+    with pytest.raises(UnsupportedOperationError) as raised:
+        device.trial(op, columns)
+    assert str(raised.value) == said
+
+
+@pytest.mark.parametrize(
+    ("op", "columns", "nearest"),
+    [
+        ("compress", {"bytes": 64, "codec": "deflat"}, "deflate"),
+        ("aes", {"bytes": 64, "mode": "gmc"}, "gcm"),
+        ("aes", {"byte": 64}, "bytes"),
+        ("sign", {"scheme": "rsa248"}, "rsa2048"),
+        ("comprss", {"bytes": 64}, "compress"),
+    ],
+)
+def test_a_name_that_nobody_knows_is_answered_with_the_nearest(
+    device: HostDevice, op: str, columns: dict[str, Any], nearest: str
+) -> None:
+    for ask in (device.refusal, device.trial):
+        with pytest.raises(InputError) as raised:
+            ask(op, columns)
+        assert raised.value.nearest == nearest
+        assert not isinstance(raised.value, UnsupportedOperationError)
+
+
+@pytest.mark.parametrize(("op", "columns"), REQUESTS, ids=name)
+def test_what_is_done_is_not_refused(device: HostDevice, op: str, columns: dict[str, Any]) -> None:
+    assert device.refusal(op, columns) is None
+    assert device.refusal(op, columns | {"dispatch": "eager", "clock": "sustained", "cache": "warm"}) is None
+
+
+def test_less_than_one_run_is_an_input_error(device: HostDevice) -> None:
+    trial = device.trial("launch", {})
+    with pytest.raises(InputError, match="at least 1"):
+        trial.run(0)
+
+
+# --- opening and closing
+
+
+def test_a_check_without_a_run_is_an_error(device: HostDevice) -> None:
+    trial = device.trial("launch", {})
+    with pytest.raises(InvalidArgument, match="nothing has run"):
+        trial.check()
+    trial.run()
+    trial.check()
+    with pytest.raises(InvalidArgument, match="nothing has run"):
+        trial.check()
+
+
+def test_a_closed_trial_refuses_and_closing_again_does_nothing(device: HostDevice) -> None:
+    before = threading.active_count()
+    trial = device.trial("aes", {"bytes": 64, "cache": "warm", "in_flight": 3})
+    trial.run()
+    trial.close()
+    trial.close()
+    assert threading.active_count() == before
+    for call in (trial.run, trial.check):
+        with pytest.raises(InvalidArgument, match="the trial is closed"):
+            call()
+
+
+def test_closing_the_device_closes_its_trials() -> None:
+    device = offload.operations(0)
+    trial = device.trial("launch", {})
+    device.close()
+    device.close()
+    with pytest.raises(InvalidArgument, match="the trial is closed"):
+        trial.run()
+    with pytest.raises(InvalidArgument, match="the device is closed"):
+        device.trial("launch", {})
+
+
+def test_the_host_is_found_as_a_processor_and_no_accelerator() -> None:
+    made = backend("offload")
+    (found,) = made.find()
+    assert (found.name, found.kind, found.software, found.api) == ("offload:0", "cpu", True, "native")
+    assert found.label == processor_name()
+    assert found.memory_bytes > 0
+    device = made.operations(0)
+    assert (device.info.software, device.info.virtual, device.info.kind) == (True, False, "cpu")
+    for library in ("cryptography", "OpenSSL", "isal", "lz4", "zstandard"):
+        assert device.versions[library][0].isdigit()
+        assert f"{library} {device.versions[library]}" in found.driver
+    device.close()
+
+
+def test_a_host_is_one_device() -> None:
+    with pytest.raises(DeviceNotPresentError, match="offload:0"):
+        offload.operations(1)
+
+
+def test_the_processor_is_named_as_it_names_itself(tmp_path: Path) -> None:
+    file = tmp_path / "cpuinfo"
+    file.write_text("processor\t: 0\nmodel\t\t: 17\nmodel name\t: Some Processor 9000\n")
+    assert processor_name(file) == "Some Processor 9000"
+    assert processor_name(tmp_path / "none")
+
+
+def test_importing_the_back_end_imports_no_library() -> None:
+    program = "import sys, windtunnel.backends.offload; print(sorted({'cryptography','isal','lz4','zstandard'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("library", ["cryptography", "isal", "lz4", "zstandard"])
+def test_a_missing_library_is_an_import_error_that_names_it(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    offload._versions.cache_clear()
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(ImportError, match=library):
+        offload.find()
+    offload._versions.cache_clear()
+
+
+def test_the_extra_of_the_package_has_every_library(root: Path) -> None:
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for library in ("cryptography", "isal", "lz4", "zstandard"):
+        (wanted,) = [line for line in extras["offload"] if line.startswith(library)]
+        assert wanted in extras["dev"]
