@@ -147,7 +147,7 @@ def test_an_exception_that_nobody_expects_comes_with_its_trace(fake: RemoteOpera
 
 def test_a_device_that_is_not_there_is_no_child_that_stays() -> None:
     before = set(_children())
-    with pytest.raises(errors.DeviceNotPresentError, match="there is no cpu:9"):
+    with pytest.raises(errors.DeviceNotPresentError, match="cpu:9 is not here"):
         RemoteOperations("cpu", 9)
     assert set(_children()) == before
 

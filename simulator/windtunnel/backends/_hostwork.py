@@ -274,6 +274,10 @@ class HostDevice:
         self._trials.append(trial)
         return trial
 
+    def energy_j(self) -> float | None:
+        """See ``Operations``: no counter of a processor's is readable without privileges."""
+        return None
+
     def close(self) -> None:
         """Close every trial that is open."""
         self._closed = True

@@ -21,6 +21,8 @@ _DTYPES: Mapping[str, Any] = {
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "int8": np.dtype(np.int8),
 }
+_DRAWN = 1_000_003
+"""A prime, so that no row or column of a matrix is another."""
 _NEAR = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
 """Relative error that is allowed: some rounding errors of the type, and of sums in f32."""
 
@@ -56,10 +58,14 @@ def _over(elements: int) -> tuple[Dims, Dims]:
 
 
 def _drawn(rng: np.random.Generator, size: int, dtype: str) -> np.ndarray:
-    """Numbers as activations are: normal, of either sign; small integers for ``int8``."""
+    """Numbers as activations are: normal, of either sign; small integers for ``int8``.
+
+    The first `_DRAWN` are drawn and come again: drawing takes longer than what is measured with them.
+    """
+    few = min(size, _DRAWN)
     if dtype == "int8":
-        return rng.integers(-60, 61, size, dtype=np.int8)
-    return rng.standard_normal(size, dtype=np.float32).astype(_DTYPES[dtype])
+        return np.resize(rng.integers(-60, 61, few, dtype=np.int8), size)
+    return np.resize(rng.standard_normal(few, dtype=np.float32).astype(_DTYPES[dtype]), size)
 
 
 def _vector_add(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:

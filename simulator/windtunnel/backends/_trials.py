@@ -17,6 +17,7 @@ import numpy as np
 
 from windtunnel.backends import _kernels as kernels
 from windtunnel.backends._context import RealContext
+from windtunnel.backends._hostwork import COLD_FACTOR, llc_bytes
 from windtunnel.backends._plans import BYTES, DTYPES, PLANS, Plan, Step
 from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, UnsupportedOperationError
 from windtunnel.core.ops import OPERATIONS
@@ -25,10 +26,10 @@ from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.interface import DeviceInfo
 from windtunnel.runtime.trial import Timer, Trial
 
-BEYOND_CACHES = 256 << 20
-"""Bytes of operands that cold runs go through: more than the caches of any device of the catalogue hold but two.
+_BEYOND_CACHES = 256 << 20
+"""Bytes of operands that cold runs on a device with memory of its own go through.
 
-EPYC's L3 (384 MB) and MI300X's Infinity Cache (256 MB) are shared by many; a run has far less of them to itself.
+More than the caches of any device of the catalogue hold, but for MI300X's Infinity Cache, which is as large.
 """
 _MOST_SETS = 256
 """Of operands: those of tiny operations fit into caches whatever is done, and do not show."""
@@ -125,6 +126,11 @@ def _free(sets: Sequence[Mapping[str, Buffer]]) -> None:
         for buffer in held.values():
             if not buffer.freed:
                 buffer.free()
+
+
+def beyond_caches(info: DeviceInfo) -> int:
+    """Bytes of operands that cold runs go through. On processors some times the last-level cache of theirs."""
+    return COLD_FACTOR * llc_bytes().bytes if info.kind == "cpu" else _BEYOND_CACHES
 
 
 def share_of(found: np.ndarray, expected: np.ndarray, tolerance: float) -> float:
@@ -226,7 +232,7 @@ class KernelOperations:
         size = sum(array.nbytes for array in plan.arrays.values())
         count = 1
         if columns["cache"] == "cold":
-            count = int(max(min(-(-BEYOND_CACHES // size), _MOST_SETS, room // size), 1))
+            count = int(max(min(-(-beyond_caches(self.info) // size), _MOST_SETS, room // size), 1))
         sets: list[dict[str, Buffer]] = []
         try:
             for _ in range(count):
@@ -308,7 +314,7 @@ class CopyTrial:
             raise accelerator.wrong(DeviceOutOfMemory, "make 'copy' ready", problem)
         count = 1
         if columns["cache"] == "cold":
-            count = int(max(min(-(-BEYOND_CACHES // each), 16, room // each), 1))
+            count = int(max(min(-(-beyond_caches(accelerator.info) // each), 16, room // each), 1))
         rng = np.random.default_rng(0)
         self.values = rng.integers(0, 256, size, np.uint8)
         self.buffers = [accelerator.empty(size, np.uint8) for _ in range(count)]

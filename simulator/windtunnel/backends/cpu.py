@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import platform
 import shutil
 import subprocess
@@ -23,12 +22,12 @@ from typing import Any
 import numpy as np
 
 from windtunnel.backends._context import RealContext, RealFunction, RealStream
+from windtunnel.backends._hostwork import device_error, memory_bytes, only_one, processor_name, processors
 from windtunnel.backends._known import Found, RealBackend
 from windtunnel.backends._plans import PLANS, Plan
-from windtunnel.backends._trials import BEYOND_CACHES, share_of
+from windtunnel.backends._trials import beyond_caches, share_of
 from windtunnel.core.errors import (
     DeviceError,
-    DeviceNotPresentError,
     DeviceOutOfMemory,
     InvalidArgument,
     LaunchError,
@@ -47,17 +46,6 @@ _SHARE = 0.4
 """Of the memory that is free, that a trial takes at most."""
 
 
-def label() -> str:
-    """What the system calls the processor."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.lower().startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine() or "processor"
-
-
 def available_bytes() -> float:
     """Memory that programs may still have, as Linux says; else half of what is installed."""
     try:
@@ -66,16 +54,7 @@ def available_bytes() -> float:
                 return float(line.split()[1]) * 1024.0
     except OSError:
         pass
-    return 0.5 * installed_bytes()
-
-
-def installed_bytes() -> float:
-    """Memory of the machine."""
-    return float(os.sysconf("SC_PAGE_SIZE")) * float(os.sysconf("SC_PHYS_PAGES"))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return 0.5 * memory_bytes()
 
 
 def _versions() -> dict[str, str]:
@@ -94,29 +73,28 @@ def _versions() -> dict[str, str]:
 
 
 def _find() -> Sequence[Found]:
-    memory = installed_bytes()
-    return [Found("cpu", 0, label(), "cpu", True, f"NumPy {np.__version__}", "native", _vendor(), memory)]
+    memory = memory_bytes()
+    return [Found("cpu", 0, processor_name(), "cpu", True, f"NumPy {np.__version__}", "native", _vendor(), memory)]
 
 
 def _vendor() -> str:
-    name = label().lower()
+    name = processor_name().lower()
     return next((one for one in ("AMD", "Intel", "Apple", "Ampere") if one.lower() in name), platform.machine())
 
 
 def _info(index: int) -> DeviceInfo:
-    if index != 0:
-        raise DeviceNotPresentError(f"the host's processors are one device, cpu:0; there is no cpu:{index}")
+    only_one("cpu", index)
     found = _find()[0]
     return DeviceInfo(
         name=found.label,
         kind="cpu",
         api="native",
-        memory_bytes=installed_bytes(),
+        memory_bytes=memory_bytes(),
         limits=limits_of("native"),
         features=frozenset({"threads", "unified"}),
         virtual=False,
         software=True,
-        compute_units=_cores(),
+        compute_units=processors(),
         driver=found.driver,
     )
 
@@ -287,8 +265,7 @@ class HostTrial:
     def run(self, count: int = 1) -> float:
         """See ``Trial``."""
         if not self.sets:
-            code = code_of("native", InvalidArgument)
-            raise InvalidArgument("the trial was closed", operation="run", device=self.info.name, code=code)
+            raise device_error(InvalidArgument, "the trial was closed", operation="run", device=self.info.name)
         total = 0.0
         for _ in range(count):
             held = self.sets[self._turn % len(self.sets)]
@@ -357,15 +334,12 @@ class HostOperations:
         room = _SHARE * available_bytes()
         if size > room:
             problem = f"operands of {size:,} bytes; a trial takes at most {room:,.0f} here"
-            raise self._error(DeviceOutOfMemory, f"make '{op}' ready", problem)
+            raise device_error(DeviceOutOfMemory, problem, operation=f"make '{op}' ready", device=self.info.name)
         count = 1
         if columns["cache"] == "cold":
-            count = int(max(min(-(-BEYOND_CACHES // size), _MOST_SETS, room // size), 1))
+            count = int(max(min(-(-beyond_caches(self.info) // size), _MOST_SETS, room // size), 1))
         note = f"{note}; {count} set{'' if count == 1 else 's'} of operands, {count * size / 2**20:.3g} MiB"
         return HostTrial(call, plan, count, note, self.info)
-
-    def _error(self, kind: type[DeviceError], operation: str, problem: str) -> DeviceError:
-        return kind(problem, operation=operation, device=self.info.name, code=code_of("native", kind))
 
     def _planned(self, op: str, columns: Mapping[str, Any]) -> tuple[Plan, Callable[..., Any], str]:
         plan = PLANS[op](columns, self.info)
@@ -414,7 +388,7 @@ def _product(columns: Mapping[str, Any]) -> Callable[[Mapping[str, np.ndarray]],
 def _transform(columns: Mapping[str, Any]) -> Callable[[Mapping[str, np.ndarray]], Any]:
     import scipy.fft
 
-    n, batch, workers = int(columns["n"]), int(columns["batch"]), _cores()
+    n, batch, workers = int(columns["n"]), int(columns["batch"]), processors()
     # SciPy takes complex numbers; they are made once, for a plan keeps their parts apart.
     made: dict[int, np.ndarray] = {}
 

@@ -29,6 +29,8 @@ SAMPLE_S = 2e-3
 VISIT_S = 0.25
 """What a visit's samples last together, about: less where the budget is small."""
 LEAST_SAMPLES, MOST_SAMPLES = 3, 51
+LEAST_RUNS = LEAST_ROUNDS * (LEAST_SAMPLES + 2)
+"""Of a point, however long it takes: warm-ups and samples of each round."""
 POWER_S = 1.0
 """How long an operation runs for its power: counters of energy tick every tenth of a second."""
 UNSTEADY = 0.1
@@ -62,12 +64,16 @@ class _Record:
 
     @property
     def half(self) -> float:
-        """Half the width of the 95% interval of the repeats' middle, relatively; infinite for fewer than two."""
+        """Half the width of the 95% interval of the repeats' median, relatively; infinite for fewer than two.
+
+        Student's for the mean of their logarithms, times sqrt(pi / 2), by which a median of normal numbers is less
+        certain than their mean (of few numbers it is by less). The median is what one bad round does not move.
+        """
         count = len(self.repeats)
         if count < 2:
             return math.inf
         deviation = float(np.std(np.log(self.repeats), ddof=1))
-        return float(stats.t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)
+        return math.sqrt(math.pi / 2) * float(stats.t.ppf(0.975, count - 1)) * deviation / math.sqrt(count)
 
 
 @dataclass(frozen=True)
@@ -108,21 +114,36 @@ class Session:
         """What is left of the budget."""
         return self.budget_s - (self.clock() - self.began)
 
-    def run(self, points: Sequence[Point], *, device: str, source: str) -> Measured:
-        """Measure ``points``; ``device`` and ``source`` are said of each row (see ``Measurement``)."""
+    def run(self, points: Sequence[Point], expected_s: Sequence[float], *, device: str, source: str) -> Measured:
+        """Measure ``points``; ``device`` and ``source`` are said of each row (see ``Measurement``).
+
+        ``expected_s``: what a model says each takes. The first round goes by it, the quickest first, and learns by how
+        much it errs: a point that would take more than its share of the budget is left, and said to be. The rounds
+        after it are shuffled.
+        """
         records = {number: _Record() for number in range(len(points))}
-        active = self._taken(points)
+        active = sorted(self._taken(points), key=lambda number: expected_s[number])
+        errs: dict[tuple[str, ...], float] = {}
+        long: set[int] = set()
         visit_s = min(VISIT_S, self.budget_s / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
         rounds = 0
         while active and rounds < MOST_ROUNDS and self.left_s > 0:
-            for number in self.rng.permutation(active).tolist():
+            for number in active if rounds == 0 else self.rng.permutation(active).tolist():
                 if self.left_s <= 0:
                     break
-                self.progress(f"round {rounds + 1}: {points[number]}")
-                self._visit(points[number], records[number], visit_s)
+                one, record = points[number], records[number]
+                if not record.repeats and _likely(one, expected_s[number], errs) * LEAST_RUNS > self.budget_s / 20:
+                    long.add(number)
+                    continue
+                self.progress(f"round {rounds + 1}: {one}")
+                self._visit(one, record, visit_s)
+                if record.repeats:
+                    errs[_family(one)] = errs[one.op,] = record.repeats[-1] / max(expected_s[number], 1e-12)
             rounds += 1
             gone = {id(point) for point, _ in self.refused}
-            active = [n for n in active if id(points[n]) not in gone and not self._settled(records[n])]
+            active = [
+                n for n in active if n not in long and id(points[n]) not in gone and not self._settled(records[n])
+            ]
         rows = [self._row(points[n], r, device, source) for n, r in records.items() if r.repeats]
         refused = {id(point) for point, _ in self.refused}
         left = [points[n] for n, r in records.items() if not r.repeats and id(points[n]) not in refused]
@@ -216,6 +237,16 @@ class Session:
             suspect=_suspect(record),
             error_share=record.share,
         )
+
+
+def _family(one: Point) -> tuple[str, ...]:
+    """Points that a model errs about alike: of one operation, with the same choices."""
+    return (one.op, *(value for value in one.columns.values() if isinstance(value, str)))
+
+
+def _likely(one: Point, expected_s: float, errs: Mapping[tuple[str, ...], float]) -> float:
+    """What a point will take, by the model and how far it was off for the last that is like it."""
+    return expected_s * max(errs.get(_family(one), errs.get((one.op,), 1.0)), 1.0)
 
 
 def _suspect(record: _Record) -> str:

@@ -5,10 +5,15 @@ A device says which of it it does; a model, how long each takes, so that a budge
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import zip_longest
 
 from windtunnel.core.ops import OPERATIONS
-from windtunnel.validation.measure import Point, point
+from windtunnel.validation.measure import LEAST_ROUNDS, LEAST_RUNS, Point, point
+
+A_VISIT_S = 0.4
+"""What a visit takes in the mean, making ready and samples together: seen here with PoCL, on two cores."""
 
 _DECADES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 _BYTES = (4, 64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20, 1_000_000_000)
@@ -95,14 +100,44 @@ def _offloaded() -> Iterator[Point]:
 def within(
     wanted: Sequence[Point], cost_s: Callable[[Point], float | None], budget_s: float
 ) -> tuple[list[Point], list[Point]]:
-    """(what fits into the budget, what does not): by the model, a point may take its share of it and no more.
+    """(what fits into the budget, what does not): each takes at most its share of it by the model, and has a visit.
 
-    ``cost_s``: None for what the model does not know, which is left out. A point is run some twenty times; it may take
-    a twentieth of the budget in all, so that no few of them take it whole.
+    ``cost_s``: None for what the model does not know, which is left out. Where there are more points than a budget has
+    visits for, those stay that are spread over all operations, and over the sizes of each.
     """
     fits: list[Point] = []
     beyond: list[Point] = []
     for one in wanted:
         seconds = cost_s(one)
-        (fits if seconds is not None and 20 * seconds <= budget_s / 20 else beyond).append(one)
-    return fits, beyond
+        (fits if seconds is not None and LEAST_RUNS * seconds <= budget_s / 20 else beyond).append(one)
+    most = max(int(budget_s / (LEAST_ROUNDS * A_VISIT_S)), 1)
+    kept = spread(fits, most)
+    chosen = set(map(id, kept))
+    return kept, [*beyond, *(one for one in fits if id(one) not in chosen)]
+
+
+def spread(wanted: Sequence[Point], most: int) -> list[Point]:
+    """At most so many of ``wanted``, in their order: of each operation alike, its first, its last, and between them."""
+    if len(wanted) <= most:
+        return list(wanted)
+    families: dict[str, list[int]] = {}
+    for number, one in enumerate(wanted):
+        families.setdefault(one.op, []).append(number)
+    halved = [_halving(numbers) for numbers in families.values()]
+    kept: list[int] = []
+    for turn in zip_longest(*halved):
+        kept += [number for number in turn if number is not None]
+    return [wanted[number] for number in sorted(kept[:most])]
+
+
+def _halving(numbers: Sequence[int]) -> list[int]:
+    """The ends first, then the middle, then the middles of what is between: any beginning of it is spread."""
+    found = [numbers[0]] + ([numbers[-1]] if len(numbers) > 1 else [])
+    gaps = deque([(0, len(numbers) - 1)])
+    while gaps:
+        low, high = gaps.popleft()
+        middle = (low + high) // 2
+        if low < middle < high:
+            found.append(numbers[middle])
+            gaps += [(low, middle), (middle, high)]
+    return found

@@ -1,0 +1,253 @@
+"""Measuring: rounds, budgets, intervals and what goes wrong, on devices whose time is a law and whose clock is ours."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windtunnel.core import errors
+from windtunnel.core.ops import OPERATIONS
+from windtunnel.runtime.codes import code_of
+from windtunnel.validation import measure, suite
+from windtunnel.validation.measure import LEAST_ROUNDS, MOST_ROUNDS, Point, Session, point
+
+ADD = OPERATIONS.find("vector_add")
+
+
+def law_s(n: float) -> float:
+    return 5e-6 + n * 1e-9
+
+
+class Clock:
+    """Time that passes only when a device takes it."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Fake:
+    """A device: ``law_s`` times a factor that is drawn for each visit, and one for each sample."""
+
+    def __init__(self, clock: Clock, visit: float = 0.0, sample: float = 0.0, *, seed: int = 0, **strange: Any) -> None:
+        self.clock, self.visit, self.sample, self.strange = clock, visit, sample, strange
+        self.rng = np.random.default_rng(seed)
+        self.order: list[float] = []
+        self.runs: Counter[float] = Counter()
+        self.open = self.closed = 0
+        self.joules = 0.0
+
+    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+        return "not that" if op != "vector_add" else None
+
+    def trial(self, op: str, columns: Mapping[str, Any]) -> Any:
+        self.order.append(columns["n"])
+        if columns["n"] in self.strange.get("too_large", ()):
+            raise errors.DeviceOutOfMemory(
+                "no", operation="trial", device="fake", code=code_of("cuda", errors.DeviceOutOfMemory)
+            )
+        self.open += 1
+        return FakeTrial(self, columns["n"])
+
+    def energy_j(self) -> float | None:
+        return self.joules if "watts" in self.strange else None
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class FakeTrial:
+    timer, note = "device", "a law"
+
+    def __init__(self, device: Fake, n: float) -> None:
+        self.device, self.n = device, n
+        self.factor = math.exp(device.visit * device.rng.standard_normal())
+        self.cold = True
+
+    def run(self, count: int = 1) -> float:
+        device = self.device
+        if self.n in device.strange.get("hangs", ()):
+            raise errors.DeviceHang("hung", operation="run", device="fake", code=code_of("cuda", errors.DeviceHang))
+        seconds = law_s(self.n) * self.factor * math.exp(device.sample * device.rng.standard_normal())
+        if self.cold:
+            seconds, self.cold = seconds + 0.01, False  # compiled, the first time
+        device.runs[self.n] += count
+        device.clock.now += count * seconds
+        device.joules += device.strange.get("watts", 0.0) * count * seconds
+        return seconds
+
+    def check(self) -> float:
+        return 2.0 if self.n in self.device.strange.get("wrong", ()) else 0.1
+
+    def close(self) -> None:
+        self.device.open -= 1
+
+
+def points(*sizes: int) -> list[Point]:
+    return [point(ADD, n=n) for n in sizes]
+
+
+def measured(device: Fake, wanted: Sequence[Point], budget_s: float = 60.0, **named: Any) -> measure.Measured:
+    session = Session(lambda: device, budget_s=budget_s, clock=device.clock, **named)
+    expected = [law_s(float(one.columns.get("n", 1.0))) for one in wanted]
+    return session.run(wanted, expected, device="host@cuda", source="fake:0")
+
+
+def test_a_law_without_noise_is_found_exactly_and_no_more_is_run_than_that_takes() -> None:
+    device = Fake(Clock())
+    found = measured(device, points(1000, 10**6, 10**8))
+    assert [row.latency_s for row in found.rows] == pytest.approx([law_s(n) for n in (1e3, 1e6, 1e8)], rel=1e-12)
+    assert found.rounds == LEAST_ROUNDS and device.open == 0
+    for row in found.rows:
+        assert len(row.repeats) == LEAST_ROUNDS and not row.suspect
+        assert row.low_s == pytest.approx(row.latency_s) == row.high_s
+        assert (row.device, row.source, row.timer, row.note, row.error_share) == (
+            "host@cuda",
+            "fake:0",
+            "device",
+            "a law",
+            0.1,
+        )
+
+
+def test_what_is_run_for_the_first_time_is_not_what_is_measured() -> None:
+    """Compiling takes 10 ms, a thousand times the kernel."""
+    found = measured(Fake(Clock()), points(1000))
+    assert found.rows[0].latency_s == pytest.approx(law_s(1000))
+
+
+def test_the_first_round_goes_by_size_and_the_others_each_by_an_order_of_their_own() -> None:
+    device, sizes = Fake(Clock(), visit=0.05), [10**i for i in range(1, 8)]
+    measured(device, points(*reversed(sizes)))
+    orders = [tuple(device.order[at : at + 7]) for at in range(0, 21, 7)]
+    assert orders[0] == tuple(sizes) and all(sorted(order) == sizes for order in orders)
+    assert len(set(orders)) == 3
+
+
+def test_the_seed_decides_the_order() -> None:
+    orders = []
+    for seed in (1, 1, 2):
+        device = Fake(Clock(), visit=0.05)
+        measured(device, points(*range(1, 9)), seed=seed)
+        orders.append(device.order)
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_a_point_is_measured_until_its_interval_is_tight_or_rounds_are_over() -> None:
+    quiet, noisy = measured(Fake(Clock(), visit=0.001), points(10)), measured(Fake(Clock(), visit=0.1), points(10))
+    assert quiet.rounds == LEAST_ROUNDS < noisy.rounds == MOST_ROUNDS
+
+
+def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
+    """95% of 400 devices whose rounds differ by 5%, or a little more: a median of few numbers is less uncertain than said."""
+    held = 0
+    for seed in range(400):
+        (row,) = measured(Fake(Clock(), visit=0.05, seed=seed), points(10**6)).rows
+        assert row.low_s is not None and row.high_s is not None
+        held += row.low_s <= law_s(1e6) <= row.high_s
+    assert 0.93 * 400 <= held <= 0.99 * 400, held
+
+
+def test_rounds_that_differ_are_told() -> None:
+    (row,) = measured(Fake(Clock(), visit=0.5), points(1000)).rows
+    assert "unsteady" in row.suspect
+
+
+def test_wrong_numbers_are_told_whatever_the_time() -> None:
+    rows = measured(Fake(Clock(), wrong=(1000.0,)), points(1000, 2000)).rows
+    assert "off by 2 times what is allowed" in rows[0].suspect and not rows[1].suspect
+
+
+def test_what_is_refused_is_said_with_its_reason_and_takes_no_time() -> None:
+    launch = point(OPERATIONS.find("launch"))
+    device = Fake(Clock(), too_large=(5000.0,))
+    found = measured(device, [launch, *points(1000, 5000)])
+    assert {(one.op, why.split(":")[0]) for one, why in found.refused} == {
+        ("launch", "not that"),
+        ("vector_add", "trial on fake"),
+    }
+    assert [row.columns["n"] for row in found.rows] == [1000.0] and device.order.count(5000.0) == 1
+
+
+def test_a_device_that_hangs_is_opened_anew_and_the_others_are_still_measured() -> None:
+    clock = Clock()
+    devices: list[Fake] = []
+
+    def anew() -> Fake:
+        devices.append(Fake(clock, hangs=(2000.0,)))
+        return devices[-1]
+
+    session = Session(anew, budget_s=60.0, clock=clock)
+    wanted = points(1000, 2000, 3000)
+    found = session.run(wanted, [1e-6, 2e-6, 3e-6], device="host", source="fake:0")
+    assert [row.columns["n"] for row in found.rows] == [1000.0, 3000.0]
+    assert [one.columns["n"] for one, _ in found.refused] == [2000.0]
+    assert len(devices) == 2 and devices[0].closed == 1 and 2000.0 not in devices[1].order
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=1, max_size=30, unique=True), st.floats(0.05, 30.0))
+def test_the_budget_is_kept_but_for_one_visit_and_every_point_is_accounted_for(
+    sizes: list[int], budget_s: float
+) -> None:
+    device = Fake(Clock(), visit=0.02)
+    found = measured(device, points(*sizes), budget_s)
+    assert len(found.rows) + len(found.refused) + len(found.left) == len(sizes)
+    # A visit's parts: making ready, two warm-ups, a sample or so, and the numbers.
+    longest = max((law_s(row.columns["n"]) for row in found.rows), default=0.0)  # type: ignore[arg-type]
+    assert found.spent_s <= budget_s + 0.02 + 10 * longest + 10 * measure.SAMPLE_S
+    assert all(row.suspect for row in found.rows if len(row.repeats) < LEAST_ROUNDS)
+
+
+def test_a_point_that_would_take_the_budget_is_left_and_said_to_be_also_where_the_model_is_far_off() -> None:
+    """The model says a thousandth of what each takes: known after the first point."""
+    device = Fake(Clock())
+    wanted = points(10**6, 10**10)
+    session = Session(lambda: device, budget_s=20.0, clock=device.clock)
+    found = session.run(wanted, [law_s(1e6) / 1000, law_s(1e10) / 1000], device="host", source="fake:0")
+    assert [row.columns["n"] for row in found.rows] == [1e6] and [one.columns["n"] for one in found.left] == [1e10]
+    assert 1e10 not in device.runs
+
+
+def test_power_is_energy_over_a_second_where_a_device_counts_it() -> None:
+    (row,) = measured(Fake(Clock(), watts=250.0), points(10**6)).rows
+    assert row.power_w == pytest.approx(250.0)
+    (row,) = measured(Fake(Clock()), points(10**6)).rows
+    assert row.power_w is None
+
+
+# What is measured.
+
+
+def test_the_suite_has_every_operation_that_the_issue_names_and_no_point_twice() -> None:
+    every = list(suite.points())
+    assert {"launch", "copy", "vector_add", "elementwise", "gemm", "stencil", "fft", "aes", "compress"} <= {
+        p.op for p in every
+    }
+    assert len({(p.op, tuple(p.columns.items())) for p in every}) == len(every)
+    copies = [p.columns["bytes"] for p in every if p.op == "copy"]
+    assert min(copies) == 4.0 and max(copies) == 1e9  # type: ignore[type-var]
+
+
+@given(st.integers(1, 300))
+def test_what_is_spread_keeps_its_order_and_has_of_every_operation_while_there_is_room(most: int) -> None:
+    every = list(suite.points())
+    kept = suite.spread(every, most)
+    assert len(kept) == min(most, len(every))
+    places = [every.index(one) for one in kept]
+    assert places == sorted(places)
+    assert len({p.op for p in kept}) == min(most, len({p.op for p in every}))
+
+
+def test_what_a_model_does_not_know_or_takes_too_long_does_not_fit() -> None:
+    wanted = points(1, 2, 3)
+    costs = {1.0: None, 2.0: 1e-6, 3.0: 100.0}
+    fits, beyond = suite.within(wanted, lambda one: costs[one.columns["n"]], 60.0)  # type: ignore[index]
+    assert fits == [wanted[1]] and beyond == [wanted[0], wanted[2]]
