@@ -15,6 +15,7 @@ import numpy as np
 from windtunnel import __version__, policies
 from windtunnel.core.device import Device, configure
 from windtunnel.core.errors import InputError
+from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Batch, Policy
 from windtunnel.core.provenance import Sourced
 from windtunnel.core.recommendation import recommendation
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from windtunnel.engine.fleet import Prepared
 
 
+_SHOWN = 5
+"""Failures of a real device that notes tell; the result has all."""
 FIRST_JOBS, MOST_JOBS = 20_000, 50_000_000
 """Jobs of the first attempt at a precision, and those after which it is given up."""
 
@@ -106,6 +109,32 @@ def fleet_devices(scenario: Scenario, known: Catalogue) -> list[Device]:
     return devices
 
 
+def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, Executor]:
+    """What executes the work of the fleet entries that are devices of this host, by the entry's place.
+
+    DeviceNotPresentError where one is not here; InputError where its model is of another kind.
+    """
+    found: dict[int, Executor] = {}
+    for number, (entry, model) in enumerate(zip(scenario.fleet, devices, strict=True)):
+        if entry.real is None:
+            continue
+        from windtunnel import reals
+
+        where = scenario.where("fleet", number, "real")
+        try:
+            made = reals.executor(entry.real)
+        except InputError as error:
+            raise error.at(where) from None
+        if made.info.kind == "gpu" and model.kind.name != "gpu":
+            raise InputError(
+                f"{entry.real} is {made.info.name}, a gpu, and its model {model.label} is a {model.kind.name}",
+                where=where,
+                expected="device: the SKU of that GPU, behind the API by which it is reached",
+            )
+        found[number] = made
+    return found
+
+
 def prepare_run(scenario: Scenario, known: Catalogue, engine: str = "auto") -> Prepared:
     """A scenario made ready for an engine; InputError for what can be known to be wrong before anything runs.
 
@@ -118,6 +147,9 @@ def prepare_run(scenario: Scenario, known: Catalogue, engine: str = "auto") -> P
         return recommendation(use).preference(api=api, kind=kind)
 
     devices, policy = fleet_devices(scenario, known), policy_of(scenario)
+    executors = fleet_executors(scenario, devices)
+    if executors:
+        return prepare(scenario, devices, policy, preference, executors=executors)
     if wants_streaming(scenario, engine):
         from windtunnel.engine.compiled.run import refusal
 
@@ -220,6 +252,7 @@ def _simulate(
     recordings: list[Recording] = []
     first: Prepared | None = None
     chosen = why = ""
+    real: list[dict[str, Any]] = []
     drawn = opened()
     for replication in range(replications):
         repeated = scenario if not replication else scenario.reseeded(replication_seed(scenario.seed, replication))
@@ -229,6 +262,7 @@ def _simulate(
             chosen, why = choose(prepared, engine)
         told = None if progress is None else partial(_report, progress, prepared.job_count)
         recording = run_on(chosen, prepared, told)
+        real = real or _real(prepared, recording)
         invariants.check(recording)
         recordings.append(recording)
         if opened() == drawn:
@@ -246,6 +280,14 @@ def _simulate(
             f"nothing in this scenario is drawn: {replications:,} replications would all be this run, and its "
             "intervals are those of one run"
         )
+    for one in real:
+        notes.append(
+            f"'{one['name']}' is {one['real']} ({one['label']}, {one['driver']}): the times of its "
+            f"{one['operations']:,} operations were measured, {one['measured_s']:.3g} s where its model "
+            f"{one['model']} says "
+            f"{one['modelled_s']:.3g} s; its power is the model's"
+        )
+        notes += [f"'{one['name']}' failed: {failure}" for failure in one["failures"][:_SHOWN]]
     result = {
         "name": scenario.name,
         "description": scenario.description,
@@ -257,11 +299,31 @@ def _simulate(
         **measured,
         "provenance": provenance(first.compiled, first.classes),
         "models": models(first.compiled, first.classes),
+        **({"real": real} if real else {}),
         "notes": list(dict.fromkeys(notes)),
         "scenario": scenario.resolved(),
         "versions": versions(),
     }
     return result, recordings[0]
+
+
+def _real(prepared: Prepared, recording: Recording) -> list[dict[str, Any]]:
+    """Of each device of this host what it did in a run, beside what its model says of the same jobs."""
+    found = []
+    jobs = recording.jobs
+    for fleet_class in prepared.classes:
+        if fleet_class.executor is None:
+            continue
+        done = np.flatnonzero((jobs.device == fleet_class.first) & (jobs.finish >= 0))
+        modelled_s = 0.0
+        for work in np.unique(jobs.workload[done]).tolist():
+            program = prepared.compiled[fleet_class.number, work]
+            ranks = prepared.rank[done][jobs.workload[done] == work]
+            each = program.estimate_s
+            modelled_s += float(each[0] * len(ranks) if len(each) == 1 else each[ranks].sum())
+        report = {"name": fleet_class.name, "model": fleet_class.device.label, "jobs": len(done)}
+        found.append({**report, "modelled_s": modelled_s, **fleet_class.executor.report()})
+    return found
 
 
 def check(scenario: Scenario, engine: str, known: Catalogue) -> None:

@@ -27,7 +27,9 @@ MAY_IMPORT = {
     "examples": {"core", "runtime", ""},
     "models": {"core"},
     "comparing": {"core", "engine", "models", "running", ""},
-    "running": {"core", "engine", "policies", "models", ""},
+    # Devices of this host in fleets.
+    "reals": {"backends", "core", "runtime"},
+    "running": {"core", "engine", "policies", "models", "reals", ""},
     "placing": {"core", "engine", "policies", "report", "models", ""},
     "app": {
         "placing",

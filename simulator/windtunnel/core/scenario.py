@@ -58,10 +58,24 @@ class PowerLimits(_Model):
         return self
 
 
-class FleetEntry(_Model):
-    """``count`` devices of one SKU, reached through one API (``SKU`` or ``SKU@API``)."""
+HOSTED = {
+    "cpu": "host@native", "offload": "host@native", "packets": "host@native", "opencl": "host@opencl",
+    "wgpu": "host@wgpu", "vulkan": "host@vulkan",
+}  # fmt: skip
+"""The model of what a back end reaches on a host without an accelerator: its own processor."""
 
-    device: Text
+
+class FleetEntry(_Model):
+    """``count`` devices of one SKU, reached through one API (``SKU`` or ``SKU@API``).
+
+    With ``real`` it is one device of this host, which executes what it is given; ``device`` is then its model, by
+    which it is chosen.
+    """
+
+    real: Text | None = Field(
+        None, description="a device of this host, as `windtunnel devices --real` names it: opencl:0"
+    )
+    device: Text = Field("", description="SKU or SKU@API; of a real device its model, the host's own unless given")
     count: Count = 1
     name: Text | None = Field(None, description="what to call these devices; the SKU unless given")
     speed: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] = 1.0
@@ -74,6 +88,32 @@ class FleetEntry(_Model):
     streams: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1024)] = Field(
         1, description="jobs a device works on at the same time, as far as its engines allow"
     )
+
+    @model_validator(mode="after")
+    def _one_real_device(self) -> FleetEntry:
+        if self.real is None:
+            if not self.device:
+                raise as_custom(InputError("a fleet entry without a device", expected="device: SKU, or real: opencl:0"))
+            return self
+        for what, stated in (("count", self.count != 1), ("speed", self.speed != 1.0), ("streams", self.streams != 1)):
+            if stated:
+                raise as_custom(
+                    InputError(
+                        f"a real device with {what} {getattr(self, what):g}", expected="one entry for each, as it is"
+                    )
+                )
+        way, colon, number = self.real.partition(":")
+        if not way or not colon or not number.isdecimal():
+            raise as_custom(InputError(f"'{self.real}' names no device", expected="a back end and a number: opencl:0"))
+        if not self.device:
+            if way not in HOSTED:
+                raise as_custom(
+                    InputError(
+                        f"nothing says which model stands for {self.real}", expected="device: the SKU behind that API"
+                    )
+                )
+            object.__setattr__(self, "device", HOSTED[way])
+        return self
 
 
 class DecoderModel(_Model):

@@ -9,6 +9,7 @@ import numpy as np
 
 from windtunnel.core.autoscale import Autoscale
 from windtunnel.core.device import Device
+from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Policy
 from windtunnel.core.program import Stage
 from windtunnel.core.scenario import Scenario, Workload
@@ -44,6 +45,8 @@ class FleetClass:
     active_w: float
     """Drawn above idle whenever anything runs, once."""
     limit_w: float
+    executor: Executor | None = None
+    """What does its work, where it is a device of this host and not a model alone."""
 
     @property
     def names(self) -> list[str]:
@@ -128,7 +131,12 @@ class Prepared:
     @property
     def interrupts(self) -> bool:
         """Whether what a device does may be interrupted or slowed."""
-        return self.faults is not None
+        return self.faults is not None or self.real
+
+    @property
+    def real(self) -> bool:
+        """Whether the fleet has a device of this host."""
+        return any(c.executor is not None for c in self.classes)
 
     @property
     def idle_w(self) -> float:

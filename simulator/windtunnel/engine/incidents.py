@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from windtunnel.core.executor import Executed
 from windtunnel.core.faults import Ending
 from windtunnel.core.ticks import to_ticks
 from windtunnel.engine.faults import CAP, FAIL, JOBS, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
@@ -46,18 +47,31 @@ class Incidents:
 
     def gone_wrong(self, station: Station, jobs: Sequence[int], ending: Ending) -> None:
         """An operation of ``jobs`` has gone wrong on the device, which may have to be reset."""
-        context = self.context
-        if context.gate is not None:
-            context.gate.release(station)
+        if self.context.gate is not None:
+            self.context.gate.release(station)
         if ending.reset is not None:
-            _be_down(station)
-            ticks, now, books = to_ticks(ending.reset), context.env.now, context.books
-            for column, value in zip(
-                (books.reset_on, books.reset_start, books.reset_end), (station.number, now, now + ticks), strict=True
-            ):
-                column.append(value)
-            Alarm(context.env, lambda _event: self._reset(station), event_order(FAULT, station.number)).set(ticks)
+            self._down_for(station, to_ticks(ending.reset))
         self._return(station, jobs, JOBS[ending.jobs], ending.attempts)
+
+    def failed(self, station: Station, jobs: Sequence[int], executed: Executed, attempts: int) -> None:
+        """A device of this host has failed at ``jobs``, which are tried again, elsewhere where it is gone."""
+        if self.context.gate is not None:
+            self.context.gate.release(station)
+        if executed.gone and executed.back_s is not None:
+            self._down_for(station, to_ticks(executed.back_s))
+        elif executed.gone:
+            _be_down(station)
+        self._return(station, jobs, MIGRATE, attempts)
+
+    def _down_for(self, station: Station, ticks: int) -> None:
+        """The device is reset, which takes so long from now."""
+        _be_down(station)
+        now, books = self.context.env.now, self.context.books
+        for column, value in zip(
+            (books.reset_on, books.reset_start, books.reset_end), (station.number, now, now + ticks), strict=True
+        ):
+            column.append(value)
+        Alarm(self.context.env, lambda _event: self._reset(station), event_order(FAULT, station.number)).set(ticks)
 
     def _reset(self, station: Station) -> None:
         _be_up(station)

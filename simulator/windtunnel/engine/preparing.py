@@ -12,6 +12,7 @@ from windtunnel.core.arrivals import Closed, Trace
 from windtunnel.core.autoscale import Autoscale
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, UnsupportedOperationError, Where
+from windtunnel.core.executor import Executor
 from windtunnel.core.faults import BrownOut, Straggler
 from windtunnel.core.policy import Policy
 from windtunnel.core.program import OpStage
@@ -22,6 +23,7 @@ from windtunnel.engine.arrivals import MAX_JOBS, arrivals, merged
 from windtunnel.engine.autoscaling import rules_by_entry
 from windtunnel.engine.checks import check_batches, check_decisions, check_faults, check_needs
 from windtunnel.engine.decoding import DecoderShelf
+from windtunnel.engine.executing import check_executable, check_real
 from windtunnel.engine.faults import FaultSchedule, Struck, stretches
 from windtunnel.engine.fleet import FAR, FleetClass, JobClass, Prepared
 from windtunnel.engine.programs import (
@@ -45,9 +47,11 @@ def prepare(
     *,
     streamed: bool = False,
     room: int | None = None,
+    executors: Mapping[int, Executor] | None = None,
 ) -> Prepared:
     """``scenario`` on ``devices`` (one a fleet entry, configured) under ``policy``.
 
+    ``executors``: of the fleet entries, by their place, that are devices of this host.
     ``streamed``: jobs are to be drawn as they are needed (see ``can_be_streamed``). ``room``: how many jobs of each
     closed workload to draw for where a time ends the run; an estimate unless given.
 
@@ -55,7 +59,7 @@ def prepare(
     hold, a price or deadline or use that the policy needs and nobody gave, an endless source.
     """
     rules = rules_by_entry(scenario)
-    classes = _classes(scenario, devices, rules)
+    classes = _classes(scenario, devices, rules, executors or {})
     workloads = _stand_ins(scenario) if streamed else _workloads(scenario, room)
     check_needs(scenario, policy, classes)
     compiled, preferences, refusals = _compiled(scenario, policy, classes, workloads, preference)
@@ -104,9 +108,10 @@ def prepare(
         users=[user_class(scenario, w.number, w.source.count, s) for w, s in zip(closed, of_users, strict=True)],
         limit=limit,
         scaled=[(classes[number], rule) for number, rule in sorted(rules.items())],
-        again=partial(_with_room, scenario, devices, policy, preference),
+        again=partial(_with_room, scenario, devices, policy, preference, executors),
     )
     check_faults(prepared)
+    check_real(prepared)
     check_decisions(prepared)
     return prepared
 
@@ -156,9 +161,12 @@ def _compiled(
                     continue
             preferences[fleet_class.number, job_class.number] = place
             try:
-                compiled[fleet_class.number, job_class.number] = compile_program(
+                program = compile_program(
                     job_class.program, fleet_class.device, job_class.source, shelves[fleet_class.number]
                 )
+                if fleet_class.executor is not None:
+                    check_executable(program, fleet_class.executor, job_class.source.count)
+                compiled[fleet_class.number, job_class.number] = program
             except UnsupportedOperationError as error:
                 refusals.setdefault(job_class.number, []).append(error)
             except InputError as error:
@@ -166,12 +174,14 @@ def _compiled(
     return compiled, preferences, refusals
 
 
-def _classes(scenario: Scenario, devices: Sequence[Device], rules: Mapping[int, Autoscale]) -> list[FleetClass]:
+def _classes(
+    scenario: Scenario, devices: Sequence[Device], rules: Mapping[int, Autoscale], executors: Mapping[int, Executor]
+) -> list[FleetClass]:
     classes: list[FleetClass] = []
     names: dict[str, int] = {}
     first = 0
     for number, (entry, device) in enumerate(zip(scenario.fleet, devices, strict=True)):
-        name = entry.name or entry.device
+        name = entry.name or entry.real or entry.device
         names[name] = names.get(name, 0) + 1
         if names[name] > 1:
             if entry.name is not None:
@@ -195,6 +205,7 @@ def _classes(scenario: Scenario, devices: Sequence[Device], rules: Mapping[int, 
                 idle_w=grain(device.idle_power_w),
                 active_w=grain(device.active_power_w),
                 limit_w=device.power_limit_w,
+                executor=executors.get(number),
             )
         )
         first += count
@@ -202,7 +213,12 @@ def _classes(scenario: Scenario, devices: Sequence[Device], rules: Mapping[int, 
 
 
 def _with_room(
-    scenario: Scenario, devices: Sequence[Device], policy: Policy, preference: Preference | None, room: int
+    scenario: Scenario,
+    devices: Sequence[Device],
+    policy: Policy,
+    preference: Preference | None,
+    executors: Mapping[int, Executor] | None,
+    room: int,
 ) -> Prepared:
     if room > MAX_JOBS:
         raise InputError(
@@ -210,7 +226,7 @@ def _with_room(
             where=scenario.where("stop"),
             expected="fewer users, longer think times or an earlier stop",
         )
-    return prepare(scenario, devices, policy, preference, room=room)
+    return prepare(scenario, devices, policy, preference, room=room, executors=executors)
 
 
 def _workloads(scenario: Scenario, room: int | None) -> list[JobClass]:

@@ -86,6 +86,8 @@ class Segment:
     span: int | TickArray | Drawn
     watts: float | FloatArray
     share: float = 1.0
+    rows: Rows | None = None
+    """What it is, for devices that execute it; None for what is more than one operation."""
 
     @cached_property
     def ticks(self) -> int | TickArray:
@@ -96,6 +98,12 @@ class Segment:
     def drawn(self) -> Drawn | None:
         """Where a stated time is drawn for each job."""
         return self.span if isinstance(self.span, Drawn) else None
+
+    def columns(self, rank: int) -> dict[str, float | str]:
+        """The operation's columns of the job of that rank."""
+        assert self.rows is not None  # noqa: S101  whoever executes it has seen that it is one operation
+        numbers = {name: float(v[0] if len(v) == 1 else v[rank]) for name, v in self.rows.numbers.items()}
+        return {**numbers, **self.rows.choices}
 
     def at(self, rank: int) -> tuple[int, float]:
         """(ticks, watts above idle) of the job of that rank."""
@@ -340,7 +348,7 @@ class _Compiler:
         seconds = cost.duration_s
         power = float(watts[0]) if len(watts) == 1 or (watts == watts[0]).all() else watts
         share = 1.0 / self._side_by_side(rows, seconds)
-        segment = Segment(engine, stage.op.name, span, power, share)
+        segment = Segment(engine, stage.op.name, span, power, share, rows)
         return segment, seconds, rows.footprint_bytes()
 
     def _span(self, stage: OpStage, seconds: FloatArray) -> int | TickArray | Drawn:

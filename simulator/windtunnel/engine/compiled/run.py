@@ -38,6 +38,8 @@ _SLOTS = 1024
 def refusal(prepared: Prepared) -> str | None:
     """Why only the process engine can run this; None where the compiled one can too."""
     policy = prepared.policy
+    if prepared.real:
+        return "devices of this host, which take the time that they take"
     if prepared.users:
         return "closed-loop users"
     if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):

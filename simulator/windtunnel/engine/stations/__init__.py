@@ -9,6 +9,7 @@ from __future__ import annotations
 from windtunnel.engine.fleet import FleetClass, Prepared
 from windtunnel.engine.stations.base import FAULT, SCALE, TIMER, Alarm, RunContext, Station, event_order
 from windtunnel.engine.stations.continuous import ContinuousStation
+from windtunnel.engine.stations.real import RealStation
 from windtunnel.engine.stations.single import SingleStation
 from windtunnel.engine.stations.stream import StreamStation
 
@@ -27,7 +28,9 @@ __all__ = [
 
 
 def kind_of_station(prepared: Prepared, fleet_class: FleetClass) -> str:
-    """``continuous``, ``stream`` or ``single``: what a class's fleet entry and the policy's batching call for."""
+    """``continuous``, ``stream``, ``single`` or ``real``: what a class's fleet entry and the policy's batching need."""
+    if fleet_class.executor is not None:
+        return "real"
     if prepared.policy.batch.kind == "continuous":
         return "continuous"
     programs = [compiled for (c, _), compiled in prepared.compiled.items() if c == fleet_class.number]
@@ -37,5 +40,5 @@ def kind_of_station(prepared: Prepared, fleet_class: FleetClass) -> str:
 
 def station_for(context: RunContext, number: int, fleet_class: FleetClass) -> Station:
     """The station of one device."""
-    kinds = {"continuous": ContinuousStation, "stream": StreamStation, "single": SingleStation}
+    kinds = {"continuous": ContinuousStation, "stream": StreamStation, "single": SingleStation, "real": RealStation}
     return kinds[kind_of_station(context.prepared, fleet_class)](context, number, fleet_class)

@@ -240,8 +240,7 @@ class SingleStation(Station):
 
     def _rung(self, _event: simpy.Event) -> None:
         self._record(self.env.now)
-        if self._ending is not None:
-            self._go_wrong(self._ending)
+        if self._end_badly():
             return
         if self._rest:
             self._next()
@@ -255,11 +254,15 @@ class SingleStation(Station):
             self.context.gate.release(self)
             self.context.gate.drain()
 
-    def _go_wrong(self, ending: Ending) -> None:
-        """The present operation has been struck, and its job is over here."""
+    def _end_badly(self) -> bool:
+        """Whether the present operation has been struck, and its job is over here."""
+        ending = self._ending
+        if ending is None:
+            return False
         jobs, self.jobs, self.job = self.jobs, [], -1
         self._rest, self._ending, self._timed = [], None, False
         self.context.incidents.gone_wrong(self, jobs, ending)
+        return True
 
     def _hand_over(self) -> None:
         """What was under way has ended: its jobs are done."""

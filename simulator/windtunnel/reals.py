@@ -1,0 +1,170 @@
+"""Devices of this host in fleets: operations are executed in the back end's own process, timed, and their numbers
+checked; what hangs or dies is told as a failure of the device.
+"""
+
+from __future__ import annotations
+
+import atexit
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from windtunnel.core.errors import (
+    DeviceError,
+    DeviceHang,
+    DeviceLost,
+    DeviceNotPresentError,
+    InputError,
+    UnsupportedOperationError,
+)
+from windtunnel.core.executor import Columns, Executed
+from windtunnel.runtime.trial import Operations, Trial
+
+LIMIT_S = 60.0
+"""For one operation: one that takes longer is taken to hang."""
+_KEPT = 8
+"""Operations that stay ready: each holds operands beyond the caches."""
+
+
+class RealExecutor:
+    """A device of this host: see ``core.executor.Executor``.
+
+    ``open`` gives its operations, anew where it was lost. An operation that is met for the first time is made ready,
+    run once and its numbers checked, for no simulated time; what is charged is a run of its own for each job.
+    """
+
+    def __init__(self, name: str, open: Callable[[], Operations]) -> None:  # noqa: A002
+        self.name, self._open = name, open
+        self._device: Operations | None = open()
+        self.info, self.versions = self._device.info, dict(self._device.versions)
+        self._ready: OrderedDict[tuple[object, ...], Trial] = OrderedDict()
+        self._checked: dict[tuple[object, ...], float] = {}
+        self._refused: dict[tuple[object, ...], str | None] = {}
+        self._count = 0
+        self._spent_s = 0.0
+        self._timers: set[str] = set()
+        self._failures: list[str] = []
+
+    def refusal(self, op: str, columns: Columns) -> str | None:
+        """See ``Executor``."""
+        key = (op, *columns.values())
+        if key not in self._refused:
+            self._refused[key] = "it is gone" if self._device is None else self._device.refusal(op, columns)
+        return self._refused[key]
+
+    def execute(self, op: str, columns: Columns) -> Executed:
+        """See ``Executor``."""
+        if self._device is None:
+            return Executed(0.0, "the device is gone", gone=True)
+        began = time.perf_counter()
+        try:
+            trial = self._trial(op, columns)
+            seconds = trial.run(1)
+        except (DeviceHang, DeviceLost) as error:
+            return self._lost(error, time.perf_counter() - began)
+        except (DeviceError, UnsupportedOperationError) as error:
+            self._failures.append(str(error))
+            return Executed(time.perf_counter() - began, str(error))
+        self._count += 1
+        self._spent_s += seconds
+        return Executed(seconds)
+
+    def report(self) -> Mapping[str, Any]:
+        """See ``Executor``."""
+        return {
+            "real": self.name,
+            "label": self.info.name,
+            "api": self.info.api,
+            "software": self.info.software,
+            "driver": self.info.driver,
+            "versions": self.versions,
+            "operations": self._count,
+            "measured_s": self._spent_s,
+            "timer": sorted(self._timers),
+            "checked": len(self._checked),
+            "worst_error_share": max(self._checked.values(), default=None),
+            "failures": list(self._failures),
+        }
+
+    def begin(self) -> None:
+        """Forget what was counted, for a run of its own."""
+        self._count, self._spent_s, self._failures = 0, 0.0, []
+        self._checked, self._timers = {}, set()
+        for trial in self._ready.values():
+            self._timers.add(trial.timer)
+        if self._device is None:
+            self._device = self._open()
+
+    def close(self) -> None:
+        """Give the device back."""
+        self._ready.clear()
+        if self._device is not None:
+            self._device.close()
+            self._device = None
+
+    def _trial(self, op: str, columns: Columns) -> Trial:
+        """The operation, ready."""
+        key = (op, *columns.values())
+        found = self._ready.get(key)
+        if found is None:
+            assert self._device is not None  # noqa: S101  who asks has seen
+            while len(self._ready) >= _KEPT:
+                self._ready.popitem(last=False)[1].close()
+            found = self._ready[key] = self._device.trial(op, columns)
+            found.run(1)
+            self._timers.add(found.timer)
+        self._ready.move_to_end(key)
+        if key not in self._checked:
+            share = self._checked[key] = found.check()
+            if share > 1.0:
+                raise UnsupportedOperationError(
+                    f"{self.name} computed '{op}' wrongly: off by {share:.3g} times what is allowed"
+                )
+        return found
+
+    def _lost(self, error: DeviceError, spent_s: float) -> Executed:
+        """The device is gone: it is opened once more, and may be back."""
+        self._failures.append(str(error))
+        self._ready.clear()
+        assert self._device is not None  # noqa: S101  it was there a moment ago
+        self._device.close()
+        began = time.perf_counter()
+        try:
+            self._device = self._open()
+        except (DeviceError, DeviceNotPresentError) as again:
+            self._device = None
+            self._failures.append(f"it was not there again: {again}")
+            return Executed(spent_s, str(error), gone=True)
+        return Executed(spent_s, str(error), gone=True, back_s=time.perf_counter() - began)
+
+
+_opened: dict[str, RealExecutor] = {}
+
+
+def executor(name: str) -> RealExecutor:
+    """The device that `windtunnel devices --real` calls ``name``; it stays open until the program ends.
+
+    InputError for a name that is none; DeviceNotPresentError where it is not here.
+    """
+    found = _opened.get(name)
+    if found is None:
+        from windtunnel.backends import backend
+        from windtunnel.backends._remote import RemoteOperations
+
+        way, _, number = name.partition(":")
+        if not number.isdecimal():
+            raise InputError(f"'{name}' names no device of this host", expected="a back end and a number: opencl:0")
+        backend(way)
+        found = _opened[name] = RealExecutor(name, lambda: RemoteOperations(way, int(number), LIMIT_S))
+    found.begin()
+    return found
+
+
+def close_all() -> None:
+    """Give back every device that was opened."""
+    while _opened:
+        _opened.popitem()[1].close()
+
+
+atexit.register(close_all)

@@ -1,0 +1,385 @@
+"""Real devices in fleets: what is measured is charged, nobody sees which is which, and nothing is lost when one fails."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windtunnel import app, reals
+from windtunnel.core import errors
+from windtunnel.core.executor import Executed
+from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.policy import POLICIES
+from windtunnel.core.scenario import scenario_from_data
+from windtunnel.runtime.codes import code_of
+from windtunnel.runtime.interface import DeviceInfo
+from windtunnel.runtime.limits import limits_of
+from windtunnel_models.catalogue import Catalogue
+
+KNOWN = Catalogue()
+
+
+def info(kind: str = "cpu") -> DeviceInfo:
+    return DeviceInfo("a fake", kind, "native", 1e9, limits_of("native"), frozenset(), False, True, driver="fake 1")
+
+
+class Fake:
+    """An executor whose operations take ``factor`` times what the model of ``device`` says."""
+
+    def __init__(
+        self, name: str, device: str = "host", factor: float = 1.0, *, says: Sequence[Executed] = (), kind: str = "cpu",
+        refuses: str = "",
+    ) -> None:  # fmt: skip
+        self.name, self.factor, self.says, self.refuses = name, factor, list(says), refuses
+        self.info, self.model = info(kind), KNOWN.device(device)
+        self.done: list[tuple[str, Mapping[str, Any]]] = []
+
+    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+        return f"no {op} here" if op in (self.refuses, "service") else None
+
+    def execute(self, op: str, columns: Mapping[str, Any]) -> Executed:
+        self.done.append((op, columns))
+        if self.says and (found := self.says.pop(0)).problem:
+            return found
+        return Executed(self.factor * float(self.model.cost(one_row(OPERATIONS.find(op), columns)).duration_s[0]))
+
+    def report(self) -> Mapping[str, Any]:
+        return {"real": self.name, "label": "a fake", "driver": "fake 1", "operations": len(self.done), "measured_s": 0.0,
+                "failures": []}  # fmt: skip
+
+
+def use(monkeypatch: pytest.MonkeyPatch, *fakes: Fake) -> None:
+    named = {fake.name: fake for fake in fakes}
+    monkeypatch.setattr(reals, "executor", named.__getitem__)
+
+
+def scenario(fleet: Sequence[Mapping[str, Any]], jobs: int = 40, policy: Any = "fifo", **more: Any) -> Any:
+    return scenario_from_data(
+        {
+            "schema": 1,
+            "name": "mixed",
+            "seed": 3,
+            "fleet": list(fleet),
+            "workload": [
+                {
+                    "name": "w",
+                    "arrivals": {"process": "poisson", "rate": "2000 /s"},
+                    "ops": [{"vector_add": {"n": 1_000_000}}, {"stencil": {"nx": 512, "ny": 512, "dtype": "float32"}}],
+                    "deadline": "1 s",
+                    "use": "general compute",
+                }
+                | more.pop("workload", {})
+            ],
+            "policy": policy,
+            "stop": {"jobs": jobs},
+        }
+        | more
+    )
+
+
+def run(made: Any, engine: str = "process") -> app.Run:
+    return app.run(made, engine=engine)
+
+
+REAL = [{"real": "cpu:0", "name": "one"}, {"device": "host", "name": "two"}, {"device": "epyc-9654", "name": "three"}]
+MODELLED = [{"device": "host", "name": "one"}, *REAL[1:]]
+BROKEN = Executed(1e-4, "it broke")
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_no_policy_can_tell_a_real_device_from_a_model(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
+    """A real device that takes what its model says: every job starts and ends as on models alone, wherever."""
+    prices = [entry | {"price": "1 USD/h"} for entry in REAL], [entry | {"price": "1 USD/h"} for entry in MODELLED]
+    fake = Fake("cpu:0")
+    use(monkeypatch, fake)
+    modelled = run(scenario(prices[1], policy=policy)).recording.jobs
+    real = run(scenario(prices[0], policy=policy)).recording.jobs
+    assert [real.device.tolist(), real.start.tolist(), real.finish.tolist()] == [
+        modelled.device.tolist(),
+        modelled.start.tolist(),
+        modelled.finish.tolist(),
+    ]
+    assert len(fake.done) == 2 * int((real.device == 0).sum())
+
+
+@given(st.floats(0.2, 5.0), st.integers(0, 2**31), st.integers(1, 60))
+@settings(max_examples=30)
+def test_what_was_measured_is_what_the_clock_is_charged(factor: float, seed: int, jobs: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        use(patch, Fake("cpu:0", factor=factor))
+        made = scenario(REAL[:1], jobs, seed=seed)
+        done = run(made)
+    found, model = done.recording.jobs, KNOWN.device("host")
+    each = sum(
+        round(factor * float(model.cost(one_row(OPERATIONS.find(op), values)).duration_s[0]) * 1e12)
+        for op, values in (("vector_add", {"n": 1_000_000}), ("stencil", {"nx": 512, "ny": 512, "dtype": "float32"}))
+    )
+    assert np.abs(found.finish - found.start - each).max() <= 2
+    assert (found.start[1:] >= found.finish[:-1]).all()
+    assert done.result["jobs"]["completed"] == jobs
+
+
+def test_the_choice_is_by_the_model_also_where_the_device_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times slower than its model says: it is chosen by its estimate, and its queue tells the rest."""
+    use(monkeypatch, Fake("cpu:0", factor=10.0))
+    apart = scenario(
+        REAL[:2], 2, "shortest-expected-completion", workload={"arrivals": {"process": "deterministic", "rate": "1 /s"}}
+    )
+    assert run(apart).recording.jobs.device.tolist() == [0, 0]
+
+
+# Failures.
+
+
+@pytest.mark.parametrize("policy", ["fifo", "shortest-expected-completion"])
+def test_a_job_at_which_a_real_device_fails_is_tried_again_and_its_time_is_charged(
+    monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    use(monkeypatch, Fake("cpu:0", says=[BROKEN]))
+    done = run(scenario(REAL[:1], 5, policy))
+    assert done.result["jobs"] | {"arrived": 5, "completed": 5} == done.result["jobs"]
+    jobs = done.recording.jobs
+    assert jobs.starts[0] == 2 and jobs.start[0] - jobs.arrival[0] == round(1e-4 * 1e12)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "shortest-expected-completion", "round-robin"])
+def test_what_a_device_that_disappears_had_and_would_get_is_done_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    fine = Executed(0.0)
+    use(monkeypatch, Fake("cpu:0", says=[fine] * 7 + [Executed(0.5, "no answer", gone=True)]))
+    done = run(scenario(REAL[:2], 60, policy))
+    jobs = done.recording.jobs
+    assert done.result["jobs"]["completed"] == 60 and done.result["jobs"]["failed"] == 0
+    on_it = jobs.device == 0
+    assert 1 <= on_it.sum() <= 4 and (jobs.starts == 2).sum() == 1
+    # Whatever waited for it went to the other, and nothing began on it after it was gone.
+    assert jobs.start[on_it].max() < jobs.start[~on_it].max()
+
+
+def test_a_device_that_comes_back_is_used_again_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fake("cpu:0", says=[Executed(0.01, "hung", gone=True, back_s=0.25)]))
+    done = run(scenario(REAL[:1], 5))
+    jobs = done.recording.jobs
+    assert done.result["jobs"]["completed"] == 5
+    assert jobs.start.min() - jobs.arrival.min() == pytest.approx(0.26e12, abs=2)
+
+
+def test_where_no_device_is_left_jobs_wait_for_ever_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fake("cpu:0", says=[Executed(0.01, "gone", gone=True)]))
+    counts = run(scenario(REAL[:1], 5)).result["jobs"]
+    assert counts["queued"] == counts["arrived"] == 5
+
+
+def test_a_job_at_which_a_device_always_fails_is_given_up_after_three_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake("cpu:0", says=[BROKEN] * 1000)
+    use(monkeypatch, fake)
+    counts = run(scenario(REAL[:1], 4)).result["jobs"]
+    assert counts["failed"] == counts["arrived"] == 4 and len(fake.done) == 12
+
+
+@given(
+    st.lists(st.sampled_from(["fine", "broken", "back", "gone"]), max_size=60),
+    st.sampled_from(["fifo", "round-robin", "shortest-expected-completion"]),
+)
+@settings(max_examples=40)
+def test_whatever_fails_every_job_is_accounted_for(what: list[str], policy: str) -> None:
+    says = {"fine": Executed(0.0), "broken": BROKEN, "back": Executed(1e-3, "hung", gone=True, back_s=1e-3),
+            "gone": Executed(1e-3, "lost", gone=True)}  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        use(patch, Fake("cpu:0", says=[says[one] for one in what]))
+        counts = run(scenario(REAL[:2], 30, policy)).result["jobs"]
+    assert counts["arrived"] == 30 == sum(v for k, v in counts.items() if k != "arrived")
+    assert counts["completed"] + counts["failed"] == 30
+
+
+# What is refused, before anything runs.
+
+
+def test_what_a_real_device_does_not_do_is_done_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake("cpu:0", refuses="stencil")
+    use(monkeypatch, fake)
+    assert set(run(scenario(REAL[:2])).recording.jobs.device.tolist()) == {1} and not fake.done
+    with pytest.raises(errors.InputError, match="cpu:0 does not do it: no stencil here"):
+        run(scenario(REAL[:1]))
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"real": "cpu:0", "count": 2}, "a real device with count 2"),
+        ({"real": "cpu:0", "speed": 1.5}, "a real device with speed 1.5"),
+        ({"real": "cpu:0", "streams": 2}, "a real device with streams 2"),
+        ({"real": "cpu"}, "'cpu' names no device; expected a back end and a number: opencl:0"),
+        ({"real": "cpu:x"}, "names no device"),
+        ({"real": "cuda:0"}, "nothing says which model stands for cuda:0"),
+        ({"count": 2}, "a fleet entry without a device"),
+    ],
+)
+def test_an_entry_that_is_none_is_refused_at_its_place(entry: Mapping[str, Any], says: str) -> None:
+    with pytest.raises(errors.InputError, match=says):
+        scenario([entry])
+
+
+def test_a_back_end_that_is_none_is_an_error_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(errors.InputError, match=r"unknown back end 'opencel'.*opencl"):
+        run(scenario([{"real": "opencel:0", "device": "host"}]))
+
+
+def test_a_device_that_is_not_here_is_never_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(errors.DeviceNotPresentError, match="cpu:7 is not here"):
+        run(scenario([{"real": "cpu:7"}]))
+
+
+def test_a_gpu_is_not_taken_for_the_host_s_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fake("opencl:0", kind="gpu"))
+    with pytest.raises(errors.InputError, match=r"is a fake, a gpu, and its model host@opencl is a cpu"):
+        run(scenario([{"real": "opencl:0"}]))
+
+
+def test_batches_streams_and_stated_times_are_no_work_for_a_real_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fake("cpu:0"))
+    with pytest.raises(errors.InputError, match="does one job at a time, and the policy makes batches"):
+        run(scenario(REAL[:1], policy={"route": "central", "batch": {"kind": "request", "size": 4, "wait": "1 ms"}}))
+    with pytest.raises(errors.InputError, match="no streams of a job"):
+        run(
+            scenario(
+                REAL[:1], workload={"ops": [{"streams": [[{"vector_add": {"n": 10}}], [{"vector_add": {"n": 10}}]]}]}
+            )
+        )
+    with pytest.raises(errors.InputError, match="no service here"):
+        run(scenario(REAL[:1], workload={"ops": [{"service": {"distribution": "exponential", "mean": "1 ms"}}]}))
+
+
+def test_more_real_time_than_anybody_waits_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake("cpu:0")
+    use(monkeypatch, fake)
+    with pytest.raises(errors.InputError, match="of real time"):
+        run(scenario(REAL[:1], 2_000_000))
+    assert not fake.done
+
+
+def test_the_compiled_engine_does_not_run_what_takes_the_time_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fake("cpu:0"))
+    with pytest.raises(errors.InputError, match="the compiled engine does not do devices of this host"):
+        run(scenario(REAL), engine="compiled")
+
+
+# The executor over a device.
+
+
+class Device:
+    """Operations that do what they are told."""
+
+    versions: Mapping[str, str] = {"fake": "1"}
+
+    def __init__(self, share: float = 0.1, fails: type[errors.DeviceError] | None = None) -> None:
+        self.info, self.share, self.fails = info(), share, fails
+        self.open: list[str] = []
+        self.closed = 0
+
+    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+        return None
+
+    def trial(self, op: str, columns: Mapping[str, Any]) -> Any:
+        self.open.append(op)
+        return Trial(self)
+
+    def energy_j(self) -> float | None:
+        return None
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Trial:
+    timer, note = "host", "a fake"
+
+    def __init__(self, device: Device) -> None:
+        self.device, self.runs, self.checks = device, 0, 0
+
+    def run(self, count: int = 1) -> float:
+        self.runs += 1
+        kind = self.device.fails
+        if kind is not None and self.runs > 1:
+            raise kind("it failed", operation="run", device="fake", code=code_of("native", kind))
+        return 0.5 if self.runs == 1 else 1e-3  # the first run compiles
+
+    def check(self) -> float:
+        self.checks += 1
+        return self.device.share
+
+    def close(self) -> None:
+        self.device.open.remove(self.device.open[0])
+
+
+COLUMNS = {"n": 10.0, "dtype": "float32", "dispatch": "device", "clock": "burst", "cache": "cold"}
+
+
+def test_what_a_first_run_compiles_is_not_charged_and_numbers_are_checked_once_an_operation() -> None:
+    device = Device()
+    found = reals.RealExecutor("cpu:0", lambda: device)
+    assert [found.execute("vector_add", COLUMNS).duration_s for _ in range(3)] == [1e-3] * 3
+    report = found.report()
+    assert (report["operations"], report["checked"], report["worst_error_share"]) == (3, 1, 0.1)
+    assert report["measured_s"] == pytest.approx(3e-3)
+
+
+def test_few_operations_stay_ready_so_that_many_do_not_fill_the_memory() -> None:
+    device = Device()
+    found = reals.RealExecutor("cpu:0", lambda: device)
+    for n in range(50):
+        found.execute("vector_add", COLUMNS | {"n": float(n)})
+        assert len(device.open) <= 8
+
+
+def test_wrong_numbers_are_a_failure_and_not_a_time() -> None:
+    found = reals.RealExecutor("cpu:0", lambda: Device(share=3.0))
+    executed = found.execute("vector_add", COLUMNS)
+    assert "wrongly: off by 3 times" in executed.problem and not executed.gone
+    assert found.report()["failures"] and found.report()["operations"] == 0
+
+
+def test_a_device_that_hangs_is_opened_anew_and_comes_back_or_is_gone() -> None:
+    devices = [Device(fails=errors.DeviceHang), Device()]
+    found = reals.RealExecutor("cpu:0", lambda: devices.pop(0))
+    executed = found.execute("vector_add", COLUMNS)
+    assert executed.gone and executed.back_s is not None and "it failed" in executed.problem
+    assert not found.execute("vector_add", COLUMNS).problem
+
+    def once(count: list[int] = [0]) -> Device:  # noqa: B006
+        count[0] += 1
+        if count[0] > 1:
+            raise errors.DeviceNotPresentError("unplugged")
+        return Device(fails=errors.DeviceLost)
+
+    found = reals.RealExecutor("cpu:0", once)
+    executed = found.execute("vector_add", COLUMNS)
+    assert executed.gone and executed.back_s is None
+    assert "unplugged" in found.report()["failures"][1]
+    assert found.execute("vector_add", COLUMNS).gone
+
+
+def test_the_host_itself_in_a_fleet_is_measured_and_said_to_be() -> None:
+    """cpu:0 in a process of its own, beside a model: all that the result says of it."""
+    done = run(scenario(REAL[:2], 20, "round-robin"))
+    (real,) = done.result["real"]
+    assert (real["name"], real["real"], real["model"], real["jobs"], real["operations"]) == (
+        "one",
+        "cpu:0",
+        "host",
+        10,
+        20,
+    )
+    assert real["measured_s"] > 0.0 < real["modelled_s"] and real["worst_error_share"] <= 1.0 and not real["failures"]
+    assert real["versions"]["numpy"] == np.__version__
+    jobs = done.recording.jobs
+    mine = jobs.device == 0
+    assert (jobs.finish - jobs.start)[mine].sum() == pytest.approx(real["measured_s"] * 1e12, rel=1e-6)
+    assert any("'one' is cpu:0" in note and "were measured" in note for note in done.result["notes"])
+    reals.close_all()
