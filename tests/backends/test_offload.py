@@ -563,10 +563,15 @@ def test_a_check_without_a_run_is_an_error(device: HostDevice) -> None:
     trial = device.trial("launch", {})
     with pytest.raises(InvalidArgument, match="nothing has run"):
         trial.check()
+
+
+def test_a_check_is_of_the_last_run_and_asked_again_says_the_same(device: HostDevice) -> None:
+    trial: Any = device.trial("aes", {"bytes": 64, "cache": "warm"})
     trial.run()
-    trial.check()
-    with pytest.raises(InvalidArgument, match="nothing has run"):
-        trial.check()
+    trial._flight.last[0].out[3] ^= 1
+    assert trial.check() == trial.check() == 2.0
+    trial.run()
+    assert trial.check() == trial.check() == 0.0
 
 
 def test_a_closed_trial_refuses_and_closing_again_does_nothing(device: HostDevice) -> None:

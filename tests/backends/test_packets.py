@@ -352,7 +352,7 @@ def test_a_packet_that_does_not_come_is_counted_as_lost(which: int) -> None:
     assert (told["lost"], told["wrong"]) == (1, 0)
 
 
-def test_batches_fit_the_receivers_buffer(device: VethDevice) -> None:
+def test_batches_fit_the_receivers_buffer() -> None:
     with Wire(lambda _, frame: frame) as wire:
         room = wire.here.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         for size in (60, 1514, 9014):

@@ -158,7 +158,7 @@ def require_memory(needed_bytes: float, what: str, device: str) -> None:
 
 
 class HostTrial(ABC):
-    """A trial on the host's processor: refuses to run when closed, and to be checked before it ran."""
+    """A trial on the host's processor: refuses to run when closed, and to be checked before it has run."""
 
     timer: Timer = "host"
 
@@ -166,12 +166,14 @@ class HostTrial(ABC):
         self.device, self.note = device, note
         self.closed = False
         self._ran = False
+        self._off: float | None = None
 
     def run(self, count: int = 1) -> float:
         """Do it ``count`` times; seconds of one, in the mean."""
         self._require_open("run")
         if count < 1:
             raise InputError(f"a trial is run {count} times", expected="at least 1")
+        self._off = None
         seconds = self._run(count)
         self._ran = True
         return seconds
@@ -180,12 +182,10 @@ class HostTrial(ABC):
         """How far the last run's numbers are off, as a share of what is allowed."""
         self._require_open("check")
         if not self._ran:
-            raise device_error(
-                InvalidArgument, "nothing has run since the last check", operation="check", device=self.device
-            )
-        off = self._check()
-        self._ran = False
-        return off
+            raise device_error(InvalidArgument, "nothing has run yet", operation="check", device=self.device)
+        if self._off is None:
+            self._off = self._check()
+        return self._off
 
     def close(self) -> None:
         """Give back what it holds."""
@@ -201,7 +201,8 @@ class HostTrial(ABC):
     def _run(self, count: int) -> float: ...
 
     @abstractmethod
-    def _check(self) -> float: ...
+    def _check(self) -> float:
+        """Called once a run: results may be wiped by it."""
 
     @abstractmethod
     def _close(self) -> None: ...
