@@ -100,9 +100,12 @@ class _Heard(logging.Handler):
 
 
 def _adapters() -> list[Any]:
-    """All that compute, software last; OpenGL's only of devices that nothing better reaches."""
     with _LOCK:
-        found = _library()[0].gpu.enumerate_adapters_sync()
+        return _best(_library()[0].gpu.enumerate_adapters_sync())
+
+
+def _best(found: Sequence[Any]) -> list[Any]:
+    """All that compute, software last; OpenGL's only of devices that nothing better reaches."""
     able = [one for one in found if one.limits["max-compute-invocations-per-workgroup"] > 0]
     better = [one.info["device"] for one in able if one.info["backend_type"] != "OpenGL"]
     # OpenGL calls a device what Vulkan does and more: "NVIDIA H200/PCIe/SSE2".
@@ -271,7 +274,7 @@ class _Mark:
 
     submission: int
     launch: int | None = None
-    """Which of the driver's launches it is."""
+    """Which of the driver's timed launches it is."""
     stamp: _Reading | None = None
     """A time stamp on its way to the host."""
     ticks: int | None = None
@@ -324,15 +327,17 @@ class WgpuDriver:
         self.limits: Mapping[str, int] = self.device.limits
         self.native = _Native(self.device)
         self.stamps = "timestamp-query" in self.features
+        self.timed = False
+        """Whether launches are, for `busy_s`: whoever measures asks for it, since each takes a quarter longer then."""
         self.tick_s = self.native.tick_s if self.stamps else 1e-9
         self.sent = self.done = self.unsent = self.launches = 0
-        """Numbers of submissions; bytes that wait for one; launches so far."""
+        """Numbers of submissions; bytes that wait for one; timed launches so far."""
         self.landings: list[tuple[_Reading, np.ndarray]] = []
         """Copies to the host under way, in order."""
         self.bound: dict[Any, Any] = {}
         """Bind groups by kernel, memory and numbers. Their uniforms are never written again, so none can race."""
         self.read_stamps: tuple[int, np.ndarray] | None = None
-        """The launches so far, and the time stamps of all, when they were last read."""
+        """The timed launches so far, and the time stamps of all, when they were last read."""
 
     # Memory.
 
@@ -445,13 +450,15 @@ class WgpuDriver:
             self.bound[key] = group
         encoder = self.device.create_command_encoder()
         stamps = None
-        if self.stamps:
+        timed = self.stamps and self.timed
+        if timed:
             first = 2 * self.launches % _STAMPS
             stamps = {"query_set": self._ring, "beginning_of_pass_write_index": first}
             stamps["end_of_pass_write_index"] = first + 1
         self._encode(encoder, kernel, group, grid, stamps)
         mark = self._send([encoder.finish()], queue)
-        mark.launch, self.launches = self.launches, self.launches + 1
+        if timed:
+            mark.launch, self.launches = self.launches, self.launches + 1
         return mark
 
     def _group(self, kernel: _Kernel, emitted: Emitted, memories: Sequence[_Memory], numbers: bytes) -> Any:
@@ -544,8 +551,8 @@ class WgpuDriver:
         return (self._ticks(mark) - self._ticks(since)) * self.tick_s
 
     def busy_s(self, mark: _Mark) -> float | None:
-        """How long the device was at the launch that ends with this mark; None of others, and of one too long ago."""
-        if not self.stamps or mark.launch is None or mark.launch < self.launches - _STAMPS // 2:
+        """How long the device was at the launch that ends with this mark; None of what was not timed, or long ago."""
+        if mark.launch is None or mark.launch < self.launches - _STAMPS // 2:
             return None
         if self.read_stamps is None or self.read_stamps[0] <= mark.launch:
             count = min(2 * self.launches, _STAMPS)
