@@ -200,6 +200,17 @@ def test_more_than_is_staged_at_once_is_written_whole(device: Accelerator) -> No
     assert np.array_equal(device.to_host(buffer), values)
 
 
+def test_a_wait_is_for_what_was_only_written_too(device: Accelerator) -> None:
+    driver, stream = driver_of(device), device.stream()
+    buffer = device.to_device(np.zeros(64, np.uint32), stream)
+    assert driver.unsent == 256
+    stream.synchronize()
+    assert driver.unsent == 0 and driver.done == driver.sent > 0
+    buffer.copy_from(np.ones(64, np.uint32))
+    device.synchronize()
+    assert driver.unsent == 0 and driver.done == driver.sent
+
+
 def test_copies_to_pinned_arrays_land_when_the_stream_is_waited_for(device: Accelerator) -> None:
     streams = [device.stream(), device.stream(non_blocking=True)]
     buffers = [device.to_device(np.full(64, i, np.uint32)) for i in range(2)]
