@@ -10,22 +10,19 @@ largest buffer stands for it, which may be less (2 GiB on Mesa's drivers) or far
 
 from __future__ import annotations
 
-import atexit
-import logging
 import os
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from windtunnel.backends._context import RealContext
 from windtunnel.backends._known import Found, RealBackend
+from windtunnel.backends._wgpu_native import Failed, Native, Reading, library
 from windtunnel.core.errors import DeviceError, DeviceLost, DeviceNotPresentError, DeviceOutOfMemory
 from windtunnel.language.types import U32
 from windtunnel.runtime.codes import Reason
@@ -67,41 +64,9 @@ _WARP = Emitted(
 # Finding.
 
 
-@cache
-def _library() -> tuple[Any, _Heard]:
-    """The library, and what it logs: kept off the standard streams. Called under the lock the first time."""
-    if "XDG_RUNTIME_DIR" not in os.environ:  # Mesa complains
-        folder = tempfile.mkdtemp(prefix="windtunnel-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        os.environ.setdefault("XDG_RUNTIME_DIR", folder)
-    import wgpu
-
-    heard = _Heard(logging.ERROR)
-    logging.getLogger("wgpu").addHandler(heard)
-    return wgpu, heard
-
-
-class _Heard(logging.Handler):
-    """Errors that the library can only log, such as a lost device: kept by thread until they are raised."""
-
-    def __init__(self, level: int) -> None:
-        super().__init__(level)
-        self._here = threading.local()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Called in the thread whose call met it, since no other polls (see `_Native`)."""
-        self._here.said = [*getattr(self._here, "said", ()), record.getMessage()]
-
-    def taken(self) -> list[str]:
-        """What was heard in this thread since it was last asked."""
-        said: list[str] = getattr(self._here, "said", [])
-        self._here.said = []
-        return said
-
-
 def _adapters() -> list[Any]:
     with _LOCK:
-        return _best(_library()[0].gpu.enumerate_adapters_sync())
+        return _best(library()[0].gpu.enumerate_adapters_sync())
 
 
 def _best(found: Sequence[Any]) -> list[Any]:
@@ -123,7 +88,8 @@ def _software(adapter: Any) -> bool:
 
 def _memory(adapter: Any) -> float:
     """The host's, where the device's is in it; 0 where that is not known."""
-    if adapter.info["adapter_type"] not in ("CPU", "IntegratedGPU") or not hasattr(os, "sysconf"):
+    told = "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {})  # not by Windows
+    if adapter.info["adapter_type"] not in ("CPU", "IntegratedGPU") or not told:
         return 0.0
     return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
@@ -186,65 +152,6 @@ def _info(found: Found, most: Mapping[str, int], features: frozenset[str], warp:
 # The device.
 
 
-class _Failed(Exception):
-    """What the library says by other means than its own errors."""
-
-
-class _Waker:
-    """In place of the thread that wgpu-py has poll each device.
-
-    That thread's wait holds off submissions (gfx-rs/wgpu issue 9470), what goes wrong in it is lost, and a device that
-    is collected in it would join itself. Here, whoever waits polls.
-    """
-
-    def get_token(self) -> _Waker:
-        """Of a promise: nobody has to be woken."""
-        return self
-
-    def set_done(self) -> None:
-        """The promise is kept."""
-
-    def stop(self) -> None:
-        """There is no thread."""
-
-
-class _Native:
-    """What wgpu-py does not offer: the C library's own calls for submissions, waits and time.
-
-    Its ``queue.on_submitted_work_done_sync`` raises TypeError (pygfx/wgpu-py issue 834), its other waits go through a
-    buffer that is mapped, at a hundred times the price of a poll, and none is for a certain submission.
-    """
-
-    def __init__(self, device: Any) -> None:
-        from wgpu.backends.wgpu_native import ffi
-        from wgpu.backends.wgpu_native._api import libf
-
-        self._library, self._ffi = libf, ffi
-        self._device, self._queue = device, device.queue
-        device._poller.stop()
-        device._poller = _Waker()
-
-    @property
-    def tick_s(self) -> float:
-        """A time stamp's unit."""
-        return float(self._library.wgpuQueueGetTimestampPeriod(self._queue._internal)) * 1e-9
-
-    def submit(self, commands: Sequence[Any]) -> int:
-        """Give work to the queue, with what was written to buffers before; its number, which grows."""
-        given = self._ffi.new("WGPUCommandBuffer[]", [one._internal for one in commands])
-        return int(self._library.wgpuQueueSubmitForIndex(self._queue._internal, len(commands), given))
-
-    def wait(self, submission: int) -> None:
-        """Until the device has done it and all before; buffers that were to be mapped by then are."""
-        which = self._ffi.new("WGPUSubmissionIndex *", submission)
-        self._library.wgpuDevicePoll(self._device._internal, True, which)
-
-    def idle(self) -> bool:
-        """Whether all work is done; buffers that can be are mapped."""
-        # Rust gives a byte where the header has four.
-        return bool(self._library.wgpuDevicePoll(self._device._internal, False, self._ffi.NULL) & 1)
-
-
 @dataclass(eq=False)
 class _Memory:
     """A buffer, which is padded to a multiple of 4, and the bytes that were asked for."""
@@ -275,42 +182,10 @@ class _Mark:
     submission: int
     launch: int | None = None
     """Which of the driver's timed launches it is."""
-    stamp: _Reading | None = None
+    stamp: Reading | None = None
     """A time stamp on its way to the host."""
     ticks: int | None = None
     """The time stamp."""
-
-
-@dataclass(eq=False)
-class _Reading:
-    """Bytes on their way to the host, in a buffer that it sees once ``submission`` is done."""
-
-    device: _Native
-    buffer: Any
-    submission: int
-    promise: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        # Not plain READ, before which wgpu-py submits an empty command buffer: what fills this one is submitted.
-        self.promise = self.buffer.map_async("READ_NOSYNC")
-
-    @property
-    def here(self) -> bool:
-        """Whether it has come, at the last poll."""
-        return bool(self.promise._state != "pending")
-
-    def into(self, data: np.ndarray) -> None:
-        """Copy it, once its submission is done, and give the buffer back."""
-        if not self.here:
-            self.device.wait(self.submission)
-        if not self.here:
-            raise _Failed("the device was waited for, and the buffer with its answer is not mapped")
-        try:
-            self.promise.sync_wait()
-        except RuntimeError as error:
-            raise _Failed(str(error)) from error
-        data[...] = np.frombuffer(self.buffer.read_mapped(copy=False), np.uint8)[: data.size]
-        self.buffer.destroy()
 
 
 class WgpuDriver:
@@ -319,20 +194,20 @@ class WgpuDriver:
     target = "wgsl"
 
     def __init__(self, adapter: Any) -> None:
-        self.wgpu, self.heard = _library()
+        self.wgpu, self.heard = library()
         self.usage = self.wgpu.BufferUsage
         self.features = _WANTED & frozenset(adapter.features)
         # Without limits that are asked for, wgpu-py asks for all that the adapter has.
         self.device = adapter.request_device_sync(required_features=sorted(self.features))
         self.limits: Mapping[str, int] = self.device.limits
-        self.native = _Native(self.device)
+        self.native = Native(self.device)
         self.stamps = "timestamp-query" in self.features
         self.timed = False
         """Whether launches are, for `busy_s`: whoever measures asks for it, since each takes a quarter longer then."""
         self.tick_s = self.native.tick_s if self.stamps else 1e-9
         self.sent = self.done = self.unsent = self.launches = 0
         """Numbers of submissions; bytes that wait for one; timed launches so far."""
-        self.landings: list[tuple[_Reading, np.ndarray]] = []
+        self.landings: list[tuple[Reading, np.ndarray]] = []
         """Copies to the host under way, in order."""
         self.bound: dict[Any, Any] = {}
         """Bind groups by kernel, memory and numbers. Their uniforms are never written again, so none can race."""
@@ -383,7 +258,7 @@ class WgpuDriver:
         encoder = self.device.create_command_encoder()
         encoder.copy_buffer_to_buffer(memory.buffer, 0, staged, 0, size)
         mark = self._send([encoder.finish()], queue)
-        self.landings.append((_Reading(self.native, staged, mark.submission), data))
+        self.landings.append((Reading(self.native, staged, mark.submission), data))
         if hold:
             self._wait(mark.submission)
         return mark
@@ -529,7 +404,7 @@ class WgpuDriver:
         self._encode(encoder, self._instant, self._nothing, (1, 1, 1), stamps)
         staged = self._resolved(encoder, self._stamp, 1)
         mark = self._send([encoder.finish()], queue)
-        mark.stamp = _Reading(self.native, staged, mark.submission)
+        mark.stamp = Reading(self.native, staged, mark.submission)
         return mark
 
     def reached(self, mark: _Mark) -> bool:
@@ -560,7 +435,7 @@ class WgpuDriver:
             staged = self._resolved(encoder, self._ring, count)
             submission = self._send([encoder.finish()]).submission
             found = np.empty(8 * count, np.uint8)
-            _Reading(self.native, staged, submission).into(found)
+            Reading(self.native, staged, submission).into(found)
             self._came(submission)
             self.read_stamps = (self.launches, found.view(np.uint64))
         began, ended = (int(one) for one in self.read_stamps[1][2 * mark.launch % _STAMPS :][:2])
@@ -600,7 +475,7 @@ class WgpuDriver:
             mark.stamp.into(found)
             mark.ticks, mark.stamp = int(found.view(np.uint64)[0]), None
             if mark.ticks == 0:
-                raise _Failed("the device has written no time stamp")
+                raise Failed("the device has written no time stamp")
         return mark.ticks
 
     # Submissions.
@@ -630,13 +505,13 @@ class WgpuDriver:
     def _listen(self) -> None:
         said = self.heard.taken()
         if said:
-            raise _Failed("; ".join(said))
+            raise Failed("; ".join(said))
 
     # What goes wrong.
 
     def problem(self, error: Exception) -> tuple[type[DeviceError] | None, str, Reason | None] | None:
         """See ``Driver``. The library's calls raise what they meet; what is only logged is raised here."""
-        if not isinstance(error, (self.wgpu.GPUError, _Failed)):
+        if not isinstance(error, (self.wgpu.GPUError, Failed)):
             return None
         words = _words(str(error))
         if "device" in words.lower() and " lost" in words.lower():
