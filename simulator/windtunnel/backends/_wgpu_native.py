@@ -74,7 +74,7 @@ class Native:
     """What wgpu-py does not offer: the C library's own calls for submissions, waits and time.
 
     Its ``queue.on_submitted_work_done_sync`` raises TypeError (pygfx/wgpu-py issue 834). Its other waits go through a
-    copy to a buffer that is then mapped (177 us on lavapipe with nothing to wait for, where a poll takes 2 us), and none
+    copy to a buffer that is then mapped (177 us on lavapipe with nothing to wait for, a poll: 2 us), and none
     is for a certain submission.
     """
 
