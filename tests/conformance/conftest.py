@@ -7,14 +7,14 @@ take Python's. What a test says of times goes for emulated devices alone (`emula
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import windtunnel
-from windtunnel import app, grid, threadIdx
+from windtunnel import app, f32, grid, threadIdx
 from windtunnel.backends import backend
 from windtunnel.runtime.accelerator import Accelerator
 
@@ -73,6 +73,13 @@ def scale_each(a, factor):  # type: ignore[no-untyped-def]
 
 
 @windtunnel.kernel
+def scale_each_by_f32(a, factor: f32):  # type: ignore[no-untyped-def]
+    i = grid(1)
+    if i < a.size:
+        a[i] *= factor
+
+
+@windtunnel.kernel
 def nothing_each():  # type: ignore[no-untyped-def]
     _ = threadIdx.x
 
@@ -109,6 +116,8 @@ EMULATED = {
     )
 }
 THREADS = Kernels(double_each, increment_each, add_each, scale_each, nothing_each)
+NARROW = replace(THREADS, scale=scale_each_by_f32)
+"""For languages without 64-bit numbers, which an argument of NumPy's is as it stands."""
 
 
 def real(name: str, kernels: Kernels = THREADS) -> Subject:
@@ -123,6 +132,7 @@ REAL = {
     "cpu:0": real("cpu:0"),
     "cpu:0, whole arrays": real("cpu:0", Kernels()),
     "opencl:0": real("opencl:0"),
+    "wgpu:0": real("wgpu:0", NARROW),
 }
 SUBJECTS = EMULATED | REAL
 

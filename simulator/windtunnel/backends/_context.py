@@ -102,8 +102,13 @@ class Driver(Protocol[Q, M]):
     def host_view(self, memory: Any, size: int) -> np.ndarray:
         """Pinned or unified memory as the host sees it."""
 
-    def problem(self, error: Exception) -> tuple[type[DeviceError] | None, str] | None:
-        """(what kind of error it is, where the driver says so; in words); None where it is none of the driver's."""
+    def problem(
+        self, error: Exception
+    ) -> tuple[type[DeviceError] | None, str] | tuple[type[DeviceError] | None, str, Reason | None] | None:
+        """(what kind of error it is, where the driver says so; in words); None where it is none of the driver's.
+
+        A third: the reason, where it tells the API's code better than the kind does.
+        """
 
     def energy_j(self) -> float | None:
         """Energy that the device's own counter says (J, from any origin); None where it has none."""
@@ -251,8 +256,8 @@ class RealContext(Generic[Q, M]):
             found = self.driver.problem(error)
             if found is None:
                 raise
-            kind, words = found
-            raise self.error(kind or usual, operation, words) from error
+            reason = found[2] if len(found) == 3 else None
+            raise self.error(found[0] or usual, operation, found[1], reason) from error
 
     # Memory.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -55,6 +56,8 @@ class Emitted:
     options: Sequence[str]
     parameters: Sequence[str] = ()
     """The kernel's own, in the order in which a launch gives them; ``signature`` has another."""
+    shared_bytes: int = 0
+    """Of the shared arrays that the kernel declares."""
 
 
 def transpile(function: Callable[..., Any], target: str, block: tuple[int, int, int] | None = None) -> Emitted:
@@ -129,7 +132,9 @@ def _emitted(program: ir.Program, target: str, block: tuple[int, int, int]) -> E
     emitter = getattr(import_module(module), name)(program, block)
     source = emitter.emit()
     parameters = tuple(one.name for one in program.parameters)
-    return Emitted(source, emitter.signature, tuple(emitter.options), parameters)
+    declared = [one for one in program.declared.values() if one.space == "shared"]
+    shared = sum(math.prod(one.shape) * one.element.dtype.itemsize for one in declared)
+    return Emitted(source, emitter.signature, tuple(emitter.options), parameters, shared)
 
 
 def _block(form: StencilForm | None, given: tuple[int, int, int] | None) -> tuple[int, int, int]:
