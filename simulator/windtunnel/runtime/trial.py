@@ -58,7 +58,7 @@ class Operations(Protocol):
         """
 
     def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
-        """Make it ready. UnsupportedOperationError with ``refusal``'s words; DeviceOutOfMemory where it does not fit."""
+        """Make it ready. UnsupportedOperationError for a refusal, DeviceOutOfMemory where it does not fit."""
 
     def close(self) -> None:
         """Give back the device. Closing again does nothing; a trial of before is then an error."""
