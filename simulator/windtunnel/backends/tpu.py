@@ -209,10 +209,10 @@ class JaxOperations:
         return min(_MOST_SETS, 1 + math.ceil(beyond / size))
 
     def put(self, array: np.ndarray) -> Any:
-        """A copy on the device, in memory of its own."""
+        """The array on the device; on a processor perhaps in its own memory, where JAX likes how that is aligned."""
         import jax
 
-        return jax.device_put(array, self.device, may_alias=False).block_until_ready()
+        return jax.device_put(array, self.device).block_until_ready()
 
     def array(self, shape: Sequence[int], dtype: str, generator: np.random.Generator) -> np.ndarray:
         """Operands as anybody's: normal, or any byte."""
@@ -260,7 +260,7 @@ class _Compiled:
         size = float(sum(operand.nbytes for operand in operands))
         count = on.sets(size, columns)
         on.need(size * count + scratch_bytes, op)
-        self._sets = [tuple(on.put(operand) for operand in operands) for _ in range(count)]
+        self._sets = [tuple(on.put(operand.copy()) for operand in operands) for _ in range(count)]
         # Without this a TPU multiplies float32 in one pass of bfloat16.
         with jax.default_matmul_precision("highest" if columns.get("dtype") == "float32" else "default"):
             self._function = jax.jit(function).lower(*self._sets[0]).compile()
@@ -479,9 +479,13 @@ class _HostCopies:
         count = on.sets(data.nbytes, columns)
         on.need(3.0 * data.nbytes * count, "copy")
         self._data: np.ndarray | None = data
-        self._hosts = [data.copy() if self._to_device else np.zeros_like(data) for _ in range(count)]
-        self._devices = [] if self._to_device else [on.put(data) for _ in range(count)]
+        # At an odd address, whose memory JAX cannot take for its own: it has to copy.
+        self._hosts = [np.zeros(data.nbytes + 1, np.uint8)[1:] for _ in range(count)]
+        self._devices = [] if self._to_device else [on.put(data.copy()) for _ in range(count)]
         self._last: Any = None
+        if self._to_device:
+            for host in self._hosts:
+                np.copyto(host, data)
         way = "device_put to memory of its own" if self._to_device else "to an array of NumPy's"
         self.note = f"{way}, JAX {jax.__version__}; {data.nbytes * count / 1e6:,.3g} MB in turn"
 

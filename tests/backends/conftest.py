@@ -1,0 +1,59 @@
+"""Back ends made for a test: modules in a folder that takes the place of the package's own."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from windtunnel import backends
+from windtunnel.backends import _probe
+
+MODULE = """
+import os, signal, sys, time, json
+from pathlib import Path
+from windtunnel.backends._known import Found, RealBackend
+HERE = Path({here!r})
+def device(index=0, **more):
+    told = dict(backend={name!r}, index=index, label="a card", kind="gpu", software=False, driver="1.0", api="opencl")
+    return Found(**(told | more))
+def leave_pid():
+    (HERE / f"{{os.getpid()}}.pid").touch()
+def find():
+    leave_pid()
+{body}
+BACKEND = RealBackend(name={name!r}, reaches="cards", install="a driver", find=find, operations=None, {options})
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """``fake(name, body, options)`` writes a back end whose ``find`` is ``body``; there are no others."""
+    folder = tmp_path / "back ends"
+    folder.mkdir()
+    monkeypatch.setattr(backends, "__path__", [str(folder)])
+    known = set(sys.modules)
+
+    def clear() -> None:
+        backends.names.cache_clear()
+        backends.backend.cache_clear()
+        _probe.forget()
+
+    def make(name: str, body: str, options: str = "") -> str:
+        body = textwrap.indent(textwrap.dedent(body).strip(), "    ")
+        (folder / f"{name}.py").write_text(
+            MODULE.format(name=name, body=body, here=str(tmp_path), options=options), encoding="utf-8"
+        )
+        clear()
+        return name
+
+    clear()
+    yield make
+    for module in set(sys.modules) - known:
+        if module.startswith("windtunnel.backends."):
+            monkeypatch.delitem(sys.modules, module)
+            monkeypatch.delattr(backends, module.rpartition(".")[2], raising=False)
+    clear()
