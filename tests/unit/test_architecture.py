@@ -28,8 +28,13 @@ MAY_IMPORT = {
     "comparing": {"core", "engine", "models", "running", ""},
     "running": {"core", "engine", "policies", "models", ""},
     "placing": {"core", "engine", "policies", "report", "models", ""},
+    # What back ends reach on this host, for `devices --real`, `doctor` and app: quick, without app's imports.
+    "probing": {"backends", "core", "runtime", "models", ""},
+    "doctoring": {"backends", "core", "probing", ""},
     "app": {
+        "backends",
         "placing",
+        "probing",
         "running",
         "comparing",
         "core",
@@ -48,7 +53,7 @@ MAY_IMPORT = {
     # What `plan` puts together stands beside app, which would be two ideas in one module with it: it asks app about each
     # fleet, the engine what jobs ask for at least, and planning which fleets to ask about.
     "planner": {"app", "running", "core", "engine", "models", "planning", "policies", "report"},
-    "cli": {"app", "core", "planner", "policies", "report", ""},
+    "cli": {"app", "core", "doctoring", "planner", "policies", "probing", "report", ""},
     "pytest_plugin": {"app", "core", "runtime", ""},
     "__main__": {"cli"},
     "": {"app", "core", "emulator", "errors", "language", "runtime"},
