@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from importlib import invalidate_caches
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,15 @@ def device(index=0, **more):
     return Found(**(told | more))
 def leave_pid():
     (HERE / f"{{os.getpid()}}.pid").touch()
+def opened(index):  # something that runs programs
+    from windtunnel.emulator.context import EmulatedContext
+    from windtunnel_models.catalogue import Catalogue
+    return EmulatedContext(Catalogue().device("l4@opencl"))
+def opened_software(index):
+    from dataclasses import replace
+    context = opened(index)
+    context.info = replace(context.info, software=True)
+    return context
 def find():
     leave_pid()
 {body}
@@ -35,9 +45,15 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     folder = tmp_path / "back ends"
     folder.mkdir()
     monkeypatch.setattr(backends, "__path__", [str(folder)])
-    known = set(sys.modules)
+    # A file that is written again within a second would be taken for what was compiled of it before.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    kept = {name: module for name, module in sys.modules.items() if name.startswith("windtunnel.backends.")}
 
     def clear() -> None:
+        for path in folder.glob("*.py"):
+            sys.modules.pop(f"windtunnel.backends.{path.stem}", None)
+        invalidate_caches()
         backends.names.cache_clear()
         backends.backend.cache_clear()
         _probe.forget()
@@ -52,8 +68,10 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
 
     clear()
     yield make
-    for module in set(sys.modules) - known:
-        if module.startswith("windtunnel.backends."):
-            monkeypatch.delitem(sys.modules, module)
-            monkeypatch.delattr(backends, module.rpartition(".")[2], raising=False)
     clear()
+    for path in folder.glob("*.py"):
+        if hasattr(backends, path.stem):
+            delattr(backends, path.stem)
+    for name, module in kept.items():
+        sys.modules[name] = module
+        setattr(backends, name.rpartition(".")[2], module)

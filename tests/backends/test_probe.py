@@ -63,8 +63,8 @@ def test_a_driver_that_is_right_tells_its_devices(fake: Fake, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("body", "failure", "said"),
     [
-        ("time.sleep(1000)", "hung", "its driver did not answer in 1 s"),
-        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(1000)", "hung", "did not answer in 1 s"),
+        ("time.sleep(1000)", "hung", "its driver did not answer in 2 s"),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(1000)", "hung", "did not answer in 2 s"),
         ("os.kill(os.getpid(), signal.SIGSEGV)\ntime.sleep(9)", "crashed", "ended with SIGSEGV, without an answer"),
         ("os.abort()", "crashed", "SIGABRT"),
         ("os._exit(7)", "crashed", "ended with exit code 7"),
@@ -85,7 +85,7 @@ def test_a_driver_that_is_right_tells_its_devices(fake: Fake, tmp_path: Path) ->
 def test_a_driver_that_is_not_right_is_not_present_for_a_reason(
     fake: Fake, tmp_path: Path, body: str, failure: str, said: str
 ) -> None:
-    found = one(fake("wrong", body, "timeout_s=1.0" if failure == "hung" else "timeout_s=60.0"))
+    found = one(fake("wrong", body, "timeout_s=2.0" if failure == "hung" else "timeout_s=60.0"))
     assert not found.present and found.devices == ()
     assert (found.kind_of_failure, said in found.why) == (failure, True), found.why
     assert none_is_left(tmp_path)
@@ -146,7 +146,11 @@ if os.fork() == 0:
 def test_a_process_that_the_driver_leaves_with_the_descriptor_is_not_waited_for_and_ends_too(
     fake: Fake, tmp_path: Path, then: str, failure: str | None
 ) -> None:
-    fake("stays", f"{STAYS}\nwhile len(list(HERE.glob('*.pid'))) < 2: time.sleep(0.01)\n{then}", "timeout_s=3.0")
+    fake(
+        "stays",
+        f"{STAYS}\nwhile len(list(HERE.glob('*.pid'))) < 2: time.sleep(0.01)\n{then}",
+        f"timeout_s={5 if failure == 'hung' else 60}",
+    )
     found = one("stays")
     assert found.kind_of_failure == failure and found.present == (failure is None)
     assert len(list(tmp_path.glob("*.pid"))) == 2
