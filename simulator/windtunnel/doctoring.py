@@ -159,9 +159,9 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
             )
     yield ""
     if report["root"]:
-        yield "Running as root: packets may make network namespaces of its own. Nothing else needs it or uses it."
+        yield "Running as root: packets makes its network namespaces by right of it. Nothing else needs it or uses it."
     else:
-        yield "Not root: packets needs it for its network namespaces, and apt is run with sudo. Nothing else does."
+        yield "Not root: packets runs where users may make namespaces, and apt needs sudo. Nothing else is different."
     limits = report["limits"]
     space = limits["address_space_bytes"]
     yield (

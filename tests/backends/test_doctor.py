@@ -92,7 +92,7 @@ def test_where_no_back_end_reaches_anything_nothing_can_be_validated(fake: Fake)
 def test_it_says_what_being_root_changes(monkeypatch: pytest.MonkeyPatch, root: bool) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
     text = "\n".join(doctoring.lines(doctoring.doctor()))
-    assert ("Running as root: packets" in text, "Not root: packets needs it" in text) == (root, not root)
+    assert ("Running as root: packets" in text, "Not root: packets runs where" in text) == (root, not root)
 
 
 @pytest.mark.usefixtures("some")

@@ -113,6 +113,19 @@ def test_garbage_on_the_descriptor_is_no_answer(fake: Fake, tmp_path: Path, writ
     assert none_is_left(tmp_path)
 
 
+def test_garbage_without_end_is_not_read_to_its_end(fake: Fake, tmp_path: Path) -> None:
+    fake(
+        "endless",
+        """
+        while True:
+            os.write(json.loads(sys.argv[1])["descriptor"], b"x" * 1000)
+        """,
+        "timeout_s=10.0",
+    )
+    assert one("endless").kind_of_failure == "failed"  # and not hung
+    assert none_is_left(tmp_path)
+
+
 def test_megabytes_of_chatter_go_nowhere_and_do_not_hold_up_the_answer(
     fake: Fake, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -267,7 +280,7 @@ def test_no_descriptor_stays_open(fake: Fake) -> None:
     assert {path.name for path in Path("/dev/fd").iterdir()} == before
 
 
-DRIVERS = ["cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda", "numba"]
+DRIVERS = ["cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda"]
 
 
 def test_asking_imports_no_driver_and_what_probes_waits_for_no_numpy() -> None:
