@@ -233,6 +233,22 @@ def test_a_runtime_folder_that_is_set_stays(fake: Fake, monkeypatch: pytest.Monk
     assert json.loads(device.label)["XDG_RUNTIME_DIR"] == str(tmp_path) and tmp_path.is_dir()
 
 
+def test_a_driver_that_crashes_leaves_no_core_file(fake: Fake) -> None:
+    fake("limited", "import resource\nreturn [device(label=str(resource.getrlimit(resource.RLIMIT_CORE)))]")
+    assert one("limited").devices[0].label == "(0, 0)"
+
+
+def test_folders_of_modules_that_are_no_text_are_left_out(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake("right", "return [device()]")
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("/nobody/has/this")])
+    assert one("right").present
+
+
+def test_the_page_on_real_devices_has_every_back_end(root: Path) -> None:
+    page = (root / "docs" / "real-devices.md").read_text()
+    assert [name for name in backends.names() if f"| `{name}` |" not in page] == []
+
+
 def test_files_of_the_working_directory_are_not_taken_for_modules(
     fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

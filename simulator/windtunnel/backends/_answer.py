@@ -23,6 +23,10 @@ def answer(name: str, descriptor: int, folders: Sequence[str]) -> None:
     ``folders``: where the asking process finds the modules of back ends.
     """
     os.set_inheritable(descriptor, False)  # what the driver starts has no use for it
+    with suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash that is expected leaves no file
     backends.__path__[:] = folders
     line = json.dumps(_said(name)).encode() + b"\n"
     with suppress(BrokenPipeError):

@@ -144,7 +144,7 @@ class _Child:
         asked = {
             "name": self.backend.name,
             "descriptor": end,
-            "path": sys.path,
+            "path": [folder for folder in sys.path if isinstance(folder, str)],
             "folders": list(backends.__path__),
         }
         try:
