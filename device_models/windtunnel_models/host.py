@@ -18,8 +18,8 @@ from pathlib import Path
 
 from windtunnel.core.device import DeviceSpec
 from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel_models.labels import HOST_APIS
 
-APIS = ("native", "opencl", "wgpu", "vulkan")
 _PROBED = "probed on this host"
 
 
@@ -220,7 +220,7 @@ def host_spec() -> DeviceSpec:
         kind="cpu",
         vendor=facts.vendor or platform.system() or "unknown",
         name=facts.name,
-        apis=APIS,
+        apis=HOST_APIS,
         values=values,
         notes=("clocks, memory rate and power are not measured until `windtunnel validate` runs here",),
     )

@@ -22,7 +22,7 @@ from windtunnel import __version__, comparing, placing, running
 from windtunnel.core.cluster import PlacementScenario, check_placement, is_placement
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.device import Cost, Device, DeviceSpec
-from windtunnel.core.errors import DeviceNotPresentError, InputError, Where, WindtunnelError
+from windtunnel.core.errors import InputError, Where, WindtunnelError
 from windtunnel.core.ops import OPERATIONS, describe, one_row
 from windtunnel.core.optable import read_op_table
 from windtunnel.core.placed import PlacementRecording
@@ -159,11 +159,16 @@ def explore(
 
 
 def real_accelerator(name: str) -> Accelerator:
-    """A real accelerator: ``SKU`` or ``SKU@API``. DeviceNotPresentError where it is not here."""
-    raise DeviceNotPresentError(
-        f"no back end of this installation reaches real devices, so '{name}' is not here; "
-        "--accelerator emulated runs the test without"
-    )
+    """A real accelerator: ``SKU`` or ``SKU@API``, or ``opencl:0`` as `windtunnel devices --real` calls it.
+
+    InputError for a name that is none; DeviceNotPresentError where it is not here.
+    """
+    from windtunnel import probing
+    from windtunnel.runtime.accelerator import Accelerator
+
+    # A slip in a name is not an absent device.
+    usual_api = None if ":" in name else device(name, Catalogue()).spec.apis[0]
+    return Accelerator(probing.open_real(name, usual_api))
 
 
 def select(
@@ -179,7 +184,8 @@ def select(
 
     A back end is an API (``cuda``, ``wgpu`` ...) or a kind (``tpu``, ``cpu`` ...), as in the matrix; ``device`` is the
     ``SKU`` or ``SKU@API`` that it has to be. Emulated is a machine with the SKUs of ``machine``, the whole catalogue
-    unless given. The choice says why (``reason``) and opens the device (``open()``).
+    unless given. With ``real`` it is what back ends reach on this host, and ``device`` may be ``opencl:0``, too. The
+    choice says why (``reason``) and opens the device (``open()``).
 
     Raises InputError for an unknown name; DeviceNotPresentError, with why for each, where none of it is here.
     """
@@ -190,7 +196,7 @@ def select(
             "a back end is chosen by a preference or by a use", expected="names, or use='...', one of them"
         )
     catalogued = known or Catalogue()
-    if device is not None and not real:
+    if device is not None and not (real and ":" in device):
         running.device(device, catalogued)  # a slip in a name is not an absent device
     found: Mapping[str, KnownBackend] = _real_backends() if real else _emulated_backends(machine, host, catalogued)
     if use is not None:
@@ -211,10 +217,9 @@ def _emulated_backends(machine: Sequence[str] | None, host: Host | None, known: 
 
 
 def _real_backends() -> dict[str, KnownBackend]:
-    from windtunnel.runtime.selection import AbsentBackend
+    from windtunnel import probing
 
-    why = "no back end of this installation reaches real devices"
-    return {name: AbsentBackend(name, why) for name in [*kind_names(), *api_names()]}
+    return {**probing.real_backends(api_names(), kind_names())}
 
 
 def predict(

@@ -26,10 +26,14 @@ def cli() -> None:
 
 
 @cli.command()
+@click.option("--real", is_flag=True, help="List what is on this host instead, as drivers tell it.")
 @CATALOG
 @FORMAT
-def devices(catalogs: Sequence[str], form: str) -> None:
-    """List the catalogue of devices."""
+def devices(real: bool, catalogs: Sequence[str], form: str) -> None:
+    """List the catalogue of devices, or those of this host."""
+    if real:
+        _real_devices(catalogs, form)
+        return
     from windtunnel import app
 
     rows = app.list_devices(app.catalogue(catalogs))
@@ -40,6 +44,49 @@ def devices(catalogs: Sequence[str], form: str) -> None:
         ["sku", "kind", "apis", "vendor", "assumed numbers"],
         [[r["sku"], r["kind"], ", ".join(r["apis"]), r["vendor"], f"{r['assumed']} of {r['numbers']}"] for r in rows],
     )
+
+
+def _real_devices(catalogs: Sequence[str], form: str) -> None:
+    from windtunnel import probing
+
+    if catalogs:
+        from windtunnel.core.errors import InputError, Where
+
+        raise InputError(
+            "what is on this host is in no folder", where=Where(field="--catalog"), expected="--real alone"
+        )
+    rows = probing.real_devices()
+    if form == "json":
+        print_json(rows)
+        return
+    for title, header, shown in probing.devices_tables(rows):
+        click.secho(title, bold=True)
+        print_table(header, shown)
+    if not rows:
+        click.echo("No back end reaches a device on this host; windtunnel doctor says what is missing.")
+
+
+@cli.command()
+@click.option("--require", multiple=True, metavar="NAME[,NAME]", help="Exit 3 if one of these back ends is not here.")
+@FORMAT
+def doctor(require: Sequence[str], form: str) -> None:
+    """Say what the host has, what is missing and what to install.
+
+    \b
+    windtunnel doctor --require opencl,wgpu
+    """  # noqa: D301  as below
+    from windtunnel import doctoring
+
+    report = doctoring.doctor(doctoring.names_of(require))
+    if form == "json":
+        print_json(report)
+    else:
+        for line in doctoring.lines(report):
+            click.echo(line)
+    if report["missing"]:
+        from windtunnel.core.errors import DeviceNotPresentError
+
+        raise DeviceNotPresentError(doctoring.missing_words(report))
 
 
 @cli.command()

@@ -31,8 +31,13 @@ MAY_IMPORT = {
     "reals": {"backends", "core", "runtime"},
     "running": {"core", "engine", "policies", "models", "reals", ""},
     "placing": {"core", "engine", "policies", "report", "models", ""},
+    # What back ends reach on this host, for `devices --real`, `doctor` and app: quick, without app's imports.
+    "probing": {"backends", "core", "runtime", "models", ""},
+    "doctoring": {"backends", "core", "probing", ""},
     "app": {
+        "backends",
         "placing",
+        "probing",
         "running",
         "comparing",
         "core",
@@ -54,7 +59,7 @@ MAY_IMPORT = {
     # So does what `validate` puts together: the catalogue's models beside measurements, and a fit of the one to the other.
     "validating": {"app", "core", "models", "report", "runtime", "validation"},
     "console": {"core"},
-    "cli": {"app", "console", "core", "planner", "policies", "report", "validating", ""},
+    "cli": {"app", "console", "core", "doctoring", "planner", "policies", "probing", "report", "validating", ""},
     "pytest_plugin": {"app", "core", "runtime", ""},
     "__main__": {"cli"},
     "": {"app", "core", "emulator", "errors", "language", "runtime"},

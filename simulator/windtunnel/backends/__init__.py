@@ -1,7 +1,8 @@
 """Back ends of real devices. Each is one module, found by its name; only these modules import a driver.
 
 A module without a leading underscore is a back end: it has ``BACKEND``, a `known.RealBackend`, and imports its driver
-only when it is asked for devices.
+only when it is asked for devices. All of these modules are imported wherever devices are looked for, and each once more
+by the process that asks its driver: what they import at once is waited for, so that it had better be little.
 """
 
 from __future__ import annotations

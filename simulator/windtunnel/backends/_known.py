@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from windtunnel.runtime.interface import Context
-from windtunnel.runtime.trial import Operations
+if TYPE_CHECKING:  # they import NumPy, which a probe would wait for
+    from windtunnel.runtime.interface import Context
+    from windtunnel.runtime.trial import Operations
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Protocol
 from windtunnel.core.errors import DeviceError, DeviceNotPresentError, InputError, nearest, one_of
 from windtunnel.core.recommendation import recommendation
 from windtunnel.runtime.accelerator import Accelerator
-from windtunnel.runtime.interface import Backend, Context, DeviceInfo
+from windtunnel.runtime.interface import Backend, DeviceInfo
 
 
 class KnownBackend(Backend, Protocol):
@@ -24,34 +24,6 @@ class KnownBackend(Backend, Protocol):
 
     def find(self, device: str) -> int | None:
         """The index of the device called ``SKU`` or ``SKU@API``; None where it does not reach one."""
-
-
-@dataclass
-class AbsentBackend:
-    """A back end that is known by name, and is not here: ``why``."""
-
-    name: str
-    why: str
-
-    def count(self) -> int:
-        """No device."""
-        return 0
-
-    def absent(self) -> str:
-        """Why not."""
-        return self.why
-
-    def find(self, device: str) -> int | None:
-        """See ``KnownBackend``."""
-        return None
-
-    def info(self, index: int = 0) -> DeviceInfo:
-        """DeviceNotPresentError."""
-        raise DeviceNotPresentError(f"{self.name} has no device {index}: {self.why}")
-
-    def context(self, index: int = 0) -> Context:
-        """DeviceNotPresentError."""
-        raise DeviceNotPresentError(f"{self.name} has no device {index}: {self.why}")
 
 
 @dataclass(frozen=True)
@@ -107,7 +79,8 @@ def _first(
         called = f"{name}, the {place}" if place else name
         found = _device_of(backend, device)
         if isinstance(found, int):
-            label = backend.info(found).name
+            info = backend.info(found)
+            label = f"{info.name} (software, no accelerator)" if info.software else info.name
             what = f"{called}: {label}" if device is None else f"{label}, asked for by name, through {called}"
             return Choice(
                 backend, found, "; ".join([f"{what}, the first {asked} that is here", *_said(passed)]), (*passed,)
