@@ -100,6 +100,7 @@ def test_nothing_to_judge_by_is_no_pass(truth: Path) -> None:
         (("--op", "vector_add", "--device", "a10"), "--device: no row is of 'a10'"),
         (("--op", "vector_add", "--context", "clok=burst"), "did you mean 'clock'?"),
         (("--op", "vector_add", "--calibration", "nowhere.yaml"), "nowhere.yaml"),
+        (("--op", "vector_add", "--at-most", "nan"), "--at-most: this is nan"),
         (("--op", "gemm"), "truth.csv:1: the table has no column 'm', which gemm needs"),
         (("--op", "sign"), "l4 is a gpu, which does not run sign"),
     ],

@@ -254,6 +254,9 @@ def test_a_file_of_no_device_is_of_the_one_that_is_named(tmp_path: Path) -> None
         ({"columns": {"bytes": 1}}, "measurements[0].columns: copy needs 'direction'"),
         ({"repeats": [0]}, "measurements[0].repeats: this is [0]; expected a list of seconds"),
         ({"laten_s": 1}, "measurements[0].laten_s: a measurement has no 'laten_s'"),
+        ({"suspect": ["hot"]}, "measurements[0].suspect: this is ['hot']; expected text"),
+        ({"line": "2"}, "measurements[0].line: this is '2'"),
+        ({"power_w": float("nan")}, "measurements[0].power_w: this is nan"),
         ({"samples": True}, "measurements[0].samples: this is True"),
     ],
 )
