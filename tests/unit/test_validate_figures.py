@@ -15,6 +15,7 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel.validation.compare import Comparison, compare, halves
+from windtunnel.validation.page import charts, points
 from windtunnel.validation.rows import Measurement
 from windtunnel.validation.statistics import figures, mean_difference, noise_floor
 
@@ -216,3 +217,26 @@ def test_few_shapes_are_split_by_every_size() -> None:
     assert (len(fitted), len(held)) == (5, 5)
     assert how == "every other (m, n, k, batch) held back, 10 in all"
     assert halves([row(n, 1.0) for n in range(1, 5)])[2] == "every other (n) held back, 4 in all"
+
+
+def test_of_many_rows_the_page_draws_some_evenly_by_time_and_all_that_are_furthest_off() -> None:
+    far = {17 * i + 3 for i in range(10)}
+    rows = [row(n, n * (3.0 if n in far else 1.001)) for n in range(1, 1001)]
+    drawn = points(compared(rows), most=60)
+    assert (drawn["shown"], drawn["all"]) == (len(drawn["measured"]), 1000)
+    assert 55 <= drawn["shown"] <= 60
+    sizes = drawn["numbers"]["n"]
+    assert far <= set(sizes)
+    usual = sorted(n for n in sizes if n not in far)
+    assert (usual[0], usual[-1]) == (1.0, 1000.0)
+    assert max(b - a for a, b in zip(usual, usual[1:], strict=False)) < 50
+    assert points(compared(rows), most=1000)["shown"] == 1000
+
+
+def test_a_point_of_the_page_is_one_row_through_all_its_columns() -> None:
+    (chart,) = charts([compared([row(5, 4.0), row(20, 25.0, "float16"), row(1, 1.0, suspect="hot")])])
+    assert [chart["bounds"][i] for i in chart["bound"]] == ["launch", "memory"]
+    assert [chart["choices"][i] for i in chart["choice"]] == ["float32", "float16"]
+    assert (chart["measured"], chart["modelled"], chart["numbers"]) == ([4.0, 25.0], [5.0, 20.0], {"n": [5.0, 20.0]})
+    assert (chart["size"], chart["size_unit"]) == ([60.0, 120.0], "B")  # two reads and a write, of 4 and of 2 bytes
+    assert charts([compared([row(1, 1.0, suspect="hot")])]) == []
