@@ -6,6 +6,7 @@ measured; from there on nobody asks where they came from.
 
 from __future__ import annotations
 
+import math
 import platform
 import re
 import shlex
@@ -27,7 +28,7 @@ from windtunnel.validation.compare import compare as _compare
 from windtunnel.validation.rows import Circumstances, Measurement
 from windtunnel_models.catalogue import Catalogue
 
-MOST_IN_JSON = 10_000
+MOST_IN_JSON = 2_000
 """Measurements that validation.json holds itself; more are in the CSV files alone."""
 
 _MAKERS = frozenset(
@@ -187,7 +188,9 @@ def missed(results: Sequence[Mapping[str, Any]], at_most: float) -> list[str]:
         if one["mape"] is None:
             said.append(f"{one['op']} on {one['device']} has no measurement to trust")
         elif one["mape"] > at_most:
-            said.append(f"{one['op']} on {one['device']} is {one['mape']:.3%} off, above {at_most:.3g}")
+            # As many digits as tell the two apart.
+            digits = next((d for d in range(1, 12) if f"{one['mape']:.{d}%}" != f"{at_most:.{d}%}"), 12)
+            said.append(f"{one['op']} on {one['device']} is {one['mape']:.{digits}%} off, above {at_most:.{digits}%}")
     return said
 
 
@@ -235,6 +238,38 @@ def save(
     return written
 
 
+def judged(
+    measurements: Sequence[Measurement],
+    about: Circumstances,
+    *,
+    known: Catalogue | None = None,
+    calibration: str | None = None,
+    calibrate: bool = False,
+    out: Path | None = None,
+    at_most: float | None = None,
+) -> tuple[list[dict[str, Any]], list[Path]]:
+    """Measurements against the model: the results, as JSON has them, and what was written under ``out``.
+
+    ``about``: the circumstances of the measurements. ``calibrate``: each result has, as ``calibrated``, what a fit to
+    one half of its shapes does on the other. ``at_most``: the error in the mean (a fraction) that the page judges by.
+    """
+    if at_most is not None and not 0.0 <= at_most < math.inf:
+        raise InputError(f"this is {at_most}", where=Where(field="--at-most"), expected="a share from 0")
+    known = known or Catalogue()
+    comparisons = compare(measurements, known=known, calibration=calibration)
+    fits: list[dict[str, Any]] = []
+    if calibrate and out is not None:
+        fits = calibrated(measurements, out / "calibration", known=known)
+    elif calibrate:
+        with tempfile.TemporaryDirectory() as scratch:
+            fits = [{**one, "overlay": None} for one in calibrated(measurements, Path(scratch), known=known)]
+    results = [one.report() for one in comparisons]
+    if calibrate:
+        of = {(one["device"], one["op"]): one for one in fits}
+        results = [{**one, "calibrated": of.get((one["device"], one["op"]))} for one in results]
+    return results, [] if out is None else save(comparisons, results, out, about, at_most)
+
+
 def validate(
     path: Path,
     *,
@@ -248,33 +283,24 @@ def validate(
     out: Path | None = None,
     at_most: float | None = None,
 ) -> tuple[list[dict[str, Any]], list[Path]]:
-    """A file of measurements against the model: the results, as JSON has them, and what was written under ``out``.
-
-    ``calibrate``: each result has, as ``calibrated``, what a fit to one half of its shapes does on the other.
-    ``at_most``: the error in the mean (a fraction) that the page judges by.
-    """
+    """A file of measurements against the model: see ``read`` and ``judged``."""
     known = app.catalogue(catalogs)
     measurements = read(path, op=op, device=device, model=model, context=context, known=known)
-    comparisons = compare(measurements, known=known, calibration=calibration)
-    fits: list[dict[str, Any]] = []
-    if calibrate and out is not None:
-        fits = calibrated(measurements, out / "calibration", known=known)
-    elif calibrate:
-        with tempfile.TemporaryDirectory() as scratch:
-            fits = [{**one, "overlay": None} for one in calibrated(measurements, Path(scratch), known=known)]
-    results = [one.report() for one in comparisons]
-    if calibrate:
-        of = {(one["device"], one["op"]): one for one in fits}
-        results = [{**one, "calibrated": of.get((one["device"], one["op"]))} for one in results]
-    if out is None:
-        return results, []
     options = {"--op": op, "--device": device, "--as": model, "--calibration": calibration}
     words = ["windtunnel", "validate", "--against", str(path)]
     words += [word for name, value in options.items() if value is not None for word in (name, value)]
     words += [word for name, value in (context or {}).items() for word in ("--context", f"{name}={value}")]
     words += [word for folder in catalogs for word in ("--catalog", str(folder))]
-    words += ["--calibrate"] * calibrate + ["--out", str(out)]
-    return results, save(comparisons, results, out, circumstances(shlex.join(words)), at_most)
+    words += ["--calibrate"] * calibrate + (["--out", str(out)] if out is not None else [])
+    return judged(
+        measurements,
+        circumstances(shlex.join(words)),
+        known=known,
+        calibration=calibration,
+        calibrate=calibrate,
+        out=out,
+        at_most=at_most,
+    )
 
 
-__all__ = ["calibrated", "circumstances", "compare", "missed", "read", "save", "validate"]
+__all__ = ["calibrated", "circumstances", "compare", "judged", "missed", "read", "save", "validate"]

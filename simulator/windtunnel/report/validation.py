@@ -159,6 +159,8 @@ def verdict(results: Sequence[Mapping[str, Any]], at_most: float | None = None) 
     if len(results) == 1:
         one = results[0]
         said = f"{one['op']} on {one['device']} is {percent(one['mape'])} off in the mean"
+        if one["noise_floor"] is not None:
+            said += f", where the measurements themselves vary by {percent(one['noise_floor'])}"
     else:
         devices = len({one["device"] for one in results})
         of = f"{plural(len({one['op'] for one in results}), 'operation')} on {plural(devices, 'device')}"
@@ -236,6 +238,7 @@ def _part(one: Mapping[str, Any], chart: int | None, charts: Sequence[Mapping[st
         "title": f"{one['op']} on {one['device']}",
         "model": one["model"],
         "sources": one["sources"],
+        "rows": plural(one["n"], "row"),
         "floor": one["noise_floor"] and percent(one["noise_floor"]),
         "floor_points": plural(one["noise_points"], "point"),
         "chart": chart,

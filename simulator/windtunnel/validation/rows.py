@@ -394,6 +394,12 @@ def _from_json(entry: Any, file: str, at: str) -> Measurement:
         if not isinstance(entry.get(name), wanted) or isinstance(entry.get(name), bool):
             said = {"columns": "an object", "latency_s": "seconds"}.get(name, "text")
             raise InputError(f"'{name}' is missing or wrong", where=Where(file, field=f"{at}.{name}"), expected=said)
+    for name in ("timer", "note", "suspect"):
+        if not isinstance(entry.get(name, ""), str):
+            raise InputError(f"this is {entry[name]!r}", where=Where(file, field=f"{at}.{name}"), expected="text")
+    line = entry.get("line")
+    if line is not None and (isinstance(line, bool) or not isinstance(line, int)):
+        raise InputError(f"this is {line!r}", where=Where(file, field=f"{at}.line"), expected="a line, or null")
     try:
         columns = OPERATIONS.find(entry["op"]).complete(entry["columns"])
     except InputError as error:

@@ -44,7 +44,8 @@ def figures(
 
 def mean_difference(times: Sequence[float]) -> float:
     """Mean absolute difference of logarithms over all pairs of ``times`` (at least two)."""
-    logs = np.sort(np.log(np.asarray(times, dtype=np.float64)))
+    values = np.sort(np.asarray(times, dtype=np.float64))
+    logs = np.log(values / values[0])  # of equal times exactly nothing
     count = len(logs)
     # Sorted, the pair differences add up to each value times (those below it - those above it).
     ranks = 2.0 * np.arange(count) - (count - 1.0)

@@ -26,8 +26,18 @@
   };
   const powers = base => (u, at, low, high) => {
     const found = [], first = Math.ceil(Math.log(low) / Math.log(base) - 1e-9), last = Math.log(high) / Math.log(base) + 1e-9;
-    const step = Math.max(1, Math.ceil((last - first) / 6));
+    const room = Math.max(2, Math.floor((at === 0 ? u.bbox.width / 72 : u.bbox.height / 36) / uPlot.pxRatio));
+    const step = Math.max(1, Math.ceil((last - first) / room));
     for (let power = first; power <= last; power += step) found.push(base ** power);
+    if (base === 10 && found.length < 4 && room > 2 * found.length) {
+      // Few decades: twos and fives between them.
+      const finer = [];
+      for (let power = first - 1; power <= last; power++) for (const part of [1, 2, 5]) {
+        const value = part * 10 ** power;
+        if (value >= low && value <= high) finer.push(value);
+      }
+      return finer;
+    }
     return found.length > 1 ? found : [low, Math.sqrt(low * high), high];
   };
   const drawn = new Map();

@@ -1,0 +1,214 @@
+"""`windtunnel validate --against`: exit codes, the JSON that outside scripts read, and the files it leaves."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from windtunnel import app, validating
+from windtunnel.cli import main
+from windtunnel.core.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = ROOT / "scenarios" / "measurements" / "a100-attention.csv"
+CONTRACT = ("device", "op", "n", "mape", "median_ape", "p90_ape", "bias", "noise_floor")
+
+
+def command(*arguments: object) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of `windtunnel validate`."""
+    runner = CliRunner()
+    with runner.isolation() as (out, err, _):
+        try:
+            main(["validate", *(str(argument) for argument in arguments)])
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        return code, out.getvalue().decode(), err.getvalue().decode()
+
+
+@pytest.fixture
+def truth(tmp_path: Path) -> Path:
+    """Measurements that are what the model of an L4 says, but those of t4 twice as long."""
+    lines = ["sku,n,latency_s"]
+    for sku, factor in (("l4", 1.0), ("t4", 2.0)):
+        for n in (10**3, 10**5, 10**7):
+            lines.append(f"{sku},{n},{factor * app.predict('vector_add', sku, {'n': n})['duration_s']!r}")
+    path = tmp_path / "truth.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_the_json_is_one_list_with_the_keys_of_the_contract_first(truth: Path) -> None:
+    code, out, err = command("--against", truth, "--op", "vector_add", "--format", "json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert [tuple(one)[: len(CONTRACT)] for one in found] == [CONTRACT, CONTRACT]
+    assert [(one["device"], one["op"], one["n"]) for one in found] == [("l4", "vector_add", 3), ("t4", "vector_add", 3)]
+    assert (found[0]["mape"], found[0]["bias"], found[0]["noise_floor"]) == (0.0, 0.0, None)
+    assert (found[1]["mape"], found[1]["bias"]) == (pytest.approx(0.5), pytest.approx(-0.5))
+    for one in found:
+        check(one)
+
+
+def check(one: dict[str, Any]) -> None:
+    """An object of the list has the keys and types that are written down in docs/validation.md."""
+    share = (float, type(None))
+    assert isinstance(one["device"], str)
+    assert isinstance(one["op"], str)
+    for part in [one, *one["by_bound"], *one["by_dtype"]]:
+        assert isinstance(part["n"], int)
+        assert isinstance(part["noise_points"], int)
+        for key in ("mape", "median_ape", "p90_ape", "bias", "noise_floor", "coverage"):
+            assert isinstance(part[key], share), key
+    assert sum(part["n"] for part in one["by_bound"]) == one["n"]
+    assert set(one["model"]) == {"basis", "text", "fitted_rows", "provenance"}
+    assert all(isinstance(source, str) for source in one["sources"])
+    assert set(one["worst"][0]) == {
+        "columns", "measured_s", "modelled_s", "error", "bound", "inside", "source", "line",
+    }  # fmt: skip
+    assert (one["suspect"], one["refused"]) == ([], [])
+
+
+def test_a_threshold_that_is_missed_is_exit_1_and_the_answer_is_printed_all_the_same(truth: Path) -> None:
+    for device, limit, code in (("l4", 0, 0), ("t4", 50.1, 0), ("t4", 49.9, 1)):
+        given = ("--against", truth, "--op", "vector_add", "--device", device, "--at-most", limit)
+        done, out, err = command(*given, "--format", "json")
+        assert done == code
+        assert len(json.loads(out)) == 1
+        assert ("vector_add on t4 is 50.0% off, above 49.9%" in err) == bool(code)
+
+
+def test_nothing_to_judge_by_is_no_pass(truth: Path) -> None:
+    lines = truth.read_text().splitlines()
+    truth.write_text("\n".join([f"{lines[0]},suspect", *(f"{line},hot" for line in lines[1:])]) + "\n")
+    code, out, err = command("--against", truth, "--op", "vector_add", "--at-most", 90)
+    assert code == 1
+    assert "vector_add on l4 has no measurement to trust" in err
+    assert "suspect (line 2), in no figure: hot" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--op", "vector_ad"), "did you mean 'vector_add'?"),
+        ((), "truth.csv:1: nothing says which operation was measured"),
+        (("--op", "vector_add", "--device", "a10"), "--device: no row is of 'a10'"),
+        (("--op", "vector_add", "--context", "clok=burst"), "did you mean 'clock'?"),
+        (("--op", "vector_add", "--calibration", "nowhere.yaml"), "nowhere.yaml"),
+        (("--op", "vector_add", "--at-most", "nan"), "--at-most: this is nan"),
+        (("--op", "gemm"), "truth.csv:1: the table has no column 'm', which gemm needs"),
+        (("--op", "sign"), "l4 is a gpu, which does not run sign"),
+    ],
+)
+def test_wrong_input_is_exit_2_with_what_is_wrong(arguments: tuple[str, ...], said: str, truth: Path) -> None:
+    code, out, err = command("--against", truth, *arguments, "--format", "json")
+    assert code == 2
+    assert out == ""
+    assert said in err
+
+
+def test_without_a_file_the_command_says_what_it_needs() -> None:
+    code, _, err = command()
+    assert code == 2
+    assert "--against" in err
+
+
+def test_the_model_may_be_another_device_or_have_another_calibration(truth: Path) -> None:
+    given = ("--against", truth, "--op", "vector_add", "--format", "json")
+    (other,) = json.loads(command(*given, "--device", "l4", "--as", "h100-sxm-80gb")[1])
+    assert other["device"] == "h100-sxm-80gb"
+    assert other["sources"] == ["l4 in truth.csv"]
+    assert other["bias"] < 0.0  # what took an L4 so long takes an H100 less
+    published = ("--against", PUBLISHED, "--op", "attention", "--format", "json")
+    (fitted,) = json.loads(command(*published)[1])
+    (bare,) = json.loads(command(*published, "--calibration", "none")[1])
+    assert (fitted["model"]["basis"], bare["model"]["basis"]) == ("measured", "relatives")
+    assert bare["mape"] > 3 * fitted["mape"]
+    assert bare["noise_floor"] == fitted["noise_floor"] is not None
+
+
+def test_published_measurements_are_within_their_noise_a_few_times_over() -> None:
+    (one,) = json.loads(command("--against", PUBLISHED, "--op", "attention", "--format", "json")[1])
+    check(one)
+    assert one["n"] == 100
+    assert one["noise_points"] == 20
+    assert 0.005 < one["noise_floor"] < one["mape"] < 0.05
+
+
+def test_what_is_written_can_be_validated_and_calibrated_again(truth: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    given = ("--op", "vector_add", "--format", "json")
+    code, first, _ = command("--against", truth, *given, "--out", out)
+    assert code == 0
+    files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
+    assert files == ["l4/vector_add.csv", "t4/vector_add.csv", "validation.html", "validation.json"]
+    data = json.loads((out / "validation.json").read_text())
+    assert data["results"] == json.loads(first)
+    assert data["rows"] == {"l4/vector_add.csv": 3, "t4/vector_add.csv": 3}
+    assert data["circumstances"]["command"].startswith("windtunnel validate --against ")
+    assert data["circumstances"]["versions"]["windtunnel"]
+    figures = ("n", "mape", "bias")
+    again = json.loads(command("--against", out / "validation.json", "--format", "json")[1])
+    assert [[one[key] for key in figures] for one in again] == [
+        [one[key] for key in figures] for one in data["results"]
+    ]
+    (t4,) = json.loads(command("--against", out / "t4" / "vector_add.csv", "--format", "json")[1])
+    assert [t4[key] for key in figures] == [data["results"][1][key] for key in figures]
+
+
+def test_suspect_rows_are_written_apart(truth: Path, tmp_path: Path) -> None:
+    lines = truth.read_text().splitlines()
+    truth.write_text("\n".join([f"{lines[0]},suspect", f"{lines[1]},hot", *(f"{line}," for line in lines[2:])]) + "\n")
+    out = tmp_path / "out"
+    assert command("--against", truth, "--op", "vector_add", "--device", "l4", "--out", out)[0] == 0
+    assert len((out / "l4" / "vector_add.csv").read_text().splitlines()) == 3
+    (row,) = (out / "l4" / "vector_add.suspect.csv").read_text().splitlines()[1:]
+    assert row.endswith(",hot")
+
+
+def test_calibrating_fits_one_half_and_judges_on_the_other(tmp_path: Path) -> None:
+    given = ("--against", PUBLISHED, "--op", "attention", "--calibration", "none", "--calibrate")
+    code, out, _ = command(*given, "--out", tmp_path, "--format", "json")
+    assert code == 0
+    (one,) = json.loads(out)
+    fit = one["calibrated"]
+    assert fit["refused"] is None
+    assert fit["fitted"] + fit["held_out"] == 100
+    assert fit["after"]["n"] == fit["held_out"]
+    assert fit["after"]["mape"] < fit["before"]["mape"]
+    overlay = Path(fit["overlay"])
+    assert overlay == tmp_path / "calibration" / "a100-sxm-80gb" / "attention.yaml"
+    question = ("attention", "a100-sxm-80gb", {"phase": "decode", "batch": 4, "heads": 32, "kv_heads": 8})
+    values = {**question[2], "head_dim": 128, "kv_tokens": 4096}
+    answers = [app.predict(question[0], question[1], values, calibration=c) for c in ("none", str(overlay))]
+    assert answers[0]["duration_s"] != answers[1]["duration_s"]
+    code, out, _ = command(*given)
+    assert code == 0
+    assert re.search(r"MAPE before +after", out)
+    assert "held back with all their batch" in out
+
+
+def test_a_slip_of_many_rows_writes_nothing(truth: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert command("--against", truth, "--op", "vector_add", "--device", "a10", "--out", out)[0] == 2
+    assert not out.exists()
+
+
+def test_names_of_other_peoples_devices_are_matched_by_all_their_words() -> None:
+    known = app.catalogue()
+    for name, sku in (
+        ("NVIDIA A100-PCIE-40GB", "a100-pcie-40gb"),
+        ("Tesla P100-PCIE-16GB", "p100-pcie-16gb"),
+        ("AMD Instinct MI100", "mi100"),
+        ("rtx-4090@vulkan", "rtx-4090@vulkan"),
+        ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+    ):
+        assert validating.model_of(name, known) == sku
+    for name in ("NVIDIA A100", "A100-PCIE-40GB-2", "nvidia", "NVIDIA H100 80GB HBM3"):
+        with pytest.raises(InputError, match="no device of the catalogue is called"):
+            validating.model_of(name, known)
