@@ -6,16 +6,20 @@ take Python's. What a test says of times goes for emulated devices alone (`emula
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.backends.fake_cupy import FakeCupy
 
 import windtunnel
 from windtunnel import app, grid, threadIdx
-from windtunnel.backends import backend
+from windtunnel.backends import _cupy, backend
 from windtunnel.runtime.accelerator import Accelerator
 
 
@@ -119,8 +123,32 @@ def real(name: str, kernels: Kernels = THREADS) -> Subject:
     return Subject(lambda: Accelerator(context(int(index))), kernels)
 
 
-REAL = {"opencl:0": real("opencl:0")}
-SUBJECTS = EMULATED | REAL
+def fake(name: str, cupy: FakeCupy) -> Subject:
+    """A back end's driver over a stand-in for CuPy: its calls are tested, and no device."""
+    return Subject(lambda: Accelerator(_cupy.context(cupy, name, 0)), THREADS)
+
+
+def here(name: str) -> bool:
+    """Whether a back end finds a device, asked in a process of its own. True where WINDTUNNEL_REQUIRE names it.
+
+    So one that is required and not here fails its tests, and is not skipped.
+    """
+    if name in os.environ.get("WINDTUNNEL_REQUIRE", "").split(","):
+        return True
+    asked = f"from windtunnel.backends import backend; raise SystemExit(not backend({name!r}).find())"
+    return backend(name).present() and not subprocess.call(
+        [sys.executable, "-c", asked], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60
+    )
+
+
+REAL = {"opencl:0": real("opencl:0")} | {f"{name}:0": real(f"{name}:0") for name in ("cuda", "hip") if here(name)}
+FAKE = {
+    "cuda's driver over a stand-in, no GPU": fake("cuda", FakeCupy()),
+    "hip's driver over a stand-in, no GPU": fake(
+        "hip", FakeCupy(hip=True, warpSize=64, sharedMemPerBlock=65536, sharedMemPerBlockOptin=65536)
+    ),
+}
+SUBJECTS = EMULATED | REAL | FAKE
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -229,7 +229,11 @@ class RealContext(Generic[Q, M]):
         self._began_j = driver.energy_j()
         self._streams: WeakSet[RealStream[Q, M]] = WeakSet()
         with self.driving("open"):
-            self.default: RealStream[Q, M] = RealStream(self, driver.queue(non_blocking=False), blocking=True)
+            self.default: RealStream[Q, M] = RealStream(self, self.default_queue(), blocking=True)
+
+    def default_queue(self) -> Q:
+        """The default stream's queue: one of its own, where the driver has none that stands for it."""
+        return self.driver.queue(non_blocking=False)
 
     # Errors.
 
