@@ -3,6 +3,7 @@
 #ifndef WT_KERNEL
 #include <atomic>
 #include <barrier>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -24,6 +25,9 @@ static inline void __syncthreads() { wt_meeting->arrive_and_wait(); }
 namespace cooperative_groups {
 struct grid { void sync() { wt_meeting->arrive_and_wait(); } };
 static inline grid this_grid() { return {}; }
+}
+static inline unsigned long long wt_now_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 template <class T> static T atomicAdd(T *at, T value) {
     std::atomic_ref<T> cell(*at);

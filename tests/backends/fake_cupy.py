@@ -145,6 +145,8 @@ class FakeCupy:
         """Names of what was called, in order, for tests."""
         self.options: list[tuple[str, ...]] = []
         """That the compiler was told."""
+        self.stay: set[str] = set()
+        """Names of kernels that stay: each runs at once, in a thread, and who waits for its stream waits for it."""
         self.fail: dict[str, int] = {}
         """By a function's name, what its next call fails with."""
         self.cuda = _cuda(self)
@@ -537,6 +539,10 @@ def _cuda(fake: FakeCupy) -> Any:
                         raise CUDARuntimeError(device.broken)
                     host.run(grid, block, args, shared_mem)
 
+                if self.name in fake.stay:
+                    thread = threading.Thread(target=run, daemon=True)
+                    thread.start()
+                    run = thread.join
                 fake.enqueue(stream, run, [int(one) for one in args if one.dtype == np.uint64])
 
     functions: weakref.WeakValueDictionary[int, Function] = weakref.WeakValueDictionary()

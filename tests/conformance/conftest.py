@@ -135,10 +135,14 @@ def here(name: str) -> bool:
     """
     if name in os.environ.get("WINDTUNNEL_REQUIRE", "").split(","):
         return True
+    if not backend(name).present():
+        return False
     asked = f"from windtunnel.backends import backend; raise SystemExit(not backend({name!r}).find())"
-    return backend(name).present() and not subprocess.call(
-        [sys.executable, "-c", asked], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60
-    )
+    try:
+        probe = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=False, timeout=60)
+    except subprocess.TimeoutExpired:
+        return False
+    return probe.returncode == 0
 
 
 REAL = {"opencl:0": real("opencl:0")} | {f"{name}:0": real(f"{name}:0") for name in ("cuda", "hip") if here(name)}

@@ -350,8 +350,7 @@ class CupyContext(RealContext[Any, Any]):
 
     def after(self, stream: RealStream[Any, Any]) -> list[Any]:
         """Events that the stream's next work waits for: the legacy rule is the device's own."""
-        found, stream.pending = stream.pending, []
-        return found
+        return self.events_before(stream)
 
     @contextmanager
     def driving(self, operation: str, usual: type[DeviceError] = LaunchError) -> Iterator[None]:
