@@ -21,6 +21,9 @@ static std::barrier<> *wt_meeting;
 #define __forceinline__ inline
 #define __shared__ static
 
+typedef _Float16 __half;
+static inline __half __float2half_rn(float x) { return (__half)x; }
+static inline float __half2float(__half x) { return x; }
 static inline void __syncthreads() { wt_meeting->arrive_and_wait(); }
 namespace cooperative_groups {
 struct grid { void sync() { wt_meeting->arrive_and_wait(); } };

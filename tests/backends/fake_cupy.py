@@ -697,7 +697,7 @@ def on_host(text: str, flags: Iterable[str] = ()) -> Any:
 @cache
 def built(source: str, name: str, hip: bool) -> Host:
     """For this host, by g++."""
-    text = re.sub(r"#include <(hip/hip_)?cooperative_groups.h>\n", "", source)
+    text = re.sub(r"#include <((hip/hip_)?cooperative_groups|cuda_fp16|hip/hip_fp16).h>\n", "", source)
     text = re.sub(r"extern __shared__ (.+?) (\w+)\[\];", r"\1 *\2 = (\1 *)wt_dynamic;", text)
     wide, meet = "this_grid()" in text, "__syncthreads()" in text
     assert not (wide and "__shared__" in text), "shared memory of blocks side by side is not done here"

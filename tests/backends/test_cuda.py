@@ -265,6 +265,15 @@ def test_a_build_failure_names_the_kernel_and_says_what_the_compiler_did(device:
         device.launch(too_much, 1, 64, device.empty(64))
 
 
+def test_headers_of_the_api_are_found_where_no_toolkit_is_installed(device: Any, cupy: FakeCupy) -> None:
+    buffer = device.to_device(np.array([0.1, 1, 60000], np.float16))
+    device.launch(doubled, 1, 64, buffer)
+    assert np.array_equal(device.to_host(buffer), np.array([0.2, 2, np.inf], np.float16))
+    (options,) = cupy.options
+    assert all((Path(one.removeprefix("-I")) / "..").is_dir() for one in options if one.startswith("-I"))
+    assert any((Path(one.removeprefix("-I")) / "cuda_fp16.h").is_file() for one in options)
+
+
 def test_headers_that_are_not_here_are_named_with_what_has_them(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windtunnel.backends._cupy._HEADERS", ())
     with pytest.raises(errors.LaunchError, match="pip install nvidia-cuda-runtime-cu12"):

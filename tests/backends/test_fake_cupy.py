@@ -55,9 +55,8 @@ def test_a_function_takes_what_cupy_s_does(path: str, names: list[str]) -> None:
 
 
 @installed
-@pytest.mark.parametrize(("path", "names"), [(path, names) for path, *names in SIGNATURES])
-def test_what_is_kept_of_cupy_s_parameters_is_so(path: str, names: list[str]) -> None:
-    assert parameters(real(path)) == names
+def test_what_is_kept_of_cupy_s_parameters_is_so() -> None:
+    assert [[path, *parameters(real(path))] for path, *_ in SIGNATURES] == SIGNATURES
 
 
 def names_of(module: Any, path: str = "") -> list[str]:
@@ -86,11 +85,11 @@ def test_all_its_names_and_constants_are_cupy_s() -> None:
 
 
 @installed
-@pytest.mark.parametrize("status", NAMES)
-def test_its_errors_say_what_cupy_s_do(status: int) -> None:
-    theirs, mine = real("runtime.CUDARuntimeError")(status), CUDARuntimeError(status)
-    assert str(theirs) == str(mine) and theirs.status == mine.status
-    assert issubclass(type(theirs), RuntimeError)
+def test_its_errors_say_what_cupy_s_do() -> None:
+    for status in NAMES:
+        theirs, mine = real("runtime.CUDARuntimeError")(status), CUDARuntimeError(status)
+        assert str(theirs) == str(mine) and theirs.status == mine.status
+        assert isinstance(theirs, RuntimeError)
 
 
 @installed
