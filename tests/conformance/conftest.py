@@ -6,16 +6,20 @@ take Python's. What a test says of times goes for emulated devices alone (`emula
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.backends.fake_cupy import FakeCupy
 
 import windtunnel
 from windtunnel import app, f32, grid, threadIdx
-from windtunnel.backends import backend
+from windtunnel.backends import _cupy, backend
 from windtunnel.runtime.accelerator import Accelerator
 
 
@@ -128,13 +132,41 @@ def real(name: str, kernels: Kernels = THREADS) -> Subject:
     return Subject(lambda: Accelerator(context(int(index))), kernels)
 
 
+def fake(name: str, cupy: FakeCupy) -> Subject:
+    """A back end's driver over a stand-in for CuPy: its calls are tested, and no device."""
+    return Subject(lambda: Accelerator(_cupy.context(cupy, name, 0)), THREADS)
+
+
+def here(name: str) -> bool:
+    """Whether a back end finds a device, asked in a process of its own. True where WINDTUNNEL_REQUIRE names it.
+
+    So one that is required and not here fails its tests, and is not skipped.
+    """
+    if name in os.environ.get("WINDTUNNEL_REQUIRE", "").split(","):
+        return True
+    if not backend(name).present():
+        return False
+    asked = f"from windtunnel.backends import backend; raise SystemExit(not backend({name!r}).find())"
+    try:
+        probe = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=False, timeout=60)
+    except subprocess.TimeoutExpired:
+        return False
+    return probe.returncode == 0
+
+
 REAL = {
     "cpu:0": real("cpu:0"),
     "cpu:0, whole arrays": real("cpu:0", Kernels()),
     "opencl:0": real("opencl:0"),
     "wgpu:0": real("wgpu:0", NARROW),
+} | {f"{name}:0": real(f"{name}:0") for name in ("cuda", "hip") if here(name)}
+FAKE = {
+    "cuda's driver over a stand-in, no GPU": fake("cuda", FakeCupy()),
+    "hip's driver over a stand-in, no GPU": fake(
+        "hip", FakeCupy(hip=True, warpSize=64, sharedMemPerBlock=65536, sharedMemPerBlockOptin=65536)
+    ),
 }
-SUBJECTS = EMULATED | REAL
+SUBJECTS = EMULATED | REAL | FAKE
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

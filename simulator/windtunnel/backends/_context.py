@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
-from weakref import WeakSet
 
 import numpy as np
 
@@ -47,6 +46,8 @@ class Driver(Protocol[Q, M]):
 
     target: str
     """Of `windtunnel.transpile`; "" where kernels are not emitted."""
+    timed: bool
+    """Whether `busy_s` will be asked: some drivers time a launch only for a price. Set by whoever measures."""
 
     def allocate(self, size: int, kind: MemoryKind) -> Any:
         """``size`` bytes of memory."""
@@ -146,8 +147,7 @@ class RealStream(Generic[Q, M]):
         self.context.before_wait()
         with self.context.driving("stream synchronize"):
             self.context.driver.finish(self.native)
-        self.last = None
-        self.kept.clear()
+        self.context.idle(self)
         self.context.after_wait()
 
     def wait(self, event: RealEvent[Q, M]) -> None:
@@ -235,9 +235,14 @@ class RealContext(Generic[Q, M]):
         self._next_address = 1 << 20
         self._began_s = time.perf_counter()
         self._began_j = driver.energy_j()
-        self._streams: WeakSet[RealStream[Q, M]] = WeakSet()
+        self._busy: set[RealStream[Q, M]] = set()
+        """Streams, the default one aside, that may have work left: a program may have dropped them long ago."""
         with self.driving("open"):
-            self.default: RealStream[Q, M] = RealStream(self, driver.queue(non_blocking=False), blocking=True)
+            self.default: RealStream[Q, M] = RealStream(self, self.default_queue(), blocking=True)
+
+    def default_queue(self) -> Q:
+        """The default stream's queue: one of its own, where the driver has none that stands for it."""
+        return self.driver.queue(non_blocking=False)
 
     # Errors.
 
@@ -313,9 +318,7 @@ class RealContext(Generic[Q, M]):
     def stream(self, *, non_blocking: bool = False) -> RealStream[Q, M]:
         """See ``Context``."""
         with self.driving("create a stream"):
-            found = RealStream(self, self.driver.queue(non_blocking=non_blocking), blocking=not non_blocking)
-        self._streams.add(found)
-        return found
+            return RealStream(self, self.driver.queue(non_blocking=non_blocking), blocking=not non_blocking)
 
     def event(self) -> RealEvent[Q, M]:
         """See ``Context``."""
@@ -337,11 +340,24 @@ class RealContext(Generic[Q, M]):
 
     def after(self, stream: RealStream[Q, M]) -> list[M]:
         """What a stream's next work waits for: events, and by CUDA's legacy rule the default stream, or the others."""
-        found, stream.pending = stream.pending, []
+        found = self.events_before(stream)
         if stream is self.default:
-            return found + [other.last for other in self._streams if other.blocking and other.last is not None]
+            return found + [other.last for other in self._busy if other.blocking and other.last is not None]
         last = self.default.last
         return found if not stream.blocking or last is None else [*found, last]
+
+    def events_before(self, stream: RealStream[Q, M]) -> list[M]:
+        """Events that a stream's next work waits for, which is given now: whoever waits for all waits for it, too."""
+        found, stream.pending = stream.pending, []
+        if stream is not self.default:
+            self._busy.add(stream)
+        return found
+
+    def idle(self, stream: RealStream[Q, M]) -> None:
+        """All of a stream's work has ended."""
+        stream.last = None
+        stream.kept.clear()
+        self._busy.discard(stream)
 
     def synchronize(self) -> None:
         """See ``Context``."""
@@ -351,10 +367,9 @@ class RealContext(Generic[Q, M]):
         self.after_wait()
 
     def _finish(self) -> None:
-        for stream in (self.default, *self._streams):
+        for stream in (self.default, *self._busy):
             self.driver.finish(stream.native)
-            stream.last = None
-            stream.kept.clear()
+            self.idle(stream)
 
     # Copies.
 

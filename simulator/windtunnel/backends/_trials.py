@@ -58,6 +58,7 @@ class KernelTrial:
         if self.dispatch == "graph" or (self.dispatch == "device" and self._graphed):
             return self._replay(count)
         context: RealContext[Any, Any] = self.accelerator.context  # type: ignore[assignment]
+        context.driver.timed = self.dispatch == "device"
         first, last = self.accelerator.event(), self.accelerator.event()
         marks = []
         self.accelerator.synchronize()

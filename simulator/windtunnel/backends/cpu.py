@@ -102,6 +102,7 @@ def _info(index: int) -> DeviceInfo:
 class HostDriver:
     """The host as a device: see ``_context.Driver``. A mark is the time at which it was made."""
 
+    timed = False
     target = "fpga"
     """C++ that runs a kernel's threads one after another, from barrier to barrier: for synthesis, and for this."""
 

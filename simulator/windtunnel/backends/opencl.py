@@ -109,6 +109,7 @@ class OpenClDriver:
     """pyopencl's calls; see ``_context.Driver``."""
 
     target = "opencl"
+    timed = True
 
     def __init__(self, device: Any) -> None:
         import pyopencl

@@ -16,12 +16,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
 from windtunnel.backends._context import RealContext
 from windtunnel.backends._known import Found, RealBackend
+from windtunnel.backends._trials import KernelOperations
 from windtunnel.backends._wgpu_native import Failed, Native, Reading, library
 from windtunnel.core.errors import DeviceError, DeviceLost, DeviceNotPresentError, DeviceOutOfMemory
 from windtunnel.language.types import U32
@@ -551,7 +553,8 @@ def _context(index: int) -> RealContext[Any, Any]:
 
 
 def _operations(index: int) -> Operations:
-    raise NotImplementedError
+    context = _context(index)
+    return KernelOperations(context, {"driver": context.info.driver, "wgpu": version("wgpu")})
 
 
 BACKEND = RealBackend(

@@ -1,0 +1,52 @@
+"""AMD's devices through CuPy's build for ROCm: `cuda`'s own module, with kernels in HIP C++ by hipRTC.
+
+CuPy captures no graphs there, and launches no kernel with a barrier of the whole grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from windtunnel.backends import _cupy
+from windtunnel.backends._known import Found, RealBackend
+from windtunnel.backends._trials import KernelOperations
+from windtunnel.runtime.trial import Operations
+
+
+def _present() -> bool:
+    return Path("/dev/kfd").exists()
+
+
+def _cupy_here() -> Any:
+    import cupy  # where ROCm itself is missing, this raises an ImportError
+
+    if not cupy.cuda.runtime.is_hip:
+        raise ImportError("the CuPy that is installed is the build for CUDA")
+    return cupy
+
+
+def _find() -> Sequence[Found]:
+    return _cupy.found(_cupy_here(), "hip")
+
+
+def _context(index: int) -> _cupy.CupyContext:
+    return _cupy.context(_cupy_here(), "hip", index)
+
+
+def _operations(index: int) -> Operations:
+    context = _context(index)
+    return KernelOperations(context, {"driver": context.info.driver, "cupy": _cupy_here().__version__})
+
+
+BACKEND = RealBackend(
+    name="hip",
+    reaches="AMD GPUs",
+    install='pip install "windtunnel[hip]" and ROCm 7',
+    find=_find,
+    operations=_operations,
+    context=_context,
+    present=_present,
+    timeout_s=30.0,
+)

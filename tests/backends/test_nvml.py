@@ -1,0 +1,200 @@
+"""NVML through a stand-in for its package: what is read, what is not there, and what windows are too short to tell."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from windtunnel.backends import _nvml
+from windtunnel.backends._nvml import Nvml, Sampler, nvml_of
+
+
+class NVMLError(Exception):
+    def __init__(self, value: int) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class FakeNvml:
+    """The package ``pynvml``: what it has it says, and nothing can be set. ``lacks``: functions, each with its error."""
+
+    NVMLError = NVMLError
+    NVML_SUCCESS = 0
+    NVML_ERROR_NOT_SUPPORTED, NVML_ERROR_NO_PERMISSION, NVML_ERROR_FUNCTION_NOT_FOUND = 3, 4, 13
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+    NVML_FI_DEV_POWER_INSTANT = 186
+
+    def __init__(self, **lacks: int) -> None:
+        self.lacks = lacks
+        self.energy_mj = itertools.count(1_000_000, 70_000)
+        self.instant: int | None = 650_500
+
+    def __getattribute__(self, name: str) -> Any:
+        lacks = object.__getattribute__(self, "__dict__").get("lacks", {})
+        if name in lacks:
+
+            def failing(*_: Any) -> None:
+                raise NVMLError(lacks[name])
+
+            return failing
+        return object.__getattribute__(self, name)
+
+    def nvmlInit(self) -> None:
+        pass
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "550.54.15"
+
+    def nvmlDeviceGetHandleByPciBusId(self, pciBusId: str) -> str:
+        if pciBusId != "0000:1B:00.0":
+            raise NVMLError(6)
+        return "handle"
+
+    def nvmlDeviceGetName(self, handle: str) -> str:
+        assert handle == "handle"
+        return "NVIDIA stand-in"
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:
+        return next(self.energy_mj)
+
+    def nvmlDeviceGetFieldValues(self, handle: str, fieldIds: list[int]) -> list[Any]:
+        assert fieldIds == [186]
+        none = self.instant is None
+        return [SimpleNamespace(nvmlReturn=3 if none else 0, value=SimpleNamespace(uiVal=self.instant or 0))]
+
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:
+        return 600_000
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle: str) -> int:
+        return 700_000
+
+    def nvmlDeviceGetClockInfo(self, handle: str, which: int) -> int:
+        return {1: 1980, 2: 3201}[which]
+
+    def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> int:
+        assert sensor == 0
+        return 41
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        return 0x4 | 0x20
+
+
+def device(**lacks: int) -> Nvml:
+    return Nvml(FakeNvml(**lacks), "handle")
+
+
+def test_everything_is_in_si_units() -> None:
+    found = device()
+    assert (found.name, found.driver) == ("NVIDIA stand-in", "550.54.15")
+    assert found.energy_j() == 1000.0 and found.power_limit_w() == 700.0
+    state = found.state()
+    assert (state.power_w, state.sm_clock_hz, state.memory_clock_hz) == (650.5, 1.98e9, 3.201e9)
+    assert state.temperature_c == 41.0 and state.held_back == ("power cap", "thermal (software)")
+
+
+def test_what_a_device_has_not_is_none_and_other_errors_are_raised() -> None:
+    lacks = dict.fromkeys(
+        (
+            "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetFieldValues", "nvmlDeviceGetPowerUsage",
+            "nvmlDeviceGetClockInfo", "nvmlDeviceGetTemperature", "nvmlDeviceGetCurrentClocksThrottleReasons",
+            "nvmlDeviceGetEnforcedPowerLimit",
+        ),
+        3,
+    )  # fmt: skip
+    bare = device(**lacks)
+    assert bare.energy_j() is None and bare.power_limit_w() is None
+    assert bare.state() == _nvml.State(None, None, None, None, None)
+    with pytest.raises(NVMLError):
+        device(nvmlDeviceGetTotalEnergyConsumption=15).energy_j()  # GPU is lost
+
+
+def test_power_of_the_moment_comes_before_the_mean_of_a_second() -> None:
+    found = device()
+    assert found.power_w() == 650.5
+    found._nvml.instant = None
+    assert found.power_w() == 600.0
+
+
+def test_reasons_that_are_not_known_stand_for_themselves() -> None:
+    assert _nvml.reasons(0) == ()
+    assert _nvml.reasons(0x1) == ("idle",)
+    assert _nvml.reasons(0x4 | 0x1000) == ("power cap", "0x1000")
+
+
+def test_without_the_package_the_library_or_the_device_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
+    here = nvml_of("0000:1B:00.0")
+    assert here is not None and here.name == "NVIDIA stand-in"
+    assert nvml_of("0000:99:00.0") is None
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(nvmlInit=12))  # the library is not found
+    assert nvml_of("0000:1B:00.0") is None
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert nvml_of("0000:1B:00.0") is None
+
+
+def watched(seconds: float, powers: list[int | None], lacks: dict[str, int] | None = None) -> Sampler:
+    """A window of ``seconds`` by a clock of the test's own, with a look for each of ``powers`` (mW), spread over it."""
+    found = device(**(lacks or {}))
+    # Begin, looks, end.
+    times = iter([0.0, *(seconds * i / (len(powers) - 1) for i in range(len(powers))), seconds])
+    left = iter(powers)
+
+    def look(handle: str) -> int:
+        value = next(left)
+        if value is None:
+            raise NVMLError(15)
+        return value
+
+    found._nvml.instant = None
+    found._nvml.nvmlDeviceGetPowerUsage = look
+    sampler = Sampler(found, interval_s=0.0, clock=lambda: next(times))
+    sampler._end.wait = lambda _: sampler.count == len(powers)  # type: ignore[method-assign,assignment]
+    with sampler:
+        sampler._thread.join()  # type: ignore[union-attr]
+    return sampler
+
+
+def test_the_mean_power_of_a_window_is_by_the_trapezoidal_rule_with_its_count() -> None:
+    sampler = watched(1.0, [100_000, 300_000, 500_000, 100_000, 100_000])
+    assert sampler.count == 5 and sampler.window_s == 1.0
+    assert sampler.mean_power_w == pytest.approx((200 + 400 + 300 + 100) / 4)
+    assert sampler.energy_j == 70.0
+
+
+def test_a_window_too_short_to_tell_tells_nothing() -> None:
+    assert watched(0.2, [100_000, 100_000, 100_000]).mean_power_w == 100.0
+    short = watched(0.099, [100_000, 100_000, 100_000])
+    assert short.count == 3 and short.mean_power_w is None and short.energy_j is None
+    assert watched(1.0, [100_000, 100_000]).mean_power_w is None
+
+
+def test_without_a_counter_of_energy_there_is_still_power() -> None:
+    sampler = watched(1.0, [100_000] * 4, {"nvmlDeviceGetTotalEnergyConsumption": 3})
+    assert sampler.energy_j is None and sampler.mean_power_w == 100.0
+
+
+def test_a_failing_look_ends_the_looking_and_is_kept() -> None:
+    found = device(nvmlDeviceGetFieldValues=15)
+    with Sampler(found, interval_s=0.001) as sampler:
+        pass
+    assert isinstance(sampler.failure, NVMLError) and sampler.count == 0 and sampler.mean_power_w is None
+
+
+def test_it_looks_by_itself_and_ends_with_its_block() -> None:
+    with Sampler(device(), interval_s=0.001) as sampler:
+        begin = time.monotonic()
+        while sampler.count < 5 and time.monotonic() - begin < 30:
+            time.sleep(0.001)
+    assert sampler.count >= 5 and set(sampler.powers_w) == {650.5}
+    assert sampler.times_s == sorted(sampler.times_s)
+    assert not sampler._thread.is_alive()  # type: ignore[union-attr]
+
+
+def test_nothing_is_ever_set() -> None:
+    assert "nvmlDeviceSet" not in Path(_nvml.__file__).read_text()
