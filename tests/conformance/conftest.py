@@ -119,7 +119,7 @@ def real(name: str, kernels: Kernels = THREADS) -> Subject:
     return Subject(lambda: Accelerator(context(int(index))), kernels)
 
 
-REAL = {"opencl:0": real("opencl:0")}
+REAL = {"opencl:0": real("opencl:0"), "vulkan:0": real("vulkan:0")}
 SUBJECTS = EMULATED | REAL
 
 
