@@ -1,4 +1,4 @@
-"""Vulkan's calls through the `vulkan` package's bindings, with their results checked here, and the devices they tell of.
+"""Vulkan's calls through the `vulkan` package's bindings, their results checked here, and the devices they tell of.
 
 The package's own wrappers raise KeyError for results that it does not list, and keep no nested struct alive: only its
 declarations (``ffi``), its loader (``lib``) and its constants are used.
@@ -138,6 +138,9 @@ class Api:
         self(name, *first, count, self.null)
         found = self.ffi.new(f"{kind}[]", max(count[0], 1))
         self(name, *first, count, found)
+        if self.ffi.typeof(kind).kind == "struct":
+            # An array's element is only a place in it, and the array goes: copies.
+            return [self.ffi.new(f"{kind} *", found[at]) for at in range(count[0])]
         return [found[at] for at in range(count[0])]
 
 
@@ -303,7 +306,10 @@ def _described(vulkan: Api, number: int, handle: Any) -> Physical | None:
 def _controls(properties: Any) -> tuple[tuple[str, int], ...]:
     """What a device promises of floats of 32 and 64 bits."""
     names = {"denormals": "DenormPreserve", "special": "SignedZeroInfNanPreserve", "nearest": "RoundingModeRTE"}
-    alike = {"denormals": properties.denormBehaviorIndependence == 2, "nearest": properties.roundingModeIndependence == 2}
+    alike = {
+        "denormals": properties.denormBehaviorIndependence == 2,
+        "nearest": properties.roundingModeIndependence == 2,
+    }
     found: list[tuple[str, int]] = []
     for what in CONTROLS:
         able = [bits for bits in (32, 64) if getattr(properties, f"shader{names[what]}Float{bits}")]
@@ -339,4 +345,3 @@ def created_device(vulkan: Api, handle: Any, physical: Physical) -> Any:
     )
     info = vulkan.new("VkDeviceCreateInfo", pNext=whole, queueCreateInfoCount=1, pQueueCreateInfos=queue)
     return vulkan.made("vkCreateDevice", "VkDevice", handle, info, vulkan.null)
-

@@ -1,7 +1,7 @@
 """An open Vulkan device: its memory, its one queue, its kernels, its time stamps; all is given back by `Device.close`.
 
-All work goes to one queue, a command buffer each, and each ends with a barrier for whatever follows: work is done in the
-order in which it is given, of whatever stream it is. A timeline semaphore counts what is done.
+All work goes to one queue, a command buffer each, and each ends with a barrier for whatever follows: work is done in
+the order in which it is given, of whatever stream it is. A timeline semaphore counts what is done.
 """
 
 from __future__ import annotations
@@ -106,20 +106,22 @@ class _Bound:
 
 
 class Device:
-    """See the module. ``staged``: buffers are in memory that the host does not see; None: where the device is a card."""
+    """See the module. ``staged``: buffers are in memory that the host does not see; None: if the device is a card."""
 
     def __init__(self, api: Api, physical: Physical, staged: bool | None = None, count: int = 0) -> None:
         self.api, self.physical = api, physical
         self.staged = physical.discrete if staged is None else staged
         self.submitted = self.done = count
         self.stamps: list[tuple[Any, int]] = []
+        self._first: list[Callable[[], object]] = []
         self._undo: list[Callable[[], object]] = []
         self._flight: deque[tuple[int, Any, Sequence[Callable[[], object]]]] = deque()
         self._commands: list[Any] = []
         self._stages: list[Memory] = []
-        self._memories: dict[int, Memory] = {}
+        self._held: dict[int, tuple[Any, Any]] = {}
+        """(buffer, memory) of each piece that was not freed, by the buffer's handle."""
         self._kernels: dict[int, tuple[Kernel, _Loaded]] = {}
-        self._finalizer = weakref.finalize(self, _undone, self._undo)
+        self._finalizer = weakref.finalize(self, _undone, self._first, self._undo)
         try:
             self._open()
         except BaseException:
@@ -137,6 +139,8 @@ class Device:
         api("vkGetPhysicalDeviceMemoryProperties", handle, self._types)
         self.native = native = created_device(api, handle, physical)
         self._undo.append(lambda: api("vkDestroyDevice", native, api.null))
+        held = self._held
+        self._undo.append(lambda: _all_freed(api, native, held))
         queue = api.ffi.new("VkQueue *")
         api("vkGetDeviceQueue", native, physical.family, 0, queue)
         self._queue = queue[0]
@@ -148,6 +152,7 @@ class Device:
         info = api.new("VkSemaphoreCreateInfo", pNext=kind)
         self._semaphore = self._kept("vkCreateSemaphore", "VkSemaphore", info, "vkDestroySemaphore")
         self._make_structs()
+        self._first.append(lambda: _ended(api, native))
 
     def _make_structs(self) -> None:
         """What every call takes, made once."""
@@ -156,7 +161,9 @@ class Device:
         self._values = api.ffi.new("uint64_t[]", [0])
         self._count = api.ffi.new("uint64_t *")
         self._given = api.ffi.new("VkCommandBuffer[]", 1)
-        timeline = api.new("VkTimelineSemaphoreSubmitInfo", signalSemaphoreValueCount=1, pSignalSemaphoreValues=self._values)
+        timeline = api.new(
+            "VkTimelineSemaphoreSubmitInfo", signalSemaphoreValueCount=1, pSignalSemaphoreValues=self._values
+        )
         self._submit_info = api.new(
             "VkSubmitInfo", pNext=timeline, commandBufferCount=1, pCommandBuffers=self._given, signalSemaphoreCount=1,
             pSignalSemaphores=self._semaphores,
@@ -184,12 +191,7 @@ class Device:
 
     def close(self) -> None:
         """Give all back, when the work has ended."""
-        if self._finalizer.alive:
-            with suppress(VulkanError):  # a lost device's work has ended
-                self.api("vkDeviceWaitIdle", self.native)
-            for memory in list(self._memories.values()):
-                self.free(memory)
-            self._finalizer()
+        self._finalizer()
 
     # Memory.
 
@@ -216,15 +218,14 @@ class Device:
             api("vkBindBufferMemory", self.native, buffer, memory, 0)
             view = self._mapped(memory, size) if mapped else None
         except BaseException:
-            api("vkDestroyBuffer", self.native, buffer, api.null)
-            api("vkFreeMemory", self.native, memory, api.null)
+            _freed(api, self.native, buffer, memory)
             raise
         found = Memory(self, size, buffer, memory, view)
-        self._memories[id(found)] = found
+        self._held[self._number(buffer)] = buffer, memory
         return found
 
     def _memory_type(self, able: int, seen: bool) -> tuple[int, bool]:
-        """(which type of memory, whether it is mapped): the device's own, and what the host sees where that is wanted."""
+        """(which type of memory, whether it is mapped): the device's own; what the host sees, where that is wanted."""
         vk = self.api.vk
         own = vk.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
         host = vk.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | vk.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
@@ -243,10 +244,12 @@ class Device:
 
     def free(self, memory: Memory) -> None:
         """Give it back; no work uses it any more."""
-        if self._memories.pop(id(memory), None) is not None:
-            self.api("vkDestroyBuffer", self.native, memory.buffer, self.api.null)
-            self.api("vkFreeMemory", self.native, memory.memory, self.api.null)
+        if self._held.pop(self._number(memory.buffer), None) is not None:
+            _freed(self.api, self.native, memory.buffer, memory.memory)
             memory.seen = None
+
+    def _number(self, buffer: Any) -> int:
+        return int(self.api.ffi.cast("uintptr_t", buffer))
 
     def write(self, memory: Memory, data: np.ndarray) -> None:
         """Bytes of the host's to a buffer; they may be changed when this returns."""
@@ -305,7 +308,9 @@ class Device:
             self.wait(self._flight[0][0])
         if not self._commands:
             level = self.api.vk.VK_COMMAND_BUFFER_LEVEL_PRIMARY
-            info = self.api.new("VkCommandBufferAllocateInfo", commandPool=self._pool, level=level, commandBufferCount=1)
+            info = self.api.new(
+                "VkCommandBufferAllocateInfo", commandPool=self._pool, level=level, commandBufferCount=1
+            )
             self._commands.append(self.api.made("vkAllocateCommandBuffers", "VkCommandBuffer", self.native, info))
         commands = self._commands.pop()
         self.api("vkBeginCommandBuffer", commands, self._begin)
@@ -508,7 +513,25 @@ class Device:
         return self._submit(commands, after)
 
 
-def _undone(undo: list[Callable[[], object]]) -> None:
-    """Destroy what was created, the last first."""
+def _freed(api: Api, native: Any, buffer: Any, memory: Any) -> None:
+    api("vkDestroyBuffer", native, buffer, api.null)
+    api("vkFreeMemory", native, memory, api.null)
+
+
+def _all_freed(api: Api, native: Any, held: dict[int, tuple[Any, Any]]) -> None:
+    while held:
+        _freed(api, native, *held.popitem()[1])
+
+
+def _ended(api: Api, native: Any) -> None:
+    """All work that a device was given; that of a lost one has ended."""
+    with suppress(VulkanError):
+        api("vkDeviceWaitIdle", native)
+
+
+def _undone(first: list[Callable[[], object]], undo: list[Callable[[], object]]) -> None:
+    """Do what comes first, then destroy what was created, the last first."""
+    for one in first:
+        one()
     while undo:
         undo.pop()()

@@ -1,7 +1,7 @@
 """SPIR-V of an emitted kernel: glslang compiles it, and what GLSL cannot say is then written into the module.
 
-A module is a row of 32-bit words: five of a header, then instructions, whose first word has its length above 16 bits and
-its opcode below (the SPIR-V specification, 2.3). Sections come in the order of its 2.4.
+A module is a row of 32-bit words: five of a header, then instructions, whose first word has its length above 16 bits
+and its opcode below (the SPIR-V specification, 2.3). Sections come in the order of its 2.4.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def compiler() -> str | None:
 
 def compiled(emitted: Emitted, controls: Sequence[tuple[str, int]] = ()) -> bytes:
     """The module of a kernel in GLSL: every operation on floats rounds alone, and floats are as ``controls`` says
-    ((one of `CONTROLS`, bits) that the device has). CompilerError where glslang is missing or refuses the text."""
+    ((one of `CONTROLS`, bits) that the device has). CompilerError where glslang is missing or refuses the text.
+    """
     return with_floats_as_written(_compiled(emitted.source, tuple(emitted.options)), controls)
 
 
@@ -68,7 +69,9 @@ def _compiled(source: str, options: tuple[str, ...]) -> bytes:
         except subprocess.TimeoutExpired:
             raise CompilerError(f"glslang has not ended after {TIME_LIMIT_S:g} s") from None
         if done.returncode or not made.exists():
-            said = [line.replace(str(text), "line") for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+            said = [
+                line.replace(str(text), "line") for line in (done.stdout + done.stderr).splitlines() if line.strip()
+            ]
             lines = [line for line in said if line.startswith("ERROR")] or said
             raise CompilerError("; ".join(lines[:5]) or f"glslang ended with {done.returncode}")
         return made.read_bytes()

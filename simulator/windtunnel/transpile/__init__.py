@@ -1,4 +1,4 @@
-"""A kernel as source text for real devices: CUDA C, HIP, OpenCL C, Metal, WGSL, GLSL, and C++ for high-level synthesis."""
+"""A kernel as source for real devices: CUDA C, HIP, OpenCL C, Metal, WGSL, GLSL, and C++ for high-level synthesis."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ lets a quotient be 2.5 units in the last place off, and a root nearly as much.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
@@ -21,7 +20,7 @@ from windtunnel.transpile.c import CEmitter
 from windtunnel.transpile.glsl_helpers import TO_BITS, exchange_loop, helper_text
 from windtunnel.transpile.keywords import GLSL, RESERVED
 from windtunnel.transpile.signature import Value
-from windtunnel.transpile.text import PRIMARY, UNARY, Piece, bits_of, closes_last
+from windtunnel.transpile.text import PRIMARY, Piece, bits_of, closes_last
 
 _INDICES = {
     "thread": "gl_LocalInvocationID",
@@ -299,7 +298,9 @@ class GlslEmitter(CEmitter):
             source = self.infix("&", self.cast(U32, lane), Piece("(gl_SubgroupSize - 1u)", PRIMARY))
         else:
             own = self.cast(I32, Piece("gl_SubgroupInvocationID", PRIMARY))
-            source = self.function(self.need("source_lane"), self.infix({"up": "-", "down": "+", "xor": "^"}[op], own, lane))
+            source = self.function(
+                self.need("source_lane"), self.infix({"up": "-", "down": "+", "xor": "^"}[op], own, lane)
+            )
         return self.function("subgroupShuffle", value, source)
 
     # Atomics.

@@ -43,8 +43,8 @@ class Side:
 class Value:
     """A scalar argument. ``type`` is what the kernel calls it, ``passed`` what is passed.
 
-    ``f16`` and ``bf16`` are passed as ``f32``, ``bool`` as ``u8`` (``wgsl``, ``glsl``: ``u32``); ``glsl`` takes integers
-    of fewer bits as those of 32.
+    ``f16`` and ``bf16`` are passed as ``f32``, ``bool`` as ``u8`` (``wgsl``, ``glsl``: ``u32``); ``glsl`` takes
+    integers of fewer bits as those of 32.
     """
 
     name: str
