@@ -460,7 +460,7 @@ def schema(of: str) -> None:
 
 @cli.command()
 @click.argument("kernel", metavar="FILE.py:KERNEL")
-@click.option("--to", "target", required=True, metavar="TARGET", help="cuda, hip, opencl, metal, wgsl or fpga.")
+@click.option("--to", "target", required=True, metavar="TARGET", help="cuda, hip, opencl, metal, wgsl, glsl or fpga.")
 @click.option(
     "--block", metavar="X,Y,Z", help="Threads of a block, where the source says them: a stencil's tile, or 256,1,1."
 )

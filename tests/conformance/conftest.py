@@ -158,6 +158,7 @@ REAL = {
     "cpu:0": real("cpu:0"),
     "cpu:0, whole arrays": real("cpu:0", Kernels()),
     "opencl:0": real("opencl:0"),
+    "vulkan:0": real("vulkan:0"),
     "wgpu:0": real("wgpu:0", NARROW),
 } | {f"{name}:0": real(f"{name}:0") for name in ("cuda", "hip") if here(name)}
 FAKE = {

@@ -28,6 +28,7 @@ from tests.corpus import registry
 from tests.differential import transpiled_kernels as runners
 
 import windtunnel
+from windtunnel.backends._vulkan_spirv import compiled
 from windtunnel.language import ir
 from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer
@@ -40,7 +41,7 @@ from windtunnel_models.catalogue import Catalogue
 ROOT = Path(__file__).resolve().parents[2]
 KNOWN = Catalogue()
 CASES: Mapping[str, registry.Case] = {case.name: case for case in registry.cases()}
-RUNS = ("opencl", "wgsl", "fpga")
+RUNS = ("opencl", "wgsl", "glsl", "fpga")
 LIMIT_S = 60.0
 """For one kernel's compilation and run: the slowest takes some two seconds."""
 
@@ -83,6 +84,10 @@ REFUSED: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(WARP_BARRIERS, "has no barrier of a warp"),
         **dict.fromkeys(FENCES, "has no fence without a barrier"),
     },
+    "glsl": {
+        **UNTYPED, **NO_SIZE, "gelu_erf": "has no erf", "black_scholes": "has no erfc",
+        **dict.fromkeys(("simpson_strips", "functions_f64"), "of f64"),
+    },
     "fpga": {**UNTYPED, **NO_SIZE, **dict.fromkeys((*WARPS, *WARP_BARRIERS), "has no warps")},
 }  # fmt: skip
 """What each target refuses, and the words of it; all others are written and compiled."""
@@ -96,12 +101,15 @@ WAITING = (
 NOT_RUN: Mapping[str, frozenset[str]] = {
     "opencl": frozenset((*WAITING, *WARPS, *WARP_BARRIERS)),
     "wgsl": frozenset(WARPS) - {"spmv_csr_warp_a_row"},
+    "glsl": frozenset((*WAITING, *WARPS, *WARP_BARRIERS)),
     "fpga": frozenset(WAITING),
 }
 """Whose numbers are not compared: threads that wait, and warps of another size than 32 (below)."""
 REASSOCIATED = {"kahan_sums": True, "module_constants": False, "matmul_in_registers": False}
 """WGSL lets a compiler reassociate sums, and Mesa's does: then bits differ. True: Kahan's compensation comes to nothing,
 and the result is further off than the corpus allows."""
+UNFUSED = frozenset(("matmul_in_registers",))
+"""Vulkan lets an fma be a product and a sum, each rounded, and Mesa's is: then bits differ."""
 EXACT_CALLS = frozenset((
     "math.sqrt", "math.floor", "math.ceil", "math.trunc", "math.fabs", "math.isnan", "math.isinf", "math.copysign",
     "math.fmod", "fma", "round.tf32",
@@ -333,6 +341,22 @@ def test_wgsl_on_lavapipe_gives_the_corpuss_numbers_and_the_emulators(name: str,
             check(name, found, bits=False)
         return
     check(name, found, bits=settled(name))
+
+
+@pytest.mark.parametrize("name", running("glsl"))
+def test_glsl_on_lavapipe_gives_the_corpuss_numbers_and_the_emulators(name: str, run: Runner) -> None:
+    found = run(runners.run_glsl, emitted(name, "glsl"), case_of(name))
+    if name in UNFUSED:
+        with pytest.raises(AssertionError, match="differ"):
+            check(name, found, bits=True)
+        check(name, found, bits=False)
+        return
+    check(name, found, bits=settled(name))
+
+
+@pytest.mark.parametrize("name", sorted(NOT_RUN["glsl"]))
+def test_glslang_compiles_what_is_not_run(name: str) -> None:
+    assert len(compiled(emitted(name, "glsl"))) > 500
 
 
 @pytest.mark.parametrize("name", running("fpga"))

@@ -35,6 +35,7 @@ LACKS = {
         "wide": "has no i64", "wide_atomics": "has no i64", "narrow": "has no i8", "brains": "has no bf16",
         "lanes": "has no barrier of a warp", "meeting": "has no barrier of the grid",
     },
+    "glsl": {"meeting": "has no barrier of the grid"},
 }  # fmt: skip
 """What each target cannot do; all others can do all."""
 
@@ -130,6 +131,18 @@ def test_pocl_gives_numpys_numbers(name: str) -> None:
 def test_wgsl_on_lavapipe_gives_numpys_numbers(name: str) -> None:
     case = CASES[name]()
     same(with_kernels.run_wgsl(emitted(name, "wgsl"), case), case.expected)
+
+
+@pytest.mark.parametrize("name", [n for n in pairs("glsl") if n in CASES])
+def test_glsl_on_lavapipe_gives_numpys_numbers(name: str) -> None:
+    case = CASES[name]()
+    found = with_kernels.run_glsl(emitted(name, "glsl"), case)
+    if name == "wide":
+        # Vulkan lets an fma be a product and a sum, each rounded, and Mesa's is.
+        wanted = case.expected["out"]
+        assert np.count_nonzero(found["out"] != wanted) > 0
+        np.testing.assert_allclose(found["out"], wanted, rtol=1e-12)
+    same(found, {array: value for array, value in case.expected.items() if (name, array) != ("wide", "out")})
 
 
 @pytest.mark.parametrize("name", [n for n in pairs("fpga") if n in CASES])
@@ -270,7 +283,7 @@ def test_random_expressions_of_integers_are_the_same_everywhere(
     case = with_kernels.Case(
         (1, 1, 1), (threads, 1, 1), {"xs": xs, "ys": ys, "out": np.zeros_like(made)}, {"out": made}
     )
-    for target in ("fpga", "opencl", "wgsl"):
+    for target in ("fpga", "opencl", "wgsl", "glsl"):
         text = transpile(kernel, target, (threads, 1, 1))
         if target == "fpga":
             same(with_kernels.run_fpga(text, case, tmp_path), case.expected)
@@ -284,12 +297,13 @@ def test_functions_come_near(tmp_path: Path) -> None:
     found = {
         "opencl": with_kernels.run_opencl(emitted("functions", "opencl"), case),
         "wgsl": with_kernels.run_wgsl(emitted("functions", "wgsl"), case),
+        "glsl": with_kernels.run_glsl(emitted("functions", "glsl"), case),
         "fpga": with_kernels.run_fpga(emitted("functions", "fpga"), case, tmp_path),
     }
     for target, made in found.items():
         near = (
-            1e-3 if target == "wgsl" else 2e-6
-        )  # WGSL allows an asin 1e-3 off, an exp 3 + 2 |x| units in the last place
+            1e-3 if target in ("wgsl", "glsl") else 2e-6
+        )  # WGSL and Vulkan allow an asin 1e-3 off, an exp 3 + 2 |x| units in the last place
         np.testing.assert_allclose(made["out"], case.expected["out"], rtol=near, atol=near, err_msg=target)
 
 
@@ -300,7 +314,8 @@ def test_what_warps_exchange_is_right_for_the_size_they_have() -> None:
     )
     case = with_kernels.warp_sum(int(from_sizes["out"][0]))
     same(with_kernels.run_wgsl(emitted("warp_sum", "wgsl"), case), case.expected)
+    same(with_kernels.run_glsl(emitted("warp_sum", "glsl"), case), case.expected)
 
 
 def test_every_target_is_here() -> None:
-    assert set(TARGETS) == {"cuda", "hip", "opencl", "metal", "wgsl", "fpga"}
+    assert set(TARGETS) == {"cuda", "hip", "opencl", "metal", "wgsl", "glsl", "fpga"}

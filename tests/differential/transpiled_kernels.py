@@ -576,6 +576,44 @@ def run_wgsl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
     return after(signature, case, take)
 
 
+# GLSL.
+
+
+@cache
+def vulkan_context() -> Any:
+    from windtunnel.backends import backend
+
+    opened = backend("vulkan").context
+    assert opened is not None
+    return opened(0)
+
+
+def run_glsl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
+    """On the back end's own driver, which marks each operation on floats to be rounded alone."""
+    driver = vulkan_context().driver
+    queue = driver.queue(non_blocking=False)
+    held = {}
+    for one in emitted.signature.buffers:
+        data = np.ascontiguousarray(case.arguments[one.name])
+        held[one.name] = driver.allocate(data.nbytes, "device")
+        driver.write(held[one.name], data.reshape(-1).view(np.uint8), queue, (), hold=True)
+    kernel = driver.build(emitted)
+    values = [
+        held[one.name] if isinstance(one, Buffer) else number_of(one, case) for one in emitted.signature.arguments
+    ]
+    driver.launch(kernel, emitted, case.grid, case.block, values, queue, ())
+
+    def take(one: Buffer) -> np.ndarray:
+        out = np.empty(case.arguments[one.name].nbytes, np.uint8)
+        driver.read(out, held[one.name], queue, (), hold=True)
+        return out
+
+    found = after(emitted.signature, case, take)
+    for memory in held.values():
+        driver.free(memory)
+    return found
+
+
 # C++ for high-level synthesis.
 
 

@@ -114,6 +114,9 @@ class Driver(Protocol[Q, M]):
     def energy_j(self) -> float | None:
         """Energy that the device's own counter says (J, from any origin); None where it has none."""
 
+    def close(self) -> None:
+        """Give back what the driver holds. A reset closes too: what is asked next opens the device anew."""
+
 
 @dataclass(eq=False)
 class RealMemory:
@@ -526,6 +529,7 @@ class RealContext(Generic[Q, M]):
     def close(self) -> None:
         """See ``Context``."""
         self.clear()
+        self.driver.close()
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

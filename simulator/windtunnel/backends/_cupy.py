@@ -307,6 +307,9 @@ class CupyDriver:
         """CUDA times what lies between events, which takes as long as a short kernel: graphs tell more."""
         return None
 
+    def close(self) -> None:
+        """See ``Driver``: all that it holds goes with it."""
+
     def energy_j(self) -> float | None:
         """See ``Driver``: NVML's counter."""
         return None if self.nvml is None else self.nvml.energy_j()

@@ -209,6 +209,9 @@ class HostDriver:
             return DeviceOutOfMemory, str(error)
         return (LaunchError, str(error)) if isinstance(error, (LookupError, subprocess.TimeoutExpired)) else None
 
+    def close(self) -> None:
+        """See ``Driver``: all that it holds goes with it."""
+
     def energy_j(self) -> float | None:
         """The counters that processors have are not readable without privileges."""
         return None

@@ -202,6 +202,9 @@ class OpenClDriver:
         """OpenCL has no counter of energy."""
         return None
 
+    def close(self) -> None:
+        """Nothing is to do: the package counts who holds what."""
+
     def _flushed(self, after: Sequence[Any]) -> Sequence[Any]:
         """A queue may wait for what another was given only once that has gone to the device."""
         for event in after:

@@ -522,6 +522,9 @@ class WgpuDriver:
             return DeviceOutOfMemory, words, None
         return None, words, "configuration" if isinstance(error, self.wgpu.GPUValidationError) else None
 
+    def close(self) -> None:
+        """See ``Driver``: all that it holds goes with it."""
+
     def energy_j(self) -> float | None:
         """WebGPU has no counter of energy."""
         return None

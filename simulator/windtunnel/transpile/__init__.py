@@ -1,4 +1,4 @@
-"""A kernel as source text for real devices: CUDA C, HIP, OpenCL C, Metal, WGSL, and C++ for high-level synthesis."""
+"""A kernel as source for real devices: CUDA C, HIP, OpenCL C, Metal, WGSL, GLSL, and C++ for high-level synthesis."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ _EMITTERS: Mapping[str, tuple[str, str]] = {
     "opencl": ("windtunnel.transpile.opencl", "OpenClEmitter"),
     "metal": ("windtunnel.transpile.metal", "MetalEmitter"),
     "wgsl": ("windtunnel.transpile.wgsl", "WgslEmitter"),
+    "glsl": ("windtunnel.transpile.glsl", "GlslEmitter"),
     "fpga": ("windtunnel.transpile.fpga", "FpgaEmitter"),
 }
 TARGETS = tuple(_EMITTERS)

@@ -19,7 +19,7 @@ from windtunnel.language import ir
 from windtunnel.language.source import KernelError
 from windtunnel.language.types import BF16, BOOL, F16, F32, I32, I64, U32, U64, Scalar
 from windtunnel.transpile.analysis import Facts, sequenced, typed, unpacked
-from windtunnel.transpile.keywords import FUNCTIONS, RESERVED
+from windtunnel.transpile.keywords import FUNCTIONS
 from windtunnel.transpile.signature import Buffer, Side, Signature, Value, signature_of
 from windtunnel.transpile.spelling import Spelling
 from windtunnel.transpile.text import (
@@ -87,7 +87,7 @@ class Emitter(Spelling):
             if made.startswith(("wt_", "__", "gl_")) or made == "_":
                 made = f"v{made}"
             kernel = name == self.program.name
-            while made in RESERVED or made in found.values() or (kernel and made in FUNCTIONS):
+            while made in self.reserved or made in found.values() or (kernel and made in FUNCTIONS):
                 made += "_"
             found[name] = made
         return found
@@ -96,7 +96,7 @@ class Emitter(Spelling):
         """A name that nothing else has. One of two underscores, as ``_`` gives its loop, is the languages' own."""
         made = name = name.lstrip("_") if name.startswith("__") else name
         number = 1
-        while made in RESERVED or made in self.spelled.values():
+        while made in self.reserved or made in self.spelled.values():
             made = f"{name}{number}"
             number += 1
         self.spelled[made] = made

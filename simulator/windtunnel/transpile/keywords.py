@@ -70,7 +70,17 @@ _FUNCTIONS = """
 index signbit y0 y1 yn j0 j1 jn gamma dot cross length distance normalize any all round sign step clamp mix frexp
 ldexp modf remainder rint cbrt hypot degrees radians smoothstep copy fill swap vload vstore
 """
+_GLSL = """
+attribute buffer in length inout out input output sample flat smooth patch centroid noperspective invariant resource
+superp fixed hvec2 hvec3 hvec4 dvec2 dvec3 dvec4 ivec2 ivec3 ivec4 uvec2 uvec3 uvec4 bvec2 bvec3 bvec4 sampler1D
+sampler2D sampler3D samplerCube image1D image2D image3D subpassInput float16_t float32_t float64_t atomicAdd atomicMin
+atomicMax atomicAnd atomicOr atomicXor atomicExchange atomicCompSwap bitCount bitfieldExtract bitfieldReverse findLSB
+findMSB floatBitsToUint uintBitsToFloat doubleBitsToUint64 uint64BitsToDouble inversesqrt controlBarrier memoryBarrier
+subgroupBarrier subgroupBallot subgroupAny subgroupAll subgroupShuffle
+"""
+"""GLSL alone, with what its emitter calls: ``out`` is a good name elsewhere."""
 
 RESERVED = frozenset(" ".join((_C, _COMPILERS, _CUDA, _OPENCL_METAL, _WGSL, _CALLED)).split())
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 """Functions of some target: a variable may hide them, a kernel may not be called so."""
+GLSL = frozenset(_GLSL.split())

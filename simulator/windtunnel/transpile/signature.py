@@ -3,7 +3,7 @@
 The order is the same for every target: the arrays, in the order of the parameters; then, for each array that has
 several sides or whose shape the kernel asks for, its sides as ``i32``; then the scalars, in the order of the
 parameters; then what the target adds (``fpga``: the grid's three sizes as ``i32``). In ``wgsl`` all that is no array is
-a member of one uniform struct, in the binding after the arrays.
+a member of one uniform struct, in the binding after the arrays; in ``glsl`` it is one of a push-constant block.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Side:
 class Value:
     """A scalar argument. ``type`` is what the kernel calls it, ``passed`` what is passed.
 
-    ``f16`` and ``bf16`` are passed as ``f32``, ``bool`` as ``u8`` (``wgsl``: ``u32``).
+    ``f16`` and ``bf16`` are passed as ``f32``, ``bool`` as ``u8`` (``wgsl``, ``glsl``: ``u32``); ``glsl`` takes
+    integers of fewer bits as those of 32.
     """
 
     name: str
@@ -69,6 +70,7 @@ Argument = Buffer | Side | Value | GridSize
 class Signature:
     """The arguments in order of the function that the source calls ``name``: the kernel's name, where that may be one.
 
+    ``glsl`` calls every function ``main``, and has its numbers at the next multiple of their own sizes.
     ``uniform``: the binding that holds all but the arrays as one struct of 4-byte members in order, whose size is
     rounded up to 16 bytes; None where they are arguments of their own.
     """
@@ -141,5 +143,7 @@ def _sized(program: ir.Program, facts: Facts) -> Iterator[tuple[str, Array]]:
 
 def _passed(scalar: Scalar, target: str) -> Scalar:
     if scalar == BOOL:
-        return U32 if target == "wgsl" else U8
+        return U32 if target in ("wgsl", "glsl") else U8
+    if target == "glsl" and scalar.bits < 32 and scalar.kind != "float":
+        return I32 if scalar.kind == "int" else U32
     return F32 if scalar.kind == "float" and scalar.bits == 16 else scalar

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from windtunnel.language import ir
 from windtunnel.language.types import Scalar
+from windtunnel.transpile.keywords import RESERVED
 from windtunnel.transpile.text import Piece
 
 
@@ -15,6 +16,8 @@ class Spelling:
 
     target: ClassVar[str]
     title: ClassVar[str]
+    reserved: ClassVar[frozenset[str]] = RESERVED
+    """Names that no variable may have."""
     grid_barrier: ClassVar[bool] = False
     """Whether all blocks of a grid can meet."""
     missing: ClassVar[Mapping[str, str]] = {}

@@ -1,0 +1,347 @@
+"""Vulkan's calls through the `vulkan` package's bindings, their results checked here, and the devices they tell of.
+
+The package's own wrappers raise KeyError for results that it does not list, and keep no nested struct alive: only its
+declarations (``ffi``), its loader (``lib``) and its constants are used.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from windtunnel.backends._vulkan_spirv import CONTROLS
+from windtunnel.core.errors import DeviceError, DeviceHang, DeviceLost, DeviceOutOfMemory, InvalidArgument
+
+VERSION = (1, 2)
+"""Of Vulkan, at least: timeline semaphores, and features of numbers in one struct."""
+RESULTS: Mapping[int, tuple[str, type[DeviceError] | None]] = {
+    1: ("VK_NOT_READY", InvalidArgument),
+    2: ("VK_TIMEOUT", DeviceHang),
+    -1: ("VK_ERROR_OUT_OF_HOST_MEMORY", DeviceOutOfMemory),
+    -2: ("VK_ERROR_OUT_OF_DEVICE_MEMORY", DeviceOutOfMemory),
+    -3: ("VK_ERROR_INITIALIZATION_FAILED", None),
+    -4: ("VK_ERROR_DEVICE_LOST", DeviceLost),
+    -5: ("VK_ERROR_MEMORY_MAP_FAILED", DeviceOutOfMemory),
+    -6: ("VK_ERROR_LAYER_NOT_PRESENT", None),
+    -7: ("VK_ERROR_EXTENSION_NOT_PRESENT", None),
+    -8: ("VK_ERROR_FEATURE_NOT_PRESENT", None),
+    -9: ("VK_ERROR_INCOMPATIBLE_DRIVER", None),
+    -10: ("VK_ERROR_TOO_MANY_OBJECTS", DeviceOutOfMemory),
+    -12: ("VK_ERROR_FRAGMENTED_POOL", DeviceOutOfMemory),
+    -13: ("VK_ERROR_UNKNOWN", None),
+    -1000012000: ("VK_ERROR_INVALID_SHADER_NV", None),
+    -1000069000: ("VK_ERROR_OUT_OF_POOL_MEMORY", DeviceOutOfMemory),
+    -1000161000: ("VK_ERROR_FRAGMENTATION", DeviceOutOfMemory),
+}
+"""vulkan_core.h's results, and what kind of device error each is; None: what was being done says it."""
+_VENDORS = {0x1002: "AMD", 0x1010: "Imagination", 0x106B: "Apple", 0x10DE: "NVIDIA", 0x13B5: "Arm", 0x5143: "Qualcomm",
+            0x8086: "Intel", 0x10005: "Mesa"}  # fmt: skip
+_CPU, _DISCRETE = 4, 2
+CORE = ("shaderInt64", "shaderFloat64", "shaderInt16")
+CORE_11 = ("storageBuffer16BitAccess",)
+CORE_12 = (
+    "storageBuffer8BitAccess", "shaderInt8", "shaderFloat16", "shaderBufferInt64Atomics", "shaderSharedInt64Atomics",
+    "shaderSubgroupExtendedTypes", "timelineSemaphore",
+)  # fmt: skip
+_NEEDS: Mapping[int, tuple[str, str]] = {
+    9: ("shaderFloat16", "16-bit floats"), 10: ("shaderFloat64", "64-bit floats"),
+    11: ("shaderInt64", "64-bit integers"), 12: ("shaderBufferInt64Atomics", "64-bit atomic operations"),
+    22: ("shaderInt16", "16-bit integers"), 39: ("shaderInt8", "8-bit integers"),
+    4433: ("storageBuffer16BitAccess", "16-bit numbers in buffers"),
+    4448: ("storageBuffer8BitAccess", "8-bit numbers in buffers"),
+}  # fmt: skip
+_SUBGROUPS: Mapping[int, int] = {61: 1, 62: 2, 63: 4, 64: 8, 65: 16, 66: 32}
+"""SPIR-V's capability of operations of a subgroup, and VkSubgroupFeatureFlagBits' bit of them."""
+
+
+class VulkanError(Exception):
+    """A call's result was an error: ``code``."""
+
+    def __init__(self, call: str, code: int, words: str = "") -> None:
+        self.code = code
+        name = RESULTS.get(code, (f"VkResult {code}", None))[0]
+        super().__init__(f"{call} failed: {name} ({code})" + (f": {words}" if words else ""))
+
+
+class RefusedError(Exception):
+    """What the device's own limits or features forbid. ``kind``: None where what was being done says it."""
+
+    def __init__(self, words: str, kind: type[DeviceError] | None = None) -> None:
+        self.kind = kind
+        super().__init__(words)
+
+
+@cache
+def _runtime_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="windtunnel-")  # until the process ends
+
+
+def quiet() -> None:
+    """Some drivers write to stderr where no folder for run-time files is named."""
+    if "XDG_RUNTIME_DIR" not in os.environ:
+        os.environ["XDG_RUNTIME_DIR"] = _runtime_folder().name
+
+
+class Api:
+    """The loaded bindings: ``api("vkDeviceWaitIdle", device)`` is the call, with its result checked."""
+
+    def __init__(self) -> None:
+        import vulkan
+
+        self.ffi, self.lib, self.vk = vulkan.ffi, vulkan.lib, vulkan
+        self.null = self.ffi.NULL
+        self._held: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+        self._calls: dict[str, Any] = {}
+
+    def __call__(self, name: str, *arguments: Any) -> int:
+        call = self._calls.get(name) or self._calls.setdefault(name, getattr(self.lib, name))
+        code = call(*arguments)
+        if code is not None and code < 0:
+            raise VulkanError(name, code)
+        return code or 0
+
+    def new(self, kind: str, **fields: Any) -> Any:
+        """A pointer to a new struct, with its sType; what its fields point to lives as long as it does."""
+        made = self.ffi.new(f"{kind} *")
+        if any(name == "sType" for name, _ in self.ffi.typeof(kind).fields):
+            made.sType = getattr(self.vk, _type_of(kind))
+        for name, value in fields.items():
+            setattr(made, name, value)
+        self._held[made] = [value for value in fields.values() if isinstance(value, self.ffi.CData)]
+        return made
+
+    def array(self, kind: str, values: Sequence[Any]) -> Any:
+        """Values in a row; those that are pointers to structs are taken as the structs."""
+        made = self.ffi.new(f"{kind}[]", max(len(values), 1))
+        for at, value in enumerate(values):
+            struct = isinstance(value, self.ffi.CData) and self.ffi.typeof(value) == self.ffi.typeof(f"{kind} *")
+            made[at] = value[0] if struct else value
+        self._held[made] = list(values)
+        return made
+
+    def made(self, name: str, kind: str, device: Any, info: Any, *rest: Any) -> Any:
+        """The object that a vkCreate or vkAllocate call makes."""
+        found = self.ffi.new(f"{kind} *")
+        self(name, device, info, *rest, found)
+        return found[0]
+
+    def listed(self, name: str, kind: str, *first: Any) -> list[Any]:
+        """What a call lists that is asked twice: for the number, then for the things."""
+        count = self.ffi.new("uint32_t *")
+        self(name, *first, count, self.null)
+        found = self.ffi.new(f"{kind}[]", max(count[0], 1))
+        self(name, *first, count, found)
+        if self.ffi.typeof(kind).kind == "struct":
+            # An array's element is only a place in it, and the array goes: copies.
+            return [self.ffi.new(f"{kind} *", found[at]) for at in range(count[0])]
+        return [found[at] for at in range(count[0])]
+
+
+@cache
+def _type_of(kind: str) -> str:
+    words = re.sub(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z0-9])(?=[A-Z][a-z])", "_", kind.removeprefix("Vk")).upper()
+    words = re.sub(r"VULKAN_(\d)(\d)", r"VULKAN_\1_\2", words)
+    return f"VK_STRUCTURE_TYPE_{words}"
+
+
+@cache
+def api() -> Api | None:
+    """The bindings; None where Vulkan's loader is not here. ImportError where the bindings are not."""
+    quiet()
+    try:
+        return Api()
+    except OSError:  # the package says so of libvulkan.so.1
+        return None
+
+
+def created_instance(vulkan: Api) -> Any:
+    """A new instance, without layers; None where no driver is installed."""
+    version = VERSION[0] << 22 | VERSION[1] << 12
+    application = vulkan.new("VkApplicationInfo", apiVersion=version)
+    info = vulkan.new("VkInstanceCreateInfo", pApplicationInfo=application)
+    try:
+        return vulkan.made("vkCreateInstance", "VkInstance", info, vulkan.null)
+    except VulkanError as error:
+        if error.code == -9:
+            return None
+        raise
+
+
+@contextmanager
+def instance(vulkan: Api) -> Iterator[Any]:
+    """An instance for as long as it is asked."""
+    found = created_instance(vulkan)
+    try:
+        yield found
+    finally:
+        if found is not None:
+            vulkan("vkDestroyInstance", found, vulkan.null)
+
+
+@dataclass(frozen=True)
+class Physical:
+    """A device as Vulkan tells of it, in plain numbers."""
+
+    number: int
+    """Its place in the loader's own order."""
+    name: str
+    software: bool
+    gpu: bool
+    discrete: bool
+    vendor: str
+    driver: str
+    family: int
+    """The queue family that is used: of computing, with time stamps where one has them."""
+    stamp_bits: int
+    tick_s: float
+    heap_bytes: int
+    """Of the largest heap of the device's own."""
+    largest_bytes: int
+    """Of one allocation."""
+    bound_bytes: int
+    """Of one array that a kernel takes."""
+    push_bytes: int
+    threads: int
+    block: tuple[int, int, int]
+    grid: tuple[int, int, int]
+    shared_bytes: int
+    buffers: int
+    """That a kernel takes, at most."""
+    subgroup: int
+    subgroup_operations: int
+    units: int
+    features: frozenset[str]
+    controls: tuple[tuple[str, int], ...]
+    """Of `_vulkan_spirv.CONTROLS`, with the width of the floats."""
+
+    def lacks(self, capabilities: Sequence[int] | frozenset[int]) -> str | None:
+        """What a module asks for and the device has not, in words."""
+        for number in sorted(capabilities):
+            if number in _NEEDS and _NEEDS[number][0] not in self.features:
+                feature, words = _NEEDS[number]
+                return f"{self.name} has no {words} ({feature})"
+            if number in _SUBGROUPS and not self.subgroup_operations & _SUBGROUPS[number]:
+                return f"{self.name} has not the operations of warps that the kernel asks for"
+        return None
+
+
+def physical_devices(vulkan: Api, made: Any) -> list[Physical]:
+    """The devices that this back end can use, hardware first, then in the loader's order."""
+    handles = vulkan.listed("vkEnumeratePhysicalDevices", "VkPhysicalDevice", made)
+    found = [one for number, handle in enumerate(handles) if (one := _described(vulkan, number, handle)) is not None]
+    return sorted(found, key=lambda one: one.software)
+
+
+def _described(vulkan: Api, number: int, handle: Any) -> Physical | None:
+    """None for a device without what is asked of all: the version, computing, timeline semaphores."""
+    plain = vulkan.new("VkPhysicalDeviceProperties")
+    vulkan("vkGetPhysicalDeviceProperties", handle, plain)
+    if (plain.apiVersion >> 22, plain.apiVersion >> 12 & 0x3FF) < VERSION:
+        return None
+    features = features_of(vulkan, handle)
+    families = vulkan.listed("vkGetPhysicalDeviceQueueFamilyProperties", "VkQueueFamilyProperties", handle)
+    able = [at for at, one in enumerate(families) if one.queueFlags & vulkan.vk.VK_QUEUE_COMPUTE_BIT]
+    if not able or "timelineSemaphore" not in features:
+        return None
+    family = max(able, key=lambda at: families[at].timestampValidBits)
+    later = vulkan.new("VkPhysicalDeviceVulkan12Properties")
+    middle = vulkan.new("VkPhysicalDeviceVulkan11Properties", pNext=later)
+    extensions = {
+        vulkan.ffi.string(one.extensionName).decode()
+        for one in vulkan.listed(
+            "vkEnumerateDeviceExtensionProperties", "VkExtensionProperties", handle, vulkan.null
+        )
+    }  # fmt: skip
+    units = vulkan.new("VkPhysicalDeviceShaderSMBuiltinsPropertiesNV")
+    if "VK_NV_shader_sm_builtins" in extensions:
+        later.pNext = units
+    whole = vulkan.new("VkPhysicalDeviceProperties2", pNext=middle)
+    vulkan("vkGetPhysicalDeviceProperties2", handle, whole)
+    memory = vulkan.new("VkPhysicalDeviceMemoryProperties")
+    vulkan("vkGetPhysicalDeviceMemoryProperties", handle, memory)
+    heaps = [memory.memoryHeaps[at] for at in range(memory.memoryHeapCount)]
+    limits, kind = plain.limits, plain.deviceType
+
+    def words(text: Any) -> str:
+        return str(vulkan.ffi.string(text).decode(errors="replace")).strip()
+
+    def three(values: Any) -> tuple[int, int, int]:
+        return int(values[0]), int(values[1]), int(values[2])
+
+    return Physical(
+        number=number,
+        name=words(plain.deviceName),
+        software=kind == _CPU,
+        gpu=kind != _CPU,
+        discrete=kind == _DISCRETE,
+        vendor=_VENDORS.get(plain.vendorID, f"vendor {plain.vendorID:#x}"),
+        driver=f"{words(later.driverName)} {words(later.driverInfo)}".strip(),
+        family=family,
+        stamp_bits=families[family].timestampValidBits,
+        tick_s=limits.timestampPeriod * 1e-9,
+        heap_bytes=max(int(one.size) for one in heaps if one.flags & vulkan.vk.VK_MEMORY_HEAP_DEVICE_LOCAL_BIT),
+        largest_bytes=int(middle.maxMemoryAllocationSize),
+        bound_bytes=int(limits.maxStorageBufferRange),
+        push_bytes=int(limits.maxPushConstantsSize),
+        threads=int(limits.maxComputeWorkGroupInvocations),
+        block=three(limits.maxComputeWorkGroupSize),
+        grid=three(limits.maxComputeWorkGroupCount),
+        shared_bytes=int(limits.maxComputeSharedMemorySize),
+        buffers=int(limits.maxPerStageDescriptorStorageBuffers),
+        subgroup=int(middle.subgroupSize),
+        subgroup_operations=int(middle.subgroupSupportedOperations) if middle.subgroupSupportedStages & 0x20 else 0,
+        units=int(units.shaderSMCount) or (os.cpu_count() or 1 if kind == _CPU else 1),
+        features=features,
+        controls=_controls(later),
+    )
+
+
+def _controls(properties: Any) -> tuple[tuple[str, int], ...]:
+    """What a device promises of floats of 32 and 64 bits."""
+    names = {"denormals": "DenormPreserve", "special": "SignedZeroInfNanPreserve", "nearest": "RoundingModeRTE"}
+    alike = {
+        "denormals": properties.denormBehaviorIndependence == 2,
+        "nearest": properties.roundingModeIndependence == 2,
+    }
+    found: list[tuple[str, int]] = []
+    for what in CONTROLS:
+        able = [bits for bits in (32, 64) if getattr(properties, f"shader{names[what]}Float{bits}")]
+        if len(able) == 2 or not alike.get(what, False):  # where all widths go together, all or none
+            found += [(what, bits) for bits in able]
+    return tuple(found)
+
+
+def features_of(vulkan: Api, handle: Any) -> frozenset[str]:
+    """Which of the features that kernels may ask for a device has."""
+    later = vulkan.new("VkPhysicalDeviceVulkan12Features")
+    middle = vulkan.new("VkPhysicalDeviceVulkan11Features", pNext=later)
+    whole = vulkan.new("VkPhysicalDeviceFeatures2", pNext=middle)
+    vulkan("vkGetPhysicalDeviceFeatures2", handle, whole)
+    rows = ((whole.features, CORE), (middle, CORE_11), (later, CORE_12))
+    return frozenset(name for struct, names in rows for name in names if getattr(struct, name))
+
+
+def created_device(vulkan: Api, handle: Any, physical: Physical) -> Any:
+    """A device with one queue and all the features of its that kernels may ask for."""
+
+    def on(names: Sequence[str]) -> dict[str, int]:
+        return {name: 1 for name in names if name in physical.features}
+
+    later = vulkan.new("VkPhysicalDeviceVulkan12Features", **on(CORE_12))
+    middle = vulkan.new("VkPhysicalDeviceVulkan11Features", pNext=later, **on(CORE_11))
+    whole = vulkan.new("VkPhysicalDeviceFeatures2", pNext=middle)
+    for name in on(CORE):
+        setattr(whole.features, name, 1)
+    urgency = vulkan.ffi.new("float[]", [1.0])
+    queue = vulkan.new(
+        "VkDeviceQueueCreateInfo", queueFamilyIndex=physical.family, queueCount=1, pQueuePriorities=urgency
+    )
+    info = vulkan.new("VkDeviceCreateInfo", pNext=whole, queueCreateInfoCount=1, pQueueCreateInfos=queue)
+    return vulkan.made("vkCreateDevice", "VkDevice", handle, info, vulkan.null)
