@@ -1,0 +1,82 @@
+// Feeds a design from a file, takes what comes out into another, and counts cycles. Simulation only.
+//
+// The module `design` is written beside this one: the design under test with its parameters. The words of in.hex are
+// given RUNS times, each time once the last word of the time before is out. +in_percent and +out_percent: in how many
+// of 100 cycles the source offers a word, and the sink takes one; +seed: of the random choice of which.
+`timescale 1ns / 1ps
+module bench;
+    parameter IN_WIDTH = 8;
+    parameter OUT_WIDTH = 8;
+    parameter IN_WORDS = 1;
+    parameter OUT_WORDS = 1;
+    parameter RUNS = 1;
+    parameter MAX_CYCLES = 1000;
+
+    reg clk = 0;
+    reg rst = 1;
+    reg [IN_WIDTH-1:0] words [0:IN_WORDS-1];
+    integer cycle = 0, given = 0, taken = 0, runs = 0, results, in_percent = 100, out_percent = 100, seed = 1;
+    integer first_in, last_in, first_out;
+    reg offer = 1, take = 1;
+
+    wire in_ready, out_valid;
+    wire in_valid = !rst && offer && given < IN_WORDS;
+    wire out_ready = take;
+    wire [IN_WIDTH-1:0] in_data = words[given < IN_WORDS ? given : 0];
+    wire [OUT_WIDTH-1:0] out_data;
+
+    design under_test (
+        .clk(clk), .rst(rst),
+        .in_valid(in_valid), .in_ready(in_ready), .in_data(in_data),
+        .out_valid(out_valid), .out_ready(out_ready), .out_data(out_data)
+    );
+
+    always #1 clk = !clk;
+
+    initial begin
+        if ($value$plusargs("in_percent=%d", in_percent)) begin end
+        if ($value$plusargs("out_percent=%d", out_percent)) begin end
+        if ($value$plusargs("seed=%d", seed)) begin end
+        $readmemh("in.hex", words);
+        results = $fopen("out.txt", "w");
+        repeat (4) @(posedge clk);
+        rst <= 0;
+    end
+
+    // What valid and ready were before the edge decides; all is assigned after it.
+    always @(posedge clk) if (!rst) begin
+        cycle <= cycle + 1;
+        if (out_percent < 100) take <= ($urandom(seed) % 100) < out_percent;
+        // An offer stands until it is taken.
+        if (in_percent < 100 && (in_ready || !offer)) offer <= ($urandom(seed) % 100) < in_percent;
+        if (in_valid && in_ready) begin
+            if (given == 0) first_in <= cycle;
+            last_in <= cycle;
+            given <= given + 1;
+        end
+        if (out_valid && out_ready) begin
+            $fdisplay(results, "%0d %h", cycle, out_data);
+            if (taken == 0) first_out <= cycle;
+            taken <= taken + 1;
+            if (taken == OUT_WORDS - 1) begin
+                // One word that is first and last is known of in this cycle only.
+                $fdisplay(results, "run %0d %0d %0d %0d", first_in, last_in, taken == 0 ? cycle : first_out, cycle);
+                taken <= 0;
+                given <= 0;
+                runs <= runs + 1;
+                if (given != IN_WORDS) begin
+                    $fdisplay(results, "early %0d", given);
+                    $finish;
+                end
+                if (runs == RUNS - 1) begin
+                    $fdisplay(results, "done");
+                    $finish;
+                end
+            end
+        end
+        if (cycle == MAX_CYCLES) begin
+            $fdisplay(results, "late %0d of %0d in, %0d of %0d out", given, IN_WORDS, taken, OUT_WORDS);
+            $finish;
+        end
+    end
+endmodule
