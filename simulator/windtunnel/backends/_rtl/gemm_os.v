@@ -23,8 +23,10 @@ module gemm_os #(
     input  wire                              out_ready,
     output wire [COLUMNS*SUM-1:0]            out_data
 );
-    localparam [15:0] LEAVES = ROWS + COLUMNS - 2;
-    localparam [15:0] SPREAD = ROWS;
+    localparam integer ACROSS = ROWS + COLUMNS - 2;
+    localparam integer DOWN = ROWS;
+    localparam [15:0] LEAVES = ACROSS[15:0];
+    localparam [15:0] SPREAD = DOWN[15:0];
 
     // The last word of a tile is the only one that waits, or has the next tile wait.
     wire last = in_data[(ROWS+COLUMNS)*WIDTH];
@@ -48,55 +50,48 @@ module gemm_os #(
 
     // Cell (r, c) works on a word r + c cycles after it was taken. A row gets its element and the tokens that late, and
     // hands them on to the right; a cell that gets no word adds nothing.
+    // In a column one cell at most ends its sum in a cycle, row after row: what it ends is passed down at once.
     // What leaves the array at its far edges goes nowhere.
     /* verilator lint_off UNUSEDSIGNAL */
-    wire [ROWS*(COLUMNS+1)*(WIDTH+2)-1:0] right;
-    wire [(ROWS+1)*COLUMNS*WIDTH-1:0] down;
+    wire [WIDTH+1:0] right [0:ROWS*(COLUMNS+1)-1];
+    wire [WIDTH-1:0] down [0:(ROWS+1)*COLUMNS-1];
     /* verilator lint_on UNUSEDSIGNAL */
-    wire [ROWS*COLUMNS*SUM-1:0] sums;
-    wire [ROWS*COLUMNS-1:0] ends;
-    wire [COLUMNS*SUM-1:0] picked;
+    wire [SUM:0] ended [0:(ROWS+1)*COLUMNS-1];
 
     genvar r, c;
     generate
         for (r = 0; r < ROWS; r = r + 1) begin : g_skew_a
             shift #(.WIDTH(WIDTH + 2), .DEPTH(r)) skew (
-                .clk(clk), .en(en), .d({go, go && last, in_data[r*WIDTH +: WIDTH]}),
-                .q(right[r*(COLUMNS+1)*(WIDTH+2) +: WIDTH+2]));
+                .clk(clk), .en(en), .d({go, go && last, in_data[r*WIDTH +: WIDTH]}), .q(right[r*(COLUMNS+1)]));
         end
         for (c = 0; c < COLUMNS; c = c + 1) begin : g_skew_b
+            assign ended[c] = {SUM + 1{1'b0}};
             shift #(.WIDTH(WIDTH), .DEPTH(c)) skew (
-                .clk(clk), .en(en), .d(in_data[(ROWS+c)*WIDTH +: WIDTH]), .q(down[c*WIDTH +: WIDTH]));
+                .clk(clk), .en(en), .d(in_data[(ROWS+c)*WIDTH +: WIDTH]), .q(down[c]));
         end
         for (r = 0; r < ROWS; r = r + 1) begin : g_row
             for (c = 0; c < COLUMNS; c = c + 1) begin : g_cell
                 gemm_os_cell #(.WIDTH(WIDTH), .SUM(SUM)) one (
                     .clk(clk), .rst(rst), .en(en),
-                    .from_left(right[(r*(COLUMNS+1)+c)*(WIDTH+2) +: WIDTH+2]),
-                    .to_right(right[(r*(COLUMNS+1)+c+1)*(WIDTH+2) +: WIDTH+2]),
-                    .from_above(down[(r*COLUMNS+c)*WIDTH +: WIDTH]),
-                    .to_below(down[((r+1)*COLUMNS+c)*WIDTH +: WIDTH]),
-                    .sum(sums[(c*ROWS+r)*SUM +: SUM]), .ends(ends[c*ROWS+r]));
+                    .from_left(right[r*(COLUMNS+1)+c]), .to_right(right[r*(COLUMNS+1)+c+1]),
+                    .from_above(down[r*COLUMNS+c]), .to_below(down[(r+1)*COLUMNS+c]),
+                    .ended_above(ended[r*COLUMNS+c]), .ended(ended[(r+1)*COLUMNS+c]));
             end
         end
 
-        // In a column one cell at most ends a sum in a cycle, row after row. Columns are late by one more each, which
-        // is made good here, so that a row of the tile is one word.
+        // Columns are late by one more each, which is made good here, so that a row of the tile is one word; the last
+        // column is the latest and says when a row is whole.
         for (c = 0; c < COLUMNS; c = c + 1) begin : g_out
-            gemm_os_pick #(.ROWS(ROWS), .SUM(SUM)) pick (
-                .clk(clk), .en(en), .sums(sums[c*ROWS*SUM +: ROWS*SUM]), .ends(ends[c*ROWS +: ROWS]),
-                .sum(picked[c*SUM +: SUM]));
-            shift #(.WIDTH(SUM), .DEPTH(COLUMNS - 1 - c)) align (
-                .clk(clk), .en(en), .d(picked[c*SUM +: SUM]), .q(out_data[c*SUM +: SUM]));
+            shift #(.WIDTH(SUM), .DEPTH(COLUMNS - c)) align (
+                .clk(clk), .en(en), .d(ended[ROWS*COLUMNS+c][SUM-1:0]), .q(out_data[c*SUM +: SUM]));
         end
     endgenerate
 
-    // The last column is the latest: it says when a row is whole.
     reg full;
     assign out_valid = full;
     always @(posedge clk) begin
         if (rst) full <= 1'b0;
-        else if (en) full <= ends[(COLUMNS-1)*ROWS +: ROWS] != 0;
+        else if (en) full <= ended[ROWS*COLUMNS+COLUMNS-1][SUM];
     end
 endmodule
 
@@ -112,15 +107,16 @@ module gemm_os_cell #(
     output reg  [WIDTH+1:0] to_right,
     input  wire [WIDTH-1:0] from_above,
     output reg  [WIDTH-1:0] to_below,
-    output wire [SUM-1:0]   sum,
-    output wire             ends
+    input  wire [SUM:0]     ended_above,
+    output wire [SUM:0]     ended  // whether a sum of this cell or one above ends, and which
 );
     wire valid = from_left[WIDTH+1];
     wire signed [2*WIDTH-1:0] product = $signed(from_left[WIDTH-1:0]) * $signed(from_above);
     reg [SUM-1:0] kept;
 
-    assign sum = kept + {{SUM - 2 * WIDTH{product[2*WIDTH-1]}}, product};
-    assign ends = valid && from_left[WIDTH];
+    wire [SUM-1:0] sum = kept + {{SUM - 2 * WIDTH{product[2*WIDTH-1]}}, product};
+    wire ends = valid && from_left[WIDTH];
+    assign ended = ends ? {1'b1, sum} : ended_above;
 
     always @(posedge clk) begin
         if (rst) begin
@@ -132,24 +128,4 @@ module gemm_os_cell #(
         end
     end
     always @(posedge clk) if (en) to_below <= from_above;
-endmodule
-
-// The sum of the row that ends, registered: at most one of a column does.
-module gemm_os_pick #(
-    parameter ROWS = 16,
-    parameter SUM = 32
-) (
-    input  wire                clk,
-    input  wire                en,
-    input  wire [ROWS*SUM-1:0] sums,
-    input  wire [ROWS-1:0]     ends,
-    output reg  [SUM-1:0]      sum
-);
-    integer r;
-    reg [SUM-1:0] any;
-    always @* begin
-        any = {SUM{1'b0}};
-        for (r = 0; r < ROWS; r = r + 1) any = any | (sums[r*SUM +: SUM] & {SUM{ends[r]}});
-    end
-    always @(posedge clk) if (en) sum <= any;
 endmodule

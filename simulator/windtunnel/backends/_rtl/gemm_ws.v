@@ -5,7 +5,7 @@
 // Sums over the tiles of k are kept below the array, an element of C in a word of memory each.
 //
 // A word in holds ROWS elements of a row of A (low), COLUMNS elements of a row of B, and in its top byte:
-//     bit 0  load: a row of the next tile of B; the last row of a tile comes first
+//     bit 0  load: a row of the next tile of B, in their order
 //     bit 1  act: a row of A
 //     bit 2  first: from this row of A on the tile that was loaded is used
 //     bit 3  begin: the sums begin here (first tile of k)
@@ -13,9 +13,9 @@
 // A product of several tiles of k has ADD + 2 rows of A at least in each, or sums would be read before they are written.
 //
 // OVERLAP 0: a load waits until the array is empty: ROWS + m + ROWS * ADD + MUL + COLUMNS - 2 cycles a tile, which is
-// SCALE-Sim's 2 ROWS + COLUMNS + m - 2 where sums take a cycle. OVERLAP 1: weights have a second register in each cell,
-// and a load waits until the tile before is in use everywhere: m cycles a tile, if m is no less than
-// ROWS + (ROWS - 1) * ADD + COLUMNS - 1.
+// SCALE-Sim's 2 ROWS + COLUMNS + m - 2 where sums take a cycle. OVERLAP 1: a row of weights is loaded into the cells'
+// second registers as soon as all of its row use what was there: m cycles a tile, if m is no less than
+// ROWS + (ROWS - 1) * (ADD - 1), which is ROWS where sums take a cycle.
 module gemm_ws #(
     parameter ROWS = 4,
     parameter COLUMNS = 4,
@@ -37,18 +37,26 @@ module gemm_ws #(
 );
     localparam ADD = FLOAT != 0 ? 5 : 1;
     localparam MUL = FLOAT != 0 ? 4 : 0;
-    localparam [15:0] LEAVES = ROWS * ADD + MUL + COLUMNS - 2;
-    localparam [15:0] REACHES = (ROWS - 1) * ADD + COLUMNS - 1;
-    localparam THROUGH = ROWS * ADD + MUL + COLUMNS - 1;
+    // Cycles from a row of A to its sums, and until its last element is in the array.
+    localparam integer THROUGH = ROWS * ADD + MUL + COLUMNS - 1;
+    localparam integer SKEW = (ROWS - 1) * ADD;
+    localparam integer STEP = ADD;
+    localparam [15:0] LEAVES = THROUGH[15:0] - 16'd1;
     localparam ADDRESS = DEPTH < 2 ? 1 : $clog2(DEPTH);
+    localparam [ADDRESS-1:0] ONE = 1;
+    localparam [ROWS-1:0] TOP_ROW = 1;
 
     /* verilator lint_off UNUSEDSIGNAL */
     wire [7:0] flags = in_data[(ROWS+COLUMNS)*W +: 8];
     /* verilator lint_on UNUSEDSIGNAL */
     wire load = flags[0], act = flags[1], first = flags[2], from_zero = flags[3], final_one = flags[4];
 
-    reg [15:0] leaving, reaching;
-    wire clear = !load || (OVERLAP != 0 ? reaching == 0 : leaving == 0);
+    // `since`: cycles since the tile in use began. Row r of the array turns to it r * ADD cycles after, and may then be
+    // loaded anew; loads reach the columns as late as rows of A do.
+    reg [15:0] leaving, since, due;
+    reg [ROWS-1:0] turn;
+    wire [15:0] now = act && first ? 16'd0 : since;
+    wire clear = !load || (OVERLAP != 0 ? now >= due : leaving == 0);
     wire en = !out_valid || out_ready;
     assign in_ready = en && clear;
     wire go = in_valid && clear;
@@ -56,42 +64,49 @@ module gemm_ws #(
     always @(posedge clk) begin
         if (rst) begin
             leaving <= 16'd0;
-            reaching <= 16'd0;
+            since <= SKEW[15:0];
+            due <= 16'd0;
+            turn <= TOP_ROW;
         end else if (en) begin
             if (go && act) leaving <= LEAVES;
             else if (leaving != 0) leaving <= leaving - 16'd1;
-            if (go && act && first) reaching <= REACHES == 0 ? 16'd0 : REACHES - 16'd1;
-            else if (reaching != 0) reaching <= reaching - 16'd1;
+            if (go && act && first) since <= SKEW == 0 ? 16'd0 : 16'd1;
+            else if (since != SKEW[15:0]) since <= since + 16'd1;
+            if (go && load) begin
+                turn <= (turn << 1) | (turn >> (ROWS - 1));
+                due <= turn[ROWS-1] ? 16'd0 : due + STEP[15:0];
+            end
         end
     end
 
     // What leaves the array at its far edges goes nowhere.
     /* verilator lint_off UNUSEDSIGNAL */
-    wire [ROWS*(COLUMNS+1)*(W+1)-1:0] right;
-    wire [(ROWS+1)*COLUMNS*W-1:0] weights;
+    wire [W+1:0] right [0:ROWS*(COLUMNS+1)-1];
     /* verilator lint_on UNUSEDSIGNAL */
-    wire [(ROWS+1)*COLUMNS*32-1:0] sums;
-    assign weights[COLUMNS*W-1:0] = in_data[ROWS*W +: COLUMNS*W];
-    assign sums[COLUMNS*32-1:0] = {COLUMNS * 32{1'b0}};
+    wire [W-1:0] weights [0:COLUMNS-1];
+    wire [31:0] sums [0:(ROWS+1)*COLUMNS-1];
 
     wire [COLUMNS*32-1:0] row;
     genvar r, c;
     generate
         for (r = 0; r < ROWS; r = r + 1) begin : g_row
+            wire [W:0] late;
             shift #(.WIDTH(W + 1), .DEPTH(r * ADD)) skew (
-                .clk(clk), .en(en), .d({go && act && first, in_data[r*W +: W]}), .q(right[r*(COLUMNS+1)*(W+1) +: W+1]));
+                .clk(clk), .en(en), .d({go && act && first, in_data[r*W +: W]}), .q(late));
+            assign right[r*(COLUMNS+1)] = {go && load && turn[r], late};
             for (c = 0; c < COLUMNS; c = c + 1) begin : g_cell
                 gemm_ws_cell #(.FLOAT(FLOAT), .EXP(EXP), .MAN(MAN)) one (
-                    .clk(clk), .en(en), .load(go && load),
-                    .from_left(right[(r*(COLUMNS+1)+c)*(W+1) +: W+1]),
-                    .to_right(right[(r*(COLUMNS+1)+c+1)*(W+1) +: W+1]),
-                    .weight_in(weights[(r*COLUMNS+c)*W +: W]), .weight_out(weights[((r+1)*COLUMNS+c)*W +: W]),
-                    .sum_in(sums[(r*COLUMNS+c)*32 +: 32]), .sum_out(sums[((r+1)*COLUMNS+c)*32 +: 32]));
+                    .clk(clk), .en(en), .weight_in(weights[c]),
+                    .from_left(right[r*(COLUMNS+1)+c]), .to_right(right[r*(COLUMNS+1)+c+1]),
+                    .sum_in(sums[r*COLUMNS+c]), .sum_out(sums[(r+1)*COLUMNS+c]));
             end
         end
         for (c = 0; c < COLUMNS; c = c + 1) begin : g_align
+            shift #(.WIDTH(W), .DEPTH(c)) skew (
+                .clk(clk), .en(en), .d(in_data[(ROWS+c)*W +: W]), .q(weights[c]));
+            assign sums[c] = 32'd0;
             shift #(.WIDTH(32), .DEPTH(COLUMNS - 1 - c)) align (
-                .clk(clk), .en(en), .d(sums[(ROWS*COLUMNS+c)*32 +: 32]), .q(row[c*32 +: 32]));
+                .clk(clk), .en(en), .d(sums[ROWS*COLUMNS+c]), .q(row[c*32 +: 32]));
         end
     endgenerate
 
@@ -113,7 +128,7 @@ module gemm_ws #(
         .clk(clk), .en(en), .d({first, from_zero, final_one}), .q({row_first, row_begins, row_ends}));
 
     reg [COLUMNS*32-1:0] kept [0:DEPTH-1];
-    reg [COLUMNS*32-1:0] sum, before;
+    reg [COLUMNS*32-1:0] sum, so_far;
     reg [ADDRESS-1:0] next;
     reg [ADDRESS-1:0] at;
     wire [ADDRESS-1:0] read = row_first ? {ADDRESS{1'b0}} : next;
@@ -123,9 +138,9 @@ module gemm_ws #(
     always @(posedge clk) begin
         if (en) begin
             sum <= row;
-            before <= row_begins ? {COLUMNS * 32{1'b0}} : kept[read];
+            so_far <= row_begins ? {COLUMNS * 32{1'b0}} : kept[read];
             at <= read;
-            if (row_valid) next <= read + {{ADDRESS - 1{1'b0}}, 1'b1};
+            if (row_valid) next <= read + ONE;
             if (full[ADD]) kept[write] <= out_data;
         end
     end
@@ -142,7 +157,7 @@ module gemm_ws #(
     generate
         for (c = 0; c < COLUMNS; c = c + 1) begin : g_sum
             gemm_ws_sum #(.FLOAT(FLOAT)) adder (
-                .clk(clk), .en(en), .a(before[c*32 +: 32]), .b(sum[c*32 +: 32]), .sum(out_data[c*32 +: 32]));
+                .clk(clk), .en(en), .a(so_far[c*32 +: 32]), .b(sum[c*32 +: 32]), .sum(out_data[c*32 +: 32]));
         end
     endgenerate
     assign out_valid = ends[ADD];
@@ -157,23 +172,21 @@ module gemm_ws_cell #(
 ) (
     input  wire         clk,
     input  wire         en,
-    input  wire         load,
-    input  wire [W:0]   from_left,
-    output reg  [W:0]   to_right,
     input  wire [W-1:0] weight_in,
-    output reg  [W-1:0] weight_out,
+    input  wire [W+1:0] from_left,  // whether to load, whether to turn to what was loaded, an element of A
+    output reg  [W+1:0] to_right,
     input  wire [31:0]  sum_in,
     output wire [31:0]  sum_out
 );
-    reg [W-1:0] used;
-    wire [W-1:0] weight = from_left[W] ? weight_out : used;
+    reg [W-1:0] used, loaded;
+    wire [W-1:0] weight = from_left[W] ? loaded : used;
     wire [31:0] product;
 
     always @(posedge clk) begin
         if (en) begin
             to_right <= from_left;
             used <= weight;
-            if (load) weight_out <= weight_in;
+            if (from_left[W+1]) loaded <= weight_in;
         end
     end
     generate
