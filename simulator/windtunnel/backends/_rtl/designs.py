@@ -302,6 +302,54 @@ def summed(a: Array, b: Array, rows: int) -> Array:
     return total
 
 
+def fft(columns: Columns, build: Build, rng: np.random.Generator) -> Work:
+    """Transforms of 2^STEPS points, two points a cycle, points i and i + n/2 in a word; in order once they are read."""
+    n, batch = int(columns["n"]), int(columns["batch"])
+    kind, exponent, fraction = FLOATS[str(columns["dtype"])]
+    steps = n.bit_length() - 1
+    points = rng.standard_normal((batch, n, 2)).astype(kind)
+    words = np.ascontiguousarray(points.reshape(batch, 2, n // 2, 2).transpose(0, 2, 1, 3))
+    width = 4 * kind.itemsize
+    table = {"twiddle.hex": np.ascontiguousarray(twiddles(n, kind)).view(np.uint8)}
+    order = np.array([int(f"{at:0{steps}b}"[::-1], 2) for at in range(n)])
+
+    def values(out: Words) -> Array:
+        return out.reshape(-1).view(kind).reshape(batch, n, 2)[:, order]
+
+    return Work(
+        Design("fft", {"STEPS": steps, "EXP": exponent, "MAN": fraction}, width, width, table),
+        words.reshape(-1).view(np.uint8).reshape(-1, width),
+        batch * n // 2,
+        values,
+        lambda: transformed(points),
+        "radix 2, 2 points a cycle",
+    )
+
+
+def twiddles(n: int, kind: Any) -> Array:
+    """exp(-2 pi i j / n) for j below n / 2: real and imaginary parts, rounded once."""
+    angles = -2.0 * np.pi * np.arange(n // 2) / n
+    return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(kind)
+
+
+def transformed(points: Array) -> Array:
+    """Transforms of (batch, n, 2) by NumPy, each operation rounded to the points' type, in the design's order."""
+    batch, n, _ = points.shape
+    factors, now = twiddles(n, points.dtype), points[:, None]
+    while now.shape[2] > 1:
+        half = now.shape[2] // 2
+        upper, lower = now[:, :, :half], now[:, :, half:]
+        total, apart = upper + lower, upper - lower
+        if half > 1:
+            factor = factors[:: n // 2 // half]
+            re, im, c, s = apart[..., 0], apart[..., 1], factor[:, 0], factor[:, 1]
+            apart = np.stack([re * c - im * s, re * s + im * c], axis=-1)
+        now = np.stack([total, apart], axis=2).reshape(batch, -1, half, 2)
+    steps = n.bit_length() - 1
+    order = np.array([int(f"{at:0{steps}b}"[::-1], 2) for at in range(n)])
+    return now.reshape(batch, n, 2)[:, order]
+
+
 def _padded(array: Array, *, m: int = 0, n: int = 0, k: int = 0) -> Array:
     """Zeros at the ends: ``m`` and ``k`` are of A, ``n`` and ``k`` of B where both are given, as wanted."""
     wanted = (k or array.shape[1], n) if n else (m or array.shape[1], k or array.shape[2])
@@ -332,6 +380,7 @@ def same(found: Array, wanted: Array) -> bool:
 
 
 WORKS: Mapping[str, Callable[[Columns, Build, np.random.Generator], Work]] = {
+    "fft": fft,
     "gemm": gemm,
     "stencil": stencil,
     "vector_add": vector_add,

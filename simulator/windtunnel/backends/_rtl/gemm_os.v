@@ -52,17 +52,25 @@ module gemm_os #(
     // hands them on to the right; a cell that gets no word adds nothing.
     // In a column one cell at most ends its sum in a cycle, row after row: what it ends is passed down at once.
     // What leaves the array at its far edges goes nowhere.
+    reg [ROWS-1:0] went, was_last;
     /* verilator lint_off UNUSEDSIGNAL */
     wire [WIDTH+1:0] right [0:ROWS*(COLUMNS+1)-1];
     wire [WIDTH-1:0] down [0:(ROWS+1)*COLUMNS-1];
+    wire [ROWS:0] goes = {went, go};
+    wire [ROWS:0] lasts = {was_last, go && last};
     /* verilator lint_on UNUSEDSIGNAL */
+    always @(posedge clk) begin
+        if (rst) {went, was_last} <= {2 * ROWS{1'b0}};
+        else if (en) {went, was_last} <= {goes[ROWS-1:0], lasts[ROWS-1:0]};
+    end
     wire [SUM:0] ended [0:(ROWS+1)*COLUMNS-1];
 
     genvar r, c;
     generate
         for (r = 0; r < ROWS; r = r + 1) begin : g_skew_a
-            shift #(.WIDTH(WIDTH + 2), .DEPTH(r)) skew (
-                .clk(clk), .en(en), .d({go, go && last, in_data[r*WIDTH +: WIDTH]}), .q(right[r*(COLUMNS+1)]));
+            wire [WIDTH-1:0] late;
+            shift #(.WIDTH(WIDTH), .DEPTH(r)) skew (.clk(clk), .en(en), .d(in_data[r*WIDTH +: WIDTH]), .q(late));
+            assign right[r*(COLUMNS+1)] = {goes[r], lasts[r], late};
         end
         for (c = 0; c < COLUMNS; c = c + 1) begin : g_skew_b
             assign ended[c] = {SUM + 1{1'b0}};

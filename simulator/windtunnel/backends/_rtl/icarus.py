@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +35,8 @@ class Design:
     parameters: Mapping[str, int]
     in_bytes: int
     out_bytes: int
+    tables: Mapping[str, Words] = field(default_factory=dict)
+    """Memories that it is configured with: files of words by name."""
 
 
 @dataclass(frozen=True)
@@ -104,9 +106,11 @@ class Compiled:
             raise
 
     def _compile(self, folder: Path, words: Words) -> None:
-        digits = np.ascontiguousarray(words[:, ::-1]).tobytes().hex()
-        size = 2 * self.design.in_bytes
-        (folder / "in.hex").write_text("\n".join(digits[at : at + size] for at in range(0, len(digits), size)) + "\n")
+        for name, content in {"in.hex": words, **self.design.tables}.items():
+            digits = np.ascontiguousarray(content[:, ::-1]).tobytes().hex()
+            size = 2 * content.shape[1]
+            lines = (digits[at : at + size] for at in range(0, len(digits), size))
+            (folder / name).write_text("\n".join(lines) + "\n")
         (folder / "under_test.v").write_text(_wrapper(self.design))
         ports = {
             "IN_WIDTH": 8 * self.design.in_bytes,
