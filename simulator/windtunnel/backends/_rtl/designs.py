@@ -76,7 +76,7 @@ class Work:
 
 
 def vector_add(columns: Columns, build: Build, rng: np.random.Generator) -> Work:
-    """c = a + b, ``port_bytes`` of each a cycle."""
+    """A sum, ``port_bytes`` of each operand a cycle."""
     n, dtype = int(columns["n"]), str(columns["dtype"])
     if dtype in FLOATS:
         kind, exponent, fraction = FLOATS[dtype]
@@ -347,7 +347,8 @@ def transformed(points: Array) -> Array:
         now = np.stack([total, apart], axis=2).reshape(batch, -1, half, 2)
     steps = n.bit_length() - 1
     order = np.array([int(f"{at:0{steps}b}"[::-1], 2) for at in range(n)])
-    return now.reshape(batch, n, 2)[:, order]
+    found: Array = now.reshape(batch, n, 2)[:, order]
+    return found
 
 
 def _padded(array: Array, *, m: int = 0, n: int = 0, k: int = 0) -> Array:
