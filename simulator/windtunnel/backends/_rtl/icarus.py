@@ -130,9 +130,9 @@ class Compiled:
                 "its simulation was closed", operation="run", device=LABEL, code=code_of(API, InvalidArgument)
             )
         folder = Path(self._folder.name)
-        # Words that wait for each other wait for a pipeline to empty at most, which is short beside this many cycles.
-        patience = 100 * (self.in_words + self.out_words) + 1_000_000
-        command = ["vvp", "-n", "design.vvp", f"+runs={runs}", f"+max_cycles={runs * patience}"]
+        # A word waits for others, for a pipeline or an array to empty, or for a sink that hardly takes any.
+        patience = 1000 * (self.in_words + self.out_words) + 10_000
+        command = ["vvp", "-n", "design.vvp", f"+runs={runs}", f"+max_cycles={min(runs * patience, 2**31 - 1)}"]
         command += [f"+in_percent={flow.in_percent}", f"+out_percent={flow.out_percent}", f"+seed={flow.seed}"]
         (folder / "out.txt").unlink(missing_ok=True)
         _called(command, folder, f"run {self.design.module}", LIMIT_S)
