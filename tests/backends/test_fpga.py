@@ -433,8 +433,8 @@ def test_a_design_whose_cycles_depend_on_what_was_before_is_no_measurement(
         ("fft", {"n": 2}, "powers of two from 4, not 2 points"),
         ("vector_add", {"n": 64, "dispatch": "eager"}, "dispatch=eager is not measured"),
         ("vector_add", {"n": 64, "cache": "cold"}, "card memory is not simulated"),
-        ("vector_add", {"n": 10**8}, r"1e\+08 arithmetic operations of vector_add in float32 are about 3500 s"),
-        ("gemm", {"m": 512, "n": 512, "k": 512, "dtype": "float32"}, r"at most 1.71e\+06 are done, in about 60 s"),
+        ("vector_add", {"n": 10**8}, r"1e\+08 arithmetic operations of vector_add in float32 are about 5000 s"),
+        ("gemm", {"m": 512, "n": 512, "k": 512, "dtype": "float32"}, r"at most 1.2e\+06 are done, in about 60 s"),
     ],
 )
 def test_what_no_design_does_is_refused_in_words(
@@ -510,10 +510,11 @@ def test_a_design_that_gives_too_few_words_is_an_error_and_so_are_undefined_bits
     made = work("vector_add", n=8, dtype="int8")
     with pytest.raises(LaunchError, match="did not give 9 words: late 1 of 1 in, 1 of 9 out"):
         simulated(Work(made.design, made.words, 9, made.values, made.reference, ""))
-    # Half of the port is not connected: what is added there is undefined.
-    narrow = icarus.Design("vector_add", made.design.parameters, made.design.in_bytes // 2, made.design.out_bytes)
+    # Without its table a transform turns points by what nobody wrote.
+    made = work("fft", n=8)
+    blank = icarus.Design("fft", made.design.parameters, made.design.in_bytes, made.design.out_bytes)
     with pytest.raises(LaunchError, match="undefined bits"):
-        simulated(Work(narrow, made.words[:, : narrow.in_bytes].copy(), 1, made.values, made.reference, ""))
+        simulated(Work(blank, made.words, made.out_words, made.values, made.reference, ""))
 
 
 def test_closing_takes_the_folder_away() -> None:

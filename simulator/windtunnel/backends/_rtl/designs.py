@@ -314,7 +314,8 @@ def fft(columns: Columns, build: Build, rng: np.random.Generator) -> Work:
     order = np.array([int(f"{at:0{steps}b}"[::-1], 2) for at in range(n)])
 
     def values(out: Words) -> Array:
-        return out.reshape(-1).view(kind).reshape(batch, n, 2)[:, order]
+        found: Array = out.reshape(-1).view(kind).reshape(batch, n, 2)[:, order]
+        return found
 
     return Work(
         Design("fft", {"STEPS": steps, "EXP": exponent, "MAN": fraction}, width, width, table),
