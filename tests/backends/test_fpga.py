@@ -134,17 +134,17 @@ def test_a_wrong_bit_is_seen_and_one_nan_is_as_good_as_another() -> None:
 
 @given(
     words=st.integers(1, 40),
-    lanes=st.integers(1, 8),
-    spare=st.integers(0, 7),
+    port=st.integers(1, 8).map(lambda lanes: 4 * lanes),
+    spare=st.integers(0, 31),
     dtype=st.sampled_from([*ALL_FLOATS, "int8"]),
 )
 @settings(max_examples=12)
 def test_n_words_take_n_and_the_latency_less_one_cycles_and_start_every_cycle(
-    words: int, lanes: int, spare: int, dtype: str
+    words: int, port: int, spare: int, dtype: str
 ) -> None:
-    size = 1 if dtype == "int8" else FLOATS[dtype][0].itemsize
+    lanes = port if dtype == "int8" else port // FLOATS[dtype][0].itemsize
     n = words * lanes - spare % lanes
-    seen = fpga.measured("vector_add", {"n": n, "dtype": dtype}, Build(port_bytes=lanes * size))
+    seen = fpga.measured("vector_add", {"n": n, "dtype": dtype}, Build(port_bytes=port))
     assert seen.latency == (2 if dtype == "int8" else designs.ADD + 1)
     assert seen.cycles == words + seen.latency - 1
     assert seen.initiation_interval == 1.0 or (words == 1 and math.isnan(seen.initiation_interval))
@@ -367,6 +367,11 @@ def test_the_first_result_of_a_pipeline_is_there_within_the_founding_documents_m
     assert fpga.measured(op, columns).latency / Build().clock_hz < 1e-6
 
 
+def test_a_product_has_to_wait_for_all_of_k_so_that_no_microsecond_holds_for_it() -> None:
+    seen = fpga.measured("gemm", {"m": 2, "n": 2, "k": 400, "dtype": "int8"}, SMALL)
+    assert seen.latency / SMALL.clock_hz > 1e-6
+
+
 @pytest.fixture
 def device() -> Iterator[fpga.RtlDevice]:
     opened = backend("fpga").operations(0)
@@ -446,10 +451,26 @@ def test_what_no_design_does_is_refused_in_words(
         device.trial(op, asked)
 
 
-def test_sums_that_stay_in_a_cell_are_refused_for_floats() -> None:
-    kept = {"int8": "output", **dict.fromkeys(FLOATS, "output")}
-    with pytest.raises(UnsupportedOperationError, match="dataflow 'weight' only"):
-        fpga.measured("gemm", {"m": 4, "n": 4, "k": 4, "dtype": "float32"}, Build(dataflow=kept))
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"clock_hz": 0.0}, "clock_hz is 0.0; expected a frequency above 0 Hz"),
+        ({"clock_hz": math.nan}, "clock_hz is nan"),
+        ({"port_bytes": 2}, "port_bytes is 2; expected a multiple of 4"),
+        ({"stencil_bytes": 6}, "stencil_bytes is 6; expected a multiple of 4"),
+        ({"rows": 0}, "rows is 0; expected from 1 to 256"),
+        ({"float_columns": 257}, "float_columns is 257; expected from 1 to 256"),
+        ({"dataflow": {"int8": "input"}}, "what stays in a cell for int8 is input; expected output or weight"),
+        ({"dataflow": {"int8": "output"}}, "what stays in a cell for float32 is nothing"),
+        (
+            {"dataflow": {"int8": "output", **dict.fromkeys(FLOATS, "output")}},
+            "a sum in float32 does not; expected dataflow weight for float32",
+        ),
+    ],
+)
+def test_what_cannot_be_built_is_an_error_of_the_input(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Build(**wrong)
 
 
 def test_columns_are_checked_against_the_registry() -> None:

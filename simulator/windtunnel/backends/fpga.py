@@ -221,8 +221,6 @@ def _refused(op: str, columns: Mapping[str, Any], build: Build) -> str | None:
         return f"no design in RTL takes {dtype}: expected {one_of([*FLOATS, 'int8'])}"
     if op == "fft" and (columns["n"] < 4 or int(columns["n"]) & (int(columns["n"]) - 1)):
         return f"the design transforms powers of two from 4, not {int(columns['n'])} points"
-    if op == "gemm" and dtype in FLOATS and build.dataflow[dtype] != "weight":
-        return f"a cell that keeps its sum ends one each cycle, which a sum in {dtype} does not: dataflow 'weight' only"
     each = INT8_ADD_S if op == "vector_add" else INT8_CELL_S
     steps, step_s = _effort(op, columns, build), FLOAT_S if dtype in FLOATS else each
     if steps * step_s > PATIENCE_S:

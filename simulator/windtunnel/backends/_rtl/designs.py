@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from windtunnel.backends._rtl.icarus import Design, Words
+from windtunnel.core.errors import InputError
 
 Columns = Mapping[str, Any]
 Array = np.ndarray[Any, Any]
@@ -31,6 +32,8 @@ CENTRE, SIDES = 0.25, 0.125
 """Coefficients of the stencil: exact in every type, so that only sums are rounded where they are."""
 LOAD, ACT, FIRST, BEGIN, FINAL = 1, 2, 4, 8, 16
 """Flags of a word for gemm_ws.v."""
+MOST_CELLS = 256
+"""Rows and columns of an array: as many as the matrix units of TPUs have had."""
 PASS_ROWS = 1024
 """Rows of A in a pass of gemm_ws.v at most: its sums below the array are so deep."""
 
@@ -57,6 +60,28 @@ class Build:
     """``output`` or ``weight``: what stays in a cell. Sums of floats take five cycles, so those flow."""
     overlap: bool = True
     """Whether a tile begins before the one before has left the array."""
+
+    def __post_init__(self) -> None:
+        """InputError for what cannot be built."""
+        if not (math.isfinite(self.clock_hz) and self.clock_hz > 0):
+            raise InputError(f"clock_hz is {self.clock_hz}", expected="a frequency above 0 Hz")
+        for name in ("port_bytes", "stencil_bytes"):
+            if (value := getattr(self, name)) < 4 or value % 4:
+                raise InputError(
+                    f"{name} is {value}", expected="a multiple of 4, at least 4: whole elements of float32"
+                )
+        for name in ("rows", "columns", "float_rows", "float_columns"):
+            if not 1 <= (value := getattr(self, name)) <= MOST_CELLS:
+                raise InputError(f"{name} is {value}", expected=f"from 1 to {MOST_CELLS}")
+        for dtype in ("int8", *FLOATS):
+            flow = self.dataflow.get(dtype, "nothing")
+            if flow not in ("output", "weight"):
+                raise InputError(f"what stays in a cell for {dtype} is {flow}", expected="output or weight")
+            if flow == "output" and dtype in FLOATS:
+                raise InputError(
+                    f"a cell that keeps its sum ends one each cycle, which a sum in {dtype} does not",
+                    expected=f"dataflow weight for {dtype}",
+                )
 
 
 @dataclass(frozen=True)
@@ -181,10 +206,8 @@ def gemm(columns: Columns, build: Build, rng: np.random.Generator) -> Work:
     return arranged(a, b, dtype, rows, across, overlap=build.overlap)
 
 
-def output_stationary(a: Array, b: Array, dtype: str, rows: int, columns: int, *, overlap: bool) -> Work:
+def output_stationary(a: Array, b: Array, _dtype: str, rows: int, columns: int, *, overlap: bool) -> Work:
     """Words for gemm_os.v: tiles of C one after another, a word for each k."""
-    if dtype != "int8":
-        raise ValueError(f"a cell that keeps its sum ends one each cycle: not in {dtype}")
     batch, m, k = a.shape
     n = b.shape[2]
     down, right = math.ceil(m / rows), math.ceil(n / columns)
