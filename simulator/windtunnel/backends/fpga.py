@@ -207,6 +207,10 @@ class RtlDevice:
                 "it was given back", operation=what, device=icarus.LABEL, code=code_of(API, InvalidArgument)
             )
 
+    def energy_j(self) -> float | None:
+        """See ``Operations``: simulated hardware has no counter."""
+        return None
+
     def close(self) -> None:
         """Give it back. Closing again does nothing."""
         self._closed = True
