@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from windtunnel import __version__
-from windtunnel.console import CATALOG, FORMAT, Counter, Progress, pairs, print_json, print_table
+from windtunnel.console import CATALOG, FORMAT, Counter, Progress, Told, pairs, print_json, print_table
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -342,16 +342,20 @@ def compare(
 @cli.command()
 @click.option(
     "--against",
-    required=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Measurements: .csv, .csv.gz or a validation.json.",
+    help="Measurements (.csv, .csv.gz or a validation.json), instead of measuring here.",
 )
 @click.option("--op", metavar="OP", help="What was measured, where the file has no column 'op' that says it.")
 @click.option(
-    "--device", "device_name", metavar="NAME", help="Whose rows to take; whose they are, if the file is silent."
+    "--device",
+    "device_name",
+    metavar="NAME",
+    help="Measure this one: opencl:0, SKU or SKU@API. Of a file: whose rows to take, or whose they are.",
 )
 @click.option("--as", "model", metavar="SKU[@API]", help="Compare with this model instead of the device's own.")
+@click.option("--budget", type=float, metavar="SECONDS", help="Measure for so long in all; 120 unless told.")
+@click.option("--seed", type=int, metavar="N", help="Of the order in which points are measured.")
 @click.option(
     "--context", multiple=True, metavar="KEY=VALUE", help="dispatch, clock, cache, if the file is silent. Repeatable."
 )
@@ -364,10 +368,12 @@ def compare(
 @CATALOG
 @FORMAT
 def validate(
-    against: Path,
+    against: Path | None,
     op: str | None,
     device_name: str | None,
     model: str | None,
+    budget: float | None,
+    seed: int | None,
     context: Sequence[str],
     calibration: str | None,
     calibrate: bool,
@@ -378,7 +384,10 @@ def validate(
 ) -> None:
     """Compare the models with measurements, by device and operation, beside the noise of the measurements.
 
+    Measures the devices of this host, in processes of their own, or takes a file of measurements.
+
     \b
+    windtunnel validate --device opencl:0 --budget 60 --out validation
     windtunnel validate --against gemm.csv.gz --op gemm
     windtunnel validate --against rows.csv --device h100-sxm-80gb --context dispatch=eager --out validation
     """  # noqa: D301  as above
@@ -387,22 +396,30 @@ def validate(
 
     if out is not None:
         app.check_writable(out)
-    results, paths = validating.validate(
-        against,
-        op=op,
-        device=device_name,
-        model=model,
-        context=pairs(context),
-        calibration=calibration,
-        catalogs=catalogs,
-        calibrate=calibrate,
-        out=out,
-        at_most=None if at_most is None else at_most / 100.0,
-    )
+    share = None if at_most is None else at_most / 100.0
+    both: dict[str, Any] = {
+        "calibration": calibration,
+        "catalogs": catalogs,
+        "calibrate": calibrate,
+        "out": out,
+        "at_most": share,
+    }
+    omitted: Sequence[Mapping[str, Any]] = ()
+    if against is not None:
+        _only("--against", {"--budget": budget, "--seed": seed})
+        given: dict[str, Any] = {"op": op, "device": device_name, "model": model, "context": pairs(context)}
+        results, paths = validating.validate(against, **given, **both)
+    else:
+        _only("a measurement here", {"--op": op, "--context": context or None})
+        told = Told()
+        here: dict[str, Any] = {"device": device_name, "model": model, "seed": seed or 0, "progress": told}
+        here |= {} if budget is None else {"budget_s": budget}
+        results, paths, omitted = validating.validate_here(**here, **both)
+        told.close()
     if form == "json":
         print_json(results)
     else:
-        click.echo(text(results))
+        click.echo(text(results, omitted))
         for path in paths:
             click.echo(f"wrote {path}")
     missed = [] if at_most is None else validating.missed(results, at_most / 100.0)
@@ -410,6 +427,15 @@ def validate(
         click.echo(f"windtunnel: {line}", err=True)
     if missed:
         sys.exit(1)
+
+
+def _only(what: str, options: Mapping[str, object]) -> None:
+    """InputError for the first of these options that is given: it means nothing beside ``what``."""
+    from windtunnel.core.errors import InputError, Where
+
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"it means nothing with {what}", where=Where(field=name), expected=f"{what} without it")
 
 
 @cli.command()

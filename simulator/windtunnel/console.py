@@ -68,6 +68,19 @@ class Counter:
             self._bar.close()
 
 
+class Told:
+    """What is being done now, on a line of standard error that is written over; nothing where that is no terminal."""
+
+    def __call__(self, text: str) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r\x1b[K{text[:100]}", err=True, nl=False)
+
+    def close(self) -> None:
+        """Take the line away."""
+        if sys.stderr.isatty():
+            click.echo("\r\x1b[K", err=True, nl=False)
+
+
 def pairs(values: Sequence[str]) -> dict[str, object]:
     """``KEY=VALUE`` words by key; InputError for another form, or a key that is given twice."""
     from windtunnel.core.errors import InputError, Where

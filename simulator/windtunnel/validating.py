@@ -11,7 +11,7 @@ import platform
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,6 +21,7 @@ from typing import Any
 from windtunnel import app
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.measuring import BUDGET_S, Taken, measured
 from windtunnel.report import validation as report
 from windtunnel.validation import page, rows
 from windtunnel.validation.compare import Comparison, halves
@@ -210,6 +211,7 @@ def save(
     folder: Path,
     about: Circumstances,
     at_most: float | None = None,
+    omitted: Sequence[Mapping[str, Any]] = (),
 ) -> list[Path]:
     """Write validation.json, validation.html and ``<device>/<op>.csv`` under ``folder``; nothing half-written stays.
 
@@ -230,7 +232,7 @@ def save(
                 files[path.relative_to(folder).as_posix()] = len(kept)
                 written.append(path)
     held = everything if len(everything) <= MOST_IN_JSON else []
-    data = {**rows.document(held, about), "rows": files, "results": list(results)}
+    data = {**rows.document(held, about), "rows": files, "results": list(results), "omitted": list(omitted)}
     text = report.render(results, page.charts(comparisons), about.as_dict(), at_most)
     for name, content in (("validation.json", app.result_json(data)), ("validation.html", text)):
         write_whole(folder / name, lambda stream, content=content: stream.write(content))  # type: ignore[misc]
@@ -247,8 +249,12 @@ def judged(
     calibrate: bool = False,
     out: Path | None = None,
     at_most: float | None = None,
+    spans: Sequence[Mapping[str, Any]] = (),
+    omitted: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[list[dict[str, Any]], list[Path]]:
     """Measurements against the model: the results, as JSON has them, and what was written under ``out``.
+
+    ``spans``: results of whole scenarios, which stand after those of operations. ``omitted``: what was not measured.
 
     ``about``: the circumstances of the measurements. ``calibrate``: each result has, as ``calibrated``, what a fit to
     one half of its shapes does on the other. ``at_most``: the error in the mean (a fraction) that the page judges by.
@@ -267,7 +273,73 @@ def judged(
     if calibrate:
         of = {(one["device"], one["op"]): one for one in fits}
         results = [{**one, "calibrated": of.get((one["device"], one["op"]))} for one in results]
-    return results, [] if out is None else save(comparisons, results, out, about, at_most)
+    results += [dict(one) for one in spans]
+    return results, [] if out is None else save(comparisons, results, out, about, at_most, omitted)
+
+
+def validate_here(
+    *,
+    device: str | None = None,
+    model: str | None = None,
+    budget_s: float = BUDGET_S,
+    seed: int = 0,
+    calibration: str | None = None,
+    catalogs: Sequence[str | Path] = (),
+    calibrate: bool = False,
+    out: Path | None = None,
+    at_most: float | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> tuple[list[dict[str, Any]], list[Path], list[dict[str, Any]]]:
+    """Devices of this host against their models: see ``measuring.measured`` and ``judged``.
+
+    The third part says what was not measured, and why. Where a device was given one scenario to run as itself and as
+    its model, a result with the operation ``makespan`` compares the two.
+    """
+    known = app.catalogue(catalogs)
+    options: dict[str, object] = {
+        "--device": device, "--as": model, "--budget": f"{budget_s:g}" if budget_s != BUDGET_S else None,
+        "--seed": seed or None, "--calibration": calibration,
+    }  # fmt: skip
+    words = ["windtunnel", "validate"]
+    words += [str(word) for name, value in options.items() if value is not None for word in (name, value)]
+    words += [word for folder in catalogs for word in ("--catalog", str(folder))]
+    words += ["--calibrate"] * calibrate + (["--out", str(out)] if out is not None else [])
+    found = measured(
+        device, model=model, budget_s=budget_s, seed=seed, known=known, calibration=calibration, progress=progress,
+        command=shlex.join(words),
+    )  # fmt: skip
+    spans = [_makespan(one) for one in found.taken if one.makespan is not None]
+    results, written = judged(
+        found.rows,
+        found.circumstances(),
+        known=known,
+        calibration=calibration,
+        calibrate=calibrate,
+        out=out,
+        at_most=at_most,
+        spans=spans,
+        omitted=found.omitted(),
+    )
+    return results, written, found.omitted()
+
+
+def _makespan(taken: Taken) -> dict[str, Any]:
+    """A scenario's predicted and measured makespan, as a result."""
+    assert taken.makespan is not None  # noqa: S101  whoever asks has seen
+    span = dict(taken.makespan)
+    error = span["predicted_s"] / span["measured_s"] - 1.0
+    return {
+        "device": taken.model,
+        "op": "makespan",
+        "n": 1,
+        **dict.fromkeys(("mape", "median_ape", "p90_ape"), abs(error)),
+        "bias": error,
+        "noise_floor": None,
+        "coverage": None,
+        "sources": [taken.name],
+        **{key: [] for key in ("by_bound", "by_dtype", "worst", "suspect", "refused")},
+        **span,
+    }
 
 
 def validate(
@@ -303,4 +375,4 @@ def validate(
     )
 
 
-__all__ = ["calibrated", "circumstances", "compare", "judged", "missed", "read", "save", "validate"]
+__all__ = ["calibrated", "circumstances", "compare", "judged", "missed", "read", "save", "validate", "validate_here"]

@@ -251,3 +251,14 @@ def test_what_a_model_does_not_know_or_takes_too_long_does_not_fit() -> None:
     costs = {1.0: None, 2.0: 1e-6, 3.0: 100.0}
     fits, beyond = suite.within(wanted, lambda one: costs[one.columns["n"]], 60.0)  # type: ignore[index]
     assert fits == [wanted[1]] and beyond == [wanted[0], wanted[2]]
+
+
+@given(st.floats(1.0, 3600.0))
+def test_what_fits_takes_no_more_than_the_budget_by_the_model_and_by_its_bytes(budget_s: float) -> None:
+    every = list(suite.points())
+    fits, beyond = suite.within(every, lambda _: 1e-3, budget_s)
+    assert len(fits) + len(beyond) == len(every)
+    visits = measure.LEAST_RUNS * 1e-3 + LEAST_ROUNDS * suite.A_VISIT_S
+    taken = sum(visits + LEAST_ROUNDS * suite.footprint_bytes(one) / suite.READY_BYTES_S for one in fits)
+    assert taken <= budget_s * (1 + 1e-9)
+    assert not fits or len(fits) == len(every) or taken + visits > 0.5 * budget_s or budget_s < 30.0

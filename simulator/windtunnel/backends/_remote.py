@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from windtunnel.core import errors
@@ -247,6 +248,9 @@ def _serve(backend: str, index: int, descriptor: int) -> None:
     from windtunnel.backends import backend as find
 
     if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            # Where memory runs out it is this process that goes, and not who asked.
+            Path("/proc/self/oom_score_adj").write_text("800", encoding="ascii")
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(
                 1, signal.SIGKILL

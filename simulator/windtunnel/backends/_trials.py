@@ -31,6 +31,8 @@ _BEYOND_CACHES = 256 << 20
 
 More than the caches of any device of the catalogue hold, but for MI300X's Infinity Cache, which is as large.
 """
+_PART = 1 << 20
+"""Elements that are compared at once."""
 _MOST_SETS = 256
 """Of operands: those of tiny operations fit into caches whatever is done, and do not show."""
 _SHARE = 0.4
@@ -139,10 +141,13 @@ def share_of(found: np.ndarray, expected: np.ndarray, tolerance: float) -> float
 
     Sums of products err by the size of their terms, not by their own: an element near 0 is as far off as any other.
     """
-    exact = expected.astype(np.float64)
-    off = np.abs(found.astype(np.float64) - exact)
-    scale = float(np.max(np.abs(exact), initial=0.0)) * tolerance
-    worst = float(np.max(off, initial=0.0)) if np.isfinite(off).all() else math.inf
+    largest = worst = 0.0
+    for begin in range(0, found.size, _PART):  # in parts: of a large result float64 would take the host's memory
+        exact = expected[begin : begin + _PART].astype(np.float64)
+        off = np.abs(found[begin : begin + _PART].astype(np.float64) - exact)
+        largest = max(largest, float(np.max(np.abs(exact))))
+        worst = max(worst, float(np.max(off))) if np.isfinite(off).all() else math.inf
+    scale = largest * tolerance
     if scale == 0.0:
         return 0.0 if worst == 0.0 else math.inf
     return worst / scale
@@ -213,6 +218,8 @@ class KernelOperations:
 
     def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
         """See ``Operations``."""
+        if self.accelerator.closed:
+            raise self.accelerator.wrong(InvalidArgument, f"make '{op}' ready", "the device was closed")
         if self.library is not None:
             found = self.library(self.accelerator, op, columns)
             if found is not None:
@@ -266,6 +273,7 @@ class LaunchTrial:
         self.accelerator, self.many = accelerator, int(columns["count"])
         self.note = "empty kernels of one block of one thread, and one wait"
         self._ran = 0
+        self._closed = False
         self._graph: Any = None
         if columns["mode"] == "graph":
             graph = accelerator.graph()
@@ -278,6 +286,7 @@ class LaunchTrial:
 
     def run(self, count: int = 1) -> float:
         """See ``Trial``: a wait after each."""
+        self._there()
         total = 0.0
         for _ in range(count):
             began = time.perf_counter()
@@ -297,6 +306,11 @@ class LaunchTrial:
 
     def close(self) -> None:
         """See ``Trial``."""
+        self._closed = True
+
+    def _there(self) -> None:
+        if self._closed:
+            raise self.accelerator.wrong(InvalidArgument, "run", "the trial was closed")
 
 
 class CopyTrial:

@@ -24,7 +24,7 @@ import numpy as np
 from windtunnel.backends._context import RealContext, RealFunction, RealStream
 from windtunnel.backends._hostwork import device_error, memory_bytes, only_one, processor_name, processors
 from windtunnel.backends._known import Found, RealBackend
-from windtunnel.backends._plans import PLANS, Plan
+from windtunnel.backends._plans import BYTES, PLANS, Plan
 from windtunnel.backends._trials import beyond_caches, share_of
 from windtunnel.core.errors import (
     DeviceError,
@@ -332,13 +332,14 @@ class HostOperations:
                 "the device was closed", operation=f"make '{op}' ready", device=self.info.name, code=code
             )
         if op == "launch":
-            return _EmptyTrial(int(columns["count"]))
+            return _EmptyTrial(int(columns["count"]), self.info)
+        room = _SHARE * available_bytes()
+        least = 2.0 * float(columns["bytes"]) if op == "copy" else BYTES[op](columns)
+        if least > room:
+            problem = f"operands of {least:,.0f} bytes; a trial takes at most {room:,.0f} here"
+            raise device_error(DeviceOutOfMemory, problem, operation=f"make '{op}' ready", device=self.info.name)
         plan, call, note = _copying(columns) if op == "copy" else self._planned(op, columns)
         size = sum(array.nbytes for array in plan.arrays.values())
-        room = _SHARE * available_bytes()
-        if size > room:
-            problem = f"operands of {size:,} bytes; a trial takes at most {room:,.0f} here"
-            raise device_error(DeviceOutOfMemory, problem, operation=f"make '{op}' ready", device=self.info.name)
         count = 1
         if columns["cache"] == "cold":
             count = int(max(min(-(-beyond_caches(self.info) // size), _MOST_SETS, room // size), 1))
@@ -426,12 +427,14 @@ class _EmptyTrial:
     timer: Timer = "host"
     note = "a call of an empty compiled function"
 
-    def __init__(self, many: int) -> None:
-        self.many, self._ran = many, 0
+    def __init__(self, many: int, info: DeviceInfo) -> None:
+        self.many, self.info, self._ran, self._closed = many, info, 0, False
         self._call = ctypes.pythonapi.Py_GetVersion
 
     def run(self, count: int = 1) -> float:
         """See ``Trial``."""
+        if self._closed:
+            raise device_error(InvalidArgument, "the trial was closed", operation="run", device=self.info.name)
         call, many = self._call, self.many
         began = time.perf_counter()
         for _ in range(count):
@@ -446,6 +449,7 @@ class _EmptyTrial:
 
     def close(self) -> None:
         """See ``Trial``."""
+        self._closed = True
 
 
 BACKEND = RealBackend(

@@ -183,6 +183,7 @@ class RtlDevice:
 
     def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
         """In words: an operation without a design, what needs a host or card memory, or too long a simulation."""
+        OPERATIONS.find(op)
         refused = _refused(op, columns, self.build)
         if refused:
             return refused

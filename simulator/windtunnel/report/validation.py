@@ -129,14 +129,34 @@ def fit_notes(fits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"{of}: {one['split']}{written}"
 
 
-def text(results: Sequence[Mapping[str, Any]]) -> str:
-    """The results as lines for a terminal."""
-    lines = [*_aligned(*table(results)), "", *notes(results)]
+def text(results: Sequence[Mapping[str, Any]], omitted: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The results as lines for a terminal. ``omitted``: what was not measured, and why."""
+    lines = [*_aligned(*table(results)), "", *notes(results), *_spans(results), *_omitted(omitted)]
     fits = [one["calibrated"] for one in results if one.get("calibrated") is not None]
     if fits:
         header, rows = fit_table(fits)
         lines += ["", *(_aligned(header, rows) if rows else []), *fit_notes(fits)]
     return "\n".join(lines)
+
+
+def _spans(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for one in results:
+        if one["op"] == "makespan":
+            both = f"{quantity(one['predicted_s'], 's')} by the model, {quantity(one['measured_s'], 's')} measured"
+            yield f"makespan of {one['jobs']} jobs on {one['device']} ({one['sources'][0]}): {both}"
+
+
+def _omitted(omitted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    sources: dict[str, dict[str, int]] = {}
+    for one in omitted:
+        counts = sources.setdefault(one["source"], {})
+        counts[one["why"]] = counts.get(one["why"], 0) + one["points"]
+    for source, counts in sources.items():
+        listed = sorted(counts.items(), key=lambda item: -item[1])
+        said = "; ".join(f"{points}: {why}" for why, points in listed[:_SHOWN])
+        yield f"not measured of {source}: {said}" + (
+            f"; and {len(listed) - _SHOWN} reasons more" if listed[_SHOWN:] else ""
+        )
 
 
 def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -9,11 +9,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 
-from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.validation.measure import LEAST_ROUNDS, LEAST_RUNS, Point, point
 
-A_VISIT_S = 0.4
-"""What a visit takes in the mean, making ready and samples together: seen here with PoCL, on two cores."""
+A_VISIT_S = 0.3
+"""What a visit of a small operation takes, making ready and samples together: seen here with PoCL, on two cores."""
+READY_BYTES_S = 0.5e9
+"""How fast operands are drawn, copied and compared, about, over a visit."""
 
 _DECADES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 _BYTES = (4, 64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20, 1_000_000_000)
@@ -100,34 +102,45 @@ def _offloaded() -> Iterator[Point]:
 def within(
     wanted: Sequence[Point], cost_s: Callable[[Point], float | None], budget_s: float
 ) -> tuple[list[Point], list[Point]]:
-    """(what fits into the budget, what does not): each takes at most its share of it by the model, and has a visit.
+    """(what fits into the budget, what does not), by what the model says that each takes and what it has to move.
 
-    ``cost_s``: None for what the model does not know, which is left out. Where there are more points than a budget has
-    visits for, those stay that are spread over all operations, and over the sizes of each.
+    ``cost_s``: None for what the model does not know, which is left out, as is what would take more than a twentieth
+    of the budget alone. Of the others those stay that are spread over all operations, and over the sizes of each.
     """
-    fits: list[Point] = []
-    beyond: list[Point] = []
-    for one in wanted:
+    takes: dict[int, float] = {}
+    for number, one in enumerate(wanted):
         seconds = cost_s(one)
-        (fits if seconds is not None and LEAST_RUNS * seconds <= budget_s / 20 else beyond).append(one)
-    most = max(int(budget_s / (LEAST_ROUNDS * A_VISIT_S)), 1)
-    kept = spread(fits, most)
-    chosen = set(map(id, kept))
-    return kept, [*beyond, *(one for one in fits if id(one) not in chosen)]
+        if seconds is not None:
+            ready_s = LEAST_ROUNDS * footprint_bytes(one) / READY_BYTES_S
+            if LEAST_RUNS * seconds + ready_s <= budget_s / 20:
+                takes[number] = LEAST_RUNS * seconds + ready_s + LEAST_ROUNDS * A_VISIT_S
+    kept: set[int] = set()
+    left_s = budget_s
+    for number in _spread(list(takes), wanted):
+        if takes[number] <= left_s:
+            kept.add(number)
+            left_s -= takes[number]
+    fits = [one for number, one in enumerate(wanted) if number in kept]
+    return fits, [one for number, one in enumerate(wanted) if number not in kept]
+
+
+def footprint_bytes(one: Point) -> float:
+    """What an operation's operands take, once."""
+    return float(one_row(OPERATIONS.find(one.op), one.columns).footprint_bytes()[0])
 
 
 def spread(wanted: Sequence[Point], most: int) -> list[Point]:
     """At most so many of ``wanted``, in their order: of each operation alike, its first, its last, and between them."""
-    if len(wanted) <= most:
-        return list(wanted)
+    return [wanted[number] for number in sorted(_spread(list(range(len(wanted))), wanted)[:most])]
+
+
+def _spread(numbers: Sequence[int], wanted: Sequence[Point]) -> list[int]:
+    """Places in ``wanted`` in an order any beginning of which is spread over operations and their sizes."""
     families: dict[str, list[int]] = {}
-    for number, one in enumerate(wanted):
-        families.setdefault(one.op, []).append(number)
-    halved = [_halving(numbers) for numbers in families.values()]
-    kept: list[int] = []
-    for turn in zip_longest(*halved):
-        kept += [number for number in turn if number is not None]
-    return [wanted[number] for number in sorted(kept[:most])]
+    for number in numbers:
+        families.setdefault(wanted[number].op, []).append(number)
+    turns = zip_longest(*(_halving(mine) for mine in families.values()))
+    return [number for turn in turns for number in turn if number is not None]
 
 
 def _halving(numbers: Sequence[int]) -> list[int]:

@@ -1,0 +1,255 @@
+"""The measuring half of `windtunnel validate`: which devices of this host, what of them, and for how long.
+
+Every device is driven in a process of its own, so that a driver that hangs costs a point and not the measurement.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from windtunnel import app, probing, running
+from windtunnel.backends import backend
+from windtunnel.backends._probe import probe
+from windtunnel.backends._reached import Reached
+from windtunnel.backends._remote import RemoteOperations
+from windtunnel.core.device import Device
+from windtunnel.core.errors import DeviceNotPresentError, InputError, Where, nearest
+from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.scenario import scenario_from_data
+from windtunnel.validation import suite
+from windtunnel.validation.measure import Measured, Point, Session
+from windtunnel.validation.rows import Circumstances, Measurement
+from windtunnel_models.catalogue import Catalogue
+
+BUDGET_S = 120.0
+"""For all devices together, unless told."""
+_SHARES: Mapping[str, float] = {"packets": 0.2, "offload": 0.6}
+"""Of the budget, beside a device with every kind of operation."""
+_MAKESPAN_SHARE = 0.15
+"""Of a device's budget, that is kept for its part of the makespan."""
+
+
+@dataclass
+class Taken:
+    """What was measured of one device. ``model``: what it is compared with."""
+
+    name: str
+    model: str
+    measured: Measured
+    info: Any
+    versions: Mapping[str, str]
+    makespan: Mapping[str, Any] | None = None
+
+
+@dataclass
+class Findings:
+    """What was measured of all."""
+
+    taken: list[Taken] = field(default_factory=list)
+    command: str = ""
+
+    @property
+    def rows(self) -> list[Measurement]:
+        """All measurements."""
+        return [row for one in self.taken for row in one.measured.rows]
+
+    def circumstances(self) -> Circumstances:
+        """Driver and versions of each device, the host and the date."""
+        versions = {f"{one.name} {key}": value for one in self.taken for key, value in one.versions.items()}
+        return Circumstances(
+            host=f"{_processor()}, {platform.system()} {platform.release()} {platform.machine()}",
+            driver="; ".join(f"{one.name}: {one.info.name}, {one.info.driver}" for one in self.taken),
+            versions={**app.made_with(), **versions},
+            date=datetime.now(UTC).replace(microsecond=0).isoformat(),
+            command=self.command,
+        )
+
+    def omitted(self) -> list[dict[str, Any]]:
+        """By device, operation and reason, how many points were not measured."""
+        counts: dict[tuple[str, str, str], int] = {}
+        for one in self.taken:
+            reasons = [(point, why) for point, why in one.measured.refused]
+            reasons += [(point, "the budget was too small for it") for point in one.measured.left]
+            for point, why in reasons:
+                key = one.name, point.op, why
+                counts[key] = counts.get(key, 0) + 1
+        return [{"source": d, "op": op, "why": why, "points": n} for (d, op, why), n in sorted(counts.items())]
+
+
+def measured(
+    device: str | None = None,
+    *,
+    model: str | None = None,
+    budget_s: float = BUDGET_S,
+    seed: int = 0,
+    known: Catalogue | None = None,
+    calibration: str | None = None,
+    progress: Callable[[str], None] | None = None,
+    command: str = "",
+) -> Findings:
+    """Measure the devices of this host, or the one called ``device`` (``opencl:0``, ``SKU``, ``SKU@API``).
+
+    ``model``: compare it with this instead of its own. ``budget_s``: real time for all of them together.
+    DeviceNotPresentError where it is not here; InputError where nothing says which model stands for it, and for a
+    budget that is none.
+    """
+    if not 1.0 <= budget_s <= 86_400.0:
+        raise InputError(f"a budget of {budget_s:g} s", where=Where(field="--budget"), expected="1 to 86,400 seconds")
+    known = known or Catalogue()
+    chosen = choose(device, model, known)
+    shares = [_SHARES.get(name.partition(":")[0], 1.0) for name, _ in chosen]
+    found = Findings(command=command)
+    for (name, sku), share in zip(chosen, shares, strict=True):
+        told = partial(_prefixed, progress, name) if progress is not None else None
+        each_s = budget_s * share / sum(shares)
+        found.taken.append(_measure(name, sku, each_s, seed, app.device(sku, known, calibration), told, known))
+    return found
+
+
+def choose(device: str | None, model: str | None, known: Catalogue) -> list[tuple[str, str]]:
+    """(device of this host, what it is compared with): all that have a model, or the one that is asked for."""
+    if device is not None and ":" in device:
+        backend(device.partition(":")[0])  # a slip in a name is not an absent device
+    elif device is not None and model is None:
+        app.device(device, known)
+    found = probing.reached(probe())
+    if device is None:
+        if model is not None:
+            raise InputError(
+                "nothing says which device is compared with it",
+                where=Where(field="--as"),
+                expected="--device NAME --as SKU",
+            )
+        named = [(one.found.name, one.modelled_as) for one in found]
+        chosen = [(name, sku) for name, sku in named if sku is not None]
+        if not chosen:
+            raise DeviceNotPresentError("no back end reaches a device with a model here; windtunnel doctor says why")
+        return chosen
+    if model is not None:
+        app.device(model, known)
+    full = _full(device, known)
+    wanted = [one for one in found if one.is_called(device) or (full is not None and one.modelled_as == full)]
+    if not wanted:
+        here = [one.found.name for one in found]
+        near = nearest(device, here)
+        raise DeviceNotPresentError(
+            f"'{device}' is not here; here are {', '.join(here) or 'none'}"
+            + (f" (did you mean {near}?)" if near else "")
+            + "; windtunnel doctor says what is missing"
+        )
+    return [(one.found.name, model or _model_of(one)) for one in wanted]
+
+
+def _full(device: str, known: Catalogue) -> str | None:
+    """``SKU@API`` of a catalogue's name, its usual API where it says none."""
+    try:
+        return f"{device.partition('@')[0]}@{app.device(device, known).api.name}"
+    except InputError:
+        return None
+
+
+def _model_of(one: Reached) -> str:
+    if one.modelled_as is None:
+        raise InputError(
+            f"nothing says which model stands for {one.found.name} ({one.found.label})",
+            where=Where(field="--as"),
+            expected="--as SKU, or SKU@API",
+        )
+    return one.modelled_as
+
+
+def _prefixed(progress: Callable[[str], None], name: str, text: str) -> None:
+    progress(f"{name}, {text}")
+
+
+def _measure(
+    name: str,
+    sku: str,
+    budget_s: float,
+    seed: int,
+    model: Device,
+    progress: Callable[[str], None] | None,
+    known: Catalogue,
+) -> Taken:
+    way, _, number = name.partition(":")
+    cost_s = partial(_cost_s, model)
+    every = list(suite.points())
+    opened = partial(RemoteOperations, way, int(number))
+    session = Session(opened, budget_s=budget_s * (1 - _MAKESPAN_SHARE), seed=seed, progress=progress)
+    try:
+        info, versions = session.operations.info, session.operations.versions
+        able = [one for one in every if session.operations.refusal(one.op, one.columns) is None]
+        fits, beyond = suite.within(able, cost_s, budget_s)
+        found = session.run(fits, [cost_s(one) or 0.0 for one in fits], device=sku, source=name)
+    finally:
+        session.close()
+    unable = {id(one) for one in able}
+    refused = [*found.refused, *((one, "it is not done here") for one in every if id(one) not in unable)]
+    left = [*found.left, *beyond]
+    taken = Taken(name, sku, Measured(found.rows, refused, left, found.rounds, found.spent_s), info, versions)
+    taken.makespan = _makespan(taken, budget_s * _MAKESPAN_SHARE, seed, model, known)
+    return taken
+
+
+def _cost_s(model: Device, one: Point) -> float | None:
+    """What the model says; None for what it does not know."""
+    try:
+        rows = one_row(OPERATIONS.find(one.op), one.columns)
+        return float(model.cost(rows, intervals=False).duration_s[0])
+    except InputError:
+        return None
+
+
+def _processor() -> str:
+    from windtunnel.backends._hostwork import processor_name
+
+    return processor_name()
+
+
+# The makespan of a scenario, run on the device and on its model.
+
+_JOBS = 40
+_LEAST = 3
+"""Operations that a scenario is made of, where there are so many."""
+
+
+def _makespan(taken: Taken, budget_s: float, seed: int, model: Device, known: Catalogue) -> Mapping[str, Any] | None:
+    """One scenario of what was measured, run on the real device and on its model: how long each says it takes.
+
+    ``_JOBS`` jobs that arrive at once, each of one operation, by turns; of those that fit into the budget those are
+    taken that are spread over what was measured. None where fewer than ``_LEAST`` can be.
+    """
+    trusted = [row for row in taken.measured.rows if not row.suspect and row.columns.get("dispatch") == "device"]
+    each = [row for row in trusted if row.latency_s * (_JOBS / _LEAST) < budget_s / 8]
+    points = suite.spread([Point(row.op, row.columns) for row in each], 8)
+    if len(points) < _LEAST:
+        return None
+    data = {
+        "schema": 1,
+        "name": "makespan",
+        "seed": seed,
+        "workload": [
+            {
+                "name": f"{one.op}-{number}",
+                "arrivals": {"process": "deterministic", "rate": "1e9 /s"},
+                "ops": [{one.op: dict(one.columns)}],
+            }
+            for number, one in enumerate(points)
+        ],
+        "policy": "fifo",
+        "stop": {"jobs": _JOBS},
+    }
+    ways = {"predicted": {"device": taken.model}, "measured": {"real": taken.name, "device": taken.model}}
+    ends: dict[str, float] = {}
+    for way, entry in ways.items():
+        made = scenario_from_data({**data, "fleet": [entry]})
+        jobs = running.simulate(made, 1, "process", known)[1].jobs
+        if (jobs.finish < 0).any():
+            return None
+        ends[way] = float(jobs.finish.max() - jobs.arrival.min()) / 1e12
+    return {"jobs": _JOBS, "operations": len(points), "predicted_s": ends["predicted"], "measured_s": ends["measured"]}
