@@ -369,6 +369,12 @@ def test_the_form_for_synthesis_gives_the_corpuss_numbers_and_the_emulators(
     assert [line for line in complaints.splitlines() if "runtime error" in line] == []
 
 
+@pytest.mark.parametrize("name", running("fpga")[::8])
+def test_the_host_s_processors_give_the_corpuss_numbers_and_the_emulators(name: str, run: Runner) -> None:
+    """The same form as above, as the back end of the host compiles it; of eight kernels one, since that takes a while."""
+    check(name, run(runners.run_cpp, emitted(name, "fpga"), case_of(name)), bits=settled(name))
+
+
 def test_why_kernels_of_warps_are_not_run_here(run: Runner) -> None:
     assert not [word for word in run(runners.opencl_extensions) if "subgroup" in word]
     kernel = runners.kernels().warp_width

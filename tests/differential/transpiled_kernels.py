@@ -483,114 +483,26 @@ def metal_as_cpp(source: str) -> str:
     return re.sub(r"(?m)^( +)(threadgroup \w+ \w+\[)", r"\1static \2", source)
 
 
-# OpenCL.
+# Real devices, by the back ends' own drivers.
 
 
 @cache
-def opencl() -> tuple[Any, Any]:
-    import pyopencl
+def driver_of(name: str) -> Any:
+    from windtunnel.backends import backend
 
-    device = pyopencl.get_platforms()[0].get_devices()[0]
-    context = pyopencl.Context([device])
-    return context, pyopencl.CommandQueue(context)
+    opened = backend(name).context
+    assert opened is not None
+    return opened(0).driver
 
 
 def opencl_extensions() -> list[str]:
     """What PoCL offers beyond the standard."""
-    (device,) = opencl()[0].devices
-    return list(device.extensions.split())
+    return list(driver_of("opencl").device.extensions.split())
 
 
-def run_opencl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
-    import pyopencl
-
-    context, queue = opencl()
-    built = pyopencl.Program(context, emitted.source).build(options=list(emitted.options))
-    kernel = getattr(built, emitted.signature.name)
-    flags = pyopencl.mem_flags.READ_WRITE | pyopencl.mem_flags.COPY_HOST_PTR
-    held = {
-        one.name: pyopencl.Buffer(context, flags, hostbuf=np.ascontiguousarray(case.arguments[one.name]))
-        for one in emitted.signature.buffers
-    }
-    for one in emitted.signature.arguments:
-        kernel.set_arg(one.position, held[one.name] if isinstance(one, Buffer) else number_of(one, case))
-    size = [g * b for g, b in zip(case.grid, case.block, strict=True)]
-    pyopencl.enqueue_nd_range_kernel(queue, kernel, size, case.block)
-
-    def take(one: Buffer) -> np.ndarray:
-        out = np.empty_like(case.arguments[one.name])
-        pyopencl.enqueue_copy(queue, out, held[one.name])
-        return out
-
-    return after(emitted.signature, case, take)
-
-
-# WGSL.
-
-
-@cache
-def wgpu_device() -> Any:
-    import wgpu
-
-    for adapter in wgpu.gpu.enumerate_adapters_sync():
-        if adapter.info["backend_type"] == "Vulkan":
-            wanted = {"shader-f16", "subgroup"} & set(adapter.features)
-            return adapter.request_device_sync(required_features=sorted(wanted))
-    raise AssertionError("no Vulkan device is here: install mesa-vulkan-drivers and libvulkan1")
-
-
-def run_wgsl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
-    import wgpu
-
-    device = wgpu_device()
-    # Naga knows subgroups, but not yet the directive that the standard wants before their use.
-    source = emitted.source.replace("enable subgroups;\n", "")
-    signature = emitted.signature
-    usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC
-    held = {}
-    for one in signature.buffers:
-        data = np.ascontiguousarray(case.arguments[one.name]).tobytes()
-        held[one.name] = device.create_buffer_with_data(data=data + b"\0" * (-len(data) % 4), usage=usage)
-    bound = [{"binding": one.position, "resource": {"buffer": held[one.name]}} for one in signature.buffers]
-    if signature.uniform is not None:
-        data = b"".join(number_of(one, case).tobytes() for one in signature.numbers)
-        data += b"\0" * (-len(data) % 16)
-        buffer = device.create_buffer_with_data(data=data, usage=wgpu.BufferUsage.UNIFORM)
-        bound.append({"binding": signature.uniform, "resource": {"buffer": buffer}})
-    pipeline = device.create_compute_pipeline(
-        layout="auto",
-        compute={"module": device.create_shader_module(code=source), "entry_point": signature.name},
-    )
-    encoder = device.create_command_encoder()
-    job = encoder.begin_compute_pass()
-    job.set_pipeline(pipeline)
-    job.set_bind_group(0, device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=bound))
-    job.dispatch_workgroups(*case.grid)
-    job.end()
-    device.queue.submit([encoder.finish()])
-
-    def take(one: Buffer) -> np.ndarray:
-        size = case.arguments[one.name].nbytes
-        return np.frombuffer(device.queue.read_buffer(held[one.name]), np.uint8)[:size]
-
-    return after(signature, case, take)
-
-
-# GLSL.
-
-
-@cache
-def vulkan_context() -> Any:
-    from windtunnel.backends import backend
-
-    opened = backend("vulkan").context
-    assert opened is not None
-    return opened(0)
-
-
-def run_glsl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
-    """On the back end's own driver, which marks each operation on floats to be rounded alone."""
-    driver = vulkan_context().driver
+def run_on(name: str, emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
+    """A text on the first device of a back end: the arrays that it writes."""
+    driver = driver_of(name)
     queue = driver.queue(non_blocking=False)
     held = {}
     for one in emitted.signature.buffers:
@@ -609,9 +521,26 @@ def run_glsl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
         return out
 
     found = after(emitted.signature, case, take)
+    driver.finish(queue)
     for memory in held.values():
         driver.free(memory)
     return found
+
+
+def run_opencl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
+    return run_on("opencl", emitted, case)
+
+
+def run_wgsl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
+    return run_on("wgpu", emitted, case)
+
+
+def run_glsl(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
+    return run_on("vulkan", emitted, case)
+
+
+def run_cpp(emitted: Emitted, case: Case) -> dict[str, np.ndarray]:
+    return run_on("cpu", emitted, case)
 
 
 # C++ for high-level synthesis.
