@@ -353,8 +353,17 @@ def _fft(p: Parameters, rows: Rows) -> Raw:
 
 
 def _copy(p: Parameters, rows: Rows) -> Raw:
-    """A memory copy, whatever its direction: host and device are one; each byte is read and written."""
-    return _work(p, rows, "elementwise", "float32", flops=np.zeros(()), moved=2.0 * rows.numbers["bytes"])
+    """A memory copy, whatever its direction: host and device are one; each byte is read and written.
+
+    Between host and device an API charges for it all the same; ``native`` nothing.
+    """
+    raw = _work(p, rows, "elementwise", "float32", flops=np.zeros(()), moved=2.0 * rows.numbers["bytes"])
+    setup_s = 0.0 if rows.choices["direction"] == "d2d" else p.api_cost("copy_setup_s")
+    if setup_s == 0.0:
+        return raw
+    share = raw.duration_s / (raw.duration_s + setup_s)
+    power_w = p("idle_power_w") + (raw.power_w - p("idle_power_w")) * share
+    return Raw(raw.duration_s + setup_s, power_w, np.where(share < 0.5, "launch", raw.bound))
 
 
 def _launch(p: Parameters, rows: Rows) -> Raw:
