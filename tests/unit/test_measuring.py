@@ -1,0 +1,140 @@
+"""Which devices `validate` measures, with which model, for how long; and the whole of it on this host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from windtunnel import measuring, probing
+from windtunnel.backends import Found
+from windtunnel.backends._reached import Reached
+from windtunnel.cli import cli
+from windtunnel.core import errors
+from windtunnel.validation.measure import Measured
+from windtunnel_models.catalogue import Catalogue
+
+KNOWN = Catalogue()
+
+
+def found(name: str, label: str, kind: str, api: str, *, software: bool) -> Found:
+    way, _, number = name.partition(":")
+    return Found(way, int(number), label, kind, software, "driver 1", api)
+
+
+HOST = Reached(found("cpu:0", "a processor", "cpu", "native", software=True), "host", "host@native")
+CIPHERS = Reached(found("offload:0", "a processor", "cpu", "native", software=True), "host", "host@native")
+POCL = Reached(found("opencl:1", "a processor", "cpu", "opencl", software=True), "host", "host@opencl")
+CUDA = Reached(found("cuda:0", "NVIDIA L4", "gpu", "cuda", software=False), "l4", "l4@cuda")
+BOARD = Reached(found("opencl:0", "NVIDIA L4", "gpu", "opencl", software=False), "l4", "l4@opencl")
+RTL = Reached(found("fpga:0", "Icarus", "fpga", "xrt", software=True), None, None)
+ALL = (CUDA, BOARD, HOST, CIPHERS, POCL, RTL)
+
+
+@pytest.fixture
+def _a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host with all of them."""
+    monkeypatch.setattr(measuring, "probe", lambda: ())
+    monkeypatch.setattr(probing, "reached", lambda _: list(ALL))
+
+
+@pytest.mark.usefixtures("_a_host")
+@pytest.mark.parametrize(
+    ("device", "model", "chosen"),
+    [
+        (None, None, [("cuda:0", "l4@cuda"), ("opencl:0", "l4@opencl"), ("cpu:0", "host@native"), ("offload:0", "host@native"), ("opencl:1", "host@opencl")]),
+        ("opencl:0", None, [("opencl:0", "l4@opencl")]),
+        ("l4@opencl", None, [("opencl:0", "l4@opencl")]),
+        ("l4@cuda", None, [("cuda:0", "l4@cuda")]),
+        ("l4", None, [("cuda:0", "l4@cuda"), ("opencl:0", "l4@opencl")]),
+        ("host@native", None, [("cpu:0", "host@native"), ("offload:0", "host@native")]),
+        ("cuda:0", "rtx-4090", [("cuda:0", "rtx-4090")]),
+        ("fpga:0", "alveo-u50", [("fpga:0", "alveo-u50")]),
+    ],
+)  # fmt: skip
+def test_a_device_is_measured_by_its_own_name_or_its_model_s(
+    device: str | None, model: str | None, chosen: Any
+) -> None:
+    assert measuring.choose(device, model, KNOWN) == chosen
+
+
+@pytest.mark.usefixtures("_a_host")
+@pytest.mark.parametrize(
+    ("device", "model", "kind", "says"),
+    [
+        (
+            "opencl:7",
+            None,
+            errors.DeviceNotPresentError,
+            r"'opencl:7' is not here; here are cuda:0.*did you mean opencl",
+        ),
+        ("t4", None, errors.DeviceNotPresentError, "'t4' is not here"),
+        ("t5", None, errors.InputError, "did you mean 't4'"),
+        ("opencel:0", None, errors.InputError, "did you mean 'opencl'"),
+        ("fpga:0", None, errors.InputError, "nothing says which model stands for fpga:0"),
+        ("cuda:0", "rtx-4909", errors.InputError, "did you mean 'rtx-4090'"),
+        (None, "l4", errors.InputError, "nothing says which device is compared with it"),
+    ],
+)
+def test_what_is_not_here_or_has_no_model_is_said(
+    device: str | None, model: str | None, kind: type[Exception], says: str
+) -> None:
+    with pytest.raises(kind, match=says):
+        measuring.choose(device, model, KNOWN)
+
+
+@pytest.mark.parametrize("budget_s", [0.0, -1.0, float("nan"), float("inf"), 1e9])
+def test_a_budget_that_is_none_is_refused(budget_s: float) -> None:
+    with pytest.raises(errors.InputError, match=r"--budget.*1 to 86,400 seconds"):
+        measuring.measured(budget_s=budget_s)
+
+
+@pytest.mark.usefixtures("_a_host")
+def test_the_budget_is_shared_and_everything_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: dict[str, float] = {}
+
+    def take(name: str, sku: str, budget_s: float, *_: Any) -> measuring.Taken:
+        shares[name] = budget_s
+        return measuring.Taken(name, sku, Measured((), (), (), 0, 0.0), HOST, {})
+
+    monkeypatch.setattr(measuring, "_measure", take)
+    found = measuring.measured(budget_s=100.0)
+    assert sum(shares.values()) == pytest.approx(100.0) and shares["offload:0"] < shares["cpu:0"] == shares["cuda:0"]
+    assert [one.name for one in found.taken] == list(shares)
+
+
+# The whole, on this host's processors.
+
+
+def run(*words: str, code: int = 0) -> Any:
+    done = CliRunner().invoke(cli, ["validate", *words])
+    assert done.exit_code == code, done.output
+    return done
+
+
+def test_the_host_is_measured_compared_and_written_down(tmp_path: Path) -> None:
+    done = run("--device", "cpu:0", "--budget", "12", "--format", "json", "--out", str(tmp_path))
+    results = json.loads(done.stdout)
+    assert {"device", "op", "n", "mape", "median_ape", "p90_ape", "bias", "noise_floor"} <= set(results[0])
+    ops = {one["op"] for one in results}
+    assert {"copy", "vector_add"} <= ops and {one["device"] for one in results} == {"host@native"}
+    document = json.loads((tmp_path / "validation.json").read_text())
+    assert document["results"] == results and "numpy" in " ".join(document["circumstances"]["versions"]).lower()
+    rows: list[Mapping[str, Any]] = document["measurements"]
+    assert rows and all(row["latency_s"] > 0 and row["source"] == "cpu:0" and row["error_share"] <= 1.0 for row in rows)
+    assert any(one["why"].startswith("it is not done here") for one in document["omitted"])
+    # What was measured is a file like any other: read back it gives the same figures, and calibrates.
+    again = json.loads(run("--against", str(tmp_path / "validation.json"), "--format", "json").stdout)
+    assert [(o["op"], o["mape"]) for o in again] == [(o["op"], o["mape"]) for o in results if o["op"] != "makespan"]
+    assert "cpu:0" in (tmp_path / "validation.html").read_text()
+
+
+@pytest.mark.parametrize("words", [("--op", "gemm"), ("--context", "cache=warm")])
+def test_options_of_files_mean_nothing_for_a_measurement_and_the_reverse(words: tuple[str, ...]) -> None:
+    for given in (words, ("--against", "x.csv", "--budget", "3")):
+        done = CliRunner().invoke(cli, ["validate", *given])
+        assert isinstance(done.exception, errors.InputError) and given[-2] in str(done.exception)
