@@ -106,10 +106,15 @@ def test_what_a_hung_driver_has_started_goes_with_it(fake: RemoteOperations) -> 
     process = fake.process
     with pytest.raises(errors.DeviceHang):
         fake.trial("vector_add", columns(7)).run(1, limit_s=1.0)
-    group = [
-        p for p in Path("/proc").iterdir() if p.name.isdecimal() and _group(p) == process and not gone(int(p.name))
-    ]
+    until = time.monotonic() + 10
+    while (group := _running(process)) and time.monotonic() < until:
+        time.sleep(0.05)  # killed, and not yet gone
     assert group == []
+
+
+def _running(group: int) -> list[str]:
+    every = [p for p in Path("/proc").iterdir() if p.name.isdecimal()]
+    return [p.name for p in every if _group(p) == group and not gone(int(p.name))]
 
 
 def _group(process: Path) -> int:

@@ -53,7 +53,7 @@ def message(folder: Path, text: str, *changes: str) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("count: 2", "coutn: 2", "s.yaml:5:5: fleet[0].coutn: unknown key 'coutn'; expected one of device, count, name"),
+        ("count: 2", "coutn: 2", "s.yaml:5:5: fleet[0].coutn: unknown key 'coutn'; expected one of real, device, count, name"),
         ("count: 2", "coutn: 2", "did you mean 'count'?"),
         ("100 /s", "100", "s.yaml:9:40: workload[0].arrivals.rate: '100' has no unit; expected a number and a unit"),
         ("100 /s", "100 W", "is measured in 'W'"),

@@ -71,7 +71,7 @@ def scenario(fleet: Sequence[Mapping[str, Any]], jobs: int = 40, policy: Any = "
                     "arrivals": {"process": "poisson", "rate": "2000 /s"},
                     "ops": [{"vector_add": {"n": 1_000_000}}, {"stencil": {"nx": 512, "ny": 512, "dtype": "float32"}}],
                     "deadline": "1 s",
-                    "use": "ultra-low latency",
+                    "use": "general compute",
                 }
                 | more.pop("workload", {})
             ],
@@ -87,18 +87,22 @@ def run(made: Any, engine: str = "process") -> app.Run:
 
 
 REAL = [{"real": "cpu:0", "name": "one"}, {"device": "host", "name": "two"}, {"device": "epyc-9654", "name": "three"}]
-MODELLED = [{"device": "host", "name": "one"}, *REAL[1:]]
 BROKEN = Executed(1e-4, "it broke")
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 def test_no_policy_can_tell_a_real_device_from_a_model(monkeypatch: pytest.MonkeyPatch, policy: str) -> None:
     """A real device that takes what its model says: every job starts and ends as on models alone, wherever."""
-    prices = [entry | {"price": "1 USD/h"} for entry in REAL], [entry | {"price": "1 USD/h"} for entry in MODELLED]
-    fake = Fake("cpu:0")
+    others = [{"device": "rtx-4090@opencl", "price": "1 USD/h"}, {"device": "host@vulkan", "price": "1 USD/h"}]
+    prices = (
+        [{"price": "1 USD/h", "name": "one", **way}, *others]
+        for way in ({"real": "opencl:0"}, {"device": "host@opencl"})
+    )
+    real_fleet, modelled_fleet = prices
+    fake = Fake("opencl:0", "host@opencl")
     use(monkeypatch, fake)
-    modelled = run(scenario(prices[1], policy=policy)).recording.jobs
-    real = run(scenario(prices[0], policy=policy)).recording.jobs
+    modelled = run(scenario(modelled_fleet, policy=policy)).recording.jobs
+    real = run(scenario(real_fleet, policy=policy)).recording.jobs
     assert [real.device.tolist(), real.start.tolist(), real.finish.tolist()] == [
         modelled.device.tolist(),
         modelled.start.tolist(),

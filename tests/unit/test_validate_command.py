@@ -112,12 +112,6 @@ def test_wrong_input_is_exit_2_with_what_is_wrong(arguments: tuple[str, ...], sa
     assert said in err
 
 
-def test_without_a_file_the_command_says_what_it_needs() -> None:
-    code, _, err = command()
-    assert code == 2
-    assert "--against" in err
-
-
 def test_the_model_may_be_another_device_or_have_another_calibration(truth: Path) -> None:
     given = ("--against", truth, "--op", "vector_add", "--format", "json")
     (other,) = json.loads(command(*given, "--device", "l4", "--as", "h100-sxm-80gb")[1])
