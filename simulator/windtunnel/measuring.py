@@ -104,10 +104,14 @@ def measured(
     chosen = choose(device, model, known)
     shares = [_SHARES.get(name.partition(":")[0], 1.0) for name, _ in chosen]
     found = Findings(command=command)
+    theirs: dict[str, dict[str, str]] = {}
     for (name, sku), share in zip(chosen, shares, strict=True):
         told = partial(_prefixed, progress, name) if progress is not None else None
         each_s = budget_s * share / sum(shares)
-        found.taken.append(_measure(name, sku, each_s, seed, app.device(sku, known, calibration), told, known))
+        done = theirs.setdefault(sku, {})
+        taken = _measure(name, sku, each_s, seed, app.device(sku, known, calibration), told, known, done)
+        done |= {row.op: name for row in taken.measured.rows}
+        found.taken.append(taken)
     return found
 
 
@@ -175,7 +179,9 @@ def _measure(
     model: Device,
     progress: Callable[[str], None] | None,
     known: Catalogue,
+    done: Mapping[str, str],
 ) -> Taken:
+    """``done``: operations that another device of this model was measured with, and which; one stands for both."""
     way, _, number = name.partition(":")
     cost_s = partial(_cost_s, model)
     every = list(suite.points())
@@ -183,13 +189,15 @@ def _measure(
     session = Session(opened, budget_s=budget_s * (1 - _MAKESPAN_SHARE), seed=seed, progress=progress)
     try:
         info, versions = session.operations.info, session.operations.versions
-        able = [one for one in every if session.operations.refusal(one.op, one.columns) is None]
+        able = [one for one in every if one.op not in done and session.operations.refusal(one.op, one.columns) is None]
         fits, beyond = suite.within(able, cost_s, budget_s)
         found = session.run(fits, [cost_s(one) or 0.0 for one in fits], device=sku, source=name)
     finally:
         session.close()
     unable = {id(one) for one in able}
-    refused = [*found.refused, *((one, "it is not done here") for one in every if id(one) not in unable)]
+    why = {op: f"{sku} is measured with {other} there" for op, other in done.items()}
+    others = ((one, why.get(one.op, "it is not done here")) for one in every if id(one) not in unable)
+    refused = [*found.refused, *others]
     left = [*found.left, *beyond]
     taken = Taken(name, sku, Measured(found.rows, refused, left, found.rounds, found.spent_s), info, versions)
     taken.makespan = _makespan(taken, budget_s * _MAKESPAN_SHARE, seed, model, known)

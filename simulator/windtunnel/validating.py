@@ -233,7 +233,7 @@ def save(
                 written.append(path)
     held = everything if len(everything) <= MOST_IN_JSON else []
     data = {**rows.document(held, about), "rows": files, "results": list(results), "omitted": list(omitted)}
-    text = report.render(results, page.charts(comparisons), about.as_dict(), at_most)
+    text = report.render(results, page.charts(comparisons), about.as_dict(), at_most, omitted)
     for name, content in (("validation.json", app.result_json(data)), ("validation.html", text)):
         write_whole(folder / name, lambda stream, content=content: stream.write(content))  # type: ignore[misc]
         written.append(folder / name)

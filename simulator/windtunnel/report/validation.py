@@ -131,7 +131,8 @@ def fit_notes(fits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def text(results: Sequence[Mapping[str, Any]], omitted: Sequence[Mapping[str, Any]] = ()) -> str:
     """The results as lines for a terminal. ``omitted``: what was not measured, and why."""
-    lines = [*_aligned(*table(results)), "", *notes(results), *_spans(results), *_omitted(omitted)]
+    compared = [one for one in results if "model" in one]
+    lines = [*_aligned(*table(results)), "", *notes(compared), *_spans(results), *_omitted(omitted)]
     fits = [one["calibrated"] for one in results if one.get("calibrated") is not None]
     if fits:
         header, rows = fit_table(fits)
@@ -146,16 +147,16 @@ def _spans(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"makespan of {one['jobs']} jobs on {one['device']} ({one['sources'][0]}): {both}"
 
 
-def _omitted(omitted: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _omitted(omitted: Sequence[Mapping[str, Any]], shown: int = _SHOWN) -> Iterator[str]:
     sources: dict[str, dict[str, int]] = {}
     for one in omitted:
         counts = sources.setdefault(one["source"], {})
         counts[one["why"]] = counts.get(one["why"], 0) + one["points"]
     for source, counts in sources.items():
         listed = sorted(counts.items(), key=lambda item: -item[1])
-        said = "; ".join(f"{points}: {why}" for why, points in listed[:_SHOWN])
+        said = "; ".join(f"{points}: {why}" for why, points in listed[:shown])
         yield f"not measured of {source}: {said}" + (
-            f"; and {len(listed) - _SHOWN} reasons more" if listed[_SHOWN:] else ""
+            f"; and {len(listed) - shown} reasons more" if listed[_SHOWN:] else ""
         )
 
 
@@ -198,10 +199,12 @@ def render(
     charts: Sequence[Mapping[str, Any]],
     about: Mapping[str, Any],
     at_most: float | None = None,
+    omitted: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The validation as a complete HTML document that loads nothing.
 
-    ``charts``: the points of each comparison; ``about``: the circumstances. Names in any of them may hold anything.
+    ``charts``: the points of each comparison; ``about``: the circumstances; ``omitted``: what was not measured. Names
+    in any of them may hold anything.
     """
     scripts = {"uplot": _vendored("uPlot.iife.min.js"), "app": _template_text("validation.js")}
     policy = (
@@ -224,7 +227,9 @@ def render(
             ran=_ran(results),
             header=HEADER,
             rows=[[one["device"], one["op"], *cells(one)] for one in results],
-            parts=[_part(one, drawn.get((one["device"], one["op"])), charts) for one in results],
+            parts=[_part(one, drawn.get((one["device"], one["op"])), charts) for one in results if "model" in one],
+            spans=list(_spans(results)),
+            omitted=list(_omitted(omitted, shown=1000)),
             fit_header=FIT_HEADER,
             fits=fit_table(fits)[1],
             fit_notes=list(fit_notes(fits)),
