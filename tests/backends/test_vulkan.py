@@ -524,3 +524,15 @@ def test_f64_of_what_glsl_has_for_f32_alone_is_refused_at_its_line() -> None:
 
     with pytest.raises(KernelError, match="GLSL has no sin of f64; expected f32"):
         transpile(sine, "glsl")
+
+
+def test_memory_that_is_allocated_where_another_was_is_what_kernels_then_see() -> None:
+    """A buffer may get the handle of one that was freed; a descriptor set that was bound to that one is not its."""
+    with Accelerator(vulkan.opened(0)) as device:
+        for turn in range(200):
+            buffers = [device.to_device(np.full(64 * (1 + turn % 3), turn, np.float32)) for _ in range(4)]
+            for buffer in buffers:
+                device.launch(plus_one, 1, 256, buffer)
+            assert all((device.to_host(buffer) == turn + 1).all() for buffer in buffers)
+            for buffer in buffers:
+                buffer.free()

@@ -104,7 +104,9 @@ class _Bound:
     native: Any
     writes: Any
     infos: Any
-    buffers: tuple[Any, ...] = ()
+    memories: tuple[Memory, ...] = ()
+    """As they were bound. Not their buffers' handles: a buffer made later may have that of one that is gone, and a set
+    that is not written again then holds what was freed."""
 
 
 class Device:
@@ -455,16 +457,16 @@ class Device:
         self._undo.append(lambda: api("vkDestroyPipeline", native, found, api.null))
         return found
 
-    def _bound(self, loaded: _Loaded, buffers: tuple[Any, ...]) -> _Bound:
+    def _bound(self, loaded: _Loaded, memories: tuple[Memory, ...]) -> _Bound:
         """A descriptor set of these buffers; one that had them last, where there is one."""
         free = loaded.free
-        at = next((at for at in range(len(free) - 1, -1, -1) if free[at].buffers == buffers), len(free) - 1)
-        found = free.pop(at) if free else self._new_set(loaded, len(buffers))
-        if found.buffers != buffers:
-            for at, buffer in enumerate(buffers):
-                found.infos[at].buffer = buffer
-            self.api("vkUpdateDescriptorSets", self.native, len(buffers), found.writes, 0, self.api.null)
-            found.buffers = buffers
+        at = next((at for at in range(len(free) - 1, -1, -1) if free[at].memories == memories), len(free) - 1)
+        found = free.pop(at) if free else self._new_set(loaded, len(memories))
+        if found.memories != memories:
+            for at, memory in enumerate(memories):
+                found.infos[at].buffer = memory.buffer
+            self.api("vkUpdateDescriptorSets", self.native, len(memories), found.writes, 0, self.api.null)
+            found.memories = memories
         return found
 
     def _new_set(self, loaded: _Loaded, count: int) -> _Bound:
@@ -515,7 +517,7 @@ class Device:
         after: list[Callable[[], object]] = []
         api("vkCmdBindPipeline", commands, compute, pipeline)
         if memories:
-            bound = self._bound(loaded, tuple(memory.buffer for memory in memories))
+            bound = self._bound(loaded, tuple(memories))
             after.append(lambda: loaded.free.append(bound))
             sets = api.ffi.new("VkDescriptorSet[]", [bound.native])
             api("vkCmdBindDescriptorSets", commands, compute, loaded.layout, 0, 1, sets, 0, null)

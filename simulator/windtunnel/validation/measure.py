@@ -24,10 +24,11 @@ TIGHT = 0.015
 """A point is measured no more once its interval reaches no further than this to either side, relatively..."""
 LEAST_ROUNDS, MOST_ROUNDS = 3, 12
 """...after so many rounds at least; and after so many anyway."""
-SAMPLE_S = 2e-3
+SAMPLE_S = 1e-3
 """What a sample lasts at least: as many runs as that takes, so that a clock's grain and a wait do not show."""
-VISIT_S = 0.25
-"""What a visit's samples last together, about: less where the budget is small."""
+VISIT_S = 0.06
+"""What a visit's samples last together, about, less where the budget is small. Rounds differ by more than the samples
+of one visit do, so that many short visits tell more than few long ones."""
 LEAST_SAMPLES, MOST_SAMPLES = 3, 51
 LEAST_RUNS = LEAST_ROUNDS * (LEAST_SAMPLES + 2)
 """Of a point, however long it takes: warm-ups and samples of each round."""

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.validation.measure import LEAST_ROUNDS, LEAST_RUNS, Point, point
 
-A_VISIT_S = 0.3
+A_VISIT_S = 0.12
 """What a visit of a small operation takes, making ready and samples together: seen here with PoCL, on two cores."""
 READY_BYTES_S = 0.5e9
 """How fast operands are drawn, copied and compared, about, over a visit."""
