@@ -6,21 +6,40 @@ library by each trial, and for kernels against the emulator's besides.
 
 from __future__ import annotations
 
+import json
 import math
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 from windtunnel import app
 from windtunnel.backends import backend
 from windtunnel.backends._plans import PLANS
+from windtunnel.cli import cli
 from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.trial import Operations
 
-REQUIRED = ("cpu", "fpga", "offload", "opencl", "packets", "vulkan", "wgpu")
+ALWAYS = ("cpu", "fpga", "offload", "opencl", "vulkan", "wgpu")
+"""What the machines that run these tests have to have."""
+
+
+def _packets() -> tuple[str, ...]:
+    """It needs root, or a kernel that lets users make namespaces; elsewhere it says so, as tests/backends proves."""
+    if os.geteuid() == 0:
+        return ("packets",)
+    try:
+        backend("packets").find()
+    except errors.DeviceNotPresentError:
+        return ()
+    return ("packets",)
+
+
+REQUIRED = (*ALWAYS, *_packets())
 KERNELS = ("opencl", "vulkan", "wgpu")
 """Those whose operations are kernels of the kernel language."""
 
@@ -101,6 +120,17 @@ def name_of(device: Operations, request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def name(device: Operations, request: pytest.FixtureRequest) -> str:
     return name_of(device, request)
+
+
+def test_doctor_finds_all_that_these_machines_must_have() -> None:
+    done = CliRunner().invoke(cli, ["doctor", "--require", ",".join(REQUIRED)])
+    assert done.exit_code == 0, done.exception
+    listed = CliRunner().invoke(cli, ["devices", "--real", "--format", "json"])
+    rows = {row["name"].partition(":")[0]: row for row in json.loads(listed.stdout)}
+    assert set(REQUIRED) <= set(rows)
+    for row in rows.values():
+        assert {"name", "kind", "api", "software", "driver"} <= set(row) and row["driver"]
+    assert all(rows[name]["software"] and rows[name]["kind"] == "cpu" for name in ("opencl", "vulkan", "wgpu"))
 
 
 @pytest.mark.parametrize("case", CASES)
