@@ -352,25 +352,33 @@ class HostOperations:
             return plan, _product(columns), f"NumPy's matmul, {self.versions['blas']}"
         if op == "fft":
             return plan, _transform(columns), f"scipy.fft {self.versions['scipy']}, {self.info.compute_units} workers"
-        from windtunnel.backends import _threads
+        from windtunnel.backends import _threads, _vectors
 
+        workers = self.info.compute_units
+        functions: Mapping[str, Callable[..., None]] = {
+            "pow": _vectors.power, "powu": _vectors.powu, "gelu": _vectors.gelu, "tanh": _vectors.tanh,
+            "softmax": _vectors.softmax, "ln": _vectors.layer_norm,
+        }  # fmt: skip
+        made = functions.get(str(columns.get("op")))
+        if made is not None:
+            names = ("a", "b", "out") if "b" in plan.arrays else ("a", "out")
+            sides = (int(columns["width"]),) if columns["op"] in ("softmax", "ln") else ()
+            note = f"NumPy's functions, {self.versions['numpy']}, {workers} threads"
+            return plan, lambda held: made(*(held[name] for name in names), *sides, workers), note
         calls: Mapping[str, Any] = {
-            "add": _threads.add, "mul": _threads.mul, "div": _threads.div, "pow": _threads.power, "addu": _threads.addu,
-            "mulu": _threads.mulu, "divu": _threads.divu, "powu": _threads.powu, "relu": _threads.relu,
-            "gelu": _threads.gelu, "tanh": _threads.tanh, "softmax": _threads.softmax, "ln": _threads.layer_norm,
+            "add": _threads.add, "mul": _threads.mul, "div": _threads.div, "addu": _threads.addu,
+            "mulu": _threads.mulu, "divu": _threads.divu, "relu": _threads.relu,
         }  # fmt: skip
         note = f"a loop of Numba's {self.versions['numba']}, {self.info.compute_units} threads"
         if op == "vector_add":
             return plan, lambda held: _threads.add(held["a"], held["b"], held["c"]), note
         if op == "stencil":
-            sides = tuple(int(columns[name]) for name in ("nx", "ny", "nz"))
-            return plan, lambda held: _threads.stencil(held["a"], held["out"], *sides), note
-        made, width = calls[str(columns["op"])], int(columns["width"])
-        if columns["op"] in ("softmax", "ln"):
-            return plan, lambda held: made(held["a"], held["out"], width), note
+            cells = tuple(int(columns[name]) for name in ("nx", "ny", "nz"))
+            return plan, lambda held: _threads.stencil(held["a"], held["out"], *cells), note
+        loop = calls[str(columns["op"])]
         if "b" in plan.arrays:
-            return plan, lambda held: made(held["a"], held["b"], held["out"]), note
-        return plan, lambda held: made(held["a"], held["out"]), note
+            return plan, lambda held: loop(held["a"], held["b"], held["out"]), note
+        return plan, lambda held: loop(held["a"], held["out"]), note
 
     def energy_j(self) -> float | None:
         """See ``Operations``: no counter is readable without privileges."""
