@@ -27,6 +27,8 @@ from windtunnel.core.ops import (
     VectorAdd,
 )
 from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel_models.kinds._cpu_drivers import DRIVERS, driven_s
+from windtunnel_models.kinds._cpu_drivers import PARAMETERS as DRIVER_PARAMETERS
 from windtunnel_models.kinds._shared import (
     COMMON,
     EXACT,
@@ -232,11 +234,13 @@ _PARAMETERS = (
         "round_trip_s",
         "s",
         "an empty kernel launched and waited for, by API",
-        keys=("opencl",),
+        keys=DRIVERS,
         defaults={
             "opencl": _published(
                 107e-6, "clpeak launch_transfer.csv: PoCL on EPYC 7662, 7663, 7A53 186, 107, 108 us", 24e-6, 186e-6
-            )
+            ),
+            "vulkan": _published(159e-6, f"{_HOST}: lavapipe, Mesa 22.3.6", 120e-6, 190e-6),
+            "wgpu": _published(312e-6, f"{_HOST}: wgpu on lavapipe, Mesa 22.3.6", 100e-6, 400e-6),
         },
     ),
     Parameter(
@@ -248,6 +252,7 @@ _PARAMETERS = (
             "opencl": _published(50e-3, f"{_HOST}: PoCL compiles 35 to 64 ms at the first enqueue", 35e-3, 64e-3)
         },
     ),
+    *DRIVER_PARAMETERS,
     power_shares(base=0.2, cores=0.65, memory=0.15),
 )
 
@@ -287,6 +292,10 @@ def _bandwidth(p: Parameters, rows: Rows, threads: npt.ArrayLike) -> FloatArray:
 
 def _work(p: Parameters, rows: Rows, kernel: str, dtype: str, *, flops: FloatArray, moved: FloatArray) -> Raw:
     """Arithmetic beside memory traffic, on one thread or on all, whichever is sooner."""
+    threads = threads_of(p)
+    driven = driven_s(p, rows, threads, clock_hz(p, rows, threads)) if p.api in DRIVERS else None
+    if driven is not None:
+        return _driven(p, rows, *driven, memory_s=moved / _bandwidth(p, rows, threads))
     runs = []
     for threads, wake in ((1.0, 0.0), (threads_of(p), p("wake_s"))):
         attained = peak_flops(p, rows, threads, dtype) * p("kernel_efficiency", kernel)
@@ -305,6 +314,15 @@ def _work(p: Parameters, rows: Rows, kernel: str, dtype: str, *, flops: FloatArr
     }
     named = np.where(single, alone_bound, bound)
     return Raw(duration, active_power_w(p, shares), np.where(extra_s > device_s, "launch", named))
+
+
+def _driven(p: Parameters, rows: Rows, compute_s: FloatArray, launches_s: FloatArray, *, memory_s: FloatArray) -> Raw:
+    """A plain kernel behind a software driver: all cores, its launches beside it."""
+    busy, bound = limit(compute=compute_s, memory=memory_s)
+    extra_s = launches_s + api_time_s(p, rows)
+    duration = busy + extra_s
+    shares = {"cores": threads_of(p) / p("cores") * busy / duration, "memory": memory_s / duration}
+    return Raw(duration, active_power_w(p, shares), np.where(extra_s > busy, "launch", bound))
 
 
 def _gemm(p: Parameters, rows: Rows) -> Raw:
@@ -358,7 +376,10 @@ def _copy(p: Parameters, rows: Rows) -> Raw:
     Between host and device an API charges for it all the same; ``native`` nothing.
     """
     raw = _work(p, rows, "elementwise", "float32", flops=np.zeros(()), moved=2.0 * rows.numbers["bytes"])
-    setup_s = 0.0 if rows.choices["direction"] == "d2d" else p.api_cost("copy_setup_s")
+    if rows.choices["direction"] != "d2d":
+        setup_s = p.api_cost("copy_setup_s")
+    else:
+        setup_s = p("driver_copy_s", p.api) if p.api in DRIVERS else 0.0
     if setup_s == 0.0:
         return raw
     share = raw.duration_s / (raw.duration_s + setup_s)
