@@ -182,3 +182,69 @@ def test_a_host_that_says_nothing_is_still_described(monkeypatch: pytest.MonkeyP
     assert spec.values["cores"].provenance is Provenance.ASSUMED
     assert spec.values["memory_bytes"].provenance is Provenance.ASSUMED
     assert spec.name
+
+
+# Behind drivers for GPUs: plain kernels, in cycles.
+
+BEHIND = ("opencl", "vulkan", "wgpu")
+PLAIN = {
+    "vector_add": {"n": 1 << 20},
+    "elementwise": {"op": "tanh", "rows": 1024, "width": 1024},
+    "gemm": {"m": 512, "n": 512, "k": 512, "dtype": "float32"},
+    "stencil": {"nx": 512, "ny": 512, "nz": 1},
+    "fft": {"n": 4096, "batch": 64},
+}
+
+
+def seconds(of: Device, op: str, /, **values: object) -> float:
+    return float(cost(of, op, **{**PLAIN.get(op, {}), **values}).duration_s[0])
+
+
+@pytest.mark.parametrize("api", BEHIND)
+def test_a_plain_kernel_takes_its_cycles_on_all_cores_and_its_launch(api: str) -> None:
+    of = device(f"epyc-9654@{api}")
+    rate = of.values["cores"].value * of.values["clock_hz.all_core"].value
+    cycles = {work: of.values[f"driver_cycles.{api}_{work}"].value for work in ("function", "product", "butterfly")}
+    launch_s = of.values[f"driver_launch_s.{api}"].value
+    elements = 1024 * 1024
+    assert seconds(of, "elementwise") == pytest.approx(
+        max(cycles["function"] * elements / rate, 0.0) + launch_s, rel=0.02
+    )
+    # What lies beyond the matrix within a tile of 64 is worked out all the same.
+    product = cycles["product"] * 512**3 / rate + launch_s
+    assert seconds(of, "gemm") == pytest.approx(product, rel=0.02)
+    assert seconds(of, "gemm", m=449, n=510) == seconds(of, "gemm") > seconds(of, "gemm", m=448)
+    transforms = cycles["butterfly"] * 64 * 4096 / 2 * 12 / rate + 12 * launch_s
+    assert seconds(of, "fft") == pytest.approx(transforms, rel=0.02)
+
+
+@pytest.mark.parametrize("api", BEHIND)
+@pytest.mark.parametrize("op", PLAIN)
+def test_behind_a_driver_no_operation_is_quicker_than_natively_and_more_of_it_takes_longer(api: str, op: str) -> None:
+    of = device(f"host@{api}")
+    assert seconds(of, op) > seconds(device("host"), op)
+    more = {"vector_add": {"n": 1 << 22}, "elementwise": {"rows": 4096}, "gemm": {"k": 4096}, "stencil": {"ny": 4096},
+            "fft": {"batch": 512}}  # fmt: skip
+    assert seconds(of, op, **more[op]) > seconds(of, op)
+
+
+@pytest.mark.parametrize("api", BEHIND)
+def test_a_softmax_of_short_rows_is_of_blocks_and_of_long_ones_of_elements(api: str) -> None:
+    of, elements = device(f"host@{api}"), 1 << 20
+    short, long = (seconds(of, "elementwise", op="softmax", rows=elements // w, width=w) for w in (64, 16384))
+    row = of.values[f"driver_cycles.{api}_row"].value
+    rate = of.values["cores"].value * of.values["clock_hz.all_core"].value
+    assert short - long == pytest.approx(row * (elements / 64 - elements / 16384) / rate, rel=1e-6)
+
+
+@pytest.mark.parametrize("api", BEHIND)
+def test_a_copy_between_host_and_driver_costs_what_the_driver_charges_and_within_it_less(api: str) -> None:
+    of = device(f"host@{api}")
+    small = {way: seconds(of, "copy", bytes=4, direction=way, memory="pageable") for way in ("h2d", "d2h", "d2d")}
+    assert small["h2d"] == small["d2h"] == pytest.approx(of.values[f"copy_setup_s.{api}"].value, rel=1e-3)
+    assert small["d2d"] == pytest.approx(of.values[f"driver_copy_s.{api}"].value, rel=0.02)
+    assert seconds(device("host"), "copy", bytes=4, direction="h2d") < 1e-7
+
+
+def test_what_was_not_measured_behind_drivers_takes_the_library_s_share_as_before() -> None:
+    assert seconds(device("host@opencl"), "attention") >= seconds(device("host"), "attention")

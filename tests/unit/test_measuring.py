@@ -138,3 +138,20 @@ def test_options_of_files_mean_nothing_for_a_measurement_and_the_reverse(words: 
     for given in (words, ("--against", "x.csv", "--budget", "3")):
         done = CliRunner().invoke(cli, ["validate", *given])
         assert isinstance(done.exception, errors.InputError) and given[-2] in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("device", "model", "ops"),
+    [
+        ("opencl:0", "host@opencl", {"copy", "vector_add", "launch"}),
+        ("vulkan:0", "host@vulkan", {"copy", "launch"}),
+        ("host@wgpu", "host@wgpu", {"copy", "launch"}),
+        ("offload:0", "host@native", {"aes", "compress"}),
+    ],
+)
+def test_software_devices_are_measured_as_what_they_are(device: str, model: str, ops: set[str]) -> None:
+    """A few seconds each: what is measured is right, and is of the model that it is said to be."""
+    results = json.loads(run("--device", device, "--budget", "4", "--format", "json").stdout)
+    assert {one["device"] for one in results} == {model}
+    assert len({one["op"] for one in results} & ops) >= 1
+    assert all(one["mape"] is None or one["mape"] >= 0.0 for one in results)
