@@ -1,6 +1,7 @@
 // CUDA C++ on a processor, as far as the tests' kernels use it. Included twice: before a kernel, and after it, where
 // WT_KERNEL is its name. Threads of a block run one after another; those that meet at barriers, each in a thread.
 #ifndef WT_KERNEL
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -24,6 +25,10 @@ static std::barrier<> *wt_meeting;
 typedef _Float16 __half;
 static inline __half __float2half_rn(float x) { return (__half)x; }
 static inline float __half2float(__half x) { return x; }
+static inline float __uint_as_float(unsigned bits) { float x; std::memcpy(&x, &bits, 4); return x; }
+static inline unsigned __float_as_uint(float x) { unsigned bits; std::memcpy(&bits, &x, 4); return bits; }
+using std::max;
+using std::min;
 static inline void __syncthreads() { wt_meeting->arrive_and_wait(); }
 namespace cooperative_groups {
 struct grid { void sync() { wt_meeting->arrive_and_wait(); } };

@@ -243,7 +243,7 @@ def test_a_copy_between_host_and_driver_costs_what_the_driver_charges_and_within
     small = {way: seconds(of, "copy", bytes=4, direction=way, memory="pageable") for way in ("h2d", "d2h", "d2d")}
     assert small["h2d"] == small["d2h"] == pytest.approx(of.values[f"copy_setup_s.{api}"].value, rel=1e-3)
     assert small["d2d"] == pytest.approx(of.values[f"driver_copy_s.{api}"].value, rel=0.02)
-    assert seconds(device("host"), "copy", bytes=4, direction="h2d") < 1e-7
+    assert seconds(device("host"), "copy", bytes=4, direction="h2d") < 1e-6
 
 
 def test_what_was_not_measured_behind_drivers_takes_the_library_s_share_as_before() -> None:

@@ -24,6 +24,10 @@ _SOURCE = (
     "reports/validation/host; the range is that of the sizes"
 )
 
+_CALL = (
+    "measured on the project's host: a call of NumPy's, or of an empty compiled function, from Python; from C far less"
+)
+
 
 def _measured(value: float, low: float, high: float) -> Sourced:
     return Sourced(value, Provenance.PUBLISHED, _SOURCE, low, high)
@@ -32,6 +36,8 @@ def _measured(value: float, low: float, high: float) -> Sourced:
 _CYCLES: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
     "arithmetic": {"opencl": (4.2, 3.3, 7.0), "vulkan": (18.0, 12.5, 24.0), "wgpu": (21.0, 16.0, 30.0)},
     "half": {"opencl": (50.0, 40.0, 63.0), "vulkan": (26.0, 22.0, 35.0), "wgpu": (25.0, 22.0, 35.0)},
+    "brain": {"opencl": (9.5, 7.0, 13.0), "vulkan": (21.0, 18.0, 27.0), "wgpu": (21.0, 16.0, 30.0)},
+    "byte": {"opencl": (2.0, 1.2, 4.0), "vulkan": (20.0, 17.0, 25.0), "wgpu": (21.0, 16.0, 30.0)},
     "function": {"opencl": (37.0, 33.0, 41.0), "vulkan": (22.0, 19.0, 25.0), "wgpu": (24.0, 22.0, 30.0)},
     "power": {"opencl": (360.0, 320.0, 390.0), "vulkan": (23.0, 20.0, 26.0), "wgpu": (28.0, 22.0, 35.0)},
     "exponential": {"opencl": (46.0, 40.0, 52.0), "vulkan": (47.0, 35.0, 60.0), "wgpu": (45.0, 30.0, 70.0)},
@@ -42,9 +48,9 @@ _CYCLES: Mapping[str, Mapping[str, tuple[float, float, float]]] = {
     "space_cell": {"opencl": (25.0, 22.0, 29.0), "vulkan": (54.0, 45.0, 62.0), "wgpu": (57.0, 48.0, 75.0)},
     "butterfly": {"opencl": (25.0, 18.0, 33.0), "vulkan": (75.0, 68.0, 90.0), "wgpu": (92.0, 80.0, 110.0)},
 }
-"""Cycles of one core: for an element of sums, of sums of 16-bit floats, of functions, of powers; of softmax and of a
-norm, and for a row of either, which is a block with barriers; for a multiply-add of a product's tile, a cell in two or
-three dimensions, a butterfly."""
+"""Cycles of one core: for an element of sums, of sums of 16-bit floats of either kind and of bytes, of functions, of
+powers; of softmax and of a norm, and for a row of either, which is a block with barriers; for a multiply-add of a
+product's tile, a cell in two or three dimensions, a butterfly."""
 
 PARAMETERS = (
     Parameter(
@@ -69,8 +75,9 @@ PARAMETERS = (
         "driver_copy_s",
         "s",
         "what a copy within a software driver's memory takes beside its bytes, by API",
-        keys=DRIVERS,
+        keys=("native", *DRIVERS),
         defaults={
+            "native": Sourced(0.45e-6, Provenance.PUBLISHED, _CALL, 0.05e-6, 1e-6),
             "opencl": _measured(0.3e-6, 0.2e-6, 1e-6),
             "vulkan": _measured(26e-6, 20e-6, 35e-6),
             "wgpu": _measured(190e-6, 90e-6, 260e-6),
@@ -80,8 +87,9 @@ PARAMETERS = (
         "copy_setup_s",
         "s",
         "a copy between the host's arrays and a software driver's memory, beside its bytes, by API",
-        keys=DRIVERS,
+        keys=("native", *DRIVERS),
         defaults={
+            "native": Sourced(0.45e-6, Provenance.PUBLISHED, _CALL, 0.05e-6, 1e-6),
             "opencl": _measured(78e-6, 30e-6, 110e-6),
             "vulkan": _measured(11e-6, 8e-6, 16e-6),
             "wgpu": _measured(125e-6, 40e-6, 290e-6),
@@ -91,14 +99,16 @@ PARAMETERS = (
         "dispatch_s",
         "s",
         "a launch given to a software driver, one of many, by API",
-        keys=DRIVERS,
+        keys=("native", *DRIVERS),
         defaults={
+            "native": Sourced(0.4e-6, Provenance.PUBLISHED, _CALL, 0.05e-6, 1e-6),
             "opencl": _measured(19e-6, 12e-6, 27e-6),
             "vulkan": _measured(85e-6, 60e-6, 115e-6),
             "wgpu": _measured(175e-6, 110e-6, 220e-6),
         },
     ),
 )
+_OF_DTYPE = {"float16": "half", "bfloat16": "brain", "int8": "byte"}
 _FUNCTIONS = {"gelu": "function", "tanh": "function", "pow": "power", "powu": "power"}
 
 
@@ -109,7 +119,7 @@ def driven_s(p: Parameters, rows: Rows, cores: float, clock_hz: FloatArray) -> t
         return p("driver_cycles", f"{p.api}_{work}")
 
     n, name = rows.numbers, rows.op.name
-    plain = "half" if rows.choices.get("dtype") == "float16" else "arithmetic"
+    plain = _OF_DTYPE.get(rows.choices.get("dtype", ""), "arithmetic")
     launches: FloatArray = np.ones(())
     if name == "vector_add":
         spent = cycles(plain) * n["n"]

@@ -234,8 +234,9 @@ _PARAMETERS = (
         "round_trip_s",
         "s",
         "an empty kernel launched and waited for, by API",
-        keys=DRIVERS,
+        keys=("native", *DRIVERS),
         defaults={
+            "native": _published(0.5e-6, f"{_HOST}: an empty compiled function called from Python", 0.05e-6, 1e-6),
             "opencl": _published(
                 107e-6, "clpeak launch_transfer.csv: PoCL on EPYC 7662, 7663, 7A53 186, 107, 108 us", 24e-6, 186e-6
             ),
@@ -373,15 +374,10 @@ def _fft(p: Parameters, rows: Rows) -> Raw:
 def _copy(p: Parameters, rows: Rows) -> Raw:
     """A memory copy, whatever its direction: host and device are one; each byte is read and written.
 
-    Between host and device an API charges for it all the same; ``native`` nothing.
+    Between host and device an API charges for it all the same; on the host itself it is a call.
     """
     raw = _work(p, rows, "elementwise", "float32", flops=np.zeros(()), moved=2.0 * rows.numbers["bytes"])
-    if rows.choices["direction"] != "d2d":
-        setup_s = p.api_cost("copy_setup_s")
-    else:
-        setup_s = p("driver_copy_s", p.api) if p.api in DRIVERS else 0.0
-    if setup_s == 0.0:
-        return raw
+    setup_s = p("driver_copy_s", p.api) if rows.choices["direction"] == "d2d" else p.api_cost("copy_setup_s")
     share = raw.duration_s / (raw.duration_s + setup_s)
     power_w = p("idle_power_w") + (raw.power_w - p("idle_power_w")) * share
     return Raw(raw.duration_s + setup_s, power_w, np.where(share < 0.5, "launch", raw.bound))

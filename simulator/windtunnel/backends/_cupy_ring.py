@@ -203,18 +203,24 @@ class Persistent:
 
     def __init__(self, context: CupyContext, capacity: int = 64, patience_s: float = 2.0) -> None:
         """``patience_s``: how long the kernel waits for a command before it ends by itself."""
-        if context.driver.target != "cuda":
-            raise UnsupportedOperationError(f"the kernel that stays is CUDA's; {context.info.name} takes HIP")
-        if platform.machine() not in ("x86_64", "AMD64"):
-            raise UnsupportedOperationError(
-                f"this processor ({platform.machine()}) may reorder stores, which the host's side of the queue "
-                "does not guard against"
-            )
-        if "pinned" not in context.info.features:
-            raise UnsupportedOperationError(f"{context.info.name} does not map the host's memory")
+        refused = self.refusal(context)
+        if refused is not None:
+            raise UnsupportedOperationError(refused)
         self.context, self.patience_s = context, patience_s
         self._size, self._capacity = size_for(capacity), capacity
         self._running = False
+
+    @staticmethod
+    def refusal(context: CupyContext) -> str | None:
+        """In words, why there is no such kernel on a device; None where there is."""
+        if context.driver.target != "cuda":
+            return f"the kernel that stays is CUDA's; {context.info.name} takes HIP"
+        if platform.machine() not in ("x86_64", "AMD64"):
+            return (
+                f"this processor ({platform.machine()}) may reorder stores, which the host's side of the queue "
+                "does not guard against"
+            )
+        return None if "pinned" in context.info.features else f"{context.info.name} does not map the host's memory"
 
     def __enter__(self) -> Self:
         context, driver = self.context, self.context.driver

@@ -153,6 +153,13 @@ class RemoteOperations:
 
     def _why(self) -> str:
         """How the child ended, and the last that it wrote."""
+        until = time.monotonic() + CLOSE_S
+        # Looked at without being waited for, so that its group is still its own when what it started is ended.
+        look = os.WEXITED | os.WNOWAIT | os.WNOHANG
+        with contextlib.suppress(ChildProcessError):
+            while os.waitid(os.P_PID, self._child.pid, look) is None and time.monotonic() < until:
+                time.sleep(0.01)
+        self._end_group()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(CLOSE_S)
         code = self._child.returncode
@@ -174,8 +181,7 @@ class RemoteOperations:
 
     def _kill(self) -> None:
         """End the child and all of its own, whatever they do."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._child.pid, signal.SIGKILL)
+        self._end_group()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(CLOSE_S)
         if self._child.stdin is not None:
@@ -185,6 +191,12 @@ class RemoteOperations:
             os.close(self._answers)
             self._answers = -1
         self._log.close()
+
+    def _end_group(self) -> None:
+        """End all that the child has started, and itself; not once it was waited for: its number may be another's."""
+        if self._child.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._child.pid, signal.SIGKILL)
 
     def __del__(self) -> None:
         if getattr(self, "_answers", -1) >= 0:

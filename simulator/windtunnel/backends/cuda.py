@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.backends import _cupy
+from windtunnel.backends._cupy_trials import CupyOperations
 from windtunnel.backends._known import Found, RealBackend
-from windtunnel.backends._trials import KernelOperations
 from windtunnel.runtime.trial import Operations
 
 _SIGNS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
@@ -41,7 +41,7 @@ def _context(index: int) -> _cupy.CupyContext:
 
 def _operations(index: int) -> Operations:
     context = _context(index)
-    return KernelOperations(context, {"driver": context.info.driver, "cupy": _cupy_here().__version__})
+    return CupyOperations(context, {"driver": context.info.driver, "cupy": _cupy_here().__version__})
 
 
 BACKEND = RealBackend(

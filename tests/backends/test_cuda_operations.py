@@ -1,0 +1,71 @@
+"""Operations over CuPy's driver, on a stand-in for CuPy: what is launched, replayed and answered. No GPU, no times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.backends.fake_cupy import FakeCupy
+
+from windtunnel.backends import _cupy
+from windtunnel.backends._cupy_trials import CupyOperations
+from windtunnel.core import errors
+from windtunnel.core.ops import OPERATIONS
+
+
+def columns(op: str, /, **given: Any) -> dict[str, float | str]:
+    return {c.name: c.parse(given.get(c.name, c.default)) for c in OPERATIONS.find(op).all_columns()}
+
+
+@pytest.fixture
+def operations() -> Iterator[CupyOperations]:
+    cupy = FakeCupy()
+    cupy.stay.add("windtunnel_echo")  # what stays has to run while the host goes on
+    found = CupyOperations(_cupy.context(cupy, "cuda", 0), {"cupy": "a stand-in"})
+    yield found
+    found.close()
+
+
+CASES = {
+    "add": ("vector_add", {"n": 1000}),
+    "add of int8": ("vector_add", {"n": 1000, "dtype": "int8"}),
+    "add, one by one": ("vector_add", {"n": 1000, "dispatch": "eager"}),
+    "add in a graph": ("vector_add", {"n": 1000, "dispatch": "graph"}),
+    "softmax": ("elementwise", {"op": "softmax", "rows": 3, "width": 100}),
+    "product": ("gemm", {"m": 70, "n": 33, "k": 20, "dtype": "float32"}),
+    "stencil": ("stencil", {"nx": 20, "ny": 10, "nz": 3, "dtype": "float32"}),
+    "transform": ("fft", {"n": 16, "batch": 3}),
+    "launches": ("launch", {"count": 5}),
+    "launches in a graph": ("launch", {"mode": "graph", "count": 5}),
+    "commands": ("launch", {"mode": "persistent", "count": 100}),
+    "pageable in": ("copy", {"bytes": 1001, "direction": "h2d", "memory": "pageable"}),
+    "pinned in": ("copy", {"bytes": 1001, "direction": "h2d", "memory": "pinned"}),
+    "pinned out": ("copy", {"bytes": 1001, "direction": "d2h", "memory": "pinned"}),
+    "within": ("copy", {"bytes": 1001, "direction": "d2d"}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_operation_is_done_and_its_numbers_are_right(operations: CupyOperations, case: str) -> None:
+    op, given = CASES[case]
+    assert operations.refusal(op, columns(op, **given)) is None
+    trial = operations.trial(op, columns(op, **given))
+    assert math.isfinite(trial.run(2)) and trial.run(1) >= 0.0
+    assert trial.check() <= 1.0
+    trial.close()
+    with pytest.raises(errors.DeviceError):
+        trial.run()
+
+
+def test_what_stays_has_no_numbers_before_it_ran_and_is_cuda_s_alone(operations: CupyOperations) -> None:
+    asked = columns("launch", mode="persistent")
+    trial = operations.trial("launch", asked)
+    assert trial.timer == "host" and trial.check() == math.inf
+    rocm = CupyOperations(_cupy.context(FakeCupy(hip=True, warpSize=64), "hip", 0), {})
+    why = rocm.refusal("launch", asked)
+    assert why is not None and "takes HIP" in why
+    with pytest.raises(errors.UnsupportedOperationError, match="takes HIP"):
+        rocm.trial("launch", asked)
+    rocm.close()
