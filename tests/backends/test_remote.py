@@ -133,6 +133,19 @@ def test_a_process_that_dies_is_a_device_that_is_lost_and_how_is_said(fake: Remo
         trial.run()
 
 
+def test_a_device_that_died_meanwhile_is_an_error_and_no_signal_to_who_asks(fake: RemoteOperations) -> None:
+    """The command line leaves SIGPIPE as the system has it, so that `| head` ends it."""
+    trial = fake.trial("vector_add", columns(100))
+    before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    try:
+        os.kill(fake.process, signal.SIGKILL)
+        for _ in range(3):
+            with pytest.raises(errors.DeviceLost, match="SIGKILL"):
+                trial.run()
+    finally:
+        signal.signal(signal.SIGPIPE, before)
+
+
 def test_a_driver_that_chatters_is_understood_all_the_same(fake: RemoteOperations, capfd: Any) -> None:
     assert fake.trial("vector_add", columns(3)).run() == 1e-6
     assert capfd.readouterr() == ("", "")

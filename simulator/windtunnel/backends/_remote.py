@@ -22,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from windtunnel.backends._questions import Questions
 from windtunnel.core import errors
 from windtunnel.core.errors import (
     ApiCode,
@@ -51,10 +52,11 @@ class RemoteOperations:
         self.limit_s = limit_s
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  as long as the child
         answers, child_end = os.pipe()
+        self._questions = Questions()
         try:
             self._child = subprocess.Popen(  # noqa: S603  our own interpreter, with our own words
                 [sys.executable, "-m", __name__, backend, str(index), str(child_end)],
-                stdin=subprocess.PIPE,
+                stdin=self._questions.child.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
                 pass_fds=(child_end,),
@@ -63,6 +65,7 @@ class RemoteOperations:
             )
         finally:
             os.close(child_end)
+            self._questions.started()
         self._answers = answers
         self._rest = b""
         self._ended: tuple[type[DeviceError], str] | None = None
@@ -117,11 +120,8 @@ class RemoteOperations:
         operation = f"{question['do']} {question.get('op', '')}".strip()
         if self._ended is not None:
             raise self._error(operation)
-        child = self._child
-        assert child.stdin is not None  # noqa: S101  it was asked for
         try:
-            child.stdin.write(json.dumps(question).encode() + b"\n")
-            child.stdin.flush()
+            self._questions.send(json.dumps(question).encode() + b"\n")
         except OSError:
             self._end(DeviceLost, f"its process ended ({self._why()})")
             raise self._error(operation) from None
@@ -184,9 +184,7 @@ class RemoteOperations:
         self._end_group()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(CLOSE_S)
-        if self._child.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._child.stdin.close()
+        self._questions.close()
         if self._answers >= 0:
             os.close(self._answers)
             self._answers = -1

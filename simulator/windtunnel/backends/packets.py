@@ -47,6 +47,7 @@ from windtunnel.backends._hostwork import (
     wrong,
 )
 from windtunnel.backends._known import Found, RealBackend
+from windtunnel.backends._questions import Questions
 from windtunnel.core.errors import (
     CopyError,
     DeviceHang,
@@ -70,14 +71,16 @@ class Child:
     """The process that holds the namespaces. Starting it raises DeviceNotPresentError where it may not have them."""
 
     def __init__(self) -> None:
+        self._questions = Questions()
         self._process = subprocess.Popen(  # noqa: S603  this interpreter and a file of this package; no shell
             [sys.executable, "-P", str(Path(_veth.__file__))],
-            stdin=subprocess.PIPE,
+            stdin=self._questions.child.fileno(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},
         )
-        self._end = weakref.finalize(self, _end, self._process)
+        self._questions.started()
+        self._end = weakref.finalize(self, _end, self._process, self._questions)
         self._rest = b""
         told = self._line(START_S)
         if told is None or "ready" not in told:
@@ -90,14 +93,12 @@ class Child:
         """A request's answer. DeviceHang where it takes longer than the limit; the child is then ended."""
         if not self._end.alive:
             raise device_error(InvalidArgument, "the device is closed", operation=do, device=device)
-        assert self._process.stdin is not None  # noqa: S101  a pipe was asked for
         request = json.dumps({"do": do, "ring": ring, "limit_s": limit_s, **arguments})
         begin = time.monotonic()
         try:
-            self._process.stdin.write(request.encode() + b"\n")
-            self._process.stdin.flush()
+            self._questions.send(request.encode() + b"\n")
             told = self._line(limit_s)
-        except BrokenPipeError:
+        except OSError:
             told = None
         if told is None:
             self.close()
@@ -130,15 +131,12 @@ class Child:
         self._end()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], questions: Questions) -> None:
     process.kill()
     process.wait()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            try:
-                pipe.close()
-            except BrokenPipeError:  # a request that it did not live to read
-                continue
+    questions.close()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 _rings = itertools.count(1)
