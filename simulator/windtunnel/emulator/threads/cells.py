@@ -31,7 +31,7 @@ class _Element:
         self.reads: dict[int, Access] = {}
 
 
-class Touched:
+class Stretch:
     """Of a stretch of memory, whatever it is called by: who has touched, released, changed and waits for what."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Cells:
         *,
         number: int,
         missing: np.ndarray | None = None,
-        touched: Touched | None = None,
+        touched: Stretch | None = None,
         watched: bool = False,
         noted: Trace | None = None,
     ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.emulator.arrays import Launch
-from windtunnel.emulator.threads.cells import Cells, Touched
+from windtunnel.emulator.threads.cells import Cells, Stretch
 from windtunnel.emulator.threads.machine import Machine
 from windtunnel.emulator.threads.program import Threaded, threaded
 from windtunnel.emulator.threads.schedule import schedule_of
@@ -42,7 +42,7 @@ class ByThread:
         ``resident``: blocks that the device holds at once. ``missing``, ``traces``: as ``execute.Executable.launch``.
         """
         program = self.program
-        stretches: dict[int, Touched] = {}
+        stretches: dict[int, Stretch] = {}
         changed = {_begin(a) for p, a in self._arrays(arguments) if p in self.written}
         met = frozenset(p for p, a in self._arrays(arguments) if _begin(a) in changed)
         cells: dict[str, Cells] = {}
@@ -63,7 +63,7 @@ class ByThread:
                 argument.reshape(-1),
                 number=number,
                 missing=unwritten if checked else None,
-                touched=stretches.setdefault(begin, Touched()) if name in met else None,
+                touched=stretches.setdefault(begin, Stretch()) if name in met else None,
                 watched=checked and name in met,
                 noted=trace,
             )

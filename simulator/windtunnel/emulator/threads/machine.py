@@ -16,7 +16,7 @@ import numpy as np
 
 from windtunnel.emulator.arrays import Launch
 from windtunnel.emulator.threads import clocks
-from windtunnel.emulator.threads.cells import Cells, Touched
+from windtunnel.emulator.threads.cells import Cells, Stretch
 from windtunnel.emulator.threads.program import WAIT, Meeting, Threaded
 from windtunnel.emulator.threads.schedule import Schedule
 from windtunnel.emulator.threads.stuck import Look, endless, livelock, parted, stuck
@@ -102,7 +102,7 @@ class Thread:
         "waits",
         "warp",
         "warp_size",
-    )  # fmt: skip
+    )
 
     def __init__(self, machine: Machine, block: Block, number: int) -> None:
         launch = machine.launch
@@ -238,7 +238,7 @@ class Machine:
         self.idle = 0
         """Turns of waiting loops that came to a state that had been before, since a thread got anywhere else."""
         self.live: dict[int, Block] = {}
-        self.stirred: dict[tuple[int, int], tuple[Touched, int]] = {}
+        self.stirred: dict[tuple[int, int], tuple[Stretch, int]] = {}
         """Elements that have changed, for which threads wait."""
         self.grid_came: list[Thread] = []
         self.gone: Thread | None = None
@@ -262,7 +262,7 @@ class Machine:
                 np.zeros(size, one.element.dtype),
                 number=self._numbers[name] - block.number * len(self._numbers),
                 missing=np.ones(size, bool) if self.checked else None,
-                touched=Touched() if shared else None,
+                touched=Stretch() if shared else None,
                 watched=shared and self.checked,
             )
         return found
