@@ -90,7 +90,7 @@ class RealExecutor:
     def begin(self) -> None:
         """Forget what was counted, for a run of its own."""
         self._count, self._spent_s, self._failures = 0, 0.0, []
-        self._checked, self._timers = {}, set()
+        self._checked, self._refused, self._timers = {}, {}, set()
         for trial in self._ready.values():
             self._timers.add(trial.timer)
         if self._device is None:
@@ -116,11 +116,12 @@ class RealExecutor:
             self._timers.add(found.timer)
         self._ready.move_to_end(key)
         if key not in self._checked:
-            share = self._checked[key] = found.check()
-            if share > 1.0:
-                raise UnsupportedOperationError(
-                    f"{self.name} computed '{op}' wrongly: off by {share:.3g} times what is allowed"
-                )
+            self._checked[key] = found.check()
+        share = self._checked[key]
+        if share > 1.0:
+            raise UnsupportedOperationError(
+                f"{self.name} computed '{op}' wrongly: off by {share:.3g} times what is allowed"
+            )
         return found
 
     def _lost(self, error: DeviceError, spent_s: float) -> Executed:

@@ -121,6 +121,8 @@ def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, 
         from windtunnel import reals
 
         where = scenario.where("fleet", number, "real")
+        if any(entry.real == other.real for other in scenario.fleet[:number]):
+            raise InputError(f"{entry.real} is in the fleet twice", where=where, expected="each real device once")
         try:
             made = reals.executor(entry.real)
         except InputError as error:

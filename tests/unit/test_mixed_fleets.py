@@ -230,6 +230,12 @@ def test_an_entry_that_is_none_is_refused_at_its_place(entry: Mapping[str, Any],
         scenario([entry])
 
 
+def test_a_real_device_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fake("cpu:0"))
+    with pytest.raises(errors.InputError, match=r"fleet\[1\].real: cpu:0 is in the fleet twice"):
+        run(scenario([{"real": "cpu:0", "name": "one"}, {"real": "cpu:0", "name": "two"}]))
+
+
 def test_a_back_end_that_is_none_is_an_error_with_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(errors.InputError, match=r"unknown back end 'opencel'.*opencl"):
         run(scenario([{"real": "opencel:0", "device": "host"}]))
@@ -344,9 +350,10 @@ def test_few_operations_stay_ready_so_that_many_do_not_fill_the_memory() -> None
 
 def test_wrong_numbers_are_a_failure_and_not_a_time() -> None:
     found = reals.RealExecutor("cpu:0", lambda: Device(share=3.0))
-    executed = found.execute("vector_add", COLUMNS)
-    assert "wrongly: off by 3 times" in executed.problem and not executed.gone
-    assert found.report()["failures"] and found.report()["operations"] == 0
+    for _ in range(3):  # a job that is tried again does not make it right
+        executed = found.execute("vector_add", COLUMNS)
+        assert "wrongly: off by 3 times" in executed.problem and not executed.gone
+    assert len(found.report()["failures"]) == 3 and found.report()["operations"] == 0
 
 
 def test_a_device_that_hangs_is_opened_anew_and_comes_back_or_is_gone() -> None:
