@@ -10,16 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from windtunnel import app, probing, running
+from windtunnel import app, probing, reals, running
 from windtunnel.backends import backend
 from windtunnel.backends._probe import probe
 from windtunnel.backends._reached import Reached
 from windtunnel.backends._remote import RemoteOperations
 from windtunnel.core.device import Device
-from windtunnel.core.errors import DeviceNotPresentError, InputError, Where, nearest
+from windtunnel.core.errors import DeviceNotPresentError, InputError, Where, WindtunnelError, nearest
 from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.result import COMPLETED
 from windtunnel.core.scenario import scenario_from_data
 from windtunnel.validation import suite
 from windtunnel.validation.measure import Measured, Point, Session
@@ -44,6 +46,8 @@ class Taken:
     info: Any
     versions: Mapping[str, str]
     makespan: Mapping[str, Any] | None = None
+    unspanned: str = ""
+    """Why there is no makespan, where there is none."""
 
 
 @dataclass
@@ -78,6 +82,8 @@ class Findings:
             for point, why in reasons:
                 key = one.name, point.op, why
                 counts[key] = counts.get(key, 0) + 1
+            if one.unspanned:
+                counts[one.name, "makespan", one.unspanned] = 1
         return [{"source": d, "op": op, "why": why, "points": n} for (d, op, why), n in sorted(counts.items())]
 
 
@@ -109,7 +115,7 @@ def measured(
         told = partial(_prefixed, progress, name) if progress is not None else None
         each_s = budget_s * share / sum(shares)
         done = theirs.setdefault(sku, {})
-        taken = _measure(name, sku, each_s, seed, app.device(sku, known, calibration), told, known, done)
+        taken = _measure(name, sku, each_s, seed, app.device(sku, known, calibration), told, known, done, calibration)
         done |= {row.op: name for row in taken.measured.rows}
         found.taken.append(taken)
     return found
@@ -180,6 +186,7 @@ def _measure(
     progress: Callable[[str], None] | None,
     known: Catalogue,
     done: Mapping[str, str],
+    calibration: str | None,
 ) -> Taken:
     """``done``: operations that another device of this model was measured with, and which; one stands for both."""
     way, _, number = name.partition(":")
@@ -187,20 +194,24 @@ def _measure(
     every = list(suite.points())
     opened = partial(RemoteOperations, way, int(number))
     session = Session(opened, budget_s=budget_s * (1 - _MAKESPAN_SHARE), seed=seed, progress=progress)
+    refused = [(one, f"{sku} is measured with {done[one.op]} there") for one in every if one.op in done]
     try:
         info, versions = session.operations.info, session.operations.versions
-        able = [one for one in every if one.op not in done and session.operations.refusal(one.op, one.columns) is None]
-        fits, beyond = suite.within(able, cost_s, budget_s)
-        found = session.run(fits, [cost_s(one) or 0.0 for one in fits], device=sku, source=name)
+        able = session.able([one for one in every if one.op not in done])
+        costs = {id(one): cost_s(one) for one in able}
+        refused += [(one, f"the model {sku} does not know it") for one in able if costs[id(one)] is None]
+        fits, beyond = suite.within([one for one in able if costs[id(one)] is not None], cost_s, budget_s)
+        found = session.run(fits, [costs[id(one)] or 0.0 for one in fits], device=sku, source=name)
     finally:
         session.close()
-    unable = {id(one) for one in able}
-    why = {op: f"{sku} is measured with {other} there" for op, other in done.items()}
-    others = ((one, why.get(one.op, "it is not done here")) for one in every if id(one) not in unable)
-    refused = [*found.refused, *others]
+    refused += found.refused
     left = [*found.left, *beyond]
     taken = Taken(name, sku, Measured(found.rows, refused, left, found.rounds, found.spent_s), info, versions)
-    taken.makespan = _makespan(taken, budget_s * _MAKESPAN_SHARE, seed, model, known)
+    spanned = _makespan(taken, budget_s * _MAKESPAN_SHARE, seed, calibration, known)
+    if isinstance(spanned, str):
+        taken.unspanned = spanned
+    else:
+        taken.makespan = spanned
     return taken
 
 
@@ -226,18 +237,20 @@ _LEAST = 3
 """Operations that a scenario is made of, where there are so many."""
 
 
-def _makespan(taken: Taken, budget_s: float, seed: int, model: Device, known: Catalogue) -> Mapping[str, Any] | None:
+def _makespan(
+    taken: Taken, budget_s: float, seed: int, calibration: str | None, known: Catalogue
+) -> Mapping[str, Any] | str:
     """One scenario of what was measured, run on the real device and on its model: how long each says it takes.
 
     ``_JOBS`` jobs that arrive at once, each of one operation, by turns; of those that fit into the budget those are
-    taken that are spread over what was measured. None where fewer than ``_LEAST`` can be.
+    taken that are spread over what was measured. In words, why there is none, where there is none.
     """
     trusted = [row for row in taken.measured.rows if not row.suspect and row.columns.get("dispatch") == "device"]
     each = [row for row in trusted if row.latency_s * (_JOBS / _LEAST) < budget_s / 8]
     points = suite.spread([Point(row.op, row.columns) for row in each], 8)
     if len(points) < _LEAST:
-        return None
-    data = {
+        return f"{len(points)} of what was measured may be repeated within the budget, of at least {_LEAST}"
+    data: dict[str, Any] = {
         "schema": 1,
         "name": "makespan",
         "seed": seed,
@@ -253,11 +266,20 @@ def _makespan(taken: Taken, budget_s: float, seed: int, model: Device, known: Ca
         "stop": {"jobs": _JOBS},
     }
     ways = {"predicted": {"device": taken.model}, "measured": {"real": taken.name, "device": taken.model}}
+    if calibration is not None:
+        fitted = calibration if calibration == "none" else str(Path(calibration).resolve())
+        ways = {way: {**entry, "calibration": fitted} for way, entry in ways.items()}
     ends: dict[str, float] = {}
-    for way, entry in ways.items():
-        made = scenario_from_data({**data, "fleet": [entry]})
-        jobs = running.simulate(made, 1, "process", known)[1].jobs
-        if (jobs.finish < 0).any():
-            return None
-        ends[way] = float(jobs.finish.max() - jobs.arrival.min()) / 1e12
+    try:
+        for way, entry in ways.items():
+            made = scenario_from_data({**data, "fleet": [entry]})
+            jobs = running.simulate(made, 1, "process", known)[1].jobs
+            unfinished = int((jobs.status != COMPLETED).sum())
+            if unfinished:
+                return f"{unfinished} of {_JOBS} jobs were not completed on {taken.name}"
+            ends[way] = float(jobs.finish.max() - jobs.arrival.min()) / 1e12
+    except (WindtunnelError, RuntimeError) as error:  # what was measured is not lost for it
+        return str(error)
+    finally:
+        reals.close_all()
     return {"jobs": _JOBS, "operations": len(points), "predicted_s": ends["predicted"], "measured_s": ends["measured"]}

@@ -57,7 +57,7 @@ MAY_IMPORT = {
     # fleet, the engine what jobs ask for at least, and planning which fleets to ask about.
     "planner": {"app", "running", "core", "engine", "models", "planning", "policies", "report"},
     # So does what `validate` puts together: the catalogue's models beside measurements, and a fit of the one to the other.
-    "measuring": {"app", "backends", "core", "models", "probing", "running", "validation", ""},
+    "measuring": {"app", "backends", "core", "models", "probing", "reals", "running", "validation", ""},
     "validating": {"app", "measuring", "core", "models", "report", "runtime", "validation"},
     "console": {"core"},
     "cli": {"app", "console", "core", "doctoring", "planner", "policies", "probing", "report", "validating", ""},

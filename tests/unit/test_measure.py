@@ -97,8 +97,8 @@ def points(*sizes: int) -> list[Point]:
 
 def measured(device: Fake, wanted: Sequence[Point], budget_s: float = 60.0, **named: Any) -> measure.Measured:
     session = Session(lambda: device, budget_s=budget_s, clock=device.clock, **named)
-    expected = [law_s(float(one.columns.get("n", 1.0))) for one in wanted]
-    return session.run(wanted, expected, device="host@cuda", source="fake:0")
+    able = session.able(wanted)
+    return session.run(able, [law_s(float(one.columns["n"])) for one in able], device="host@cuda", source="fake:0")
 
 
 def test_a_law_without_noise_is_found_exactly_and_no_more_is_run_than_that_takes() -> None:
@@ -193,6 +193,21 @@ def test_a_device_that_hangs_is_opened_anew_and_the_others_are_still_measured() 
     assert [row.columns["n"] for row in found.rows] == [1000.0, 3000.0]
     assert [one.columns["n"] for one, _ in found.refused] == [2000.0]
     assert len(devices) == 2 and devices[0].closed == 1 and 2000.0 not in devices[1].order
+
+
+def test_a_device_that_does_not_come_back_loses_nothing_that_was_measured() -> None:
+    clock = Clock()
+    devices = [Fake(clock, hangs=(2000.0,))]
+
+    def once() -> Fake:
+        if not devices:
+            raise errors.DeviceNotPresentError("unplugged")
+        return devices.pop()
+
+    session = Session(once, budget_s=60.0, clock=clock)
+    found = session.run(points(1000, 2000, 3000), [1e-6, 2e-6, 3e-6], device="host", source="fake:0")
+    assert [row.columns["n"] for row in found.rows] == [1000.0] and found.left == []
+    assert {one.columns["n"]: why for one, why in found.refused}[3000.0] == "the device did not come back: unplugged"
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=30, unique=True), st.floats(0.05, 30.0))

@@ -16,7 +16,14 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from windtunnel.core.errors import DeviceError, DeviceHang, DeviceLost, DeviceOutOfMemory, UnsupportedOperationError
+from windtunnel.core.errors import (
+    DeviceError,
+    DeviceHang,
+    DeviceLost,
+    DeviceNotPresentError,
+    DeviceOutOfMemory,
+    UnsupportedOperationError,
+)
 from windtunnel.runtime.trial import Operations, Trial
 from windtunnel.validation.rows import Measurement
 
@@ -111,11 +118,24 @@ class Session:
         self.operations = open()
         self.began = clock()
         self.refused: list[tuple[Point, str]] = []
+        self.gone = ""
+        """Why the device is not measured any more: it was lost, and did not come back. What was measured counts."""
 
     @property
     def left_s(self) -> float:
         """What is left of the budget."""
         return self.budget_s - (self.clock() - self.began)
+
+    def able(self, points: Sequence[Point]) -> list[Point]:
+        """Those that the device does; of the others its reasons are kept."""
+        found = []
+        for point in points:
+            why = self.operations.refusal(point.op, point.columns)
+            if why is None:
+                found.append(point)
+            else:
+                self.refused.append((point, why))
+        return found
 
     def run(self, points: Sequence[Point], expected_s: Sequence[float], *, device: str, source: str) -> Measured:
         """Measure ``points``; ``device`` and ``source`` are said of each row (see ``Measurement``).
@@ -125,14 +145,14 @@ class Session:
         after it are shuffled.
         """
         records = {number: _Record() for number in range(len(points))}
-        active = sorted(self._taken(points), key=lambda number: expected_s[number])
+        active = sorted(range(len(points)), key=lambda number: expected_s[number])
         errs: dict[tuple[str, ...], float] = {}
         long: set[int] = set()
         visit_s = min(VISIT_S, self.budget_s / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
         rounds = 0
-        while active and rounds < MOST_ROUNDS and self.left_s > 0:
+        while active and rounds < MOST_ROUNDS and self.left_s > 0 and not self.gone:
             for number in active if rounds == 0 else self.rng.permutation(active).tolist():
-                if self.left_s <= 0:
+                if self.left_s <= 0 or self.gone:
                     break
                 one, record = points[number], records[number]
                 if not record.repeats and _likely(one, expected_s[number], errs) * LEAST_RUNS > self.budget_s / 20:
@@ -150,21 +170,14 @@ class Session:
         rows = [self._row(points[n], r, device, source) for n, r in records.items() if r.repeats]
         refused = {id(point) for point, _ in self.refused}
         left = [points[n] for n, r in records.items() if not r.repeats and id(points[n]) not in refused]
+        if self.gone:
+            self.refused += [(one, self.gone) for one in left]
+            left = []
         return Measured(rows, tuple(self.refused), left, rounds, self.clock() - self.began)
 
     def close(self) -> None:
         """Give the device back."""
         self.operations.close()
-
-    def _taken(self, points: Sequence[Point]) -> list[int]:
-        found = []
-        for number, point in enumerate(points):
-            why = self.operations.refusal(point.op, point.columns)
-            if why is None:
-                found.append(number)
-            else:
-                self.refused.append((point, why))
-        return found
 
     @staticmethod
     def _settled(record: _Record) -> bool:
@@ -183,7 +196,10 @@ class Session:
             # The device is not there any more, and this point is why: the others may still be measured.
             self.refused.append((point, str(error)))
             self.operations.close()
-            self.operations = self.open()
+            try:
+                self.operations = self.open()
+            except (DeviceError, DeviceNotPresentError) as again:
+                self.gone = f"the device did not come back: {again}"
         except DeviceError as error:
             self.refused.append((point, str(error)))
 
