@@ -114,7 +114,7 @@ def measured(
     for (name, sku), share in zip(chosen, shares, strict=True):
         told = partial(_prefixed, progress, name) if progress is not None else None
         each_s = budget_s * share / sum(shares)
-        done = theirs.setdefault(sku, {})
+        done = theirs.setdefault(sku, {}) if model is None else {}
         taken = _measure(name, sku, each_s, seed, app.device(sku, known, calibration), told, known, done, calibration)
         done |= {row.op: name for row in taken.measured.rows}
         found.taken.append(taken)

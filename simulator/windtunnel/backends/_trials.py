@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,18 +156,18 @@ def share_of(found: np.ndarray, expected: np.ndarray, tolerance: float) -> float
 class KernelOperations:
     """A device that does operations by kernels: `runtime.trial.Operations` over a real context.
 
-    ``library``: a back end's own way to an operation (a vendor's library), asked first; None of it where it has none.
+    ``lacks``: types of numbers that there are kernels for and the API's language, or the device, has not; in words.
     """
 
     def __init__(
         self,
         context: RealContext[Any, Any],
         versions: Mapping[str, str],
-        library: Callable[[Accelerator, str, Mapping[str, Any]], Trial | None] | None = None,
+        lacks: Mapping[str, str] | None = None,
     ) -> None:
         self.accelerator = Accelerator(context)
         self.versions = versions
-        self.library = library
+        self.lacks = lacks or {}
 
     @property
     def info(self) -> DeviceInfo:
@@ -179,6 +179,8 @@ class KernelOperations:
         OPERATIONS.find(op)
         name = self.info.name
         if op in ("copy", "launch"):
+            if columns["dispatch"] != "device" or columns["clock"] == "sustained":
+                return f"a {op} is timed as it is: ask for dispatch=device and clock=burst"
             return self._no_copy(columns) if op == "copy" else self._no_launch(columns)
         if op not in PLANS:
             return f"{name} has no kernel for '{op}' here; it has {', '.join(sorted({*PLANS, 'copy', 'launch'}))}"
@@ -189,12 +191,8 @@ class KernelOperations:
         dtype = str(columns.get("dtype", "float32"))
         if dtype not in DTYPES[op]:
             return f"{name} does '{op}' in {', '.join(DTYPES[op])} here, and not in {dtype}"
-        if dtype == "int8" and self.info.api in ("wgpu",):
-            return "WGSL has no 8-bit integers"
-        if dtype == "bfloat16" and self.info.api == "wgpu":
-            return "WGSL has no bfloat16"
-        if dtype == "float16" and self.info.api == "wgpu" and "float16" not in self.info.features:
-            return "this device has no shader-f16"
+        if dtype in self.lacks:
+            return self.lacks[dtype]
         if op == "fft" and int(columns["n"]) & (int(columns["n"]) - 1):
             return f"{columns['n']:g} points are no power of two, which this transform takes"
         return None
@@ -220,10 +218,6 @@ class KernelOperations:
         """See ``Operations``."""
         if self.accelerator.closed:
             raise self.accelerator.wrong(InvalidArgument, f"make '{op}' ready", "the device was closed")
-        if self.library is not None:
-            found = self.library(self.accelerator, op, columns)
-            if found is not None:
-                return found
         refused = self.refusal(op, columns)
         if refused is not None:
             raise UnsupportedOperationError(refused)

@@ -264,7 +264,6 @@ class HostTrial:
         self.call, self.plan, self.note, self.info = call, plan, note, info
         self.sets = [{name: array.copy() for name, array in plan.arrays.items()} for _ in range(sets)]
         self._turn = 0
-        self._given: Any = None
 
     def run(self, count: int = 1) -> float:
         """See ``Trial``."""
@@ -275,7 +274,7 @@ class HostTrial:
             held = self.sets[self._turn % len(self.sets)]
             self._turn += 1
             began = time.perf_counter()
-            self._given = self.call(held)
+            self.call(held)
             total += time.perf_counter() - began
         return total / count
 

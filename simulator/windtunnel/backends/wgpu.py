@@ -557,7 +557,10 @@ def _context(index: int) -> RealContext[Any, Any]:
 
 def _operations(index: int) -> Operations:
     context = _context(index)
-    return KernelOperations(context, {"driver": context.info.driver, "wgpu": version("wgpu")})
+    lacks = {"int8": "WGSL has no 8-bit integers", "bfloat16": "WGSL has no bfloat16"}
+    if "float16" not in context.info.features:
+        lacks["float16"] = "this device has no shader-f16"
+    return KernelOperations(context, {"driver": context.info.driver, "wgpu": version("wgpu")}, lacks)
 
 
 BACKEND = RealBackend(
