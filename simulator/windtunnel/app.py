@@ -587,16 +587,36 @@ def sweep(
     whole = read_grid(str(scenario), over, changes, [str(folder) for folder in catalogs], policy_of)
     named = {entry.device.partition("@")[0] for one in whole.scenarios for entry in one.fleet}
     host = host_spec() if HOST in named else None
+    real = sorted({name for one in whole.scenarios for name in one.real_devices})
     common = {
         "inputs": whole.inputs.contents(),
         "replications": replications,
         "engine": engine,
         "versions": made_with(),
         "host": None if host is None else hashlib.sha256(repr(host).encode()).hexdigest(),
+        **({"real devices": _drivers(real)} if real else {}),
     }
     work = partial(sweep_work, _Point(whole.inputs, replications, engine, host))
-    places = Places(out, fresh, workers, cluster, _PRELOAD)
+    places = Places(out, fresh, _one_at_a_time(real, workers, cluster) if real else workers, cluster, _PRELOAD)
     return conduct(whole, common, work, made_with, places, progress or (lambda _done, _total: None))
+
+
+def _one_at_a_time(real: Sequence[str], workers: int | None, cluster: str | None) -> int:
+    """How many processes run points that measure real devices: one, or each would measure the others too."""
+    if cluster is not None:
+        raise InputError(f"{real[0]} is a device of this host", where=Where(field="--cluster"), expected="no --cluster")
+    if workers not in (None, 1):
+        problem = f"{real[0]} is measured by each point, and {workers} at once would measure one another"
+        raise InputError(problem, where=Where(field="--workers"), expected="1, or none given")
+    return 1
+
+
+def _drivers(real: Sequence[str]) -> dict[str, str | None]:
+    """What real devices of a sweep are, so that no point that another driver measured is taken for one of it."""
+    from windtunnel import probing
+
+    here = {row["name"]: f"{row['label']}, {row['driver']}" for row in probing.real_devices()}
+    return {name: here.get(name) for name in real}
 
 
 _PRELOAD = ("windtunnel.app", "windtunnel.engine.process", "windtunnel.engine.metrics", "scipy.special")

@@ -264,10 +264,10 @@ def _simulate(
             chosen, why = choose(prepared, engine)
         told = None if progress is None else partial(_report, progress, prepared.job_count)
         recording = run_on(chosen, prepared, told)
-        real = real or _real(prepared, recording)
+        real = _with(real, _real(prepared, recording))
         invariants.check(recording)
         recordings.append(recording)
-        if opened() == drawn:
+        if opened() == drawn and not real:
             break
     assert first is not None  # noqa: S101  replications is at least 1
     measured = summarise(first, recordings, scenario.parsed_targets())
@@ -326,6 +326,19 @@ def _real(prepared: Prepared, recording: Recording) -> list[dict[str, Any]]:
         report = {"name": fleet_class.name, "model": fleet_class.device.label, "jobs": len(done)}
         found.append({**report, "modelled_s": modelled_s, **fleet_class.executor.report()})
     return found
+
+
+def _with(before: list[dict[str, Any]], more: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What real devices did in all replications so far; a device that is not there any more said its last before."""
+    if not before:
+        return more
+    return [
+        {
+            **one,
+            **{name: one[name] + two[name] for name in ("jobs", "modelled_s", "operations", "measured_s", "failures")},
+        }
+        for one, two in zip(before, more, strict=True)
+    ]
 
 
 def check(scenario: Scenario, engine: str, known: Catalogue) -> None:

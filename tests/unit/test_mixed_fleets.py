@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel import app, reals
+from windtunnel import app, comparing, planner, reals
 from windtunnel.core import errors
 from windtunnel.core.executor import Executed
 from windtunnel.core.ops import OPERATIONS, one_row
@@ -274,6 +276,52 @@ def test_more_real_time_than_anybody_waits_for_is_refused(monkeypatch: pytest.Mo
     assert not fake.done
 
 
+def test_replications_measure_anew_also_where_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = Fake("cpu:0")
+    use(monkeypatch, fake)
+    made = scenario(REAL[:1], 5, workload={"arrivals": {"process": "deterministic", "rate": "100 /s"}})
+    result = app.run(made, replications=3).result
+    assert result["replications"] == 3
+    assert len(fake.done) == 3 * 5 * 2
+    (told,) = result["real"]
+    assert told["jobs"] == 15
+    assert told["modelled_s"] == pytest.approx(3 * app.run(made).result["real"][0]["modelled_s"])
+    fake.done.clear()
+    found = comparing.compare(made, made.changed(name="other"), 4, "auto", KNOWN, names=("one", "other"))
+    assert (found["replications"], len(fake.done)) == (4, 2 * 4 * 5 * 2)
+
+
+def test_a_plan_buys_no_device_of_this_host() -> None:
+    made = scenario([{"real": "cpu:0", "price": "1 USD/h"}], targets=["latency p99 <= 1 s"])
+    with pytest.raises(errors.InputError, match=r"fleet\[0\].real: cpu:0 is one device of this host.*device: host"):
+        planner.plan(made)
+
+
+SWEPT = """
+schema: 1
+name: swept
+fleet: [{real: cpu:0}]
+workload: [{name: w, arrivals: {process: poisson, rate: 100 /s}, ops: [{vector_add: {n: 1000}}]}]
+stop: {jobs: 5}
+"""
+
+
+def test_points_of_a_sweep_measure_a_real_device_one_at_a_time_and_on_this_host(tmp_path: Path) -> None:
+    (tmp_path / "swept.yaml").write_text(SWEPT)
+    swept = str(tmp_path / "swept.yaml")
+    for asked, says in (
+        ({"workers": 2}, "--workers: cpu:0 is measured by each point"),
+        ({"cluster": "tcp://a:1"}, "--cluster"),
+    ):
+        with pytest.raises(errors.InputError, match=says):
+            app.sweep(swept, ["seed=1,2"], **asked)
+    found = app.sweep(swept, ["seed=1,2"], out=tmp_path / "out")
+    assert [row["status"] for row in found["rows"]] == ["done", "done"]
+    stated = json.loads((tmp_path / "out" / "manifest.json").read_text())["real devices"]
+    assert list(stated) == ["cpu:0"]
+    assert "NumPy" in stated["cpu:0"]
+
+
 def test_the_compiled_engine_does_not_run_what_takes_the_time_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Fake("cpu:0"))
     with pytest.raises(errors.InputError, match="the compiled engine does not do devices of this host"):
@@ -394,3 +442,18 @@ def test_the_host_itself_in_a_fleet_is_measured_and_said_to_be() -> None:
     assert (jobs.finish - jobs.start)[mine].sum() == pytest.approx(real["measured_s"] * 1e12, rel=1e-6)
     assert any("'one' is cpu:0" in note and "were measured" in note for note in done.result["notes"])
     reals.close_all()
+
+
+def test_the_report_tells_measured_devices_from_modelled_ones(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def page(made: Any) -> str:
+        app.save(run(made), tmp_path)
+        return (tmp_path / "report.html").read_text()
+
+    use(monkeypatch, Fake("cpu:0", factor=2.0))
+    measured = page(scenario(REAL[:1]))
+    assert "Real devices: their times were measured" in measured
+    assert "<td>cpu:0, a fake</td>" in measured
+    assert "the same scenario and seed give another result" in measured
+    modelled = page(scenario(REAL[1:]))
+    assert 'id="real"' not in modelled
+    assert "the same scenario, seed and engine give the same result" in modelled

@@ -305,6 +305,11 @@ class Scenario(_Model):
         return Path(self._document.file).parent
 
     @property
+    def real_devices(self) -> list[str]:
+        """The devices of this host in the fleet, whose times are measured and not modelled."""
+        return [entry.real for entry in self.fleet if entry.real is not None]
+
+    @property
     def programs(self) -> Sequence[tuple[Stage, ...]]:
         """Each workload's parsed program, in the order of ``workload``."""
         return self._programs

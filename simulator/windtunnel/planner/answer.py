@@ -50,8 +50,8 @@ class Planner:
         self.entries = len(scenario.fleet)
         self.names = [entry_name(scenario, i) for i in range(self.entries)]
         self.devices = running.fleet_devices(scenario, known)
-        self.prices = self._prices()
         self._check()
+        self.prices = self._prices()
         self.workers, self.progress = workers, progress
         self.notes: list[str] = []
 
@@ -69,6 +69,13 @@ class Planner:
         return np.array(prices)
 
     def _check(self) -> None:
+        for i, entry in enumerate(self.scenario.fleet):
+            if entry.real is not None:
+                raise InputError(
+                    f"{entry.real} is one device of this host, and a plan says how many to have",
+                    where=self.scenario.where("fleet", i, "real"),
+                    expected=f"its model: device: {entry.device}",
+                )
         if not self.targets:
             raise InputError(
                 "there is no target to plan for",

@@ -103,6 +103,7 @@ def render(result: Mapping[str, Any], recording: Recording) -> str:
         entries=_entry_rows(result["devices"]),
         devices=_device_rows(result["devices"]),
         faults=_fault_rows(result),
+        real=_real_rows(result),
         workloads=_workload_rows(result["workloads"]),
         scenario=_scenario(result["scenario"]),
         provenance=_provenance(result.get("provenance") or ()),
@@ -377,6 +378,24 @@ def _fault_rows(result: Mapping[str, Any]) -> dict[str, Any] | None:
         for entry in faults["entries"]
     ]
     return {"lines": words.fault_lines(result), "rows": rows}
+
+
+def _real_rows(result: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What each device of this host was measured to take, beside what its model says of the same jobs."""
+    return [
+        {
+            "name": str(one["name"]),
+            "device": f"{one['real']}, {one['label']}",
+            "operations": f"{one['operations']:,}" + (f", {len(one['failures']):,} failed" if one["failures"] else ""),
+            "measured": words.quantity(one["measured_s"], "s"),
+            "modelled": words.quantity(one["modelled_s"], "s"),
+            "ratio": f"×{words.number(one['measured_s'] / one['modelled_s'])}" if one["modelled_s"] else NOTHING,
+            "model": str(one["model"]),
+            "timer": ", ".join(one.get("timer") or ()) or NOTHING,
+            "checked": words.share(one.get("worst_error_share")),
+        }
+        for one in result.get("real") or ()
+    ]
 
 
 def _device_rows(devices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
