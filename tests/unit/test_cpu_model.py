@@ -103,6 +103,17 @@ def test_small_work_stays_on_one_thread_rather_than_wake_the_others() -> None:
     assert cost(processor, "vector_add", n=1000).power_w[0] < cost(processor, "gemm").power_w[0]
 
 
+def test_a_transform_takes_one_thread_and_many_take_as_many_as_they_are() -> None:
+    def seconds_of(threads: int, batch: int) -> float:
+        return float(cost(device(threads=threads, wake_s=0.0), "fft", n=1 << 18, batch=batch).duration_s[0])
+
+    one = seconds_of(1, 1)
+    assert seconds_of(64, 1) == one
+    # Eight on 64 threads occupy eight of them, beside one another; the clock of more busy cores is lower.
+    assert one <= seconds_of(64, 8) < 1.2 * one
+    assert seconds_of(64, 8) == pytest.approx(seconds_of(8, 8))
+
+
 def test_operands_in_the_last_level_cache_are_faster_only_if_they_fit() -> None:
     processor = device()
     fits, does_not = {"n": 1 << 22}, {"n": 1 << 28}

@@ -274,12 +274,12 @@ def clock_hz(p: Parameters, rows: Rows, threads: npt.ArrayLike) -> FloatArray:
     return np.asarray(boost + (all_core - boost) * busy)
 
 
-def peak_flops(p: Parameters, rows: Rows, threads: float, dtype: str) -> FloatArray:
+def peak_flops(p: Parameters, rows: Rows, threads: npt.ArrayLike, dtype: str) -> FloatArray:
     """Peak of the vector units (FLOP/s): cores x clock x lanes x units x 2, float32 lanes of 32 bits."""
     if dtype not in DTYPES:
         raise p.refuse(f"does not run {dtype}: no instruction takes it", expected="one of " + ", ".join(DTYPES))
     lanes = p("simd_bits") / 32.0
-    return 2.0 * threads * clock_hz(p, rows, threads) * lanes * p("fma_units") * p("dtype_rate", dtype)
+    return 2.0 * np.asarray(threads) * clock_hz(p, rows, threads) * lanes * p("fma_units") * p("dtype_rate", dtype)
 
 
 def _bandwidth(p: Parameters, rows: Rows, threads: npt.ArrayLike) -> FloatArray:
@@ -291,26 +291,36 @@ def _bandwidth(p: Parameters, rows: Rows, threads: npt.ArrayLike) -> FloatArray:
     return np.where(fits, np.asarray(threads) * p("llc_core_bytes_s"), shared)
 
 
-def _work(p: Parameters, rows: Rows, kernel: str, dtype: str, *, flops: FloatArray, moved: FloatArray) -> Raw:
-    """Arithmetic beside memory traffic, on one thread or on all, whichever is sooner."""
+def _work(
+    p: Parameters,
+    rows: Rows,
+    kernel: str,
+    dtype: str,
+    *,
+    flops: FloatArray,
+    moved: FloatArray,
+    parts: npt.ArrayLike = np.inf,
+) -> Raw:
+    """Arithmetic beside memory traffic, on one thread or on as many as there are parts, whichever is sooner."""
     threads = threads_of(p)
     driven = driven_s(p, rows, threads, clock_hz(p, rows, threads)) if p.api in DRIVERS else None
     if driven is not None:
         return _driven(p, rows, *driven, memory_s=moved / _bandwidth(p, rows, threads))
     runs = []
-    for threads, wake in ((1.0, 0.0), (threads_of(p), p("wake_s"))):
-        attained = peak_flops(p, rows, threads, dtype) * p("kernel_efficiency", kernel)
+    shared = np.minimum(threads, parts)
+    for busy_threads, wake in ((1.0, 0.0), (shared, p("wake_s"))):
+        attained = peak_flops(p, rows, busy_threads, dtype) * p("kernel_efficiency", kernel)
         compute = flops / (attained * p.api_cost("compute_efficiency"))
-        memory = moved / _bandwidth(p, rows, threads)
+        memory = moved / _bandwidth(p, rows, busy_threads)
         busy, bound = limit(compute=compute, memory=memory)
-        runs.append((busy + wake, np.where(wake > busy, "wake", bound), threads, memory))
-    (alone, alone_bound, _, alone_memory), (together, bound, threads, memory) = runs
+        runs.append((busy + wake, np.where(wake > busy, "wake", bound), memory))
+    (alone, alone_bound, alone_memory), (together, bound, memory) = runs
     single = alone <= together
     device_s = np.where(single, alone, together)
     extra_s = api_time_s(p, rows)
     duration = device_s + extra_s
     shares = {
-        "cores": np.where(single, 1.0, threads) / p("cores") * device_s / duration,
+        "cores": np.where(single, 1.0, shared) / p("cores") * device_s / duration,
         "memory": np.where(single, alone_memory, memory) / duration,
     }
     named = np.where(single, alone_bound, bound)
@@ -368,7 +378,10 @@ def _fft(p: Parameters, rows: Rows) -> Raw:
     # One transform that outgrows the cache passes over memory twice (four-step algorithm).
     one = 2.0 * n["n"] * BYTES_PER_ELEMENT[c["dtype"]]
     passes = np.where(one > p("llc_bytes"), 2.0, 1.0)
-    return _work(p, rows, "fft", c["dtype"], flops=Fft.flops(n), moved=passes * Fft.operand_bytes(c, n))
+    # pocketfft, which SciPy calls, gives its threads whole transforms: one alone is one thread's.
+    return _work(
+        p, rows, "fft", c["dtype"], flops=Fft.flops(n), moved=passes * Fft.operand_bytes(c, n), parts=n["batch"]
+    )
 
 
 def _copy(p: Parameters, rows: Rows) -> Raw:
