@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.codes import code_of
 from windtunnel.validation import measure, suite
+from windtunnel.validation.landmarks import LANDMARKS, is_landmark
 from windtunnel.validation.measure import LEAST_ROUNDS, MOST_ROUNDS, Point, Session, point
 
 ADD = OPERATIONS.find("vector_add")
@@ -279,3 +281,19 @@ def test_what_fits_takes_no_more_than_the_budget_by_the_model_and_by_its_bytes(b
     taken = sum(visits + LEAST_ROUNDS * suite.footprint_bytes(one) / suite.READY_BYTES_S for one in fits)
     assert taken <= budget_s * (1 + 1e-9)
     assert not fits or len(fits) == len(every) or taken + visits > 0.5 * budget_s or budget_s < 30.0
+
+
+def test_landmarks_are_points_of_the_suite_and_come_first_where_the_budget_is_small() -> None:
+    every = list(suite.points())
+    found = [one for one in every if one.share == suite.LANDMARK_SHARE]
+    assert [(one.op, one.columns) for one in found] == [(one.op, one.columns) for one in LANDMARKS]
+    fits, _ = suite.within(every, lambda _: 1e-3, 3.0)
+    assert len(fits) < len(every) / 10
+    assert all(one in fits for one in found)
+
+
+def test_a_landmark_may_take_a_greater_share_of_the_budget_than_others() -> None:
+    product = next(one for one in suite.points() if one.op == "gemm" and is_landmark(one.op, one.columns))
+    other = replace(product, columns={**product.columns, "m": 1025.0}, share=Point.share)
+    fits, beyond = suite.within([product, other], lambda _: 0.1 * 60.0 / measure.LEAST_RUNS, 60.0)
+    assert (fits, beyond) == ([product], [other])

@@ -14,9 +14,10 @@ from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Paramet
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.report.validation import api_rows, render
 from windtunnel.validation.compare import Comparison, compare, halves
 from windtunnel.validation.page import charts, points
-from windtunnel.validation.rows import Measurement
+from windtunnel.validation.rows import Circumstances, Measurement
 from windtunnel.validation.statistics import figures, mean_difference, noise_floor
 
 
@@ -240,3 +241,17 @@ def test_a_point_of_the_page_is_one_row_through_all_its_columns() -> None:
     assert (chart["measured"], chart["modelled"], chart["numbers"]) == ([4.0, 25.0], [5.0, 20.0], {"n": [5.0, 20.0]})
     assert (chart["size"], chart["size_unit"]) == ([60.0, 120.0], "B")  # two reads and a write, of 4 and of 2 bytes
     assert charts([compared([row(1, 1.0, suspect="hot")])]) == []
+
+
+def test_the_apis_of_one_chip_stand_side_by_side_where_several_did_the_same_work() -> None:
+    columns = OPERATIONS.find("vector_add").complete({"n": 1_000_000})
+    times = {"ruler@cuda": 2.0, "ruler@vulkan": 1.0, "other@cuda": 5.0}
+    rows = [Measurement(name, "by hand", "vector_add", columns, seconds) for name, seconds in times.items()]
+    rows += [Measurement("ruler@vulkan", "by hand", "vector_add", {**columns, "n": 7.0}, 3.0)]
+    results = [one.report() for one in compare(rows, lambda _: RULER)]
+    assert [len(one["landmarks"]) for one in results] == [1, 1, 1]
+    quickest, other = api_rows(results)
+    assert (quickest[1:4], other[1:4]) == (["vulkan", "1.00 s", "×1"], ["cuda", "2.00 s", "×2"])
+    assert quickest[0].endswith("on ruler")
+    assert "The same work by each API" in render(results, [], Circumstances().as_dict())
+    assert "The same work by each API" not in render(results[2:], [], Circumstances().as_dict())

@@ -30,8 +30,9 @@ from windtunnel.emulator.lanes import (
     taken,
 )
 from windtunnel.emulator.threads.launch import ByThread
-from windtunnel.emulator.threads.program import decides
 from windtunnel.emulator.turns import Turns
+from windtunnel.emulator.waiting import decides, looks
+from windtunnel.emulator.writing import Writer
 from windtunnel.language import flow, ir, unset
 from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
@@ -77,7 +78,7 @@ def compiled(program: ir.Program) -> Compiled:
     alone = private(program, sorted(stored))
     warps = any(_meets_warp(one) for one in ir.walk(program.body))
     body = flow.lowered(program, leaving=warps)
-    waits = [look for one in ir.walk(body) if isinstance(one, ir.While) for look in _looks(one, stored)]
+    waits = [look for one in ir.walk(body) if isinstance(one, ir.While) for look in looks(one, stored)]
     scopes = {one.scope for one in ir.walk(body) if isinstance(one, ir.Barrier)}
     made = _Generator(program, body)
     source = made.source()
@@ -115,15 +116,12 @@ class _Frame:
     names: dict[str, str] = field(default_factory=dict)
 
 
-class _Generator:
+class _Generator(Writer):
     def __init__(self, program: ir.Program, body: list[ir.Stmt]) -> None:
         self.program, self.body = program, body
         self.stored = written_by(body)
         self.types: dict[str, Scalar] = {**program.variables, **program.scalars}
-        self.constants: dict[str, Any] = {}
-        self.lines: list[str] = []
-        self.depth = 1
-        self.number = 0
+        super().__init__()
         self.varying: set[str] = set()
         self.parts = False
         """Whether a barrier, or a meeting of warps, stands where threads of a block may part ways."""
@@ -243,7 +241,7 @@ class _Generator:
             self.emit(f"{outer} = put({outer}, {selection}, {inner.names[name]}, {frame.lanes}.size, {dtype})")
 
     def _while(self, one: ir.While, frame: _Frame) -> None:
-        spins = bool(_looks(one, self.stored))
+        spins = bool(looks(one, self.stored))
         turns = self._fresh("turns")
         self.emit(f"{turns} = Turns({frame.lanes}, {one.line}, {spins})")
         deciding = sorted(decides(one))
@@ -366,16 +364,6 @@ class _Generator:
         given = f"{frame.lanes}, {e.line}, {e.op!r}, [{', '.join(values)}], {used}, {', '.join(indices)}"
         return f"a_{e.array}.atomic({given})"
 
-    def _literal(self, e: ir.Literal) -> str:
-        assert e.type is not None  # noqa: S101  inference has been there
-        if e.type == BOOL:
-            return str(bool(e.value))
-        if e.type.kind in ("int", "uint"):
-            # The bits of a number: 0xFFFFFFFF as a signed one is -1.
-            value = int(e.value) & (2**e.type.bits - 1)
-            return self._constant(np.array(value, f"u{e.type.bits // 8}").astype(e.type.dtype)[()])
-        return self._constant(e.type.dtype.type(e.value))
-
     def _index(self, e: ir.Index, frame: _Frame) -> str:
         if e.what in ("thread", "block"):
             return f"{frame.lanes}.{e.what}({e.axis})"
@@ -450,54 +438,11 @@ class _Generator:
 
     # Text.
 
-    def emit(self, line: str, at: int | None = None) -> None:
-        """A line of the function."""
-        self.lines.append("    " * (self.depth if at is None else at) + line)
-
     def _name(self, frame: _Frame, name: str) -> str:
         """A variable as the threads of a frame have it."""
         if name in self.varying and name in frame.names:
             return frame.names[name]
         return f"v_{name}"
-
-    def _held(self, call: str) -> str:
-        name = self._fresh("t")
-        self.emit(f"{name} = {call}")
-        return name
-
-    def _fresh(self, stem: str) -> str:
-        self.number += 1
-        return f"_{self.number}_{stem}"
-
-    def _constant(self, value: Any) -> str:
-        name = f"c_{len(self.constants)}"
-        self.constants[name] = value
-        return name
-
-    def _dtype(self, kind: Scalar) -> str:
-        name = f"d_{kind.name}"
-        self.constants[name] = kind.dtype
-        return name
-
-
-def _looks(loop: ir.While, stored: set[str]) -> list[ir.Expr]:
-    """What a loop asks of memory that the kernel changes, to go on or not: it may wait for what others do."""
-    asked = {e.name for e in ir.inside(loop.condition) if isinstance(e, ir.Variable)}
-    looks = [loop.condition]
-    before = -1
-    while before != len(looks):
-        before = len(looks)
-        for one in ir.walk(loop.body):
-            under = [one.condition] if isinstance(one, (ir.If, ir.While)) else []
-            if isinstance(one, ir.Assign) and one.name in asked and one.value not in looks:
-                looks.append(one.value)
-            for condition in under:
-                sets = {inner.name for inner in ir.walk([one]) if isinstance(inner, ir.Assign)}
-                if sets & asked and condition not in looks:
-                    looks.append(condition)
-        asked |= {e.name for look in looks for e in ir.inside(look) if isinstance(e, ir.Variable)}
-    found = [e for look in looks for e in ir.inside(look)]
-    return [e for e in found if isinstance(e, ir.Atomic) or (isinstance(e, ir.Load) and e.array in stored)]
 
 
 def _in_part(one: ir.Stmt) -> bool:

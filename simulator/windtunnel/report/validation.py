@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from windtunnel.report.html import _embedded, _environment, _hash, _template_text, _vendored
-from windtunnel.report.words import NOTHING, plural, quantity, share
+from windtunnel.report.words import NOTHING, number, plural, quantity, share
 
 _SHOWN = 5
 """Of a kind of note in a terminal."""
@@ -129,10 +129,39 @@ def fit_notes(fits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"{of}: {one['split']}{written}"
 
 
+API_HEADER = ("the same work", "API", "measured", "of the best", "modelled", "clock")
+
+
+def api_rows(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The points that every API is asked for, where several APIs of one chip were measured: the quickest first.
+
+    A chip is what stands before the ``@`` of a device's name, its API what stands behind.
+    """
+    found: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
+    for result in results:
+        chip, _, api = str(result["device"]).partition("@")
+        for one in result.get("landmarks") or ():
+            work = " ".join([str(result["op"]), *(_plain(value) for value in one["columns"].values())])
+            found.setdefault((chip, work), {})[api or NOTHING] = one
+    rows = []
+    for (chip, work), apis in found.items():
+        if len(apis) < 2:
+            continue
+        ordered = sorted(apis.items(), key=lambda item: item[1]["measured_s"])
+        best_s = ordered[0][1]["measured_s"]
+        for api, one in ordered:
+            measured, modelled = quantity(one["measured_s"], "s"), quantity(one["modelled_s"], "s")
+            times = f"×{number(one['measured_s'] / best_s)}"
+            rows.append([f"{work} on {chip}", api, measured, times, modelled, one["timer"] or NOTHING])
+    return rows
+
+
 def text(results: Sequence[Mapping[str, Any]], omitted: Sequence[Mapping[str, Any]] = ()) -> str:
     """The results as lines for a terminal. ``omitted``: what was not measured, and why."""
     compared = [one for one in results if "model" in one]
-    lines = [*_aligned(*table(results)), "", *notes(compared), *_spans(results), *_omitted(omitted)]
+    apis = api_rows(results)
+    lines = [*_aligned(*table(results)), *(["", *_aligned(API_HEADER, apis)] if apis else [])]
+    lines += ["", *notes(compared), *_spans(results), *_omitted(omitted)]
     fits = [one["calibrated"] for one in results if one.get("calibrated") is not None]
     if fits:
         header, rows = fit_table(fits)
@@ -230,6 +259,8 @@ def render(
             parts=[_part(one, drawn.get((one["device"], one["op"])), charts) for one in results if "model" in one],
             spans=list(_spans(results)),
             omitted=list(_omitted(omitted, shown=1000)),
+            api_header=API_HEADER,
+            apis=api_rows(results),
             fit_header=FIT_HEADER,
             fits=fit_table(fits)[1],
             fit_notes=list(fit_notes(fits)),

@@ -14,6 +14,7 @@ from windtunnel.core.device import Cost, Device, StrArray
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance
+from windtunnel.validation.landmarks import landmarks
 from windtunnel.validation.rows import Measurement
 from windtunnel.validation.statistics import figures, noise_floor, relative_errors
 
@@ -125,6 +126,7 @@ class Comparison:
             "by_bound": self.by_bound(),
             "by_dtype": self.by_dtype(),
             "worst": self.worst(),
+            "landmarks": landmarks(zip(self.rows, self.modelled_s.tolist(), strict=True)),
             "suspect": [
                 {"columns": dict(row.columns), "measured_s": row.latency_s, "why": row.suspect, "line": row.line}
                 for row in self.suspects

@@ -52,6 +52,8 @@ class Point:
 
     op: str
     columns: Mapping[str, float | str]
+    share: float = 1 / 20
+    """Of the budget, that it may take alone."""
 
     def __str__(self) -> str:
         given = " ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
@@ -155,7 +157,10 @@ class Session:
                 if self.left_s <= 0 or self.gone:
                     break
                 one, record = points[number], records[number]
-                if not record.repeats and _likely(one, expected_s[number], errs) * LEAST_RUNS > self.budget_s / 20:
+                if (
+                    not record.repeats
+                    and _likely(one, expected_s[number], errs) * LEAST_RUNS > self.budget_s * one.share
+                ):
                     long.add(number)
                     continue
                 self.progress(f"round {rounds + 1}: {one}")

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import zip_longest
+from dataclasses import replace
+from itertools import chain, zip_longest
 
 from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.validation.landmarks import is_landmark
 from windtunnel.validation.measure import LEAST_ROUNDS, LEAST_RUNS, Point, point
 
 A_VISIT_S = 0.12
 """What a visit of a small operation takes, making ready and samples together: seen here with PoCL, on two cores."""
 READY_BYTES_S = 0.5e9
 """How fast operands are drawn, copied and compared, about, over a visit."""
+LANDMARK_SHARE = 1 / 6
+"""Of a device's budget, that a landmark may take: others may a twentieth (``Point.share``)."""
 
 _DECADES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
 _BYTES = (4, 64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20, 1_000_000_000)
@@ -27,9 +31,8 @@ _ALL_ELEMENTWISE = ("add", "addu", "mul", "mulu", "div", "divu", "pow", "powu", 
 
 def points() -> Iterator[Point]:
     """All of them."""
-    yield from _moving()
-    yield from _arithmetic()
-    yield from _offloaded()
+    for one in chain(_moving(), _arithmetic(), _offloaded()):
+        yield replace(one, share=LANDMARK_SHARE) if is_landmark(one.op, one.columns) else one
 
 
 def _moving() -> Iterator[Point]:
@@ -104,19 +107,20 @@ def within(
 ) -> tuple[list[Point], list[Point]]:
     """(what fits into the budget, what does not), by what the model says that each takes and what it has to move.
 
-    ``cost_s``: None for what the model does not know, which is left out, as is what would take more than a twentieth
-    of the budget alone. Of the others those stay that are spread over all operations, and over the sizes of each.
+    ``cost_s``: None for what the model does not know, which is left out, as is what would take more than its
+    share of the budget alone. Of the others the landmarks stay, and those that are spread over all operations, and over
+    the sizes of each.
     """
     takes: dict[int, float] = {}
     for number, one in enumerate(wanted):
         seconds = cost_s(one)
         if seconds is not None:
             ready_s = LEAST_ROUNDS * footprint_bytes(one) / READY_BYTES_S
-            if LEAST_RUNS * seconds + ready_s <= budget_s / 20:
+            if LEAST_RUNS * seconds + ready_s <= budget_s * one.share:
                 takes[number] = LEAST_RUNS * seconds + ready_s + LEAST_ROUNDS * A_VISIT_S
     kept: set[int] = set()
     left_s = budget_s
-    for number in _spread(list(takes), wanted):
+    for number in sorted(_spread(list(takes), wanted), key=lambda n: not is_landmark(wanted[n].op, wanted[n].columns)):
         if takes[number] <= left_s:
             kept.add(number)
             left_s -= takes[number]

@@ -16,8 +16,10 @@ import numpy as np
 
 from windtunnel.emulator import mathematics
 from windtunnel.emulator.lanes import convert
+from windtunnel.emulator.waiting import decides, waits_on
+from windtunnel.emulator.writing import Writer
 from windtunnel.language import ir
-from windtunnel.language.types import BOOL, Scalar
+from windtunnel.language.types import BOOL
 
 _FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
 
@@ -75,14 +77,11 @@ def threaded(program: ir.Program, stored: set[str], *, fine: bool) -> Threaded:
     return Threaded(program, names["thread"], source)
 
 
-class _Generator:
+class _Generator(Writer):
     def __init__(self, program: ir.Program, stored: set[str], *, fine: bool) -> None:
         self.program, self.stored, self.fine = program, stored, fine
         self.shared = stored | {name for name, one in program.declared.items() if one.space == "shared"}
-        self.constants: dict[str, Any] = {}
-        self.lines: list[str] = []
-        self.depth = 1
-        self.number = 0
+        super().__init__()
 
     def source(self) -> str:
         """The function's text."""
@@ -264,117 +263,3 @@ class _Generator:
         argument = f", int({rest[0]})" if rest else ""
         self.emit(f"yield Meeting({e.line}, {e.op!r}, int({mask}), {value}{argument})")
         return self._held("me.result")
-
-    def _literal(self, e: ir.Literal) -> str:
-        assert e.type is not None  # noqa: S101  inference has been there
-        if e.type == BOOL:
-            return str(bool(e.value))
-        if e.type.kind in ("int", "uint"):
-            # The bits of a number: 0xFFFFFFFF as a signed one is -1.
-            value = int(e.value) & (2**e.type.bits - 1)
-            return self._constant(np.array(value, f"u{e.type.bits // 8}").astype(e.type.dtype)[()])
-        return self._constant(e.type.dtype.type(e.value))
-
-    # Text.
-
-    def emit(self, line: str) -> None:
-        """A line of the function."""
-        self.lines.append("    " * self.depth + line)
-
-    def _held(self, value: str) -> str:
-        name = self._fresh("t")
-        self.emit(f"{name} = {value}")
-        return name
-
-    def _fresh(self, stem: str) -> str:
-        self.number += 1
-        return f"_{self.number}_{stem}"
-
-    def _constant(self, value: Any) -> str:
-        name = f"c_{len(self.constants)}"
-        self.constants[name] = value
-        return name
-
-    def _dtype(self, kind: Scalar) -> str:
-        name = f"d_{kind.name}"
-        self.constants[name] = kind.dtype
-        return name
-
-
-def waits_on(loop: ir.While, stored: set[str] | frozenset[str]) -> frozenset[str] | None:
-    """The variables that say what a loop that may wait for others does next; None where it waits for nobody.
-
-    A loop may where memory that threads change decides whether it goes on. If in a turn neither these variables nor
-    the memory that was looked at change, the next turn is the same.
-    """
-    deciding = _Deciding(loop)
-    if not any(
-        isinstance(e, ir.Atomic) or (isinstance(e, ir.Load) and e.array in stored)
-        for one in deciding.expressions
-        for e in ir.inside(one)
-    ):
-        return None
-    # What changes memory, or is asked of it, is part of what the turn does, too.
-    names = set(deciding.names)
-    for one in ir.walk(loop.body):
-        for e in ir.expressions(one):
-            if isinstance(e, (ir.Load, ir.Atomic, ir.Warp)):
-                names |= _names(*e.children())
-        if isinstance(one, ir.Store):
-            names |= _names(*one.indices, one.value)
-        elif isinstance(one, (ir.If, ir.While)):
-            names |= _names(one.condition)
-    return frozenset(deciding.closed(names) & deciding.assigned.keys())
-
-
-def decides(loop: ir.While) -> frozenset[str]:
-    """The variables, of those that a loop assigns, that decide whether it goes on."""
-    deciding = _Deciding(loop)
-    return frozenset(deciding.names & deciding.assigned.keys())
-
-
-class _Deciding:
-    """What decides whether a loop goes on: conditions, what they are made of, and what those depend on in turn."""
-
-    def __init__(self, loop: ir.While) -> None:
-        self.assigned: dict[str, list[ir.Expr]] = {}
-        """Of each variable, what is assigned to it in the loop, and the conditions under which it is."""
-        self.expressions: list[ir.Expr] = [loop.condition]
-        self._read(loop.body, [], inner=False)
-        self.names = self.closed(_names(*self.expressions))
-        self.expressions += [e for name in self.names for e in self.assigned.get(name, ())]
-
-    def closed(self, names: set[str]) -> set[str]:
-        """Variables with all those that they are made of."""
-        found = set(names)
-        before: set[str] = set()
-        while before != found:
-            before = set(found)
-            for name in before & self.assigned.keys():
-                found |= _names(*self.assigned[name])
-        return found
-
-    def _read(self, body: Sequence[ir.Stmt], under: Sequence[ir.Expr], *, inner: bool) -> None:
-        for one in body:
-            match one:
-                case ir.Assign():
-                    self.assigned.setdefault(one.name, []).extend([one.value, *under])
-                case ir.If():
-                    self._read(one.body, [*under, one.condition], inner=inner)
-                    self._read(one.orelse, [*under, one.condition], inner=inner)
-                case ir.While():
-                    self._read(one.body, [*under, one.condition], inner=True)
-                case ir.For():
-                    bounds = [one.start, one.stop, one.step]
-                    self.assigned.setdefault(one.name, []).extend([*bounds, *under])
-                    self._read(one.body, [*under, *bounds], inner=True)
-                case ir.Return():
-                    self.expressions += under
-                case ir.Break() if not inner:
-                    self.expressions += under
-                case _:
-                    pass
-
-
-def _names(*expressions: ir.Expr) -> set[str]:
-    return {e.name for one in expressions for e in ir.inside(one) if isinstance(e, ir.Variable)}
