@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -116,6 +117,7 @@ class Libraries:
         self.kinds: tuple[type[Exception], ...] = ()
         """What the libraries raise."""
         self._hold: Any = None
+        self._open: weakref.WeakSet[LibraryTrial] = weakref.WeakSet()
         self.driver.make_current()
         for op in OPERATIONS:
             self._load(op)
@@ -149,7 +151,9 @@ class Libraries:
         return int(blas.getVersion(self._handle))
 
     def close(self) -> None:
-        """Give back what the libraries hold. Closing again does nothing."""
+        """Give back what the libraries hold, trials too: their plans come before the device. Again does nothing."""
+        for trial in list(self._open):
+            trial.close()
         handle, self._handle = self._handle, None
         if handle is not None:
             with suppress(RuntimeError):  # of a device that failed for good nothing can be given back
@@ -234,6 +238,7 @@ class Libraries:
             work.close()
             raise
         trial = LibraryTrial(self, accelerator, work, sets, str(columns["dispatch"]), f"{work.note}; {said}")
+        self._open.add(trial)
         try:
             trial.enqueue(1)
             accelerator.synchronize()
@@ -357,7 +362,7 @@ class Libraries:
             self.driver.start(self._hold, (1, 1, 1), (1, 1, 1), cycles, self.context.default.native, 0)
 
 
-@dataclass
+@dataclass(eq=False)
 class LibraryTrial:
     """An operation by a library; see ``runtime.trial.Trial``."""
 
