@@ -279,3 +279,35 @@ def test_what_fits_takes_no_more_than_the_budget_by_the_model_and_by_its_bytes(b
     taken = sum(visits + LEAST_ROUNDS * suite.footprint_bytes(one) / suite.READY_BYTES_S for one in fits)
     assert taken <= budget_s * (1 + 1e-9)
     assert not fits or len(fits) == len(every) or taken + visits > 0.5 * budget_s or budget_s < 30.0
+
+
+class Warming(Fake):
+    """A device that tells its clocks: each look finds it warmer and slower, the third at its power cap."""
+
+    looks = 0
+
+    def conditions(self) -> Mapping[str, Any]:
+        self.looks += 1
+        if self.looks in self.strange.get("blind", ()):
+            raise RuntimeError("NVML did not answer")
+        held = ["power cap"] if self.looks == 3 else ["idle"]
+        return {"sm_clock_hz": 2e9 - 1e7 * self.looks, "temperature_c": 40.0 + self.looks, "held_back": held}
+
+
+def test_clocks_and_heat_are_looked_at_at_the_begin_after_each_visit_and_at_the_end() -> None:
+    device = Warming(Clock())
+    told = measured(device, points(1000, 10**6)).conditions
+    assert device.looks == 2 + 2 * LEAST_ROUNDS
+    assert told["begin"] == {"sm_clock_hz": 1.99e9, "temperature_c": 41.0, "held_back": ["idle"]}
+    assert told["end"]["temperature_c"] == 40.0 + device.looks
+    assert told["lowest"] == {"sm_clock_hz": 2e9 - 1e7 * device.looks, "temperature_c": 41.0}
+    assert told["highest"] == {
+        "sm_clock_hz": 1.99e9, "temperature_c": 40.0 + device.looks, "held_back": ["idle", "power cap"],
+    }  # fmt: skip
+
+
+def test_a_look_that_fails_costs_no_measurement_and_a_device_that_tells_none_has_none() -> None:
+    found = measured(Warming(Clock(), blind=(1, 2)), points(1000))
+    assert found.rows and not found.refused and found.conditions["begin"]["temperature_c"] == 43.0
+    assert measured(Fake(Clock()), points(1000)).conditions == {}
+    assert measure.summary([]) == {}

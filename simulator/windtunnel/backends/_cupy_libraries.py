@@ -502,7 +502,7 @@ def _bytes(op: str, columns: Mapping[str, Any]) -> float:
     """Of one set of operands, before it is made; of a transform with as much working memory as its result takes."""
     size = BYTES_PER_ELEMENT[str(columns["dtype"])]
     if op == "fft":
-        return 6.0 * size * columns["n"] * columns["batch"]
+        return float(6.0 * size * columns["n"] * columns["batch"])
     m, n, k = (columns[name] for name in ("m", "n", "k"))
     out = 4.0 if columns["dtype"] == "int8" else size
     return float(columns["batch"] * (size * (m * k + k * n) + out * m * n))
