@@ -170,6 +170,18 @@ def test_the_math_mode_is_set_on_a_handle_of_our_own_and_the_current_stream_is_a
     assert not cupy.orphans and not cupy.plans and not cupy.allocated()
 
 
+@pytest.mark.parametrize(("op", "given"), [("gemm", {"dtype": "float32", **ODD}), ("fft", {"n": 16})])
+def test_a_library_works_in_the_context_s_stream_whatever_is_cupy_s_current_one(
+    cupy: FakeCupy, operations: CupyOperations, op: str, given: dict[str, Any]
+) -> None:
+    with cupy.cuda.Stream(non_blocking=True) as other:
+        for dispatch in ("device", "eager"):
+            trial = trial_of(operations, op, dispatch=dispatch, **given)
+            assert trial.run(2) > 0.0 and trial.check() <= 1.0
+            trial.close()
+        assert cupy.current_stream() is other and other.ptr not in cupy.device().lasts
+
+
 def test_working_memory_of_a_transform_counts_as_the_context_s(operations: CupyOperations) -> None:
     before = operations.accelerator.allocated_bytes
     trial = trial_of(operations, "fft", n=1024, batch=2, cache="warm")

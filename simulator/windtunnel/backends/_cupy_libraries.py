@@ -182,10 +182,10 @@ class Libraries:
         """See ``Operations``, for those of `OPERATIONS`."""
         if columns["clock"] == "sustained":
             return NO_SUSTAINED
-        if columns["dispatch"] == "graph" and (op == "gemm" or self.hip):
-            return "CuPy calls no cuBLAS while a stream is captured, so that no graph has one" if not self.hip else (
-                f"the API '{self.context.info.api}' has no graphs"
-            )  # fmt: skip
+        if columns["dispatch"] == "graph" and self.hip:
+            return f"the API '{self.context.info.api}' has no graphs"
+        if columns["dispatch"] == "graph" and op == "gemm":
+            return "CuPy calls no cuBLAS while a stream is captured, so that no graph has one"
         if op in self.missing:
             return self.missing[op]
         beyond = [name for name, value in columns.items() if isinstance(value, float) and value > _MOST]
