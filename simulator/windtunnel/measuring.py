@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -63,14 +63,22 @@ class Findings:
         return [row for one in self.taken for row in one.measured.rows]
 
     def circumstances(self) -> Circumstances:
-        """Driver and versions of each device, the host and the date."""
+        """Driver, versions and clocks of each device, the host and the date."""
         versions = {f"{one.name} {key}": value for one in self.taken for key, value in one.versions.items()}
         return Circumstances(
             host=f"{_processor()}, {platform.system()} {platform.release()} {platform.machine()}",
             driver="; ".join(f"{one.name}: {one.info.name}, {one.info.driver}" for one in self.taken),
             versions={**app.made_with(), **versions},
+            clocks={
+                f"{one.name} {clock} ({when})": float(told[f"{key}_clock_hz"])  # type: ignore[arg-type]
+                for one in self.taken
+                for when, told in one.measured.conditions.items()
+                for clock, key in (("SM", "sm"), ("memory", "memory"))
+                if f"{key}_clock_hz" in told
+            },
             date=datetime.now(UTC).replace(microsecond=0).isoformat(),
             command=self.command,
+            conditions={one.name: one.measured.conditions for one in self.taken if one.measured.conditions},
         )
 
     def omitted(self) -> list[dict[str, Any]]:
@@ -206,7 +214,7 @@ def _measure(
         session.close()
     refused += found.refused
     left = [*found.left, *beyond]
-    taken = Taken(name, sku, Measured(found.rows, refused, left, found.rounds, found.spent_s), info, versions)
+    taken = Taken(name, sku, replace(found, refused=refused, left=left), info, versions)
     spanned = _makespan(taken, budget_s * _MAKESPAN_SHARE, seed, calibration, known)
     if isinstance(spanned, str):
         taken.unspanned = spanned

@@ -34,6 +34,7 @@ namespace cooperative_groups {
 struct grid { void sync() { wt_meeting->arrive_and_wait(); } };
 static inline grid this_grid() { return {}; }
 }
+static inline long long clock64() { static thread_local long long now; return now += 1000000000; }
 static inline unsigned long long wt_now_ns() {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

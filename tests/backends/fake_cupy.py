@@ -14,18 +14,17 @@ from __future__ import annotations
 import ctypes
 import math
 import re
-import subprocess
-import tempfile
 import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache, wraps
-from pathlib import Path
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from tests.backends.fake_compilers import SIZES, built, hip_says, nvrtc
+from tests.backends.fake_libraries import MODULES, libraries, memory, whole
 
 NAMES = {
     1: ("cudaErrorInvalidValue", "invalid argument"),
@@ -118,11 +117,6 @@ class Device:
     """What the next kernel fails with, when it runs."""
 
 
-def whole(value: Any, what: str) -> int:
-    assert type(value) is int, f"{what} is {value!r}, a {type(value).__name__}: CuPy takes an int"
-    return value
-
-
 class FakeCupy:
     """The module ``cupy``: use it as such."""
 
@@ -149,7 +143,20 @@ class FakeCupy:
         """Names of kernels that stay: each runs at once, in a thread, and who waits for its stream waits for it."""
         self.fail: dict[str, int] = {}
         """By a function's name, what its next call fails with."""
-        self.cuda = _cuda(self)
+        self.without: set[str] = set()
+        """Libraries, ``cublas`` and ``cufft``, that are not installed."""
+        self.late = 0
+        """Times that an event is reached at once: as if the host had been slow."""
+        self.library_fails: dict[str, int] = {}
+        """By a library's function, the status that its next call ends with."""
+        self.handles: dict[int, int] = {}
+        """Of cuBLAS, each with its math mode."""
+        self.plans = self.orphans = 0
+        """Of cuFFT: those that there are, and those that outlived their working memory."""
+        there = memory(self)
+        self.ndarray = there.ndarray
+        self.libraries = libraries(self, there)
+        self.cuda = _cuda(self, there)
 
     # For tests.
 
@@ -175,6 +182,11 @@ class FakeCupy:
             status = self.device().broken
         if status is not None:
             raise CUDARuntimeError(status)
+
+    def current_stream(self) -> Any:
+        """That CuPy gives a library."""
+        streams = getattr(self._current, "streams", ())
+        return streams[-1] if streams else self.cuda.Stream.null
 
     def number(self) -> int:
         self._next += 8
@@ -232,8 +244,18 @@ class FakeCupy:
         device.pending = [one for one in device.pending if one.at is None]
 
 
-def _cuda(fake: FakeCupy) -> Any:
-    """The module ``cupy.cuda``."""
+def _cuda(fake: FakeCupy, there: SimpleNamespace) -> Any:
+    """The module ``cupy.cuda``; ``there``: what has to do with memory."""
+
+    class Cuda(SimpleNamespace):
+        """It loads a library when it is first asked for it."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in MODULES:
+                raise AttributeError(name)
+            if name in fake.without:
+                raise ImportError(f'Failure finding "lib{name}.so.12": No such file: lib{name}.so.12\n')
+            return fake.libraries[name]
 
     def call(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
@@ -323,6 +345,9 @@ def _cuda(fake: FakeCupy) -> Any:
 
     def eventQuery(event: int) -> int:
         op = fake._events[whole(event, "event")].op
+        if fake.late and op is not None and op.at is None:
+            fake.late -= 1
+            return 0
         return 0 if op is None or op.at is not None else 600
 
     # Streams and events.
@@ -358,6 +383,13 @@ def _cuda(fake: FakeCupy) -> Any:
         @property
         def _device(self) -> Device:
             return fake._devices[self.device_id] if self.ptr else fake.device()
+
+        def __enter__(self) -> Any:
+            fake._current.streams = [*getattr(fake._current, "streams", ()), self]
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            assert fake._current.streams.pop() is self
 
         def synchronize(self) -> None:
             with fake._lock:
@@ -573,7 +605,10 @@ def _cuda(fake: FakeCupy) -> Any:
         hostAlloc, free, freeHost, memcpyAsync, pointerGetAttributes, eventQuery, getDeviceCount,
     )}  # fmt: skip
     driver = (funcGetAttribute, funcSetAttribute, occupancyMaxActiveBlocksPerMultiprocessor)
-    return SimpleNamespace(
+    return Cuda(
+        UnownedMemory=there.UnownedMemory,
+        MemoryPointer=there.MemoryPointer,
+        using_allocator=there.using_allocator,
         runtime=SimpleNamespace(
             **runtime,
             is_hip=fake._hip,
@@ -581,6 +616,10 @@ def _cuda(fake: FakeCupy) -> Any:
             memcpyHostToDevice=1,
             memcpyDeviceToHost=2,
             memcpyDeviceToDevice=3,
+            CUDA_R_32F=0,
+            CUDA_R_16F=2,
+            CUDA_R_8I=3,
+            CUDA_R_16BF=14,
             hostAllocPortable=1,
             hostAllocMapped=2,
         ),
@@ -613,97 +652,3 @@ def _ancestors(ops: Iterable[Op]) -> set[Op]:
             found.add(op)
             left += op.after
     return found
-
-
-# Compilers.
-
-SIZES = {
-    "float": 4, "int": 4, "unsigned int": 4, "double": 8, "long long": 8, "unsigned long long": 8, "short": 2,
-    "unsigned char": 1, "signed char": 1, "bool": 1, "__half": 2,
-}  # fmt: skip
-
-
-@cache
-def _nvrtc_library() -> Any:
-    import nvidia.cuda_nvrtc
-
-    (library,) = (Path(nvidia.cuda_nvrtc.__path__[0]) / "lib").glob("libnvrtc.so.*")
-    return ctypes.CDLL(str(library))
-
-
-@cache
-def nvrtc(source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
-    """(machine code, or PTX for an architecture that is ``compute_``; what was wrong) by the real NVRTC."""
-    library, program, size = _nvrtc_library(), ctypes.c_void_p(), ctypes.c_size_t()
-    assert library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"", 0, None, None) == 0
-    given = [one.encode() for one in options]
-    status = library.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*given))
-    what = "Log" if status else "PTX" if any("compute_" in one for one in options) else "CUBIN"
-    getattr(library, f"nvrtcGet{'Program' if status else ''}{what}Size")(program, ctypes.byref(size))
-    held = ctypes.create_string_buffer(size.value)
-    getattr(library, f"nvrtcGet{'Program' if status else ''}{what}")(program, held)
-    library.nvrtcDestroyProgram(ctypes.byref(program))
-    return (b"", held.value.decode()) if status else (held.raw, "")
-
-
-@cache
-def hip_says(source: str) -> str:
-    """What Clang's front end finds wrong with a HIP source."""
-    from clang import cindex
-
-    stubs = Path(__file__).parents[1] / "data" / "transpile_stubs"
-    arguments = ["-x", "hip", "--cuda-device-only", "--offload-arch=gfx90a", "-nogpuinc", "-nogpulib", f"-I{stubs}"]
-    unit = cindex.Index.create().parse(
-        "kernel.hip", args=[*arguments, "-include", "hip/hip_runtime.h"], unsaved_files=[("kernel.hip", source)]
-    )
-    return "\n".join(str(one) for one in unit.diagnostics if one.severity >= cindex.Diagnostic.Error)
-
-
-HOST = Path(__file__).with_name("cuda_on_host.h")
-
-
-@dataclass(frozen=True)
-class Host:
-    """A kernel of CUDA's text, compiled for this host. ``sizes``: of its parameters, in bytes."""
-
-    library: Any
-    sizes: list[int]
-
-    def run(self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], shared: int) -> None:
-        held = [np.array(one) for one in args]
-        pointers = (ctypes.c_void_p * max(len(held), 1))(*(one.ctypes.data for one in held))
-        sides = [(ctypes.c_uint * 3)(*sizes) for sizes in (grid, block)]
-        dynamic = np.empty(max(shared, 1), np.uint8)
-        with _ONE_AT_A_TIME:
-            self.library.wt_run(*sides, pointers, ctypes.c_void_p(dynamic.ctypes.data))
-
-
-_ONE_AT_A_TIME = threading.Lock()
-"""Sizes of blocks and grids are the library's variables."""
-
-
-def on_host(text: str, flags: Iterable[str] = ()) -> Any:
-    """A C++ text as a library of this host's, by g++."""
-    command = ["g++", "-std=c++20", "-O1", "-w", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", *flags]
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "kernel.cpp").write_text(text)
-        done = subprocess.run(
-            [*command, "kernel.cpp", "-o", "kernel.so"], cwd=folder, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"the stand-in lacks what this kernel uses:\n{done.stderr}"
-        return ctypes.CDLL(str(Path(folder) / "kernel.so"))
-
-
-@cache
-def built(source: str, name: str, hip: bool) -> Host:
-    """For this host, by g++."""
-    text = re.sub(r"#include <((hip/hip_)?cooperative_groups|cuda_fp16|hip/hip_fp16).h>\n", "", source)
-    text = re.sub(r"extern __shared__ (.+?) (\w+)\[\];", r"\1 *\2 = (\1 *)wt_dynamic;", text)
-    wide, meet = "this_grid()" in text, "__syncthreads()" in text
-    assert not (wide and "__shared__" in text), "shared memory of blocks side by side is not done here"
-    text = f'#include "{HOST}"\n{text}\n#define WT_KERNEL {name}\n#include "{HOST}"\n'
-    flags = ["-DWT_WIDE"] if wide else ["-DWT_MEET"] if meet else []
-    library = on_host(text, flags)
-    sizes = (ctypes.c_size_t * 64)()
-    count = library.wt_parameters(sizes)
-    return Host(library, list(sizes)[:count])

@@ -16,6 +16,21 @@ from tests.backends.fake_cupy import NAMES, CUDARuntimeError, FakeCupy
 
 SIGNATURES = [line.split() for line in Path(__file__).with_name("cupy_signatures.txt").read_text().splitlines()]
 """Of CuPy 14.2.0: a function, and the names of its parameters."""
+MODULES = ("cublas", "cufft")
+
+
+def loads() -> bool:
+    """Whether CuPy is here, and cuBLAS and cuFFT with it, which are no part of it."""
+    try:
+        import cupy
+
+        return all(getattr(cupy.cuda, name) is not None for name in MODULES)
+    except ImportError:
+        return False
+
+
+with_libraries = pytest.mark.skipif(not loads(), reason="compared with CuPy's cuBLAS and cuFFT where those load")
+OF_LIBRARIES = [one for one in SIGNATURES if one[0].startswith(MODULES)]
 installed = pytest.mark.skipif(find_spec("cupy") is None, reason="compared with CuPy itself where that is installed")
 KERNEL = 'extern "C" __global__ void twice(float *a) { a[threadIdx.x] *= 2; }'
 
@@ -45,7 +60,7 @@ def parameters(function: Any) -> list[str]:
     if not names or "args" in names:
         inside = re.search(r"\((.*)\)", function.__doc__.splitlines()[0] if function.__doc__ else "()")
         names = [part.split("=")[0].split()[-1] for part in inside[1].split(",") if part.strip()] if inside else []
-    return [name for name in names if name != "self"]
+    return [name for name in names if name not in ("self", "*")]
 
 
 @pytest.mark.parametrize(("path", "names"), [(path, names) for path, *names in SIGNATURES])
@@ -56,7 +71,26 @@ def test_a_function_takes_what_cupy_s_does(path: str, names: list[str]) -> None:
 
 @installed
 def test_what_is_kept_of_cupy_s_parameters_is_so() -> None:
-    assert [[path, *parameters(real(path))] for path, *_ in SIGNATURES] == SIGNATURES
+    own = [one for one in SIGNATURES if one not in OF_LIBRARIES]
+    assert [[path, *parameters(real(path))] for path, *_ in own] == own
+
+
+@with_libraries
+def test_what_is_kept_of_its_libraries_parameters_is_so() -> None:
+    assert [[path, *parameters(real(path))] for path, *_ in OF_LIBRARIES] == OF_LIBRARIES
+
+
+@with_libraries
+@pytest.mark.parametrize("name", MODULES)
+def test_a_library_s_names_constants_and_errors_are_cupy_s(name: str) -> None:
+    mine, theirs = getattr(FakeCupy().cuda, name), real(name)
+    for one, value in vars(mine).items():
+        found = getattr(theirs, one)
+        if isinstance(value, int):
+            assert found == value, one
+        elif one.endswith("Error"):
+            status = 15 if name == "cublas" else 2
+            assert str(found(status)) == str(value(status)) and vars(found(status)) == vars(value(status))
 
 
 def names_of(module: Any, path: str = "") -> list[str]:
@@ -68,6 +102,10 @@ def names_of(module: Any, path: str = "") -> list[str]:
 
 def test_all_functions_are_compared() -> None:
     compared = {path for path, *_ in SIGNATURES} | {path.split(".")[0] for path, *_ in SIGNATURES}
+    fake = FakeCupy().cuda
+    for name in MODULES:
+        rest = {f"{name}.{one}" for one, value in vars(getattr(fake, name)).items() if callable(value)} - compared
+        assert all(one.endswith("Error") for one in rest), rest
     functions = [name for name in names_of(FakeCupy().cuda) if callable(at(FakeCupy().cuda, name))]
     rest = {name for name in functions if name not in compared and not name.endswith(("Error", "Exception"))}
     assert rest == {"Function"}, "compared by calling it"

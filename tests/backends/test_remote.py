@@ -43,6 +43,7 @@ class Trial:
     def close(self): pass
 
 FDS = ()
+TELLS = True
 
 class Operations:
     info = DeviceInfo("fake", "gpu", "cuda", 1e9, limits_of("cuda"), frozenset({"pinned"}), False)
@@ -52,6 +53,8 @@ class Operations:
     def trial(self, op, columns): return Trial(int(columns["n"]))
     def energy_j(self): return None
     def close(self): pass
+    if TELLS:
+        def conditions(self): return {"sm_clock_hz": 1.98e9, "held_back": ["idle"]}
 
 BACKEND = RealBackend("fakery", "nothing", "nothing", lambda: [Found("fakery", 0, "fake", "gpu", False, "1", "cuda")], Operations)
 '''
@@ -75,6 +78,14 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteOper
 
 def columns(n: int) -> Mapping[str, Any]:
     return {c.name: c.parse(n if c.name == "n" else c.default) for c in OPERATIONS.find("vector_add").all_columns()}
+
+
+def test_clocks_come_from_the_child_where_its_back_end_tells_them(fake: RemoteOperations, tmp_path: Path) -> None:
+    assert fake.conditions() == {"sm_clock_hz": 1.98e9, "held_back": ["idle"]}
+    (tmp_path / "fakery.py").write_text(FAKE.replace("TELLS = True", "TELLS = False # not"))
+    silent = RemoteOperations("fakery", 0)
+    assert silent.conditions() == {}
+    silent.close()
 
 
 def gone(process: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from windtunnel.backends import Found
 from windtunnel.backends._reached import Reached
 from windtunnel.cli import cli
 from windtunnel.core import errors
+from windtunnel.report.validation import render
 from windtunnel.validation.measure import Measured
 from windtunnel_models.catalogue import Catalogue
 
@@ -105,6 +107,25 @@ def test_the_budget_is_shared_and_everything_has_its_place(monkeypatch: pytest.M
     found = measuring.measured(budget_s=100.0)
     assert sum(shares.values()) == pytest.approx(100.0) and shares["offload:0"] < shares["cpu:0"] == shares["cuda:0"]
     assert [one.name for one in found.taken] == list(shares)
+
+
+def test_clocks_are_among_the_circumstances_by_device_and_when() -> None:
+    told = {
+        "begin": {"sm_clock_hz": 1.98e9, "memory_clock_hz": 3.2e9, "temperature_c": 41.0},
+        "end": {"sm_clock_hz": 1.2e9, "memory_clock_hz": 3.2e9, "temperature_c": 63.0},
+        "lowest": {"sm_clock_hz": 1.2e9, "temperature_c": 41.0, "power_limit_w": 700.0},
+        "highest": {"sm_clock_hz": 1.98e9, "temperature_c": 63.0, "power_limit_w": 700.0, "held_back": ["power cap"]},
+    }
+    info = SimpleNamespace(name="NVIDIA L4", driver="CUDA 12.9")
+    taken = measuring.Taken("cuda:0", "l4@cuda", Measured((), (), (), 0, 0.0, told), info, {"cuBLAS": "12.9.1"})
+    about = measuring.Findings([taken]).circumstances()
+    assert about.clocks == {
+        "cuda:0 SM (begin)": 1.98e9, "cuda:0 memory (begin)": 3.2e9, "cuda:0 SM (end)": 1.2e9,
+        "cuda:0 memory (end)": 3.2e9, "cuda:0 SM (lowest)": 1.2e9, "cuda:0 SM (highest)": 1.98e9,
+    }  # fmt: skip
+    assert about.conditions == {"cuda:0": told} and about.versions["cuda:0 cuBLAS"] == "12.9.1"
+    page = render([], [], about.as_dict())
+    assert "cuda:0: SM 1.20 GHz to 1.98 GHz, power limit 700 W, 41 to 63 °C, held back by power cap" in page
 
 
 # The whole, on this host's processors.

@@ -51,8 +51,9 @@ def test_what_is_written_is_read_back_whole(tmp_path: Path) -> None:
 
 def test_a_document_has_the_rows_and_their_circumstances(tmp_path: Path) -> None:
     about = Circumstances(
-        "Zen 4", "PoCL 6.0", {"pyopencl": "2025.1"}, {"core": 3.1e9}, "2026-11-22", "windtunnel validate"
-    )
+        "Zen 4", "PoCL 6.0", {"pyopencl": "2025.1"}, {"core": 3.1e9}, "2026-11-22", "windtunnel validate",
+        {"cuda:0": {"begin": {"temperature_c": 41.0}, "highest": {"held_back": ["power cap"]}}},
+    )  # fmt: skip
     path = tmp_path / "rows.json"
     path.write_text(json.dumps(document([FULL, BARE], about)))
     assert read_file(path) == [FULL, BARE]
@@ -63,6 +64,7 @@ def test_a_document_has_the_rows_and_their_circumstances(tmp_path: Path) -> None
         "clocks": {"core": 3.1e9},
         "date": "2026-11-22",
         "command": "windtunnel validate",
+        "conditions": {"cuda:0": {"begin": {"temperature_c": 41.0}, "highest": {"held_back": ["power cap"]}}},
     }
 
 

@@ -1,4 +1,4 @@
-"""What NVIDIA's and AMD's devices do beside kernels of ours: commands to a kernel that stays; and their clocks."""
+"""What NVIDIA's and AMD's devices do beside kernels of ours: vendors' libraries, commands to a kernel that stays."""
 
 from __future__ import annotations
 
@@ -8,21 +8,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from windtunnel.backends._cupy import CupyContext
+from windtunnel.backends._cupy_libraries import OPERATIONS as LIBRARY
+from windtunnel.backends._cupy_libraries import Libraries
 from windtunnel.backends._cupy_ring import MESSAGE, Persistent
 from windtunnel.backends._trials import KernelOperations
 from windtunnel.core.errors import DeviceHang, InvalidArgument
-from windtunnel.runtime.trial import Timer, Trial
+from windtunnel.runtime.trial import Conditions, Timer, Trial
 
 _WARM_UP = 32
 """Commands before those that count: the kernel has then begun, and the queue's pages are where they will be."""
 
 
 class CupyOperations(KernelOperations):
-    """`KernelOperations` over CuPy, with a kernel that stays where the API has one."""
+    """`KernelOperations` over CuPy: products and transforms by the vendor's libraries, and a kernel that stays."""
 
     def __init__(self, context: CupyContext, versions: Mapping[str, str]) -> None:
-        super().__init__(context, {**versions, **_clocks(context)})
+        self.libraries = Libraries(context)
+        super().__init__(context, {**versions, **self.libraries.versions})
         self._cupy = context
+
+    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+        """See ``Operations``. No kernel of ours takes a library's place where that is missing."""
+        return self.libraries.refusal(op, columns) if op in LIBRARY else super().refusal(op, columns)
 
     def _no_launch(self, columns: Mapping[str, Any]) -> str | None:
         if columns["mode"] != "persistent":
@@ -31,11 +38,29 @@ class CupyOperations(KernelOperations):
 
     def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
         """See ``Operations``."""
-        if op == "launch" and columns["mode"] == "persistent" and not self.accelerator.closed:
-            refused = self.refusal(op, columns)
-            if refused is None:
+        if not self.accelerator.closed and self.refusal(op, columns) is None:
+            if op in LIBRARY:
+                return self.libraries.trial(self, op, columns)
+            if op == "launch" and columns["mode"] == "persistent":
                 return RingTrial(self._cupy, int(columns["count"]))
         return super().trial(op, columns)
+
+    def conditions(self) -> Conditions:
+        """See ``Conditioned``: what NVML says; nothing where it does not answer."""
+        nvml = self._cupy.driver.nvml
+        if nvml is None:
+            return {}
+        told = {**vars(nvml.state()), "power_limit_w": nvml.power_limit_w()}
+        return {
+            name: value if isinstance(value, float) else list(value)
+            for name, value in told.items()
+            if value is not None
+        }
+
+    def close(self) -> None:
+        """See ``Operations``."""
+        self.libraries.close()
+        super().close()
 
 
 class RingTrial:
@@ -88,12 +113,3 @@ class RingTrial:
     def close(self) -> None:
         """See ``Trial``."""
         self._closed = True
-
-
-def _clocks(context: CupyContext) -> dict[str, str]:
-    """What NVML says of the device's state when it is opened; nothing where it does not answer."""
-    nvml = context.driver.nvml
-    if nvml is None:
-        return {}
-    state = nvml.state()
-    return {name: str(value) for name, value in vars(state).items() if value not in (None, "", ())}

@@ -17,13 +17,14 @@ from windtunnel.runtime.interface import DeviceInfo, Dims
 
 _DTYPES: Mapping[str, Any] = {
     "float32": np.dtype(np.float32),
+    "tf32": np.dtype(np.float32),
     "float16": np.dtype(np.float16),
     "bfloat16": np.dtype(ml_dtypes.bfloat16),
     "int8": np.dtype(np.int8),
 }
 _DRAWN = 1_000_003
 """A prime, so that no row or column of a matrix is another."""
-_NEAR = {"float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+_NEAR = {"float32": 2e-5, "tf32": 1e-3, "float16": 4e-3, "bfloat16": 3e-2}
 """Relative error that is allowed: some rounding errors of the type, and of sums in f32."""
 
 
@@ -153,29 +154,39 @@ def _elementwise(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:
     return Plan(arrays, steps, ("out",), expected, _NEAR[dtype], f"{how}, {dtype}")
 
 
-def _gemm(columns: Mapping[str, Any], info: DeviceInfo) -> Plan:
+def product(columns: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], Callable[[], Sequence[np.ndarray]], float]:
+    """(operands of a product: ``a``, ``b``, ``c`` in rows; what ``c`` becomes, in float64; error that is allowed)."""
     m, n, k, batch = (int(columns[name]) for name in ("m", "n", "k", "batch"))
     dtype = str(columns["dtype"])
     rng = np.random.default_rng(0)
     a, b = _drawn(rng, batch * m * k, dtype), _drawn(rng, batch * k * n, dtype)
     whole = dtype == "int8"
     c = np.zeros(batch * m * n, np.int32 if whole else a.dtype)
-    grid = (-(-n // kernels.TILE), -(-m // kernels.TILE), batch)
-    made = kernels.product_int8 if whole else kernels.product_apart if info.kind == "cpu" else kernels.product
 
     def expected() -> Sequence[np.ndarray]:
         wide = np.float64
-        product = np.matmul(a.reshape(batch, m, k).astype(wide), b.reshape(batch, k, n).astype(wide))
-        return [product.reshape(-1)]
+        return [np.matmul(a.reshape(batch, m, k).astype(wide), b.reshape(batch, k, n).astype(wide)).reshape(-1)]
 
+    # Sums of products err by the square root of how many there are.
+    near = _NEAR.get(dtype, 1e-9) * (1.0 if whole else max(math.sqrt(k) / 16, 1.0))
+    return {"a": a, "b": b, "c": c}, expected, near
+
+
+def _gemm(columns: Mapping[str, Any], info: DeviceInfo) -> Plan:
+    m, n, k, batch = (int(columns[name]) for name in ("m", "n", "k", "batch"))
+    dtype = str(columns["dtype"])
+    arrays, expected, near = product(columns)
+    whole = dtype == "int8"
+    grid = (-(-n // kernels.TILE), -(-m // kernels.TILE), batch)
+    made = kernels.product_int8 if whole else kernels.product_apart if info.kind == "cpu" else kernels.product
     return Plan(
-        {"a": a, "b": b, "c": c},
+        arrays,
         lambda held: [
             Step(made, grid, (kernels.SIDE, kernels.SIDE, 1), (held["a"], held["b"], held["c"], m, n, k)),
         ],
         ("c",),
         expected,
-        _NEAR.get(dtype, 1e-9) * (1.0 if whole else max(math.sqrt(k) / 16, 1.0)),
+        near,
         f"a kernel with tiles of {kernels.TILE} in shared memory and {kernels.EACH} x {kernels.EACH} elements a "
         f"thread, no vendor's library; {dtype}, sums in {'i32' if whole else 'f32'}",
     )
@@ -207,6 +218,19 @@ def swept(a: np.ndarray) -> np.ndarray:
         sides = sides + wide[:-2, 1:-1, 1:-1] + wide[2:, 1:-1, 1:-1]
     found: np.ndarray = 0.5 * a + 0.0625 * sides
     return found
+
+
+def transform(columns: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], Callable[[], Sequence[np.ndarray]], float]:
+    """(operands of a transform: ``x``, ``y``, real and imaginary parts by turns; what ``y`` becomes; error allowed)."""
+    n, batch, dtype = int(columns["n"]), int(columns["batch"]), str(columns["dtype"])
+    x = _drawn(np.random.default_rng(0), 2 * n * batch, dtype)
+
+    def expected() -> Sequence[np.ndarray]:
+        parts = x.astype(np.float64).reshape(batch, n, 2)
+        exact = np.fft.fft(parts[..., 0] + 1j * parts[..., 1], axis=-1)
+        return [np.stack([exact.real, exact.imag], axis=-1).reshape(-1)]
+
+    return {"x": x, "y": np.zeros_like(x)}, expected, _NEAR[dtype]
 
 
 def _fft(columns: Mapping[str, Any], _: DeviceInfo) -> Plan:

@@ -35,7 +35,7 @@ from windtunnel.core.errors import (
 )
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo, Limits
-from windtunnel.runtime.trial import Timer, Trial
+from windtunnel.runtime.trial import Conditioned, Conditions, Timer, Trial
 
 OPEN_S = 60.0
 """For a driver to open a device, compilers and all."""
@@ -95,6 +95,11 @@ class RemoteOperations:
     def energy_j(self) -> float | None:
         """See ``Operations``."""
         found: float | None = self._ask({"do": "energy"}, READY_S)
+        return found
+
+    def conditions(self) -> Conditions:
+        """See ``Conditioned``; empty, too, of a back end that has none."""
+        found: Conditions = self._ask({"do": "conditions"}, READY_S)
         return found
 
     @property
@@ -308,6 +313,8 @@ def _done(device: Any, trials: dict[int, Trial], asked: Mapping[str, Any]) -> An
             return None
         case "energy":
             return device.energy_j()
+        case "conditions":
+            return device.conditions() if isinstance(device, Conditioned) else {}
         case _:
             for trial in trials.values():
                 trial.close()

@@ -35,6 +35,7 @@ _PART = 1 << 20
 """Elements that are compared at once."""
 _MOST_SETS = 256
 """Of operands: those of tiny operations fit into caches whatever is done, and do not show."""
+NO_SUSTAINED = "a sustained clock is what a long run shows at a power cap: it is not asked for a run at a time"
 _SHARE = 0.4
 """Of a device's memory, and of what is free of the host's where it is the same, that a trial takes at most."""
 
@@ -121,10 +122,11 @@ class KernelTrial:
         if not self._closed:
             self._closed = True
             self._graphs.clear()
-            _free(self.sets)
+            free_all(self.sets)
 
 
-def _free(sets: Sequence[Mapping[str, Buffer]]) -> None:
+def free_all(sets: Sequence[Mapping[str, Buffer]]) -> None:
+    """Give back the operands of all sets."""
     for held in sets:
         for buffer in held.values():
             if not buffer.freed:
@@ -187,7 +189,7 @@ class KernelOperations:
         if columns["dispatch"] == "graph" and "graphs" not in self.info.features:
             return f"the API '{self.info.api}' has no graphs"
         if columns["clock"] == "sustained":
-            return "a sustained clock is what a long run shows at a power cap: it is not asked for a run at a time"
+            return NO_SUSTAINED
         dtype = str(columns.get("dtype", "float32"))
         if dtype not in DTYPES[op]:
             return f"{name} does '{op}' in {', '.join(DTYPES[op])} here, and not in {dtype}"
@@ -225,13 +227,26 @@ class KernelOperations:
             return CopyTrial(self.accelerator, columns)
         if op == "launch":
             return LaunchTrial(self.accelerator, columns)
-        plan_bytes = BYTES[op](columns)
-        room = _SHARE * self.info.memory_bytes - self.accelerator.allocated_bytes
-        if plan_bytes > room:
-            problem = f"one set of operands is {plan_bytes:,.0f} bytes; a trial takes at most {room:,.0f} here"
-            raise self.accelerator.wrong(DeviceOutOfMemory, f"make '{op}' ready", problem)
+        room = self.room(op, BYTES[op](columns))
         plan = PLANS[op](columns, self.info)
-        size = sum(array.nbytes for array in plan.arrays.values())
+        sets, said = self.operands(plan.arrays, columns, room)
+        note = f"{plan.note}; {said}"
+        timer: Timer = "host" if columns["dispatch"] == "eager" else "device"
+        return KernelTrial(self.accelerator, plan, sets, str(columns["dispatch"]), note, timer)
+
+    def room(self, op: str, needed: float) -> float:
+        """Bytes that a trial may take; DeviceOutOfMemory where they are fewer than the ``needed`` of one set."""
+        room = _SHARE * self.info.memory_bytes - self.accelerator.allocated_bytes
+        if needed > room:
+            problem = f"one set of operands is {needed:,.0f} bytes; a trial takes at most {room:,.0f} here"
+            raise self.accelerator.wrong(DeviceOutOfMemory, f"make '{op}' ready", problem)
+        return room
+
+    def operands(
+        self, arrays: Mapping[str, np.ndarray], columns: Mapping[str, Any], room: float
+    ) -> tuple[list[dict[str, Buffer]], str]:
+        """(sets of operands on the device, in words how many): for cold runs as many as caches do not hold."""
+        size = sum(array.nbytes for array in arrays.values())
         count = 1
         if columns["cache"] == "cold":
             count = int(max(min(-(-beyond_caches(self.info) // size), _MOST_SETS, room // size), 1))
@@ -239,14 +254,12 @@ class KernelOperations:
         try:
             for _ in range(count):
                 sets.append({})
-                for name, array in plan.arrays.items():
+                for name, array in arrays.items():
                     sets[-1][name] = self.accelerator.to_device(array)
         except BaseException:
-            _free(sets)
+            free_all(sets)
             raise
-        note = f"{plan.note}; {count} set{'' if count == 1 else 's'} of operands, {count * size / 2**20:.3g} MiB"
-        timer: Timer = "host" if columns["dispatch"] == "eager" else "device"
-        return KernelTrial(self.accelerator, plan, sets, str(columns["dispatch"]), note, timer)
+        return sets, f"{count} set{'' if count == 1 else 's'} of operands, {count * size / 2**20:.3g} MiB"
 
     def energy_j(self) -> float | None:
         """See ``Operations``."""

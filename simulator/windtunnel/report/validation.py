@@ -284,7 +284,29 @@ def _about(about: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Host", about["host"]
     yield "Driver", about["driver"]
     yield "Clocks", ", ".join(f"{name} {quantity(value, 'Hz')}" for name, value in about["clocks"].items())
+    yield "Conditions", "; ".join(f"{name}: {_conditions(told)}" for name, told in about["conditions"].items())
     yield "Versions", ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+
+
+def _conditions(told: Mapping[str, Any]) -> str:
+    """Clocks, power and heat of a device, from the lowest that was seen to the highest."""
+    low, high = told["lowest"], told["highest"]
+    names = {"sm_clock_hz": "SM", "memory_clock_hz": "memory", "power_w": "power", "power_limit_w": "power limit"}
+    said = [
+        f"{words} {_span(quantity(low[name], unit), quantity(high[name], unit))}"
+        for name, words in names.items()
+        if name in low
+        for unit in ("Hz" if name.endswith("_hz") else "W",)
+    ]
+    if "temperature_c" in low:
+        said.append(_span(*(format(one["temperature_c"], ".0f") for one in (low, high))) + " °C")
+    if "held_back" in high:
+        said.append(f"held back by {', '.join(high['held_back']) or 'nothing'}")
+    return ", ".join(said)
+
+
+def _span(low: str, high: str) -> str:
+    return low if low == high else f"{low} to {high}"
 
 
 def _part(one: Mapping[str, Any], chart: int | None, charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

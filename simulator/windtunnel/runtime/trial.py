@@ -7,12 +7,15 @@ see these two protocols alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from windtunnel.runtime.interface import DeviceInfo
 
 Timer = Literal["device", "host"]
+Conditions = Mapping[str, float | Sequence[str]]
+"""A device at one moment, what it tells of: ``sm_clock_hz``, ``memory_clock_hz``, ``power_w``, ``power_limit_w``,
+``temperature_c``, and ``held_back``, the reasons why its clocks are below their highest."""
 
 
 class Trial(Protocol):
@@ -65,3 +68,11 @@ class Operations(Protocol):
 
     def close(self) -> None:
         """Give back the device. Closing again does nothing; a trial of before is then an error."""
+
+
+@runtime_checkable
+class Conditioned(Protocol):
+    """Operations of a device that tells its clocks and its heat, as not every one does."""
+
+    def conditions(self) -> Conditions:
+        """As they are now; empty where the device, or its driver, does not say. Nothing is ever set."""

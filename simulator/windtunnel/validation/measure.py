@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ from windtunnel.core.errors import (
     DeviceOutOfMemory,
     UnsupportedOperationError,
 )
-from windtunnel.runtime.trial import Operations, Trial
+from windtunnel.runtime.trial import Conditioned, Conditions, Operations, Trial
 from windtunnel.validation.rows import Measurement
 
 TIGHT = 0.015
@@ -100,6 +101,9 @@ class Measured:
     left: Sequence[Point]
     rounds: int
     spent_s: float
+    conditions: Mapping[str, Conditions] = field(default_factory=dict)
+    """Clocks and heat at the ``begin`` and at the ``end``, and the ``lowest`` and the ``highest`` of those and of after
+    each visit's samples; ``held_back`` has whatever was seen. Empty where the device tells none."""
 
 
 class Session:
@@ -120,6 +124,8 @@ class Session:
         self.operations = open()
         self.began = clock()
         self.refused: list[tuple[Point, str]] = []
+        self.seen: list[Conditions] = []
+        """Clocks and heat, at the begin, after each visit's samples, and at the end."""
         self.gone = ""
         """Why the device is not measured any more: it was lost, and did not come back. What was measured counts."""
 
@@ -150,6 +156,7 @@ class Session:
         active = sorted(range(len(points)), key=lambda number: expected_s[number])
         errs: dict[tuple[str, ...], float] = {}
         long: set[int] = set()
+        self._look()
         visit_s = min(VISIT_S, self.budget_s / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
         rounds = 0
         while active and rounds < MOST_ROUNDS and self.left_s > 0 and not self.gone:
@@ -178,11 +185,20 @@ class Session:
         if self.gone:
             self.refused += [(one, self.gone) for one in left]
             left = []
-        return Measured(rows, tuple(self.refused), left, rounds, self.clock() - self.began)
+        self._look()
+        return Measured(rows, tuple(self.refused), left, rounds, self.clock() - self.began, summary(self.seen))
 
     def close(self) -> None:
         """Give the device back."""
         self.operations.close()
+
+    def _look(self) -> None:
+        """Clocks and heat as they are now. A look that fails tells nothing, and costs no measurement."""
+        if isinstance(self.operations, Conditioned) and not self.gone:
+            with suppress(DeviceError, RuntimeError):
+                told = self.operations.conditions()
+                if told:
+                    self.seen.append(told)
 
     @staticmethod
     def _settled(record: _Record) -> bool:
@@ -220,6 +236,7 @@ class Session:
             samples.append(trial.run(count))
             if self.left_s <= 0:
                 break
+        self._look()  # while it is still warm
         if not record.repeats:
             record.timer, record.note, record.share = trial.timer, trial.note, trial.check()
             record.spread = _interval_of_median(samples)
@@ -261,6 +278,22 @@ class Session:
             suspect=_suspect(record),
             error_share=record.share,
         )
+
+
+def summary(seen: Sequence[Conditions]) -> dict[str, Conditions]:
+    """See ``Measured.conditions``."""
+    if not seen:
+        return {}
+    lowest: dict[str, float | Sequence[str]] = {}
+    highest: dict[str, float | Sequence[str]] = {}
+    for one in seen:
+        for name, value in one.items():
+            low, high = lowest.get(name, value), highest.get(name, value)
+            if isinstance(value, float) and isinstance(low, float) and isinstance(high, float):
+                lowest[name], highest[name] = min(low, value), max(high, value)
+            elif not isinstance(value, float) and not isinstance(high, float):
+                highest[name] = sorted({*high, *value})
+    return {"begin": seen[0], "end": seen[-1], "lowest": lowest, "highest": highest}
 
 
 def _family(one: Point) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from windtunnel.core.csvfile import Table, read_csv, write_whole
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Operation
 from windtunnel.core.optable import OpTable
+from windtunnel.runtime.trial import Conditions
 
 EXTRA = ("power_w", "low_s", "high_s", "samples", "repeats", "timer", "note", "suspect", "error_share")
 """Columns beside the operation's own and ``latency_s``, all optional. ``repeats`` has semicolons between its times."""
@@ -77,14 +78,17 @@ class Circumstances:
     versions: Mapping[str, str] = field(default_factory=dict)
     """Libraries and their versions."""
     clocks: Mapping[str, float] = field(default_factory=dict)
-    """Clocks as the driver states them (Hz), by name."""
+    """Clocks as the driver states them (Hz), by name, and when: at the begin, at the end, lowest, highest."""
     date: str = ""
     """ISO 8601, UTC."""
     command: str = ""
+    conditions: Mapping[str, Mapping[str, Conditions]] = field(default_factory=dict)
+    """By device, clocks, power, heat and what held clocks back: see ``measure.Measured.conditions``."""
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return {**self.__dict__, "versions": dict(self.versions), "clocks": dict(self.clocks)}
+        told = {device: {when: dict(each) for when, each in of.items()} for device, of in self.conditions.items()}
+        return {**self.__dict__, "versions": dict(self.versions), "clocks": dict(self.clocks), "conditions": told}
 
 
 def read_file(

@@ -12,6 +12,7 @@ extern __device__ const wt_index threadIdx, blockIdx, blockDim, gridDim;
 extern __device__ const int warpSize;
 __device__ void __syncthreads();
 __device__ void __threadfence();
+__device__ long long int clock64();
 __device__ void __threadfence_block();
 #define UNARY(NAME) __device__ float NAME##f(float); __device__ double NAME(double);
 UNARY(sqrt) UNARY(exp) UNARY(exp2) UNARY(log) UNARY(log2) UNARY(log10) UNARY(sin) UNARY(cos) UNARY(tan) UNARY(asin)

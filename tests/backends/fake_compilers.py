@@ -1,0 +1,107 @@
+"""Compilers behind the stand-in for CuPy: NVRTC and Clang say whether a source is right, g++ makes it run here."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SIZES = {
+    "float": 4, "int": 4, "unsigned int": 4, "double": 8, "long long": 8, "unsigned long long": 8, "short": 2,
+    "unsigned char": 1, "signed char": 1, "bool": 1, "__half": 2,
+}  # fmt: skip
+
+
+@cache
+def _nvrtc_library() -> Any:
+    import nvidia.cuda_nvrtc
+
+    (library,) = (Path(nvidia.cuda_nvrtc.__path__[0]) / "lib").glob("libnvrtc.so.*")
+    return ctypes.CDLL(str(library))
+
+
+@cache
+def nvrtc(source: str, options: tuple[str, ...]) -> tuple[bytes, str]:
+    """(machine code, or PTX for an architecture that is ``compute_``; what was wrong) by the real NVRTC."""
+    library, program, size = _nvrtc_library(), ctypes.c_void_p(), ctypes.c_size_t()
+    assert library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"", 0, None, None) == 0
+    given = [one.encode() for one in options]
+    status = library.nvrtcCompileProgram(program, len(given), (ctypes.c_char_p * len(given))(*given))
+    what = "Log" if status else "PTX" if any("compute_" in one for one in options) else "CUBIN"
+    getattr(library, f"nvrtcGet{'Program' if status else ''}{what}Size")(program, ctypes.byref(size))
+    held = ctypes.create_string_buffer(size.value)
+    getattr(library, f"nvrtcGet{'Program' if status else ''}{what}")(program, held)
+    library.nvrtcDestroyProgram(ctypes.byref(program))
+    return (b"", held.value.decode()) if status else (held.raw, "")
+
+
+@cache
+def hip_says(source: str) -> str:
+    """What Clang's front end finds wrong with a HIP source."""
+    from clang import cindex
+
+    stubs = Path(__file__).parents[1] / "data" / "transpile_stubs"
+    arguments = ["-x", "hip", "--cuda-device-only", "--offload-arch=gfx90a", "-nogpuinc", "-nogpulib", f"-I{stubs}"]
+    unit = cindex.Index.create().parse(
+        "kernel.hip", args=[*arguments, "-include", "hip/hip_runtime.h"], unsaved_files=[("kernel.hip", source)]
+    )
+    return "\n".join(str(one) for one in unit.diagnostics if one.severity >= cindex.Diagnostic.Error)
+
+
+HOST = Path(__file__).with_name("cuda_on_host.h")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A kernel of CUDA's text, compiled for this host. ``sizes``: of its parameters, in bytes."""
+
+    library: Any
+    sizes: list[int]
+
+    def run(self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], shared: int) -> None:
+        held = [np.array(one) for one in args]
+        pointers = (ctypes.c_void_p * max(len(held), 1))(*(one.ctypes.data for one in held))
+        sides = [(ctypes.c_uint * 3)(*sizes) for sizes in (grid, block)]
+        dynamic = np.empty(max(shared, 1), np.uint8)
+        with _ONE_AT_A_TIME:
+            self.library.wt_run(*sides, pointers, ctypes.c_void_p(dynamic.ctypes.data))
+
+
+_ONE_AT_A_TIME = threading.Lock()
+"""Sizes of blocks and grids are the library's variables."""
+
+
+def on_host(text: str, flags: Iterable[str] = ()) -> Any:
+    """A C++ text as a library of this host's, by g++."""
+    command = ["g++", "-std=c++20", "-O1", "-w", "-ffp-contract=off", "-shared", "-fPIC", "-pthread", *flags]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "kernel.cpp").write_text(text)
+        done = subprocess.run(
+            [*command, "kernel.cpp", "-o", "kernel.so"], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"the stand-in lacks what this kernel uses:\n{done.stderr}"
+        return ctypes.CDLL(str(Path(folder) / "kernel.so"))
+
+
+@cache
+def built(source: str, name: str, hip: bool) -> Host:
+    """For this host, by g++."""
+    text = re.sub(r"#include <((hip/hip_)?cooperative_groups|cuda_fp16|hip/hip_fp16).h>\n", "", source)
+    text = re.sub(r"extern __shared__ (.+?) (\w+)\[\];", r"\1 *\2 = (\1 *)wt_dynamic;", text)
+    wide, meet = "this_grid()" in text, "__syncthreads()" in text
+    assert not (wide and "__shared__" in text), "shared memory of blocks side by side is not done here"
+    text = f'#include "{HOST}"\n{text}\n#define WT_KERNEL {name}\n#include "{HOST}"\n'
+    flags = ["-DWT_WIDE"] if wide else ["-DWT_MEET"] if meet else []
+    library = on_host(text, flags)
+    sizes = (ctypes.c_size_t * 64)()
+    count = library.wt_parameters(sizes)
+    return Host(library, list(sizes)[:count])
