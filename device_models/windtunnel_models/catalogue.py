@@ -157,7 +157,7 @@ class Catalogue:
             raise InputError(
                 f"this overlay is of {sku} through {calibration.api}, not through {api_name}",
                 where=Where(str(calibration.path), field="api"),
-                expected=f"measurements of {name}",
+                expected=f"the device it is of, {sku}@{calibration.api}, or measurements of {sku}@{api_name}",
             )
         if calibration is None and calibrated:
             calibration = shipped_overlay(sku, spec.kind)

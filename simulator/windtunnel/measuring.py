@@ -154,7 +154,7 @@ def choose(device: str | None, model: str | None, known: Catalogue) -> list[tupl
     wanted = [one for one in found if one.is_called(device) or (full is not None and one.modelled_as == full)]
     if not wanted:
         here = [one.found.name for one in found]
-        near = nearest(device, here)
+        near = None if ":" in device else nearest(device, here)
         raise DeviceNotPresentError(
             f"'{device}' is not here; here are {', '.join(here) or 'none'}"
             + (f" (did you mean {near}?)" if near else "")

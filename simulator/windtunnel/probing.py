@@ -156,16 +156,7 @@ def open_real(name: str, usual_api: str | None) -> Context:
     InputError for a back end that is none; DeviceNotPresentError where the device is not here, with what is.
     """
     if usual_api is None:
-        backend, _, number = name.partition(":")
-        (probed,) = probe([backend])
-        if not number.isdecimal():
-            raise InputError(f"'{name}' is no device", expected=f"a number after the back end: {backend}:0")
-        for one in reached([probed]):
-            if one.found.index == int(number):
-                return one.open()
-        count = len(probed.devices)
-        here = f"{backend} reaches {count} device{'s' * (count != 1)}" if count else _with_install(probed)
-        raise DeviceNotPresentError(f"'{name}' is not here: {here}")
+        return require(name).open()
     sku, _, api = name.partition("@")
     found = reached(probe())
     meant = [one for one in found if one.modelled_as == f"{sku}@{api or usual_api}"]
@@ -182,6 +173,23 @@ def open_real(name: str, usual_api: str | None) -> Context:
     raise DeviceNotPresentError(
         f"'{name}' is not here; what back ends reach on this host is {here or 'nothing'} (windtunnel doctor says why)"
     )
+
+
+def require(name: str) -> Reached:
+    """``opencl:0``, as its driver tells it.
+
+    InputError for a back end that is none; DeviceNotPresentError where the device is not here, with why and what is.
+    """
+    backend, _, number = name.partition(":")
+    (probed,) = probe([backend])
+    if not number.isdecimal():
+        raise InputError(f"'{name}' is no device", expected=f"a number after the back end: {backend}:0")
+    for one in reached([probed]):
+        if one.found.index == int(number):
+            return one
+    count = len(probed.devices)
+    here = f"{backend} reaches {count} device{'s' * (count != 1)}" if count else _with_install(probed)
+    raise DeviceNotPresentError(f"'{name}' is not here: {here}")
 
 
 def _with_install(probed: Probed) -> str:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from windtunnel import probing
 from windtunnel.core.errors import (
     DeviceError,
     DeviceHang,
@@ -157,7 +158,12 @@ def executor(name: str) -> RealExecutor:
         if not number.isdecimal():
             raise InputError(f"'{name}' names no device of this host", expected="a back end and a number: opencl:0")
         backend(way)
-        found = _opened[name] = RealExecutor(name, lambda: RemoteOperations(way, int(number), LIMIT_S))
+        try:
+            found = _opened[name] = RealExecutor(name, lambda: RemoteOperations(way, int(number), LIMIT_S))
+        except (RuntimeError, DeviceNotPresentError):
+            # Whatever a driver says where there is none: what finds devices knows the words for it.
+            probing.require(name)
+            raise
     found.begin()
     return found
 

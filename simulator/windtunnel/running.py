@@ -88,11 +88,19 @@ def fleet_devices(scenario: Scenario, known: Catalogue) -> list[Device]:
     devices: list[Device] = []
     for i, entry in enumerate(scenario.fleet):
         try:
+            found = device(entry.device, known)
+        except InputError as error:
+            raise error.at(scenario.where("fleet", i, "device")) from None
+        try:
             calibration = entry.calibration
-            if calibration not in (None, "none"):
-                calibration = str(scenario.folder / calibration)
+            if calibration is not None:
+                overlay = calibration if calibration == "none" else str(scenario.folder / calibration)
+                found = device(entry.device, known, overlay)
+        except InputError as error:
+            raise error.at(scenario.where("fleet", i, "calibration")) from None
+        try:
             found = configure(
-                device(entry.device, known, calibration),
+                found,
                 speed=entry.speed,
                 idle_w=entry.power.idle,
                 max_w=entry.power.max,
@@ -127,11 +135,13 @@ def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, 
             made = reals.executor(entry.real)
         except InputError as error:
             raise error.at(where) from None
-        if made.info.kind == "gpu" and model.kind.name != "gpu":
+        if made.info.kind != model.kind.name:
+            # Routes would see the times of another kind of device than does the work.
             raise InputError(
-                f"{entry.real} is {made.info.name}, a gpu, and its model {model.label} is a {model.kind.name}",
+                f"{entry.real} is {made.info.name}, a {made.info.kind}, and its model {model.label} is a "
+                f"{model.kind.name}",
                 where=where,
-                expected="device: the SKU of that GPU, behind the API by which it is reached",
+                expected=f"device: what it is, a {made.info.kind} behind the API by which it is reached",
             )
         found[number] = made
     return found
@@ -283,12 +293,13 @@ def _simulate(
             "intervals are those of one run"
         )
     for one in real:
-        notes.append(
-            f"'{one['name']}' is {one['real']} ({one['label']}, {one['driver']}): the times of its "
-            f"{one['operations']:,} operations were measured, {one['measured_s']:.3g} s where its model "
-            f"{one['model']} says "
-            f"{one['modelled_s']:.3g} s; its power is the model's"
+        did = (
+            f"the times of its {one['operations']:,} operations were measured, {one['measured_s']:.3g} s where its "
+            f"model {one['model']} says {one['modelled_s']:.3g} s; its power is the model's"
+            if one["operations"]
+            else "no job was done on it, so nothing was measured"
         )
+        notes.append(f"'{one['name']}' is {one['real']} ({one['label']}, {one['driver']}): {did}")
         notes += [f"'{one['name']}' failed: {failure}" for failure in one["failures"][:_SHOWN]]
     result = {
         "name": scenario.name,

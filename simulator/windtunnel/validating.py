@@ -27,6 +27,7 @@ from windtunnel.validation import page, rows
 from windtunnel.validation.compare import Comparison, halves
 from windtunnel.validation.compare import compare as _compare
 from windtunnel.validation.rows import Circumstances, Measurement
+from windtunnel_models import labels
 from windtunnel_models.catalogue import Catalogue
 
 MOST_IN_JSON = 2_000
@@ -104,20 +105,24 @@ def _renamed(row: Measurement, model: str) -> Measurement:
 
 
 def model_of(name: str, known: Catalogue) -> str:
-    """The catalogue's name of a device that somebody else named: a SKU, or all its words but the maker's.
+    """The catalogue's name of a device that somebody else named: a SKU, its driver's name (`windtunnel_models.labels`),
+    or all the SKU's words but the maker's.
 
-    ``NVIDIA A100-PCIE-40GB`` is ``a100-pcie-40gb``. Nothing is taken for what it is only like: InputError otherwise,
-    with the nearest SKU.
+    ``NVIDIA H200`` is ``h200-sxm-141gb``, ``A100 PCIE 40GB`` is ``a100-pcie-40gb``. Nothing is taken for what it is
+    only like: InputError otherwise, with a SKU of the same chip.
     """
     sku, at, api = name.partition("@")
     if sku not in known.skus():
         said = _words(sku)
-        like = [one for one in known.skus() if _words(one) == said]
+        labelled = labels.model_of(sku, "gpu")
+        like = [labelled] if labelled else [one for one in known.skus() if _words(one) == said]
         if len(like) != 1:
+            # One of the same chip, and not one whose name is spelt much alike.
+            same = [one for one in known.skus() if _words(one)[:1] == said[:1]]
             raise InputError(
                 f"no device of the catalogue is called '{name}'",
                 expected="a SKU that `windtunnel devices` lists, or --device and --as SKU",
-                nearest=nearest("-".join(said), known.skus()),
+                nearest=same[0] if same else nearest("-".join(said), known.skus()),
             )
         sku = like[0]
     found = sku + at + api

@@ -254,6 +254,30 @@ def test_a_gpu_is_not_taken_for_the_host_s_processor(monkeypatch: pytest.MonkeyP
         run(scenario([{"real": "opencl:0"}]))
 
 
+def test_a_processor_behind_a_driver_is_not_taken_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fake("opencl:0"))
+    with pytest.raises(errors.InputError, match=r"is a fake, a cpu, and its model l4 is a gpu"):
+        run(scenario([{"real": "opencl:0", "device": "l4"}]))
+
+
+@pytest.mark.parametrize(("backend", "sku"), [("cuda", "l4"), ("hip", "mi300x")])
+def test_a_gpu_without_its_driver_is_absent_and_what_to_install_is_said(backend: str, sku: str) -> None:
+    with pytest.raises(errors.DeviceNotPresentError, match=f"'{backend}:0' is not here: .*to install: pip install"):
+        run(scenario([{"real": f"{backend}:0", "device": sku}]))
+
+
+def test_a_misspelt_back_end_without_a_model_has_the_nearest() -> None:
+    with pytest.raises(errors.InputError, match="did you mean 'opencl'"):
+        scenario([{"real": "opncl:0"}])
+
+
+def test_a_real_device_that_got_no_job_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fake("cpu:0"))
+    fleet = [{"device": "epyc-9654"}, {"real": "cpu:0", "name": "idle"}]
+    done = run(scenario(fleet, 1, policy="shortest-expected-completion"))
+    assert "'idle' is cpu:0 (a fake, fake 1): no job was done on it, so nothing was measured" in done.result["notes"]
+
+
 def test_batches_streams_and_stated_times_are_no_work_for_a_real_device(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Fake("cpu:0"))
     with pytest.raises(errors.InputError, match="does one job at a time, and the policy makes batches"):

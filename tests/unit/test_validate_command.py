@@ -201,8 +201,13 @@ def test_names_of_other_peoples_devices_are_matched_by_all_their_words() -> None
         ("AMD Instinct MI100", "mi100"),
         ("rtx-4090@vulkan", "rtx-4090@vulkan"),
         ("NVIDIA GeForce RTX 4090", "rtx-4090"),
+        # As drivers name them, with words that the SKU has not.
+        ("NVIDIA H100 80GB HBM3", "h100-sxm-80gb"),
+        ("NVIDIA H200@cuda", "h200-sxm-141gb@cuda"),
     ):
         assert validating.model_of(name, known) == sku
-    for name in ("NVIDIA A100", "A100-PCIE-40GB-2", "nvidia", "NVIDIA H100 80GB HBM3"):
+    for name in ("NVIDIA A100", "A100-PCIE-40GB-2", "nvidia", "NVIDIA H100 PCIe"):
         with pytest.raises(InputError, match="no device of the catalogue is called"):
             validating.model_of(name, known)
+    with pytest.raises(InputError, match="did you mean 'h100-sxm-80gb'"):
+        validating.model_of("NVIDIA H100 PCIe", known)

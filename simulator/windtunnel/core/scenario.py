@@ -109,7 +109,9 @@ class FleetEntry(_Model):
             if way not in HOSTED:
                 raise as_custom(
                     InputError(
-                        f"nothing says which model stands for {self.real}", expected="device: the SKU behind that API"
+                        f"nothing says which model stands for {self.real}",
+                        expected="device: the SKU behind that API",
+                        nearest=nearest(way, HOSTED),
                     )
                 )
             object.__setattr__(self, "device", HOSTED[way])
@@ -541,6 +543,12 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
             data = data[part]
         except (KeyError, IndexError, TypeError):
             keys = list(data) if isinstance(data, dict) else []
+            if isinstance(data, str):
+                raise InputError(
+                    f"'{spell(path[:i])}' is '{data}' in the scenario and has no parts",
+                    where=where,
+                    expected=f"{spell(path[:i])}=VALUE",
+                ) from None
             raise InputError(
                 f"there is no '{spell(path[: i + 1])}' in the scenario",
                 where=where,
@@ -551,6 +559,12 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
             raise InputError(f"'{spell(path[: i + 1])}' is empty", where=where)
     last = path[-1]
     inside = isinstance(data, list) and isinstance(last, int) and last < len(data)
+    if isinstance(data, str):
+        raise InputError(
+            f"'{spell(path[:-1])}' is '{data}' in the scenario and has no parts",
+            where=where,
+            expected=f"{spell(path[:-1])}=VALUE",
+        )
     if not inside and not (isinstance(data, dict) and isinstance(last, str)):
         raise InputError(f"there is no '{spell(path)}' in the scenario", where=where)
     data[last] = value
