@@ -54,12 +54,12 @@ class _Asked:
 
     def ask(self, frozen: Device, rows: Rows, relatives: Residual | None) -> tuple[FloatArray, FloatArray]:
         """Logarithm of the time over the formula's, and its 90% half-width."""
-        z = coordinates(frozen, rows)
         if self.law is None:
-            return self.process(z, relatives_of(relatives, rows))
-        mean, spread = self.process(z, np.zeros(len(z)))
+            return self.process(coordinates(frozen, rows), relatives_of(relatives, rows))
         # Other choices that it answers for differ from its own as the formula says.
-        return self.law.over(mean, spread, frozen, replace(rows, choices=self.choices), self.process.calibration)
+        rows = replace(rows, choices=self.choices)
+        z = coordinates(frozen, rows)
+        return self.law.over(*self.process(z, np.zeros(len(z))), frozen, rows, self.process.calibration)
 
 
 class PointsResidual:

@@ -49,8 +49,11 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
 
 def _law(law: Mapping[str, Any]) -> str:
     """The terms of a law that take time."""
-    said = (("launch_s", "a launch of {}", "s"), ("bytes_per_s", "bytes at {}", "B/s"))
-    said = (*said, ("flops_per_s", "operations at {}", "FLOP/s"))
+    said = (
+        ("launch_s", "a launch of {}", "s"),
+        ("bytes_per_s", "bytes at {}", "B/s"),
+        ("flops_per_s", "operations at {}", "FLOP/s"),
+    )
     return " + ".join(text.format(quantity(law[name], unit)) for name, text, unit in said if name in law)
 
 
