@@ -16,6 +16,7 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Copy, FloatArray, Gemm, Operation, Rows
 from windtunnel.report.calibration import lines
 from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.learned.calibrate import clearly_better
 from windtunnel_models.learned.law import LAWFUL, Law, fit_law, terms
 from windtunnel_models.learned.process import Scales
 
@@ -198,6 +199,16 @@ def test_rows_shaped_as_the_kinds_formula_says_keep_it(tmp_path: Path) -> None:
     found = app.calibrate("gemm", table(tmp_path / "t.csv", sizes, seconds), "l4", known=KNOWN)
     assert found["laws"] == []
     assert found["error_left_out"] < 0.05
+
+
+def test_a_law_that_is_nearer_by_no_more_than_chance_is_not_chosen() -> None:
+    rng = np.random.default_rng(0)
+    formula = np.abs(rng.normal(0.0, 0.05, 60))
+    equal, little = formula.copy(), formula - rng.normal(0.0002, 0.01, 60)
+    assert not clearly_better(equal, formula)
+    assert not clearly_better(little, formula)
+    assert not clearly_better(1.5 * formula, formula)
+    assert clearly_better(0.7 * formula, formula)
 
 
 def test_calibrate_tells_the_law_and_what_the_formula_would_have_left(tmp_path: Path) -> None:

@@ -503,7 +503,7 @@ def _fit(found: Calibration) -> None:
     for i, (group, counts) in enumerate(zip(groups, parts, strict=True)):
         mine, other = plain[i], lawful[i]
         held.append(mine)
-        if other is None or not _clearly_better(np.abs(other[0])[counts], np.abs(mine[0])[counts]):
+        if other is None or not clearly_better(np.abs(other[0])[counts], np.abs(mine[0])[counts]):
             continue
         points = _lawful(final.frozen, group, final.values)
         if points is not None and points.law is not None:
@@ -555,7 +555,7 @@ def _held_back(
     return plain, [one if able else None for one, able in zip(lawful, may, strict=True)]
 
 
-def _clearly_better(errors: FloatArray, others: FloatArray) -> bool:
+def clearly_better(errors: FloatArray, others: FloatArray) -> bool:
     """Whether ``errors`` of rows left out are smaller in the mean than ``others`` of the same rows, beyond chance."""
     gain = others - errors
     return bool(len(gain) > 1 and gain.mean() > _CLEAR * gain.std(ddof=1) / math.sqrt(len(gain)))
