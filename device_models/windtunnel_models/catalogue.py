@@ -34,6 +34,7 @@ from windtunnel.core.units import is_dimensionless, parse_quantity
 from windtunnel.core.yamlfile import Document, parse, read_text
 from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind
+from windtunnel_models.learned.law import UNITS, Law
 from windtunnel_models.learned.overlay import Fit, LearnedEntry, Overlay
 from windtunnel_models.learned.residuals import Member, Transferred, bind
 from windtunnel_models.learned.transfer import Relative, relatives, same_units, taught
@@ -183,7 +184,7 @@ class Catalogue:
             beneath = self._transferred(spec, kind, kin, overlays, op)
             entry = overlay.learned.get(op) if overlay is not None else None
             if entry is not None and overlay is not None:
-                frozen = Device(spec, kind, api_profile(spec.apis[0]), dict(values))
+                frozen = Device(spec, kind, api_profile(overlay.api or spec.apis[0]), dict(values))
                 residuals[op] = bind(entry, frozen, op, overlay.path, beneath)
             elif beneath is not None:
                 residuals[op] = beneath
@@ -230,7 +231,7 @@ class Catalogue:
             values = _defaults(kind)
             values.update(spec.values)
             values.update(overlay.values)
-            frozen = Device(spec, kind, api_profile(spec.apis[0]), values)
+            frozen = Device(spec, kind, api_profile(overlay.api or spec.apis[0]), values)
             self._residuals[sku, op] = bind(overlay.learned[op], frozen, op, overlay.path, None)
         return self._residuals[sku, op]
 
@@ -488,14 +489,34 @@ class _FileReader:
                     expected=one_of(needs),
                     nearest=nearest(str(form), needs),
                 )
-            entry = self.mapping(here, required=("form", "measurements", "source", *needs[form]))
+            may = ("law",) if form == "points" else ()
+            entry = self.mapping(here, required=("form", "measurements", "source", *needs[form]), optional=may)
             text, provenance = self.source(entry["source"], (*here, "source"))
             count = entry["measurements"]
             if not isinstance(count, int) or isinstance(count, bool) or count < 1:
                 raise InputError(
                     f"this is {count!r}", where=self.document.where((*here, "measurements")), expected="a count"
                 )
-            found[op] = LearnedEntry(form, entry, Sourced(float(count), provenance, text))
+            laws = self.laws((*here, "law"), entry["law"]) if "law" in entry else {}
+            found[op] = LearnedEntry(form, entry, Sourced(float(count), provenance, text), laws)
+        return found
+
+    def laws(self, path: tuple[str | int, ...], stated: Any) -> dict[str, Law]:
+        """Sums of launch, bytes and operations by choices: ``{launch_s, bytes_per_s, flops_per_s}``, one at least."""
+        if not isinstance(stated, dict):
+            raise InputError("this is not a mapping", where=self.document.where(path), expected="choices to numbers")
+        found: dict[str, Law] = {}
+        for key in stated:
+            here = (*path, key)
+            entry = self.mapping(here, required=(), optional=tuple(UNITS))
+            numbers = {
+                name: self.number(value, (*here, name), Parameter(name, UNITS[name], ""))
+                for name, value in entry.items()
+            }
+            try:
+                found[str(key)] = Law.of(numbers)
+            except ValueError as error:
+                raise InputError(str(error), where=self.document.where(here), expected=one_of(UNITS)) from None
         return found
 
     def fits(self) -> dict[str, Fit]:

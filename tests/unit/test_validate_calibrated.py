@@ -140,24 +140,26 @@ def test_a_known_law_is_recovered_within_a_percent_at_sizes_that_no_fit_saw(
 
 
 @pytest.mark.parametrize(
-    ("device", "op", "mean"),
+    ("device", "op", "mean", "worst"),
     [
-        ("l4", "vector_add", 0.01),
-        ("l4", "copy", 0.01),
-        ("l4", "gemm", 0.025),
-        ("host", "vector_add", 0.01),
-        ("host", "copy", 0.01),
-        ("host", "gemm", 0.025),
+        # A percent of noise on 40 rows does not always tell the law from the formula with a residual.
+        ("l4", "vector_add", 0.01, 0.03),
+        ("l4", "copy", 0.01, 0.03),
+        ("l4", "gemm", 0.003, 0.005),
+        ("host", "vector_add", 0.01, 0.03),
+        ("host", "copy", 0.01, 0.03),
+        ("host", "gemm", 0.003, 0.005),
     ],
 )
 def test_models_whose_formula_is_another_learn_the_law_from_rows_alone(
-    device: str, op: str, mean: float, tmp_path: Path
+    device: str, op: str, mean: float, worst: float, tmp_path: Path
 ) -> None:
     known = Catalogue()
     (found,) = validating.calibrated(measured(op, device), tmp_path, known=known)
     errors = off_the_law(op, device, found["overlay"], known)
     assert found["before"]["mape"] > 10 * mean
     assert errors.mean() < mean
+    assert errors.max() < worst
 
 
 def test_the_halves_are_written_and_share_no_size(tmp_path: Path) -> None:

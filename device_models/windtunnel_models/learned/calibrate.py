@@ -22,9 +22,10 @@ from windtunnel.core.errors import InputError, Where
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.optable import OpTable
 from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel_models.learned.law import LAWFUL, Law, fit_law
 from windtunnel_models.learned.power import PowerFit, fit_power, robust
 from windtunnel_models.learned.process import MOST_POINTS, Z90, Process, best_scales, merge
-from windtunnel_models.learned.residuals import coordinates, relatives_of
+from windtunnel_models.learned.residuals import choice_key, coordinates, relatives_of
 
 FEWEST_ROWS = 10
 """Distinct rows below which nothing is fitted: five folds of fewer than two rows say nothing of what is left out."""
@@ -52,6 +53,9 @@ _SURPRISE = 1.5
 _NEIGHBOURS = 6
 """Rows nearest in size, by whose median a row is judged."""
 
+_CLEAR = 1.0
+"""Standard errors by which a law's rows left out must be nearer than the formula's before it stands in its place."""
+
 _MANY_GROUPS = 5
 """Combinations of choices that are fitted with as many steps as it takes."""
 
@@ -78,6 +82,16 @@ class LearnedNumber:
     factor: float
 
 
+@dataclass(frozen=True)
+class FoundLaw:
+    """A law that stands in place of the formula for some choices, and both errors on rows left out (fractions)."""
+
+    key: str
+    law: Law
+    error_formula: float
+    error_law: float
+
+
 @dataclass
 class Calibration:
     """What a fit found. ``error_before`` and ``error_after`` are mean absolute percentage errors (fractions).
@@ -93,6 +107,7 @@ class Calibration:
     distinct: int
     values: dict[str, Sourced] = field(default_factory=dict)
     numbers: list[LearnedNumber] = field(default_factory=list)
+    laws: list[FoundLaw] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     outliers: list[Outlier] = field(default_factory=list)
     repeat_outliers: list[Outlier] = field(default_factory=list)
@@ -122,6 +137,15 @@ class Calibration:
             ],
             "numbers": [
                 {"parameter": n.path, "before": n.before, "after": n.after, "sd_factor": n.factor} for n in self.numbers
+            ],
+            "laws": [
+                {
+                    "choices": one.key,
+                    **one.law.numbers,
+                    "error_left_out": one.error_law,
+                    "error_left_out_of_formula": one.error_formula,
+                }
+                for one in self.laws
             ],
             "error_before": self.error_before,
             "error_left_out": self.error_after,
@@ -334,12 +358,36 @@ class Points:
     """What a process keeps of a group: rows (all, or one for each merged cell), their residuals (clipped) and noise.
 
     ``of``: places of the rows in their group, before any were merged; rows that are nearly all launch are left out.
+    ``law``: what residuals are over in place of the formula.
     """
 
     group: Group
     residual: FloatArray
     process: Process
     of: npt.NDArray[np.int64]
+    law: Law | None = None
+
+    def ask(self, frozen: Device, rows: Rows, beneath: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Logarithm of the time over the formula's, and 90% half-width, of ``rows`` as the device alone times them."""
+        mean, spread = self.process(coordinates(frozen, rows), beneath)
+        if self.law is None:
+            return mean, spread
+        return self.law.over(mean, spread, frozen, rows, self.process.calibration)
+
+
+def _lawful(frozen: Device, group: Group, values: dict[str, Sourced]) -> Points | None:
+    """The process over what a law leaves of a group's rows; None where rows are few or do not bear a law."""
+    said = _formula(frozen, group, values)
+    own = said.own_of(group.seconds)
+    of = np.flatnonzero(own > _LEAST_OWN_SHARE * group.seconds)
+    if len(of) < FEWEST_ROWS:
+        return None
+    group, own = group.take(of), own[of]
+    law = fit_law(group.bare, own, group.noise)
+    z, none = coordinates(frozen, group.bare), np.zeros(len(of))
+    kept = _process(group, _clipped(np.log(own / law.seconds(group.bare)), none, z), none, z, level_alone=True)
+    law = law.doubted(kept.group.bare, kept.group.noise, kept.process.scales)
+    return replace(kept, law=law, of=of) if law.tells(kept.group.bare) else None
 
 
 def _points(
@@ -353,7 +401,13 @@ def _points(
         return None
     group, under = group.take(of), under[of]
     z = coordinates(frozen, group.bare)
-    residual = _clipped(np.log(own[of] / said.own[of]), under, z)
+    return replace(_process(group, _clipped(np.log(own[of] / said.own[of]), under, z), under, z), of=of)
+
+
+def _process(
+    group: Group, residual: FloatArray, under: FloatArray, z: FloatArray, *, level_alone: bool = False
+) -> Points:
+    """The process over residuals at ``z``, of as many points as it may keep."""
     if len(group) > MOST_POINTS:
         cell = merge(z)
         kept = np.array([members[len(members) // 2] for members in _members(cell)])
@@ -362,12 +416,13 @@ def _points(
         noise = np.array([max(float(np.mean(group.noise[m])) / len(m), 0.25) for m in _members(cell)])
         group, z, under, residual = group.take(kept), z[kept], under[kept], mean
         group.noise = noise
-    process = Process(z, residual, under, group.noise, best_scales(z, residual, under, group.noise))
+    scales = best_scales(z, residual, under, group.noise, level_alone=level_alone)
+    process = Process(z, residual, under, group.noise, scales)
     # Rows are less alike than a normal distribution has it: those that surprise count for less, and the scales follow.
     error, deviation = process.left_out()
     group.noise = group.noise * np.maximum(1.0, np.abs(error) / (_SURPRISE * deviation)) ** 2
-    scales = best_scales(z, residual, under, group.noise)
-    return Points(group, residual, Process(z, residual, under, group.noise, scales), of)
+    scales = best_scales(z, residual, under, group.noise, level_alone=level_alone)
+    return Points(group, residual, Process(z, residual, under, group.noise, scales), np.arange(len(group)))
 
 
 def _members(cell: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
@@ -386,13 +441,12 @@ class _Fitted:
     points: list[Points | None]
     shifts: Mapping[str, float]
 
-    def ask(self, place: int, rest: Group) -> tuple[FloatArray, FloatArray]:
-        """Logarithm of the time and its 90% half-width of rows of the group at ``place``."""
+    def ask(self, points: Points | None, rest: Group) -> tuple[FloatArray, FloatArray]:
+        """Logarithm of the time and its 90% half-width of rows of a group by what is kept of the others."""
         said, beneath = _formula(self.device, rest, self.values), _beneath(self.device, rest)
-        points = self.points[place]
         if points is None:
             return np.log(said.with_factor(beneath)), np.full(len(rest), 2.0 * _FAR_LOG)
-        mean, spread = points.process(coordinates(self.frozen, rest.bare), beneath)
+        mean, spread = points.ask(self.frozen, rest.bare, beneath)
         whole = np.maximum(said.with_factor(mean), 1e-15)
         # The device's part is what is uncertain; the rest of the time still varies as measurements do.
         part = np.minimum(said.own * np.exp(mean) / whole, 1.0)
@@ -442,27 +496,69 @@ def _fit(found: Calibration) -> None:
     usual = np.concatenate([~np.isin(group.lines, list(named)) for group in groups])
     usual = usual | ~usual.any()
     found.error_before = float(np.abs(np.expm1(np.concatenate(before)[usual])).mean())
-    left_out, spreads = [np.zeros(len(g)) for g in groups], [np.zeros(len(g)) for g in groups]
-    for fold in range(FOLDS):
-        fitted = _fit_once(device, [group.take(np.flatnonzero(group.fold != fold)) for group in groups], start)
-        for i, group in enumerate(groups):
-            asked = np.flatnonzero(group.fold == fold)
-            if len(asked):
-                left_out[i][asked], spreads[i][asked] = fitted.ask(i, group.take(asked))
+    plain, lawful = _held_back(device, groups, start)
     final = _fit_once(device, groups, start)
+    parts = np.split(usual, np.cumsum([len(group) for group in groups])[:-1])
+    held, kept = [], final.points
+    for i, (group, counts) in enumerate(zip(groups, parts, strict=True)):
+        mine, other = plain[i], lawful[i]
+        held.append(mine)
+        if other is None or not clearly_better(np.abs(other[0])[counts], np.abs(mine[0])[counts]):
+            continue
+        points = _lawful(final.frozen, group, final.values)
+        if points is not None and points.law is not None:
+            held[i], kept[i] = other, points
+            missed = [float(np.abs(np.expm1(-one[0][counts])).mean()) for one in (mine, other)]
+            found.laws.append(FoundLaw("/".join(choice_key(group.rows)), points.law, *missed))
     found.values, found.numbers = final.values, final.numbers
-    errors = [np.log(group.seconds) - said for group, said in zip(groups, left_out, strict=True)]
+    errors, spreads = (np.concatenate([one[k] for one in held]) for k in (0, 1))
     # One width for all groups: a group of few rows has no quantile of its own. The quantile is that of a further row
     # (conformal prediction on rows left out), not of these.
-    score = np.sort((np.abs(np.concatenate(errors)) / np.concatenate(spreads))[usual])
+    score = np.sort((np.abs(errors) / spreads)[usual])
     width = float(score[min(len(score) - 1, math.ceil(0.9 * (len(score) + 1)) - 1)])
-    found.points = [points for points in final.points if points is not None]
+    found.points = [points for points in kept if points is not None]
     found.launch_bound = found.distinct - sum(len(points.of) for points in found.points)
     found.width = width
-    every, widths = np.concatenate(errors)[usual], width * np.concatenate(spreads)[usual]
+    every, widths = errors[usual], width * spreads[usual]
     found.error_after = float(np.abs(np.expm1(-every)).mean())
     found.inside = float(np.mean(np.abs(every) <= widths))
     found.half_width = float(np.median(np.sinh(widths)))
+
+
+_Held = tuple[FloatArray, FloatArray]
+"""Of every row of a group, by a fit that it was left out of: its error (log) and the 90% half-width that was told."""
+
+
+def _held_back(
+    device: Device, groups: Sequence[Group], start: Mapping[str, float]
+) -> tuple[list[_Held], list[_Held | None]]:
+    """What the fit says of rows left out, a fold at a time: over the formula, and over a law where folds bear one.
+
+    Groups that differ in how they were dispatched share what an overlay keeps of them, so they have no law.
+    """
+    keys = [choice_key(group.rows) for group in groups]
+    may = [groups[0].rows.op.name in LAWFUL and keys.count(key) == 1 for key in keys]
+    plain = [(np.zeros(len(group)), np.ones(len(group))) for group in groups]
+    lawful = [(np.zeros(len(group)), np.ones(len(group))) for group in groups]
+    for fold in range(FOLDS):
+        others = [group.take(np.flatnonzero(group.fold != fold)) for group in groups]
+        fitted = _fit_once(device, others, start)
+        for i, group in enumerate(groups):
+            asked = np.flatnonzero(group.fold == fold)
+            if not len(asked):
+                continue
+            law = _lawful(fitted.frozen, others[i], fitted.values) if may[i] else None
+            may[i] = law is not None
+            for points, into in ((fitted.points[i], plain[i]), (law, lawful[i])):
+                said, into[1][asked] = fitted.ask(points, group.take(asked))
+                into[0][asked] = np.log(group.seconds[asked]) - said
+    return plain, [one if able else None for one, able in zip(lawful, may, strict=True)]
+
+
+def clearly_better(errors: FloatArray, others: FloatArray) -> bool:
+    """Whether ``errors`` of rows left out are smaller in the mean than ``others`` of the same rows, beyond chance."""
+    gain = others - errors
+    return bool(len(gain) > 1 and gain.mean() > _CLEAR * gain.std(ddof=1) / math.sqrt(len(gain)))
 
 
 def _look_for_units(found: Calibration, before: FloatArray) -> None:

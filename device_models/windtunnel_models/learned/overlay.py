@@ -9,6 +9,7 @@ from typing import Any
 
 from windtunnel.core.device import Known
 from windtunnel.core.provenance import Sourced
+from windtunnel_models.learned.law import Law
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,13 @@ class LearnedEntry:
 
     ``form``: ``points`` (rows with their log ratios, for a Gaussian process) or ``arrays`` (a compact file that the
     operation's own module reads). ``data``: what the form needs. ``source``: how many measurements, from where.
+    ``laws``: what the log ratios of some choices (with strokes between them) are over in place of the formula.
     """
 
     form: str
     data: Mapping[str, Any]
     source: Sourced
+    laws: Mapping[str, Law] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -122,10 +122,13 @@ class Process:
         return mean, spread
 
 
-def best_scales(z: FloatArray, residual: FloatArray, relatives: FloatArray, noise_factor: FloatArray) -> Scales:
+def best_scales(
+    z: FloatArray, residual: FloatArray, relatives: FloatArray, noise_factor: FloatArray, *, level_alone: bool = False
+) -> Scales:
     """The scales of greatest marginal likelihood over the grid, one after another until none moves.
 
-    Of more than ``_MOST_JUDGED`` points an even part is judged: four scales need no more.
+    ``level_alone``: the smooth parts may be nothing, where what lies beneath was fitted to these very points. Of more
+    than ``_MOST_JUDGED`` points an even part is judged: four scales need no more.
     """
     step = max(1, -(-len(z) // _MOST_JUDGED))
     judged = (z[::step], residual[::step], relatives[::step], noise_factor[::step])
@@ -135,7 +138,7 @@ def best_scales(z: FloatArray, residual: FloatArray, relatives: FloatArray, nois
     for _ in range(_MOST_ROUNDS):
         before = best
         for name in names:
-            for value in _GRID[name]:
+            for value in (0.0, *_GRID[name]) if level_alone and name in ("wide", "narrow") else _GRID[name]:
                 tried = replace(best, **{name: value})
                 reached = _log_likelihood(judged, tried)
                 if reached > likelihood:

@@ -16,6 +16,7 @@ from windtunnel.core.device import Correction, Device, Known, Parameters, Residu
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.ops import CONTEXT, OPERATIONS, FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel_models.learned.law import Law
 from windtunnel_models.learned.overlay import LearnedEntry
 from windtunnel_models.learned.process import Process, Scales
 
@@ -43,6 +44,24 @@ def choice_key(rows: Rows) -> tuple[str, ...]:
     return tuple(word for name, word in rows.choices.items() if name not in _FREE)
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A process over points of ``choices``; with ``law``, over what that leaves and not the formula."""
+
+    process: Process
+    choices: Mapping[str, str]
+    law: Law | None
+
+    def ask(self, frozen: Device, rows: Rows, relatives: Residual | None) -> tuple[FloatArray, FloatArray]:
+        """Logarithm of the time over the formula's, and its 90% half-width."""
+        if self.law is None:
+            return self.process(coordinates(frozen, rows), relatives_of(relatives, rows))
+        # Other choices that it answers for differ from its own as the formula says.
+        rows = replace(rows, choices=self.choices)
+        z = coordinates(frozen, rows)
+        return self.law.over(*self.process(z, np.zeros(len(z))), frozen, rows, self.process.calibration)
+
+
 class PointsResidual:
     """A Gaussian process for every combination of choices, over points that a file lists.
 
@@ -57,8 +76,10 @@ class PointsResidual:
 
     @property
     def origin(self) -> Sourced:
-        """How many measurements, from where."""
-        return self._entry.source
+        """How many measurements, from where, and what stands in place of the formula."""
+        source = self._entry.source
+        said = [source.source, *(f"{key}: {law.words()}" for key, law in self._entry.laws.items())]
+        return replace(source, source="; ".join(said))
 
     def __call__(self, rows: Rows) -> Correction | None:
         """The process's answer for the rows' choices, or for those that stand in for them."""
@@ -66,10 +87,10 @@ class PointsResidual:
         found = self._processes.get(key) or self._stand_in(rows)
         if found is None:
             return None if self._beneath is None else self._beneath(rows)
-        mean, spread = found(coordinates(self._device, rows), relatives_of(self._beneath, rows))
+        mean, spread = found.ask(self._device, rows, self._beneath)
         return Correction(mean.reshape(rows.shape), spread.reshape(rows.shape))
 
-    def _stand_in(self, rows: Rows) -> Process | None:
+    def _stand_in(self, rows: Rows) -> _Asked | None:
         """The process of another clock, cache or number format, in that order; None for another phase or operator."""
         context = [column.name for column in CONTEXT]
         for held in self._processes:
@@ -80,7 +101,7 @@ class PointsResidual:
         return None
 
     @cached_property
-    def _processes(self) -> Mapping[tuple[str, ...], Process]:
+    def _processes(self) -> Mapping[tuple[str, ...], _Asked]:
         try:
             return self._read()
         except (KeyError, IndexError, ValueError, TypeError, StopIteration, np.linalg.LinAlgError) as error:
@@ -90,7 +111,7 @@ class PointsResidual:
                 expected=f"what `windtunnel calibrate {self._op.name}` wrote: a header, points, scales",
             ) from None
 
-    def _read(self) -> Mapping[tuple[str, ...], Process]:
+    def _read(self) -> Mapping[tuple[str, ...], _Asked]:
         found = {}
         for rows, residual, noise in read_points(self._op, str(self._entry.data["points"])):
             key = choice_key(rows)
@@ -98,15 +119,20 @@ class PointsResidual:
             stated = self._entry.data["scales"][name]
             scales = Scales(*(_within(stated, part, 10.0) for part in ("wide", "narrow", "noise", "mix")))
             z = coordinates(self._device, rows)
-            beneath = relatives_of(self._beneath, rows)
-            found[key] = Process(z, residual, beneath, noise, scales, _within(stated, "calibration", 1000.0))
+            law = self._entry.laws.get(name)
+            beneath = relatives_of(self._beneath, rows) if law is None else np.zeros(len(z))
+            process = Process(z, residual, beneath, noise, scales, _within(stated, "calibration", 1000.0))
+            found[key] = _Asked(process, rows.choices, law and law.doubted(rows, noise, scales))
+        unread = set(self._entry.laws) - {"/".join(key) for key in found}
+        if unread:
+            raise ValueError(f"a law of {', '.join(sorted(unread))}, of which there are no points")
         return found
 
 
 def _within(stated: Mapping[str, Any], name: str, most: float) -> float:
     """A scale as an overlay states it; ValueError unless it is between nothing and ``most``."""
     value = float(stated[name])
-    if not 0.0 <= value <= most or (value == 0.0 and name != "mix"):
+    if not 0.0 <= value <= most or (value == 0.0 and name not in ("wide", "narrow", "mix")):
         raise ValueError(f"{name} is {value:g}, where 0 to {most:g} makes sense")
     return value
 

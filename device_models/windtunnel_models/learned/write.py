@@ -9,6 +9,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.provenance import Sourced
 from windtunnel_models.learned.calibrate import Calibration, Points
+from windtunnel_models.learned.law import UNITS, Law
 from windtunnel_models.learned.residuals import LOG_RATIO, NOISE, choice_key
 
 _DIGITS = 6
@@ -37,7 +38,8 @@ def overlay_data(found: Calibration, source: str, note: str) -> dict[str, Any]:
     }
     if points:
         stated = {"form": "points", "measurements": found.rows, "source": "measurements"}
-        data["learned"] = {op: {**stated, "scales": scales, "points": points + "\n"}}
+        laws = {one.key: law_data(one.law) for one in found.laws}
+        data["learned"] = {op: {**stated, **({"law": laws} if laws else {}), "scales": scales, "points": points + "\n"}}
     data["fit"] = {
         op: {
             "rows": found.rows,
@@ -45,10 +47,15 @@ def overlay_data(found: Calibration, source: str, note: str) -> dict[str, Any]:
             "inside": _round(found.inside),
             "half_width": _round(found.half_width),
             "split": "rows at random, five folds",
-            "note": note,
+            "note": "; ".join([note, *(f"{one.key}: {one.law.words()}, then its residual" for one in found.laws)]),
         }
     }
     return data
+
+
+def law_data(law: Law) -> dict[str, str]:
+    """A law's numbers as quantities; a term that takes no time is left out."""
+    return {name: f"{value!r} {UNITS[name]}" for name, value in law.numbers.items()}
 
 
 def values_data(device: Device, values: Mapping[str, Sourced], source: str) -> dict[str, Any]:

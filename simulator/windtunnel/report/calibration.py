@@ -28,6 +28,11 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     yield f"  error before {_percent(report['error_before'])}; on rows left out {_percent(report['error_left_out'])}"
     inside, half = _percent(report["inside"]), _percent(report["half_width"])
     yield f"  90% interval on rows left out: {inside} inside, half-width {half} in the median"
+    for law in report["laws"]:
+        yield (
+            f"  {law['choices']}: {_law(law)}, in place of the formula: {_percent(law['error_left_out'])} off on rows "
+            f"left out, where that is {_percent(law['error_left_out_of_formula'])} off"
+        )
     if report["power"] is not None:
         power = report["power"]
         before, after = _percent(power["error_before"]), _percent(power["error_left_out"])
@@ -40,6 +45,16 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
     for entry in report["numbers"]:
         before, after = f"{entry['before']:.4g}", f"{entry['after']:.4g}"
         yield f"    {entry['parameter']:<40} {before:>10} -> {after:<10} x/÷ {entry['sd_factor']:.2f}"
+
+
+def _law(law: Mapping[str, Any]) -> str:
+    """The terms of a law that take time."""
+    said = (
+        ("launch_s", "a launch of {}", "s"),
+        ("bytes_per_s", "bytes at {}", "B/s"),
+        ("flops_per_s", "operations at {}", "FLOP/s"),
+    )
+    return " + ".join(text.format(quantity(law[name], unit)) for name, text, unit in said if name in law)
 
 
 def _more(items: list[Any], what: str) -> Iterator[str]:
