@@ -184,13 +184,15 @@ def select(
 
     A back end is an API (``cuda``, ``wgpu`` ...) or a kind (``tpu``, ``cpu`` ...), as in the matrix; ``device`` is the
     ``SKU`` or ``SKU@API`` that it has to be. Emulated is a machine with the SKUs of ``machine``, the whole catalogue
-    unless given. With ``real`` it is what back ends reach on this host, and ``device`` may be ``opencl:0``, too. The
-    choice says why (``reason``) and opens the device (``open()``).
+    unless given. With ``real`` it is what back ends reach on this host; ``device`` may be ``opencl:0`` then, with no
+    back end beside it. The choice says why (``reason``) and opens the device (``open()``).
 
     Raises InputError for an unknown name; DeviceNotPresentError, with why for each, where none of it is here.
     """
     from windtunnel.runtime import selection
 
+    if real and device is not None and ":" in device and not preferred and use is None:
+        preferred = (device.partition(":")[0],)
     if bool(preferred) == (use is not None):
         raise InputError(
             "a back end is chosen by a preference or by a use", expected="names, or use='...', one of them"

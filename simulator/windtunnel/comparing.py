@@ -61,12 +61,16 @@ def compare(
         )
     sides: list[list[dict[str, float | None]]] = [[], []]
     unstable = [0, 0]
+    executed: dict[tuple[str, str], int] = {}
     drawn = opened()
     for replication in range(replications):
         seed = running.replication_seed(one.seed, replication) if replication else one.seed
         for i, scenario in enumerate((one, other)):
             result, _ = running.simulate(scenario.reseeded(seed), 1, engine, known)
             sides[i].append(_figures(result))
+            for told in result.get("real") or ():
+                key = ("one", "other")[i], f"'{told['name']}' ({told['real']})"
+                executed[key] = executed.get(key, 0) + told["operations"]
             unstable[i] += result["statistics"]["settled"] == "grows"
         if progress is not None:
             progress(replication + 1, replications)
@@ -96,6 +100,8 @@ def compare(
         notes.append(
             "nothing in these scenarios is drawn: every pair would be this one, and no difference has an interval"
         )
+    for (side, device), operations in executed.items():
+        notes.append(f"{side}: the times of {operations:,} operations on {device} were measured, so they differ anyway")
     grow = [f"{n:,} of {pairs:,} runs of {side}" for n, side in zip(unstable, ("one", "other"), strict=True) if n]
     if grow:
         notes.append(f"times are not compared: {' and '.join(grow)} are unstable, so that they have no average")

@@ -170,6 +170,7 @@ def test_selection_takes_hardware_before_software_and_says_which(fake: Fake) -> 
         assert windtunnel.select("opencl", device=name, real=True).index == index
     with pytest.raises(errors.DeviceNotPresentError, match="it reaches 2 devices, and none is 't4'"):
         windtunnel.select("opencl", device="t4", real=True)
+    assert windtunnel.select(device="opencl:0", real=True).index == 1
     choice.open().close()
 
 

@@ -313,6 +313,8 @@ def test_replications_measure_anew_also_where_nothing_is_drawn(monkeypatch: pyte
     fake.done.clear()
     found = comparing.compare(made, made.changed(name="other"), 4, "auto", KNOWN, names=("one", "other"))
     assert (found["replications"], len(fake.done)) == (4, 2 * 4 * 5 * 2)
+    assert [note.partition(":")[0] for note in found["notes"]] == ["one", "other"]
+    assert "operations on 'one' (cpu:0) were measured" in found["notes"][0]
 
 
 def test_a_plan_buys_no_device_of_this_host() -> None:

@@ -63,18 +63,25 @@ def table(results: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[st
 
 
 def notes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What the figures rest on and what entered none of them."""
+    """What the figures rest on and what entered none of them. Operations that rest on the same are said together."""
+    alike: dict[tuple[str, str, str, str], list[Mapping[str, Any]]] = {}
     for one in results:
-        of = f"{one['op']} on {one['device']}"
-        yield f"{of}: {one['model']['text']}; measured: {', '.join(one['sources'][:3])}"
-        if one["model"]["basis"] == "measured":
+        rests = (one["device"], one["model"]["text"], ", ".join(one["sources"][:3]), one["model"]["basis"])
+        alike.setdefault(rests, []).append(one)
+    for (device, text, sources, basis), those in alike.items():
+        yield f"{', '.join(one['op'] for one in those)} on {device}: {text}; measured: {sources}"
+        if basis == "measured":
             yield f"  {FITTED}"
-        for row in one["suspect"][:_SHOWN]:
-            yield f"  suspect{_line(row)}, in no figure: {row['why']}"
-        if len(one["suspect"]) > _SHOWN:
-            yield f"  and {len(one['suspect']) - _SHOWN} more suspect rows (--format json lists all)"
-        for row in one["refused"][:_SHOWN]:
-            yield f"  {plural(row['n'], 'row')} that the model refuses{_line(row)}: {row['why']}"
+        once = [f"{one['op']} {one['n']}" for one in those if one["n"] and one["noise_floor"] is None]
+        if once:
+            yield f"  each point measured once, so that no floor of noise is known: {', '.join(once)}"
+        for one in those:
+            for row in one["suspect"][:_SHOWN]:
+                yield f"  {one['op']}: suspect{_line(row)}, in no figure: {row['why']}"
+            if len(one["suspect"]) > _SHOWN:
+                yield f"  {one['op']}: {len(one['suspect']) - _SHOWN} more suspect rows (--format json lists all)"
+            for row in one["refused"][:_SHOWN]:
+                yield f"  {one['op']}: {plural(row['n'], 'row')} that the model refuses{_line(row)}: {row['why']}"
 
 
 def _line(row: Mapping[str, Any]) -> str:

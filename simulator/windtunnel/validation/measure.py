@@ -311,7 +311,7 @@ def _suspect(record: _Record) -> str:
     if record.share is not None and record.share > 1.0:
         return f"its numbers are off by {record.share:.3g} times what is allowed"
     if len(record.repeats) >= LEAST_ROUNDS and record.half > UNSTEADY:
-        return f"unsteady: rounds differ, its middle is known to {record.half:.0%}"
+        return f"unsteady: rounds differ, and the median is known no better than ±{record.half:.0%}"
     return ""
 
 
