@@ -176,7 +176,7 @@ def _calibrated(device: str, op: str, of: Sequence[Measurement], folder: Path, k
         found = app.calibrate(op, table, device, out=overlay, known=known)
         before, after = (compare(held, known=known, calibration=which)[0] for which in ("none", str(overlay)))
     except InputError as error:
-        return {**entry, **empty, "refused": str(error)}
+        return {**entry, **empty, "refused": error.problem + (f", {error.expected}" if error.expected else "")}
     return {
         **entry,
         "before": before.figures(),

@@ -197,7 +197,7 @@ def calibrate(device: Device, table: OpTable, seconds: FloatArray, power_w: Floa
     found.distinct = sum(len(group) for group in found.groups)
     if found.distinct < FEWEST_ROWS:
         raise InputError(
-            f"{found.distinct} distinct measurements are too few to fit {table.op.name} on {device.label}",
+            f"{found.distinct} distinct measurements are too few for a fit",
             where=Where(table.table.file),
             expected=f"at least {FEWEST_ROWS}",
         )

@@ -56,10 +56,15 @@ def table(results: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[st
     """Header and rows for a terminal: each device and operation, and below it each regime where there are several."""
     lines = []
     for one in results:
-        lines.append([one["device"], one["op"], *cells(one)])
+        lines.append([one["device"], _named(one), *cells(one)])
         if len(one["by_bound"]) > 1:
             lines += [["", f"  {part['bound']}", *cells(part)] for part in one["by_bound"]]
     return list(HEADER), lines
+
+
+def _named(one: Mapping[str, Any]) -> str:
+    """An operation; a makespan by the device too, since several may stand behind one model."""
+    return f"makespan, {one['sources'][0]}" if one["op"] == "makespan" else str(one["op"])
 
 
 def notes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -126,14 +131,16 @@ def fit_table(fits: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[s
 
 
 def fit_notes(fits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """How the halves were made, where the overlay is, and what could not be fitted."""
+    """How the halves were made, where the overlay is, and what could not be fitted, by device."""
+    refused: dict[str, list[str]] = {}
     for one in fits:
-        of = f"{one['op']} on {one['device']}"
         if one["refused"] is not None:
-            yield f"{of}: not fitted: {one['refused']}"
+            refused.setdefault(one["device"], []).append(f"{one['op']} ({one['refused']})")
         else:
             written = f"; overlay {one['overlay']}" if one["overlay"] else ""
-            yield f"{of}: {one['split']}{written}"
+            yield f"{one['op']} on {one['device']}: {one['split']}{written}"
+    for device, each in refused.items():
+        yield f"not fitted on {device}: {', '.join(each)}"
 
 
 API_HEADER = ("the same work", "API", "measured", "of the best", "modelled", "clock")
@@ -222,6 +229,9 @@ def verdict(results: Sequence[Mapping[str, Any]], at_most: float | None = None) 
         devices = len({one["device"] for one in results})
         of = f"{plural(len({one['op'] for one in results}), 'operation')} on {plural(devices, 'device')}"
         said = f"{of}: {percent(min(errors))} to {percent(max(errors))} off in the mean"
+        floors = [one["noise_floor"] for one in results if one["noise_floor"] is not None]
+        if floors:
+            said += f", where the measurements themselves vary by {percent(min(floors))} to {percent(max(floors))}"
     if at_most is None:
         return said
     above = sum(one["mape"] is None or one["mape"] > at_most for one in results)
@@ -262,7 +272,7 @@ def render(
             state="none" if at_most is None else "missed" if above else "met",
             ran=_ran(results),
             header=HEADER,
-            rows=[[one["device"], one["op"], *cells(one)] for one in results],
+            rows=[[one["device"], _named(one), *cells(one)] for one in results],
             parts=[_part(one, drawn.get((one["device"], one["op"])), charts) for one in results if "model" in one],
             spans=list(_spans(results)),
             omitted=list(_omitted(omitted, shown=1000)),

@@ -21,7 +21,8 @@ READY_BYTES_S = 0.5e9
 LANDMARK_SHARE = 1 / 6
 """Of a device's budget, that a landmark may take: others may a twentieth (``Point.share``)."""
 
-_DECADES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000, 100_000_000)
+_LENGTHS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
+"""Two a decade: a fit takes half of them, and wants ten."""
 _BYTES = (4, 64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20, 1_000_000_000)
 _SQUARES = (64, 128, 256, 512, 1024, 2048, 4096)
 _THIN = ((1, 4096, 4096), (16, 4096, 4096), (128, 1024, 4096), (4096, 64, 1024))
@@ -49,7 +50,7 @@ def _moving() -> Iterator[Point]:
 
 def _arithmetic() -> Iterator[Point]:
     add, elementwise = OPERATIONS.find("vector_add"), OPERATIONS.find("elementwise")
-    for n in _DECADES:
+    for n in _LENGTHS:
         yield point(add, n=n)
     for dtype in ("float16", "bfloat16", "int8"):
         for n in (10_000, 1_000_000):
@@ -65,15 +66,21 @@ def _arithmetic() -> Iterator[Point]:
     for side in _SQUARES:
         for dtype in ("float32", "float16", "bfloat16", "int8"):
             yield point(gemm, m=side, n=side, k=side, dtype=dtype)
+    for side in (1024, 4096):
+        yield point(gemm, m=side, n=side, k=side, dtype="tf32")
     for m, n, k in _THIN:
         for dtype in ("float32", "bfloat16"):
             yield point(gemm, m=m, n=n, k=k, dtype=dtype)
     yield point(gemm, m=128, n=128, k=128, batch=64, dtype="float32")
     stencil, fft = OPERATIONS.find("stencil"), OPERATIONS.find("fft")
-    for nx, ny, nz in ((256, 256, 1), (1024, 1024, 1), (4096, 4096, 1), (64, 64, 64), (128, 128, 128), (256, 256, 256)):
-        yield point(stencil, nx=nx, ny=ny, nz=nz, dtype="float32")
-    for n, batch in ((256, 1), (256, 256), (4096, 1), (4096, 64), (65536, 4), (1 << 20, 1)):
-        yield point(fft, n=n, batch=batch)
+    for side in (128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192):
+        yield point(stencil, nx=side, ny=side, dtype="float32")
+    for side in (16, 24, 32, 48, 64, 96, 128, 192, 256, 384):
+        yield point(stencil, nx=side, ny=side, nz=side, dtype="float32")
+    for n in (256, 1024, 4096, 16384, 65536, 1 << 18, 1 << 20):
+        for batch in sorted({1, *(whole // n for whole in (1 << 16, 1 << 20, 1 << 23) if whole >= n)}):
+            yield point(fft, n=n, batch=batch)
+    yield point(fft, n=4096, batch=256, dtype="float16")
     attention = OPERATIONS.find("attention")
     for phase, batch, tokens in (("prefill", 1, 256), ("prefill", 1, 1024), ("decode", 8, 512), ("decode", 8, 4096)):
         heads = {"heads": 8, "kv_heads": 2, "head_dim": 64}
