@@ -154,7 +154,8 @@ def choose(device: str | None, model: str | None, known: Catalogue) -> list[tupl
     wanted = [one for one in found if one.is_called(device) or (full is not None and one.modelled_as == full)]
     if not wanted:
         here = [one.found.name for one in found]
-        near = None if ":" in device else nearest(device, here)
+        # Of `cuda:0` the processor is no slip of the pen.
+        near = nearest(device, [one for one in here if one.split(":")[0] == device.split(":")[0] or ":" not in device])
         raise DeviceNotPresentError(
             f"'{device}' is not here; here are {', '.join(here) or 'none'}"
             + (f" (did you mean {near}?)" if near else "")
