@@ -295,9 +295,14 @@ class HostDevice:
         """An error of this device."""
         return device_error(kind, problem, operation=operation, device=self.info.name, api=self.info.api)
 
+    @property
+    def room_bytes(self) -> float:
+        """What a trial may allocate."""
+        return SHARE * available_bytes()
+
     def require_memory(self, needed_bytes: float, what: str) -> None:
-        """DeviceOutOfMemory where a trial would allocate more than it may: `SHARE` of what is free."""
-        most = SHARE * available_bytes()
+        """DeviceOutOfMemory where a trial would allocate more than it may."""
+        most = self.room_bytes
         if needed_bytes > most:
             needed, limit = (f"{size / 2**30:.3g} GiB" for size in (needed_bytes, most))
             raise self.error(DeviceOutOfMemory, f"needs {needed} for {what}, of at most {limit} a trial", "allocate")
