@@ -191,6 +191,17 @@ def test_a_back_end_whose_files_are_not_here_is_not_asked(fake: Fake, tmp_path: 
     assert not list(tmp_path.glob("*.pid"))
 
 
+def test_a_back_end_whose_package_is_not_installed_is_not_asked_either(fake: Fake, tmp_path: Path) -> None:
+    fake("lacks", "return [device()]", "packages=('json', 'a_driver_nobody_has')")
+    fake("has", "return [device()]", "packages=('json',)")
+    lacks, has = probe(["lacks", "has"])
+    assert (lacks.kind_of_failure, lacks.why) == (
+        "missing package",
+        "the package 'a_driver_nobody_has' is not installed",
+    )
+    assert has.present and len(list(tmp_path.glob("*.pid"))) == 1
+
+
 def test_a_driver_is_asked_once_until_that_is_forgotten(fake: Fake, tmp_path: Path) -> None:
     fake("counted", "return [device()]")
     assert one("counted") is one("counted")

@@ -56,6 +56,7 @@ BACKEND = RealBackend(
     reaches="NVIDIA GPUs",
     install='pip install "windtunnel[cuda]" and NVIDIA\'s driver, for CUDA 12 or later',
     find=_find,
+    packages=("cupy",),
     operations=_operations,
     context=_context,
     present=_present,

@@ -52,6 +52,7 @@ BACKEND = RealBackend(
     reaches="AMD GPUs",
     install='pip install "windtunnel[hip]" and ROCm 7',
     find=_find,
+    packages=("cupy",),
     operations=_operations,
     context=_context,
     present=_present,

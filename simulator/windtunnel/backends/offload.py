@@ -64,5 +64,6 @@ BACKEND = RealBackend(
     reaches="the host's processor, as a QAT card's software path",
     install="pip install 'windtunnel[offload]'",
     find=find,
+    packages=("cryptography", "isal", "lz4", "zstandard"),
     operations=operations,
 )

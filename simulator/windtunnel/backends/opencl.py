@@ -86,6 +86,7 @@ BACKEND = RealBackend(
     reaches="GPUs, FPGAs and processors with an OpenCL driver",
     install='pip install "windtunnel[opencl]" (with PoCL, for processors); a GPU needs its vendor\'s driver too',
     find=_find,
+    packages=("pyopencl",),
     operations=_operations,
     context=_context,
 )

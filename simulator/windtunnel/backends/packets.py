@@ -268,6 +268,7 @@ BACKEND = RealBackend(
     reaches="the host's packet path (Linux), as a DPU's",
     install="pip install 'windtunnel[packets]'; and root, or a kernel that lets users make user namespaces",
     find=find,
+    packages=("pyroute2",),
     operations=operations,
     present=_present,
 )

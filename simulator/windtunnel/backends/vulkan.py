@@ -67,6 +67,7 @@ BACKEND = RealBackend(
     install='pip install "windtunnel[vulkan]", and the system\'s libvulkan1, glslang-tools and, for processors, '
     "mesa-vulkan-drivers; a GPU needs its vendor's driver too",
     find=_find,
+    packages=("vulkan",),
     operations=_operations,
     context=opened,
 )

@@ -106,6 +106,7 @@ BACKEND = RealBackend(
     reaches="GPUs through Vulkan, Metal or Direct3D 12, and processors behind Vulkan's software driver",
     install='pip install "windtunnel[wgpu]"; on Linux a Vulkan driver too: the GPU\'s, or mesa-vulkan-drivers',
     find=_find,
+    packages=("wgpu",),
     operations=_operations,
     context=_context,
 )
