@@ -17,14 +17,14 @@ from windtunnel import app, probing, reals, running
 from windtunnel.backends import backend
 from windtunnel.backends._probe import probe
 from windtunnel.backends._reached import Reached
-from windtunnel.backends._remote import RemoteOperations
+from windtunnel.backends._remote import OPEN_S, RemoteOperations
 from windtunnel.core.device import Device
-from windtunnel.core.errors import DeviceNotPresentError, InputError, Where, WindtunnelError, nearest
+from windtunnel.core.errors import DeviceError, DeviceNotPresentError, InputError, Where, WindtunnelError, nearest
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.result import COMPLETED
 from windtunnel.core.scenario import scenario_from_data
 from windtunnel.validation import suite
-from windtunnel.validation.measure import Measured, Point, Session
+from windtunnel.validation.measure import LEAST_PATIENCE_S, PATIENCE_SHARE, Measured, Point, Session
 from windtunnel.validation.rows import Circumstances, Measurement
 from windtunnel_models.catalogue import Catalogue
 
@@ -56,6 +56,8 @@ class Findings:
 
     taken: list[Taken] = field(default_factory=list)
     command: str = ""
+    unopened: dict[str, str] = field(default_factory=dict)
+    """Devices that did not open, and why: the others are measured all the same."""
 
     @property
     def rows(self) -> list[Measurement]:
@@ -82,8 +84,9 @@ class Findings:
         )
 
     def omitted(self) -> list[dict[str, Any]]:
-        """By device, operation and reason, how many points were not measured."""
+        """By device, operation and reason, how many points were not measured; and whether that is what hung."""
         counts: dict[tuple[str, str, str], int] = {}
+        hung = {(one.name, why) for one in self.taken for why in one.measured.hung}
         for one in self.taken:
             reasons = [(point, why) for point, why in one.measured.refused]
             reasons += [(point, "the budget was too small for it") for point in one.measured.left]
@@ -92,7 +95,11 @@ class Findings:
                 counts[key] = counts.get(key, 0) + 1
             if one.unspanned:
                 counts[one.name, "makespan", one.unspanned] = 1
-        return [{"source": d, "op": op, "why": why, "points": n} for (d, op, why), n in sorted(counts.items())]
+        counts |= {(name, "all", why): len(list(suite.points())) for name, why in self.unopened.items()}
+        return [
+            {"source": source, "op": op, "why": why, "points": n, "hung": (source, why) in hung}
+            for (source, op, why), n in sorted(counts.items())
+        ]
 
 
 def measured(
@@ -123,7 +130,14 @@ def measured(
         told = partial(_prefixed, progress, name) if progress is not None else None
         each_s = budget_s * share / sum(shares)
         done = theirs.setdefault(sku, {}) if model is None else {}
-        taken = _measure(name, sku, each_s, seed, app.device(sku, known, calibration), told, known, done, calibration)
+        as_model = app.device(sku, known, calibration)
+        try:
+            taken = _measure(name, sku, each_s, seed, as_model, told, known, done, calibration)
+        except DeviceError as error:
+            if len(chosen) == 1:
+                raise
+            found.unopened[name] = str(error)
+            continue
         done |= {row.op: name for row in taken.measured.rows}
         found.taken.append(taken)
     return found
@@ -201,8 +215,11 @@ def _measure(
     way, _, number = name.partition(":")
     cost_s = partial(_cost_s, model)
     every = list(suite.points())
-    opened = partial(RemoteOperations, way, int(number))
-    session = Session(opened, budget_s=budget_s * (1 - _MAKESPAN_SHARE), seed=seed, progress=progress)
+    # A driver that answered a probe in time opens a device in that time, or in what the budget has for it.
+    open_s = min(OPEN_S, max(backend(way).timeout_s, PATIENCE_SHARE * budget_s))
+    opened = partial(RemoteOperations, way, int(number), open_s=open_s)
+    measured_s = budget_s * (1 - _MAKESPAN_SHARE)
+    session = Session(opened, budget_s=measured_s, seed=seed, progress=progress, wait=_wait)
     refused = [(one, f"{sku} is measured with {done[one.op]} there") for one in every if one.op in done]
     try:
         info, versions = session.operations.info, session.operations.versions
@@ -222,6 +239,11 @@ def _measure(
     else:
         taken.makespan = spanned
     return taken
+
+
+def _wait(operations: Any, most_s: float) -> None:
+    """See ``Session``."""
+    operations.patience_s = most_s
 
 
 def _cost_s(model: Device, one: Point) -> float | None:
@@ -279,10 +301,12 @@ def _makespan(
         fitted = calibration if calibration == "none" else str(Path(calibration).resolve())
         ways = {way: {**entry, "calibration": fitted} for way, entry in ways.items()}
     ends: dict[str, float] = {}
+    patience_s = max(LEAST_PATIENCE_S, PATIENCE_SHARE * budget_s)
     try:
         for way, entry in ways.items():
             made = scenario_from_data({**data, "fleet": [entry]})
-            jobs = running.simulate(made, 1, "process", known)[1].jobs
+            with reals.waiting_at_most(patience_s):
+                jobs = running.simulate(made, 1, "process", known)[1].jobs
             unfinished = int((jobs.status != COMPLETED).sum())
             if unfinished:
                 return f"{unfinished} of {_JOBS} jobs were not completed on {taken.name}"

@@ -5,9 +5,12 @@ checked; what hangs or dies is told as a failure of the device.
 from __future__ import annotations
 
 import atexit
+import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from windtunnel import probing
@@ -142,6 +145,17 @@ class RealExecutor:
 
 
 _opened: dict[str, RealExecutor] = {}
+_patience_s: ContextVar[float] = ContextVar("patience_s", default=math.inf)
+
+
+@contextmanager
+def waiting_at_most(seconds: float) -> Iterator[None]:
+    """Devices that are opened within are not waited for longer than this at a call: one that takes longer hangs."""
+    before = _patience_s.set(seconds)
+    try:
+        yield
+    finally:
+        _patience_s.reset(before)
 
 
 def executor(name: str) -> RealExecutor:
@@ -152,19 +166,27 @@ def executor(name: str) -> RealExecutor:
     found = _opened.get(name)
     if found is None:
         from windtunnel.backends import backend
-        from windtunnel.backends._remote import RemoteOperations
 
         way, _, number = name.partition(":")
         if not number.isdecimal():
             raise InputError(f"'{name}' names no device of this host", expected="a back end and a number: opencl:0")
         backend(way)
+        patience_s = _patience_s.get()
         try:
-            found = _opened[name] = RealExecutor(name, lambda: RemoteOperations(way, int(number), LIMIT_S))
+            found = _opened[name] = RealExecutor(name, lambda: _remote(way, int(number), patience_s))
         except (RuntimeError, DeviceNotPresentError):
             # Whatever a driver says where there is none: what finds devices knows the words for it.
             probing.require(name)
             raise
     found.begin()
+    return found
+
+
+def _remote(way: str, number: int, patience_s: float) -> Operations:
+    from windtunnel.backends._remote import RemoteOperations
+
+    found = RemoteOperations(way, number, LIMIT_S)
+    found.patience_s = patience_s
     return found
 
 

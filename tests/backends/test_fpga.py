@@ -15,8 +15,9 @@ import scipy.ndimage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel.backends import backend, fpga
+from windtunnel.backends import backend
 from windtunnel.backends._rtl import designs, icarus
+from windtunnel.backends._rtl import device as rtl
 from windtunnel.backends._rtl.designs import FLOATS, Build, Work, same
 from windtunnel.backends._rtl.icarus import STEADY, Compiled, Flow, Run
 from windtunnel.core.device import Device
@@ -144,7 +145,7 @@ def test_n_words_take_n_and_the_latency_less_one_cycles_and_start_every_cycle(
 ) -> None:
     lanes = port if dtype == "int8" else port // FLOATS[dtype][0].itemsize
     n = words * lanes - spare % lanes
-    seen = fpga.measured("vector_add", {"n": n, "dtype": dtype}, Build(port_bytes=port))
+    seen = rtl.measured("vector_add", {"n": n, "dtype": dtype}, Build(port_bytes=port))
     assert seen.latency == (2 if dtype == "int8" else designs.ADD + 1)
     assert seen.cycles == words + seen.latency - 1
     assert seen.initiation_interval == 1.0 or (words == 1 and math.isnan(seen.initiation_interval))
@@ -282,10 +283,10 @@ def test_rows_beyond_what_is_kept_below_the_array_come_in_passes(monkeypatch: py
 
 @pytest.mark.parametrize("op", ["int8", "float32"])
 def test_starts_of_overlapping_products_are_a_cycle_apart(op: str) -> None:
-    seen = fpga.measured("gemm", {"m": 24, "n": 24, "k": 24, "dtype": op}, SMALL)
+    seen = rtl.measured("gemm", {"m": 24, "n": 24, "k": 24, "dtype": op}, SMALL)
     assert seen.initiation_interval == 1.0
     one_by_one = Build(rows=4, columns=3, float_rows=3, float_columns=2, overlap=False)
-    assert fpga.measured("gemm", {"m": 24, "n": 24, "k": 24, "dtype": op}, one_by_one).initiation_interval > 1.1
+    assert rtl.measured("gemm", {"m": 24, "n": 24, "k": 24, "dtype": op}, one_by_one).initiation_interval > 1.1
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -343,20 +344,20 @@ MODELLED = [
 def test_the_model_given_a_designs_depth_and_lanes_counts_its_cycles(
     op: str, columns: dict[str, Any], build: dict[str, float]
 ) -> None:
-    seen = fpga.measured(op, columns, Build(rows=8, columns=8))
+    seen = rtl.measured(op, columns, Build(rows=8, columns=8))
     assert modelled_cycles(card(**build), op, op, **columns) == pytest.approx(seen.cycles, abs=1e-6)
 
 
 def test_rows_that_are_no_whole_words_cost_the_design_more_than_the_model_by_their_filling() -> None:
     columns = {"nx": 9, "ny": 5, "nz": 4}
     model = modelled_cycles(card(lanes__stencil=4, pipeline_depth__stencil=26), "stencil", "stencil", **columns)
-    assert fpga.measured("stencil", columns).cycles - model == pytest.approx((3 * 5 * 4 - 45) + (3 * 5 - 12), abs=1e-6)
+    assert rtl.measured("stencil", columns).cycles - model == pytest.approx((3 * 5 * 4 - 45) + (3 * 5 - 12), abs=1e-6)
 
 
 def test_a_depth_of_the_product_that_is_no_whole_tile_is_not_filled_up_by_the_design_as_the_model_has_it() -> None:
     columns = {"m": 16, "n": 16, "k": 20, "dtype": "int8"}
     model = modelled_cycles(card(lanes__gemm_int8=64, tile=8, pipeline_depth__gemm=16), "gemm", "gemm", **columns)
-    assert model - fpga.measured("gemm", columns, Build(rows=8, columns=8)).cycles == pytest.approx(
+    assert model - rtl.measured("gemm", columns, Build(rows=8, columns=8)).cycles == pytest.approx(
         4 * (24 - 20), abs=1e-6
     )
 
@@ -365,18 +366,18 @@ def test_a_depth_of_the_product_that_is_no_whole_tile_is_not_filled_up_by_the_de
 def test_the_first_result_of_a_pipeline_is_there_within_the_founding_documents_microsecond(
     op: str, columns: dict[str, Any]
 ) -> None:
-    assert fpga.measured(op, columns).latency / Build().clock_hz < 1e-6
+    assert rtl.measured(op, columns).latency / Build().clock_hz < 1e-6
 
 
 def test_a_product_has_to_wait_for_all_of_k_so_that_no_microsecond_holds_for_it() -> None:
-    seen = fpga.measured("gemm", {"m": 2, "n": 2, "k": 400, "dtype": "int8"}, SMALL)
+    seen = rtl.measured("gemm", {"m": 2, "n": 2, "k": 400, "dtype": "int8"}, SMALL)
     assert seen.latency / SMALL.clock_hz > 1e-6
 
 
 @pytest.fixture
-def device() -> Iterator[fpga.RtlDevice]:
+def device() -> Iterator[rtl.RtlDevice]:
     opened = backend("fpga").operations(0)
-    assert isinstance(opened, fpga.RtlDevice)
+    assert isinstance(opened, rtl.RtlDevice)
     yield opened
     opened.close()
 
@@ -386,7 +387,7 @@ def complete(op: str, **columns: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("op", FLOWING)
-def test_a_trial_tells_cycles_over_the_stated_clock_and_its_numbers_are_right(device: fpga.RtlDevice, op: str) -> None:
+def test_a_trial_tells_cycles_over_the_stated_clock_and_its_numbers_are_right(device: rtl.RtlDevice, op: str) -> None:
     trial = device.trial(op, complete(op, **FLOWING[op]))
     assert trial.timer == "device" and "300 MHz (assumed)" in trial.note and "operands on the chip" in trial.note
     once = trial.run()
@@ -401,14 +402,14 @@ def test_a_trial_tells_cycles_over_the_stated_clock_and_its_numbers_are_right(de
 
 def test_another_clock_scales_the_time_and_not_the_cycles() -> None:
     columns = complete("vector_add", n=64)
-    slow, fast = (fpga.RtlDevice(Build(clock_hz=hz)).trial("vector_add", columns) for hz in (100e6, 400e6))
+    slow, fast = (rtl.RtlDevice(Build(clock_hz=hz)).trial("vector_add", columns) for hz in (100e6, 400e6))
     assert slow.run() == 4.0 * fast.run()
     assert slow.pipeline == fast.pipeline
     slow.close()
     fast.close()
 
 
-def test_a_check_fails_where_a_number_is_not_numpys(device: fpga.RtlDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_fails_where_a_number_is_not_numpys(device: rtl.RtlDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = device.trial("vector_add", complete("vector_add", n=50))
     result = trial.result().copy()
     result[17] = np.nextafter(result[17], np.float32(9), dtype=np.float32)
@@ -418,7 +419,7 @@ def test_a_check_fails_where_a_number_is_not_numpys(device: fpga.RtlDevice, monk
 
 
 def test_a_design_whose_cycles_depend_on_what_was_before_is_no_measurement(
-    device: fpga.RtlDevice, monkeypatch: pytest.MonkeyPatch
+    device: rtl.RtlDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = device.trial("vector_add", complete("vector_add", n=50))
     first, second = trial._simulated(2)
@@ -444,7 +445,7 @@ def test_a_design_whose_cycles_depend_on_what_was_before_is_no_measurement(
     ],
 )
 def test_what_no_design_does_is_refused_in_words(
-    device: fpga.RtlDevice, op: str, columns: dict[str, Any], said: str
+    device: rtl.RtlDevice, op: str, columns: dict[str, Any], said: str
 ) -> None:
     asked = OPERATIONS.find(op).complete({**WARM, **columns})
     assert device.refusal(op, asked)
@@ -476,11 +477,11 @@ def test_what_cannot_be_built_is_an_error_of_the_input(wrong: dict[str, Any], sa
 
 def test_columns_are_checked_against_the_registry() -> None:
     with pytest.raises(InputError, match="gemm needs 'm'"):
-        fpga.measured("gemm", {"dtype": "int8"})
+        rtl.measured("gemm", {"dtype": "int8"})
 
 
 def test_a_device_that_was_given_back_does_nothing_more() -> None:
-    device = fpga.RtlDevice()
+    device = rtl.RtlDevice()
     trial = device.trial("vector_add", complete("vector_add", n=8))
     device.close()
     device.close()

@@ -370,7 +370,9 @@ def test_batches_fit_the_receivers_buffer() -> None:
         ("packets", {"count": 1, "bytes": 63}, "expected bytes from 64 to 9018"),
         ("packets", {"count": 1, "bytes": 9019}, "expected bytes from 64 to 9018"),
         ("packets", {"count": 10**9, "bytes": 64}, "expected count of at most 100,000,000"),
-        ("packets", {"count": 1, "bytes": 64, "dispatch": "graph"}, "expected dispatch=device or dispatch=eager"),
+        ("packets", {"count": 1, "bytes": 64, "dispatch": "graph"}, "expected dispatch=device"),
+        ("packets", {"count": 1, "bytes": 64, "dispatch": "eager"}, "expected dispatch=device"),
+        ("packets", {"count": 1, "bytes": 64, "clock": "sustained"}, "expected clock=burst"),
         ("launch", {}, "expected one of packets"),
         ("rdma", {"bytes": 64}, "expected one of packets"),
     ],
@@ -398,9 +400,10 @@ def test_a_round_trip_of_no_frame_is_refused(device: VethDevice, count: int, siz
 
 
 def test_more_memory_than_a_trial_may_have_is_refused(device: VethDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_hostwork, "available_bytes", lambda: 5.0 * 2**30)
     with pytest.raises(DeviceOutOfMemory, match="of at most 2 GiB a trial"):
         device.round_trip_s(1_000_000, size=9018)
-    monkeypatch.setattr(_hostwork, "MEMORY_LIMIT_BYTES", 2**20)
+    monkeypatch.setattr(_hostwork, "available_bytes", lambda: 2.5 * 2**20)
     with pytest.raises(DeviceOutOfMemory, match="frames of 1,514 bytes") as raised:
         device.trial("packets", {"count": 1, "bytes": 1518})
     assert raised.value.code.name == "ENOMEM"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -190,6 +191,17 @@ def test_a_back_end_whose_files_are_not_here_is_not_asked(fake: Fake, tmp_path: 
     assert not list(tmp_path.glob("*.pid"))
 
 
+def test_a_back_end_whose_package_is_not_installed_is_not_asked_either(fake: Fake, tmp_path: Path) -> None:
+    fake("lacks", "return [device()]", "packages=('json', 'a_driver_nobody_has')")
+    fake("has", "return [device()]", "packages=('json',)")
+    lacks, has = probe(["lacks", "has"])
+    assert (lacks.kind_of_failure, lacks.why) == (
+        "missing package",
+        "the package 'a_driver_nobody_has' is not installed",
+    )
+    assert has.present and len(list(tmp_path.glob("*.pid"))) == 1
+
+
 def test_a_driver_is_asked_once_until_that_is_forgotten(fake: Fake, tmp_path: Path) -> None:
     fake("counted", "return [device()]")
     assert one("counted") is one("counted")
@@ -210,8 +222,6 @@ TELLS = "return [device(label=json.dumps(dict(os.environ)), vendor=str(Path(os.e
 
 
 def test_only_a_missing_runtime_folder_is_added_to_the_environment(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    import json
-
     fake("tells", TELLS)
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     (device,) = one("tells").devices
@@ -225,8 +235,6 @@ def test_only_a_missing_runtime_folder_is_added_to_the_environment(fake: Fake, m
 
 
 def test_a_runtime_folder_that_is_set_stays(fake: Fake, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import json
-
     fake("tells", TELLS)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     (device,) = one("tells").devices
@@ -296,19 +304,51 @@ def test_no_descriptor_stays_open(fake: Fake) -> None:
     assert {path.name for path in Path("/dev/fd").iterdir()} == before
 
 
+ALWAYS = ("cpu", "fpga", "offload", "opencl", "vulkan", "wgpu")
+"""What the machines that run these tests have to have."""
 DRIVERS = ["cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda"]
+
+
+HEAVY = ["numpy", "numba", "scipy", "ml_dtypes", "windtunnel.core.ops", "windtunnel.language", "windtunnel.transpile"]
+"""What operations and programs are made with: finding a device does not wait for it."""
+IN_NUMPY = ("cuda", "hip", "opencl", "tpu")
+"""Back ends whose driver's package imports NumPy itself."""
 
 
 def test_asking_imports_no_driver_and_what_probes_waits_for_no_numpy() -> None:
     code = (
         "import sys, windtunnel.backends._probe, windtunnel.backends._answer, windtunnel.backends._system\n"
-        "assert 'numpy' not in sys.modules\n"
         "from windtunnel.backends import backends\n"
         "assert backends(), 'there are back ends'\n"
-        f"print([name for name in {DRIVERS} if name in sys.modules])"
+        f"print([name for name in {DRIVERS + HEAVY} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+@pytest.mark.parametrize("name", backends.names())
+def test_a_process_that_asks_a_driver_imports_nothing_that_finding_a_device_does_not_need(name: str) -> None:
+    heavy = [one for one in HEAVY if not (name in IN_NUMPY and one in ("numpy", "ml_dtypes", "scipy"))]
+    code = (
+        "import json, sys\n"
+        "from windtunnel.backends._answer import _said\n"
+        f"said = _said({name!r})\n"
+        f"print(json.dumps([[one for one in {heavy} if one in sys.modules], 'devices' in said]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported, found = json.loads(done.stdout)
+    assert imported == [] and (found or name not in ALWAYS)
+
+
+def test_the_command_that_lists_real_devices_imports_nothing_that_is_for_more() -> None:
+    code = (
+        "import sys\nfrom windtunnel.cli import cli\n"
+        "cli(['devices', '--real', '--format', 'json'], standalone_mode=False)\n"
+        f"print([name for name in {DRIVERS + HEAVY + ['windtunnel.app']} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "[]\n"
+    assert {row["backend"] for row in json.loads(done.stdout)} >= set(ALWAYS)
 
 
 def test_every_back_end_says_what_a_person_needs_and_is_asked_without_noise(capfd: pytest.CaptureFixture[str]) -> None:

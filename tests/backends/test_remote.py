@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 
-from windtunnel import backends
+from windtunnel import backends, measuring
 from windtunnel.backends._remote import RemoteOperations
 from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
+from windtunnel.report.validation import text
+from windtunnel.runtime.codes import code_of
+from windtunnel.validation import measure
 
 FAKE = '''
 """A back end that does what its operations are called, wrongly."""
@@ -29,7 +32,7 @@ class Trial:
     timer, note = "host", "a fake"
     def __init__(self, n): self.n = n
     def run(self, count=1):
-        if self.n == 1: time.sleep(600)
+        if self.n in (1, 1_000_000): time.sleep(600)
         if self.n == 2: os.kill(os.getpid(), 11)
         if self.n == 3: print("x" * 1000000, flush=True); os.write(2, b"y" * 1000000)
         if self.n == 4: os._exit(3)
@@ -49,7 +52,8 @@ class Operations:
     info = DeviceInfo("fake", "gpu", "cuda", 1e9, limits_of("cuda"), frozenset({"pinned"}), False)
     versions = {"fake": "1"}
     def __init__(self, index): self.index = index
-    def refusal(self, op, columns): return None if op == "vector_add" else "only that"
+    def refusal(self, op, columns):
+        return None if op == "vector_add" and columns["dispatch"] == "device" else "only that"
     def trial(self, op, columns): return Trial(int(columns["n"]))
     def energy_j(self): return None
     def close(self): pass
@@ -99,7 +103,7 @@ def gone(process: int) -> bool:
 def test_what_the_child_knows_and_answers_comes_as_it_is(fake: RemoteOperations) -> None:
     assert (fake.info.name, fake.info.features, fake.info.limits.block) == ("fake", {"pinned"}, (1024, 1024, 64))
     assert fake.versions == {"fake": "1"} and fake.energy_j() is None
-    assert fake.refusal("gemm", {}) == "only that" and fake.refusal("vector_add", {}) is None
+    assert fake.refusal("gemm", {}) == "only that" and fake.refusal("vector_add", columns(1)) is None
     trial = fake.trial("vector_add", columns(100))
     assert (trial.run(3), trial.check(), trial.timer, trial.note) == (3e-6, 0.5, "host", "a fake")
 
@@ -111,6 +115,52 @@ def test_a_call_that_hangs_is_abandoned_with_its_process_and_says_so_ever_after(
     assert gone(process) and not fake.alive
     with pytest.raises(errors.DeviceHang):
         other.run()
+
+
+def test_no_call_is_waited_for_longer_than_the_patience_with_its_device(fake: RemoteOperations) -> None:
+    trial = fake.trial("vector_add", columns(1))
+    fake.patience_s = 0.2
+    with pytest.raises(errors.DeviceHang, match="no answer within 0.2 s"):
+        trial.run()
+
+
+def test_what_hangs_in_a_validation_is_said_and_what_does_not_is_measured(
+    fake: RemoteOperations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the suite's vector additions those of a million elements hang, for ten minutes each."""
+    monkeypatch.setattr(measure, "LEAST_PATIENCE_S", 2.0)
+    monkeypatch.setattr(measuring, "choose", lambda *_: [("fakery:0", "l4@cuda")])
+    found = measuring.measured(budget_s=6.0)
+    assert {(row.columns["n"], row.columns["dtype"]) for row in found.rows} >= {(1e3, "float32"), (1e5, "float32")}
+    assert not any(row.columns["n"] == 1e6 for row in found.rows)
+    hung = [one["why"] for one in found.omitted() if one["hung"]]
+    assert hung and all("vector_add n=1e+06" in why and "no answer within 2 s" in why for why in hung)
+    assert any(
+        line.startswith("hung on fakery:0: vector_add n=1e+06") for line in text([], found.omitted()).splitlines()
+    )
+
+
+def test_a_device_that_does_not_open_is_said_and_the_others_are_measured(
+    fake: RemoteOperations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "choose", lambda *_: [("broken:0", "l4@cuda"), ("fakery:0", "l4@cuda")])
+    opened = RemoteOperations
+
+    def opening(way: str, *given: Any, **named: Any) -> RemoteOperations:
+        if way == "broken":
+            raise errors.DeviceHang("no answer", operation="open", device=way, code=code_of("cuda", errors.DeviceHang))
+        return opened(way, *given, **named)
+
+    monkeypatch.setattr(measuring, "RemoteOperations", opening)
+    monkeypatch.setattr(measuring, "backend", lambda _: backends.backend("fakery"))
+    monkeypatch.setattr(measure, "LEAST_PATIENCE_S", 1.0)
+    found = measuring.measured(budget_s=4.0)
+    assert [one.name for one in found.taken] == ["fakery:0"] and found.rows
+    (said,) = [one for one in found.omitted() if one["source"] == "broken:0"]
+    assert said["op"] == "all" and "no answer" in said["why"] and said["points"] > 100
+    monkeypatch.setattr(measuring, "choose", lambda *_: [("broken:0", "l4@cuda")])
+    with pytest.raises(errors.DeviceHang):
+        measuring.measured(budget_s=2.0)
 
 
 def test_what_a_hung_driver_has_started_goes_with_it(fake: RemoteOperations) -> None:

@@ -5,6 +5,7 @@ JAX is not among what the tests require (597 MB). Where it is not installed the 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from importlib.util import find_spec
@@ -13,8 +14,8 @@ from typing import Any
 import pytest
 
 from windtunnel.backends import backend
+from windtunnel.backends._hostwork import llc_bytes
 from windtunnel.backends._probe import forget, probe
-from windtunnel.backends.tpu import _last_level_bytes
 from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
 
@@ -87,7 +88,6 @@ if INSTALLED:
             for cache in ("cold", "warm")
         ),
         ("launch", {"count": 5}),
-        ("launch", {"count": 1, "dispatch": "eager"}),
     ]  # fmt: skip
 
     @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ if INSTALLED:
         assert 0.0 <= trial.check() <= 1.0
         trial.close()
         trial.close()
-        with pytest.raises(errors.InvalidArgument, match="it is closed"):
+        with pytest.raises(errors.InvalidArgument, match="the trial is closed"):
             trial.run()
 
     @pytest.mark.parametrize("op", ["gemm", "elementwise", "attention"])
@@ -111,12 +111,13 @@ if INSTALLED:
 
         given = next(given for name, given in SMALL if name == op and given["dtype"] == dtype)
         trial = device.trial(op, parsed(op, **given))
-        with pytest.raises(errors.InputError, match="nothing to check"):
+        with pytest.raises(errors.InvalidArgument, match="nothing has run"):
             trial.check()
         trial.run()
         right = np.asarray(trial._last)
         for factor in (1.05, math.nan):
             trial._last = (right.astype(np.float64) * factor).astype(right.dtype)
+            trial._off = None  # not of this run any more
             assert trial.check() > 1.0
 
     @pytest.mark.parametrize("direction", ["h2d", "d2h", "d2d"])
@@ -142,19 +143,21 @@ if INSTALLED:
         size = 3 * 4 * 128 * 128
         given = {"m": 128, "n": 128, "k": 128, "dtype": "float32"}
         cold, warm = (device.trial("gemm", parsed("gemm", **given, cache=cache)) for cache in ("cold", "warm"))
-        addresses = {operand.unsafe_buffer_pointer() for operands in cold._sets for operand in operands}
-        assert len(addresses) == 2 * len(cold._sets) > 2 == 2 * len(warm._sets)
+        addresses = {operand.unsafe_buffer_pointer() for operands in cold._held for operand in operands}
+        assert len(addresses) == 2 * len(cold._held) > 2 == 2 * len(warm._held)
 
-        assert len(cold._sets) * size * 2 / 3 >= 2 * _last_level_bytes() or not device.found.software
+        assert len(cold._held) * size * 2 / 3 >= 2 * llc_bytes().bytes or not device.found.software
 
     @pytest.mark.parametrize(
         ("op", "given", "said"),
         [
             ("gemm", {"m": 8, "n": 8, "k": 8, "dtype": "fp8"}, "only in float32, float16, bfloat16, int8"),
             ("gemm", {"m": 8, "n": 8, "k": 8, "dtype": "float32", "dispatch": "graph"}, "no graphs to replay"),
+            ("gemm", {"m": 8, "n": 8, "k": 8, "dtype": "float32", "clock": "sustained"}, "clock=burst"),
+            ("copy", {"bytes": 8, "direction": "d2d", "dispatch": "eager"}, "timed as it is"),
             ("launch", {"mode": "persistent"}, "no launch of mode persistent"),
             ("copy", {"bytes": 8, "direction": "h2d"}, "pageable memory, not pinned"),
-            ("aes", {"bytes": 8}, "not asked for aes"),
+            ("aes", {"bytes": 8}, "does not run aes here"),
         ],
     )
     def test_what_it_does_not_do_is_refused_in_words(device: Any, op: str, given: dict[str, Any], said: str) -> None:
@@ -163,8 +166,15 @@ if INSTALLED:
         with pytest.raises(errors.UnsupportedOperationError, match=said):
             device.trial(op, asked)
 
+    def test_launched_one_by_one_is_all_that_a_processor_has_and_is_not_asked_for_by_two_names(device: Any) -> None:
+        said = device.refusal("launch", parsed("launch", dispatch="eager"))
+        assert (said is not None) is device.info.software
+        device.info, before = dataclasses.replace(device.info, software=False), device.info
+        assert device.refusal("launch", parsed("launch", dispatch="eager")) is None
+        device.info = before
+
     def test_what_does_not_fit_is_out_of_memory(device: Any) -> None:
-        with pytest.raises(errors.DeviceOutOfMemory, match="bytes are needed"):
+        with pytest.raises(errors.DeviceOutOfMemory, match="needs .* for gemm, of at most"):
             device.trial("gemm", parsed("gemm", m=2**21, n=2**21, k=2**21, dtype="float32"))
 
     def test_a_closed_device_refuses_and_so_do_its_trials(device: Any) -> None:

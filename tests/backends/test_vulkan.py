@@ -22,6 +22,7 @@ from windtunnel.backends import _vulkan_spirv as spirv
 from windtunnel.backends import backend, vulkan
 from windtunnel.backends._vulkan_api import RefusedError, VulkanError, api
 from windtunnel.backends._vulkan_device import Device
+from windtunnel.backends._vulkan_driver import VulkanDriver
 from windtunnel.language.source import KernelError
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.transpile import ForArguments, transpile
@@ -69,9 +70,9 @@ def plain() -> Iterator[Accelerator]:
         yield found
 
 
-def driver_of(device: Accelerator) -> vulkan.VulkanDriver:
+def driver_of(device: Accelerator) -> VulkanDriver:
     found = device.context.driver
-    assert isinstance(found, vulkan.VulkanDriver)
+    assert isinstance(found, VulkanDriver)
     return found
 
 

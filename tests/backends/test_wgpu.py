@@ -19,6 +19,7 @@ import pytest
 
 import windtunnel
 from windtunnel import f32, grid, i32, shared, syncthreads, threadIdx, u32
+from windtunnel.backends import _wgpu_driver as driver_module
 from windtunnel.backends import backend
 from windtunnel.backends import wgpu as module
 from windtunnel.core import errors
@@ -83,9 +84,9 @@ def device() -> Any:
         yield found
 
 
-def driver_of(device: Accelerator) -> module.WgpuDriver:
+def driver_of(device: Accelerator) -> driver_module.WgpuDriver:
     driver = device.context.driver  # type: ignore[attr-defined]
-    assert isinstance(driver, module.WgpuDriver)
+    assert isinstance(driver, driver_module.WgpuDriver)
     return driver
 
 
@@ -143,7 +144,7 @@ def test_a_device_without_time_stamps_says_so_and_whose_memory_is_not_known_says
         "max-compute-workgroups-per-dimension": 65535, "max-compute-invocations-per-workgroup": 1024,
         "max-compute-workgroup-storage-size": 49152, "max-buffer-size": 1 << 40,
     }  # fmt: skip
-    info = module._info(found, most, frozenset(), 32)
+    info = driver_module._info(found, most, frozenset(), 32)
     assert info.memory_bytes == 1 << 40 and "does not tell" in info.limits.source
 
 
@@ -194,7 +195,7 @@ def test_a_write_that_ends_in_a_word_comes_after_the_work_before_it_and_before_t
 
 
 def test_more_than_is_staged_at_once_is_written_whole(device: Accelerator) -> None:
-    values = np.random.default_rng(1).integers(0, 256, module._STAGED + 5, np.uint8)
+    values = np.random.default_rng(1).integers(0, 256, driver_module._STAGED + 5, np.uint8)
     buffer = device.to_device(values)
     assert driver_of(device).unsent == 0
     assert np.array_equal(device.to_host(buffer), values)
@@ -231,13 +232,13 @@ def test_copies_to_pinned_arrays_land_when_the_stream_is_waited_for(device: Acce
 
 
 def test_numbers_of_launches_under_way_are_not_overwritten(device: Accelerator) -> None:
-    count = 2 * module._BOUND + 3
+    count = 2 * driver_module._BOUND + 3
     buffer = device.to_device(np.zeros(count, np.uint32))
     for _ in range(2):
         for i in range(count):
             device.launch(store_number, 1, 1, buffer, i, 7 * i + 1)
     assert np.array_equal(device.to_host(buffer), 7 * np.arange(count, dtype=np.uint32) + 1)
-    assert len(driver_of(device).bound) <= module._BOUND
+    assert len(driver_of(device).bound) <= driver_module._BOUND
 
 
 def test_memory_that_was_given_back_is_bound_no_more(device: Accelerator) -> None:
@@ -329,9 +330,9 @@ def test_what_the_library_only_logs_is_raised_in_its_thread_alone(
 
 def test_messages_are_one_line_but_for_what_points_at_a_source() -> None:
     told = "Validation Error\n\nCaused by:\n  In wgpuDeviceCreateBuffer\n    Too large\n"
-    assert module._words(told) == "In wgpuDeviceCreateBuffer: Too large"
+    assert driver_module._words(told) == "In wgpuDeviceCreateBuffer: Too large"
     pointed = "Validation Error\n\nparsing error\n  ┌─ wgsl:1:45\n  │\n1 │ let x = ;"
-    assert module._words(pointed) == pointed
+    assert driver_module._words(pointed) == pointed
 
 
 # Threads.
@@ -425,7 +426,7 @@ def test_launches_are_timed_one_by_one_when_that_is_asked_for(device: Accelerato
     assert 0.0 < short < middle < longest
     assert short + middle + longest <= last.elapsed_s(first)
     # Only of the last launches the stamps are kept.
-    for _ in range(module._STAMPS // 2):
+    for _ in range(driver_module._STAMPS // 2):
         device.launch(add_number, 1, 1, buffer, 1)
     assert driver.busy_s(marks[0]) is None
     assert driver.busy_s(context.default.last) > 0.0  # type: ignore[attr-defined]

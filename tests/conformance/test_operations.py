@@ -183,15 +183,27 @@ def test_several_trials_of_a_device_do_not_disturb_each_other(device: Operations
         trial.close()
 
 
+CONTEXTS = [{"dispatch": "eager"}, {"dispatch": "graph"}, {"clock": "sustained"}]
+
+
 @pytest.mark.parametrize("op", ["copy", "launch"])
-@pytest.mark.parametrize("context", [{"dispatch": "eager"}, {"dispatch": "graph"}, {"clock": "sustained"}])
+@pytest.mark.parametrize("context", CONTEXTS)
 def test_no_copy_or_launch_is_measured_in_another_context_than_was_asked(
-    device: Operations, name: str, op: str, context: dict[str, str]
+    device: Operations, op: str, context: dict[str, str]
 ) -> None:
-    if name == "offload" and context != {"dispatch": "graph"}:
-        return  # a call of a library is the same however it is called, as that back end says of itself
     given = {"bytes": 4, "direction": "d2d"} if op == "copy" else {}
     assert device.refusal(op, columns(op, **given, **context)) is not None
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_call_on_the_host_is_in_no_context_that_would_be_the_same_number_by_another_name(
+    device: Operations, name: str, context: dict[str, str]
+) -> None:
+    asked = [
+        (op, columns(op, **{"cache": "warm", **given, **context})) for op, given in CASES.values() if op != "service"
+    ]
+    able = [op for op, one in asked if device.refusal(op, one) is None]
+    assert able == [] or name in KERNELS and "dispatch" in context
 
 
 HUGE: dict[str, tuple[str, dict[str, Any]]] = {

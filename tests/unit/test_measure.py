@@ -46,6 +46,7 @@ class Fake:
         self.runs: Counter[float] = Counter()
         self.open = self.closed = 0
         self.joules = 0.0
+        self.patience_s = 0.0
 
     def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
         return "not that" if op != "vector_add" else None
@@ -77,6 +78,7 @@ class FakeTrial:
     def run(self, count: int = 1) -> float:
         device = self.device
         if self.n in device.strange.get("hangs", ()):
+            device.clock.now += device.patience_s
             raise errors.DeviceHang("hung", operation="run", device="fake", code=code_of("cuda", errors.DeviceHang))
         seconds = law_s(self.n) * self.factor * math.exp(device.sample * device.rng.standard_normal())
         if self.cold:
@@ -195,6 +197,84 @@ def test_a_device_that_hangs_is_opened_anew_and_the_others_are_still_measured() 
     assert [row.columns["n"] for row in found.rows] == [1000.0, 3000.0]
     assert [one.columns["n"] for one, _ in found.refused] == [2000.0]
     assert len(devices) == 2 and devices[0].closed == 1 and 2000.0 not in devices[1].order
+
+
+def wait(device: Fake, most_s: float) -> None:
+    device.patience_s = most_s
+
+
+@pytest.mark.parametrize("budget_s", [12.0, 60.0, 3600.0])
+def test_an_operation_that_hangs_at_every_size_costs_no_more_than_two_shares_and_the_others_are_measured(
+    budget_s: float,
+) -> None:
+    clock, hangs = Clock(), tuple(range(2000, 30_000, 1000))
+    session = Session(lambda: Fake(clock, hangs=hangs), budget_s=budget_s, clock=clock, wait=wait)
+    others = [point(ADD, n=n, dtype=dtype) for n in (1000, 30_000) for dtype in ("int8", "float16", "bfloat16")]
+    wanted = [*points(1000, *hangs), *others]
+    found = session.run(wanted, [law_s(float(one.columns["n"])) for one in wanted], device="host", source="fake:0")
+    fine = [one for one in wanted if one.columns["n"] not in hangs]
+    assert [row.columns for row in found.rows] == [one.columns for one in fine]
+    assert all(len(row.repeats) >= LEAST_ROUNDS for row in found.rows)
+    words = [why for _, why in found.refused]
+    assert len(words) == len(hangs) and list(found.hung) == words[:2]
+    assert [why.startswith("vector_add n=") and "hung" in why for why in words[:2]] == [True, True]
+    assert all("not tried: vector_add n=2000" in why for why in words[2:])
+    share = max(measure.LEAST_PATIENCE_S, measure.PATIENCE_SHARE * budget_s)
+    alone = measured(Fake(Clock()), fine, budget_s)
+    assert found.spent_s <= 2 * share + 1.1 * alone.spent_s
+
+
+def test_what_hung_once_is_tried_in_other_sizes_once_all_else_was_measured() -> None:
+    clock, devices = Clock(), []
+
+    def anew() -> Fake:
+        devices.append(Fake(clock, hangs=(2000.0,)))
+        return devices[-1]
+
+    session = Session(anew, budget_s=60.0, clock=clock, wait=wait)
+    wanted = [*points(2000, 3000), point(ADD, n=9000, dtype="int8")]
+    found = session.run(wanted, [1e-6, 2e-6, 3e-6], device="host", source="fake:0")
+    assert [row.columns["n"] for row in found.rows] == [3000.0, 9000.0]
+    assert devices[1].order[:2] == [9000.0, 3000.0]
+
+
+def test_how_long_a_call_is_waited_for_goes_by_the_model_then_by_the_visits_before_and_by_what_is_left() -> None:
+    clock, said = Clock(), []
+    session = Session(
+        lambda: Fake(clock), budget_s=3600.0, clock=clock, wait=lambda _, most_s: said.append((clock.now, most_s))
+    )
+    session.run(points(10**9), [law_s(1e9)], device="host", source="fake:0")
+    first, *later = [most_s for _, most_s in said]
+    assert first == pytest.approx(measure.FIRST_S + measure.TIMES * law_s(1e9))
+    visits = [end - begin for (begin, _), (end, _) in zip(said, said[1:], strict=False)]
+    assert later[0] == pytest.approx(measure.AGAIN * visits[0]) and later[1] >= later[0] > measure.LEAST_PATIENCE_S
+    said.clear()
+    session.budget_s = clock.now + 30.0
+    session.run(points(10**6), [1.0e-4], device="host", source="fake:0")
+    assert said[0][1] == pytest.approx(30.0 * measure.PATIENCE_SHARE)
+    session.budget_s = clock.now + 0.1
+    session._wait(100.0)
+    assert said[-1][1] == measure.LEAST_PATIENCE_S
+
+
+def test_a_device_that_hangs_when_it_is_asked_what_it_does_is_opened_anew() -> None:
+    class Mute(Fake):
+        def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
+            if columns["n"] == 2000.0:
+                raise errors.DeviceHang(
+                    "hung", operation="refusal", device="fake", code=code_of("cuda", errors.DeviceHang)
+                )
+            return None
+
+    devices: list[Fake] = []
+
+    def anew() -> Fake:
+        devices.append(Mute(Clock()))
+        return devices[-1]
+
+    session = Session(anew, budget_s=60.0)
+    assert session.able(points(1000, 2000, 3000)) == points(1000, 3000)
+    assert len(devices) == 2 and devices[0].closed == 1 and "n=2000" in session.refused[0][1]
 
 
 def test_a_device_that_does_not_come_back_loses_nothing_that_was_measured() -> None:

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from windtunnel.backends._context import RealContext, RealFunction, RealMemory, RealStream
+from windtunnel.backends._cupy_found import found, nvml
 from windtunnel.backends._cupy_graphs import Captured
-from windtunnel.backends._known import Found
-from windtunnel.backends._nvml import Nvml, nvml_of
+from windtunnel.backends._nvml import Nvml
 from windtunnel.core.errors import (
     ApiCode,
     DeviceError,
@@ -42,7 +42,7 @@ from windtunnel.runtime.graph import Node
 from windtunnel.runtime.interface import DeviceInfo, Dims, Limits, MemoryKind
 from windtunnel.transpile import Emitted
 
-NO_DEVICE, OLD_DRIVER, NOT_READY = 100, 35, 600
+NOT_READY = 600
 _KINDS: dict[int, type[DeviceError]] = {
     1: InvalidArgument, 2: DeviceOutOfMemory, 3: DeviceLost, 9: LaunchError, 46: DeviceLost, 98: LaunchError,
     100: DeviceLost, 101: DeviceLost, 200: LaunchError, 201: DeviceLost, 209: LaunchError, 214: EccError,
@@ -449,45 +449,6 @@ class CupyContext(RealContext[Any, Any]):
 # What is here.
 
 
-def found(cupy: Any, backend: str) -> list[Found]:
-    """All devices that CuPy sees; none where it sees none, and an error where the driver is too old for it."""
-    runtime = cupy.cuda.runtime
-    try:
-        count = runtime.getDeviceCount()
-    except runtime.CUDARuntimeError as error:
-        if error.status == NO_DEVICE or (error.status == OLD_DRIVER and not runtime.driverGetVersion()):
-            return []
-        raise
-    return [_found(cupy, backend, index) for index in range(count)]
-
-
-def _found(cupy: Any, backend: str, index: int) -> Found:
-    runtime = cupy.cuda.runtime
-    properties = runtime.getDeviceProperties(index)
-    nvml = _nvml(cupy, index)
-    version = runtime.driverGetVersion()
-    api = f"CUDA {version // 1000}.{version % 1000 // 10}" if backend == "cuda" else f"HIP {version}"
-    return Found(
-        backend=backend,
-        index=index,
-        label=_text(properties["name"]),
-        kind="gpu",
-        software=False,
-        driver=api if nvml is None else f"{api}, driver {nvml.driver}",
-        api=backend,
-        vendor="NVIDIA" if backend == "cuda" else "AMD",
-        memory_bytes=float(properties["totalGlobalMem"]),
-    )
-
-
-def _nvml(cupy: Any, index: int) -> Nvml | None:
-    return None if cupy.cuda.runtime.is_hip else nvml_of(cupy.cuda.runtime.deviceGetPCIBusId(index))
-
-
-def _text(name: bytes | str) -> str:
-    return (name.decode() if isinstance(name, bytes) else name).strip()
-
-
 def _most_shared(properties: dict[str, Any]) -> int:
     """Bytes of shared memory that a block may have once a kernel asks for it."""
     return max(int(properties["sharedMemPerBlock"]), int(properties.get("sharedMemPerBlockOptin", 0)))
@@ -538,4 +499,4 @@ def context(cupy: Any, backend: str, index: int) -> CupyContext:
         compute_units=int(properties["multiProcessorCount"]),
         driver=one.driver,
     )
-    return CupyContext(CupyDriver(cupy, index, _nvml(cupy, index)), info)
+    return CupyContext(CupyDriver(cupy, index, nvml(cupy, index)), info)

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from windtunnel.backends._cupy import CupyContext
+from windtunnel.backends._hostwork import NO_SUSTAINED
 from windtunnel.backends._plans import product, transform
-from windtunnel.backends._trials import NO_SUSTAINED, KernelOperations, free_all, share_of
+from windtunnel.backends._trials import KernelOperations, free_all, share_of
 from windtunnel.core.errors import (
     ApiCode,
     DeviceError,

@@ -1,7 +1,9 @@
-"""What back ends share that do an accelerator's operations on the host's processor: limits, caches, opening, closing.
+"""Operations on the host's processor, whoever's they are: limits, caches, memory, contexts, opening and closing.
 
 Such a device is made of jobs, one an operation. A job says what it refuses and makes a trial; columns are completed
-and checked against the registry first, so that a wrong codec or a missing size is the registry's error.
+and checked against the registry first, so that a wrong codec or a missing size is the registry's error. A dispatch or
+a clock that would change nothing is refused. Back ends import this to find devices: it imports neither NumPy nor a
+driver.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from windtunnel.backends._known import Found
 from windtunnel.core.errors import (
@@ -25,18 +27,20 @@ from windtunnel.core.errors import (
     UnsupportedOperationError,
     one_of,
 )
-from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.codes import code_of
-from windtunnel.runtime.interface import DeviceInfo
-from windtunnel.runtime.limits import limits_of
-from windtunnel.runtime.trial import Timer, Trial
+
+if TYPE_CHECKING:
+    from windtunnel.runtime.interface import DeviceInfo
+    from windtunnel.runtime.trial import Timer, Trial
 
 API = "native"
-MEMORY_LIMIT_BYTES = 2 * 2**30
-"""What one trial may allocate. The host has more, but other work has a claim to it."""
+SHARE = 0.4
+"""Of the host's memory that is free, or of a device's, that a trial takes at most: other work has a claim to it."""
 ASSUMED_CACHE_BYTES = 64 * 2**20
 COLD_FACTOR = 2
 """Cold operands take so many times the last-level cache: with once, a random or hashed replacement still hits."""
+
+NO_SUSTAINED = "a sustained clock is what a long run shows at a power cap: it is not asked for a run at a time"
 
 Columns = Mapping[str, float | str]
 
@@ -106,6 +110,17 @@ def memory_bytes() -> float:
         return 0.0
 
 
+def available_bytes() -> float:
+    """Memory that programs may still have, as Linux says; else half of what is installed."""
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("MemAvailable:"):
+                return float(line.split()[1]) * 1024.0
+    except OSError:
+        pass
+    return 0.5 * memory_bytes()
+
+
 def processors() -> int:
     """How many of the host's processors this process may use."""
     try:
@@ -116,16 +131,10 @@ def processors() -> int:
 
 def host_found(backend: str, label: str, driver: str) -> Found:
     """The host's processor, as a back end that works on it tells it."""
-    return Found(
-        backend=backend,
-        index=0,
-        label=label,
-        kind="cpu",
-        software=True,
-        driver=driver,
-        api=API,
-        memory_bytes=memory_bytes(),
-    )
+    name = processor_name().lower()
+    vendors = (one for one in ("AMD", "Intel", "Apple", "Ampere") if one.lower() in name)
+    vendor = next(vendors, platform.machine())
+    return Found(backend, 0, label, "cpu", True, driver, API, vendor, memory_bytes())
 
 
 def only_one(backend: str, index: int) -> None:
@@ -134,27 +143,42 @@ def only_one(backend: str, index: int) -> None:
         raise DeviceNotPresentError(f"{backend}:{index} is not here; the host is one device, {backend}:0")
 
 
-def device_error(kind: type[DeviceError], problem: str, *, operation: str, device: str) -> DeviceError:
-    """An error of the device, with the operating system's number for it."""
-    return kind(problem, operation=operation, device=device, code=code_of(API, kind))
+def device_error(kind: type[DeviceError], problem: str, *, operation: str, device: str, api: str = API) -> DeviceError:
+    """An error of the device, with the API's number for it: of ``native``, the operating system's."""
+    return kind(problem, operation=operation, device=device, code=code_of(api, kind))
 
 
-def cold_operands(bytes_each: float, at_least: int, cache: str) -> int:
-    """How many operands of ``bytes_each`` are rotated: enough to outgrow the cache if ``cold``, else ``at_least``."""
+def cold_operands(
+    bytes_each: float, at_least: int, cache: str, *, most: float = math.inf, beyond_bytes: float | None = None
+) -> int:
+    """How many operands of ``bytes_each`` are rotated: ``at_least``, and for ``cold`` enough to outgrow the caches.
+
+    ``most``: of tiny ones, which fit into caches whatever is done. ``beyond_bytes``: all together, where it is not the
+    processor's caches that are to be outgrown.
+    """
     if cache != "cold":
         return at_least
-    return max(at_least, math.ceil(COLD_FACTOR * llc_bytes().bytes / bytes_each))
+    beyond = COLD_FACTOR * llc_bytes().bytes if beyond_bytes is None else beyond_bytes
+    return int(max(at_least, min(math.ceil(beyond / bytes_each), most)))
 
 
-def require_memory(needed_bytes: float, what: str, device: str) -> None:
-    """DeviceOutOfMemory where a trial would allocate more than `MEMORY_LIMIT_BYTES`."""
-    if needed_bytes > MEMORY_LIMIT_BYTES:
-        raise device_error(
-            DeviceOutOfMemory,
-            f"needs {needed_bytes / 2**30:.1f} GiB for {what}, of at most {MEMORY_LIMIT_BYTES / 2**30:g} GiB a trial",
-            operation="allocate",
-            device=device,
-        )
+def host_info(found: Found, features: frozenset[str] = frozenset()) -> DeviceInfo:
+    """What is said of the host's processor once it is opened."""
+    from windtunnel.runtime.interface import DeviceInfo
+    from windtunnel.runtime.limits import limits_of
+
+    return DeviceInfo(
+        name=found.label,
+        kind=found.kind,
+        api=found.api,
+        memory_bytes=found.memory_bytes,
+        limits=limits_of(found.api),
+        features=features,
+        virtual=False,
+        software=found.software,
+        compute_units=processors(),
+        driver=found.driver,
+    )
 
 
 class HostTrial(ABC):
@@ -162,7 +186,7 @@ class HostTrial(ABC):
 
     timer: Timer = "host"
 
-    def __init__(self, device: str, note: str) -> None:
+    def __init__(self, device: HostDevice, note: str) -> None:
         self.device, self.note = device, note
         self.closed = False
         self._ran = False
@@ -182,7 +206,7 @@ class HostTrial(ABC):
         """How far the last run's numbers are off, as a share of what is allowed."""
         self._require_open("check")
         if not self._ran:
-            raise device_error(InvalidArgument, "nothing has run yet", operation="check", device=self.device)
+            raise self.device.error(InvalidArgument, "nothing has run yet", "check")
         if self._off is None:
             self._off = self._check()
         return self._off
@@ -195,7 +219,7 @@ class HostTrial(ABC):
 
     def _require_open(self, operation: str) -> None:
         if self.closed:
-            raise device_error(InvalidArgument, "the trial is closed", operation=operation, device=self.device)
+            raise self.device.error(InvalidArgument, "the trial is closed", operation)
 
     @abstractmethod
     def _run(self, count: int) -> float: ...
@@ -213,67 +237,75 @@ def wrong(requests: int) -> float:
     return 2.0 * requests
 
 
-class Job(ABC):
-    """One operation of a device."""
+Refused = UnsupportedOperationError | None
 
-    op: ClassVar[str]
 
-    def refused(self, columns: Columns) -> UnsupportedOperationError | None:
-        """Why these columns are not done; None where they are."""
-        if columns["dispatch"] == "graph":
-            return UnsupportedOperationError(
-                "records no lists of commands: a call is all there is", expected="dispatch=device or dispatch=eager"
-            )
-        return None
+@dataclass(frozen=True)
+class Job:
+    """One operation of a device: ``make`` it ready (device, complete columns); ``refused``: why not, by its columns."""
 
-    @abstractmethod
-    def trial(self, device: str, columns: Columns) -> HostTrial:
-        """Make it ready."""
+    make: Callable[[Any, Columns], HostTrial]
+    refused: Callable[[Columns], Refused] = lambda _: None
 
 
 class HostDevice:
     """The host's processor, as a device that does ``jobs``."""
 
-    def __init__(self, found: Found, versions: Mapping[str, str], jobs: Mapping[str, Job]) -> None:
-        self.info = DeviceInfo(
-            name=found.label,
-            kind=found.kind,
-            api=found.api,
-            memory_bytes=found.memory_bytes,
-            limits=limits_of(found.api),
-            features=frozenset(),
-            virtual=False,
-            software=found.software,
-            compute_units=processors(),
-            driver=found.driver,
-        )
-        self.versions = dict(versions)
+    def __init__(self, info: DeviceInfo, versions: Mapping[str, str], jobs: Mapping[str, Job]) -> None:
+        self.info, self.versions = info, dict(versions)
         self._jobs = jobs
         self._trials: list[HostTrial] = []
         self._closed = False
 
     def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
         """Why ``op`` is not done with these columns; InputError for an operation or a value that nobody knows."""
-        refused = self._refused(op, OPERATIONS.find(op).complete(columns))
+        refused = self._refused(op, _complete(op, columns))
         return None if refused is None else str(refused)
 
-    def _refused(self, op: str, columns: Columns) -> UnsupportedOperationError | None:
+    def _refused(self, op: str, columns: Columns) -> Refused:
         if op not in self._jobs:
             return UnsupportedOperationError(f"{self.info.name} does not run {op} here", expected=one_of(self._jobs))
-        return self._jobs[op].refused(columns)
+        return self._jobs[op].refused(columns) or self._context_refused(op, columns)
+
+    def _context_refused(self, op: str, columns: Columns) -> Refused:
+        """What of the context would be the same whatever was asked: it is not taken for measured."""
+        if columns["clock"] != "burst":
+            return UnsupportedOperationError(NO_SUSTAINED, expected="clock=burst")
+        if columns["dispatch"] != "device":
+            return UnsupportedOperationError(
+                "a call on a processor has no dispatch beside itself, and no list to be replayed from",
+                expected="dispatch=device",
+            )
+        return None
 
     def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
         """Make ``op`` ready."""
         if self._closed:
-            raise device_error(InvalidArgument, "the device is closed", operation=op, device=self.info.name)
-        complete = OPERATIONS.find(op).complete(columns)
+            raise self.error(InvalidArgument, "the device is closed", op)
+        complete = _complete(op, columns)
         refused = self._refused(op, complete)
         if refused is not None:
             raise refused
-        trial = self._jobs[op].trial(self.info.name, complete)
+        trial = self._jobs[op].make(self, complete)
         self._trials = [held for held in self._trials if not held.closed]
         self._trials.append(trial)
         return trial
+
+    def error(self, kind: type[DeviceError], problem: str, operation: str) -> DeviceError:
+        """An error of this device."""
+        return device_error(kind, problem, operation=operation, device=self.info.name, api=self.info.api)
+
+    @property
+    def room_bytes(self) -> float:
+        """What a trial may allocate."""
+        return SHARE * available_bytes()
+
+    def require_memory(self, needed_bytes: float, what: str) -> None:
+        """DeviceOutOfMemory where a trial would allocate more than it may."""
+        most = self.room_bytes
+        if needed_bytes > most:
+            needed, limit = (f"{size / 2**30:.3g} GiB" for size in (needed_bytes, most))
+            raise self.error(DeviceOutOfMemory, f"needs {needed} for {what}, of at most {limit} a trial", "allocate")
 
     def energy_j(self) -> float | None:
         """See ``Operations``: no counter of a processor's is readable without privileges."""
@@ -285,3 +317,9 @@ class HostDevice:
         for trial in self._trials:
             trial.close()
         self._trials.clear()
+
+
+def _complete(op: str, columns: Mapping[str, Any]) -> Columns:
+    from windtunnel.core.ops import OPERATIONS  # imports NumPy, which finding a device does not wait for
+
+    return OPERATIONS.find(op).complete(columns)

@@ -56,5 +56,7 @@ class RealBackend:
     """Device ``index`` opened for programs; None where there are no programs for it, only operations."""
     present: Callable[[], bool] = lambda: True
     """Quick and without the driver: whether it may be here at all (files of the system, packages). False: no probe."""
+    packages: Sequence[str] = ()
+    """That its driver is reached through. Where one is not installed, no process is started to find that out."""
     timeout_s: float = 10.0
     """Of a probe; a driver that takes longer is taken to hang."""

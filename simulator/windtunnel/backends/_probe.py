@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields
+from importlib.util import find_spec
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any, Literal, get_args
 
@@ -88,11 +89,15 @@ def _probe(asked: Sequence[RealBackend]) -> dict[str, Probed]:
             why = f"{type(error).__name__}: {error}".rstrip(": ")
             done[backend.name] = Probed(backend.name, (), why, "failed", time.monotonic() - began)
             continue
-        if here:
-            to_start.append(backend)
-        else:
+        missing = next((package for package in backend.packages if find_spec(package) is None), None)
+        if not here:
             why = "nothing of it is on this host: no package, driver or device"
             done[backend.name] = Probed(backend.name, (), why, "absent", time.monotonic() - began)
+        elif missing is not None:
+            why = f"the package '{missing}' is not installed"
+            done[backend.name] = Probed(backend.name, (), why, "missing package", time.monotonic() - began)
+        else:
+            to_start.append(backend)
     if not to_start:
         return done
     with ExitStack() as until_all_are_done:

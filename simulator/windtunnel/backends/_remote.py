@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import math
 import os
 import select
 import signal
@@ -45,11 +46,15 @@ CLOSE_S = 5.0
 
 
 class RemoteOperations:
-    """`runtime.trial.Operations` in a child process. ``limit_s``: what a run may take, unless it says otherwise."""
+    """`runtime.trial.Operations` in a child process. A call that takes longer than it may is DeviceHang.
 
-    def __init__(self, backend: str, index: int, limit_s: float = 60.0) -> None:
+    ``limit_s``: what a run may take, unless it says otherwise; ``open_s``: what opening may. ``patience_s``, to be set
+    at any time: what no call may take longer than, whatever its own limit.
+    """
+
+    def __init__(self, backend: str, index: int, limit_s: float = 60.0, open_s: float = OPEN_S) -> None:
         self.name = f"{backend}:{index}"
-        self.limit_s = limit_s
+        self.limit_s, self.patience_s = limit_s, math.inf
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  as long as the child
         answers, child_end = os.pipe()
         self._questions = Questions()
@@ -71,7 +76,7 @@ class RemoteOperations:
         self._ended: tuple[type[DeviceError], str] | None = None
         self._api = "native"
         try:
-            told = self._ask({"do": "open"}, OPEN_S)
+            told = self._ask({"do": "open"}, open_s)
         except BaseException:
             self._kill()
             raise
@@ -130,9 +135,10 @@ class RemoteOperations:
         except OSError:
             self._end(DeviceLost, f"its process ended ({self._why()})")
             raise self._error(operation) from None
+        limit_s = min(limit_s, self.patience_s)
         line = self._line(time.monotonic() + limit_s)
         if line is None:
-            self._end(DeviceHang, f"no answer within {limit_s:g} s: its process was ended")
+            self._end(DeviceHang, f"no answer within {limit_s:.3g} s: its process was ended")
             self._kill()
             raise self._error(operation)
         if not line:

@@ -17,7 +17,7 @@ import numpy as np
 
 from windtunnel.backends import _kernels as kernels
 from windtunnel.backends._context import RealContext
-from windtunnel.backends._hostwork import COLD_FACTOR, llc_bytes
+from windtunnel.backends._hostwork import NO_SUSTAINED, SHARE, cold_operands
 from windtunnel.backends._plans import BYTES, DTYPES, PLANS, Plan, Step
 from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument, UnsupportedOperationError
 from windtunnel.core.ops import OPERATIONS
@@ -33,11 +33,8 @@ More than the caches of any device of the catalogue hold, but for MI300X's Infin
 """
 _PART = 1 << 20
 """Elements that are compared at once."""
-_MOST_SETS = 256
+MOST_SETS = 256
 """Of operands: those of tiny operations fit into caches whatever is done, and do not show."""
-NO_SUSTAINED = "a sustained clock is what a long run shows at a power cap: it is not asked for a run at a time"
-_SHARE = 0.4
-"""Of a device's memory, and of what is free of the host's where it is the same, that a trial takes at most."""
 
 
 @dataclass
@@ -133,9 +130,9 @@ def free_all(sets: Sequence[Mapping[str, Buffer]]) -> None:
                 buffer.free()
 
 
-def beyond_caches(info: DeviceInfo) -> int:
-    """Bytes of operands that cold runs go through. On processors some times the last-level cache of theirs."""
-    return COLD_FACTOR * llc_bytes().bytes if info.kind == "cpu" else _BEYOND_CACHES
+def beyond_caches(info: DeviceInfo) -> int | None:
+    """Bytes of operands that cold runs go through, where they are not to outgrow this processor's caches."""
+    return None if info.kind == "cpu" else _BEYOND_CACHES
 
 
 def share_of(found: np.ndarray, expected: np.ndarray, tolerance: float) -> float:
@@ -236,7 +233,7 @@ class KernelOperations:
 
     def room(self, op: str, needed: float) -> float:
         """Bytes that a trial may take; DeviceOutOfMemory where they are fewer than the ``needed`` of one set."""
-        room = _SHARE * self.info.memory_bytes - self.accelerator.allocated_bytes
+        room = SHARE * self.info.memory_bytes - self.accelerator.allocated_bytes
         if needed > room:
             problem = f"one set of operands is {needed:,.0f} bytes; a trial takes at most {room:,.0f} here"
             raise self.accelerator.wrong(DeviceOutOfMemory, f"make '{op}' ready", problem)
@@ -247,9 +244,8 @@ class KernelOperations:
     ) -> tuple[list[dict[str, Buffer]], str]:
         """(sets of operands on the device, in words how many): for cold runs as many as caches do not hold."""
         size = sum(array.nbytes for array in arrays.values())
-        count = 1
-        if columns["cache"] == "cold":
-            count = int(max(min(-(-beyond_caches(self.info) // size), _MOST_SETS, room // size), 1))
+        beyond, most = beyond_caches(self.info), min(MOST_SETS, room // size)
+        count = cold_operands(size, 1, str(columns["cache"]), most=most, beyond_bytes=beyond)
         sets: list[dict[str, Buffer]] = []
         try:
             for _ in range(count):
@@ -329,14 +325,13 @@ class CopyTrial:
         size = int(columns["bytes"])
         pinned = self.memory == "pinned" and self.direction != "d2d"
         self.timer: Timer = "device" if pinned or self.direction == "d2d" else "host"
-        room = min(_SHARE * accelerator.info.memory_bytes, 4 << 30)
+        room = min(SHARE * accelerator.info.memory_bytes, 4 << 30)
         each = 2 * size
         if each > room:
             problem = f"two buffers of {size:,} bytes; a trial takes at most {room:,.0f} here"
             raise accelerator.wrong(DeviceOutOfMemory, "make 'copy' ready", problem)
-        count = 1
-        if columns["cache"] == "cold":
-            count = int(max(min(-(-beyond_caches(accelerator.info) // each), 16, room // each), 1))
+        beyond, most = beyond_caches(accelerator.info), min(16, room // each)
+        count = cold_operands(each, 1, str(columns["cache"]), most=most, beyond_bytes=beyond)
         rng = np.random.default_rng(0)
         self.values = rng.integers(0, 256, size, np.uint8)
         self.buffers = [accelerator.empty(size, np.uint8) for _ in range(count)]

@@ -16,7 +16,6 @@ from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from windtunnel.backends._vulkan_spirv import CONTROLS
 from windtunnel.core.errors import DeviceError, DeviceHang, DeviceLost, DeviceOutOfMemory, InvalidArgument
 
 VERSION = (1, 2)
@@ -41,6 +40,9 @@ RESULTS: Mapping[int, tuple[str, type[DeviceError] | None]] = {
     -1000161000: ("VK_ERROR_FRAGMENTATION", DeviceOutOfMemory),
 }
 """vulkan_core.h's results, and what kind of device error each is; None: what was being done says it."""
+CONTROLS = {"denormals": (4464, 4459), "special": (4466, 4461), "nearest": (4467, 4462)}
+"""What a device may promise of floats of a width: (capability, execution mode) of DenormPreserve,
+SignedZeroInfNanPreserve and RoundingModeRTE (SPV_KHR_float_controls)."""
 _VENDORS = {0x1002: "AMD", 0x1010: "Imagination", 0x106B: "Apple", 0x10DE: "NVIDIA", 0x13B5: "Arm", 0x5143: "Qualcomm",
             0x8086: "Intel", 0x10005: "Mesa"}  # fmt: skip
 _CPU, _DISCRETE = 4, 2

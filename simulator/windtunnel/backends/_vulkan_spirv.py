@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from windtunnel.backends._vulkan_api import CONTROLS
 from windtunnel.transpile import Emitted
 
 COMPILERS = ("glslangValidator", "glslang")
@@ -28,9 +29,6 @@ _ANNOTATIONS = frozenset((71, 72, 73, 74, 75, 332, 5632, 5633))
 _ARITHMETIC = frozenset((127, 129, 131, 133, 136, 140, 141))
 """OpFNegate, OpFAdd, OpFSub, OpFMul, OpFDiv, OpFRem, OpFMod."""
 _NO_CONTRACTION = 42
-CONTROLS = {"denormals": (4464, 4459), "special": (4466, 4461), "nearest": (4467, 4462)}
-"""What a device may promise of floats of a width: (capability, execution mode) of DenormPreserve,
-SignedZeroInfNanPreserve and RoundingModeRTE (SPV_KHR_float_controls)."""
 
 
 class CompilerError(Exception):

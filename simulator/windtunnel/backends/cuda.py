@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from windtunnel.backends import _cupy
-from windtunnel.backends._cupy_trials import CupyOperations
 from windtunnel.backends._known import Found, RealBackend
-from windtunnel.runtime.trial import Operations
+
+if TYPE_CHECKING:
+    from windtunnel.backends._cupy import CupyContext
+    from windtunnel.runtime.trial import Operations
 
 _SIGNS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg")
 """Of a driver: on Linux, in a container, and under Windows."""
@@ -32,14 +33,20 @@ def _cupy_here() -> Any:
 
 
 def _find() -> Sequence[Found]:
-    return _cupy.found(_cupy_here(), "cuda")
+    from windtunnel.backends._cupy_found import found
+
+    return found(_cupy_here(), "cuda")
 
 
-def _context(index: int) -> _cupy.CupyContext:
-    return _cupy.context(_cupy_here(), "cuda", index)
+def _context(index: int) -> CupyContext:
+    from windtunnel.backends._cupy import context
+
+    return context(_cupy_here(), "cuda", index)
 
 
 def _operations(index: int) -> Operations:
+    from windtunnel.backends._cupy_trials import CupyOperations
+
     context = _context(index)
     return CupyOperations(context, {"driver": context.info.driver, "cupy": _cupy_here().__version__})
 
@@ -49,6 +56,7 @@ BACKEND = RealBackend(
     reaches="NVIDIA GPUs",
     install='pip install "windtunnel[cuda]" and NVIDIA\'s driver, for CUDA 12 or later',
     find=_find,
+    packages=("cupy",),
     operations=_operations,
     context=_context,
     present=_present,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from windtunnel.backends import _cupy
-from windtunnel.backends._cupy_trials import CupyOperations
 from windtunnel.backends._known import Found, RealBackend
-from windtunnel.runtime.trial import Operations
+
+if TYPE_CHECKING:
+    from windtunnel.backends._cupy import CupyContext
+    from windtunnel.runtime.trial import Operations
 
 
 def _present() -> bool:
@@ -28,14 +29,20 @@ def _cupy_here() -> Any:
 
 
 def _find() -> Sequence[Found]:
-    return _cupy.found(_cupy_here(), "hip")
+    from windtunnel.backends._cupy_found import found
+
+    return found(_cupy_here(), "hip")
 
 
-def _context(index: int) -> _cupy.CupyContext:
-    return _cupy.context(_cupy_here(), "hip", index)
+def _context(index: int) -> CupyContext:
+    from windtunnel.backends._cupy import context
+
+    return context(_cupy_here(), "hip", index)
 
 
 def _operations(index: int) -> Operations:
+    from windtunnel.backends._cupy_trials import CupyOperations
+
     context = _context(index)
     return CupyOperations(context, {"driver": context.info.driver, "cupy": _cupy_here().__version__})
 
@@ -45,6 +52,7 @@ BACKEND = RealBackend(
     reaches="AMD GPUs",
     install='pip install "windtunnel[hip]" and ROCm 7',
     find=_find,
+    packages=("cupy",),
     operations=_operations,
     context=_context,
     present=_present,

@@ -28,6 +28,7 @@ import sys
 import time
 import weakref
 from collections.abc import Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -38,12 +39,13 @@ from windtunnel.backends._hostwork import (
     HostDevice,
     HostTrial,
     Job,
+    Refused,
     cold_operands,
     device_error,
     host_found,
+    host_info,
     only_one,
     processor_name,
-    require_memory,
     wrong,
 )
 from windtunnel.backends._known import Found, RealBackend
@@ -145,12 +147,12 @@ _rings = itertools.count(1)
 class _Frames:
     """Frames of one size in the child, to be sent and received into."""
 
-    def __init__(self, child: Child, device: str, frame_bytes: int, cache: str) -> None:
+    def __init__(self, child: Child, device: HostDevice, frame_bytes: int, cache: str) -> None:
         each = 2 * (frame_bytes + _veth.MESSAGE_BYTES + _veth.VECTOR_BYTES)
         rows = cold_operands(each, _veth.MOST_IN_A_BATCH, cache)
-        require_memory(rows * each, f"{rows:,} frames of {frame_bytes:,} bytes", device)
-        self._child, self._device, self._ring = child, device, next(_rings)
-        child.ask(device, "prepare", self._ring, 60.0, frame_bytes=frame_bytes, rows=rows)
+        device.require_memory(rows * each, f"{rows:,} frames of {frame_bytes:,} bytes")
+        self._child, self._device, self._ring = child, device.info.name, next(_rings)
+        child.ask(self._device, "prepare", self._ring, 60.0, frame_bytes=frame_bytes, rows=rows)
 
     def ask(self, do: str, packets: int, **arguments: int) -> tuple[float, int]:
         """Seconds, and how many packets were lost or wrong."""
@@ -167,7 +169,7 @@ class _Frames:
 
 
 class _PacketsTrial(HostTrial):
-    def __init__(self, child: Child, device: str, columns: Columns) -> None:
+    def __init__(self, child: Child, device: HostDevice, columns: Columns) -> None:
         note = "sendmmsg and recvmmsg by turns over a veth pair in two namespaces, one thread, nothing sent again"
         super().__init__(device, note)
         self._count, self._bad = int(columns["count"]), 0
@@ -184,33 +186,25 @@ class _PacketsTrial(HostTrial):
         self._frames.release()
 
 
-class _Packets(Job):
-    op = "packets"
-
-    def __init__(self, child: Child) -> None:
-        self._child = child
-
-    def refused(self, columns: Columns) -> UnsupportedOperationError | None:
-        size, count = float(columns["bytes"]), float(columns["count"])
-        if not LEAST_BYTES <= size <= MOST_BYTES:
-            return UnsupportedOperationError(
-                f"no Ethernet frame is of {size:g} bytes", expected=f"bytes from {LEAST_BYTES} to {MOST_BYTES}"
-            )
-        if count > MOST_PACKETS:
-            return UnsupportedOperationError(
-                f"{count:g} packets would take minutes", expected=f"count of at most {MOST_PACKETS:,}"
-            )
-        return super().refused(columns)
-
-    def trial(self, device: str, columns: Columns) -> HostTrial:
-        return _PacketsTrial(self._child, device, columns)
+def _no_frames(columns: Columns) -> Refused:
+    size, count = float(columns["bytes"]), float(columns["count"])
+    if not LEAST_BYTES <= size <= MOST_BYTES:
+        return UnsupportedOperationError(
+            f"no Ethernet frame is of {size:g} bytes", expected=f"bytes from {LEAST_BYTES} to {MOST_BYTES}"
+        )
+    if count > MOST_PACKETS:
+        return UnsupportedOperationError(
+            f"{count:g} packets would take minutes", expected=f"count of at most {MOST_PACKETS:,}"
+        )
+    return None
 
 
 class VethDevice(HostDevice):
     """The host's packet path, its namespaces held by a child process until it is closed."""
 
     def __init__(self, child: Child) -> None:
-        super().__init__(_found(child), child.versions, {"packets": _Packets(child)})
+        jobs = {"packets": Job(partial(_PacketsTrial, child), _no_frames)}
+        super().__init__(host_info(_found(child)), child.versions, jobs)
         self._child = child
 
     def round_trip_s(self, count: int = 1000, *, size: int = LEAST_BYTES) -> float:
@@ -219,21 +213,15 @@ class VethDevice(HostDevice):
         InvalidArgument for a size that is no frame's; CopyError where one is lost or comes back wrong.
         """
         if not LEAST_BYTES <= size <= MOST_BYTES or not 1 <= count <= 1_000_000:
-            raise device_error(
-                InvalidArgument,
-                f"{count} frames of {size} bytes; expected at most 1,000,000, of {LEAST_BYTES} to {MOST_BYTES}",
-                operation="round trip",
-                device=self.info.name,
-            )
+            problem = f"{count} frames of {size} bytes; expected at most 1,000,000, of {LEAST_BYTES} to {MOST_BYTES}"
+            raise self.error(InvalidArgument, problem, "round trip")
         # What is sent, what is expected, and what comes.
-        require_memory(3.0 * count * size, f"{count:,} frames of {size:,} bytes", self.info.name)
-        frames = _Frames(self._child, self.info.name, size - _veth.CHECK_BYTES, "warm")
+        self.require_memory(3.0 * count * size, f"{count:,} frames of {size:,} bytes")
+        frames = _Frames(self._child, self, size - _veth.CHECK_BYTES, "warm")
         seconds, bad = frames.ask("round_trip", count, count=count)
         frames.release()
         if bad:
-            raise device_error(
-                CopyError, f"{bad} of {count} frames were lost or wrong", operation="round trip", device=self.info.name
-            )
+            raise self.error(CopyError, f"{bad} of {count} frames were lost or wrong", "round trip")
         return seconds / count
 
     def close(self) -> None:
@@ -280,6 +268,7 @@ BACKEND = RealBackend(
     reaches="the host's packet path (Linux), as a DPU's",
     install="pip install 'windtunnel[packets]'; and root, or a kernel that lets users make user namespaces",
     find=find,
+    packages=("pyroute2",),
     operations=operations,
     present=_present,
 )

@@ -12,30 +12,19 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.backends import _system
+from windtunnel.backends._hostwork import Columns, HostDevice, HostTrial, Job, Refused, cold_operands
 from windtunnel.backends._known import Found, RealBackend
-from windtunnel.core.errors import (
-    DeviceError,
-    DeviceNotPresentError,
-    DeviceOutOfMemory,
-    InputError,
-    InvalidArgument,
-    LaunchError,
-    UnsupportedOperationError,
-    one_of,
-)
+from windtunnel.core.errors import DeviceNotPresentError, DeviceOutOfMemory, LaunchError, UnsupportedOperationError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from windtunnel.runtime.interface import DeviceInfo
-    from windtunnel.runtime.trial import Timer, Trial
-
 INSTALL = "pip install 'jax[tpu]' on a TPU host; pip install jax elsewhere (597 MB)"
-_OPS = ("gemm", "attention", "elementwise", "copy", "launch")
 _DTYPES = ("float32", "float16", "bfloat16", "int8")
 _ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Unit roundoff: half the distance from 1 to the next number."""
@@ -80,112 +69,57 @@ def _found(index: int, device: Any) -> Found:
     )
 
 
-def _operations(index: int) -> JaxOperations:
+def _operations(index: int) -> JaxDevice:
     try:
         devices = _devices()
     except ImportError as error:
         raise DeviceNotPresentError(f"tpu:{index} is not here: {error}; {INSTALL}") from None
     if not 0 <= index < len(devices):
         raise DeviceNotPresentError(f"tpu:{index} is not here: JAX has {len(devices)} devices")
-    return JaxOperations(_found(index, devices[index]), devices[index])
+    return JaxDevice(_found(index, devices[index]), devices[index])
 
 
-class JaxOperations:
-    """A device of JAX's; see ``runtime.trial.Operations``."""
+class JaxDevice(HostDevice):
+    """A device of JAX's; see ``runtime.trial.Operations``. JAX itself keeps it until the process ends."""
 
     def __init__(self, found: Found, device: Any) -> None:
-        self.found, self.device = found, device
-        self._closed = False
-
-    @property
-    def info(self) -> DeviceInfo:
-        """What JAX says of it."""
-        from windtunnel.runtime.interface import DeviceInfo, Limits
-
-        one = (1, 1, 1)
-        return DeviceInfo(
-            name=self.found.name,
-            kind=self.found.kind,
-            api="jax",
-            memory_bytes=self.found.memory_bytes,
-            limits=Limits(1, one, one, 0, 1, "JAX has no blocks of threads"),
-            features=frozenset(),
-            virtual=False,
-            software=self.found.software,
-            driver=self.found.driver,
-        )
-
-    @property
-    def versions(self) -> Mapping[str, str]:
-        """JAX, its compiler's library, and what JAX says of the platform."""
         import jax
         import jaxlib
 
-        return {
-            "jax": jax.__version__,
-            "jaxlib": jaxlib.__version__,
-            "platform": " ".join(str(self.device.client.platform_version).split()),
-        }
+        from windtunnel.runtime.interface import DeviceInfo, Limits
 
-    def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
-        """Why not, in words; None where it does it."""
-        if op not in _OPS:
-            return f"JAX is not asked for {op} here, only for {', '.join(_OPS)}"
-        if columns.get("dispatch") == "graph":
-            return "JAX has no graphs to replay: what it compiles is launched as one"
-        if op == "launch":
-            return None if columns["mode"] == "stream" else f"JAX has no launch of mode {columns['mode']}"
-        if op == "copy":
-            given = columns["memory"]
-            if columns["direction"] != "d2d" and given != "pageable":
-                return f"JAX copies from and to pageable memory, not {given}"
-            return None
-        dtypes = {"gemm": _DTYPES}.get(op, _DTYPES[:-1])
-        if columns["dtype"] not in dtypes:
-            return f"{op} in {columns['dtype']} is not done here, only in {', '.join(dtypes)}"
-        if op == "attention" and columns["kv_dtype"] != columns["dtype"]:
-            return f"JAX's attention has keys and values in the type of the queries, not {columns['kv_dtype']}"
-        if op == "attention" and columns["dtype"] == "float16" and self.found.software:
-            return "XLA's attention is not compiled for a processor in float16"
-        if op == "attention" and columns["heads"] % columns["kv_heads"]:
-            return "JAX's attention has as many query heads for each head of keys and values"
-        return None
+        self.found, self.device = found, device
+        one = (1, 1, 1)
+        info = DeviceInfo(
+            name=found.name,
+            kind=found.kind,
+            api="jax",
+            memory_bytes=found.memory_bytes,
+            limits=Limits(1, one, one, 0, 1, "JAX has no blocks of threads"),
+            features=frozenset(),
+            virtual=False,
+            software=found.software,
+            driver=found.driver,
+        )
+        platform = " ".join(str(device.client.platform_version).split())
+        super().__init__(
+            info, {"jax": jax.__version__, "jaxlib": jaxlib.__version__, "platform": platform}, _jobs(found.software)
+        )
 
-    def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
+    def _context_refused(self, op: str, columns: Columns) -> Refused:
+        dispatch = columns["dispatch"]
+        if dispatch == "graph":
+            return UnsupportedOperationError("JAX has no graphs to replay: what it compiles is launched as one")
+        if dispatch == "eager" and op == "copy":
+            return UnsupportedOperationError("a copy is timed as it is", expected="dispatch=device")
+        # On a processor each run is waited for anyway; elsewhere only what is launched one by one is.
+        waited = dispatch == "eager" and not self.info.software
+        return super()._context_refused(op, {**columns, "dispatch": "device"} if waited else columns)
+
+    def trial(self, op: str, columns: Mapping[str, Any]) -> Any:
         """See ``runtime.trial.Operations``."""
-        if self._closed:
-            raise self.error(InvalidArgument, "the device is closed", op)
-        refused = self.refusal(op, columns)
-        if refused is not None:
-            raise UnsupportedOperationError(refused, expected=one_of(_OPS) if op not in _OPS else None)
-        make: Callable[[JaxOperations, Mapping[str, Any]], Trial] = {
-            "gemm": _gemm,
-            "attention": _attention,
-            "elementwise": _elementwise,
-            "copy": _copy,
-            "launch": _Launches,
-        }[op]
         with self.errors(op):
-            return make(self, columns)
-
-    def energy_j(self) -> float | None:
-        """See ``Operations``: JAX tells no energy."""
-        return None
-
-    def close(self) -> None:
-        """Refuse what comes after. JAX itself keeps the device until the process ends."""
-        self._closed = True
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is."""
-        return self._closed
-
-    def error(self, kind: type[DeviceError], problem: str, operation: str) -> DeviceError:
-        """A device's error, shaped as every API's."""
-        from windtunnel.runtime.codes import code_of
-
-        return kind(problem, operation=operation, device=self.found.name, code=code_of("jax", kind))
+            return super().trial(op, columns)
 
     @contextmanager
     def errors(self, operation: str) -> Iterator[None]:
@@ -199,18 +133,15 @@ class JaxOperations:
             kind = DeviceOutOfMemory if "RESOURCE_EXHAUSTED" in said else LaunchError
             raise self.error(kind, said, operation) from error
 
-    def need(self, size: float, operation: str) -> None:
-        """DeviceOutOfMemory for more bytes than the device has; a processor would swap, or the process be ended."""
-        have = self.found.memory_bytes
-        if have and size > have:
-            raise self.error(DeviceOutOfMemory, f"{size:,.0f} bytes are needed and it has {have:,.0f}", operation)
+    @property
+    def room_bytes(self) -> float:
+        """What the device has; of a processor's, which would swap or end the process, a share of what is free."""
+        return super().room_bytes if self.info.software else self.found.memory_bytes or math.inf
 
-    def sets(self, size: float, columns: Mapping[str, Any]) -> int:
+    def sets(self, size: float, columns: Columns) -> int:
         """How many sets of operands of ``size`` bytes are gone through, so that the next is in no cache."""
-        if columns.get("cache") == "warm":
-            return 1
-        beyond = 2.0 * _last_level_bytes() if self.found.software else _BEYOND_CACHES
-        return min(_MOST_SETS, 1 + math.ceil(beyond / size))
+        beyond = None if self.info.software else _BEYOND_CACHES
+        return cold_operands(size, 1, str(columns["cache"]), most=_MOST_SETS, beyond_bytes=beyond)
 
     def put(self, array: np.ndarray) -> Any:
         """The array on the device; on a processor perhaps in its own memory, where JAX likes how that is aligned."""
@@ -218,40 +149,43 @@ class JaxOperations:
 
         return jax.device_put(array, self.device).block_until_ready()
 
-    def array(self, shape: Sequence[int], dtype: str, generator: np.random.Generator) -> np.ndarray:
-        """Operands as anybody's: normal, or any byte."""
-        import ml_dtypes
-        import numpy as np
 
-        if dtype == "int8":
-            return generator.integers(-128, 128, shape, np.int8)
-        kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
-        return generator.standard_normal(shape, np.float32).astype(kind)
+def _drawn(shape: Sequence[int], dtype: str, generator: np.random.Generator) -> np.ndarray:
+    """Operands as anybody's: normal, or any byte."""
+    import ml_dtypes
+    import numpy as np
 
-
-def _last_level_bytes() -> float:
-    """Of this processor's largest cache; 64 MB where it does not say."""
-    from pathlib import Path
-
-    sizes = [0.0]
-    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = path.read_text().strip()
-        digits = text.rstrip("KM")
-        if digits.isdigit():
-            sizes.append(float(digits) * {"K": 2.0**10, "M": 2.0**20}.get(text[-1:], 1.0))
-    return max(sizes) or 64e6
+    if dtype == "int8":
+        return generator.integers(-128, 128, shape, np.int8)
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    return generator.standard_normal(shape, np.float32).astype(kind)
 
 
-class _Compiled:
-    """A compiled function on sets of operands in turn; see ``runtime.trial.Trial``."""
+class _JaxTrial(HostTrial):
+    """``_last`` is what the last run gave; ``_held`` what it works on. Both are given back when it is closed."""
 
-    timer: Timer = "host"
+    device: JaxDevice
+    _last: Any = None
+    _held: Sequence[Any] = ()
+
+    def __init__(self, device: JaxDevice, columns: Columns, note: str) -> None:
+        import jax
+
+        super().__init__(device, f"{note}, JAX {jax.__version__}")
+        self._each = columns["dispatch"] == "eager" or device.info.software
+
+    def _close(self) -> None:
+        self._held, self._last = (), None
+
+
+class _Compiled(_JaxTrial):
+    """A compiled function on sets of operands in turn; all sets hold the same numbers."""
 
     def __init__(
         self,
-        on: JaxOperations,
+        on: JaxDevice,
         op: str,
-        columns: Mapping[str, Any],
+        columns: Columns,
         function: Callable[..., Any],
         operands: Sequence[np.ndarray],
         check: Callable[[Any], float],
@@ -260,25 +194,21 @@ class _Compiled:
     ) -> None:
         import jax
 
-        self._on, self._op, self._compare = on, op, check
         size = float(sum(operand.nbytes for operand in operands))
         count = on.sets(size, columns)
-        on.need(size * count + scratch_bytes, op)
-        self._sets = [tuple(on.put(operand.copy()) for operand in operands) for _ in range(count)]
+        on.require_memory(size * count + scratch_bytes, op)
+        super().__init__(on, columns, note)
+        self.note += f"; operands of {size * count / 1e6:,.3g} MB in turn"
+        self._op, self._compare, self._next = op, check, 0
+        self._held = [tuple(on.put(operand.copy()) for operand in operands) for _ in range(count)]
         # Without this a TPU multiplies float32 in one pass of bfloat16.
         with jax.default_matmul_precision("highest" if columns.get("dtype") == "float32" else "default"):
-            self._function = jax.jit(function).lower(*self._sets[0]).compile()
-        self._each = columns.get("dispatch") == "eager" or on.found.software
-        self._next, self._last = 0, None  # type: int, Any
-        self.note = f"{note}, JAX {jax.__version__}; operands of {size * count / 1e6:,.3g} MB in turn"
+            self._function = jax.jit(function).lower(*self._held[0]).compile()
 
-    def run(self, count: int = 1) -> float:
-        """Do it, wait, and say the seconds of one."""
-        _at_least_one(count)
-        self._refuse_closed()
-        each, sets, function = self._each, self._sets, self._function
+    def _run(self, count: int) -> float:
+        each, sets, function = self._each, self._held, self._function
         last: Any = None
-        with self._on.errors(self._op):
+        with self.device.errors(self._op):
             began = time.perf_counter()
             for number in range(self._next, self._next + count):
                 last = function(*sets[number % len(sets)])
@@ -289,25 +219,12 @@ class _Compiled:
         self._next, self._last = (self._next + count) % len(sets), last
         return took / count
 
-    def check(self) -> float:
-        """How far off, as a share of what rounding allows; all sets hold the same numbers."""
-        self._refuse_closed()
-        if self._last is None:
-            raise InputError(f"{self._op} was not run, so that there is nothing to check", expected="run() before")
+    def _check(self) -> float:
         return self._compare(self._last)
 
-    def close(self) -> None:
-        """Give back the operands."""
-        self._sets, self._last, self._function = [], None, None
-
-    def _refuse_closed(self) -> None:
-        if not self._sets or self._on.closed:
-            raise self._on.error(InvalidArgument, "it is closed", self._op)
-
-
-def _at_least_one(count: int) -> None:
-    if count < 1:
-        raise InputError(f"{count} runs were asked for", expected="at least 1")
+    def _close(self) -> None:
+        super()._close()
+        self._function = None
 
 
 def _share(got: Any, right: np.ndarray, allowed: np.ndarray) -> float:
@@ -327,15 +244,15 @@ def _some(count: int, generator: np.random.Generator) -> np.ndarray:
     return np.sort(generator.choice(count, min(count, _ROWS_CHECKED), replace=False))
 
 
-def _gemm(on: JaxOperations, columns: Mapping[str, Any]) -> Trial:
+def _gemm(on: JaxDevice, columns: Columns) -> HostTrial:
     import jax.numpy as jnp
     import numpy as np
 
     m, n, k, batch = (int(columns[name]) for name in ("m", "n", "k", "batch"))
-    dtype = columns["dtype"]
-    on.need((m * k + k * n + m * n) * batch * (1.0 if dtype == "int8" else 2.0), "gemm")
+    dtype = str(columns["dtype"])
+    on.require_memory((m * k + k * n + m * n) * batch * (1.0 if dtype == "int8" else 2.0), "gemm")
     generator = np.random.default_rng(0)
-    a, b = on.array((batch, m, k), dtype, generator), on.array((batch, k, n), dtype, generator)
+    a, b = _drawn((batch, m, k), dtype, generator), _drawn((batch, k, n), dtype, generator)
     out = jnp.int32 if dtype == "int8" else jnp.dtype(a.dtype)
 
     def check(got: Any) -> float:
@@ -357,20 +274,20 @@ def _gemm(on: JaxOperations, columns: Mapping[str, Any]) -> Trial:
     return _Compiled(on, "gemm", columns, product, (a, b), check, f"matmul to {np.dtype(out).name}", held)
 
 
-def _attention(on: JaxOperations, columns: Mapping[str, Any]) -> Trial:
+def _attention(on: JaxDevice, columns: Columns) -> HostTrial:
     import jax
     import numpy as np
 
     batch, heads, kv_heads, width, tokens = (
         int(columns[name]) for name in ("batch", "heads", "kv_heads", "head_dim", "kv_tokens")
     )
-    dtype, causal = columns["dtype"], columns["phase"] == "prefill"
+    dtype, causal = str(columns["dtype"]), columns["phase"] == "prefill"
     queries = tokens if causal else 1
     scores = batch * heads * queries * tokens * 4.0  # written out in float32 where XLA does not fuse them
-    on.need(scores, "attention")
+    on.require_memory(scores, "attention")
     generator = np.random.default_rng(0)
-    q = on.array((batch, queries, heads, width), dtype, generator)
-    keys, values = (on.array((batch, tokens, kv_heads, width), dtype, generator) for _ in range(2))
+    q = _drawn((batch, queries, heads, width), dtype, generator)
+    keys, values = (_drawn((batch, tokens, kv_heads, width), dtype, generator) for _ in range(2))
 
     def check(got: Any) -> float:
         page, head = int(generator.integers(batch)), int(generator.integers(heads))
@@ -396,17 +313,17 @@ _SCALAR = 1.25
 """The second operand of arithmetic that has one array."""
 
 
-def _elementwise(on: JaxOperations, columns: Mapping[str, Any]) -> Trial:
+def _elementwise(on: JaxDevice, columns: Columns) -> HostTrial:
     import jax
     import jax.numpy as jnp
     import numpy as np
     from scipy.special import erf
 
-    name, dtype = columns["op"], columns["dtype"]
+    name, dtype = str(columns["op"]), str(columns["dtype"])
     shape = (int(columns["rows"]), int(columns["width"]))
-    on.need(8.0 * shape[0] * shape[1], "elementwise")
+    on.require_memory(8.0 * shape[0] * shape[1], "elementwise")
     generator = np.random.default_rng(0)
-    x, y = (on.array(shape, dtype, generator) for _ in range(2))
+    x, y = (_drawn(shape, dtype, generator) for _ in range(2))
     if name.startswith(("pow", "div")):  # of positive numbers, near to 1
         x, y = ((np.abs(one.astype(np.float32)) + 0.5).astype(one.dtype) for one in (x, y))
     two = name in ("add", "mul", "div", "pow")
@@ -454,12 +371,12 @@ def _elementwise(on: JaxOperations, columns: Mapping[str, Any]) -> Trial:
     return _Compiled(on, "elementwise", columns, function, operands, check, f"{name} compiled by XLA", float(x.nbytes))
 
 
-def _copy(on: JaxOperations, columns: Mapping[str, Any]) -> Trial:
+def _copy(on: JaxDevice, columns: Columns) -> HostTrial:
     import jax.numpy as jnp
     import numpy as np
 
-    size, direction = int(columns["bytes"]), columns["direction"]
-    on.need(2.0 * size, "copy")
+    size, direction = int(columns["bytes"]), str(columns["direction"])
+    on.require_memory(2.0 * size, "copy")
     data = np.random.default_rng(0).integers(0, 256, size, np.uint8)
     if direction != "d2d":
         return _HostCopies(on, columns, data)
@@ -470,35 +387,30 @@ def _copy(on: JaxOperations, columns: Mapping[str, Any]) -> Trial:
     return _Compiled(on, "copy", columns, jnp.copy, (data,), check, "a copy on the device", float(size))
 
 
-class _HostCopies:
-    """Copies between host and device; see ``runtime.trial.Trial``."""
+class _HostCopies(_JaxTrial):
+    """Copies between host and device."""
 
-    timer: Timer = "host"
-
-    def __init__(self, on: JaxOperations, columns: Mapping[str, Any], data: np.ndarray) -> None:
-        import jax
+    def __init__(self, on: JaxDevice, columns: Columns, data: np.ndarray) -> None:
         import numpy as np
 
-        self._on, self._to_device = on, columns["direction"] == "h2d"
+        self._to_device = columns["direction"] == "h2d"
         count = on.sets(data.nbytes, columns)
-        on.need(3.0 * data.nbytes * count, "copy")
-        self._data: np.ndarray | None = data
+        on.require_memory(3.0 * data.nbytes * count, "copy")
+        super().__init__(
+            on, columns, "device_put to memory of its own" if self._to_device else "to an array of NumPy's"
+        )
+        self.note += f"; {data.nbytes * count / 1e6:,.3g} MB in turn"
+        self._data = data
         # At an odd address, whose memory JAX cannot take for its own: it has to copy.
         self._hosts = [np.zeros(data.nbytes + 1, np.uint8)[1:] for _ in range(count)]
-        self._devices = [] if self._to_device else [on.put(data.copy()) for _ in range(count)]
-        self._last: Any = None
+        self._held = [] if self._to_device else [on.put(data.copy()) for _ in range(count)]
         if self._to_device:
             for host in self._hosts:
                 np.copyto(host, data)
-        way = "device_put to memory of its own" if self._to_device else "to an array of NumPy's"
-        self.note = f"{way}, JAX {jax.__version__}; {data.nbytes * count / 1e6:,.3g} MB in turn"
 
-    def run(self, count: int = 1) -> float:
-        """Copy, wait, and say the seconds of one."""
-        _at_least_one(count)
-        self._refuse_closed()
+    def _run(self, count: int) -> float:
         took, left = 0.0, count
-        with self._on.errors("copy"):
+        with self.device.errors("copy"):
             while left > 0:
                 some = min(left, len(self._hosts))
                 took += self._put(some) if self._to_device else self._get(some)
@@ -508,7 +420,7 @@ class _HostCopies:
     def _put(self, count: int) -> float:
         began = time.perf_counter()
         for host in self._hosts[:count]:
-            self._last = self._on.put(host)
+            self._last = self.device.put(host)
         return time.perf_counter() - began
 
     def _get(self, count: int) -> float:
@@ -516,9 +428,9 @@ class _HostCopies:
         import numpy as np
 
         # JAX keeps what it once copied to the host: each copy is of an array that is new.
-        fresh = [jnp.copy(array).block_until_ready() for array in self._devices[:count]]
+        fresh = [jnp.copy(array).block_until_ready() for array in self._held[:count]]
         began = time.perf_counter()
-        if self._on.found.software:  # where JAX gives a view of its memory
+        if self.device.info.software:  # where JAX gives a view of its memory
             for array, host in zip(fresh, self._hosts, strict=False):
                 np.copyto(host, np.asarray(array))
             self._last = self._hosts[count - 1]
@@ -527,46 +439,31 @@ class _HostCopies:
                 self._last = np.asarray(array)
         return time.perf_counter() - began
 
-    def check(self) -> float:
-        """0 where every byte is right."""
+    def _check(self) -> float:
         import numpy as np
 
-        self._refuse_closed()
-        if self._last is None:
-            raise InputError("copy was not run, so that there is nothing to check", expected="run() before")
-        return 0.0 if np.array_equal(np.asarray(self._last), self._data) else math.inf  # type: ignore[arg-type]
+        return 0.0 if np.array_equal(np.asarray(self._last), self._data) else math.inf
 
-    def close(self) -> None:
-        """Give back all arrays."""
-        self._hosts, self._devices, self._last, self._data = [], [], None, None
-
-    def _refuse_closed(self) -> None:
-        if not self._hosts or self._on.closed:
-            raise self._on.error(InvalidArgument, "it is closed", "copy")
+    def _close(self) -> None:
+        super()._close()
+        self._hosts = []
 
 
-class _Launches:
-    """The least that JAX launches, again and again; see ``runtime.trial.Trial``."""
+class _Launches(_JaxTrial):
+    """The least that JAX launches, again and again: right where it counted each launch."""
 
-    timer: Timer = "host"
-
-    def __init__(self, on: JaxOperations, columns: Mapping[str, Any]) -> None:
+    def __init__(self, on: JaxDevice, columns: Columns) -> None:
         import jax
         import numpy as np
 
-        self._on, self._count = on, int(columns["count"])
-        self._value: Any = on.put(np.zeros((), np.int32))
-        self._function: Any = jax.jit(lambda x: x + 1).lower(self._value).compile()
-        self._each = columns.get("dispatch") == "eager" or on.found.software
-        self._launched = 0
-        self.note = f"an addition to one number (JAX has no empty kernel), JAX {jax.__version__}"
+        super().__init__(on, columns, "an addition to one number (JAX has no empty kernel)")
+        self._count, self._launched = int(columns["count"]), 0
+        self._last = on.put(np.zeros((), np.int32))
+        self._function = jax.jit(lambda x: x + 1).lower(self._last).compile()
 
-    def run(self, count: int = 1) -> float:
-        """Launch, wait, and say the seconds of one."""
-        _at_least_one(count)
-        self._refuse_closed()
-        function, value, each = self._function, self._value, self._each
-        with self._on.errors("launch"):
+    def _run(self, count: int) -> float:
+        function, value, each = self._function, self._last, self._each
+        with self.device.errors("launch"):
             began = time.perf_counter()
             for _ in range(count * self._count):
                 value = function(value)
@@ -574,22 +471,55 @@ class _Launches:
                     value.block_until_ready()
             value.block_until_ready()
             took = time.perf_counter() - began
-        self._value = value
+        self._last = value
         self._launched += count * self._count
         return took / count
 
-    def check(self) -> float:
-        """0 where it counted each launch."""
-        self._refuse_closed()
-        return 0.0 if int(self._value) == self._launched else math.inf
+    def _check(self) -> float:
+        return 0.0 if int(self._last) == self._launched else math.inf
 
-    def close(self) -> None:
-        """Give back the number."""
+    def _close(self) -> None:
+        super()._close()
         self._function = None
 
-    def _refuse_closed(self) -> None:
-        if self._function is None or self._on.closed:
-            raise self._on.error(InvalidArgument, "it is closed", "launch")
+
+def _other_type(dtypes: Sequence[str], columns: Columns) -> Refused:
+    if columns["dtype"] in dtypes:
+        return None
+    return UnsupportedOperationError(f"{columns['dtype']} is not done here, only in {', '.join(dtypes)}")
+
+
+def _no_attention(software: bool, columns: Columns) -> Refused:
+    why = ""
+    if columns["kv_dtype"] != columns["dtype"]:
+        why = f"JAX's attention has keys and values in the type of the queries, not {columns['kv_dtype']}"
+    elif columns["dtype"] == "float16" and software:
+        why = "XLA's attention is not compiled for a processor in float16"
+    elif float(columns["heads"]) % float(columns["kv_heads"]):
+        why = "JAX's attention has as many query heads for each head of keys and values"
+    return _other_type(_DTYPES[:-1], columns) or (UnsupportedOperationError(why) if why else None)
+
+
+def _no_copy(columns: Columns) -> Refused:
+    if columns["direction"] == "d2d" or columns["memory"] == "pageable":
+        return None
+    return UnsupportedOperationError(f"JAX copies from and to pageable memory, not {columns['memory']}")
+
+
+def _no_launch(columns: Columns) -> Refused:
+    if columns["mode"] == "stream":
+        return None
+    return UnsupportedOperationError(f"JAX has no launch of mode {columns['mode']}")
+
+
+def _jobs(software: bool) -> Mapping[str, Job]:
+    return {
+        "gemm": Job(_gemm, partial(_other_type, _DTYPES)),
+        "attention": Job(_attention, partial(_no_attention, software)),
+        "elementwise": Job(_elementwise, partial(_other_type, _DTYPES[:-1])),
+        "copy": Job(_copy, _no_copy),
+        "launch": Job(_Launches, _no_launch),
+    }
 
 
 BACKEND = RealBackend(

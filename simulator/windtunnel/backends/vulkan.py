@@ -1,38 +1,21 @@
 """Vulkan 1.2 devices through the `vulkan` package: GPUs behind their vendors' drivers, processors behind lavapipe.
 
-Kernels are emitted as GLSL and compiled by glslang. Streams share one queue, which does all work in the order in which
-it is given: it neither overlaps streams nor copies. Events' times are the device's own time stamps.
+Here is what finds them; `_vulkan_driver` opens one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from windtunnel.backends._context import RealContext
 from windtunnel.backends._known import Found, RealBackend
-from windtunnel.backends._trials import KernelOperations
-from windtunnel.backends._vulkan_api import (
-    RESULTS,
-    Api,
-    Physical,
-    RefusedError,
-    VulkanError,
-    api,
-    instance,
-    physical_devices,
-)
-from windtunnel.backends._vulkan_device import Device, Kernel, Mark, Memory, Queue
-from windtunnel.backends._vulkan_spirv import CompilerError, capabilities, compiled
-from windtunnel.core.errors import DeviceError, DeviceNotPresentError
-from windtunnel.runtime.interface import DeviceInfo, Dims, Limits, MemoryKind
-from windtunnel.runtime.trial import Operations
-from windtunnel.transpile import Buffer, Emitted, Value
+from windtunnel.backends._vulkan_api import Physical, api, instance, physical_devices
+from windtunnel.core.errors import DeviceNotPresentError
 
-_LARGE = 2**31 - 1
+if TYPE_CHECKING:
+    from windtunnel.backends._context import RealContext
+    from windtunnel.backends._vulkan_device import Mark, Queue
+    from windtunnel.runtime.trial import Operations
 
 
 def _physical() -> list[Physical]:
@@ -61,191 +44,21 @@ def _found(index: int, physical: Physical) -> Found:
     )
 
 
-def _info(found: Found, physical: Physical) -> DeviceInfo:
-    columns, rows, layers = (min(side, _LARGE) for side in physical.grid)
-    limits = Limits(
-        threads_per_block=physical.threads,
-        block=physical.block,
-        grid=(columns, rows, layers),
-        shared_bytes=physical.shared_bytes,
-        warp=max(physical.subgroup, 1),
-        source="the driver's own report",
-        atomic_bits=64 if "shaderBufferInt64Atomics" in physical.features else 32,
-    )
-    narrow = {
-        "int8": {"shaderInt8", "storageBuffer8BitAccess"},
-        "float16": {"shaderFloat16", "storageBuffer16BitAccess"},
-    }
-    return DeviceInfo(
-        name=found.label,
-        kind=found.kind,
-        api="vulkan",
-        memory_bytes=found.memory_bytes,
-        limits=limits,
-        features=frozenset(name for name, needs in narrow.items() if needs <= physical.features),
-        virtual=False,
-        software=found.software,
-        compute_units=physical.units,
-        driver=found.driver,
-    )
-
-
-class VulkanDriver:
-    """Vulkan's calls; see ``_context.Driver``.
-
-    ``staged``: whether copies go through buffers of their own, as a card's must; None: as the device needs it.
-    """
-
-    target = "glsl"
-
-    def __init__(self, vulkan: Api, physical: Physical, staged: bool | None = None) -> None:
-        self.timed = False
-        self.api, self.physical, self.staged = vulkan, physical, staged
-        self._device: Device | None = Device(vulkan, physical, staged)
-        self._count = 0
-
-    @property
-    def device(self) -> Device:
-        """The open device; one that was given back is opened anew, and counts on from there."""
-        if self._device is None:
-            self._device = Device(self.api, self.physical, self.staged, self._count)
-        return self._device
-
-    def close(self) -> None:
-        """See ``Driver``."""
-        if self._device is not None:
-            device, self._device = self._device, None
-            self._count = device.submitted
-            device.close()
-
-    def allocate(self, size: int, kind: MemoryKind) -> Memory:
-        """See ``Driver``."""
-        return self.device.allocate(size)
-
-    def free(self, memory: Memory) -> None:
-        """See ``Driver``."""
-        memory.device.free(memory)
-
-    def write(self, memory: Memory, data: np.ndarray, queue: Queue, after: Sequence[Mark], *, hold: bool) -> Mark:
-        """See ``Driver``. What is staged is taken at once, so that ``hold`` makes no difference."""
-        self.device.write(memory, data)
-        return self._given(queue)
-
-    def read(self, data: np.ndarray, memory: Memory, queue: Queue, after: Sequence[Mark], *, hold: bool) -> Mark:
-        """See ``Driver``. The host always waits."""
-        self.device.read(data, memory)
-        return self._given(queue)
-
-    def copy(self, to: Memory, memory: Memory, size: int, queue: Queue, after: Sequence[Mark]) -> Mark:
-        """See ``Driver``."""
-        self.device.copy(to, 0, memory, 0, size)
-        return self._given(queue)
-
-    def build(self, emitted: Emitted) -> Kernel:
-        """See ``Driver``."""
-        module = compiled(emitted, self.physical.controls)
-        lacks = self.physical.lacks(capabilities(module))
-        if lacks is not None:
-            raise RefusedError(lacks)
-        signature = emitted.signature
-        fields = [(one.name, one.passed.dtype if isinstance(one, Value) else np.int32) for one in signature.numbers]
-        kernel = Kernel(
-            emitted.signature.name,
-            module,
-            tuple(one.name for one in signature.buffers),
-            np.dtype(fields, align=True) if fields else np.dtype([]),
-        )
-        for what, needs, most in (
-            ("arrays", len(kernel.arrays), self.physical.buffers),
-            ("bytes of numbers", kernel.numbers.itemsize, self.physical.push_bytes),
-        ):
-            if needs > most:
-                raise RefusedError(f"kernel '{kernel.name}' takes {needs} {what}, of at most {most}")
-        self.device.load(kernel)
-        return kernel
-
-    def launch(
-        self, kernel: Kernel, emitted: Emitted, grid: Dims, block: Dims, values: Sequence[Any], queue: Queue,
-        after: Sequence[Mark],
-    ) -> Mark:  # fmt: skip
-        """See ``Driver``."""
-        given = list(zip(emitted.signature.arguments, values, strict=True))
-        numbers = tuple(value for one, value in given if not isinstance(one, Buffer))
-        pushed = np.array(numbers, kernel.numbers).tobytes() if numbers else b""
-        memories = [value for one, value in given if isinstance(one, Buffer)]
-        mark = self.device.launch(kernel, grid, block, memories, pushed, self.timed)
-        queue.value = mark.value
-        return mark
-
-    def queue(self, *, non_blocking: bool) -> Queue:
-        """See ``Driver``."""
-        return Queue(self.device.submitted)
-
-    def mark(self, queue: Queue, after: Sequence[Mark]) -> Mark:
-        """See ``Driver``."""
-        found = self.device.mark()
-        queue.value = found.value
-        return found
-
-    def reached(self, mark: Mark) -> bool:
-        """See ``Driver``."""
-        return self.device.reached(mark.value)
-
-    def wait(self, mark: Mark) -> None:
-        """See ``Driver``."""
-        self.device.wait(mark.value)
-
-    def finish(self, queue: Queue) -> None:
-        """See ``Driver``."""
-        if self._device is not None:
-            self._device.wait(queue.value)
-
-    def elapsed_s(self, mark: Mark, since: Mark) -> float:
-        """See ``Driver``: the device's own time stamps."""
-        return self.device.elapsed_s(mark, since)
-
-    def busy_s(self, mark: Mark) -> float | None:
-        """See ``Driver``: of launches given while ``timed``."""
-        return self.device.busy_s(mark)
-
-    def host_view(self, memory: Memory, size: int) -> np.ndarray:
-        """No memory of this back end is the host's."""
-        raise NotImplementedError
-
-    def problem(self, error: Exception) -> tuple[type[DeviceError] | None, str] | None:
-        """See ``Driver``."""
-        match error:
-            case VulkanError(code=code):
-                return RESULTS.get(code, ("", None))[1], str(error)
-            case RefusedError(kind=kind):
-                return kind, str(error)
-            case CompilerError():
-                return None, str(error)
-        return None
-
-    def energy_j(self) -> float | None:
-        """Vulkan has no counter of energy."""
-        return None
-
-    def _given(self, queue: Queue) -> Mark:
-        """The point after what was just given."""
-        queue.value = self.device.submitted
-        return Mark(queue.value)
-
-
 def opened(index: int, staged: bool | None = None) -> RealContext[Queue, Mark]:
     """Device ``index``; ``staged`` as `VulkanDriver` has it. DeviceNotPresentError where it is not here."""
+    from windtunnel.backends._vulkan_driver import context
+
     found = _physical()
     vulkan = api()
     if vulkan is None or not 0 <= index < len(found):
         raise DeviceNotPresentError(f"Vulkan has no device {index} here; it has {len(found)}")
-    driver = VulkanDriver(vulkan, found[index], staged)
-    return RealContext(driver, _info(_found(index, found[index]), found[index]))
+    return context(_found(index, found[index]), vulkan, found[index], staged)
 
 
 def _operations(index: int) -> Operations:
-    context = opened(index)
-    return KernelOperations(context, {"driver": context.info.driver, "vulkan": version("vulkan")})
+    from windtunnel.backends._vulkan_driver import operations
+
+    return operations(opened(index))
 
 
 BACKEND = RealBackend(
@@ -254,6 +67,7 @@ BACKEND = RealBackend(
     install='pip install "windtunnel[vulkan]", and the system\'s libvulkan1, glslang-tools and, for processors, '
     "mesa-vulkan-drivers; a GPU needs its vendor's driver too",
     find=_find,
+    packages=("vulkan",),
     operations=_operations,
     context=opened,
 )

@@ -193,6 +193,9 @@ def _spans(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _omitted(omitted: Sequence[Mapping[str, Any]], shown: int = _SHOWN) -> Iterator[str]:
     sources: dict[str, dict[str, int]] = {}
     for one in omitted:
+        if one.get("hung"):
+            yield f"hung on {one['source']}: {one['why']}"
+            continue
         counts = sources.setdefault(one["source"], {})
         counts[one["why"]] = counts.get(one["why"], 0) + one["points"]
     for source, counts in sources.items():

@@ -25,9 +25,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-import numpy as np
+if TYPE_CHECKING:  # back ends read this to find devices, and do not wait for NumPy
+    import numpy as np
 
 MemoryKind = Literal["device", "pinned", "unified"]
 Dims = tuple[int, int, int]

@@ -42,6 +42,15 @@ LEAST_RUNS = LEAST_ROUNDS * (LEAST_SAMPLES + 2)
 """Of a point, however long it takes: warm-ups and samples of each round."""
 POWER_S = 1.0
 """How long an operation runs for its power: counters of energy tick every tenth of a second."""
+LEAST_PATIENCE_S = 5.0
+"""What any call may take before it is taken to hang: drivers compile, and hosts are busy."""
+PATIENCE_SHARE = 0.25
+"""What a call may take at most, of what is left of the budget, where that is more: what hangs costs no more."""
+FIRST_S, TIMES, AGAIN = 20.0, 20.0, 10.0
+"""Where the budget has it, a call of a point's first visit may take so long, for compilers and operands, and so many
+times what a run is said to take; one of a later visit, so many times the longest visit before."""
+MOST_HUNG = 2
+"""After so many hangs of points that are alike, the others like them are not tried."""
 UNSTEADY = 0.5
 """A median that is known no better than this, relatively, says nothing of a model; a smaller doubt is what the noise
 floor is for."""
@@ -74,6 +83,8 @@ class _Record:
     power_w: float | None = None
     spread: tuple[float, float] | None = None
     """Of a lone visit's samples: the 95% interval of their median."""
+    longest_s: float = 0.0
+    """What the longest visit took, all of it."""
 
     @property
     def half(self) -> float:
@@ -93,7 +104,8 @@ class _Record:
 class Measured:
     """What came of it.
 
-    ``refused``: what the device does not do, and why; ``left``: what the budget was too small for.
+    ``refused``: what the device does not do, and why; ``left``: what the budget was too small for; ``hung``: which of
+    the reasons are calls that were not answered.
     """
 
     rows: Sequence[Measurement]
@@ -104,10 +116,14 @@ class Measured:
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
     """Clocks and heat at the ``begin`` and at the ``end``, and the ``lowest`` and the ``highest`` of those and of after
     each visit's samples; ``held_back`` has whatever was seen. Empty where the device tells none."""
+    hung: Sequence[str] = ()
 
 
 class Session:
-    """A device being measured. ``open`` gives its operations, again where a driver hung or died and was abandoned."""
+    """A device being measured. ``open`` gives its operations, again where a driver hung or died and was abandoned.
+
+    ``wait``: told how long (s) no call of these operations may take from now on; one that does raises DeviceHang.
+    """
 
     def __init__(
         self,
@@ -117,8 +133,9 @@ class Session:
         seed: int = 0,
         progress: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[Any, float], None] = lambda _, __: None,
     ) -> None:
-        self.open, self.budget_s, self.clock = open, budget_s, clock
+        self.open, self.budget_s, self.clock, self.wait = open, budget_s, clock, wait
         self.progress = progress or (lambda _: None)
         self.rng = np.random.default_rng(seed)
         self.operations = open()
@@ -128,6 +145,10 @@ class Session:
         """Clocks and heat, at the begin, after each visit's samples, and at the end."""
         self.gone = ""
         """Why the device is not measured any more: it was lost, and did not come back. What was measured counts."""
+        self._hung: dict[tuple[str, ...], list[Point]] = {}
+        """What hung, by operation, and by operation and choices."""
+        self._hangs: list[str] = []
+        self._waits_s = math.inf
 
     @property
     def left_s(self) -> float:
@@ -138,7 +159,12 @@ class Session:
         """Those that the device does; of the others its reasons are kept."""
         found = []
         for point in points:
-            why = self.operations.refusal(point.op, point.columns)
+            try:
+                self._wait(FIRST_S)
+                why = self.gone or self.operations.refusal(point.op, point.columns) or None
+            except (DeviceHang, DeviceLost) as error:
+                self._lost(point, error)
+                continue
             if why is None:
                 found.append(point)
             else:
@@ -160,18 +186,30 @@ class Session:
         visit_s = min(VISIT_S, self.budget_s / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
         rounds = 0
         while active and rounds < MOST_ROUNDS and self.left_s > 0 and not self.gone:
-            for number in active if rounds == 0 else self.rng.permutation(active).tolist():
+            order = list(active) if rounds == 0 else self.rng.permutation(active).tolist()
+            put_off: set[int] = set()
+            for number in order:
                 if self.left_s <= 0 or self.gone:
                     break
                 one, record = points[number], records[number]
-                if (
-                    not record.repeats
-                    and _likely(one, expected_s[number], errs) * LEAST_RUNS > self.budget_s * one.share
-                ):
+                likely_s = _likely(one, expected_s[number], errs)
+                if not record.repeats and likely_s * LEAST_RUNS > self.budget_s * one.share:
                     long.add(number)
                     continue
+                if not record.repeats and (like := self._hung_like(one)):
+                    if len(like) >= MOST_HUNG:
+                        self.refused.append((one, f"not tried: {like[0]} hung, and {like[1]}"))
+                        continue
+                    if number not in put_off:  # until the others were measured, since it may cost as much again
+                        put_off.add(number)
+                        order.append(number)
+                        continue
                 self.progress(f"round {rounds + 1}: {one}")
+                usual_s = AGAIN * record.longest_s if record.repeats else FIRST_S + TIMES * likely_s
+                self._wait(usual_s)
+                began = self.clock()
                 self._visit(one, record, visit_s)
+                record.longest_s = max(record.longest_s, self.clock() - began)
                 if record.repeats:
                     errs[_family(one)] = errs[one.op,] = record.repeats[-1] / max(expected_s[number], 1e-12)
             rounds += 1
@@ -186,7 +224,9 @@ class Session:
             self.refused += [(one, self.gone) for one in left]
             left = []
         self._look()
-        return Measured(rows, tuple(self.refused), left, rounds, self.clock() - self.began, summary(self.seen))
+        spent_s = self.clock() - self.began
+        seen, hung = summary(self.seen), tuple(self._hangs)
+        return Measured(rows, tuple(self.refused), left, rounds, spent_s, seen, hung)
 
     def close(self) -> None:
         """Give the device back."""
@@ -196,9 +236,11 @@ class Session:
         """Clocks and heat as they are now. A look that fails tells nothing, and costs no measurement."""
         if isinstance(self.operations, Conditioned) and not self.gone:
             with suppress(DeviceError, RuntimeError):
+                self.wait(self.operations, LEAST_PATIENCE_S)
                 told = self.operations.conditions()
                 if told:
                     self.seen.append(told)
+            self.wait(self.operations, self._waits_s)
 
     @staticmethod
     def _settled(record: _Record) -> bool:
@@ -214,15 +256,33 @@ class Session:
         except (UnsupportedOperationError, DeviceOutOfMemory) as error:
             self.refused.append((point, str(error)))
         except (DeviceHang, DeviceLost) as error:
-            # The device is not there any more, and this point is why: the others may still be measured.
-            self.refused.append((point, str(error)))
-            self.operations.close()
-            try:
-                self.operations = self.open()
-            except (DeviceError, DeviceNotPresentError) as again:
-                self.gone = f"the device did not come back: {again}"
+            self._lost(point, error)
         except DeviceError as error:
             self.refused.append((point, str(error)))
+
+    def _lost(self, point: Point, error: DeviceError) -> None:
+        """The device is not there any more, and this point is why: the others may still be measured."""
+        why = f"{point}: {error}"
+        self.refused.append((point, why))
+        if isinstance(error, DeviceHang):
+            self._hangs.append(why)
+            for like in (_family(point), (point.op,)):
+                self._hung.setdefault(like, []).append(point)
+        self.operations.close()
+        try:
+            self.operations = self.open()
+        except (DeviceError, DeviceNotPresentError) as again:
+            self.gone = f"the device did not come back: {again}"
+
+    def _hung_like(self, one: Point) -> list[Point]:
+        """What hung and is like it: of the operation where that is enough to give it up, else of the same choices."""
+        of_it = self._hung.get((one.op,), [])
+        return of_it if len(of_it) > MOST_HUNG else self._hung.get(_family(one), [])
+
+    def _wait(self, usual_s: float) -> None:
+        """From now on, for a call that takes no longer than ``usual_s`` where nothing hangs."""
+        self._waits_s = max(LEAST_PATIENCE_S, min(usual_s, PATIENCE_SHARE * self.left_s))
+        self.wait(self.operations, self._waits_s)
 
     def _sample(self, trial: Trial, record: _Record, visit_s: float) -> None:
         trial.run(1)  # compiles, allocates and loads what is used for the first time

@@ -9,13 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
-from windtunnel.backends._rtl.icarus import Design, Words
+from windtunnel.backends._rtl.icarus import Design
 from windtunnel.core.errors import InputError
+
+if TYPE_CHECKING:
+    from windtunnel.backends._rtl.icarus import Words
 
 Columns = Mapping[str, Any]
 Array = np.ndarray[Any, Any]

@@ -8,12 +8,17 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from windtunnel.core.errors import DeviceError, DeviceHang, DeviceNotPresentError, InvalidArgument, LaunchError
 from windtunnel.runtime.codes import code_of
+
+if TYPE_CHECKING:  # the version is asked for without NumPy
+    import numpy as np
+    import numpy.typing as npt
+
+    Words = npt.NDArray[np.uint8]
+    """Words of a port: a row each, the lowest byte first."""
 
 API = "xrt"
 """How the SKUs of this kind are reached by default: errors are named as that API names them."""
@@ -22,9 +27,6 @@ INSTALL = "Icarus Verilog (apt install iverilog)"
 LIMIT_S = 300.0
 """Of one simulation. Sizes are refused above what takes about a minute; a busy machine is slower than that."""
 SOURCES = Path(__file__).parent
-
-Words = npt.NDArray[np.uint8]
-"""Words of a port: a row each, the lowest byte first."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,8 @@ class Compiled:
             raise
 
     def _compile(self, folder: Path, words: Words) -> None:
+        import numpy as np
+
         for name, content in {"in.hex": words, **self.design.tables}.items():
             digits = np.ascontiguousarray(content[:, ::-1]).tobytes().hex()
             size = 2 * content.shape[1]
@@ -140,6 +144,8 @@ class Compiled:
 
     def _read(self, lines: Sequence[str], runs: int) -> list[Run]:
         """The lines that bench.v writes."""
+        import numpy as np
+
         each = self.out_words + 1
         if not lines or lines[-1] != "done" or len(lines) != runs * each + 1:
             last = lines[-1] if lines else "nothing"
