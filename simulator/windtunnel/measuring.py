@@ -133,9 +133,9 @@ def measured(
         as_model = app.device(sku, known, calibration)
         try:
             taken = _measure(name, sku, each_s, seed, as_model, told, known, done, calibration)
-        except DeviceError as error:
+        except (DeviceError, DeviceNotPresentError) as error:
             if len(chosen) == 1:
-                raise
+                raise DeviceNotPresentError(f"'{name}' is found and does not open: {error}") from None
             found.unopened[name] = str(error)
             continue
         done |= {row.op: name for row in taken.measured.rows}

@@ -7,7 +7,7 @@ from __future__ import annotations
 import atexit
 import math
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,10 +19,11 @@ from windtunnel.core.errors import (
     DeviceHang,
     DeviceLost,
     DeviceNotPresentError,
+    DeviceOutOfMemory,
     InputError,
     UnsupportedOperationError,
 )
-from windtunnel.core.executor import Columns, Executed
+from windtunnel.core.executor import MOST_REAL_S, Columns, Executed
 from windtunnel.runtime.trial import Operations, Trial
 
 LIMIT_S = 60.0
@@ -45,8 +46,9 @@ class RealExecutor:
         self._ready: OrderedDict[tuple[object, ...], Trial] = OrderedDict()
         self._checked: dict[tuple[object, ...], float] = {}
         self._refused: dict[tuple[object, ...], str | None] = {}
-        self._count = 0
+        self._executed: Counter[tuple[str, tuple[tuple[str, Any], ...]]] = Counter()
         self._spent_s = 0.0
+        self._began = time.perf_counter()
         self._timers: set[str] = set()
         self._failures: list[str] = []
 
@@ -62,6 +64,11 @@ class RealExecutor:
         if self._device is None:
             return Executed(0.0, "the device is gone", gone=True)
         began = time.perf_counter()
+        if began - self._began > MOST_REAL_S:
+            raise InputError(
+                f"this run has taken {began - self._began:,.0f} s of real time on {self.name}",
+                expected=f"work for at most {MOST_REAL_S:g} s on real devices: fewer jobs, or smaller ones",
+            )
         try:
             trial = self._trial(op, columns)
             seconds = trial.run(1)
@@ -70,9 +77,13 @@ class RealExecutor:
         except (DeviceError, UnsupportedOperationError) as error:
             self._failures.append(str(error))
             return Executed(time.perf_counter() - began, str(error))
-        self._count += 1
+        self._executed[op, tuple(columns.items())] += 1
         self._spent_s += seconds
         return Executed(seconds)
+
+    def executed(self) -> Mapping[tuple[str, tuple[tuple[str, Any], ...]], int]:
+        """See ``Executor``."""
+        return self._executed
 
     def report(self) -> Mapping[str, Any]:
         """See ``Executor``."""
@@ -83,17 +94,18 @@ class RealExecutor:
             "software": self.info.software,
             "driver": self.info.driver,
             "versions": self.versions,
-            "operations": self._count,
+            "operations": self._executed.total(),
             "measured_s": self._spent_s,
             "timer": sorted(self._timers),
             "checked": len(self._checked),
-            "worst_error_share": max(self._checked.values(), default=None),
+            "worst_error_share": max((one for one in self._checked.values() if math.isfinite(one)), default=None),
             "failures": list(self._failures),
         }
 
     def begin(self) -> None:
         """Forget what was counted, for a run of its own."""
-        self._count, self._spent_s, self._failures = 0, 0.0, []
+        self._executed, self._spent_s, self._failures = Counter(), 0.0, []
+        self._began = time.perf_counter()
         self._checked, self._refused, self._timers = {}, {}, set()
         for trial in self._ready.values():
             self._timers.add(trial.timer)
@@ -107,6 +119,10 @@ class RealExecutor:
             self._device.close()
             self._device = None
 
+    def _drop_ready(self) -> None:
+        while self._ready:
+            self._ready.popitem()[1].close()
+
     def _trial(self, op: str, columns: Columns) -> Trial:
         """The operation, ready."""
         key = (op, *columns.values())
@@ -115,14 +131,22 @@ class RealExecutor:
             assert self._device is not None  # noqa: S101  who asks has seen
             while len(self._ready) >= _KEPT:
                 self._ready.popitem(last=False)[1].close()
-            found = self._ready[key] = self._device.trial(op, columns)
+            try:
+                found = self._device.trial(op, columns)
+            except DeviceOutOfMemory:
+                if not self._ready:
+                    raise
+                # What is kept ready for later leaves room for what is to be done.
+                self._drop_ready()
+                found = self._device.trial(op, columns)
+            self._ready[key] = found
             found.run(1)
             self._timers.add(found.timer)
         self._ready.move_to_end(key)
         if key not in self._checked:
             self._checked[key] = found.check()
         share = self._checked[key]
-        if share > 1.0:
+        if not share <= 1.0:
             raise UnsupportedOperationError(
                 f"{self.name} computed '{op}' wrongly: off by {share:.3g} times what is allowed"
             )
@@ -178,6 +202,8 @@ def executor(name: str) -> RealExecutor:
             # Whatever a driver says where there is none: what finds devices knows the words for it.
             probing.require(name)
             raise
+        except DeviceError as error:
+            raise DeviceNotPresentError(f"'{name}' is found and does not open: {error}") from None
     found.begin()
     return found
 

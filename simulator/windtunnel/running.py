@@ -16,6 +16,7 @@ from windtunnel import __version__, policies
 from windtunnel.core.device import Device, configure
 from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
+from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.policy import Batch, Policy
 from windtunnel.core.provenance import Sourced
 from windtunnel.core.recommendation import recommendation
@@ -142,6 +143,12 @@ def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, 
                 f"{model.kind.name}",
                 where=where,
                 expected=f"device: what it is, a {made.info.kind} behind the API by which it is reached",
+            )
+        if made.info.api != model.api.name and made.info.api in model.spec.apis:
+            raise InputError(
+                f"{entry.real} is reached through {made.info.api}, and its model is {model.label}",
+                where=where,
+                expected=f"device: {model.spec.sku}@{made.info.api}",
             )
         found[number] = made
     return found
@@ -321,22 +328,39 @@ def _simulate(
 
 
 def _real(prepared: Prepared, recording: Recording) -> list[dict[str, Any]]:
-    """Of each device of this host what it did in a run, beside what its model says of the same jobs."""
+    """Of each device of this host what it did in a run, beside what its model says of the same operations."""
     found = []
     jobs = recording.jobs
     for fleet_class in prepared.classes:
         if fleet_class.executor is None:
             continue
-        done = np.flatnonzero((jobs.device == fleet_class.first) & (jobs.finish >= 0))
-        modelled_s = 0.0
-        for work in np.unique(jobs.workload[done]).tolist():
-            program = prepared.compiled[fleet_class.number, work]
-            ranks = prepared.rank[done][jobs.workload[done] == work]
-            each = program.estimate_s
-            modelled_s += float(each[0] * len(ranks) if len(each) == 1 else each[ranks].sum())
-        report = {"name": fleet_class.name, "model": fleet_class.device.label, "jobs": len(done)}
-        found.append({**report, "modelled_s": modelled_s, **fleet_class.executor.report()})
+        report = {
+            "name": fleet_class.name,
+            "model": fleet_class.device.label,
+            "jobs": int(((jobs.device == fleet_class.first) & (jobs.finish >= 0)).sum()),
+            "modelled_s": _modelled_s(fleet_class.device, fleet_class.executor.executed()),
+        }
+        found.append({**report, **fleet_class.executor.report()})
     return found
+
+
+def _modelled_s(model: Device, executed: Mapping[tuple[str, tuple[tuple[str, Any], ...]], int]) -> float:
+    """What a model says that operations take, each as often as it was done (s)."""
+    alike: dict[tuple[str, ...], list[tuple[dict[str, Any], int]]] = {}
+    for (op, columns), count in executed.items():
+        choices = tuple(value for _, value in columns if isinstance(value, str))
+        alike.setdefault((op, *choices), []).append((dict(columns), count))
+    total_s = 0.0
+    for (op, *_), each in alike.items():
+        first = each[0][0]
+        numbers = {
+            name: np.array([columns[name] for columns, _ in each], dtype=np.float64)
+            for name, value in first.items()
+            if not isinstance(value, str)
+        }
+        rows = Rows(OPERATIONS.find(op), {n: v for n, v in first.items() if isinstance(v, str)}, numbers)
+        total_s += float(model.cost(rows, intervals=False).duration_s @ np.array([count for _, count in each]))
+    return total_s
 
 
 def _with(before: list[dict[str, Any]], more: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -159,8 +160,22 @@ def test_a_device_that_does_not_open_is_said_and_the_others_are_measured(
     (said,) = [one for one in found.omitted() if one["source"] == "broken:0"]
     assert said["op"] == "all" and "no answer" in said["why"] and said["points"] > 100
     monkeypatch.setattr(measuring, "choose", lambda *_: [("broken:0", "l4@cuda")])
-    with pytest.raises(errors.DeviceHang):
+    with pytest.raises(errors.DeviceNotPresentError, match="'broken:0' is found and does not open: .*no answer"):
         measuring.measured(budget_s=2.0)
+
+
+def test_no_file_of_the_working_folder_is_run_by_the_process_of_a_device(
+    fake: RemoteOperations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A scenario may come in a folder with files that are called as modules are."""
+    folder = tmp_path / "scenarios"
+    folder.mkdir()
+    (folder / "json.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w')")
+    (folder / "numpy.py").write_text(f"open({str(tmp_path / 'owned')!r}, 'w')")
+    monkeypatch.chdir(folder)
+    with contextlib.closing(RemoteOperations("fakery", 0)) as device:
+        assert device.refusal("vector_add", columns(8)) is None
+    assert not (tmp_path / "owned").exists()
 
 
 def test_what_a_hung_driver_has_started_goes_with_it(fake: RemoteOperations) -> None:

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "models": {"core"},
     "comparing": {"core", "engine", "models", "running", ""},
     # Devices of this host in fleets.
-    "reals": {"backends", "core", "runtime"},
+    "reals": {"backends", "core", "probing", "runtime"},
     "running": {"core", "engine", "policies", "models", "reals", ""},
     "placing": {"core", "engine", "policies", "report", "models", ""},
     # What back ends reach on this host, for `devices --real`, `doctor` and app: quick, without app's imports.

@@ -160,6 +160,34 @@ def test_the_interval_holds_the_truth_as_often_as_it_says() -> None:
     assert 0.93 * 400 <= held <= 0.99 * 400, held
 
 
+def test_an_interval_holds_its_median_however_few_the_rounds() -> None:
+    rounds = set()
+    for budget_s in (0.1, 0.2, 0.3, 0.5, 1.0):
+        for seed in range(10):
+            device = Fake(Clock(), visit=0.5, sample=0.05, seed=seed)
+            for row in measured(device, points(*(10**6 + n for n in range(12))), budget_s).rows:
+                rounds.add(min(len(row.repeats), LEAST_ROUNDS))
+                assert row.low_s is None or row.low_s <= row.latency_s
+                assert row.high_s is None or row.latency_s <= row.high_s
+    assert {1, LEAST_ROUNDS} <= rounds
+    # Of two rounds the median is between them, and what the first visit's samples said is not around it.
+    record = measure._Record(repeats=[1.0, 3.0], spread=(0.9, 1.1))
+    row = Session._row(points(10)[0], record, "host@cuda", "fake:0")
+    assert (row.latency_s, row.low_s, row.high_s) == (2.0, None, None)
+
+
+def test_where_time_is_short_some_points_are_measured_often_enough_rather_than_all_once() -> None:
+    wanted = points(*(10**6 + n for n in range(60)))
+    found = measured(Fake(Clock(), visit=0.2), wanted, budget_s=5.0)
+    often = [row for row in found.rows if len(row.repeats) >= LEAST_ROUNDS]
+    assert len(found.rows) > 30
+    assert 0 < len(often) < len(found.rows)
+    assert all(row.low_s is not None for row in often)
+    # Spread over the sizes, its ends with it.
+    sizes = sorted(float(row.columns["n"]) for row in often)
+    assert sizes[0] == 10**6 and sizes[-1] == 10**6 + 59
+
+
 def test_rounds_that_differ_are_told() -> None:
     (row,) = measured(Fake(Clock(), visit=2.0), points(1000)).rows
     assert "unsteady" in row.suspect
@@ -370,6 +398,15 @@ def test_landmarks_are_points_of_the_suite_and_come_first_where_the_budget_is_sm
     fits, _ = suite.within(every, lambda _: 1e-3, 3.0)
     assert len(fits) < len(every) / 10
     assert all(one in fits for one in found)
+
+
+@pytest.mark.parametrize("share", [math.inf, math.nan])
+def test_numbers_that_are_not_finite_make_a_row_suspect_and_not_the_document_unwritable(share: float) -> None:
+    device = Fake(Clock(), wrong=(1000.0,))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FakeTrial, "check", lambda _: share)
+        (row,) = measured(device, points(1000)).rows
+    assert "not finite" in row.suspect and row.error_share is None
 
 
 def test_a_landmark_may_take_a_greater_share_of_the_budget_than_others() -> None:

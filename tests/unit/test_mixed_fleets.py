@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,8 +29,8 @@ from windtunnel_models.catalogue import Catalogue
 KNOWN = Catalogue()
 
 
-def info(kind: str = "cpu") -> DeviceInfo:
-    return DeviceInfo("a fake", kind, "native", 1e9, limits_of("native"), frozenset(), False, True, driver="fake 1")
+def info(kind: str = "cpu", api: str = "native") -> DeviceInfo:
+    return DeviceInfo("a fake", kind, api, 1e9, limits_of(api), frozenset(), False, True, driver="fake 1")
 
 
 class Fake:
@@ -38,8 +41,9 @@ class Fake:
         refuses: str = "",
     ) -> None:  # fmt: skip
         self.name, self.factor, self.says, self.refuses = name, factor, list(says), refuses
-        self.info, self.model = info(kind), KNOWN.device(device)
+        self.info, self.model = info(kind, "opencl" if name.startswith("opencl") else "native"), KNOWN.device(device)
         self.done: list[tuple[str, Mapping[str, Any]]] = []
+        self.counted: Counter[tuple[str, tuple[tuple[str, Any], ...]]] = Counter()
 
     def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
         return f"no {op} here" if op in (self.refuses, "service") else None
@@ -48,16 +52,24 @@ class Fake:
         self.done.append((op, columns))
         if self.says and (found := self.says.pop(0)).problem:
             return found
+        self.counted[op, tuple(columns.items())] += 1
         return Executed(self.factor * float(self.model.cost(one_row(OPERATIONS.find(op), columns)).duration_s[0]))
 
+    def executed(self) -> Mapping[tuple[str, tuple[tuple[str, Any], ...]], int]:
+        return self.counted
+
+    def begun(self) -> Fake:
+        self.counted = Counter()
+        return self
+
     def report(self) -> Mapping[str, Any]:
-        return {"real": self.name, "label": "a fake", "driver": "fake 1", "operations": len(self.done), "measured_s": 0.0,
+        return {"real": self.name, "label": "a fake", "driver": "fake 1", "operations": self.counted.total(), "measured_s": 0.0,
                 "failures": []}  # fmt: skip
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *fakes: Fake) -> None:
     named = {fake.name: fake for fake in fakes}
-    monkeypatch.setattr(reals, "executor", named.__getitem__)
+    monkeypatch.setattr(reals, "executor", lambda name: named[name].begun())
 
 
 def scenario(fleet: Sequence[Mapping[str, Any]], jobs: int = 40, policy: Any = "fifo", **more: Any) -> Any:
@@ -244,7 +256,7 @@ def test_a_back_end_that_is_none_is_an_error_with_the_nearest(monkeypatch: pytes
 
 
 def test_a_device_that_is_not_here_is_never_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(errors.DeviceNotPresentError, match="cpu:7 is not here"):
+    with pytest.raises(errors.DeviceNotPresentError, match="'cpu:7' is not here: cpu reaches 1 device"):
         run(scenario([{"real": "cpu:7"}]))
 
 
@@ -264,6 +276,58 @@ def test_a_processor_behind_a_driver_is_not_taken_for_a_gpu(monkeypatch: pytest.
 def test_a_gpu_without_its_driver_is_absent_and_what_to_install_is_said(backend: str, sku: str) -> None:
     with pytest.raises(errors.DeviceNotPresentError, match=f"'{backend}:0' is not here: .*to install: pip install"):
         run(scenario([{"real": f"{backend}:0", "device": sku}]))
+
+
+def test_a_device_is_not_modelled_through_another_api_than_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Fake("opencl:0"))
+    with pytest.raises(
+        errors.InputError, match="reached through opencl, and its model is host; expected device: host@opencl"
+    ):
+        run(scenario([{"real": "opencl:0", "device": "host@native"}]))
+
+
+@pytest.mark.parametrize("spelt", ["opencl:00", "opencl:٠", "opencl:-1", "opencl:"])
+def test_a_device_has_one_spelling_so_that_none_is_in_a_fleet_twice(spelt: str) -> None:
+    with pytest.raises(errors.InputError, match="names no device"):
+        scenario([{"real": "opencl:0"}, {"real": spelt}])
+
+
+def test_what_the_model_says_is_of_the_operations_that_were_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a job that failed at its second operation the first was measured; what was not measured is not modelled."""
+    fake = Fake("cpu:0", says=[Executed(0.0), BROKEN])
+    use(monkeypatch, fake)
+    (told,) = run(scenario(REAL[:1], 1)).result["real"]
+    columns = [OPERATIONS.find(op).complete(dict(given)) for op, given in fake.done]
+    each = [float(KNOWN.device("host").cost(one_row(OPERATIONS.find(op), values)).duration_s[0])
+            for (op, _), values in zip(fake.done, columns, strict=True)]  # fmt: skip
+    # Sum, stencil (which broke), and both again.
+    assert told["operations"] == 3
+    assert told["modelled_s"] == pytest.approx(each[0] + each[2] + each[3])
+
+
+def test_a_run_that_takes_longer_than_its_model_says_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    executor = reals.RealExecutor("cpu:0", Device)
+    executor.execute("vector_add", OPERATIONS.find("vector_add").complete({"n": 10}))
+    now = time.perf_counter()
+    monkeypatch.setattr(reals.time, "perf_counter", lambda: now + 601.0)
+    with pytest.raises(errors.InputError, match="taken 601 s of real time on cpu:0; expected work for at most 600 s"):
+        executor.execute("vector_add", OPERATIONS.find("vector_add").complete({"n": 10}))
+
+
+@pytest.mark.parametrize("share", [math.inf, math.nan, 1.01])
+def test_numbers_that_are_not_finite_are_wrong_and_leave_a_result_that_can_be_written(share: float) -> None:
+    executor = reals.RealExecutor("cpu:0", lambda: Device(share))
+    done = executor.execute("vector_add", OPERATIONS.find("vector_add").complete({"n": 10}))
+    assert "computed 'vector_add' wrongly" in done.problem
+    json.dumps(executor.report(), allow_nan=False)
+
+
+def test_what_is_kept_ready_gives_way_to_what_is_to_be_done() -> None:
+    device = Device(room=2)
+    executor = reals.RealExecutor("cpu:0", lambda: device)
+    for n in (1, 2, 3, 4):
+        assert not executor.execute("vector_add", OPERATIONS.find("vector_add").complete({"n": n})).problem
+    assert len(device.open) == 2
 
 
 def test_a_misspelt_back_end_without_a_model_has_the_nearest() -> None:
@@ -314,7 +378,7 @@ def test_replications_measure_anew_also_where_nothing_is_drawn(monkeypatch: pyte
     found = comparing.compare(made, made.changed(name="other"), 4, "auto", KNOWN, names=("one", "other"))
     assert (found["replications"], len(fake.done)) == (4, 2 * 4 * 5 * 2)
     assert [note.partition(":")[0] for note in found["notes"]] == ["one", "other"]
-    assert "operations on 'one' (cpu:0) were measured" in found["notes"][0]
+    assert "the times of 40 operations on 'one' (cpu:0) were measured" in found["notes"][0]
 
 
 def test_a_plan_buys_no_device_of_this_host() -> None:
@@ -362,8 +426,8 @@ class Device:
 
     versions: Mapping[str, str] = {"fake": "1"}
 
-    def __init__(self, share: float = 0.1, fails: type[errors.DeviceError] | None = None) -> None:
-        self.info, self.share, self.fails = info(), share, fails
+    def __init__(self, share: float = 0.1, fails: type[errors.DeviceError] | None = None, room: int = 1000) -> None:
+        self.info, self.share, self.fails, self.room = info(), share, fails, room
         self.open: list[str] = []
         self.closed = 0
 
@@ -371,6 +435,9 @@ class Device:
         return None
 
     def trial(self, op: str, columns: Mapping[str, Any]) -> Any:
+        if len(self.open) >= self.room:
+            kind = errors.DeviceOutOfMemory
+            raise kind("no room", operation="trial", device="fake", code=code_of("native", kind))
         self.open.append(op)
         return Trial(self)
 

@@ -13,6 +13,7 @@ import pytest
 from windtunnel import app, validating
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS
+from windtunnel.report.validation import text
 from windtunnel.validation.rows import Circumstances, Measurement, document, read_file, write_rows
 
 
@@ -276,6 +277,53 @@ def test_what_is_no_document_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_text(text)
     with pytest.raises(InputError, match=r"rows\.json"):
         read_file(tmp_path / "rows.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            """op,device,n,latency_s,dispach
+            vector_add,l4,1000000,1e-5,eager""",
+            r"rows.csv:1: dispach: 'dispach' is no column of vector_add; .*did you mean 'dispatch'",
+        ),
+        (
+            """op,device,n,latency_s,cahce
+            vector_add,l4,1000000,1e-5,warm""",
+            "did you mean 'cache'",
+        ),
+        (
+            """op,device,sku,n,latency_s
+            vector_add,h100-sxm-80gb,l4,1000000,1e-5""",
+            r"rows.csv:2: device: the row is of 'l4' by its sku and of 'h100-sxm-80gb' by its device; expected one device",
+        ),
+        (
+            f"""op,device,n,latency_s,samples
+            vector_add,l4,1000000,1e-5,{"9" * 5000}""",
+            "expected a whole number from 1",
+        ),
+    ],
+)
+def test_a_row_that_could_be_read_in_two_ways_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        read_file(table(tmp_path, text))
+
+
+def test_a_document_may_begin_with_a_mark_of_its_byte_order_and_holds_intervals_around_medians(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    held = document([FULL], Circumstances())
+    path.write_text(json.dumps(held), encoding="utf-8-sig")
+    assert read_file(path) == [FULL]
+    held["measurements"][0]["low_s"] = 5.0
+    path.write_text(json.dumps(held))
+    with pytest.raises(InputError, match=r"measurements\[0\].low_s: the interval is 5.0 to 1.3e-05 and the median"):
+        read_file(path)
+
+
+def test_what_a_file_says_reaches_the_terminal_without_its_control_codes(tmp_path: Path) -> None:
+    row = replace(BARE, suspect="\x1b]0;owned\x07 hot", source="a\x1b[31mb")
+    results, _ = validating.judged([row, replace(BARE, source="a\x1b[31mb")], Circumstances())
+    assert "\x1b" not in text(results) and "\x07" not in text(results)
 
 
 def test_a_cell_that_a_spreadsheet_would_mangle_survives(tmp_path: Path) -> None:

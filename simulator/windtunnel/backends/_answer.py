@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -16,12 +18,15 @@ from typing import Any
 from windtunnel import backends
 from windtunnel.core.errors import DeviceNotPresentError
 
+_PR_SET_PDEATHSIG = 1
+
 
 def answer(name: str, descriptor: int, folders: Sequence[str]) -> None:
     """Write what ``name``'s ``find`` says to ``descriptor`` and end this process.
 
     ``folders``: where the asking process finds the modules of back ends.
     """
+    tie_to_parent()
     os.set_inheritable(descriptor, False)  # what the driver starts has no use for it
     with suppress(ImportError, OSError, ValueError):
         import resource
@@ -33,6 +38,15 @@ def answer(name: str, descriptor: int, folders: Sequence[str]) -> None:
         while line:
             line = line[os.write(descriptor, line) :]
     os._exit(0)
+
+
+def tie_to_parent() -> None:
+    """On Linux, let this process end with the one that started it: no driver that hangs outlives who asked."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _said(name: str) -> dict[str, Any]:

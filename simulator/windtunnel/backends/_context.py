@@ -155,6 +155,7 @@ class RealStream(Generic[Q, M]):
 
     def wait(self, event: RealEvent[Q, M]) -> None:
         """Work given from now on begins after the event."""
+        self.context.before_mark("stream wait")
         if not isinstance(event, RealEvent) or event.context is not self.context:
             raise self.context.error(InvalidArgument, "stream wait", "the event is of another device")
         if self.context.capturing is not None:
@@ -174,6 +175,7 @@ class RealEvent(Generic[Q, M]):
 
     def record(self, stream: RealStream[Q, M] | None = None) -> None:
         """Mark where ``stream`` is now."""
+        self.context.before_mark("event record")
         if self.context.capturing is not None:
             self.nodes = self.context.capturing.after(stream)
             return
@@ -231,6 +233,7 @@ class RealContext(Generic[Q, M]):
 
     def __init__(self, driver: Driver[Q, M], info: DeviceInfo) -> None:
         self.driver, self.info = driver, info
+        self.before_mark: Callable[[str], None] = lambda _: None
         self.before_wait: Callable[[], None] = _nothing
         self.after_wait: Callable[[], None] = _nothing
         self.capturing: Any = None

@@ -8,7 +8,6 @@ so answers go over a descriptor of their own, and what was chattered is kept for
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import math
 import os
@@ -23,6 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from windtunnel.backends._answer import tie_to_parent
 from windtunnel.backends._questions import Questions
 from windtunnel.core import errors
 from windtunnel.core.errors import (
@@ -31,7 +31,9 @@ from windtunnel.core.errors import (
     DeviceHang,
     DeviceLost,
     DeviceNotPresentError,
+    DeviceOutOfMemory,
     InputError,
+    LaunchError,
     UnsupportedOperationError,
 )
 from windtunnel.runtime.codes import code_of
@@ -60,7 +62,7 @@ class RemoteOperations:
         self._questions = Questions()
         try:
             self._child = subprocess.Popen(  # noqa: S603  our own interpreter, with our own words
-                [sys.executable, "-m", __name__, backend, str(index), str(child_end)],
+                [sys.executable, "-P", "-m", __name__, backend, str(index), str(child_end)],
                 stdin=self._questions.child.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
@@ -146,7 +148,11 @@ class RemoteOperations:
             raise self._error(operation)
         answer = json.loads(line)
         if "raised" in answer:
-            raise _raised(answer["raised"])
+            told = answer["raised"]
+            failed = _HOSTS.get(told.get("of", ""))
+            if failed is not None:
+                raise failed(told["words"], operation=operation, device=self.name, code=code_of(self._api, failed))
+            raise _raised(told)
         return answer["gives"]
 
     def _line(self, until: float) -> bytes | None:
@@ -240,6 +246,10 @@ _KINDS = {
 }
 
 
+_HOSTS: Mapping[str, type[DeviceError]] = {"OSError": LaunchError, "MemoryError": DeviceOutOfMemory}
+"""What the host lacks for an operation, a full disk for what is compiled say: it fails, and may work later."""
+
+
 def _raised(told: Mapping[str, Any]) -> Exception:
     """An exception of the child's, as it was there."""
     name, words = told["kind"], told["words"]
@@ -272,10 +282,7 @@ def _serve(backend: str, index: int, descriptor: int) -> None:
         with contextlib.suppress(OSError):
             # Where memory runs out it is this process that goes, and not who asked.
             Path("/proc/self/oom_score_adj").write_text("800", encoding="ascii")
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(
-                1, signal.SIGKILL
-            )  # PR_SET_PDEATHSIG: a driver that hangs does not outlive who asked
+    tie_to_parent()
     trials: dict[int, Trial] = {}
     device: Any = None
     with os.fdopen(descriptor, "wb", buffering=0) as out:
@@ -332,6 +339,7 @@ def _told(error: Exception) -> dict[str, Any]:
     import traceback
 
     told: dict[str, Any] = {"kind": type(error).__name__, "words": str(error)}
+    told["of"] = next((kind.__name__ for kind in (OSError, MemoryError) if isinstance(error, kind)), "")
     if isinstance(error, DeviceError):
         code = error.code
         told |= {"words": error.problem, "operation": error.operation, "device": error.device}

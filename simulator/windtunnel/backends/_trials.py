@@ -130,6 +130,11 @@ def free_all(sets: Sequence[Mapping[str, Buffer]]) -> None:
                 buffer.free()
 
 
+def _copy_room(info: DeviceInfo) -> float:
+    """Bytes that the buffers of copies may take."""
+    return min(SHARE * info.memory_bytes, 4 << 30)
+
+
 def beyond_caches(info: DeviceInfo) -> int | None:
     """Bytes of operands that cold runs go through, where they are not to outgrow this processor's caches."""
     return None if info.kind == "cpu" else _BEYOND_CACHES
@@ -194,12 +199,24 @@ class KernelOperations:
             return self.lacks[dtype]
         if op == "fft" and int(columns["n"]) & (int(columns["n"]) - 1):
             return f"{columns['n']:g} points are no power of two, which this transform takes"
-        return None
+        return self.too_large(BYTES[op](columns))
+
+    def too_large(self, needed: float) -> str | None:
+        """In words, why operands of so many bytes are never to be had; None where they are, while nothing else is."""
+        whole = SHARE * self.info.memory_bytes
+        return (
+            f"one set of operands is {needed:,.0f} bytes; a trial takes at most {whole:,.0f} here"
+            if needed > whole
+            else None
+        )
 
     def _no_copy(self, columns: Mapping[str, Any]) -> str | None:
         memory = columns["memory"]
         if memory == "unified":
             return "a unified buffer is not copied: the device reads what it touches"
+        room, each = _copy_room(self.info), 2 * int(columns["bytes"])
+        if each > room:
+            return f"two buffers of {columns['bytes']:,.0f} bytes; a trial takes at most {room:,.0f} here"
         if columns["direction"] == "d2d":
             return None
         return (
@@ -244,8 +261,17 @@ class KernelOperations:
     ) -> tuple[list[dict[str, Buffer]], str]:
         """(sets of operands on the device, in words how many): for cold runs as many as caches do not hold."""
         size = sum(array.nbytes for array in arrays.values())
-        beyond, most = beyond_caches(self.info), min(MOST_SETS, room // size)
-        count = cold_operands(size, 1, str(columns["cache"]), most=most, beyond_bytes=beyond)
+        beyond, whole = beyond_caches(self.info), SHARE * self.info.memory_bytes
+        count, alone = (
+            cold_operands(size, 1, str(columns["cache"]), most=min(MOST_SETS, bytes_ // size), beyond_bytes=beyond)
+            for bytes_ in (room, max(room, whole))
+        )
+        if count < alone:
+            # Fewer sets would be warmer than was asked for; who keeps others ready gives them up first.
+            problem = (
+                f"{alone} sets of {size:,} bytes do not fit beside what is held; a trial takes at most {room:,.0f} now"
+            )
+            raise self.accelerator.wrong(DeviceOutOfMemory, "make operands", problem)
         sets: list[dict[str, Buffer]] = []
         try:
             for _ in range(count):
@@ -325,7 +351,7 @@ class CopyTrial:
         size = int(columns["bytes"])
         pinned = self.memory == "pinned" and self.direction != "d2d"
         self.timer: Timer = "device" if pinned or self.direction == "d2d" else "host"
-        room = min(SHARE * accelerator.info.memory_bytes, 4 << 30)
+        room = _copy_room(accelerator.info)
         each = 2 * size
         if each > room:
             problem = f"two buffers of {size:,} bytes; a trial takes at most {room:,.0f} here"

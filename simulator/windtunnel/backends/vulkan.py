@@ -57,7 +57,10 @@ def opened(index: int, staged: bool | None = None) -> RealContext[Queue, Mark]:
 
 def _operations(index: int) -> Operations:
     from windtunnel.backends._vulkan_driver import operations
+    from windtunnel.backends._vulkan_spirv import INSTALL, compiler
 
+    if compiler() is None:
+        raise DeviceNotPresentError(f"operations on vulkan:{index} are kernels, and glslang is not here: {INSTALL}")
     return operations(opened(index))
 
 

@@ -15,6 +15,11 @@ Columns = Mapping[str, float | str]
 """All of an operation's, parsed: counts and reals are floats, choices are text."""
 
 
+MOST_REAL_S = 600.0
+"""Real time that a run may take on one device: who asks for more by the model is told before it is spent, and a run
+that takes longer than its model says is ended."""
+
+
 @dataclass(frozen=True)
 class Executed:
     """What came of an operation: it took ``duration_s``, or went wrong after so long.
@@ -40,6 +45,9 @@ class Executor(Protocol):
 
     def execute(self, op: str, columns: Columns) -> Executed:
         """Do it, and wait. What goes wrong is in what it gives, and raises nothing."""
+
+    def executed(self) -> Mapping[tuple[str, tuple[tuple[str, Any], ...]], int]:
+        """How often it did each operation, by its name and its columns, failures left out."""
 
     def report(self) -> Mapping[str, Any]:
         """What it was and did so far, for the result: driver, operations, times, what went wrong."""

@@ -103,7 +103,7 @@ class FleetEntry(_Model):
                     )
                 )
         way, colon, number = self.real.partition(":")
-        if not way or not colon or not number.isdecimal():
+        if not way or not colon or not number.isdecimal() or number != str(int(number)):
             raise as_custom(InputError(f"'{self.real}' names no device", expected="a back end and a number: opencl:0"))
         if not self.device:
             if way not in HOSTED:

@@ -127,6 +127,7 @@ class EmulatedContext:
         self.capturing: Any = None
         self.rings: list[EmulatedRing] = []
         self.kernels = Kernels(self, checked=checked, schedule=schedule)
+        self.before_mark: Callable[[str], None] = lambda _: None
         self.before_wait: Callable[[], None] = _nothing
         self.after_wait: Callable[[], None] = _nothing
         self._prices: dict[tuple[Any, ...], Price] = {}

@@ -111,6 +111,7 @@ class EmulatedStream:
 
     def wait(self, event: EmulatedEvent) -> None:
         """Work given from now on begins after the event."""
+        self.context.before_mark("stream wait")
         if self.context.capturing is not None:
             self.context.capturing.wait(self, event.nodes)
             return
@@ -134,6 +135,7 @@ class EmulatedEvent:
 
     def record(self, stream: EmulatedStream | None = None) -> None:
         """Mark where ``stream`` is now."""
+        self.context.before_mark("event record")
         if self.context.capturing is not None:
             self.nodes = self.context.capturing.after(stream)
             return

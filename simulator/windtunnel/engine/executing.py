@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from windtunnel.core.errors import InputError, UnsupportedOperationError
-from windtunnel.core.executor import Executor
+from windtunnel.core.executor import MOST_REAL_S, Executor
 from windtunnel.engine.fleet import Prepared
 from windtunnel.engine.programs import Compiled
 
-MOST_REAL_S = 600.0
-"""Real time that a run may take on one device by its model: who asks for more is told, before it is spent."""
 _MOST_ASKED = 1000
 """Jobs whose columns a device is asked about, spread over all."""
 
@@ -54,9 +52,15 @@ def check_real(prepared: Prepared) -> None:
             )
         if any(fleet_class is scaled for scaled, _ in prepared.scaled):
             raise InputError("a real device comes and goes for nobody", where=where, expected="no autoscale of it")
-        means = [compiled.mean_s for (c, _), compiled in prepared.compiled.items() if c == fleet_class.number]
-        others = sum(c.count for c in prepared.classes)
-        likely_s = prepared.job_count * max(means, default=0.0) / others
+        # Its share of all jobs, as if each device had as many: where a policy gives it more, the run is ended later.
+        each = np.bincount(prepared.workload_of, minlength=len(prepared.workloads))
+        whole_s = sum(
+            each[work] * program.mean_s
+            for (number, work), program in prepared.compiled.items()
+            if number == fleet_class.number
+        )
+        whole_s *= prepared.job_count / max(len(prepared.workload_of), 1)
+        likely_s = whole_s / sum(c.count for c in prepared.classes)
         if likely_s > MOST_REAL_S:
             name = fleet_class.executor.name
             raise InputError(

@@ -22,6 +22,7 @@ from windtunnel.report.words import (
     interval,
     number,
     plural,
+    printable,
     quantity,
     share,
     stated,
@@ -67,15 +68,15 @@ def placement_summary(result: Mapping[str, Any]) -> str:
     inflate = placed["mode"] == "inflate"
     span = "" if inflate else f" over {_span(result['span_s'])}"
     lines = [
-        _plain(
+        printable(
             f"{result['name']}: {tasks_arrived(result)}{span} on {plural(placed['nodes'], 'node')} with "
             f"{plural(placed['gpus'], 'GPU')}, seed {result['seed']}, placement engine"
         ),
         "",
-        _plain(verdict(result["targets"]) + ("" if result["targets"] else "; nothing to meet or miss")),
+        printable(verdict(result["targets"]) + ("" if result["targets"] else "; nothing to meet or miss")),
     ]
     lines += [
-        f"  {badge(target):<8}{_plain(target.text)}   {target.measured}   {target.margin}"
+        f"  {badge(target):<8}{printable(target.text)}   {target.measured}   {target.margin}"
         for target in map(target_line, result["targets"])
     ]
     lines += ["", _row("policy", f"{placed['policy']}, {_TIES[placed['ties']]}")]
@@ -95,7 +96,7 @@ def placement_summary(result: Mapping[str, Any]) -> str:
     if result["cost_usd_per_h"] is not None:
         lines.append(_row("cost", f"{result['cost_usd_per_h']:,.2f} USD an hour"))
     for note in result.get("notes") or ():
-        for i, line in enumerate(wrap(_plain(str(note)), width=_WIDTH - _MARGIN)):
+        for i, line in enumerate(wrap(printable(str(note)), width=_WIDTH - _MARGIN)):
             lines.append(_row("note" if i == 0 else "", line))
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
@@ -120,10 +121,6 @@ def _became(result: Mapping[str, Any]) -> str:
     runs = placed["runs"]
     running, arrived, dropped = (f"{jobs[key] / runs:,.0f}" for key in ("running", "arrived", "dropped"))
     return f"{running} of {arrived} placed, {dropped} had no room{', in the mean of the runs' if runs > 1 else ''}"
-
-
-def _plain(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _row(label: str, text: str) -> str:

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from windtunnel.core.units import parse_unit
 from windtunnel.report import words
 from windtunnel.report.html import _embedded, _environment, _hash, _template_text, _vendored
-from windtunnel.report.words import NOTHING, quantity, share
+from windtunnel.report.words import NOTHING, printable, quantity, share
 
 _WIDTH = 110
 _WIDEST = 120
@@ -38,7 +38,7 @@ def _proof(plan: Mapping[str, Any]) -> str:
 
 def text(plan: Mapping[str, Any]) -> str:
     """The plan as lines for a terminal."""
-    lines = [_plain(f"{plan['name']}: {verdict(plan)}"), ""]
+    lines = [printable(f"{plan['name']}: {verdict(plan)}"), ""]
     if plan["fleets"]:
         lines += _table(plan["fleets"])
     if plan["unconfirmed"]:
@@ -47,9 +47,9 @@ def text(plan: Mapping[str, Any]) -> str:
         lines += wrap(line, width=_WIDTH, subsequent_indent=" " * 9) or [""]
     lines.append("")
     for sentence in plan["explanation"]["sentences"]:
-        lines += wrap(_plain(_signs(sentence)), width=_WIDTH, subsequent_indent="  ")
+        lines += wrap(printable(_signs(sentence)), width=_WIDTH, subsequent_indent="  ")
     for note in plan["notes"]:
-        lines += wrap(_plain(f"note: {note}"), width=_WIDTH, subsequent_indent="  ")
+        lines += wrap(printable(f"note: {note}"), width=_WIDTH, subsequent_indent="  ")
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
@@ -70,10 +70,6 @@ def _signs(text: object) -> str:
     return str(text).replace("<=", "≤").replace(">=", "≥")
 
 
-def _plain(text: str) -> str:
-    return "".join(letter if letter.isprintable() else " " for letter in text)
-
-
 def _table(fleets: Sequence[Mapping[str, Any]]) -> list[str]:
     """A line a fleet; where that would be too wide, a line for each of its targets below it."""
     lines = _aligned(rows_of(fleets))
@@ -89,7 +85,7 @@ def _table(fleets: Sequence[Mapping[str, Any]]) -> list[str]:
         blocks.append(row)
         for target in fleet["targets"]:
             left = "" if target["headroom"] is None else f"  {share(target['headroom'])} left"
-            blocks.append(_plain(f"    {_signs(target['text']):<{width}}  {measured(target):<{values}}{left}"))
+            blocks.append(printable(f"    {_signs(target['text']):<{width}}  {measured(target):<{values}}{left}"))
     return blocks
 
 
@@ -97,7 +93,7 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     return [
         "  ".join(
-            _plain(cell).ljust(w) if i == 0 else _plain(cell).rjust(w)
+            printable(cell).ljust(w) if i == 0 else printable(cell).rjust(w)
             for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows

@@ -20,6 +20,7 @@ from windtunnel.report.words import (
     per_job,
     plural,
     power_lines,
+    printable,
     quantity,
     rate,
     share,
@@ -39,18 +40,13 @@ _ENTRIES = 6
 
 def summary(result: Mapping[str, Any]) -> str:
     """``result`` (the content of result.json, SI units) as about 15 aligned lines of plain text."""
-    lines = [_one_line(f"{result['name']}: {_ran(result)}"), ""]
+    lines = [printable(f"{result['name']}: {_ran(result)}"), ""]
     lines += _targets(result)
     lines += _figures(result)
     for note in notes_beside_figures(result):
-        wrapped = wrap(_one_line(str(note)), width=_WIDTH - _MARGIN)
+        wrapped = wrap(printable(str(note)), width=_WIDTH - _MARGIN)
         lines += [_row("note" if i == 0 else "", line) for i, line in enumerate(wrapped)]
     return "\n".join(line.rstrip() for line in lines) + "\n"
-
-
-def _one_line(text: str) -> str:
-    """``text`` without line breaks or terminal control codes: names come from files people are sent."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _row(label: str, text: str) -> str:
@@ -72,13 +68,13 @@ def _ran(result: Mapping[str, Any]) -> str:
 
 
 def _targets(result: Mapping[str, Any]) -> list[str]:
-    lines = [_one_line(verdict(result["targets"]) + ("" if result["targets"] else "; nothing to meet or miss"))]
+    lines = [printable(verdict(result["targets"]) + ("" if result["targets"] else "; nothing to meet or miss"))]
     shown = [target_line(target) for target in result["targets"]]
     if not shown:
         return [*lines, ""]
-    widths = [max(map(len, column)) for column in zip(*((_one_line(t.text), t.measured) for t in shown), strict=True)]
+    widths = [max(map(len, column)) for column in zip(*((printable(t.text), t.measured) for t in shown), strict=True)]
     for target in shown:
-        text = f"{_one_line(target.text):<{widths[0]}}   {target.measured:>{widths[1]}}   {_one_line(target.margin)}"
+        text = f"{printable(target.text):<{widths[0]}}   {target.measured:>{widths[1]}}   {printable(target.margin)}"
         lines.append(f"  {badge(target):<8}{text}")
     return [*lines, ""]
 
@@ -87,7 +83,7 @@ def _figures(result: Mapping[str, Any]) -> list[str]:
     jobs = result["jobs"]
     done = f"{jobs['completed']:,} of {jobs['arrived']:,} completed"
     lines = [_row("jobs", ", ".join([done, *unfinished(jobs)]))]
-    struck = [part for line in fault_lines(result) for part in wrap(_one_line(line), width=_WIDTH - _MARGIN)]
+    struck = [part for line in fault_lines(result) for part in wrap(printable(line), width=_WIDTH - _MARGIN)]
     lines += [_row("faults" if i == 0 else "", line) for i, line in enumerate(struck)]
     throughput = rate(result["throughput_per_s"], "jobs")
     if result.get("tokens_per_s") is not None:
@@ -122,10 +118,10 @@ def _figures(result: Mapping[str, Any]) -> list[str]:
 def _utilisation(result: Mapping[str, Any]) -> list[str]:
     """One line a fleet entry: the mean over its devices, from the least to the most used of them."""
     shares, lines = by_entry(result["devices"]), []
-    width = max((len(_one_line(one.label)) for one in shares), default=0)
+    width = max((len(printable(one.label)) for one in shares), default=0)
     for i, one in enumerate(shares[:_ENTRIES]):
         apart = f", {share(one.least)} to {share(one.most)} each" if one.count > 1 else ""
-        text = f"{_one_line(one.label):<{width}}  {one.count:>5,} ×  {share(one.mean):>6} busy{apart}"
+        text = f"{printable(one.label):<{width}}  {one.count:>5,} ×  {share(one.mean):>6} busy{apart}"
         lines.append(_row("utilisation" if i == 0 else "", text))
     if len(shares) > _ENTRIES:
         lines.append(_row("", f"and {plural(len(shares) - _ENTRIES, 'more entry', 'more entries')}"))
@@ -141,7 +137,7 @@ def _scaling(entries: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) ->
     first = "; the first replication" if (result.get("replications") or 1) > 1 else ""
     for i, one in enumerate(entries[:_ENTRIES]):
         text = (
-            f"{_one_line(one['entry'])}  {number(one['mean_on'])} on average, {one['least_on']:,} to "
+            f"{printable(one['entry'])}  {number(one['mean_on'])} on average, {one['least_on']:,} to "
             f"{one['most_on']:,} of {one['most']:,}; {plural(one['ups'], 'time')} up, {one['downs']:,} down{first}"
         )
         lines.append(_row("autoscale" if i == 0 else "", text))
@@ -175,6 +171,6 @@ def _times(result: Mapping[str, Any]) -> list[str]:
         for row in rows
     ]
     for label, text in sureness(result):
-        wrapped = wrap(_one_line(text), width=_WIDTH - _MARGIN)
+        wrapped = wrap(printable(text), width=_WIDTH - _MARGIN)
         lines += [_row(label if i == 0 else "", line) for i, line in enumerate(wrapped)]
     return lines

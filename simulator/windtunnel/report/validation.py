@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from windtunnel.report.html import _embedded, _environment, _hash, _template_text, _vendored
-from windtunnel.report.words import NOTHING, number, plural, quantity, share
+from windtunnel.report.words import NOTHING, number, plural, printable, quantity, share
 
 _SHOWN = 5
 """Of a kind of note in a terminal."""
@@ -180,7 +180,7 @@ def text(results: Sequence[Mapping[str, Any]], omitted: Sequence[Mapping[str, An
     if fits:
         header, rows = fit_table(fits)
         lines += ["", *(_aligned(header, rows) if rows else []), *fit_notes(fits)]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _spans(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:

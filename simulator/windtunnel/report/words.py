@@ -462,3 +462,8 @@ def by_entry(devices: Sequence[Mapping[str, Any]]) -> list[EntryShare]:
             )
         )
     return shares
+
+
+def printable(text: str) -> str:
+    """``text`` without line breaks or terminal control codes: names come from files people are sent."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)

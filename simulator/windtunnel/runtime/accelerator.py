@@ -57,6 +57,7 @@ class Accelerator:
     def __init__(self, context: Context, *, leaks: Literal["ignore", "error"] = "ignore") -> None:
         self.context, self.leaks = context, leaks
         context.before_wait, context.after_wait = self._before_wait, self._hang
+        context.before_mark = self._there
         self.counters = Counters()
         self.plan: FaultPlan | None = None
         self.seed = 0

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -176,7 +178,7 @@ class Session:
 
         ``expected_s``: what a model says each takes. The first round goes by it, the quickest first, and learns by how
         much it errs: a point that would take more than its share of the budget is left, and said to be. The rounds
-        after it are shuffled.
+        after it are shuffled, and of as many points as there is time to give enough rounds to.
         """
         records = {number: _Record() for number in range(len(points))}
         active = sorted(range(len(points)), key=lambda number: expected_s[number])
@@ -186,7 +188,8 @@ class Session:
         visit_s = min(VISIT_S, self.budget_s / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
         rounds = 0
         while active and rounds < MOST_ROUNDS and self.left_s > 0 and not self.gone:
-            order = list(active) if rounds == 0 else self.rng.permutation(active).tolist()
+            chosen = self._affordable(points, records, active) if rounds else active
+            order = list(active) if rounds == 0 else self.rng.permutation(chosen).tolist()
             put_off: set[int] = set()
             for number in order:
                 if self.left_s <= 0 or self.gone:
@@ -241,6 +244,24 @@ class Session:
                 if told:
                     self.seen.append(told)
             self.wait(self.operations, self._waits_s)
+
+    def _affordable(
+        self, points: Sequence[Point], records: Mapping[int, _Record], active: Sequence[int]
+    ) -> Sequence[int]:
+        """Of those that are still measured, what the rest of the budget has rounds for: a few points that are known
+        well, spread over operations and sizes, tell more than many that were measured once. Who has too few rounds for
+        an interval comes first. All, where there is room for none.
+        """
+        order = {number: place for place, number in enumerate(spread_order(sorted(active), points))}
+        lacking = {number: max(LEAST_ROUNDS - len(records[number].repeats), 0) for number in active}
+        left_s = self.left_s
+        chosen = []
+        for number in sorted(active, key=lambda n: (lacking[n] == 0, -points[n].share, order[n])):
+            needed_s = max(lacking[number], 1) * records[number].longest_s
+            if needed_s <= left_s:
+                chosen.append(number)
+                left_s -= needed_s
+        return chosen or active
 
     @staticmethod
     def _settled(record: _Record) -> bool:
@@ -320,7 +341,8 @@ class Session:
         low = high = None
         if len(record.repeats) >= LEAST_ROUNDS:
             low, high = latency * math.exp(-record.half), latency * math.exp(record.half)
-        elif record.spread is not None:
+        elif record.spread is not None and len(record.repeats) == 1:
+            # Of one visit alone; two say nothing of how far a third would be off.
             low, high = record.spread
         return Measurement(
             device=device,
@@ -336,7 +358,7 @@ class Session:
             timer=record.timer,
             note=record.note,
             suspect=_suspect(record),
-            error_share=record.share,
+            error_share=record.share if record.share is None or math.isfinite(record.share) else None,
         )
 
 
@@ -368,6 +390,8 @@ def _likely(one: Point, expected_s: float, errs: Mapping[tuple[str, ...], float]
 
 def _suspect(record: _Record) -> str:
     """Why a row is not to be trusted; empty where nothing speaks against it."""
+    if record.share is not None and not math.isfinite(record.share):
+        return "its numbers are not finite, or are not what they should be at all"
     if record.share is not None and record.share > 1.0:
         return f"its numbers are off by {record.share:.3g} times what is allowed"
     if len(record.repeats) >= LEAST_ROUNDS and record.half > UNSTEADY:
@@ -391,3 +415,25 @@ def point(op: Any, /, **given: object) -> Point:
     if given:
         raise TypeError(f"{op.name} has no column {', '.join(given)}")
     return Point(op.name, values)
+
+
+def spread_order(numbers: Sequence[int], wanted: Sequence[Point]) -> list[int]:
+    """Places in ``wanted`` in an order any beginning of which is spread over operations and their sizes."""
+    families: dict[str, list[int]] = {}
+    for number in numbers:
+        families.setdefault(wanted[number].op, []).append(number)
+    turns = zip_longest(*(_halving(mine) for mine in families.values()))
+    return [number for turn in turns for number in turn if number is not None]
+
+
+def _halving(numbers: Sequence[int]) -> list[int]:
+    """The ends first, then the middle, then the middles of what is between: any beginning of it is spread."""
+    found = [numbers[0]] + ([numbers[-1]] if len(numbers) > 1 else [])
+    gaps = deque([(0, len(numbers) - 1)])
+    while gaps:
+        low, high = gaps.popleft()
+        middle = (low + high) // 2
+        if low < middle < high:
+            found.append(numbers[middle])
+            gaps += [(low, middle), (middle, high)]
+    return found

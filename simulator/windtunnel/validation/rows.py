@@ -8,10 +8,12 @@ operations, with the circumstances they were measured under.
 from __future__ import annotations
 
 import csv
+import difflib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,6 +30,9 @@ _DEVICE_COLUMNS = ("sku", "device")
 """Columns that say which device a row is of; the first that a table has counts."""
 
 SCHEMA = 1
+
+_MUCH_ALIKE = 0.75
+"""Of letters, as difflib counts them: 'dispach' is 0.93 like 'dispatch', 'cahce' 0.8 like 'cache'."""
 
 
 @dataclass(frozen=True)
@@ -178,6 +183,7 @@ def _rows_of(
     op: type[Operation], table: Table, device: str | None, context: Mapping[str, object]
 ) -> Iterator[Measurement]:
     table = _with_context(op, table, context)
+    _check_header(op, table)
     rows = OpTable(op, table)
     seconds = rows.measured("latency_s").tolist()
     optional = {name: rows.measured(name, optional=True) for name in ("power_w", "low_s", "high_s")}
@@ -202,12 +208,7 @@ def _rows_of(
     file = Path(table.file).name
     for place, latency_s in enumerate(seconds):
         low_s, high_s = numbers["low_s"][place], numbers["high_s"][place]
-        if (low_s is not None and low_s > latency_s) or (high_s is not None and high_s < latency_s):
-            raise InputError(
-                f"the interval is {low_s} to {high_s} and the median {latency_s}",
-                where=rows.where(place, "low_s" if low_s is not None and low_s > latency_s else "high_s"),
-                expected="low_s <= latency_s <= high_s",
-            )
+        _check_interval(low_s, latency_s, high_s, partial(rows.where, place))
         yield Measurement(
             device=names[place],
             source=(said[place] if said is not None else "") or file,
@@ -223,6 +224,32 @@ def _rows_of(
             line=table.lines[place],
             **{name: values[place] for name, values in words.items()},
         )
+
+
+def _check_interval(low_s: float | None, latency_s: float, high_s: float | None, where: Callable[[str], Where]) -> None:
+    if (low_s is not None and low_s > latency_s) or (high_s is not None and high_s < latency_s):
+        raise InputError(
+            f"the interval is {low_s} to {high_s} and the median {latency_s}",
+            where=where("low_s" if low_s is not None and low_s > latency_s else "high_s"),
+            expected="low_s <= latency_s <= high_s",
+        )
+
+
+def _check_header(op: type[Operation], table: Table) -> None:
+    """Refuse what looks like a part of the context, misspelt: every figure would be of another context."""
+    if not op.hardware:
+        return
+    for column in CONTEXT:
+        if column.name in table.header:
+            continue
+        for name in table.header:
+            if difflib.SequenceMatcher(None, name.casefold(), column.name).ratio() >= _MUCH_ALIKE:
+                raise InputError(
+                    f"'{name}' is no column of {op.name}",
+                    where=Where(table.file, 1, field=name),
+                    expected=f"a name less like '{column.name}', if it is another thing",
+                    nearest=column.name,
+                )
 
 
 def _with_context(op: type[Operation], table: Table, context: Mapping[str, object]) -> Table:
@@ -251,6 +278,15 @@ def _with_context(op: type[Operation], table: Table, context: Mapping[str, objec
 
 
 def _device_names(table: Table, device: str | None) -> list[str]:
+    present = [name for name in _DEVICE_COLUMNS if name in table.header]
+    if len(present) == 2:
+        for line, one, other in zip(table.lines, *map(table.column, present), strict=True):
+            if one != other:
+                raise InputError(
+                    f"the row is of '{one}' by its {present[0]} and of '{other}' by its {present[1]}",
+                    where=Where(table.file, line, field=present[1]),
+                    expected="one device",
+                )
     for name in _DEVICE_COLUMNS:
         if name in table.header:
             cells = table.column(name)
@@ -276,7 +312,7 @@ def _counts(rows: OpTable, table: Table) -> list[int]:
         return [1] * len(table.rows)
     found = []
     for place, text in enumerate(table.column("samples")):
-        if text and not (text.isascii() and text.isdigit() and int(text) > 0):
+        if text and not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0):
             raise InputError(f"this is '{text}'", where=rows.where(place, "samples"), expected="a whole number from 1")
         found.append(int(text) if text else 1)
     return found
@@ -364,7 +400,7 @@ def document(measurements: Iterable[Measurement], circumstances: Circumstances) 
 def read_document(path: Path) -> list[Measurement]:
     """The measurements of a JSON document; InputError with the row and the field for one that is wrong."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise InputError("there is no such file of measurements", where=Where(str(path))) from None
     except (OSError, ValueError, RecursionError) as error:
@@ -414,6 +450,8 @@ def _from_json(entry: Any, file: str, at: str) -> Measurement:
         wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= 1e9
         if value is not None and wrong:
             raise InputError(f"this is {value!r}", where=Where(file, field=f"{at}.{name}"), expected="a number in SI")
+    low_s, high_s = entry.get("low_s"), entry.get("high_s")
+    _check_interval(low_s, entry["latency_s"], high_s, lambda name: Where(file, field=f"{at}.{name}"))
     repeats = entry.get("repeats", [])
     if not isinstance(repeats, list) or not all(
         isinstance(time, (int, float)) and not isinstance(time, bool) and 1e-12 <= time <= 1e9 for time in repeats

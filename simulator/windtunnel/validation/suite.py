@@ -5,14 +5,13 @@ A device says which of it it does; a model, how long each takes, so that a budge
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain, zip_longest
+from itertools import chain
 
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.validation.landmarks import is_landmark
-from windtunnel.validation.measure import LEAST_ROUNDS, LEAST_RUNS, Point, point
+from windtunnel.validation.measure import LEAST_ROUNDS, LEAST_RUNS, Point, point, spread_order
 
 A_VISIT_S = 0.12
 """What a visit of a small operation takes, making ready and samples together: seen here with PoCL, on two cores."""
@@ -127,7 +126,9 @@ def within(
                 takes[number] = LEAST_RUNS * seconds + ready_s + LEAST_ROUNDS * A_VISIT_S
     kept: set[int] = set()
     left_s = budget_s
-    for number in sorted(_spread(list(takes), wanted), key=lambda n: not is_landmark(wanted[n].op, wanted[n].columns)):
+    for number in sorted(
+        spread_order(list(takes), wanted), key=lambda n: not is_landmark(wanted[n].op, wanted[n].columns)
+    ):
         if takes[number] <= left_s:
             kept.add(number)
             left_s -= takes[number]
@@ -142,26 +143,4 @@ def footprint_bytes(one: Point) -> float:
 
 def spread(wanted: Sequence[Point], most: int) -> list[Point]:
     """At most so many of ``wanted``, in their order: of each operation alike, its first, its last, and between them."""
-    return [wanted[number] for number in sorted(_spread(list(range(len(wanted))), wanted)[:most])]
-
-
-def _spread(numbers: Sequence[int], wanted: Sequence[Point]) -> list[int]:
-    """Places in ``wanted`` in an order any beginning of which is spread over operations and their sizes."""
-    families: dict[str, list[int]] = {}
-    for number in numbers:
-        families.setdefault(wanted[number].op, []).append(number)
-    turns = zip_longest(*(_halving(mine) for mine in families.values()))
-    return [number for turn in turns for number in turn if number is not None]
-
-
-def _halving(numbers: Sequence[int]) -> list[int]:
-    """The ends first, then the middle, then the middles of what is between: any beginning of it is spread."""
-    found = [numbers[0]] + ([numbers[-1]] if len(numbers) > 1 else [])
-    gaps = deque([(0, len(numbers) - 1)])
-    while gaps:
-        low, high = gaps.popleft()
-        middle = (low + high) // 2
-        if low < middle < high:
-            found.append(numbers[middle])
-            gaps += [(low, middle), (middle, high)]
-    return found
+    return [wanted[number] for number in sorted(spread_order(list(range(len(wanted))), wanted)[:most])]
