@@ -90,6 +90,8 @@ def test_a_device_that_was_closed_is_used_no_more(subject: Any, kernels: Any) ->
         device.reset,
         stream.synchronize,
         event.synchronize,
+        event.record,
+        lambda: stream.wait(event),
         lambda: device.compute(kernels.add, ONES, ONES),
         compiled.replay,
     ):

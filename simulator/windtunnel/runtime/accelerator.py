@@ -57,7 +57,7 @@ class Accelerator:
     def __init__(self, context: Context, *, leaks: Literal["ignore", "error"] = "ignore") -> None:
         self.context, self.leaks = context, leaks
         context.before_wait, context.after_wait = self._before_wait, self._hang
-        context.before_mark = self._there
+        context.before_mark = self._open
         self.counters = Counters()
         self.plan: FaultPlan | None = None
         self.seed = 0
@@ -556,6 +556,11 @@ class Accelerator:
         if self._gone is not None:
             since = f", since {self._gone.operation}" if self._gone.sticky else ""
             raise self.wrong(type(self._gone), operation, self._gone.problem + since)
+
+    def _open(self, operation: str) -> None:
+        """Nothing is marked on a device that was closed; that one has failed is told by who waits for the mark."""
+        if self.closed:
+            self._there(operation)
 
     def _hang(self) -> None:
         """Whoever waits for a kernel that hangs waits until the watchdog ends it."""

@@ -159,7 +159,7 @@ class Context(Protocol):
 
     before_mark: Callable[[str], None]
     """Called, with its words, before an event is recorded and before a stream is told to wait: nothing is marked on a
-    device that was closed or has failed for good."""
+    device that was closed."""
     before_wait: Callable[[], None]
     after_wait: Callable[[], None]
     """Called before and after the host waits for the device, a stream, an event or unified memory, not for a copy.
