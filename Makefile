@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 OUT := reports/make-run
 
-.PHONY: run test check study format clean setup
+.PHONY: run test test-optional check study format clean setup
 .DEFAULT_GOAL := run
 
 run: $(STAMP)
@@ -23,6 +23,13 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# The optional job: what needs packages too large for every run, JAX (600 MB) and CuPy with its libraries (1.7 GB). JAX
+# runs on the processor where there is no TPU, and CuPy compiles and is compared with its stand-in where there is no GPU.
+test-optional: $(STAMP)
+	$(BIN)/python -m pip install --quiet -e ".[tpu,cuda]"
+	WINDTUNNEL_REQUIRE=tpu $(BIN)/pytest -n 2 --dist worksteal tests/backends/test_tpu.py tests/backends/test_fake_cupy.py \
+		tests/backends/test_cupy_libraries.py tests/backends/test_cuda.py tests/conformance/test_operations.py
 
 # Longer studies than the test suite has time for; writes under reports/.
 study: $(STAMP)
