@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from windtunnel import app
 from windtunnel.cli import cli
 from windtunnel.core.csvfile import read_csv
 from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Parameter, Parameters, Raw
 from windtunnel.core.errors import InputError
-from windtunnel.core.ops import OPERATIONS, FloatArray, Rows, VectorAdd
+from windtunnel.core.ops import OPERATIONS, FloatArray, Rows, VectorAdd, one_row
 from windtunnel.core.optable import OpTable
 from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.report.calibration import lines as calibration_lines
+from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.calibrate import FEWEST_ROWS, Calibration, calibrate
 from windtunnel_models.learned.process import Process, Scales, best_scales, merge
 
@@ -425,3 +428,18 @@ def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(products: Path,
     )
     with pytest.raises(InputError, match=r"there is no such calibration overlay; did you mean .l4\.yaml"):
         app.run(read_scenario(scenario))
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.6])
+def test_a_fit_that_rows_left_out_do_not_bear_out_says_so(spread: float, tmp_path: Path) -> None:
+    """Rows that differ from the model each by a factor of its own teach nothing of others; a factor of all does."""
+    rng = np.random.default_rng(4)
+    model, sizes = Catalogue().device("l4"), 10 ** np.linspace(5, 8, 12)
+    lines = ["n,latency_s"]
+    for n in sizes.round().astype(int).tolist():
+        seconds = float(model.cost(one_row(OPERATIONS.find("vector_add"), {"n": n})).duration_s[0])
+        lines.append(f"{n},{1.3 * seconds * math.exp(spread * rng.standard_normal()):.6g}")
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    report = app.calibrate("vector_add", tmp_path / "rows.csv", "l4", out=tmp_path / "made.yaml")
+    assert report["better"] is (spread == 0.0)
+    assert any("no better than without" in line for line in calibration_lines(report)) is (spread > 0.0)

@@ -149,6 +149,7 @@ class Calibration:
             ],
             "error_before": self.error_before,
             "error_left_out": self.error_after,
+            "better": self.error_after < self.error_before,
             "inside": self.inside,
             "half_width": self.half_width,
             "power": None

@@ -26,6 +26,11 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
         )
     yield from _more(report["outliers"], "outliers")
     yield f"  error before {_percent(report['error_before'])}; on rows left out {_percent(report['error_left_out'])}"
+    if not report["better"]:
+        yield (
+            "  warning: rows left out are answered no better than without these measurements: they are too few, or too "
+            "unlike one another, and the overlay may make other sizes worse"
+        )
     inside, half = _percent(report["inside"]), _percent(report["half_width"])
     yield f"  90% interval on rows left out: {inside} inside, half-width {half} in the median"
     for law in report["laws"]:
