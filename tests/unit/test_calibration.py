@@ -442,4 +442,27 @@ def test_a_fit_that_rows_left_out_do_not_bear_out_says_so(spread: float, tmp_pat
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
     report = app.calibrate("vector_add", tmp_path / "rows.csv", "l4", out=tmp_path / "made.yaml")
     assert report["better"] is (spread == 0.0)
+    if spread:
+        assert report["level_alone"]
     assert any("no better than without" in line for line in calibration_lines(report)) is (spread > 0.0)
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.3])
+def test_what_varies_with_size_is_kept_where_rows_left_out_are_nearer_with_it(slope: float, tmp_path: Path) -> None:
+    """A dozen rows that a factor of all explains, each 20% off by itself, have that factor alone; with a slope, more."""
+    rng = np.random.default_rng(7)
+    model, sizes = Catalogue().device("l4"), (10 ** np.linspace(5, 8.5, 14)).round()
+    lines = ["n,latency_s"]
+    for n in sizes.astype(int).tolist():
+        seconds = float(model.cost(one_row(OPERATIONS.find("vector_add"), {"n": n})).duration_s[0])
+        factor = 1.5 * (n / 1e7) ** slope * math.exp((0.03 if slope else 0.2) * rng.standard_normal())
+        lines.append(f"{n},{factor * seconds:.6g}")
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    report = app.calibrate("vector_add", tmp_path / "rows.csv", "l4", out=tmp_path / "made.yaml")
+    assert report["better"]
+    assert report["level_alone"] is (slope == 0.0)
+    overlay = " ".join((tmp_path / "made.yaml").read_text().split())
+    assert ("one factor for all sizes" in overlay) is (slope == 0.0)
+    assert any("one factor for all sizes" in line for line in calibration_lines(report)) is (slope == 0.0)
+    # What is written is what was judged: a residual that knows no sizes.
+    assert ("wide: 0.0, narrow: 0.0" in overlay) is (slope == 0.0)

@@ -119,6 +119,8 @@ class Calibration:
     half_width: float = math.nan
     launch_bound: int = 0
     width: float = 1.0
+    level_alone: bool = False
+    """Whether what the formula leaves is taken as one factor for all sizes: what varies with them was no nearer."""
     points: list[Points] = field(default_factory=list)
     power: PowerFit | None = None
 
@@ -149,6 +151,7 @@ class Calibration:
             ],
             "error_before": self.error_before,
             "error_left_out": self.error_after,
+            "level_alone": self.level_alone,
             "better": self.error_after < self.error_before,
             "inside": self.inside,
             "half_width": self.half_width,
@@ -392,9 +395,12 @@ def _lawful(frozen: Device, group: Group, values: dict[str, Sourced]) -> Points 
 
 
 def _points(
-    device: Device, frozen: Device, group: Group, under: FloatArray, values: dict[str, Sourced]
+    device: Device, frozen: Device, group: Group, under: FloatArray, values: dict[str, Sourced], *, flat: bool = False
 ) -> Points | None:
-    """The process over what the formula leaves of a group's rows; None where no row says enough of the device."""
+    """The process over what the formula leaves of a group's rows; None where no row says enough of the device.
+
+    ``flat``: a level of all rows, whatever their sizes.
+    """
     said = _formula(device, group, values)
     own = said.own_of(group.seconds)
     of = np.flatnonzero(own > _LEAST_OWN_SHARE * group.seconds)
@@ -402,11 +408,18 @@ def _points(
         return None
     group, under = group.take(of), under[of]
     z = coordinates(frozen, group.bare)
-    return replace(_process(group, _clipped(np.log(own[of] / said.own[of]), under, z), under, z), of=of)
+    residual = _clipped(np.log(own[of] / said.own[of]), under, z)
+    return replace(_process(group, residual, under, z, flat=flat), of=of)
 
 
 def _process(
-    group: Group, residual: FloatArray, under: FloatArray, z: FloatArray, *, level_alone: bool = False
+    group: Group,
+    residual: FloatArray,
+    under: FloatArray,
+    z: FloatArray,
+    *,
+    level_alone: bool = False,
+    flat: bool = False,
 ) -> Points:
     """The process over residuals at ``z``, of as many points as it may keep."""
     if len(group) > MOST_POINTS:
@@ -417,12 +430,12 @@ def _process(
         noise = np.array([max(float(np.mean(group.noise[m])) / len(m), 0.25) for m in _members(cell)])
         group, z, under, residual = group.take(kept), z[kept], under[kept], mean
         group.noise = noise
-    scales = best_scales(z, residual, under, group.noise, level_alone=level_alone)
+    scales = best_scales(z, residual, under, group.noise, level_alone=level_alone, flat=flat)
     process = Process(z, residual, under, group.noise, scales)
     # Rows are less alike than a normal distribution has it: those that surprise count for less, and the scales follow.
     error, deviation = process.left_out()
     group.noise = group.noise * np.maximum(1.0, np.abs(error) / (_SURPRISE * deviation)) ** 2
-    scales = best_scales(z, residual, under, group.noise, level_alone=level_alone)
+    scales = best_scales(z, residual, under, group.noise, level_alone=level_alone, flat=flat)
     return Points(group, residual, Process(z, residual, under, group.noise, scales), np.arange(len(group)))
 
 
@@ -497,8 +510,13 @@ def _fit(found: Calibration) -> None:
     usual = np.concatenate([~np.isin(group.lines, list(named)) for group in groups])
     usual = usual | ~usual.any()
     found.error_before = float(np.abs(np.expm1(np.concatenate(before)[usual])).mean())
-    plain, lawful = _held_back(device, groups, start)
+    plain, level, lawful = _held_back(device, groups, start)
     final = _fit_once(device, groups, start)
+    smooth, flat = (np.abs(np.concatenate([one[0] for one in held])[usual]).mean() for held in (plain, level))
+    # Where rows are few, what they say of sizes that were left out may be worse than what they say of all alike.
+    found.level_alone = bool(flat < smooth)
+    if found.level_alone:
+        plain, final.points = level, _flat(final, groups)
     parts = np.split(usual, np.cumsum([len(group) for group in groups])[:-1])
     held, kept = [], final.points
     for i, (group, counts) in enumerate(zip(groups, parts, strict=True)):
@@ -526,34 +544,47 @@ def _fit(found: Calibration) -> None:
     found.half_width = float(np.median(np.sinh(widths)))
 
 
+def _flat(fitted: _Fitted, groups: Sequence[Group]) -> list[Points | None]:
+    """The same fit with a level a group in place of what depends on size."""
+    return [
+        _points(fitted.device, fitted.frozen, one, _beneath(fitted.device, one), fitted.values, flat=True)
+        if len(one)
+        else None
+        for one in groups
+    ]
+
+
 _Held = tuple[FloatArray, FloatArray]
 """Of every row of a group, by a fit that it was left out of: its error (log) and the 90% half-width that was told."""
 
 
 def _held_back(
     device: Device, groups: Sequence[Group], start: Mapping[str, float]
-) -> tuple[list[_Held], list[_Held | None]]:
-    """What the fit says of rows left out, a fold at a time: over the formula, and over a law where folds bear one.
+) -> tuple[list[_Held], list[_Held], list[_Held | None]]:
+    """What the fit says of rows left out, a fold at a time: over the formula, smooth in size or a level alone, and over
+    a law where folds bear one.
 
     Groups that differ in how they were dispatched share what an overlay keeps of them, so they have no law.
     """
     keys = [choice_key(group.rows) for group in groups]
     may = [groups[0].rows.op.name in LAWFUL and keys.count(key) == 1 for key in keys]
     plain = [(np.zeros(len(group)), np.ones(len(group))) for group in groups]
+    level = [(np.zeros(len(group)), np.ones(len(group))) for group in groups]
     lawful = [(np.zeros(len(group)), np.ones(len(group))) for group in groups]
     for fold in range(FOLDS):
         others = [group.take(np.flatnonzero(group.fold != fold)) for group in groups]
         fitted = _fit_once(device, others, start)
+        flat = _flat(fitted, others)
         for i, group in enumerate(groups):
             asked = np.flatnonzero(group.fold == fold)
             if not len(asked):
                 continue
             law = _lawful(fitted.frozen, others[i], fitted.values) if may[i] else None
             may[i] = law is not None
-            for points, into in ((fitted.points[i], plain[i]), (law, lawful[i])):
+            for points, into in ((fitted.points[i], plain[i]), (flat[i], level[i]), (law, lawful[i])):
                 said, into[1][asked] = fitted.ask(points, group.take(asked))
                 into[0][asked] = np.log(group.seconds[asked]) - said
-    return plain, [one if able else None for one, able in zip(lawful, may, strict=True)]
+    return plain, level, [one if able else None for one, able in zip(lawful, may, strict=True)]
 
 
 def clearly_better(errors: FloatArray, others: FloatArray) -> bool:

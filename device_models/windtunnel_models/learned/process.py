@@ -123,22 +123,29 @@ class Process:
 
 
 def best_scales(
-    z: FloatArray, residual: FloatArray, relatives: FloatArray, noise_factor: FloatArray, *, level_alone: bool = False
+    z: FloatArray,
+    residual: FloatArray,
+    relatives: FloatArray,
+    noise_factor: FloatArray,
+    *,
+    level_alone: bool = False,
+    flat: bool = False,
 ) -> Scales:
     """The scales of greatest marginal likelihood over the grid, one after another until none moves.
 
-    ``level_alone``: the smooth parts may be nothing, where what lies beneath was fitted to these very points. Of more
-    than ``_MOST_JUDGED`` points an even part is judged: four scales need no more.
+    ``level_alone``: the smooth parts may be nothing, where what lies beneath was fitted to these very points; ``flat``:
+    they are nothing. Of more than ``_MOST_JUDGED`` points an even part is judged: four scales need no more.
     """
     step = max(1, -(-len(z) // _MOST_JUDGED))
     judged = (z[::step], residual[::step], relatives[::step], noise_factor[::step])
-    names = [name for name in _GRID if name != "mix" or np.any(relatives)]
-    best = Scales(0.1, 0.06, 0.06, 0.5 if np.any(relatives) else 0.0)
+    smooth = ("wide", "narrow")
+    names = [name for name in _GRID if (name != "mix" or np.any(relatives)) and not (flat and name in smooth)]
+    best = Scales(0.0 if flat else 0.1, 0.0 if flat else 0.06, 0.06, 0.5 if np.any(relatives) else 0.0)
     likelihood = _log_likelihood(judged, best)
     for _ in range(_MOST_ROUNDS):
         before = best
         for name in names:
-            for value in (0.0, *_GRID[name]) if level_alone and name in ("wide", "narrow") else _GRID[name]:
+            for value in (0.0, *_GRID[name]) if level_alone and name in smooth else _GRID[name]:
                 tried = replace(best, **{name: value})
                 reached = _log_likelihood(judged, tried)
                 if reached > likelihood:

@@ -47,7 +47,13 @@ def overlay_data(found: Calibration, source: str, note: str) -> dict[str, Any]:
             "inside": _round(found.inside),
             "half_width": _round(found.half_width),
             "split": "rows at random, five folds",
-            "note": "; ".join([note, *(f"{one.key}: {one.law.words()}, then its residual" for one in found.laws)]),
+            "note": "; ".join(
+                [
+                    note,
+                    *(["one factor for all sizes"] if found.level_alone else []),
+                    *(f"{one.key}: {one.law.words()}, then its residual" for one in found.laws),
+                ]
+            ),
         }
     }
     return data

@@ -31,6 +31,8 @@ def lines(report: Mapping[str, Any]) -> Iterator[str]:
             "  warning: rows left out are answered no better than without these measurements: they are too few, or too "
             "unlike one another, and the overlay may make other sizes worse"
         )
+    if report["level_alone"]:
+        yield "  one factor for all sizes: what varies with them was no nearer to rows left out"
     inside, half = _percent(report["inside"]), _percent(report["half_width"])
     yield f"  90% interval on rows left out: {inside} inside, half-width {half} in the median"
     for law in report["laws"]:
