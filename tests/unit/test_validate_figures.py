@@ -253,5 +253,8 @@ def test_the_apis_of_one_chip_stand_side_by_side_where_several_did_the_same_work
     quickest, other = api_rows(results)
     assert (quickest[1:4], other[1:4]) == (["vulkan", "1.00 s", "×1"], ["cuda", "2.00 s", "×2"])
     assert quickest[0].endswith("on ruler")
+    twice = [*rows[:2], Measurement("ruler@cuda", "cuda:1", "vector_add", columns, 4.0)]
+    labels = [one[1] for one in api_rows([one.report() for one in compare(twice, lambda _: RULER)])]
+    assert labels == ["vulkan", "cuda (by hand)", "cuda (cuda:1)"]
     assert "The same work by each API" in render(results, [], Circumstances().as_dict())
     assert "The same work by each API" not in render(results[2:], [], Circumstances().as_dict())

@@ -152,22 +152,25 @@ def api_rows(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
     A chip is what stands before the ``@`` of a device's name, its API what stands behind.
     """
-    found: dict[tuple[str, str], dict[str, Mapping[str, Any]]] = {}
+    found: dict[tuple[str, str], list[tuple[str, Mapping[str, Any]]]] = {}
     for result in results:
         chip, _, api = str(result["device"]).partition("@")
         for one in result.get("landmarks") or ():
             work = " ".join([str(result["op"]), *(_plain(value) for value in one["columns"].values())])
-            found.setdefault((chip, work), {})[api or NOTHING] = one
+            found.setdefault((chip, work), []).append((api or NOTHING, one))
     rows = []
     for (chip, work), apis in found.items():
-        if len(apis) < 2:
+        names = [api for api, _ in apis]
+        if len(set(names)) < 2:
             continue
-        ordered = sorted(apis.items(), key=lambda item: item[1]["measured_s"])
+        ordered = sorted(apis, key=lambda item: item[1]["measured_s"])
         best_s = ordered[0][1]["measured_s"]
         for api, one in ordered:
             measured, modelled = quantity(one["measured_s"], "s"), quantity(one["modelled_s"], "s")
             times = f"×{number(one['measured_s'] / best_s)}"
-            rows.append([f"{work} on {chip}", api, measured, times, modelled, one["timer"] or NOTHING])
+            # Two cards of one SKU are told apart.
+            label = api if names.count(api) == 1 else f"{api} ({one['source']})"
+            rows.append([f"{work} on {chip}", label, measured, times, modelled, one["timer"] or NOTHING])
     return rows
 
 
