@@ -35,10 +35,11 @@ def write_jobs(path: Path, count: int) -> None:
     """Windtunnel's own draws of the scenario: gaps and sizes."""
     from windtunnel_fleet import scenario
 
-    from windtunnel import app, running
-    from windtunnel.engine.jobs import job_blocks
+    import windtunnel
+    from windtunnel.engine.prepare.jobs import job_blocks
+    from windtunnel.simulation.run import prepare_run
 
-    blocks = list(job_blocks(running.prepare_run(scenario(count), app.catalogue(), "compiled")))
+    blocks = list(job_blocks(prepare_run(scenario(count), windtunnel.catalogue(), "compiled")))
     arrival_s = np.concatenate([b.arrival for b in blocks]) / 1e12
     sizes = np.concatenate([b.draws[:, 0] for b in blocks])
     np.concatenate([np.diff(arrival_s, prepend=0.0), sizes]).tofile(path)

@@ -23,9 +23,9 @@ import numpy as np
 from scipy.special import log_ndtr, stdtrit
 from scipy.stats import norm
 
-from windtunnel.engine import sketch, steady
-from windtunnel.engine.sample import BatchedSample, Histograms
-from windtunnel.engine.statistics import STATISTICS, estimates, jobs_needed, no_surer_than
+from windtunnel.engine.results import sketch, steady
+from windtunnel.engine.results.sample import BatchedSample, Histograms
+from windtunnel.engine.results.statistics import STATISTICS, estimates, jobs_needed, no_surer_than
 from windtunnel.planning.queueing import MMc, mg1_mean_wait_s
 
 CV = 2.0

@@ -26,9 +26,9 @@ import numpy as np
 
 import windtunnel
 from windtunnel import atomic, blockDim, blockIdx, f32, grid, i32, shared, syncthreads, threadIdx, u32
-from windtunnel.emulator.execute import Executable
-from windtunnel.transpile import transpile
-from windtunnel.transpile.signature import Buffer, Side
+from windtunnel.codegen import transpile
+from windtunnel.codegen.signature import Buffer, Side
+from windtunnel.emulator.device.launch import Executable
 
 PEERS = Path(__file__).parent / "peers"
 DEVICE = "h100-sxm-80gb"

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit
 
-from windtunnel import placing
-from windtunnel.core.cluster import check_placement
-from windtunnel.core.placement import PLACEMENTS, PlacementPolicy
-from windtunnel.core.scenario import read_document
-from windtunnel.engine import placement, placement_invariants
-from windtunnel.engine.tasks import prepare_placing
+from windtunnel.placement import engine as placement
+from windtunnel.placement import invariants as placement_invariants
+from windtunnel.placement import run as placing
+from windtunnel.placement.nodes import PLACEMENTS, PlacementPolicy
+from windtunnel.placement.scenario import check_placement
+from windtunnel.placement.tasks import prepare_placing
+from windtunnel.scenario.scenario import read_document
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKS = (0.9, 1.0, 1.3)

@@ -23,8 +23,8 @@ LOAD, SERVERS = 0.9, 64
 
 
 def ours(jobs: int) -> dict[str, float]:
-    from windtunnel import app
-    from windtunnel.core.scenario import scenario_from_data
+    import windtunnel
+    from windtunnel.scenario.scenario import scenario_from_data
 
     data = {
         "schema": 1,
@@ -41,7 +41,7 @@ def ours(jobs: int) -> dict[str, float]:
     }
     scenario = scenario_from_data(data)
     began = time.process_time()
-    result = app.run(scenario).result
+    result = windtunnel.run(scenario).result
     return {"cpu_s": time.process_time() - began, "mean_wait": result["waiting_s"]["mean"]["value"]}
 
 

@@ -22,8 +22,8 @@ sys.path.insert(0, str(ROOT / "tests" / "theory"))
 
 import test_queueing as theory  # noqa: E402
 
-from windtunnel import app  # noqa: E402
-from windtunnel.core.scenario import scenario_from_data  # noqa: E402
+import windtunnel  # noqa: E402
+from windtunnel.scenario.scenario import scenario_from_data  # noqa: E402
 
 _RARE_S = 1e-10
 """A mean wait so short that no job of these runs is expected to wait at all."""
@@ -57,7 +57,7 @@ def rows(seeds: int) -> Iterator[tuple[list[str], list[float]]]:
     for number, (name, system) in enumerate(systems()):
         waits, sojourns = [], []
         for seed in range(seeds):
-            jobs = app.run(scenario_from_data(system.scenario(1000 * number + seed))).recording.jobs
+            jobs = windtunnel.run(scenario_from_data(system.scenario(1000 * number + seed))).recording.jobs
             kept = slice(len(jobs) // 10, None)
             waits.append((jobs.start[kept] - jobs.arrival[kept]) / 1e12)
             sojourns.append((jobs.finish[kept] - jobs.arrival[kept]) / 1e12)

@@ -6,8 +6,9 @@ import time
 
 from common import high_water_mb
 
-from windtunnel import app, running
-from windtunnel.core.scenario import scenario_from_data
+import windtunnel
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.simulation.run import simulate
 
 
 def scenario(count, per_class=250, policy="shortest-expected-completion", records="drop"):
@@ -37,12 +38,12 @@ def main():
     count = int(sys.argv[2])
     per_class = int(sys.argv[3]) if len(sys.argv) > 3 else 250
     policy = sys.argv[4] if len(sys.argv) > 4 else "shortest-expected-completion"
-    known = app.catalogue()
+    known = windtunnel.catalogue()
     # Machine code is loaded, as the peers' interpreters and modules are, before the clock starts.
-    running.simulate(scenario(2000, 3, policy), 1, "compiled", known)
+    simulate(scenario(2000, 3, policy), 1, "compiled", known)
     asked = scenario(count, per_class, policy)
     began = time.process_time()
-    result, _ = running.simulate(asked, 1, "compiled", known)
+    result, _ = simulate(asked, 1, "compiled", known)
     cpu_s = time.process_time() - began
     latency = result["latency_s"]
     print(

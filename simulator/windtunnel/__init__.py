@@ -9,19 +9,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from windtunnel.core.version import __version__
 
 if TYPE_CHECKING:
     from windtunnel import errors
-    from windtunnel.app import accelerator as device
-    from windtunnel.app import catalogue, explore, predict, run, select
-    from windtunnel.emulator.timeline import Host
+    from windtunnel.emulator.device.timeline import Host
+    from windtunnel.library.devices import explore, select
+    from windtunnel.library.devices import open_device as device
+    from windtunnel.library.predict import catalogue, predict
     from windtunnel.runtime.accelerator import Accelerator
     from windtunnel.runtime.buffers import Buffer
     from windtunnel.runtime.kernels import kernel, stencil
     from windtunnel.runtime.pool import DevicePool
     from windtunnel.runtime.reload import KernelFile
     from windtunnel.runtime.worker import AcceleratedWorker, ComputeTask, WorkerGroup
+    from windtunnel.simulation.run import run
 
 __all__ = [
     "AcceleratedWorker",
@@ -50,16 +52,16 @@ _LAZY = {
     "Buffer": ("windtunnel.runtime.buffers", "Buffer"),
     "ComputeTask": ("windtunnel.runtime.worker", "ComputeTask"),
     "DevicePool": ("windtunnel.runtime.pool", "DevicePool"),
-    "Host": ("windtunnel.emulator.timeline", "Host"),
+    "Host": ("windtunnel.emulator.device.timeline", "Host"),
     "KernelFile": ("windtunnel.runtime.reload", "KernelFile"),
     "WorkerGroup": ("windtunnel.runtime.worker", "WorkerGroup"),
-    "catalogue": ("windtunnel.app", "catalogue"),
-    "device": ("windtunnel.app", "accelerator"),
-    "explore": ("windtunnel.app", "explore"),
+    "catalogue": ("windtunnel.library.predict", "catalogue"),
+    "device": ("windtunnel.library.devices", "open_device"),
+    "explore": ("windtunnel.library.devices", "explore"),
     "kernel": ("windtunnel.runtime.kernels", "kernel"),
-    "predict": ("windtunnel.app", "predict"),
-    "run": ("windtunnel.app", "run"),
-    "select": ("windtunnel.app", "select"),
+    "predict": ("windtunnel.library.predict", "predict"),
+    "run": ("windtunnel.simulation.run", "run"),
+    "select": ("windtunnel.library.devices", "select"),
     "stencil": ("windtunnel.runtime.kernels", "stencil"),
 }
 _WORDS = (

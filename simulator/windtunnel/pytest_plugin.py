@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 if TYPE_CHECKING:
-    from windtunnel.app import Run
     from windtunnel.runtime.accelerator import Accelerator
     from windtunnel.runtime.faults import FaultPlan
+    from windtunnel.simulation.run import Run
 
 _USUAL = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"
@@ -80,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     """One line in pytest's header, so that a log says which Windtunnel a test ran with."""
-    from windtunnel import __version__
+    from windtunnel.core.version import __version__
 
     return f"windtunnel: {__version__}"
 
@@ -271,13 +271,13 @@ def _check_marker(options: dict[str, Any]) -> None:
 
 
 def _open(case: _Case, interval: Any) -> Accelerator:
-    from windtunnel import app
     from windtunnel.core.errors import WindtunnelError
+    from windtunnel.library.devices import open_device, open_real_device
 
     try:
         if case.way == _REAL:
-            return app.real_accelerator(case.device)
-        return app.accelerator(case.device, interval=interval, schedule=case.schedule)
+            return open_real_device(case.device)
+        return open_device(case.device, interval=interval, schedule=case.schedule)
     except WindtunnelError as error:
         problem = str(error)
     # A device that was asked for and is not there fails the test: a skipped test proves nothing.
@@ -347,10 +347,11 @@ def windtunnel_run() -> Callable[..., Run]:
     """
 
     def simulate(scenario: Any, **options: Any) -> Run:
-        from windtunnel import app
         from windtunnel.core.yamlfile import Document
+        from windtunnel.simulation import run as simulation
+        from windtunnel.simulation.run import checked
 
-        stated = app.checked(Document(scenario, "scenario")) if isinstance(scenario, dict) else scenario
-        return app.run(stated, **options)
+        stated = checked(Document(scenario, "scenario")) if isinstance(scenario, dict) else scenario
+        return simulation.run(stated, **options)
 
     return simulate

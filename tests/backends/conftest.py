@@ -1,4 +1,4 @@
-"""Back ends made for a test: modules in a folder that takes the place of the package's own."""
+"""Back ends made for a test: packages in a folder that takes the place of the package's own."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from windtunnel import backends
-from windtunnel.backends import _probe
+from windtunnel.backends.discovery import probe as _probe
+from windtunnel.backends.discovery import registry
 
 MODULE = """
 import os, signal, sys, time, json
 from pathlib import Path
-from windtunnel.backends._known import Found, RealBackend
+from windtunnel.backends.common.backend import Found, RealBackend
 HERE = Path({here!r})
 def device(index=0, **more):
     told = dict(backend={name!r}, index=index, label="a card", kind="gpu", software=False, driver="1.0", api="opencl")
@@ -24,7 +25,7 @@ def device(index=0, **more):
 def leave_pid():
     (HERE / f"{{os.getpid()}}.pid").touch()
 def opened(index):  # something that runs programs
-    from windtunnel.emulator.context import EmulatedContext
+    from windtunnel.emulator.device.context import EmulatedContext
     from windtunnel_models.catalogue import Catalogue
     return EmulatedContext(Catalogue().device("l4@opencl"))
 def opened_software(index):
@@ -51,16 +52,19 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     kept = {name: module for name, module in sys.modules.items() if name.startswith("windtunnel.backends.")}
 
     def clear() -> None:
-        for path in folder.glob("*.py"):
-            sys.modules.pop(f"windtunnel.backends.{path.stem}", None)
+        for path in folder.glob("*/backend.py"):
+            for name in (path.parent.name, f"{path.parent.name}.backend"):
+                sys.modules.pop(f"windtunnel.backends.{name}", None)
         invalidate_caches()
-        backends.names.cache_clear()
-        backends.backend.cache_clear()
+        registry.names.cache_clear()
+        registry.backend.cache_clear()
         _probe.forget()
 
     def make(name: str, body: str, options: str = "") -> str:
         body = textwrap.indent(textwrap.dedent(body).strip(), "    ")
-        (folder / f"{name}.py").write_text(
+        (folder / name).mkdir(exist_ok=True)
+        (folder / name / "__init__.py").touch()
+        (folder / name / "backend.py").write_text(
             MODULE.format(name=name, body=body, here=str(tmp_path), options=options), encoding="utf-8"
         )
         clear()
@@ -69,9 +73,10 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     clear()
     yield make
     clear()
-    for path in folder.glob("*.py"):
-        if hasattr(backends, path.stem):
-            delattr(backends, path.stem)
+    for path in folder.glob("*/backend.py"):
+        if hasattr(backends, path.parent.name):
+            delattr(backends, path.parent.name)
     for name, module in kept.items():
         sys.modules[name] = module
-        setattr(backends, name.rpartition(".")[2], module)
+        if name.count(".") == 2:
+            setattr(backends, name.rpartition(".")[2], module)

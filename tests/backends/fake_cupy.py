@@ -1,4 +1,4 @@
-"""A stand-in for the part of CuPy that `windtunnel.backends._cupy` uses, on a host without a GPU. It is no GPU.
+"""A stand-in for the part of CuPy that `windtunnel.backends.cuda.driver` uses, on a host without a GPU. It is no GPU.
 
 It is strict where CuPy is lenient: what it does not know it has not, numbers have to be Python's, and arguments of a
 kernel have the sizes of its parameters. Source text is compiled by the real NVRTC (HIP's is checked by Clang), and then

@@ -15,10 +15,11 @@ from tests.backends.test_nvml import FakeNvml
 
 import windtunnel
 from windtunnel import blockIdx, cg, f32, grid, i32, shared, syncthreads, threadIdx
-from windtunnel.backends import _cupy, backend
+from windtunnel.backends.cuda import driver as _cupy
+from windtunnel.backends.discovery.registry import backend
+from windtunnel.codegen import transpile
 from windtunnel.core import errors
 from windtunnel.runtime.accelerator import Accelerator
-from windtunnel.transpile import transpile
 
 ONES = np.ones(64, np.float32)
 
@@ -275,7 +276,7 @@ def test_headers_of_the_api_are_found_where_no_toolkit_is_installed(device: Any,
 
 
 def test_headers_that_are_not_here_are_named_with_what_has_them(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windtunnel.backends._cupy._HEADERS", ())
+    monkeypatch.setattr("windtunnel.backends.cuda.driver._HEADERS", ())
     with pytest.raises(errors.LaunchError, match="pip install nvidia-cuda-runtime-cu12"):
         device.launch(doubled, 1, 64, device.to_device(ONES.astype(np.float16)))
 

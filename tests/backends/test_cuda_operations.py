@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.backends.fake_cupy import FakeCupy
 
-from windtunnel.backends import _cupy
-from windtunnel.backends._cupy_trials import CupyOperations
+from windtunnel.backends.cuda import driver as _cupy
+from windtunnel.backends.cuda.trials import CupyOperations
 from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
 

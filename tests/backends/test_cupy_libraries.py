@@ -14,10 +14,11 @@ from tests.backends.fake_cupy import FakeCupy
 from tests.backends.test_cuda_operations import columns
 from tests.backends.test_nvml import FakeNvml
 
-from windtunnel.backends import _cupy, backend
-from windtunnel.backends._cupy_libraries import Libraries, LibraryTrial
-from windtunnel.backends._cupy_trials import CupyOperations
-from windtunnel.backends._nvml import Nvml
+from windtunnel.backends.cuda import driver as _cupy
+from windtunnel.backends.cuda.libraries import Libraries, LibraryTrial
+from windtunnel.backends.cuda.nvml import Nvml
+from windtunnel.backends.cuda.trials import CupyOperations
+from windtunnel.backends.discovery.registry import backend
 from windtunnel.core import errors
 
 ODD = {"m": 5, "n": 8, "k": 12}

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tests.backends.fake_cupy import FakeCupy, nvrtc
 
-from windtunnel.backends import _cupy
-from windtunnel.backends._cupy_ring import MESSAGE, OPTIONS, SOURCE, HostEnd, Persistent, Shared, measure, size_for
+from windtunnel.backends.cuda import driver as _cupy
+from windtunnel.backends.cuda.persistent import MESSAGE, OPTIONS, SOURCE, HostEnd, Persistent, Shared, measure, size_for
 from windtunnel.core.errors import DeviceHang, InputError, UnsupportedOperationError
 from windtunnel.runtime.ring_queue import EXCHANGE, HEAD, LOAD, READ, STORE, TAIL, WRITE, Outcome, pop_steps, push_steps
 

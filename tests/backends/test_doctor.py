@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from windtunnel import cli, doctoring
-from windtunnel.backends import _system
+from windtunnel.app import doctor as doctoring
+from windtunnel.backends.common import system as _system
+from windtunnel.cli import main as cli
 
 Fake = Callable[..., str]
 POCL = "device(label='pthread', kind='cpu', software=True, driver='PoCL 3.0')"

@@ -15,11 +15,11 @@ import scipy.ndimage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel.backends import backend
-from windtunnel.backends._rtl import designs, icarus
-from windtunnel.backends._rtl import device as rtl
-from windtunnel.backends._rtl.designs import FLOATS, Build, Work, same
-from windtunnel.backends._rtl.icarus import STEADY, Compiled, Flow, Run
+from windtunnel.backends.discovery.registry import backend
+from windtunnel.backends.fpga.rtl import designs, icarus
+from windtunnel.backends.fpga.rtl import device as rtl
+from windtunnel.backends.fpga.rtl.designs import FLOATS, Build, Work, same
+from windtunnel.backends.fpga.rtl.icarus import STEADY, Compiled, Flow, Run
 from windtunnel.core.device import Device
 from windtunnel.core.errors import (
     DeviceHang,

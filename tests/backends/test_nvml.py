@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from windtunnel.backends import _nvml
-from windtunnel.backends._nvml import Nvml, Sampler, nvml_of
+from windtunnel.backends.cuda import nvml as _nvml
+from windtunnel.backends.cuda.nvml import Nvml, Sampler, nvml_of
 
 
 class NVMLError(Exception):

@@ -18,9 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel.backends import _hostwork, _mixture, _offload_jobs, backend, offload
-from windtunnel.backends._hostwork import HostDevice, llc_bytes, processor_name
-from windtunnel.backends._offload_jobs import (
+from windtunnel.backends.common import host_work as _hostwork
+from windtunnel.backends.common.host_work import HostDevice, llc_bytes, processor_name
+from windtunnel.backends.discovery.registry import backend
+from windtunnel.backends.offload import backend as offload
+from windtunnel.backends.offload import jobs as _offload_jobs
+from windtunnel.backends.offload import sample_data as _mixture
+from windtunnel.backends.offload.jobs import (
     Buffers,
     Digest,
     InFlight,
@@ -627,7 +631,7 @@ def test_the_processor_is_named_as_it_names_itself(tmp_path: Path) -> None:
 
 
 def test_importing_the_back_end_imports_no_library() -> None:
-    program = "import sys, windtunnel.backends.offload; print(sorted({'cryptography','isal','lz4','zstandard'} & set(sys.modules)))"
+    program = "import sys, windtunnel.backends.offload.backend; print(sorted({'cryptography','isal','lz4','zstandard'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "[]"
 

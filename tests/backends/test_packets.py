@@ -20,8 +20,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel.backends import _hostwork, _veth, backend, packets
-from windtunnel.backends.packets import VethDevice
+from windtunnel.backends.common import host_work as _hostwork
+from windtunnel.backends.discovery.registry import backend
+from windtunnel.backends.packets import backend as packets
+from windtunnel.backends.packets import veth as _veth
+from windtunnel.backends.packets.backend import VethDevice
 from windtunnel.core.errors import (
     CopyError,
     DeviceHang,
@@ -180,7 +183,7 @@ def test_a_child_that_says_nothing_is_told_and_ended(monkeypatch: pytest.MonkeyP
 
 
 def test_importing_the_back_end_imports_no_driver() -> None:
-    program = "import sys, windtunnel.backends.packets; print('pyroute2' in sys.modules)"
+    program = "import sys, windtunnel.backends.packets.backend; print('pyroute2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "False"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from windtunnel import backends
-from windtunnel.backends import _probe
-from windtunnel.backends._probe import Probed, forget, probe
+from windtunnel.backends.discovery import probe as _probe
+from windtunnel.backends.discovery import registry
+from windtunnel.backends.discovery.probe import Probed, forget, probe
 from windtunnel.core.errors import InputError
 
 Fake = Callable[..., str]
@@ -254,7 +254,7 @@ def test_folders_of_modules_that_are_no_text_are_left_out(fake: Fake, monkeypatc
 
 def test_the_page_on_real_devices_has_every_back_end(root: Path) -> None:
     page = (root / "docs" / "real-devices.md").read_text()
-    assert [name for name in backends.names() if f"| `{name}` |" not in page] == []
+    assert [name for name in registry.names() if f"| `{name}` |" not in page] == []
 
 
 def test_files_of_the_working_directory_are_not_taken_for_modules(
@@ -309,7 +309,7 @@ ALWAYS = ("cpu", "fpga", "offload", "opencl", "vulkan", "wgpu")
 DRIVERS = ["cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda"]
 
 
-HEAVY = ["numpy", "numba", "scipy", "ml_dtypes", "windtunnel.core.ops", "windtunnel.language", "windtunnel.transpile"]
+HEAVY = ["numpy", "numba", "scipy", "ml_dtypes", "windtunnel.core.ops", "windtunnel.language", "windtunnel.codegen"]
 """What operations and programs are made with: finding a device does not wait for it."""
 IN_NUMPY = ("cuda", "hip", "opencl", "tpu")
 """Back ends whose driver's package imports NumPy itself."""
@@ -317,8 +317,8 @@ IN_NUMPY = ("cuda", "hip", "opencl", "tpu")
 
 def test_asking_imports_no_driver_and_what_probes_waits_for_no_numpy() -> None:
     code = (
-        "import sys, windtunnel.backends._probe, windtunnel.backends._answer, windtunnel.backends._system\n"
-        "from windtunnel.backends import backends\n"
+        "import sys, windtunnel.backends.discovery.probe, windtunnel.backends.discovery.probe_child, windtunnel.backends.common.system\n"
+        "from windtunnel.backends.discovery.registry import backends\n"
         "assert backends(), 'there are back ends'\n"
         f"print([name for name in {DRIVERS + HEAVY} if name in sys.modules])"
     )
@@ -326,12 +326,12 @@ def test_asking_imports_no_driver_and_what_probes_waits_for_no_numpy() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-@pytest.mark.parametrize("name", backends.names())
+@pytest.mark.parametrize("name", registry.names())
 def test_a_process_that_asks_a_driver_imports_nothing_that_finding_a_device_does_not_need(name: str) -> None:
     heavy = [one for one in HEAVY if not (name in IN_NUMPY and one in ("numpy", "ml_dtypes", "scipy"))]
     code = (
         "import json, sys\n"
-        "from windtunnel.backends._answer import _said\n"
+        "from windtunnel.backends.discovery.probe_child import _said\n"
         f"said = _said({name!r})\n"
         f"print(json.dumps([[one for one in {heavy} if one in sys.modules], 'devices' in said]))"
     )
@@ -342,9 +342,9 @@ def test_a_process_that_asks_a_driver_imports_nothing_that_finding_a_device_does
 
 def test_the_command_that_lists_real_devices_imports_nothing_that_is_for_more() -> None:
     code = (
-        "import sys\nfrom windtunnel.cli import cli\n"
+        "import sys\nfrom windtunnel.cli.main import cli\n"
         "cli(['devices', '--real', '--format', 'json'], standalone_mode=False)\n"
-        f"print([name for name in {DRIVERS + HEAVY + ['windtunnel.app']} if name in sys.modules], file=sys.stderr)"
+        f"print([name for name in {DRIVERS + HEAVY + ['windtunnel.app.commands']} if name in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"
@@ -352,7 +352,7 @@ def test_the_command_that_lists_real_devices_imports_nothing_that_is_for_more() 
 
 
 def test_every_back_end_says_what_a_person_needs_and_is_asked_without_noise(capfd: pytest.CaptureFixture[str]) -> None:
-    for backend in backends.backends():
+    for backend in registry.backends():
         assert backend.reaches and backend.install and backend.timeout_s > 0
     for found in probe():
         assert found.present or (found.why and found.kind_of_failure), found

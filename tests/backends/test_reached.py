@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import windtunnel
-from windtunnel import app, cli, probing
-from windtunnel.backends import _system
+from windtunnel.backends.common import system as _system
+from windtunnel.backends.discovery import real_devices as probing
+from windtunnel.cli import main as cli
 from windtunnel.core import errors
+from windtunnel.library.devices import _real_backends, open_real_device
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.host import host_spec
 from windtunnel_models.labels import _LABELS, HOST_APIS, model_of
@@ -116,7 +118,7 @@ def test_a_processor_is_the_host_whatever_its_label(fake: Fake) -> None:
 @pytest.mark.parametrize("name", ["opencl:1", "l4@opencl"])
 def test_a_real_device_is_opened_by_its_number_or_its_sku(fake: Fake, name: str) -> None:
     fake("opencl", f"return [{POCL}, {CARD.replace('device(', 'device(1, ')}]", "context=opened")
-    device = app.real_accelerator(name)
+    device = open_real_device(name)
     assert (device.compute(lambda a, b: b.__setitem__(..., a + 1), np.zeros(4)) == 1).all()
     device.close()
 
@@ -127,9 +129,9 @@ def test_a_sku_without_an_api_is_meant_through_its_usual_one(fake: Fake) -> None
         errors.DeviceNotPresentError,
         match=r"'l4' is not here through cuda; this host reaches it as l4@opencl \(opencl:0\)",
     ):
-        app.real_accelerator("l4")
+        open_real_device("l4")
     fake("cuda", f"return [{CUDA_CARD}]", "context=opened")
-    app.real_accelerator("l4").close()
+    open_real_device("l4").close()
 
 
 def test_what_is_not_here_is_said_with_what_is(fake: Fake) -> None:
@@ -143,7 +145,7 @@ def test_what_is_not_here_is_said_with_what_is(fake: Fake) -> None:
         ("host", r"'host' is not here through native; this host reaches it as host@opencl \(opencl:0\)"),
     ]:
         with pytest.raises(errors.DeviceNotPresentError, match=said) as raised:
-            app.real_accelerator(name)
+            open_real_device(name)
         assert raised.value.exit_code == 3
     for name, said in [
         ("l5", "did you mean 'l4'"),
@@ -154,12 +156,12 @@ def test_what_is_not_here_is_said_with_what_is(fake: Fake) -> None:
         ("tpu:0", "does single operations, and no programs"),
     ]:
         with pytest.raises(errors.InputError, match=said):
-            app.real_accelerator(name)
+            open_real_device(name)
 
 
 def test_selection_takes_hardware_before_software_and_says_which(fake: Fake) -> None:
     fake("opencl", f"return [{POCL}, {CARD.replace('device(', 'device(1, ')}]", "context=opened")
-    backends: dict[str, Any] = {**app._real_backends()}
+    backends: dict[str, Any] = {**_real_backends()}
     assert [one.found.name for one in backends["opencl"].devices] == ["opencl:1", "opencl:0"]
     assert [one.found.name for one in backends["gpu"].devices] == ["opencl:1"]
     assert [one.found.name for one in backends["cpu"].devices] == ["opencl:0"]
@@ -192,7 +194,7 @@ def test_a_device_that_runs_no_programs_is_not_chosen(fake: Fake) -> None:
         "to install: a driver",
     ):
         windtunnel.select("jax", "wgpu", real=True)
-    backend = app._real_backends()["jax"]
+    backend = _real_backends()["jax"]
     with pytest.raises(errors.DeviceNotPresentError, match="jax has no device 0: tpu:0 does single operations"):
         backend.context(0)
 

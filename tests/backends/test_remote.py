@@ -12,18 +12,20 @@ from typing import Any
 
 import pytest
 
-from windtunnel import backends, measuring
-from windtunnel.backends._remote import RemoteOperations
+from windtunnel import backends
+from windtunnel.backends.discovery import registry
+from windtunnel.backends.discovery.remote import RemoteOperations
 from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.report.validation import text
 from windtunnel.runtime.codes import code_of
+from windtunnel.validation import campaign as measuring
 from windtunnel.validation import measure
 
 FAKE = '''
 """A back end that does what its operations are called, wrongly."""
 import os, subprocess, sys, time
-from windtunnel.backends._known import Found, RealBackend
+from windtunnel.backends.common.backend import Found, RealBackend
 from windtunnel.core.errors import DeviceLost
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo
@@ -68,17 +70,19 @@ BACKEND = RealBackend("fakery", "nothing", "nothing", lambda: [Found("fakery", 0
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteOperations]:
     """A back end that is found because its file lies beside the others, here and in the child."""
-    (tmp_path / "fakery.py").write_text(FAKE)
+    (tmp_path / "fakery").mkdir()
+    (tmp_path / "fakery" / "__init__.py").touch()
+    (tmp_path / "fakery" / "backend.py").write_text(FAKE)
     (tmp_path / "sitecustomize.py").write_text(
         f"import windtunnel.backends as b; b.__path__.append({str(tmp_path)!r})\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(backends, "__path__", [*backends.__path__, str(tmp_path)])
-    backends.names.cache_clear()
+    registry.names.cache_clear()
     found = RemoteOperations("fakery", 0)
     yield found
     found.close()
-    backends.names.cache_clear()
+    registry.names.cache_clear()
 
 
 def columns(n: int) -> Mapping[str, Any]:
@@ -87,7 +91,7 @@ def columns(n: int) -> Mapping[str, Any]:
 
 def test_clocks_come_from_the_child_where_its_back_end_tells_them(fake: RemoteOperations, tmp_path: Path) -> None:
     assert fake.conditions() == {"sm_clock_hz": 1.98e9, "held_back": ["idle"]}
-    (tmp_path / "fakery.py").write_text(FAKE.replace("TELLS = True", "TELLS = False # not"))
+    (tmp_path / "fakery" / "backend.py").write_text(FAKE.replace("TELLS = True", "TELLS = False # not"))
     silent = RemoteOperations("fakery", 0)
     assert silent.conditions() == {}
     silent.close()
@@ -153,7 +157,7 @@ def test_a_device_that_does_not_open_is_said_and_the_others_are_measured(
         return opened(way, *given, **named)
 
     monkeypatch.setattr(measuring, "RemoteOperations", opening)
-    monkeypatch.setattr(measuring, "backend", lambda _: backends.backend("fakery"))
+    monkeypatch.setattr(measuring, "backend", lambda _: registry.backend("fakery"))
     monkeypatch.setattr(measure, "LEAST_PATIENCE_S", 1.0)
     found = measuring.measured(budget_s=4.0)
     assert [one.name for one in found.taken] == ["fakery:0"] and found.rows
@@ -262,7 +266,7 @@ def test_closing_ends_the_process_and_closing_again_does_nothing(fake: RemoteOpe
 
 def test_a_child_whose_parent_is_killed_goes_too(tmp_path: Path) -> None:
     code = (
-        "import os, signal\nfrom windtunnel.backends._remote import RemoteOperations\n"
+        "import os, signal\nfrom windtunnel.backends.discovery.remote import RemoteOperations\n"
         "r = RemoteOperations('cpu', 0)\nprint(r.process, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     import subprocess

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from windtunnel.backends import _system
+from windtunnel.backends.common import system as _system
 
 
 def on_the_bus(root: Path, *functions: str) -> tuple[_system.PciDevice, ...]:

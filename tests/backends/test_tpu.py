@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from windtunnel.backends import backend
-from windtunnel.backends._hostwork import llc_bytes
-from windtunnel.backends._probe import forget, probe
+from windtunnel.backends.common.host_work import llc_bytes
+from windtunnel.backends.discovery.probe import forget, probe
+from windtunnel.backends.discovery.registry import backend
 from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
 

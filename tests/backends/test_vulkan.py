@@ -18,14 +18,15 @@ import pytest
 
 import windtunnel
 from windtunnel import atomic, errors, f32, f64, grid, i8, i16, i32, u64
-from windtunnel.backends import _vulkan_spirv as spirv
-from windtunnel.backends import backend, vulkan
-from windtunnel.backends._vulkan_api import RefusedError, VulkanError, api
-from windtunnel.backends._vulkan_device import Device
-from windtunnel.backends._vulkan_driver import VulkanDriver
+from windtunnel.backends.discovery.registry import backend
+from windtunnel.backends.vulkan import backend as vulkan
+from windtunnel.backends.vulkan import spirv
+from windtunnel.backends.vulkan.api import RefusedError, VulkanError, api
+from windtunnel.backends.vulkan.device import Device
+from windtunnel.backends.vulkan.driver import VulkanDriver
+from windtunnel.codegen import ForArguments, transpile
 from windtunnel.language.source import KernelError
 from windtunnel.runtime.accelerator import Accelerator
-from windtunnel.transpile import ForArguments, transpile
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -145,7 +146,7 @@ def test_memory_of_odd_sizes_keeps_every_byte(device: Accelerator, size: int) ->
 
 
 def test_copies_longer_than_a_stage_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("windtunnel.backends._vulkan_device._CHUNK", 1000)
+    monkeypatch.setattr("windtunnel.backends.vulkan.device._CHUNK", 1000)
     data = np.random.default_rng(5).integers(0, 256, 70_123).astype(np.uint8)
     with Accelerator(vulkan.opened(0, staged=True)) as device:
         assert (device.to_host(device.to_device(data)) == data).all()

@@ -19,12 +19,12 @@ import pytest
 
 import windtunnel
 from windtunnel import f32, grid, i32, shared, syncthreads, threadIdx, u32
-from windtunnel.backends import _wgpu_driver as driver_module
-from windtunnel.backends import backend
-from windtunnel.backends import wgpu as module
+from windtunnel.backends.discovery.registry import backend
+from windtunnel.backends.wgpu import backend as module
+from windtunnel.backends.wgpu import driver as driver_module
+from windtunnel.codegen import transpile
 from windtunnel.core import errors
 from windtunnel.runtime.accelerator import Accelerator
-from windtunnel.transpile import transpile
 
 # ruff: noqa: ANN001
 
@@ -452,7 +452,7 @@ def test_nothing_is_printed_where_the_system_has_no_runtime_folder(tmp_path: Any
         import numpy as np
         import windtunnel
         from windtunnel import grid
-        from windtunnel.backends import backend
+        from windtunnel.backends.discovery.registry import backend
         from windtunnel.core import errors
         from windtunnel.runtime.accelerator import Accelerator
         assert "XDG_RUNTIME_DIR" not in os.environ

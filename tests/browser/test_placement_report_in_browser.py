@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from windtunnel import app
-from windtunnel.core.cluster import placement_from_data
+import windtunnel
+from windtunnel.app import run as run_command
+from windtunnel.placement.scenario import placement_from_data
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 HOSTILE = "</script><script>window.__owned = 1</script><img src=x onerror='window.__owned = 1'>{{ 7 * 7 }}"
@@ -39,7 +40,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             "targets": ["allocation >= 50%"],
         }
         folder = tmp_path_factory.mktemp(name)
-        app.save(app.run(placement_from_data(data, str(SCENARIOS / "small.yaml"))), folder)
+        run_command.save(windtunnel.run(placement_from_data(data, str(SCENARIOS / "small.yaml"))), folder)
         found[name] = folder / "report.html"
     return found
 

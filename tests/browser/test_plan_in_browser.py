@@ -6,8 +6,8 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from windtunnel import planner
-from windtunnel.core.scenario import read_scenario
+from windtunnel.app import plan as planner
+from windtunnel.scenario.scenario import read_scenario
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from windtunnel import app
+from windtunnel.app import sweep as sweep_command
 from windtunnel.core.errors import InputError
+from windtunnel.simulation.versions import made_with
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = """\
@@ -108,7 +109,7 @@ OVER = ["fleet[0].count=1..3", "policy=fifo,least-loaded", "workload[0].arrivals
 
 
 def test_a_killed_worker_costs_nothing_but_time(cluster: Cluster, scenario: Path, tmp_path: Path) -> None:
-    here = app.sweep(scenario, OVER, out=tmp_path / "here", workers=2)
+    here = sweep_command.sweep(scenario, OVER, out=tmp_path / "here", workers=2)
     killed = []
 
     def kill_half_way(done: int, total: int) -> None:
@@ -116,7 +117,7 @@ def test_a_killed_worker_costs_nothing_but_time(cluster: Cluster, scenario: Path
             cluster.workers[0].send_signal(signal.SIGKILL)
             killed.append(done)
 
-    there = app.sweep(scenario, OVER, out=tmp_path / "there", cluster=cluster.address, progress=kill_half_way)
+    there = sweep_command.sweep(scenario, OVER, out=tmp_path / "there", cluster=cluster.address, progress=kill_half_way)
     assert killed == [3] and cluster.workers[0].wait(10) == -signal.SIGKILL
     assert there["failed"] == 0 and there == here
     for name in ("sweep.csv", "sweep.json", "manifest.json"):
@@ -130,7 +131,7 @@ def test_a_killed_worker_costs_nothing_but_time(cluster: Cluster, scenario: Path
 
 
 def test_what_a_sweep_sent_is_taken_away_when_it_ends(cluster: Cluster, scenario: Path) -> None:
-    app.sweep(scenario, ["seed=1,2"], cluster=cluster.address)
+    sweep_command.sweep(scenario, ["seed=1,2"], cluster=cluster.address)
     # A killed worker's folder is taken away by Dask when another starts there.
     assert (cluster.folder / "1").exists() and list((cluster.folder / "1").rglob("requests.csv")) == []
 
@@ -139,21 +140,21 @@ def test_what_is_wrong_on_the_cluster_is_said_of_the_users_own_files(cluster: Cl
     trace = scenario.parent.parent / "traces" / "requests.csv"
     trace.write_text("at,Rows\n0.0,64\n0.1,none\n")
     with pytest.raises(InputError, match=r"point 1 of 1 .*traces/requests.csv:3") as caught:
-        app.sweep(scenario, ["seed=1"], cluster=cluster.address)
+        sweep_command.sweep(scenario, ["seed=1"], cluster=cluster.address)
     assert "windtunnel-" not in str(caught.value)
 
 
 def test_a_worker_with_another_installation_is_refused(cluster: Cluster, scenario: Path, monkeypatch: Any) -> None:
-    from windtunnel.planning import executors
+    from windtunnel.sweep import workers as executors
 
-    real = app.made_with()
+    real = made_with()
     expected = {**real, "windtunnel": "0.0.9"}
     bundle_of = executors._Bundle
     monkeypatch.setattr(
         executors, "_Bundle", lambda name, work, inputs, facts, _: bundle_of(name, work, inputs, facts, expected)
     )
     with pytest.raises(InputError, match=r"has windtunnel .*, and this machine has 0\.0\.9"):
-        app.sweep(scenario, ["seed=1"], cluster=cluster.address)
+        sweep_command.sweep(scenario, ["seed=1"], cluster=cluster.address)
 
 
 @pytest.mark.parametrize(
@@ -161,17 +162,17 @@ def test_a_worker_with_another_installation_is_refused(cluster: Cluster, scenari
     [("10.0.0.1", "no scheduler's address"), ("tcp://127.0.0.1:9", "no Dask scheduler answers")],
 )
 def test_an_address_where_nobody_answers_is_refused(scenario: Path, address: str, said: str, monkeypatch: Any) -> None:
-    from windtunnel.planning import executors
+    from windtunnel.sweep import workers as executors
 
     monkeypatch.setattr(executors, "_START_TIMEOUT_S", 1.5)
     with pytest.raises(InputError, match=said):
-        app.sweep(scenario, ["seed=1"], cluster=address)
+        sweep_command.sweep(scenario, ["seed=1"], cluster=address)
 
 
 def test_without_dask_it_says_what_to_install(scenario: Path, monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(InputError, match=r"expected pip install 'windtunnel\[cluster\]'"):
-        app.sweep(scenario, ["seed=1"], cluster="tcp://127.0.0.1:9")
+        sweep_command.sweep(scenario, ["seed=1"], cluster="tcp://127.0.0.1:9")
 
 
 def test_a_lost_scheduler_ends_the_sweep_and_keeps_what_was_finished(
@@ -187,10 +188,10 @@ def test_a_lost_scheduler_ends_the_sweep_and_keeps_what_was_finished(
     try:
         lost.start_all()
         with pytest.raises(InputError, match="the cluster was lost"):
-            app.sweep(scenario, ["seed=1..8"], out=out, cluster=lost.address, progress=lose)
+            sweep_command.sweep(scenario, ["seed=1..8"], out=out, cluster=lost.address, progress=lose)
     finally:
         lost.stop()
     kept = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/result.json")}
     assert 0 < len(kept) < 8
-    assert app.sweep(scenario, ["seed=1..8"], out=out, workers=2)["failed"] == 0
+    assert sweep_command.sweep(scenario, ["seed=1..8"], out=out, workers=2)["failed"] == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept

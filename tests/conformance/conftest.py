@@ -18,8 +18,9 @@ import pytest
 from tests.backends.fake_cupy import FakeCupy
 
 import windtunnel
-from windtunnel import app, f32, grid, threadIdx
-from windtunnel.backends import _cupy, backend
+from windtunnel import f32, grid, threadIdx
+from windtunnel.backends.cuda import driver as _cupy
+from windtunnel.backends.discovery.registry import backend
 from windtunnel.runtime.accelerator import Accelerator
 
 
@@ -108,7 +109,7 @@ class Subject:
 
 
 EMULATED = {
-    label: Subject(lambda label=label: app.accelerator(label))  # type: ignore[misc]
+    label: Subject(lambda label=label: windtunnel.device(label))  # type: ignore[misc]
     for label in (
         "h100-sxm-80gb",
         "h100-sxm-80gb@vulkan",
@@ -146,7 +147,9 @@ def here(name: str) -> bool:
         return True
     if not backend(name).present():
         return False
-    asked = f"from windtunnel.backends import backend; raise SystemExit(not backend({name!r}).find())"
+    asked = (
+        f"from windtunnel.backends.discovery.registry import backend; raise SystemExit(not backend({name!r}).find())"
+    )
     try:
         probe = subprocess.run([sys.executable, "-c", asked], capture_output=True, check=False, timeout=60)
     except subprocess.TimeoutExpired:

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from windtunnel import app
-from windtunnel.backends import backend
-from windtunnel.backends._plans import PLANS
-from windtunnel.cli import cli
+import windtunnel
+from windtunnel.backends.common.plans import PLANS
+from windtunnel.backends.discovery.registry import backend
+from windtunnel.cli.main import cli
 from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.trial import Operations
@@ -263,7 +263,7 @@ def test_a_kernel_s_numbers_are_the_emulator_s(way: str, case: str) -> None:
         return
     plan = PLANS[op](columns(op, **given), real.info)
     results = []
-    for accelerator in (real.accelerator, app.accelerator("h100-sxm-80gb", checked=False)):  # type: ignore[attr-defined]
+    for accelerator in (real.accelerator, windtunnel.device("h100-sxm-80gb", checked=False)):  # type: ignore[attr-defined]
         held = {name: accelerator.to_device(array) for name, array in plan.arrays.items()}
         for step in plan.steps(held):
             accelerator.launch(step.kernel, step.grid, step.block, *step.arguments)

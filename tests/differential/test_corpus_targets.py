@@ -28,14 +28,14 @@ from tests.corpus import registry
 from tests.differential import transpiled_kernels as runners
 
 import windtunnel
-from windtunnel.backends._vulkan_spirv import compiled
+from windtunnel.backends.vulkan.spirv import compiled
+from windtunnel.codegen import TARGETS, Emitted, transpile
 from windtunnel.language import ir
 from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer
 from windtunnel.language.parse import parse
 from windtunnel.language.source import KernelError
 from windtunnel.language.types import Array
-from windtunnel.transpile import TARGETS, Emitted, transpile
 from windtunnel_models.catalogue import Catalogue
 
 ROOT = Path(__file__).resolve().parents[2]

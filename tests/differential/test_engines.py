@@ -12,26 +12,29 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from windtunnel import app, running
-from windtunnel.core.decoder import Decoder
+import windtunnel
+from windtunnel.app.run import list_policies
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
-from windtunnel.core.scenario import scenario_from_data
-from windtunnel.engine import invariants, process
 from windtunnel.engine.choice import choose
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.compiled import serving
-from windtunnel.engine.dispatch import CentralDispatcher
-from windtunnel.engine.faults import FAIL
-from windtunnel.engine.fleet import Prepared
+from windtunnel.engine.prepare.fault_schedule import FAIL
+from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.process import engine as process
+from windtunnel.engine.process.dispatch import CentralDispatcher
+from windtunnel.engine.results import invariants
+from windtunnel.scenario.decoder import Decoder
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.simulation.run import prepare_run
 
-POLICIES = [name for name in app.list_policies() if name != "recommendation-matrix"]
+POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]
 ROUTES = ["central", "round-robin", "least-loaded", "shortest-expected-completion", "cheapest-that-meets-the-deadline"]
 ORDERS = ["arrival", "priority", "deadline", "shortest"]
 
 
 def prepared(data: dict[str, Any]) -> Prepared:
-    return running.prepare_run(scenario_from_data(data), app.catalogue())
+    return prepare_run(scenario_from_data(data), windtunnel.catalogue())
 
 
 def canonical_log(recording: Recording) -> list[tuple[int, int, int, int, int, float, int]]:

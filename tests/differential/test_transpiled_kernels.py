@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from windtunnel.codegen import TARGETS, Emitted, transpile
+from windtunnel.codegen.load import load
 from windtunnel.language.source import KernelError
-from windtunnel.transpile import TARGETS, Emitted, transpile
-from windtunnel.transpile.load import load
 
 _spec = importlib.util.spec_from_file_location("transpiled_kernels", Path(__file__).with_name("transpiled_kernels.py"))
 assert _spec is not None and _spec.loader is not None

@@ -23,7 +23,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from windtunnel.transpile import Buffer, Emitted, GridSize, Side, Signature, Value
+from windtunnel.codegen import Buffer, Emitted, GridSize, Side, Signature, Value
 
 STUBS = Path(__file__).resolve().parents[1] / "data" / "transpile_stubs"
 KERNELS = Path(__file__).resolve().parents[1] / "golden" / "transpile" / "kernels.py"
@@ -488,7 +488,7 @@ def metal_as_cpp(source: str) -> str:
 
 @cache
 def driver_of(name: str) -> Any:
-    from windtunnel.backends import backend
+    from windtunnel.backends.discovery.registry import backend
 
     opened = backend(name).context
     assert opened is not None

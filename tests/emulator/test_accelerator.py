@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import windtunnel
-from windtunnel import app
 from windtunnel.core import errors
-from windtunnel.emulator.timeline import Host
+from windtunnel.emulator.device.timeline import Host
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.budget import BudgetExceeded
 from windtunnel.runtime.codes import _TABLES, code_of
 from windtunnel.runtime.limits import dims, launch_configuration, limits_of
+from windtunnel.simulation.fleet import device_model
 
 MILLION = 1_000_000
 
@@ -38,11 +38,11 @@ def nothing() -> None:
 
 @pytest.fixture
 def device() -> Accelerator:
-    return app.accelerator("h100-sxm-80gb")
+    return windtunnel.device("h100-sxm-80gb")
 
 
 def predicted(op: str, device: str = "h100-sxm-80gb", **values: Any) -> float:
-    return float(app.predict(op, device, values)["duration_s"])
+    return float(windtunnel.predict(op, device, values)["duration_s"])
 
 
 def took(device: Accelerator, program: Any) -> float:
@@ -67,7 +67,7 @@ def test_numbers_go_there_and_back() -> None:
 @pytest.mark.parametrize("sku", ["h100-sxm-80gb", "l4", "mi300x", "rtx-4090@vulkan", "apple-m1"])
 @pytest.mark.parametrize("count", [1, 10, 1000])
 def test_empty_kernels_and_one_wait_take_what_predict_says(sku: str, count: int) -> None:
-    device = app.accelerator(sku)
+    device = windtunnel.device(sku)
 
     def program() -> None:
         for _ in range(count):
@@ -103,10 +103,10 @@ def test_a_kernel_takes_its_predicted_time_and_energy(device: Accelerator) -> No
     before_j, before_s = device.energy_j, device.clock_s
     elapsed = took(device, program)
     (span,) = [s for s in spans if s.name == "add"]
-    found = app.predict("vector_add", "h100-sxm-80gb", {"n": MILLION})
+    found = windtunnel.predict("vector_add", "h100-sxm-80gb", {"n": MILLION})
     assert (span.end - span.start) / 1e12 == pytest.approx(found["duration_s"], rel=1e-6)
     assert elapsed == pytest.approx(predicted("launch", count=1) + found["duration_s"], rel=0.4)
-    idle_w = app.device("h100-sxm-80gb", app.catalogue()).idle_power_w
+    idle_w = device_model("h100-sxm-80gb", windtunnel.catalogue()).idle_power_w
     above = (found["power_w"] - idle_w) * found["duration_s"]
     spent = device.energy_j - before_j
     assert spent == pytest.approx(idle_w * (device.clock_s - before_s) + above, rel=1e-6)
@@ -114,7 +114,7 @@ def test_a_kernel_takes_its_predicted_time_and_energy(device: Accelerator) -> No
 
 def test_a_program_takes_the_same_time_again_and_again() -> None:
     def run() -> tuple[float, float]:
-        device = app.accelerator("a100-sxm-80gb")
+        device = windtunnel.device("a100-sxm-80gb")
         buffers = [device.to_device(np.ones(MILLION, np.float32)) for _ in range(3)]
         for _ in range(5):
             device.launch(add, *device.configuration(MILLION), *buffers)
@@ -201,7 +201,7 @@ def test_what_is_awaited_together_overlaps(device: Accelerator) -> None:
 
 def test_devices_of_one_host_share_its_clock() -> None:
     host = Host()
-    one, other = app.accelerator("l4", host=host), app.accelerator("t4", host=host)
+    one, other = windtunnel.device("l4", host=host), windtunnel.device("t4", host=host)
     one.to_device(np.ones(MILLION))
     assert other.clock_s == one.clock_s > 0
     with pytest.raises(errors.InvalidArgument, match="of another device"):
@@ -224,7 +224,7 @@ def test_unified_memory_moves_when_the_other_side_touches_it(device: Accelerator
 
 
 def test_memory_that_is_shared_with_the_host_does_not_move() -> None:
-    device = app.accelerator("apple-m1")
+    device = windtunnel.device("apple-m1")
     a = device.empty(MILLION, kind="unified")
     device.launch(double, *device.configuration(MILLION), a)
     device.synchronize()
@@ -296,7 +296,7 @@ def test_every_error_has_a_name_that_a_user_imports_it_by() -> None:
 
 
 def test_the_api_bounds_the_launch_of_the_same_silicon() -> None:
-    wgpu = app.accelerator("rtx-4090@wgpu")
+    wgpu = windtunnel.device("rtx-4090@wgpu")
     with pytest.raises(errors.LaunchError, match="512 threads a block, of at most 256"):
         wgpu.launch(double, 1, 512, wgpu.empty(3))
 
@@ -345,9 +345,9 @@ def test_copies_through_a_buffer_are_counted_and_struck_like_any_other(device: A
         a.copy_within(b)
 
 
-@pytest.mark.parametrize("sku", app.catalogue().skus())
+@pytest.mark.parametrize("sku", windtunnel.catalogue().skus())
 def test_every_device_of_the_catalogue_opens_and_copies(sku: str) -> None:
-    device = app.accelerator(sku)
+    device = windtunnel.device(sku)
     assert device.info.virtual and device.clock_s == 0.0
     try:
         device.to_device(np.ones(1000, np.float32))
@@ -424,7 +424,7 @@ def test_a_copy_to_the_host_is_there_when_it_has_ended_and_not_before(device: Ac
 )
 @pytest.mark.parametrize("count", [1, 2, 50])
 def test_empty_kernels_and_one_wait_take_what_predict_says_through_every_api(sku: str, count: int) -> None:
-    device = app.accelerator(sku)
+    device = windtunnel.device(sku)
 
     @windtunnel.kernel(work={"op": "kernel", "threads": 1, "bytes": 1, "flops": 0.0})
     def nothing() -> None:
@@ -435,13 +435,13 @@ def test_empty_kernels_and_one_wait_take_what_predict_says_through_every_api(sku
     for _ in range(count):
         device.launch(nothing, 1, 1)
     device.synchronize()
-    predicted = app.predict("launch", sku, {"mode": "stream", "count": count})["duration_s"]
+    predicted = windtunnel.predict("launch", sku, {"mode": "stream", "count": count})["duration_s"]
     assert device.clock_s - before == pytest.approx(predicted, rel=0.02)
 
 
 def test_kernels_on_two_cores_of_a_processor_run_side_by_side() -> None:
     def took_by(streams: int) -> float:
-        device = app.accelerator("epyc-9654")
+        device = windtunnel.device("epyc-9654")
         each = [device.stream(non_blocking=True) for _ in range(streams)]
         arrays = [device.to_device(np.ones(MILLION, np.float32)) for _ in range(2)]
         before = device.clock_s

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windtunnel
-from windtunnel.emulator.timeline import Host
+from windtunnel.emulator.device.timeline import Host
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel_models.catalogue import Catalogue
 

@@ -7,8 +7,8 @@ import pytest
 
 import windtunnel
 from windtunnel import errors, f32, i32, local, shared, syncthreads, threadIdx
+from windtunnel.codegen import TARGETS, transpile
 from windtunnel.language.parse import parse
-from windtunnel.transpile import TARGETS, transpile
 
 
 def _reversed(x, n):

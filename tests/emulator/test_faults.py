@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windtunnel
-from windtunnel import app
 from windtunnel.core import errors
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.faults import KINDS, Fault, FaultNotFired, fault_from
@@ -35,7 +34,7 @@ def broken(a: np.ndarray) -> None:
 
 @pytest.fixture
 def device() -> Accelerator:
-    return app.accelerator("l4")
+    return windtunnel.device("l4")
 
 
 @pytest.mark.parametrize("kind", [kind for kind, found in KINDS.items() if found.error is not None])
@@ -146,7 +145,7 @@ def test_a_fault_strikes_from_a_moment_of_virtual_time_on(device: Accelerator) -
 @given(st.floats(0.05, 0.95), st.integers(0, 2**32), st.integers(1, 40))
 def test_chance_is_the_seed_s_and_what_else_is_declared_changes_none_of_it(p: float, seed: int, calls: int) -> None:
     def struck(*more: dict[str, Any]) -> list[int]:
-        device, found = app.accelerator("l4"), []
+        device, found = windtunnel.device("l4"), []
         with device.faults({"kind": "out_of_memory", "probability": p}, *more, seed=seed):
             for i in range(calls):
                 try:

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import windtunnel
-from windtunnel import app
 from windtunnel.core import errors
 from windtunnel.runtime.faults import FaultNotFired
 from windtunnel_models.catalogue import Catalogue
@@ -75,7 +74,7 @@ class World:
     """A program, call by call, each given as data: what it did can be done again elsewhere."""
 
     def __init__(self) -> None:
-        self.device = app.accelerator(SKU)
+        self.device = windtunnel.device(SKU)
         self.spans = self.device.watch()
         self.buffers: list[Any] = []
         self.graphs: list[Any] = []

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import windtunnel
-from windtunnel import app
 from windtunnel.core import errors
 from windtunnel.runtime.accelerator import Accelerator
 
@@ -27,7 +26,7 @@ def increment(a: np.ndarray) -> None:
 
 @pytest.fixture
 def device() -> Accelerator:
-    return app.accelerator("h100-sxm-80gb")
+    return windtunnel.device("h100-sxm-80gb")
 
 
 def took(device: Accelerator, program: Any) -> float:
@@ -76,7 +75,7 @@ def test_a_cycle_is_refused_and_named(device: Accelerator) -> None:
 @pytest.mark.parametrize("sku", ["h100-sxm-80gb", "l4", "mi300x"])
 @pytest.mark.parametrize("nodes", [1, 10, 200])
 def test_a_chain_of_empty_nodes_takes_what_predict_says(sku: str, nodes: int) -> None:
-    device = app.accelerator(sku)
+    device = windtunnel.device(sku)
 
     @windtunnel.kernel(work={"op": "kernel", "threads": 1, "bytes": 1})
     def nothing() -> None:
@@ -89,7 +88,7 @@ def test_a_chain_of_empty_nodes_takes_what_predict_says(sku: str, nodes: int) ->
     before = device.clock_s
     graph.compile().replay()
     device.synchronize()
-    predicted = app.predict("launch", sku, {"mode": "graph", "count": nodes})["duration_s"]
+    predicted = windtunnel.predict("launch", sku, {"mode": "graph", "count": nodes})["duration_s"]
     assert device.clock_s - before == pytest.approx(predicted, rel=1e-4)
 
 
@@ -148,7 +147,7 @@ def test_streams_that_are_captured_become_a_graph_tied_by_events(device: Acceler
 @given(st.lists(st.tuples(st.sampled_from([double, increment]), st.lists(st.integers(0, 20), max_size=3)), max_size=15))
 def test_any_graph_without_a_cycle_equals_its_nodes_one_after_another(nodes: list[tuple[Any, list[int]]]) -> None:
     """Each node waits for the one before it, so its result is that of the plain program; further edges change nothing."""
-    device = app.accelerator("l4")
+    device = windtunnel.device("l4")
     a, plain = device.to_device(np.ones(3)), np.ones(3)
     graph, made = device.graph(), []
     for kernel, edges in nodes:
@@ -168,7 +167,7 @@ def test_a_freed_buffer_and_an_api_without_graphs_are_refused(device: Accelerato
     a.free()
     with pytest.raises(errors.InvalidArgument, match=r"replay double \(node 0\).* was freed"):
         compiled.replay()
-    without = app.accelerator("rtx-4090@wgpu")
+    without = windtunnel.device("rtx-4090@wgpu")
     plain = without.graph()
     plain.launch(double, 1, 32, without.empty(3))
     with pytest.raises(errors.InvalidArgument, match="has no graphs"):
@@ -221,7 +220,7 @@ def test_a_graphs_copies_cost_what_their_memory_does_and_are_counted(device: Acc
     memories = {False: "pageable", True: "pinned"}
     for pinned, seconds in took_s.items():
         columns = {"bytes": values.nbytes, "direction": "h2d", "memory": memories[pinned]}
-        assert seconds == pytest.approx(app.predict("copy", device.name, columns)["duration_s"], rel=0.05)
+        assert seconds == pytest.approx(windtunnel.predict("copy", device.name, columns)["duration_s"], rel=0.05)
     graph = device.graph()
     graph.copy_within(b, a)
     copied = device.counters.copied_bytes

@@ -11,10 +11,10 @@ import pytest
 
 import windtunnel
 from windtunnel import bf16, f16, f32, f64, fma, grid, i32, i64, local, shared, tf32, u8
+from windtunnel.codegen import transpile
 from windtunnel.core.device import KERNEL_TYPES, Numbers
 from windtunnel.core.errors import InputError, LaunchError
 from windtunnel.language.types import SCALARS
-from windtunnel.transpile import transpile
 from windtunnel_models.catalogue import Catalogue, api_names, api_profile
 
 KNOWN = Catalogue()
@@ -227,8 +227,8 @@ def test_what_is_inferred_is_refused_too_and_what_is_there_runs() -> None:
 
 @pytest.mark.parametrize("target", ["wgsl", "metal"])
 def test_the_emulator_refuses_the_types_that_the_emitter_refuses(target: str) -> None:
-    from windtunnel.transpile.metal import MetalEmitter
-    from windtunnel.transpile.wgsl import WgslEmitter
+    from windtunnel.codegen.metal import MetalEmitter
+    from windtunnel.codegen.wgsl import WgslEmitter
 
     emitter, api = {"wgsl": (WgslEmitter, "wgpu"), "metal": (MetalEmitter, "metal")}[target]
     assert set(emitter.missing) == api_profile(api).numbers.lacks

@@ -7,16 +7,16 @@ import asyncio
 import numpy as np
 import pytest
 
-from windtunnel import app
+import windtunnel
 from windtunnel.core import errors
-from windtunnel.emulator.timeline import Host
+from windtunnel.emulator.device.timeline import Host
 from windtunnel.runtime.pool import DevicePool, PoolExhausted
 
 
 @pytest.fixture
 def pool() -> DevicePool:
     host = Host()
-    return DevicePool(lambda: app.accelerator("l4", host=host), size=2)
+    return DevicePool(lambda: windtunnel.device("l4", host=host), size=2)
 
 
 def test_a_guard_gives_back_whatever_happens(pool: DevicePool) -> None:
@@ -87,7 +87,7 @@ def test_who_stops_waiting_holds_nobody_up(pool: DevicePool) -> None:
 
 
 def test_a_device_that_cannot_be_opened_is_not_counted_as_lent() -> None:
-    pool = DevicePool(lambda: app.accelerator("no-such-device"), 1)
+    pool = DevicePool(lambda: windtunnel.device("no-such-device"), 1)
     for _ in range(2):
         with pytest.raises(errors.InputError), pool.acquire():
             pass
@@ -95,7 +95,7 @@ def test_a_device_that_cannot_be_opened_is_not_counted_as_lent() -> None:
 
 
 def test_nobody_slips_in_before_who_was_handed_the_place() -> None:
-    pool = DevicePool(lambda: app.accelerator("l4"), 1)
+    pool = DevicePool(lambda: windtunnel.device("l4"), 1)
     order: list[str] = []
 
     async def hold(name: str) -> None:

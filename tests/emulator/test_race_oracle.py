@@ -18,9 +18,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from windtunnel.core.errors import DataRace
-from windtunnel.emulator import watch
-from windtunnel.emulator.arrays import Launch
-from windtunnel.emulator.execute import Executable
+from windtunnel.emulator.device.launch import Executable
+from windtunnel.emulator.lockstep.arrays import Launch
+from windtunnel.emulator.races import watch
 from windtunnel.emulator.threads import machine
 
 THREADS, BLOCKS, CELLS = 3, 2, 2

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windtunnel import app
+import windtunnel
 from windtunnel.core import errors
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.reload import KernelFile, ReloadError, _difference
 
-KNOWN = app.catalogue()
+KNOWN = windtunnel.catalogue()
 FILE = """\
 import windtunnel
 
@@ -32,7 +32,7 @@ A = np.arange(1000, dtype=np.float32)
 
 
 def device(name: str = "l4") -> Accelerator:
-    return app.accelerator(name, known=KNOWN)
+    return windtunnel.device(name, known=KNOWN)
 
 
 def scaled(accelerator: Accelerator, kernel: Kernel) -> np.ndarray:
@@ -228,7 +228,8 @@ def test_two_versions_are_run_side_by_side_each_on_a_device_of_its_own(path: Pat
     assert len(opened) == 2 and [run.version.number for run in (found.one, found.other)] == [1, 2]
     assert found.max_abs_difference == pytest.approx(0.5 * 999)
     more_s = [
-        float(app.predict("kernel", "l4", {"threads": 1000, "bytes": b})["duration_s"]) for b in (8_000, 8 * 10**9)
+        float(windtunnel.predict("kernel", "l4", {"threads": 1000, "bytes": b})["duration_s"])
+        for b in (8_000, 8 * 10**9)
     ]
     assert found.other.run_s - found.one.run_s == pytest.approx(more_s[1] - more_s[0], rel=1e-9)
     assert found.other.energy_j > found.one.energy_j > 0

@@ -10,16 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windtunnel
-from windtunnel import app, probing
+from windtunnel.backends.discovery import real_devices as probing
 from windtunnel.core import errors
 from windtunnel.core.recommendation import MATRIX
-from windtunnel.emulator.backend import EmulatedBackend
-from windtunnel.emulator.timeline import Host
+from windtunnel.emulator.device.backend import EmulatedBackend
+from windtunnel.emulator.device.timeline import Host
+from windtunnel.library.devices import _emulated_backends
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.selection import select
+from windtunnel_models.catalogue import api_names
+from windtunnel_models.kinds import kind_names
 
 SEED = ("cuda", "metal", "wgpu", "cpu")
-KNOWN = app.catalogue()
+KNOWN = windtunnel.catalogue()
 
 
 @pytest.mark.parametrize(
@@ -117,16 +120,16 @@ def test_the_matrix_is_gone_through_in_order_with_equals_as_they_are_stated() ->
 
 
 def test_every_api_reaches_what_the_catalogue_says_and_no_more() -> None:
-    backends = app._emulated_backends(None, None, KNOWN)
-    for api in app.api_names():
+    backends = _emulated_backends(None, None, KNOWN)
+    for api in api_names():
         backend = backends[api]
         assert isinstance(backend, EmulatedBackend)
         assert backend.count() == sum(api in spec.apis for spec in KNOWN.specs()) > 0
         assert backend.info(0).api == backend.context(0).info.api == api
         with pytest.raises(errors.DeviceNotPresentError, match=f"emulated {api} has no device {backend.count()}"):
             backend.info(backend.count())
-    for kind in app.kind_names():
-        if kind not in app.api_names():
+    for kind in kind_names():
+        if kind not in api_names():
             assert backends[kind].info(0).kind == kind
 
 
@@ -161,7 +164,7 @@ def test_a_driver_that_does_not_answer_is_passed_over_with_its_own_words() -> No
                 "no reply", operation="count", device="cuda", code=code_of("cuda", errors.DeviceLost)
             )
 
-    known = app._emulated_backends(["l4"], None, KNOWN)
+    known = _emulated_backends(["l4"], None, KNOWN)
     broken = Broken("cuda", [], known["cuda"].make, "")  # type: ignore[attr-defined]
     choice = select(["cuda", "vulkan"], {**known, "cuda": broken})
     assert choice.info.name == "l4@vulkan"

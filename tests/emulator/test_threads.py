@@ -42,8 +42,8 @@ from windtunnel import (
     u32,
 )  # fmt: skip
 from windtunnel.core.errors import Finding
-from windtunnel.emulator.arrays import Launch
-from windtunnel.emulator.execute import Executable, _sized
+from windtunnel.emulator.device.launch import Executable, _sized
+from windtunnel.emulator.lockstep.arrays import Launch
 from windtunnel.language import ir
 from windtunnel.language.source import KernelError
 from windtunnel.language.types import scalar_of

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windtunnel.emulator.timeline import DeviceTime, Engine, Host
+from windtunnel.emulator.device.timeline import DeviceTime, Engine, Host
 
 SHARES = st.sampled_from([1.0, 0.5, 0.25, 0.3, 0.7])
 

@@ -12,10 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from windtunnel.core.errors import DataRace, UninitializedRead
-from windtunnel.emulator import races, watch
-from windtunnel.emulator.arrays import Global, Launch, Memory, Shared, barrier
-from windtunnel.emulator.forms import Affine, layout
-from windtunnel.emulator.lanes import Chunk, Lanes, branch
+from windtunnel.emulator.lockstep.arrays import Global, Launch, Memory, Shared, barrier
+from windtunnel.emulator.lockstep.forms import Affine, layout
+from windtunnel.emulator.lockstep.lanes import Chunk, Lanes, branch
+from windtunnel.emulator.races import rule as races
+from windtunnel.emulator.races import watch
 from windtunnel.language import ir
 from windtunnel.language.types import F32
 

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windtunnel
-from windtunnel import app
 from windtunnel.core import errors
-from windtunnel.emulator.timeline import Host
+from windtunnel.emulator.device.timeline import Host
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.message import carried
 from windtunnel.runtime.worker import (
@@ -31,12 +30,12 @@ from windtunnel.runtime.worker import (
     WorkerGroup,
 )
 
-KNOWN = app.catalogue()
+KNOWN = windtunnel.catalogue()
 US = 1e-6
 
 
 def device(name: str = "l4") -> Accelerator:
-    return app.accelerator(name, known=KNOWN)
+    return windtunnel.device(name, known=KNOWN)
 
 
 @windtunnel.kernel(work=lambda a, b, c: {"op": "vector_add", "n": a.size})
@@ -569,9 +568,9 @@ def test_nothing_is_shared_between_workers_not_even_a_clock() -> None:
     group = WorkerGroup(one)
     with pytest.raises(errors.InputError, match="'w' shares an accelerator with 'main'"):
         AcceleratedWorker(group, "w", lambda: one)
-    AcceleratedWorker(group, "a", lambda: app.accelerator("l4", host=host, known=KNOWN))
+    AcceleratedWorker(group, "a", lambda: windtunnel.device("l4", host=host, known=KNOWN))
     with pytest.raises(errors.InputError, match="'b' shares a clock with 'a'"):
-        AcceleratedWorker(group, "b", lambda: app.accelerator("l4", host=host, known=KNOWN))
+        AcceleratedWorker(group, "b", lambda: windtunnel.device("l4", host=host, known=KNOWN))
     for name in ("a", "", "main"):
         with pytest.raises(errors.InputError, match="cannot be called"):
             AcceleratedWorker(group, name, device)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import windtunnel
-from windtunnel.emulator.context import EmulatedContext
+from windtunnel.claims.benchmark import Benchmark
+from windtunnel.emulator.device.context import EmulatedContext
 from windtunnel.examples import (
     async_pipeline,
     compute_graph,
@@ -23,10 +24,9 @@ from windtunnel.examples import (
 )
 from windtunnel.examples.kernels import grade, graded_twice
 from windtunnel.examples.measure import DifferentNumbers, devices, saving, took
-from windtunnel.running import one_job_s
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.pool import DevicePool
-from windtunnel.validation.claims_benchmark import Benchmark
+from windtunnel.simulation.run import one_job_s
 
 
 @pytest.fixture(scope="module")

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from windtunnel import app
-from windtunnel.core.scenario import read_scenario, scenario_from_data
+import windtunnel
+from windtunnel.app.run import list_policies
+from windtunnel.scenario.scenario import read_scenario, scenario_from_data
 
 HERE = Path(__file__).parent
-POLICIES = [name for name in app.list_policies() if name != "recommendation-matrix"]
+POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]
 
 
 def canonical_log(policy: Any) -> str:
@@ -49,7 +50,7 @@ def canonical_log(policy: Any) -> str:
         "policy": policy,
         "stop": {"jobs": 60},
     }
-    recording = app.run(scenario_from_data(data)).recording
+    recording = windtunnel.run(scenario_from_data(data)).recording
     jobs = recording.jobs
     lines = ["job workload device start end energy_mj"]
     lines += [
@@ -78,7 +79,7 @@ def test_a_changed_rule_and_a_nanosecond_of_error_would_be_seen() -> None:
 def errors_of_devices(**changes: Any) -> str:
     """What became of the jobs of scenarios/device-errors.yaml, and how often each of its faults struck."""
     scenario = read_scenario(HERE.parents[1] / "scenarios" / "device-errors.yaml")
-    result = app.run(scenario.changed(**changes)).result
+    result = windtunnel.run(scenario.changed(**changes)).result
     faults = result["faults"]
     lines = [f"{name} {count}" for name, count in result["jobs"].items()]
     lines += [f"{name} {faults[name]}" for name in ("interrupted", "restarts", "lost", "corrupted")]

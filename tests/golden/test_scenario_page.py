@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from windtunnel import app
-from windtunnel.core.scenario import scenario_from_data
+import windtunnel
 from windtunnel.core.yamlfile import parse
+from windtunnel.scenario.scenario import scenario_from_data
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "scenarios.md").read_text()
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -25,7 +25,7 @@ def test_a_fragment_of_the_page_runs_in_its_whole_file(number: int, tmp_path: Pa
     if "targets" not in fragment:
         # The whole file's target names its own workload and what that measures.
         whole["targets"] = []
-    finished = app.run(scenario_from_data(whole | fragment, str(tmp_path / "s.yaml")))
+    finished = windtunnel.run(scenario_from_data(whole | fragment, str(tmp_path / "s.yaml")))
     assert finished.result["jobs"]["arrived"] > 0
 
 

@@ -12,11 +12,11 @@ from types import ModuleType
 
 import pytest
 
+from windtunnel.codegen import TARGETS, Buffer, GridSize, Side, Value, transpile, with_sizes
+from windtunnel.codegen.load import load
 from windtunnel.core.errors import InputError
 from windtunnel.language.source import KernelError
 from windtunnel.language.types import BF16, BOOL, F32, I32, U8, U32
-from windtunnel.transpile import TARGETS, Buffer, GridSize, Side, Value, transpile, with_sizes
-from windtunnel.transpile.load import load
 
 FOLDER = Path(__file__).with_name("transpile")
 KERNELS = FOLDER / "kernels.py"

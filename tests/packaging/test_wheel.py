@@ -14,10 +14,10 @@ Run = Callable[..., CompletedProcess[str]]
 
 def test_the_wheel_holds_both_packages_and_their_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert "windtunnel/cli.py" in names
+    assert "windtunnel/cli/main.py" in names
     assert "windtunnel/py.typed" in names
     assert "windtunnel_models/kinds/gpu.py" in names
-    assert "windtunnel/validation/claims.yaml" in names
+    assert "windtunnel/claims/claims.yaml" in names
     assert "windtunnel/examples/particles.py" in names
     assert "windtunnel_models/calibration/h100-sxm-80gb.yaml" in names
     assert "windtunnel_models/calibration/h100-sxm-80gb.npz" in names

@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, linalg, stats
 
-from windtunnel.core import arrivals as said
 from windtunnel.core.errors import Where
-from windtunnel.core.scenario import Scenario, scenario_from_data
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.arrivals import arrival_blocks, arrivals, merged, merged_blocks, processes
+from windtunnel.scenario import arrivals as said
+from windtunnel.scenario.scenario import Scenario, scenario_from_data
 
 OPS = [{"service": {"distribution": "deterministic", "mean": "1 ms"}}]
 REAL = 1e-6  # the chance that a right program fails one of these tests, were its seeds not fixed

@@ -1,4 +1,4 @@
-"""Laws of scaled fleets, whatever the fleet, the load and the rule. I1 to I10 are checked inside every `app.run`."""
+"""Laws of scaled fleets, whatever the fleet, the load and the rule. I1 to I10 are checked inside every `windtunnel.run`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel import app
-from windtunnel.core.result import Recording, Steps
-from windtunnel.core.scenario import scenario_from_data
+import windtunnel
+from windtunnel.core.result import Recording, Steps, result_json
+from windtunnel.scenario.scenario import scenario_from_data
 
 POLICIES = ["fifo", "priority", "least-loaded", "round-robin", "shortest-expected-completion"]
 
@@ -74,7 +74,7 @@ def value_at(steps: Steps, ticks: np.ndarray) -> np.ndarray:
 @settings(max_examples=80)
 @given(scenarios())
 def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, Any]) -> None:
-    finished = app.run(scenario_from_data(data))
+    finished = windtunnel.run(scenario_from_data(data))
     recording, result = finished.recording, finished.result
     assert isinstance(recording, Recording)
     (rule,), (one,), (scaling,) = data["autoscale"], result["autoscale"], recording.scaling
@@ -100,8 +100,8 @@ def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, A
         at = np.unique(table.start[mine])
         working = [len(np.unique(table.device[mine & (table.start <= t) & (t < table.end)])) for t in at]
         assert (np.array(working) <= value_at(rented, at)).all()
-    again = app.run(scenario_from_data(data))
-    assert app.result_json(again.result) == app.result_json(result)
+    again = windtunnel.run(scenario_from_data(data))
+    assert result_json(again.result) == result_json(result)
 
 
 @settings(max_examples=40)
@@ -109,9 +109,9 @@ def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, A
 def test_with_least_and_most_alike_nothing_is_scaled(data: dict[str, Any]) -> None:
     count = next(entry["count"] for entry in data["fleet"] if entry["name"] == "s")
     data["autoscale"][0] |= {"least": count, "most": count}
-    scaled = app.run(scenario_from_data(data)).result
-    plain = app.run(scenario_from_data(data | {"autoscale": []})).result
+    scaled = windtunnel.run(scenario_from_data(data)).result
+    plain = windtunnel.run(scenario_from_data(data | {"autoscale": []})).result
     for result in (scaled, plain):
         result["scenario"].pop("autoscale")
         result.pop("autoscale")
-    assert app.result_json(scaled) == app.result_json(plain)
+    assert result_json(scaled) == result_json(plain)

@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from scipy.stats import binom, chi2, norm
 
-from windtunnel import app
-from windtunnel.core.faults import BrownOut, Failure, Fault, LinkLoss, Straggler, Throttle
+import windtunnel
 from windtunnel.core.result import COMPLETED, FAILED, Recording
-from windtunnel.core.scenario import scenario_from_data
 from windtunnel.core.ticks import TICKS_PER_SECOND
-from windtunnel.engine.faults import (
+from windtunnel.engine.prepare.fault_schedule import (
     CAP,
     EVENT,
     FAIL,
@@ -29,6 +27,8 @@ from windtunnel.engine.faults import (
     down_ticks,
     stretches,
 )
+from windtunnel.scenario.faults import BrownOut, Failure, Fault, LinkLoss, Straggler, Throttle
+from windtunnel.scenario.scenario import scenario_from_data
 
 S = TICKS_PER_SECOND
 
@@ -233,7 +233,7 @@ def largest_w(room: dict[str, Any]) -> float:
 
 def played(room: dict[str, Any], **more: Any) -> Recording:
     """Run, with its invariants checked, on the process engine (which the compiled one is held to)."""
-    return app.run(scenario_from_data({**room, **more}), engine="process").recording
+    return windtunnel.run(scenario_from_data({**room, **more}), engine="process").recording
 
 
 @settings(max_examples=60, deadline=None)
@@ -332,8 +332,8 @@ def test_faults_of_long_runs_are_those_of_short_ones(distribution: str, seed: in
         "stop": {"jobs": 400},
         "faults": faults,
     }
-    kept = app.run(scenario_from_data({**data, "records": "keep"}), engine="compiled")
-    summed = app.run(scenario_from_data({**data, "records": "sample"}), engine="compiled")
+    kept = windtunnel.run(scenario_from_data({**data, "records": "keep"}), engine="compiled")
+    summed = windtunnel.run(scenario_from_data({**data, "records": "sample"}), engine="compiled")
     assert summed.recording.tally is not None
     for key in ("jobs", "availability", "utilisation"):
         assert summed.result[key] == pytest.approx(kept.result[key])
@@ -364,7 +364,7 @@ def test_a_long_run_whose_devices_are_gone_ends_as_a_short_one_does(policy: str,
         ],
     }
     kept, summed = (
-        app.run(scenario_from_data({**data, "records": records}), engine="compiled").result
+        windtunnel.run(scenario_from_data({**data, "records": records}), engine="compiled").result
         for records in ("keep", "sample")
     )
     assert kept["jobs"] == summed["jobs"] and kept["jobs"]["queued"] > 0

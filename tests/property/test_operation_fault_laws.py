@@ -10,12 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, chi2, kstest
 
-from windtunnel import app, running
+import windtunnel
 from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
 from windtunnel.core.rng import Lots
-from windtunnel.core.scenario import scenario_from_data
-from windtunnel.engine import invariants, process
-from windtunnel.engine.strikes import Strike, strikes_of
+from windtunnel.engine.prepare.operation_faults import Strike, strikes_of
+from windtunnel.engine.process import engine as process
+from windtunnel.engine.results import invariants
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.simulation.run import prepare_run
 
 KERNELS = ["out-of-memory", "queue-full", "launch-failure", "ecc", "hang", "device-lost"]
 KINDS = [*KERNELS, "copy-failure", "slow-copy", "corrupt-copy"]
@@ -84,7 +86,7 @@ def data(stated: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
 
 
 def run(stated: list[dict[str, Any]], **more: Any) -> Recording:
-    return process.run(running.prepare_run(scenario_from_data(data(stated, **more)), app.catalogue()))
+    return process.run(prepare_run(scenario_from_data(data(stated, **more)), windtunnel.catalogue()))
 
 
 scenarios = st.fixed_dictionaries(
@@ -134,7 +136,7 @@ def test_what_harms_nothing_changes_nothing(stated: list[dict[str, Any]], more: 
 
 def struck_by(stated: list[dict[str, Any]], seed: int = 1, jobs: int = 60, **more: Any) -> list[Strike | None]:
     """What strikes the gemm of each job's attempts, of a run's first fault; nothing limits how often."""
-    prepared = running.prepare_run(scenario_from_data(data(stated, seed=seed, **more)), app.catalogue())
+    prepared = prepare_run(scenario_from_data(data(stated, seed=seed, **more)), windtunnel.catalogue())
     strikes = strikes_of(prepared)
     assert strikes is not None
     return [

@@ -18,13 +18,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from windtunnel import placing
-from windtunnel.core.cluster import placement_from_data
 from windtunnel.core.errors import InputError, InvariantError
-from windtunnel.core.placement import PLACEMENTS
 from windtunnel.core.result import COMPLETED, DROPPED, QUEUED
-from windtunnel.engine import placement, placement_invariants
-from windtunnel.engine.tasks import prepare_placing
+from windtunnel.placement import engine as placement
+from windtunnel.placement import invariants as placement_invariants
+from windtunnel.placement import run as placing
+from windtunnel.placement.nodes import PLACEMENTS
+from windtunnel.placement.scenario import placement_from_data
+from windtunnel.placement.tasks import prepare_placing
 
 DETERMINISTIC = [name for name in placing.policies() if name != "random"]
 MODELS = ("a", "b")

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel import app, planner, running
-from windtunnel.core.scenario import scenario_from_data
-from windtunnel.engine.demand import below, least_demand
-from windtunnel.engine.preparing import prepare
-from windtunnel.planner.answer import Planner
-from windtunnel.planner.simulating import Case, simulate, variant
+import windtunnel
+from windtunnel.app import plan as planner
+from windtunnel.engine.prepare.demand import below, least_demand
+from windtunnel.engine.prepare.prepare import prepare
 from windtunnel.planning.bounds import Cut, Replicated
+from windtunnel.planning.planner import Planner
 from windtunnel.planning.search import Search, Space, Verdict, brute_force
+from windtunnel.planning.simulate import Case, simulate, variant
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel_models.catalogue import Catalogue
 
 KNOWN = Catalogue()
@@ -235,7 +237,7 @@ def busy(draw: st.DrawFn) -> dict[str, Any]:
 def test_whatever_a_fleet_achieves_the_bound_lets_pass(data: dict[str, Any]) -> None:
     metric, statistic = data.pop("metric"), data.pop("statistic")
     plain = scenario_from_data(data)
-    finished = app.run(plain, known=KNOWN)
+    finished = windtunnel.run(plain, known=KNOWN)
     times = finished.result[f"{metric}_s"]
     reached = None if times is None else times[statistic]["value"]
     if reached is None or reached == 0:
@@ -245,8 +247,8 @@ def test_whatever_a_fleet_achieves_the_bound_lets_pass(data: dict[str, Any]) -> 
     scenario = scenario_from_data(
         data | {"targets": [target, f"power average <= {finished.result['average_power_w'] * (1 + 1e-9)!r} W"]}
     )
-    devices = running.fleet_devices(scenario, KNOWN)
-    prepared = prepare(variant(scenario, Case((1,))), devices, running.policy_of(scenario))
+    devices = fleet_devices(scenario, KNOWN)
+    prepared = prepare(variant(scenario, Case((1,))), devices, policy_of(scenario))
     demand = least_demand(prepared)
     recording = finished.recording
     counts = (data["fleet"][0]["count"],)
@@ -320,11 +322,11 @@ def test_jobs_that_come_at_once_fill_what_the_limit_leaves() -> None:
     data["workload"][0]["arrivals"]["process"] = "deterministic"
     data["workload"][0]["ops"][0]["service"] = {"distribution": "deterministic", "mean": "1 ms"}
     scenario = scenario_from_data(data)
-    devices = running.fleet_devices(scenario, KNOWN)
-    demand = least_demand(prepare(variant(scenario, Case((1,))), devices, running.policy_of(scenario)))
+    devices = fleet_devices(scenario, KNOWN)
+    demand = least_demand(prepare(variant(scenario, Case((1,))), devices, policy_of(scenario)))
     bounds = Replicated([demand], scenario.parsed_targets())
     assert bounds.load((4,))[0] == pytest.approx(100 / 4 / 25.0001, rel=1e-5)
     assert bounds.load((3,))[0] == pytest.approx(100 / 3 / 25.0001, rel=1e-5)
     assert bounds.least(np.array([1.0]), (50,), 1).counts == (4,)
-    finished = app.run(scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 4}]}), known=KNOWN)
+    finished = windtunnel.run(scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 4}]}), known=KNOWN)
     assert finished.result["targets"][0]["met"]

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel import app
-from windtunnel.core.scenario import scenario_from_data
+import windtunnel
 from windtunnel.planning.queueing import MachineRepairman, asymptotic_throughput_per_s, response_time_s
+from windtunnel.scenario.scenario import scenario_from_data
 
 SEEDS = 12
 FAR = 4.9
@@ -51,7 +51,7 @@ def of_runs(model: MachineRepairman, think: dict[str, Any], *, longer: float = 1
             seed=seed,
             stop={"time": f"{span_s} s"},
         )
-        jobs = app.run(scenario_from_data(data)).recording.jobs
+        jobs = windtunnel.run(scenario_from_data(data)).recording.jobs
         begin = round(span_s / 6 * 1e12)
         ended = jobs.finish[(jobs.finish >= begin)]
         response = (jobs.finish - jobs.arrival)[jobs.finish >= begin] / 1e12
@@ -104,7 +104,7 @@ def test_the_response_time_law_and_the_bounds_hold_of_every_run(
     think = {"distribution": "deterministic", "mean": f"{think_s} s"}
     stated = {"distribution": service, "mean": "1 s"}
     data = scenario(users, think, servers, stated, policy=policy, seed=seed, stop={"time": f"{span_s} s"})
-    jobs = app.run(scenario_from_data(data)).recording.jobs
+    jobs = windtunnel.run(scenario_from_data(data)).recording.jobs
     done = jobs.finish >= 0
     response = (jobs.finish - jobs.arrival)[done] / 1e12
     # Each user's time is whole cycles of thinking and waiting, and one that was cut off.

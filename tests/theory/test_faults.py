@@ -15,9 +15,10 @@ import math
 import numpy as np
 import pytest
 
-from windtunnel import app, running
-from windtunnel.core.scenario import scenario_from_data
+import windtunnel
 from windtunnel.engine.compiled import run as compiled
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.simulation.run import prepare_run
 
 JOBS = 20_000
 
@@ -52,7 +53,7 @@ def completions(
         "faults": [{"kind": "failure", "mtbf": f"{1 / failures_per_s!r} s", "mttr": f"{repair_s} s", "attempts": 1000}],
         "stop": {"jobs": JOBS},
     }  # fmt: skip
-    jobs = compiled.run(running.prepare_run(scenario_from_data(data), app.catalogue())).jobs
+    jobs = compiled.run(prepare_run(scenario_from_data(data), windtunnel.catalogue())).jobs
     return np.diff(jobs.finish) / 1e12, jobs.starts[1:]
 
 

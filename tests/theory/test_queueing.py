@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from windtunnel import app
-from windtunnel.core.scenario import scenario_from_data
+import windtunnel
 from windtunnel.planning.queueing import (
     MMc,
     erlang_c,
@@ -28,6 +27,7 @@ from windtunnel.planning.queueing import (
     mg1_ps_mean_sojourn_s,
     mmc_priority_mean_waits_s,
 )
+from windtunnel.scenario.scenario import scenario_from_data
 
 SEEDS = 16
 
@@ -97,7 +97,7 @@ def of_runs(system: System, slower: float = 1.0) -> tuple[list[np.ndarray], list
     """(waits, sojourns) in s of independent runs, the first tenth of each left out."""
     waits, sojourns = [], []
     for seed in range(SEEDS):
-        jobs = app.run(scenario_from_data(system.scenario(seed, slower=slower))).recording.jobs
+        jobs = windtunnel.run(scenario_from_data(system.scenario(seed, slower=slower))).recording.jobs
         kept = slice(len(jobs) // 10, None)
         waits.append((jobs.start[kept] - jobs.arrival[kept]) / 1e12)
         sojourns.append((jobs.finish[kept] - jobs.arrival[kept]) / 1e12)
@@ -163,7 +163,7 @@ def by_class(servers: int, rates: list[float], services: list[dict[str, Any]], p
             "policy": "priority",
             "stop": {"jobs": 8_000},
         }
-        jobs = app.run(scenario_from_data(data)).recording.jobs
+        jobs = windtunnel.run(scenario_from_data(data)).recording.jobs
         wait = (jobs.start - jobs.arrival)[800:] / 1e12
         found.append([wait[jobs.workload[800:] == i].mean() for i in range(len(rates))])
     return np.array(found)
@@ -218,7 +218,7 @@ def sharing(load: float, sizes: tuple[int, ...], jobs: int, seeds: int, slower: 
             ],
             "stop": {"jobs": count},
         }
-        return app.run(scenario_from_data(data)).recording.jobs
+        return windtunnel.run(scenario_from_data(data)).recording.jobs
 
     alone = []
     for size in sizes:
@@ -253,7 +253,7 @@ def test_a_capped_device_shares_itself_as_processor_sharing_says() -> None:
 @pytest.fixture(scope="module")
 def latencies() -> list[dict[str, dict[str, float]]]:
     system = mmc(1, 0.5, jobs=5_000)
-    return [app.run(scenario_from_data(system.scenario(1000 + seed))).result["latency_s"] for seed in range(60)]
+    return [windtunnel.run(scenario_from_data(system.scenario(1000 + seed))).result["latency_s"] for seed in range(60)]
 
 
 @pytest.mark.parametrize(("name", "p"), [("mean", None), ("p50", 0.5), ("p95", 0.95)])

@@ -9,8 +9,9 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from windtunnel import app, running
-from windtunnel.cli import cli
+import windtunnel
+from windtunnel.claims.benchmark import STEPS, Benchmark
+from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel.planning.launch_or_persist import (
@@ -25,10 +26,11 @@ from windtunnel.planning.launch_or_persist import (
     crossover_steps,
     primitives,
 )
-from windtunnel.validation.claims_benchmark import STEPS, Benchmark
+from windtunnel.simulation.fleet import device_model
+from windtunnel.simulation.run import one_job_s
 
-KNOWN = app.catalogue()
-ADA = app.device("rtx-6000-ada", KNOWN)
+KNOWN = windtunnel.catalogue()
+ADA = device_model("rtx-6000-ada", KNOWN)
 PARTS = primitives(ADA)
 
 # The documents' decision guide, each row as a rate of commands and their size.
@@ -48,7 +50,7 @@ GUIDE = [
 @pytest.mark.parametrize(("use", "rate", "steps", "recommended"), GUIDE, ids=str)
 @pytest.mark.parametrize("sku", ["rtx-6000-ada", "rtx-4090", "h100-sxm-80gb", "mi300x"])
 def test_it_agrees_with_the_decision_guide(use: str, rate: float, steps: int, recommended: str, sku: str) -> None:
-    assert advise(app.device(sku, KNOWN), rate, steps)["recommended"] == recommended, use
+    assert advise(device_model(sku, KNOWN), rate, steps)["recommended"] == recommended, use
 
 
 @pytest.mark.parametrize("rate", [0.01, 1.0, 60.0, 1000.0])
@@ -85,7 +87,7 @@ def test_the_crossover_is_where_a_tenth_of_an_unhurried_command_is_overhead() ->
 
 def test_a_launched_command_takes_what_the_process_engine_takes() -> None:
     """One repetition of the benchmark's mixed workload, on the catalogue's own numbers, is one command of five steps."""
-    bench = Benchmark(ADA, running.one_job_s)
+    bench = Benchmark(ADA, one_job_s)
     facts = replace(
         bench.facts,
         pageable_bytes_per_s=_fact(2 * 4 * 64**3 / (PARTS.copy_in_s - 2 * ADA.api.values["copy_setup_s"].value)),
@@ -94,7 +96,7 @@ def test_a_launched_command_takes_what_the_process_engine_takes() -> None:
         synchronize_s=_fact(0.0),
         cells_per_s=_fact((64**3 + 6 * 64**2) / (PARTS.step_s - 2 * bench.floor_s)),
     )
-    engine_s = Benchmark(ADA, running.one_job_s, facts).seconds("mixed-launch") / 100
+    engine_s = Benchmark(ADA, one_job_s, facts).seconds("mixed-launch") / 100
     assert Choice(PARTS, 1.0, STEPS).launch.latency_s == pytest.approx(engine_s, rel=0.02)
 
 
@@ -133,7 +135,7 @@ def test_the_assumed_barrier_moves_the_crossover_and_its_range_is_told() -> None
 
 
 def test_an_api_that_keeps_no_kernel_running_is_launched_on() -> None:
-    told = advise(app.device("apple-m1", KNOWN), 60, 1)
+    told = advise(device_model("apple-m1", KNOWN), 60, 1)
     assert told["recommended"] == LAUNCH
     assert told["persistent"] is None
     assert told["crossover_steps_per_command"] is None

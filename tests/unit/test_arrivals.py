@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel import app
-from windtunnel.core.arrivals import Batches
+import windtunnel
 from windtunnel.core.errors import InputError, Where
-from windtunnel.core.scenario import json_schema, scenario_from_data
 from windtunnel.engine.arrivals import arrival_blocks, arrivals
+from windtunnel.scenario.arrivals import Batches
+from windtunnel.scenario.scenario import json_schema, scenario_from_data
 
 RATES = [f"{1 + h} /s" for h in range(24)]
 STATES = [{"rate": "10 /s", "sojourn": "1 s"}, {"rate": "100 /s", "sojourn": "1 s"}]
@@ -73,7 +73,7 @@ def data(*described: Any, stop: Any = None) -> dict[str, Any]:
 )  # fmt: skip
 def test_what_is_wrong_is_named(described: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as caught:
-        app.run(scenario_from_data(data(described)))
+        windtunnel.run(scenario_from_data(data(described)))
     assert says in str(caught.value)
     assert caught.value.exit_code == 2
 
@@ -122,7 +122,7 @@ def test_a_process_says_its_mean_rate_and_whether_it_is_stationary(
     assert stream.mean_rate_per_s == pytest.approx(mean)
     assert stream.stationary is stationary
     # And a run of it completes.
-    assert app.run(scenario).result["jobs"]["completed"] == 20
+    assert windtunnel.run(scenario).result["jobs"]["completed"] == 20
 
 
 def test_a_day_begins_where_it_is_said_to() -> None:
@@ -150,7 +150,7 @@ def test_arrivals_beyond_106_days_are_refused_for_a_count_and_cut_for_a_time() -
         "of": [{"process": "poisson", "rate": "1 /d"}, {"process": "diurnal", "rates": ["0.1 /d"] * 24}],
     }
     with pytest.raises(InputError, match="take longer than the 106 days"):
-        app.run(scenario_from_data(data(slow, stop={"jobs": 5000})))
+        windtunnel.run(scenario_from_data(data(slow, stop={"jobs": 5000})))
     scenario = scenario_from_data(data(slow, stop={"time": "100 d"}))
     assert 60 < len(arrivals(scenario.workload[0], 1, scenario.stop, Path(), lambda *_: Where()).ticks) < 160
 

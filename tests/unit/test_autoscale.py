@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel import app, planner
-from windtunnel.core.autoscale import Thresholds
+import windtunnel
+from windtunnel.app import plan as planner
+from windtunnel.app import run as run_command
 from windtunnel.core.errors import InputError, InvariantError
-from windtunnel.core.result import Recording
-from windtunnel.core.scenario import scenario_from_data
-from windtunnel.engine import invariants
+from windtunnel.core.result import Recording, result_json
+from windtunnel.engine.results import invariants
 from windtunnel.report.summary import summary
+from windtunnel.scenario.autoscale import Thresholds
+from windtunnel.scenario.scenario import scenario_from_data
 
 
 def rule(**changes: Any) -> dict[str, Any]:
@@ -55,7 +57,7 @@ def series(finished: Any) -> list[tuple[float, int, int]]:
 
 
 def test_a_queue_brings_devices_and_quiet_takes_them_away(tmp_path: Any) -> None:
-    finished = app.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path))
+    finished = windtunnel.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path))
     # Nine jobs of 10 s at once. At 10 s seven wait: ceil(7 / 2) = 4 are wanted, and three come at 25 s.
     assert series(finished)[:3] == [(0.0, 1, 1), (10.0, 1, 4), (25.0, 4, 4)]
     jobs = finished.recording.jobs
@@ -77,7 +79,7 @@ def test_a_queue_brings_devices_and_quiet_takes_them_away(tmp_path: Any) -> None
 
 def test_utilisation_and_step(tmp_path: Any) -> None:
     up = {"utilisation": "50%", "step": 1}
-    finished = app.run(scenario([0.0] * 30, 10.0, [rule(up=up, down=None, provisioning="0 s")], tmp_path))
+    finished = windtunnel.run(scenario([0.0] * 30, 10.0, [rule(up=up, down=None, provisioning="0 s")], tmp_path))
     # Always busy: twice as many are wanted, one comes at each decision, and at once.
     assert series(finished) == [(0.0, 1, 1), (10.0, 2, 2), (20.0, 3, 3), (30.0, 4, 4)]
     assert (np.sort(finished.recording.jobs.start)[:10] // 10**12).tolist() == [0, 10, 10, 20, 20, 20, 30, 30, 30, 30]
@@ -86,7 +88,7 @@ def test_utilisation_and_step(tmp_path: Any) -> None:
 def test_a_request_is_withdrawn_before_anything_is_drained(tmp_path: Any) -> None:
     # Five wait at 10 s, and three devices are asked for, which take 60 s; by 40 s all is done.
     down = {"utilisation": "40%", "for": "10 s"}
-    finished = app.run(
+    finished = windtunnel.run(
         scenario([9.0] * 4, 6.0, [rule(down=down, provisioning="60 s", up={"queue_per_device": 1})], tmp_path)
     )
     assert series(finished)[:2] == [(0.0, 1, 1), (10.0, 1, 3)]
@@ -100,7 +102,7 @@ def test_a_device_that_drains_ends_what_it_has_and_can_be_called_back(tmp_path: 
     down = {"queue_per_device": 0.5, "for": "0 s"}
     late = [0.0] + [25.0] * 8
     fleet = [{"device": "server", "name": "s", "count": 2, "power": {"idle": "10 W", "max": "30 W"}}]
-    finished = app.run(scenario(late, 45.0, [rule(down=down)], tmp_path, fleet=fleet))
+    finished = windtunnel.run(scenario(late, 45.0, [rule(down=down)], tmp_path, fleet=fleet))
     # At 10 s nothing waits, so one is wanted: device 1 (of those that work alike, the highest number) drains, rented.
     # At 30 s eight wait: four are wanted; device 1 comes back at once, two more after 15 s. At 90 s the last have begun.
     assert series(finished) == [(0.0, 2, 2), (10.0, 1, 2), (30.0, 2, 4), (45.0, 4, 4), (90.0, 1, 4)]
@@ -116,7 +118,7 @@ def test_jobs_that_wait_for_a_drained_device_are_routed_anew(policy: str, tmp_pa
     data = scenario(
         [0.0] * 5, 30.0, [rule(up={"queue_per_device": 200}, down=down)], tmp_path, fleet=fleet, policy=policy
     )
-    finished = app.run(data.changed(stop=None))
+    finished = windtunnel.run(data.changed(stop=None))
     jobs = finished.recording.jobs
     # Three to each; at 10 s device 1 drains, ends its first at 30 s, and its other two go behind device 0's.
     assert jobs.device.tolist() == [0, 1, 0, 0, 0, 0]
@@ -134,13 +136,15 @@ def test_with_no_room_to_scale_it_is_the_run_without(policy: str, batch: Any, tm
     rng = np.random.default_rng(3)
     at = np.cumsum(rng.exponential(1.0, 60)).tolist()
     named = {"name": policy, "batch": batch} if batch else policy
-    plain = app.run(scenario(at, 3.7, [], tmp_path, fleet=fleet, policy=named))
-    scaled = app.run(scenario(at, 3.7, [rule(least=3, most=3, every="0.9 s")], tmp_path, fleet=fleet, policy=named))
+    plain = windtunnel.run(scenario(at, 3.7, [], tmp_path, fleet=fleet, policy=named))
+    scaled = windtunnel.run(
+        scenario(at, 3.7, [rule(least=3, most=3, every="0.9 s")], tmp_path, fleet=fleet, policy=named)
+    )
     for finished in (plain, scaled):
         finished.result["scenario"].pop("autoscale")
     assert plain.result.pop("autoscale") == []
     assert scaled.result.pop("autoscale")[0]["mean_on"] == 3
-    assert app.result_json(plain.result) == app.result_json(scaled.result)
+    assert result_json(plain.result) == result_json(scaled.result)
 
 
 def test_streams_and_continuous_batches_drain_too() -> None:
@@ -160,7 +164,7 @@ def test_streams_and_continuous_batches_drain_too() -> None:
     ):  # fmt: skip
         data = {"fleet": [{"device": "l4"}], "workload": [workload]} | shared | more
         data["autoscale"] = [scale | {"every": "2 s", "provisioning": "3 s"}]
-        finished = app.run(scenario_from_data(data))
+        finished = windtunnel.run(scenario_from_data(data))
         (one,) = finished.result["autoscale"]
         assert one["most_on"] > 1 and one["downs"] > 0 and finished.result["jobs"]["queued"] == 0
 
@@ -174,7 +178,7 @@ def test_streams_and_continuous_batches_drain_too() -> None:
     ],
 )
 def test_the_invariant_of_rent_bites(changes: dict[str, Any], what: str, tmp_path: Any) -> None:
-    recording = app.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path)).recording
+    recording = windtunnel.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path)).recording
     assert isinstance(recording, Recording)
     invariants.check(recording)
     with pytest.raises(InvariantError, match=f"I10.*{what}"):
@@ -201,7 +205,7 @@ def test_replications_and_closed_loops_go_with_it() -> None:
         "autoscale": [rule(most=20, every="2 s", up={"utilisation": "80%"})],
         "stop": {"jobs": 2000},
     }
-    result = app.run(scenario_from_data(data), replications=3).result
+    result = windtunnel.run(scenario_from_data(data), replications=3).result
     assert result["jobs"]["completed"] == 6000
     # Thirty users keep about ten busy; with fewer devices they wait, with all the cost would be twenty's.
     assert 10 < result["autoscale"][0]["mean_on"] < 16
@@ -210,8 +214,8 @@ def test_replications_and_closed_loops_go_with_it() -> None:
 
 def test_a_report_draws_how_many_were_rented(tmp_path: Any) -> None:
     (tmp_path / "out").mkdir()
-    finished = app.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path))
-    app.save(finished, tmp_path / "out")
+    finished = windtunnel.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path))
+    run_command.save(finished, tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Devices of s rented over time" in page and 'data-chart="scaling-0"' in page
 
@@ -262,7 +266,7 @@ def test_its_values_read_back() -> None:
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_its_place(rules: Any, more: Any, problem: str, tmp_path: Any) -> None:
     with pytest.raises(InputError, match=problem):
-        app.run(scenario([0.0], 1.0, rules, tmp_path, **more))
+        windtunnel.run(scenario([0.0], 1.0, rules, tmp_path, **more))
 
 
 def test_a_fault_elsewhere_and_stragglers_go_with_it(tmp_path: Any) -> None:
@@ -271,12 +275,12 @@ def test_a_fault_elsewhere_and_stragglers_go_with_it(tmp_path: Any) -> None:
         {"kind": "failure", "devices": ["t"], "at": ["5 s"], "lasts": "50 s"},
         {"kind": "straggler", "probability": 0.5, "slowdown": 2.0},
     ]
-    finished = app.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path, fleet=fleet, faults=faults, stop=None))
+    finished = windtunnel.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path, fleet=fleet, faults=faults, stop=None))
     assert finished.result["jobs"]["completed"] == 9 and finished.result["autoscale"][0]["ups"] == 1
     # A device that fails for good keeps its job for ever; the controller does not keep the run alive.
     only = [{"kind": "failure", "devices": ["t"], "at": ["5 s"]}]
     more = {"fleet": fleet, "faults": only, "stop": None, "policy": "round-robin"}
-    stuck = app.run(scenario([0.0] * 8, 10.0, [rule(every="10 h")], tmp_path, **more))
+    stuck = windtunnel.run(scenario([0.0] * 8, 10.0, [rule(every="10 h")], tmp_path, **more))
     assert stuck.result["jobs"]["queued"] > 0
 
 
@@ -285,4 +289,4 @@ def test_plans_and_the_compiled_engine_name_what_they_do_not_do(tmp_path: Any) -
     with pytest.raises(InputError, match="a plan finds how many devices"):
         planner.plan(data)
     with pytest.raises(InputError, match="autoscaling"):
-        app.run(data, engine="compiled")
+        windtunnel.run(data, engine="compiled")

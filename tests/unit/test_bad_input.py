@@ -10,12 +10,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel import app
-from windtunnel.cli import cli
+import windtunnel
+from windtunnel.app import run as run_command
+from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError, nearest_file
-from windtunnel.core.scenario import read_scenario
-from windtunnel.core.target import parse_figure, parse_target
 from windtunnel.core.yamlfile import parse
+from windtunnel.scenario.scenario import read_scenario
+from windtunnel.scenario.target import parse_figure, parse_target
 
 GOOD = """\
 schema: 1
@@ -45,7 +46,7 @@ def message(folder: Path, text: str, *changes: str) -> str:
     path = folder / "s.yaml"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
-        app.run(path, changes=changes)
+        windtunnel.run(path, changes=changes)
     assert caught.value.exit_code == 2
     return str(caught.value)
 
@@ -191,13 +192,13 @@ def test_traces_may_be_gzip_and_their_times_iso_with_100_ns(tmp_path: Path) -> N
     rows = "time,tokens\n2023-11-16 18:17:03.9799600,3\n2023-11-16 18:17:04.0319601,4\n"
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(rows.encode()))
     (tmp_path / "s.yaml").write_text(TRACED.replace("t.csv", "t.csv.gz").replace("stop: {jobs: 50}\n", ""))
-    assert app.run(tmp_path / "s.yaml").recording.jobs.arrival.tolist() == [0, 52_000_100_000]
+    assert windtunnel.run(tmp_path / "s.yaml").recording.jobs.arrival.tolist() == [0, 52_000_100_000]
 
 
 def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
     (tmp_path / "scenario.yaml").write_text(GOOD)
     with pytest.raises(InputError, match=r"did you mean 'scenario\.yaml'"):
-        app.run(tmp_path / "scenaro.yaml")
+        windtunnel.run(tmp_path / "scenaro.yaml")
 
 
 @pytest.mark.parametrize(
@@ -220,7 +221,7 @@ def test_extremes_are_run_or_refused_and_nothing_else(old: str, new: str, says: 
     assert text != GOOD
     if says is None:
         (tmp_path / "s.yaml").write_text(text)
-        assert app.run(tmp_path / "s.yaml").result["jobs"]["completed"] == 50
+        assert windtunnel.run(tmp_path / "s.yaml").result["jobs"]["completed"] == 50
     else:
         assert says in message(tmp_path, text)
 
@@ -244,7 +245,7 @@ def test_a_word_that_no_branch_on_a_jobs_way_knows_is_refused_and_no_other(tmp_p
     (tmp_path / "t.csv").write_text("time,kind,size\n0,a,whatever\n1,b,big\n2,c,small\n")
     (tmp_path / "s.yaml").write_text(BRANCHED)
     # The first job never comes to the second branch, so its word there does not matter.
-    jobs = app.run(tmp_path / "s.yaml").recording.jobs
+    jobs = windtunnel.run(tmp_path / "s.yaml").recording.jobs
     lengths = (jobs.finish - jobs.start).tolist()
     assert lengths[0] == lengths[2] < lengths[1]
     (tmp_path / "t.csv").write_text("time,kind,size\n0,a,big\n1,b,middling\n")
@@ -267,7 +268,7 @@ def test_times_of_day_and_of_the_epoch_are_times(tmp_path: Path) -> None:
     ):
         (tmp_path / "t.csv").write_text("time,tokens\n" + rows)
         (tmp_path / "s.yaml").write_text(TRACED.replace("stop: {jobs: 50}\n", ""))
-        assert app.run(tmp_path / "s.yaml").recording.jobs.arrival.tolist() == [0, gap]
+        assert windtunnel.run(tmp_path / "s.yaml").recording.jobs.arrival.tolist() == [0, gap]
 
 
 @pytest.mark.parametrize(
@@ -315,14 +316,14 @@ def test_an_output_folder_that_cannot_be_written_is_refused_before_anything_runs
 
 def test_a_failure_while_writing_leaves_no_half_written_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "s.yaml").write_text(GOOD)
-    finished = app.run(tmp_path / "s.yaml")
+    finished = windtunnel.run(tmp_path / "s.yaml")
 
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("windtunnel.report.perfetto.write_trace", full)
     with pytest.raises(InputError, match="No space left"):
-        app.save(finished, tmp_path / "out")
+        run_command.save(finished, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -369,7 +370,7 @@ TREES = st.recursive(
 def test_any_value_anywhere_is_read_or_refused_and_nothing_else(path: tuple[str | int, ...], value: object) -> None:
     import yaml
 
-    from windtunnel.core.scenario import check_scenario
+    from windtunnel.scenario.scenario import check_scenario
 
     document = parse(GOOD, "s.yaml")
     data = document.data
@@ -394,7 +395,7 @@ def test_any_value_anywhere_is_read_or_refused_and_nothing_else(path: tuple[str 
 @settings(max_examples=300)
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused_and_nothing_else(text: str) -> None:
-    from windtunnel.core.scenario import check_scenario
+    from windtunnel.scenario.scenario import check_scenario
 
     try:
         check_scenario(parse(text, "s.yaml"))
@@ -405,7 +406,7 @@ def test_any_text_is_read_or_refused_and_nothing_else(text: str) -> None:
 def test_the_good_scenario_is_good(tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(GOOD)
     assert read_scenario(tmp_path / "s.yaml").name == "small"
-    assert app.run(tmp_path / "s.yaml").met
+    assert windtunnel.run(tmp_path / "s.yaml").met
 
 
 @pytest.mark.parametrize(

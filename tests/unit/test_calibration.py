@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from windtunnel import app
-from windtunnel.cli import cli
+import windtunnel
+from windtunnel.app import calibrate as calibrate_command
+from windtunnel.app.predict import predict_table
+from windtunnel.cli.main import cli
 from windtunnel.core.csvfile import read_csv
 from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Parameter, Parameters, Raw
 from windtunnel.core.errors import InputError
@@ -20,6 +22,7 @@ from windtunnel.core.ops import OPERATIONS, FloatArray, Rows, VectorAdd, one_row
 from windtunnel.core.optable import OpTable
 from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel.report.calibration import lines as calibration_lines
+from windtunnel.simulation.fleet import device_model
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.calibrate import FEWEST_ROWS, Calibration, calibrate
 from windtunnel_models.learned.process import Process, Scales, best_scales, merge
@@ -158,7 +161,7 @@ def test_merged_rows_are_near_each_other_and_few_enough() -> None:
 
 def command(*arguments: object) -> tuple[int, str]:
     """Exit code and everything printed of a `windtunnel` command."""
-    from windtunnel.cli import main
+    from windtunnel.cli.main import main
 
     runner = CliRunner()
     with runner.isolation() as (out, err, _):
@@ -179,10 +182,9 @@ def products(tmp_path: Path) -> Path:
     ]
     lines += [f"{m},3000,3000,float16" for m in range(100, 1600, 100)]
     shapes.write_text("m,n,k,dtype\n" + "\n".join(lines) + "\n")
-    from windtunnel import app
 
     out = tmp_path / "predicted.csv"
-    app.predict_table("gemm", app.device("l4", app.catalogue(), "none"), shapes, out)
+    predict_table("gemm", device_model("l4", windtunnel.catalogue(), "none"), shapes, out)
     header, *rows = out.read_text().splitlines()
     at = header.split(",").index("duration_s")
     table = tmp_path / "measured.csv"
@@ -247,10 +249,9 @@ def test_calibrate_is_listed() -> None:
 
 
 def test_times_taken_by_the_host_are_parted_into_the_hosts_and_the_devices(tmp_path: Path) -> None:
-    from windtunnel import app
 
-    known = app.catalogue()
-    model = app.device("tpu-v5e", known, "none")
+    known = windtunnel.catalogue()
+    model = device_model("tpu-v5e", known, "none")
     moved = {
         path: Sourced(model.values[path].value * factor, Provenance.MEASURED, "a test")
         for path, factor in (("round_trip_s.jax", 1.6), ("issue_rate.bfloat16", 0.85))
@@ -374,10 +375,10 @@ def test_a_calibration_says_what_it_stands_in_place_of(tmp_path: Path) -> None:
 
 
 def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path) -> None:
-    from windtunnel import app
+    from windtunnel.app import calibrate as calibrate_command
 
-    known = app.catalogue()
-    device = app.device("l40s", known, "none")
+    known = windtunnel.catalogue()
+    device = device_model("l40s", known, "none")
     shapes = [(m, n, 8192) for m in (2048, 4096, 8192) for n in (2048, 4096, 6144, 8192, 12288)]
     numbers = {name: np.array([float(shape[i]) for shape in shapes]) for i, name in enumerate("mnk")}
     context = {"dtype": "bfloat16", "dispatch": "device", "clock": "sustained", "cache": "cold"}
@@ -398,15 +399,14 @@ def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path
             for (m, n, k), t, w in zip(shapes, cost.duration_s.tolist(), watts, strict=True)
         )
     )
-    report = app.calibrate("gemm", path, "l40s", out=tmp_path / "o.yaml", known=known)
+    report = calibrate_command.calibrate("gemm", path, "l40s", out=tmp_path / "o.yaml", known=known)
     assert report["power"]["error_left_out"] < 0.5 * report["power"]["error_before"]
     path.write_text(path.read_text().replace("power_w", "note"))
-    assert app.calibrate("gemm", path, "l40s", known=known)["power"] is None
+    assert calibrate_command.calibrate("gemm", path, "l40s", known=known)["power"] is None
 
 
 def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(products: Path, tmp_path: Path) -> None:
-    from windtunnel import app
-    from windtunnel.core.scenario import read_scenario
+    from windtunnel.scenario.scenario import read_scenario
 
     assert command("calibrate", "gemm", products, "--device", "l4", "--out", tmp_path / "l4.yaml")[0] == 0
     scenario = tmp_path / "s.yaml"
@@ -417,7 +417,7 @@ def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(products: Path,
             "    arrivals: {process: poisson, rate: 10 /s}\n"
             "    ops:\n      - gemm: {m: 700, n: 3000, k: 3000, dtype: float16}\nstop: {jobs: 50}\n"
         )
-        return float(app.run(scenario).result["latency_s"]["p50"]["value"])
+        return float(windtunnel.run(scenario).result["latency_s"]["p50"]["value"])
 
     assert latency(", calibration: l4.yaml") == pytest.approx(2.0 * latency(", calibration: none"), rel=0.1)
     assert latency("") == latency(", calibration: none")  # an L4 has no calibration of its own for products
@@ -427,7 +427,7 @@ def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(products: Path,
         .replace("calibration: none", "calibration: l5.yaml")
     )
     with pytest.raises(InputError, match=r"there is no such calibration overlay; did you mean .l4\.yaml"):
-        app.run(read_scenario(scenario))
+        windtunnel.run(read_scenario(scenario))
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.6])
@@ -440,7 +440,7 @@ def test_a_fit_that_rows_left_out_do_not_bear_out_says_so(spread: float, tmp_pat
         seconds = float(model.cost(one_row(OPERATIONS.find("vector_add"), {"n": n})).duration_s[0])
         lines.append(f"{n},{1.3 * seconds * math.exp(spread * rng.standard_normal()):.6g}")
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    report = app.calibrate("vector_add", tmp_path / "rows.csv", "l4", out=tmp_path / "made.yaml")
+    report = calibrate_command.calibrate("vector_add", tmp_path / "rows.csv", "l4", out=tmp_path / "made.yaml")
     assert report["better"] is (spread == 0.0)
     if spread:
         assert report["level_alone"]
@@ -458,7 +458,7 @@ def test_what_varies_with_size_is_kept_where_rows_left_out_are_nearer_with_it(sl
         factor = 1.5 * (n / 1e7) ** slope * math.exp((0.03 if slope else 0.2) * rng.standard_normal())
         lines.append(f"{n},{factor * seconds:.6g}")
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    report = app.calibrate("vector_add", tmp_path / "rows.csv", "l4", out=tmp_path / "made.yaml")
+    report = calibrate_command.calibrate("vector_add", tmp_path / "rows.csv", "l4", out=tmp_path / "made.yaml")
     assert report["better"]
     assert report["level_alone"] is (slope == 0.0)
     overlay = " ".join((tmp_path / "made.yaml").read_text().split())

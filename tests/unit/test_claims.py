@@ -13,20 +13,24 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from windtunnel import app, running
-from windtunnel.cli import cli
+import windtunnel
+from windtunnel.app import claims as claims_command
+from windtunnel.claims import evaluate as judged
+from windtunnel.claims.benchmark import FACTS, ROWS, Benchmark, Facts, host
+from windtunnel.claims.bounds import time_bound
+from windtunnel.claims.models import Modelled, Setting
+from windtunnel.cli.main import cli
 from windtunnel.core.device import Correction, Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel.examples import EXAMPLES, unified_memory
-from windtunnel.validation import claims as judged
-from windtunnel.validation.claims_benchmark import FACTS, ROWS, Benchmark, Facts, host
-from windtunnel.validation.claims_bounds import time_bound
-from windtunnel.validation.claims_models import Modelled, Setting
+from windtunnel.library.devices import emulator
+from windtunnel.simulation.fleet import device_model
+from windtunnel.simulation.run import one_job_s
 
 Row = Mapping[str, Any]
-KNOWN = app.catalogue()
+KNOWN = windtunnel.catalogue()
 
 # What the documents state, as they state it, with its unit: the RTX table first.
 FIGURES = [
@@ -93,7 +97,7 @@ RANGES = {
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    return app.claims(known=KNOWN)
+    return claims_command.claims(known=KNOWN)
 
 
 def find(rows: list[dict[str, Any]], text: str) -> dict[str, Any]:
@@ -101,20 +105,20 @@ def find(rows: list[dict[str, Any]], text: str) -> dict[str, Any]:
     return row
 
 
-def setting(device: Callable[[str], Device] = lambda name: app.device(name, KNOWN), facts: Facts = FACTS) -> Setting:
-    return Setting(device, running.one_job_s, facts, app.emulator())
+def setting(device: Callable[[str], Device] = lambda name: device_model(name, KNOWN), facts: Facts = FACTS) -> Setting:
+    return Setting(device, one_job_s, facts, emulator())
 
 
 def bench(facts: Facts = FACTS, **values: float) -> Benchmark:
     """The benchmark with some numbers of its device or its API changed (SI)."""
-    device = app.device("rtx-6000-ada", KNOWN)
+    device = device_model("rtx-6000-ada", KNOWN)
     moved = {name: Sourced(value, Provenance.MEASURED, "this test") for name, value in values.items()}
     api = {name: value for name, value in moved.items() if name in device.api.values}
     own = {name: value for name, value in moved.items() if name not in api}
     device = replace(
         device, values={**device.values, **own}, api=replace(device.api, values={**device.api.values, **api})
     )
-    return Benchmark(device, running.one_job_s, facts)
+    return Benchmark(device, one_job_s, facts)
 
 
 def stating(**values: float) -> Facts:
@@ -139,7 +143,7 @@ def test_rows_hold_what_scripts_rely_on(rows: list[dict[str, Any]]) -> None:
         assert row["verdict"] in ("reproduced", "off", "impossible", "untested")
         assert isinstance(row["stated"], float)
         assert all(row[key] is None or isinstance(row[key], float) for key in ("modelled", "bound"))
-        assert row["device"] is None or app.device(row["device"], KNOWN)
+        assert row["device"] is None or device_model(row["device"], KNOWN)
         assert len(row["why"]) > 30
     assert len({row["claim"] for row in rows}) == len(rows)
 
@@ -177,7 +181,7 @@ def test_a_program_reads_the_devices_that_its_setting_has() -> None:
     claim = next(claim for claim in judged.read_claims() if claim.id == "device-pool")
 
     def slower(name: str) -> Device:
-        device = app.device(name, KNOWN)
+        device = device_model(name, KNOWN)
         more = replace(device.api.values["context_s"], value=0.4, low=0.1, high=1.0)
         return replace(device, api=replace(device.api, values={**device.api.values, "context_s": more}))
 
@@ -187,10 +191,10 @@ def test_a_program_reads_the_devices_that_its_setting_has() -> None:
 
 
 def test_unified_memory_saves_nothing_on_the_card_at_either_end_of_what_is_assumed_of_it() -> None:
-    emulate = app.emulator()
+    emulate = emulator()
     scene = unified_memory.scene()
     for fraction, sign in ((0.1, -1), (0.9, -1), (1.0, -1), (3.0, 1)):
-        device = app.device(unified_memory.CARD, KNOWN)
+        device = device_model(unified_memory.CARD, KNOWN)
         stated = replace(device.api.values["unified_fraction"], value=fraction, low=0.05, high=4.0)
         moved = replace(device, api=replace(device.api, values={**device.api.values, "unified_fraction": stated}))
         row = unified_memory.compare(emulate(moved), scene, 0)
@@ -264,9 +268,9 @@ def test_a_command_that_outlasts_a_sleep_is_seen_one_look_later() -> None:
 
 
 def test_the_catalogue_is_not_changed_by_the_benchmark() -> None:
-    before = app.device("rtx-6000-ada", KNOWN)
+    before = device_model("rtx-6000-ada", KNOWN)
     bench().seconds("mixed-launch")
-    after = app.catalogue().device("rtx-6000-ada")
+    after = windtunnel.catalogue().device("rtx-6000-ada")
     assert (before.values, before.api.values) == (after.values, after.api.values)
 
 
@@ -280,11 +284,11 @@ class Doubled:
 
 
 def test_what_was_learned_of_a_device_does_not_enter_what_the_benchmark_states() -> None:
-    plain = app.device("rtx-6000-ada", KNOWN)
+    plain = device_model("rtx-6000-ada", KNOWN)
     taught = replace(plain, residuals=dict.fromkeys(("stencil", "copy", "launch"), Doubled()))
     copy = one_row(OPERATIONS["copy"], {"bytes": 4096, "direction": "h2d"})
     assert taught.cost(copy).duration_s[0] == pytest.approx(2 * plain.cost(copy).duration_s[0])
-    assert Benchmark(taught, running.one_job_s).seconds("mixed-launch") == bench().seconds("mixed-launch")
+    assert Benchmark(taught, one_job_s).seconds("mixed-launch") == bench().seconds("mixed-launch")
 
 
 def test_aes_of_a_gigabyte_on_qat_is_impossible_by_its_own_datasheet(rows: list[dict[str, Any]]) -> None:
@@ -300,7 +304,7 @@ def test_aes_of_a_gigabyte_on_qat_is_impossible_by_its_own_datasheet(rows: list[
 
 def test_a_vector_on_an_m1_cannot_move_faster_than_its_memory(rows: list[dict[str, Any]]) -> None:
     row = find(rows, "Metal on M1 0.06 ms")
-    bandwidth = app.device("apple-m1", KNOWN).number("memory_bandwidth_bytes_per_s")
+    bandwidth = device_model("apple-m1", KNOWN).number("memory_bandwidth_bytes_per_s")
     assert row["bound"] == pytest.approx(3 * 4 * 1e6 / bandwidth * 1e3, rel=1e-5)
     assert row["verdict"] == "impossible"
 
@@ -309,7 +313,7 @@ def test_impossible_gives_way_when_the_datasheet_does() -> None:
     """Ten times the engines and the bus, and 1 GB in 10 ms becomes possible: the bound is arithmetic, not a list."""
 
     def faster(name: str) -> Device:
-        device = app.device(name, KNOWN)
+        device = device_model(name, KNOWN)
         if device.kind.name != "qat":
             return device
         names = ("bulk_bytes_s.aes_gcm", "host_link_bytes_s")
@@ -324,7 +328,7 @@ def test_impossible_gives_way_when_the_datasheet_does() -> None:
 def test_the_doubt_is_the_claims(rows: list[dict[str, Any]]) -> None:
     """A claim within the favourable end of an uncertain datasheet number is off, not impossible."""
     claim = next(c for c in judged.read_claims() if c.id == "aes-qat")
-    device = app.device("qat-8970", KNOWN)
+    device = device_model("qat-8970", KNOWN)
     bound = time_bound(device, one_row(OPERATIONS["aes"], claim.model["values"]))
     assert bound is not None
     assert bound.favourable < bound.value
@@ -436,7 +440,7 @@ def test_the_command_prints_json_text_and_groups() -> None:
 
 def test_an_unknown_group_is_told_the_nearest() -> None:
     with pytest.raises(InputError, match="did you mean 'overview'"):
-        app.claims("overveiw")
+        claims_command.claims("overveiw")
 
 
 @pytest.mark.parametrize(

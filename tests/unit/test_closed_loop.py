@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel import app, planner
-from windtunnel.core.arrivals import Closed
+import windtunnel
+from windtunnel.app import plan as planner
 from windtunnel.core.errors import InputError
-from windtunnel.core.scenario import scenario_from_data
-from windtunnel.engine import users
+from windtunnel.core.result import result_json
 from windtunnel.engine.arrivals import ThinkTimes
+from windtunnel.engine.prepare import users
+from windtunnel.scenario.arrivals import Closed
+from windtunnel.scenario.scenario import scenario_from_data
 
 SECOND = 10**12
 
@@ -42,7 +44,7 @@ def scenario(*workload: Any, servers: int = 1, **more: Any) -> dict[str, Any]:
 
 
 def jobs_of(data: dict[str, Any]) -> Any:
-    return app.run(scenario_from_data(data)).recording.jobs
+    return windtunnel.run(scenario_from_data(data)).recording.jobs
 
 
 def test_a_user_thinks_submits_waits_and_thinks_again() -> None:
@@ -123,16 +125,16 @@ def test_more_jobs_than_were_reckoned_with_change_nothing(monkeypatch: pytest.Mo
     mine = work("mine", closed(5, distribution="exponential"), distribution="exponential", mean="1 s")
     slow = [{"kind": "straggler", "probability": 0.2, "slowdown": 3.0}]
     data = scenario(mine, stop={"time": "300 s"}, faults=slow)
-    roomy = app.run(scenario_from_data(data))
+    roomy = windtunnel.run(scenario_from_data(data))
     monkeypatch.setattr(users, "_FIRST_ROOM", 20)
-    tight = app.run(scenario_from_data(data))
+    tight = windtunnel.run(scenario_from_data(data))
     assert len(roomy.recording.jobs) > 200
-    assert app.result_json(roomy.result) == app.result_json(tight.result)
+    assert result_json(roomy.result) == result_json(tight.result)
 
 
 def test_a_stop_after_jobs_counts_all_of_them_and_drains() -> None:
     mine, other = work("mine", closed(4)), work("other", {"process": "poisson", "rate": "0.1 /s"})
-    finished = app.run(scenario_from_data(scenario(mine, other, stop={"jobs": 60}))).result
+    finished = windtunnel.run(scenario_from_data(scenario(mine, other, stop={"jobs": 60}))).result
     assert finished["jobs"]["arrived"] == finished["jobs"]["completed"] == 60
     assert all(w["jobs"]["arrived"] > 5 for w in finished["workloads"])
 
@@ -140,7 +142,7 @@ def test_a_stop_after_jobs_counts_all_of_them_and_drains() -> None:
 def test_a_job_that_is_given_up_is_an_answer() -> None:
     fails = [{"kind": "failure", "at": ["4 s", "30 s"], "lasts": "1 s", "jobs": "lose"}]
     data = scenario(work("mine", closed(1)), stop={"time": "60 s"}, faults=fails)
-    finished = app.run(scenario_from_data(data))
+    finished = windtunnel.run(scenario_from_data(data))
     jobs = finished.recording.jobs
     assert finished.result["jobs"]["failed"] >= 1
     # The job of 2 s is lost at 4 s; its user thinks until 6 s and goes on.
@@ -166,16 +168,16 @@ def test_users_generate_too() -> None:
         policy={"name": "fifo", "batch": {"kind": "continuous", "size": 8}},
         stop={"time": "20 s"},
     )
-    finished = app.run(scenario_from_data(data)).result
+    finished = windtunnel.run(scenario_from_data(data)).result
     assert finished["jobs"]["completed"] > 30 and finished["first_token_s"]["mean"]["value"] > 0
 
 
 def test_many_users_wait_long_and_are_not_called_unstable() -> None:
     mine = work("mine", closed(3000, mean="100 s"), distribution="exponential", mean="1 s")
-    statistics = app.run(scenario_from_data(scenario(mine, stop={"jobs": 3000}))).result["statistics"]
+    statistics = windtunnel.run(scenario_from_data(scenario(mine, stop={"jobs": 3000}))).result["statistics"]
     assert statistics["settled"] == "not shown" and statistics["load"] is None
     open_too = work("open", {"process": "poisson", "rate": "2 /s"}, distribution="exponential", mean="1 s")
-    statistics = app.run(scenario_from_data(scenario(mine, open_too, stop={"jobs": 3000}))).result["statistics"]
+    statistics = windtunnel.run(scenario_from_data(scenario(mine, open_too, stop={"jobs": 3000}))).result["statistics"]
     assert statistics["settled"] == "grows" and statistics["load"] == pytest.approx(2.0)
 
 
@@ -198,14 +200,14 @@ def test_more_users_are_a_heavier_load() -> None:
 )
 def test_what_cannot_be_is_refused_with_its_place(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        app.run(scenario_from_data(scenario(work("mine", closed())) | changes))
+        windtunnel.run(scenario_from_data(scenario(work("mine", closed())) | changes))
 
 
 def test_the_compiled_engine_and_plans_name_what_they_do_not_do() -> None:
     data = scenario(work("mine", closed()), targets=["latency p99 <= 5 s"])
     data["fleet"][0]["price"] = "1 USD/h"
     with pytest.raises(InputError, match="closed-loop users"):
-        app.run(scenario_from_data(data), engine="compiled")
+        windtunnel.run(scenario_from_data(data), engine="compiled")
     with pytest.raises(InputError, match="wait for answers"):
         planner.plan(scenario_from_data(data))
 

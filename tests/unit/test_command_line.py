@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel import app
+import windtunnel
+from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS
 from windtunnel_models.catalogue import Catalogue
 
@@ -117,7 +118,7 @@ EXAMPLE: dict[str, dict[str, Any]] = {
 }
 
 
-def windtunnel(*arguments: str | Path, expect: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
+def command_line(*arguments: str | Path, expect: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-m", "windtunnel", *map(str, arguments)],
         capture_output=True, text=True, cwd=ROOT, env=os.environ | environment, check=False,
@@ -127,14 +128,14 @@ def windtunnel(*arguments: str | Path, expect: int = 0, **environment: str) -> s
 
 
 def test_devices_lists_every_sku_with_its_kind_and_api() -> None:
-    rows = json.loads(windtunnel("devices", "--format", "json").stdout)
+    rows = json.loads(command_line("devices", "--format", "json").stdout)
     assert set(SKUS) <= {row["sku"] for row in rows}
     assert all({"sku", "kind", "api", "vendor", "provenance"} <= set(row) for row in rows)
     assert {row["kind"] for row in rows} == {"gpu", "fpga", "tpu", "qat", "dpu", "cpu", "server"}
 
 
 def test_ops_lists_every_operation_with_the_kinds_that_run_it() -> None:
-    found = {op["op"]: op for op in json.loads(windtunnel("ops", "--format", "json").stdout)}
+    found = {op["op"]: op for op in json.loads(command_line("ops", "--format", "json").stdout)}
     assert set(found) == set(EXAMPLE)
     for op, kinds in RUNS.items():
         assert set(kinds.split()) <= set(found[op]["kinds"]), op
@@ -162,10 +163,10 @@ def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_
         if op in ("all_reduce", "send_recv") and not device.runs(op):
             continue
         if not device.runs(op):
-            with pytest.raises(app.InputError, match=f"does not run {op}"):
-                app.predict(op, sku, values, known=known)
+            with pytest.raises(InputError, match=f"does not run {op}"):
+                windtunnel.predict(op, sku, values, known=known)
             continue
-        cost = app.predict(op, sku, values, known=known)
+        cost = windtunnel.predict(op, sku, values, known=known)
         answered += 1
         assert set(cost) == {
             "duration_s",
@@ -184,7 +185,7 @@ def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_
 
 
 def test_predict_prints_one_json_document() -> None:
-    done = windtunnel(
+    done = command_line(
         "predict",
         "gemm",
         "--device",
@@ -220,7 +221,7 @@ def test_predict_prints_one_json_document() -> None:
     ],
 )  # fmt: skip
 def test_wrong_words_exit_2_with_one_line_on_standard_error(arguments: list[str], says: str) -> None:
-    done = windtunnel(*arguments, expect=2)
+    done = command_line(*arguments, expect=2)
     assert says in done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
@@ -229,7 +230,7 @@ def test_wrong_words_exit_2_with_one_line_on_standard_error(arguments: list[str]
 def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path) -> None:
     table = tmp_path / "in.csv"
     table.write_text('note,m,n,k,dtype\nfirst,64,64,64,float16\n"a, b",128,64,64,bfloat16\nlast,64,64,64,float16\n')
-    windtunnel("predict", "gemm", "--device", "a100-sxm-80gb", "--table", table, "--out", tmp_path / "out.csv.gz")
+    command_line("predict", "gemm", "--device", "a100-sxm-80gb", "--table", table, "--out", tmp_path / "out.csv.gz")
     with gzip.open(tmp_path / "out.csv.gz", "rt", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["note"] for row in rows] == ["first", "a, b", "last"]
@@ -248,7 +249,7 @@ def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path) -> None:
         "provenance",
     ]
     assert rows[0]["duration_s"] == rows[2]["duration_s"] != rows[1]["duration_s"]
-    one = app.predict("gemm", "a100-sxm-80gb", {"m": 128, "n": 64, "k": 64, "dtype": "bfloat16"})
+    one = windtunnel.predict("gemm", "a100-sxm-80gb", {"m": 128, "n": 64, "k": 64, "dtype": "bfloat16"})
     assert float(rows[1]["duration_s"]) == one["duration_s"]
 
 
@@ -269,7 +270,7 @@ def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path) -> None:
 )
 def test_a_broken_table_is_named_and_leaves_no_output(text: str, says: str, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text(text)
-    done = windtunnel(
+    done = command_line(
         "predict", "gemm", "--device", "l4", "--table", tmp_path / "in.csv", "--out", tmp_path / "o.csv", expect=2
     )
     assert says in done.stderr
@@ -280,24 +281,24 @@ def test_a_table_is_never_written_over_itself_nor_over_a_device(tmp_path: Path) 
     table = tmp_path / "in.csv"
     table.write_text("m,n,k,dtype\n64,64,64,float16\n")
     arguments = ["predict", "gemm", "--device", "l4", "--table", table, "--out"]
-    assert "this is the table itself" in windtunnel(*arguments, table, expect=2).stderr
+    assert "this is the table itself" in command_line(*arguments, table, expect=2).stderr
     (tmp_path / "folder").mkdir()
-    assert "this is no regular file" in windtunnel(*arguments, tmp_path / "folder", expect=2).stderr
+    assert "this is no regular file" in command_line(*arguments, tmp_path / "folder", expect=2).stderr
 
 
 def test_decimal_amounts_of_bytes_are_whole_numbers_of_them() -> None:
-    assert app.predict("copy", "l4", {"bytes": "1.001 GB", "direction": "h2d"})["duration_s"] > 0
-    with pytest.raises(app.InputError, match="a whole number"):
-        app.predict("copy", "l4", {"bytes": "1.5 B", "direction": "h2d"})
+    assert windtunnel.predict("copy", "l4", {"bytes": "1.001 GB", "direction": "h2d"})["duration_s"] > 0
+    with pytest.raises(InputError, match="a whole number"):
+        windtunnel.predict("copy", "l4", {"bytes": "1.5 B", "direction": "h2d"})
 
 
 def test_a_cost_target_is_answered_in_the_unit_it_names() -> None:
     target = "cost <= 12 USD/h"
-    done = windtunnel("run", "scenarios/azure-code.yaml", "--set", f"targets=['{target}']", "--format", "json")
+    done = command_line("run", "scenarios/azure-code.yaml", "--set", f"targets=['{target}']", "--format", "json")
     (answer,) = json.loads(done.stdout)["targets"]
     assert answer["unit"] == "USD/h"
     assert (answer["value"], answer["limit"]) == pytest.approx((2 * 2.99 + 2 * 1.79 + 2 * 0.80, 12.0))
-    shown = windtunnel("run", "scenarios/azure-code.yaml", "--set", f"targets=['{target}']").stdout
+    shown = command_line("run", "scenarios/azure-code.yaml", "--set", f"targets=['{target}']").stdout
     assert "11.16 USD/h" in shown
 
 
@@ -337,13 +338,13 @@ def test_an_interrupted_run_exits_130_and_leaves_nothing(tmp_path: Path) -> None
 
 def test_an_output_that_cannot_be_replaced_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "result.json").mkdir()
-    windtunnel("run", "scenarios/mm64.yaml", "--set", "stop.jobs=100", "--out", tmp_path, expect=2)
+    command_line("run", "scenarios/mm64.yaml", "--set", "stop.jobs=100", "--out", tmp_path, expect=2)
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_a_run_is_byte_identical_whatever_the_hash_seed(tmp_path: Path) -> None:
     outputs = [
-        windtunnel("run", "scenarios/all-kinds.yaml", "--format", "json", PYTHONHASHSEED=seed).stdout
+        command_line("run", "scenarios/all-kinds.yaml", "--format", "json", PYTHONHASHSEED=seed).stdout
         for seed in ("1", "2")
     ]
     assert outputs[0] == outputs[1]
@@ -352,7 +353,7 @@ def test_a_run_is_byte_identical_whatever_the_hash_seed(tmp_path: Path) -> None:
 
 
 def test_a_missed_target_exits_1_and_still_answers() -> None:
-    done = windtunnel(
+    done = command_line(
         "run",
         "scenarios/mm64.yaml",
         "--set",
@@ -368,7 +369,7 @@ def test_a_missed_target_exits_1_and_still_answers() -> None:
 
 
 def test_every_file_of_a_run_agrees_with_the_others(tmp_path: Path) -> None:
-    windtunnel("run", "scenarios/mm64.yaml", "--set", "stop.jobs=5000", "--out", tmp_path, "--seed", "9")
+    command_line("run", "scenarios/mm64.yaml", "--set", "stop.jobs=5000", "--out", tmp_path, "--seed", "9")
     result = json.loads((tmp_path / "result.json").read_text())
     with (tmp_path / "jobs.csv").open() as stream:
         jobs = list(csv.DictReader(stream))
@@ -387,7 +388,7 @@ def test_every_file_of_a_run_agrees_with_the_others(tmp_path: Path) -> None:
 
 
 def test_replications_give_intervals_between_them() -> None:
-    done = windtunnel(
+    done = command_line(
         "run", "scenarios/mm64.yaml", "--set", "stop.jobs=2000", "--replications", "5", "--format", "json"
     )
     result = json.loads(done.stdout)
@@ -398,7 +399,7 @@ def test_replications_give_intervals_between_them() -> None:
 
 def test_help_starts_without_anything_heavy() -> None:
     code = (
-        "import sys, contextlib\nfrom windtunnel.cli import main\n"
+        "import sys, contextlib\nfrom windtunnel.cli.main import main\n"
         "with contextlib.suppress(SystemExit):\n    main(['--help'])\n"
         "print([m for m in ('numpy', 'pydantic', 'simpy', 'scipy', 'yaml', 'jinja2') if m in sys.modules])"
     )
@@ -407,27 +408,27 @@ def test_help_starts_without_anything_heavy() -> None:
 
 
 def test_the_schema_is_a_json_schema_of_the_shipped_scenarios() -> None:
-    schema = json.loads(windtunnel("schema").stdout)
+    schema = json.loads(command_line("schema").stdout)
     assert schema["$schema"].startswith("https://json-schema.org/")
     assert {"schema", "name", "fleet", "workload", "policy", "stop", "targets"} <= set(schema["properties"])
-    placed = json.loads(windtunnel("schema", "--of", "cluster").stdout)
+    placed = json.loads(command_line("schema", "--of", "cluster").stdout)
     assert {"schema", "name", "cluster", "workload", "policy", "mode", "targets"} <= set(placed["properties"])
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "scenarios").rglob("*.yaml")), ids=lambda p: p.stem)
 def test_every_shipped_scenario_runs(path: Path) -> None:
-    from windtunnel.core.cluster import is_placement
-    from windtunnel.core.scenario import check_scenario, read_document
+    from windtunnel.placement.scenario import is_placement
+    from windtunnel.scenario.scenario import check_scenario, read_document
 
     document = read_document(path)
     if is_placement(document):
-        jobs = app.run(path).result["jobs"]
+        jobs = windtunnel.run(path).result["jobs"]
         assert jobs.pop("arrived") == sum(jobs.values()) > 0
         return
     data = check_scenario(document)
     # Whole, as they are shipped: an invariant may break only after many jobs. A million adds nothing to that.
     changes = ["stop={jobs: 50000}"] if data.stop is not None and (data.stop.jobs or 0) > 50_000 else []
-    finished = app.run(path, changes=changes)
+    finished = windtunnel.run(path, changes=changes)
     assert finished.result["jobs"]["completed"] > 0
     assert set(OPERATIONS) >= {op for w in data.workload for op in w.ops[0]} - {
         "generate",
@@ -439,7 +440,7 @@ def test_every_shipped_scenario_runs(path: Path) -> None:
 
 def test_a_measured_column_beside_its_prediction_is_kept_under_a_name_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("m,n,k,dtype,latency_s,power_w\n64,64,64,float16,1e-5,60\n")
-    windtunnel("predict", "gemm", "--device", "l4", "--table", tmp_path / "in.csv", "--out", tmp_path / "out.csv")
+    command_line("predict", "gemm", "--device", "l4", "--table", tmp_path / "in.csv", "--out", tmp_path / "out.csv")
     with (tmp_path / "out.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["latency_s"] == "1e-5"
@@ -449,6 +450,6 @@ def test_a_measured_column_beside_its_prediction_is_kept_under_a_name_of_its_own
 
 
 def test_the_help_of_predict_shows_its_examples_a_line_each() -> None:
-    shown = windtunnel("predict", "--help").stdout
-    assert "\\b" not in shown + windtunnel("advise", "--help").stdout
+    shown = command_line("predict", "--help").stdout
+    assert "\\b" not in shown + command_line("advise", "--help").stdout
     assert "\n  windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv\n" in shown

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from windtunnel import app
-from windtunnel.cli import cli
+import windtunnel
+from windtunnel.app import compare as compare_command
+from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
+from windtunnel.scenario.scenario import check_scenario, read_document
 
 SCENARIO = """
 schema: 1
@@ -34,7 +36,7 @@ def scenario(tmp_path: Path) -> Path:
 
 
 def test_a_difference_is_known_better_than_the_figures(scenario: Path) -> None:
-    found = app.compare(scenario, changes=["fleet[0].count=9"], replications=12)
+    found = compare_command.compare(scenario, changes=["fleet[0].count=9"], replications=12)
     row = next(row for row in found["figures"] if row["figure"] == "waiting_s.mean")
     assert row["told_apart"] and row["difference"]["value"] < 0
 
@@ -49,7 +51,7 @@ def test_a_difference_is_known_better_than_the_figures(scenario: Path) -> None:
 
 
 def test_a_scenario_does_not_differ_from_itself(scenario: Path) -> None:
-    found = app.compare(scenario, scenario, replications=3)
+    found = compare_command.compare(scenario, scenario, replications=3)
     assert all(row["difference"]["value"] == 0.0 and not row["told_apart"] for row in found["figures"])
 
 
@@ -57,11 +59,11 @@ def test_what_cannot_be_compared_is_refused(scenario: Path, tmp_path: Path) -> N
     other = tmp_path / "other.yaml"
     other.write_text(SCENARIO.replace("schema: 1", "schema: 1\nseed: 7"))
     with pytest.raises(InputError, match="the seeds are 1 and 7"):
-        app.compare(scenario, other)
+        compare_command.compare(scenario, other)
     with pytest.raises(InputError, match="nothing to compare"):
-        app.compare(scenario)
+        compare_command.compare(scenario)
     with pytest.raises(InputError, match="one pair"):
-        app.compare(scenario, scenario, replications=1)
+        compare_command.compare(scenario, scenario, replications=1)
 
 
 def test_the_command_prints_a_table_or_json(scenario: Path) -> None:
@@ -85,22 +87,22 @@ def test_unstable_runs_leave_times_out_and_that_is_said(scenario: Path) -> None:
 def test_what_draws_nothing_is_run_once_and_has_no_interval_of_pairs(scenario: Path) -> None:
     steady = scenario.read_text().replace("poisson", "deterministic").replace("exponential", "deterministic")
     scenario.write_text(steady)
-    found = app.compare(scenario, changes=["fleet[0].count=9"], replications=5)
+    found = compare_command.compare(scenario, changes=["fleet[0].count=9"], replications=5)
     assert found["replications"] == 1
     assert "nothing in these scenarios is drawn" in found["notes"][0]
     assert all(row["difference"]["low"] is None and not row["told_apart"] for row in found["figures"])
-    repeated = app.run(app.check_scenario(app.read_document(scenario)), replications=5).result
+    repeated = windtunnel.run(check_scenario(read_document(scenario)), replications=5).result
     assert repeated["replications"] == 1
     assert any("nothing in this scenario is drawn" in note for note in repeated["notes"])
-    drawn = app.run(
-        app.check_scenario(app.read_document(scenario, ["faults=[{kind: failure, mtbf: 1 h, mttr: 1 s}]"])),
+    drawn = windtunnel.run(
+        check_scenario(read_document(scenario, ["faults=[{kind: failure, mtbf: 1 h, mttr: 1 s}]"])),
         replications=3,
     )
     assert drawn.result["replications"] == 3
 
 
 def test_nothing_that_cannot_be_negative_is_less_by_more_than_all_of_it(scenario: Path) -> None:
-    found = app.compare(scenario, changes=["fleet[0].count=14"], replications=2)
+    found = compare_command.compare(scenario, changes=["fleet[0].count=14"], replications=2)
     for row in found["figures"]:
         assert row["difference"]["low"] >= -row["one"]["value"] - 1e-12, row["figure"]
 

@@ -15,14 +15,17 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from windtunnel import app, running
-from windtunnel.cli import cli, main
+import windtunnel
+from windtunnel.app import run as run_command
+from windtunnel.cli.main import cli, main
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
-from windtunnel.core.scenario import scenario_from_data
-from windtunnel.engine import invariants, process
 from windtunnel.engine.compiled import run as compiled
+from windtunnel.engine.process import engine as process
+from windtunnel.engine.results import invariants
 from windtunnel.report.html import render
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.simulation.run import prepare_run
 
 MS = 10**9
 ENGINES = {"process": process.run, "compiled": compiled.run}
@@ -64,7 +67,7 @@ def jobs_of(
         **more,
     }
     scenario = scenario_from_data(data, str(tmp / "s.yaml"))
-    recording = ENGINES[engine](running.prepare_run(scenario, app.catalogue()))
+    recording = ENGINES[engine](prepare_run(scenario, windtunnel.catalogue()))
     invariants.check(recording)
     return recording
 
@@ -339,7 +342,7 @@ def test_the_result_says_what_struck_and_what_became_of_the_jobs(engine: str, tm
         "stop": {"time": "100 ms"},
         "targets": ["availability >= 0.9"],
     }
-    run = app.run(scenario_from_data(data), engine=engine)
+    run = windtunnel.run(scenario_from_data(data), engine=engine)
     faults = run.result["faults"]
     assert faults["events"] == {"down": 4, "unreachable": 1, "throttled": 3, "brown-out": 1}
     assert faults["stragglers"] == run.result["jobs"]["arrived"] == 99
@@ -357,10 +360,10 @@ def test_the_result_says_what_struck_and_what_became_of_the_jobs(engine: str, tm
     assert (
         '<table id="faults">' in page and "4 failures, 1 link loss, 3 throttlings, 1 brown-out, 99 stragglers" in page
     )
-    app.save(run, tmp_path)
+    run_command.save(run, tmp_path)
     with (tmp_path / "jobs.csv").open() as file:
         assert [int(row["starts"]) for row in csv.DictReader(file)] == run.recording.jobs.starts.tolist()
-    twice = app.run(scenario_from_data(data), engine=engine, replications=2).result["faults"]
+    twice = windtunnel.run(scenario_from_data(data), engine=engine, replications=2).result["faults"]
     assert twice["events"]["down"] == 8 and twice["entries"][0]["availability"] == pytest.approx(0.9)
 
 
@@ -371,9 +374,9 @@ def test_the_result_says_what_struck_and_what_became_of_the_jobs(engine: str, tm
 def test_shipped_scenarios_show_what_they_are_about(name: str, change: str) -> None:
     """They meet their targets, and would look otherwise without the budget or the faults."""
     path = Path(__file__).parents[2] / "scenarios" / f"{name}.yaml"
-    run = app.run(path)
+    run = windtunnel.run(path)
     assert all(target["met"] for target in run.result["targets"])
-    other = app.run(path, changes=[change, "targets=[]"]).result
+    other = windtunnel.run(path, changes=[change, "targets=[]"]).result
     if name == "failures":
         assert run.result["faults"]["restarts"] > 0 and min(run.result["faults"]["events"].values()) > 0
         assert other["faults"] is None
@@ -537,10 +540,10 @@ def test_jobs_that_are_lost_leave_their_work_undone() -> None:
         "faults": [{"kind": "failure", "mtbf": "50 ms", "mttr": "1 ms", "jobs": "lose"}],
         "stop": {"jobs": 5000},
     }
-    result = app.run(scenario_from_data(data)).result
+    result = windtunnel.run(scenario_from_data(data)).result
     assert result["statistics"]["load"] is None
     assert result["statistics"]["settled"] == "yes"
     assert result["waiting_s"]["mean"]["value"] < 0.1
     data["faults"][0]["jobs"] = "retry"
     data["faults"][0]["attempts"] = 1000
-    assert app.run(scenario_from_data(data)).result["statistics"]["settled"] == "grows"
+    assert windtunnel.run(scenario_from_data(data)).result["statistics"]["settled"] == "grows"

@@ -10,13 +10,13 @@ import pytest
 
 import windtunnel
 from windtunnel import grid, shared
+from windtunnel.codegen.keywords import RESERVED
 from windtunnel.language import ir
 from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer, type_of
 from windtunnel.language.parse import parse
 from windtunnel.language.source import KernelError
 from windtunnel.language.types import F32, F64, I32, Array, f32, f64, i32, i64, u32
-from windtunnel.transpile.keywords import RESERVED
 from windtunnel_models.catalogue import Catalogue
 
 HALF = np.float32(1.5)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from windtunnel import app
+import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance
@@ -163,7 +163,7 @@ def test_points_that_were_cut_are_refused_where_they_stand(tmp_path: Path) -> No
     path = tmp_path / "l4.yaml"
     path.write_text(OVERLAY)
     with pytest.raises(InputError, match="points"):
-        app.predict("gemm", "l4", {"m": 64, "n": 64, "k": 64, "dtype": "float16"}, calibration=str(path))
+        windtunnel.predict("gemm", "l4", {"m": 64, "n": 64, "k": 64, "dtype": "float16"}, calibration=str(path))
 
 
 def test_an_array_file_that_is_missing_is_named(without: object, tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from windtunnel import app
+from windtunnel.app import calibrate as calibrate_command
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Copy, FloatArray, Gemm, Operation, Rows
 from windtunnel.report.calibration import lines
+from windtunnel.simulation.fleet import device_model
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.calibrate import clearly_better
 from windtunnel_models.learned.law import LAWFUL, Law, fit_law, terms
@@ -132,14 +133,14 @@ def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The overlay of an L4 that takes as long as a law says, which its formula does not have."""
     folder = tmp_path_factory.mktemp("law")
     measured = table(folder / "rows.csv", SEEN, TRUE.seconds(SEEN) * slips(64, 0.01))
-    app.calibrate("gemm", measured, "l4", out=folder / "l4.yaml", known=KNOWN)
+    calibrate_command.calibrate("gemm", measured, "l4", out=folder / "l4.yaml", known=KNOWN)
     return folder / "l4.yaml"
 
 
 @pytest.fixture(scope="module")
 def lawful(overlay: Path) -> Device:
     """The device that the overlay makes."""
-    return app.device("l4", KNOWN, str(overlay))
+    return device_model("l4", KNOWN, str(overlay))
 
 
 def test_an_overlay_states_its_law_with_units_and_the_device_says_that_it_stands_on_it(
@@ -193,10 +194,10 @@ def test_a_clock_that_was_not_measured_differs_from_one_that_was_as_the_formula_
 
 
 def test_rows_shaped_as_the_kinds_formula_says_keep_it(tmp_path: Path) -> None:
-    model = app.device("l4", KNOWN, "none")
+    model = device_model("l4", KNOWN, "none")
     sizes = products(48.0, 300.0, 1100.0, 2500.0)
     seconds = 1.6 * model.cost(sizes, intervals=False).duration_s * slips(64, 0.02)
-    found = app.calibrate("gemm", table(tmp_path / "t.csv", sizes, seconds), "l4", known=KNOWN)
+    found = calibrate_command.calibrate("gemm", table(tmp_path / "t.csv", sizes, seconds), "l4", known=KNOWN)
     assert found["laws"] == []
     assert found["error_left_out"] < 0.05
 
@@ -213,7 +214,7 @@ def test_a_law_that_is_nearer_by_no_more_than_chance_is_not_chosen() -> None:
 
 def test_calibrate_tells_the_law_and_what_the_formula_would_have_left(tmp_path: Path) -> None:
     measured = table(tmp_path / "t.csv", SEEN, TRUE.seconds(SEEN) * slips(64, 0.01))
-    found = app.calibrate("gemm", measured, "l4", known=KNOWN)
+    found = calibrate_command.calibrate("gemm", measured, "l4", known=KNOWN)
     (law,) = found["laws"]
     assert law["choices"] == "float32/burst/cold"
     assert law["bytes_per_s"] == pytest.approx(400e9, rel=0.02)
@@ -241,6 +242,6 @@ def test_a_slip_in_a_law_is_named(overlay: Path, tmp_path: Path, old: str, new: 
     path = tmp_path / "l4.yaml"
     path.write_text(slipped)
     with pytest.raises(InputError) as caught:
-        app.device("l4", KNOWN, str(path)).cost(SEEN)
+        device_model("l4", KNOWN, str(path)).cost(SEEN)
     assert said in str(caught.value)
     assert "l4.yaml" in str(caught.value)

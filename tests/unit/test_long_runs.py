@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel import app
+import windtunnel
 from windtunnel.core.errors import InputError
-from windtunnel.core.scenario import scenario_from_data
+from windtunnel.core.result import result_json
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.simulation.run import Run
 
 
 def data(**more: Any) -> dict[str, Any]:
@@ -42,8 +44,8 @@ def data(**more: Any) -> dict[str, Any]:
     }
 
 
-def run(engine: str = "auto", **more: Any) -> app.Run:
-    return app.run(scenario_from_data(data(**more)), engine=engine)
+def run(engine: str = "auto", **more: Any) -> Run:
+    return windtunnel.run(scenario_from_data(data(**more)), engine=engine)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +130,7 @@ def test_more_jobs_than_expected_and_a_longer_run_lose_nothing() -> None:
 
 
 def test_the_same_long_run_twice_gives_the_same_bytes() -> None:
-    assert app.result_json(run(records="sample").result) == app.result_json(run(records="sample").result)
+    assert result_json(run(records="sample").result) == result_json(run(records="sample").result)
 
 
 def test_a_run_goes_on_until_it_is_precise() -> None:

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from windtunnel import measuring, probing
-from windtunnel.backends import Found
-from windtunnel.backends._reached import Reached
-from windtunnel.cli import cli
+from windtunnel.backends.common.backend import Found
+from windtunnel.backends.discovery import real_devices as probing
+from windtunnel.backends.discovery.reached import Reached
+from windtunnel.cli.main import cli
 from windtunnel.core import errors
 from windtunnel.report.validation import render
+from windtunnel.validation import campaign as measuring
 from windtunnel.validation.measure import Measured
 from windtunnel_models.catalogue import Catalogue
 

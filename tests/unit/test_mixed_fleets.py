@@ -15,15 +15,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel import app, comparing, planner, reals
+import windtunnel
+from windtunnel.app import plan as planner
+from windtunnel.app import run as run_command
+from windtunnel.app import sweep as sweep_command
+from windtunnel.backends.discovery import executor as reals
 from windtunnel.core import errors
 from windtunnel.core.executor import Executed
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.policy import POLICIES
-from windtunnel.core.scenario import scenario_from_data
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo
 from windtunnel.runtime.limits import limits_of
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.simulation import compare as comparing
+from windtunnel.simulation.run import Run
 from windtunnel_models.catalogue import Catalogue
 
 KNOWN = Catalogue()
@@ -96,8 +102,8 @@ def scenario(fleet: Sequence[Mapping[str, Any]], jobs: int = 40, policy: Any = "
     )
 
 
-def run(made: Any, engine: str = "process") -> app.Run:
-    return app.run(made, engine=engine)
+def run(made: Any, engine: str = "process") -> Run:
+    return windtunnel.run(made, engine=engine)
 
 
 REAL = [{"real": "cpu:0", "name": "one"}, {"device": "host", "name": "two"}, {"device": "epyc-9654", "name": "three"}]
@@ -371,12 +377,12 @@ def test_replications_measure_anew_also_where_nothing_is_drawn(monkeypatch: pyte
     fake = Fake("cpu:0")
     use(monkeypatch, fake)
     made = scenario(REAL[:1], 5, workload={"arrivals": {"process": "deterministic", "rate": "100 /s"}})
-    result = app.run(made, replications=3).result
+    result = windtunnel.run(made, replications=3).result
     assert result["replications"] == 3
     assert len(fake.done) == 3 * 5 * 2
     (told,) = result["real"]
     assert told["jobs"] == 15
-    assert told["modelled_s"] == pytest.approx(3 * app.run(made).result["real"][0]["modelled_s"])
+    assert told["modelled_s"] == pytest.approx(3 * windtunnel.run(made).result["real"][0]["modelled_s"])
     fake.done.clear()
     found = comparing.compare(made, made.changed(name="other"), 4, "auto", KNOWN, names=("one", "other"))
     assert (found["replications"], len(fake.done)) == (4, 2 * 4 * 5 * 2)
@@ -407,8 +413,8 @@ def test_points_of_a_sweep_measure_a_real_device_one_at_a_time_and_on_this_host(
         ({"cluster": "tcp://a:1"}, "--cluster"),
     ):
         with pytest.raises(errors.InputError, match=says):
-            app.sweep(swept, ["seed=1,2"], **asked)
-    found = app.sweep(swept, ["seed=1,2"], out=tmp_path / "out")
+            sweep_command.sweep(swept, ["seed=1,2"], **asked)
+    found = sweep_command.sweep(swept, ["seed=1,2"], out=tmp_path / "out")
     assert [row["status"] for row in found["rows"]] == ["done", "done"]
     stated = json.loads((tmp_path / "out" / "manifest.json").read_text())["real devices"]
     assert list(stated) == ["cpu:0"]
@@ -542,7 +548,7 @@ def test_the_host_itself_in_a_fleet_is_measured_and_said_to_be() -> None:
 
 def test_the_report_tells_measured_devices_from_modelled_ones(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def page(made: Any) -> str:
-        app.save(run(made), tmp_path)
+        run_command.save(run(made), tmp_path)
         return (tmp_path / "report.html").read_text()
 
     use(monkeypatch, Fake("cpu:0", factor=2.0))

@@ -12,15 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel import app, placing
-from windtunnel.core.cluster import placement_from_data
+import windtunnel
+from windtunnel.app import run as run_command
 from windtunnel.core.errors import InputError
-from windtunnel.core.openb import nodes_csv, pods_csv, read_openb_nodes, read_openb_pods
-from windtunnel.core.placement import PLACEMENTS
-from windtunnel.engine import placement, placement_invariants
-from windtunnel.engine.tasks import prepare_placing
-from windtunnel.policies import placement as _policies  # noqa: F401  registers the policies of PLACEMENTS
+from windtunnel.core.result import result_json
+from windtunnel.placement import engine as placement
+from windtunnel.placement import invariants as placement_invariants
+from windtunnel.placement import run as placing
+from windtunnel.placement.nodes import PLACEMENTS
+from windtunnel.placement.openb import nodes_csv, pods_csv, read_openb_nodes, read_openb_pods
+from windtunnel.placement.scenario import placement_from_data
+from windtunnel.placement.tasks import prepare_placing
 from windtunnel.report.placement import placement_summary, write_tasks_csv
+from windtunnel.simulation.fleet import device_model
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 NODES, PODS = SCENARIOS / "traces" / "openb_nodes.csv.gz", SCENARIOS / "traces" / "openb_pods_default.csv.gz"
@@ -70,7 +74,7 @@ def test_accepted_models_come_back_too(tmp_path: Path) -> None:
 
 
 def test_the_replay_holds_every_task_and_node_and_is_the_same_twice() -> None:
-    once = app.run(SCENARIOS / "openb-replay.yaml")
+    once = windtunnel.run(SCENARIOS / "openb-replay.yaml")
     result = once.result
     assert result["jobs"] == {
         "arrived": 8_152,
@@ -95,7 +99,7 @@ def test_the_replay_holds_every_task_and_node_and_is_the_same_twice() -> None:
     assert [row["demand"] for row in placed["series"]] == pytest.approx(np.arange(98) / 100)
     assert all(row["allocated"]["value"] <= row["demand"] + 1e-12 for row in placed["series"])
     assert placed["series"][50]["allocated"]["value"] == pytest.approx(0.5, abs=0.002)
-    assert app.result_json(result) == app.result_json(app.run(SCENARIOS / "openb-replay.yaml").result)
+    assert result_json(result) == result_json(windtunnel.run(SCENARIOS / "openb-replay.yaml").result)
     assert "8,152 of 8,152 completed" in placement_summary(result)
 
 
@@ -132,7 +136,7 @@ def test_inflation_draws_the_traces_mix() -> None:
 
 
 def test_runs_make_means_with_intervals() -> None:
-    finished = app.run(checked(small(mode={"kind": "inflate", "demand": 1.2, "runs": 3})))
+    finished = windtunnel.run(checked(small(mode={"kind": "inflate", "demand": 1.2, "runs": 3})))
     placed, jobs = finished.result["placement"], finished.result["jobs"]
     assert placed["runs"] == 3
     assert jobs["arrived"] == jobs["running"] + jobs["dropped"]
@@ -146,16 +150,16 @@ def test_runs_make_means_with_intervals() -> None:
 
 def test_runs_are_shown_by_their_mean_and_an_interval_across_a_limit_is_not_sure(tmp_path: Path) -> None:
     data = small(mode={"kind": "inflate", "demand": 1.2, "runs": 3})
-    first = app.run(checked(data)).result
+    first = windtunnel.run(checked(data)).result
     allocated, jobs = first["placement"]["gpu_allocation"], first["jobs"]
     assert allocated["low"] < allocated["value"] < allocated["high"]
     limits = [(allocated["low"] + allocated["value"]) / 2, allocated["low"] * 0.9]
-    finished = app.run(checked(data | {"targets": [f"allocation >= {limit}" for limit in limits]}))
+    finished = windtunnel.run(checked(data | {"targets": [f"allocation >= {limit}" for limit in limits]}))
     assert [(t["met"], t["confidence"]) for t in finished.result["targets"]] == [
         (True, "not confirmed"),
         (True, "confirmed"),
     ]
-    app.save(finished, tmp_path)
+    run_command.save(finished, tmp_path)
     assert 'class="answer unsure"' in (tmp_path / "report.html").read_text()
     text = placement_summary(finished.result)
     assert f": 3 runs of {jobs['arrived'] / 3:,.0f} tasks on average on " in text
@@ -167,7 +171,7 @@ def test_energy_where_every_models_power_is_known() -> None:
     gpus = {name: {"sku": "v100-sxm-32gb", "price": "1 USD/h"} for name in ("G2", "G3")}
     data = small(mode="replay", targets=["allocation <= 99%", "waiting mean <= 1 h"])
     data["cluster"]["gpus"] = gpus
-    result = app.run(checked(data)).result
+    result = windtunnel.run(checked(data)).result
     span = result["span_s"]
     assert result["energy_j"] == pytest.approx(sum(d["energy_j"] for d in result["devices"]))
     assert result["average_power_w"] == pytest.approx(result["energy_j"] / span)
@@ -179,8 +183,8 @@ def test_energy_where_every_models_power_is_known() -> None:
 
 def test_whole_outputs_are_written(tmp_path: Path) -> None:
     for mode in ("replay", {"kind": "inflate", "demand": 1.1, "runs": 2}):
-        finished = app.run(checked(small(mode=mode, description="<b>bold</b>")))
-        paths = app.save(finished, tmp_path)
+        finished = windtunnel.run(checked(small(mode=mode, description="<b>bold</b>")))
+        paths = run_command.save(finished, tmp_path)
         assert [path.name for path in paths] == ["jobs.csv", "report.html", "result.json", "trace.json.gz"]
         rows = list(csv.DictReader((tmp_path / "jobs.csv").read_text().splitlines()))
         assert len(rows) == len(finished.recording.tasks)
@@ -224,7 +228,7 @@ def test_a_small_cluster_stated_in_the_file_and_a_fixture_share_one_way(windtunn
     assert result["waiting_s"]["mean"]["value"] == pytest.approx(8 / 3)
     assert result["span_s"] == 20
     # Two L4s, one held for 20 s and the other for 10 s of the 20.
-    l4 = app.device("l4", app.catalogue())
+    l4 = device_model("l4", windtunnel.catalogue())
     above = l4.power_limit_w - l4.idle_power_w
     assert result["energy_j"] == pytest.approx(2 * 20 * l4.idle_power_w + 30 * above)
     assert result["peak_power_w"] == pytest.approx(2 * l4.power_limit_w)
@@ -248,7 +252,7 @@ def test_a_small_cluster_stated_in_the_file_and_a_fixture_share_one_way(windtunn
 )
 def test_what_is_wrong_is_said_with_its_place(change: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        placing.run_placement(checked(small(**change)), 1, "auto", app.catalogue())
+        placing.run_placement(checked(small(**change)), 1, "auto", windtunnel.catalogue())
 
 
 def test_a_broken_cell_is_named_by_the_traces_line(tmp_path: Path) -> None:
@@ -276,7 +280,7 @@ def test_the_documents_own_cluster_runs(tmp_path: Path) -> None:
     blocks = dict(re.findall(r"^```(csv jobs\.csv|yaml placement)\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
     (tmp_path / "jobs.csv").write_text(blocks["csv jobs.csv"])
     (tmp_path / "own.yaml").write_text(blocks["yaml placement"])
-    finished = app.run(tmp_path / "own.yaml")
+    finished = windtunnel.run(tmp_path / "own.yaml")
     assert finished.met
     # 8 GPUs for 2 h, 1 for 5 h and 4 for 1 h, of 20 for 5 h and 10 min.
     assert finished.result["placement"]["gpu_allocation"]["value"] == pytest.approx(25 / (20 * (5 + 1 / 6)))
@@ -289,16 +293,16 @@ def test_a_cluster_without_gpus_runs_and_is_reported(tmp_path: Path) -> None:
     data["cluster"] = {"nodes": [{"gpus": 0, "cpu_milli": 2000, "memory": "1 GiB"}]}
     arrivals = {"process": "trace", "file": str(tmp_path / "t.csv"), "time": "at"}
     data["workload"] = [{"name": "t", "arrivals": arrivals, "needs": {"cpu_milli": 1500}, "lasts": "4 s"}]
-    finished = app.run(checked(data))
+    finished = windtunnel.run(checked(data))
     assert finished.result["devices"][0]["utilisation"] == pytest.approx(0.75)
     assert finished.result["latency_s"]["mean"]["value"] == pytest.approx((4 + 7) / 2)
     assert finished.result["energy_j"] == 0.0
-    app.save(finished, tmp_path / "out")
+    run_command.save(finished, tmp_path / "out")
     assert "2 of 2 completed" in placement_summary(finished.result)
 
 
 def test_a_sample_of_the_tasks_is_written_where_asked(tmp_path: Path) -> None:
-    finished = app.run(checked(small()))
+    finished = windtunnel.run(checked(small()))
     write_tasks_csv(tmp_path / "some.csv", finished.recording, np.array([3, 4_000, 8_151]))
     rows = list(csv.DictReader((tmp_path / "some.csv").read_text().splitlines()))
     assert [(row["job"], row["name"]) for row in rows] == [
@@ -310,4 +314,4 @@ def test_a_sample_of_the_tasks_is_written_where_asked(tmp_path: Path) -> None:
 
 def test_the_engine_of_fleets_is_not_for_clusters() -> None:
     with pytest.raises(InputError, match="--engine"):
-        app.run(checked(small()), engine="process")
+        windtunnel.run(checked(small()), engine="process")

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel import app, running
+import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
-from windtunnel.core.scenario import json_schema, scenario_from_data
-from windtunnel.engine import invariants, process
 from windtunnel.engine.choice import choose
+from windtunnel.engine.process import engine as process
+from windtunnel.engine.results import invariants
 from windtunnel.report.html import render
 from windtunnel.report.summary import summary
+from windtunnel.scenario.scenario import json_schema, scenario_from_data
+from windtunnel.simulation.run import prepare_run
 
 MS = 10**9
 SERVER = {"device": "server", "power": {"idle": "20 W", "max": "100 W"}}
@@ -38,7 +40,7 @@ def data(*faults: dict[str, Any], jobs: int = 5, ops: list[Any] | None = None, *
 
 def run(*faults: dict[str, Any], **more: Any) -> Recording:
     scenario = scenario_from_data(data(*faults, **more))
-    recording = process.run(running.prepare_run(scenario, app.catalogue()))
+    recording = process.run(prepare_run(scenario, windtunnel.catalogue()))
     invariants.check(recording)
     return recording
 
@@ -281,7 +283,7 @@ def test_users_who_wait_get_their_answer_when_a_job_is_given_up() -> None:
 
 
 def result_of(*faults: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return app.run(scenario_from_data(data(*faults, **more))).result
+    return windtunnel.run(scenario_from_data(data(*faults, **more))).result
 
 
 def test_the_result_says_how_often_each_fault_struck_and_the_summary_which_never_did() -> None:
@@ -292,7 +294,7 @@ def test_the_result_says_how_often_each_fault_struck_and_the_summary_which_never
         {"kind": "straggler", "probability": 1, "slowdown": 2},
         {"kind": "link-loss", "at": ["1 h"], "lasts": "1 s"},
     )
-    done = app.run(scenario_from_data(data(*stated)))
+    done = windtunnel.run(scenario_from_data(data(*stated)))
     result = done.result
     assert result["faults"]["stated"] == [
         {"kind": "ecc", "struck": 2, "operations": 7},
@@ -311,7 +313,7 @@ def test_the_result_says_how_often_each_fault_struck_and_the_summary_which_never
 def test_jobs_of_users_that_straggle_are_counted_too() -> None:
     people = data()["workload"][0] | {"arrivals": {"process": "closed", "users": 2, "think": {"mean": "1 ms"}}}
     slow = [{"kind": "straggler", "probability": p, "slowdown": 3} for p in (0.2, 0.5)]
-    done = app.run(scenario_from_data(data(*slow, workload=[people], jobs=400)))
+    done = windtunnel.run(scenario_from_data(data(*slow, workload=[people], jobs=400)))
     jobs, faults = done.recording.jobs, done.result["faults"]
     lengths = np.rint((jobs.finish - jobs.start) / (4 * MS)).astype(int)
     assert faults["stragglers"] == np.count_nonzero(lengths > 1)
@@ -336,7 +338,7 @@ def test_garbled_jobs_are_told() -> None:
 
 def test_replications_add_up_what_struck() -> None:
     scenario = scenario_from_data(data({"kind": "ecc", "probability": 0.3}, jobs=200))
-    result = app.run(scenario, replications=3).result
+    result = windtunnel.run(scenario, replications=3).result
     (one,) = result["faults"]["stated"]
     assert one["operations"] == 600 + result["faults"]["restarts"] and one["struck"] == result["faults"]["interrupted"]
 
@@ -383,17 +385,17 @@ def test_where_it_is_not_modelled_it_is_refused() -> None:
 
 
 def test_only_the_process_engine_does_it_and_says_so() -> None:
-    prepared = running.prepare_run(scenario_from_data(data({"kind": "ecc", "call": 1}, jobs=20_000)), app.catalogue())
+    prepared = prepare_run(scenario_from_data(data({"kind": "ecc", "call": 1}, jobs=20_000)), windtunnel.catalogue())
     assert choose(prepared, "auto") == ("process", "only it does faults of single operations")
     with pytest.raises(InputError, match="the compiled engine does not do faults of single operations"):
         choose(prepared, "compiled")
 
 
 def test_a_plan_is_refused_where_operations_end_jobs_for_good() -> None:
-    from windtunnel.engine.capacity import most_lost, offered_load
+    from windtunnel.engine.prepare.offered_load import most_lost, offered_load
 
     def prepared(fault: dict[str, Any]) -> Any:
-        return running.prepare_run(scenario_from_data(data(fault, jobs=1_000)), app.catalogue())
+        return prepare_run(scenario_from_data(data(fault, jobs=1_000)), windtunnel.catalogue())
 
     assert most_lost(prepared({"kind": "ecc", "probability": 0.1, "jobs": "lose"})) == pytest.approx(100)
     assert most_lost(prepared({"kind": "ecc", "probability": 0.1, "attempts": 2})) == pytest.approx(10)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel import app
+import windtunnel
 from windtunnel.core.errors import InputError
-from windtunnel.core.scenario import scenario_from_data
+from windtunnel.scenario.scenario import scenario_from_data
 
 MINE = '''
 import math
@@ -89,7 +89,7 @@ def scenario(folder: Path, policy: Any, **more: Any) -> Any:
 
 
 def placements(asked: Any, engine: str) -> tuple[list[int], list[int]]:
-    jobs = app.run(asked, engine=engine).recording.jobs
+    jobs = windtunnel.run(asked, engine=engine).recording.jobs
     return jobs.device.tolist(), jobs.finish.tolist()
 
 
@@ -125,18 +125,18 @@ def test_the_longest_job_goes_first(tmp_path: Path) -> None:
     asked = scenario(
         tmp_path, {"order": "./mine.py:longest_first"}, workload=burst, fleet=[{"device": "server"}], stop={"jobs": 30}
     )
-    jobs = app.run(asked, engine="process").recording.jobs
+    jobs = windtunnel.run(asked, engine="process").recording.jobs
     # The size that an order knows is the expected one, the same for all: so they go in order of arrival.
     assert np.all(np.diff(jobs.start) > 0)
 
 
 def test_what_does_not_compile_runs_in_the_process_engine_and_says_why(tmp_path: Path) -> None:
     asked = scenario(tmp_path, "./mine.py:words")
-    app.run(asked, engine="process")
+    windtunnel.run(asked, engine="process")
     with pytest.raises(InputError, match="does not compile"):
-        app.run(asked, engine="compiled")
+        windtunnel.run(asked, engine="compiled")
     long = scenario(tmp_path, "./mine.py:words", stop={"jobs": 20_001})
-    finished = app.run(long)
+    finished = windtunnel.run(long)
     assert finished.result["engine"] == "process"
     assert "does not compile" in finished.result["engine_reason"]
 
@@ -145,7 +145,7 @@ def test_what_does_not_compile_runs_in_the_process_engine_and_says_why(tmp_path:
 @pytest.mark.parametrize("name", ["divides", "lost"])
 def test_what_fails_during_a_run_is_the_file_s_error(tmp_path: Path, engine: str, name: str) -> None:
     with pytest.raises(InputError) as caught:
-        app.run(scenario(tmp_path, f"./mine.py:{name}"), engine=engine)
+        windtunnel.run(scenario(tmp_path, f"./mine.py:{name}"), engine=engine)
     assert caught.value.where.file == str(tmp_path / "mine.py")
     lines = MINE.split("\n")
     at = next(i for i, line in enumerate(lines, 1) if line.startswith(f"def {name}"))
@@ -155,7 +155,7 @@ def test_what_fails_during_a_run_is_the_file_s_error(tmp_path: Path, engine: str
 
 def test_a_policy_that_imports_runs_in_the_process_engine(tmp_path: Path) -> None:
     asked = scenario(tmp_path, "./mine.py:imports", stop={"jobs": 20_001})
-    assert "does not compile" in app.run(asked).result["engine_reason"]
+    assert "does not compile" in windtunnel.run(asked).result["engine_reason"]
 
 
 @pytest.mark.parametrize(
@@ -174,11 +174,11 @@ def test_a_policy_that_imports_runs_in_the_process_engine(tmp_path: Path) -> Non
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path: Path, policy: Any, says: str) -> None:
     with pytest.raises(InputError) as caught:
-        app.run(scenario(tmp_path, policy))
+        windtunnel.run(scenario(tmp_path, policy))
     assert says in str(caught.value)
     assert "policy" in str(caught.value)
 
 
 def test_needs_of_an_own_policy_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs a price"):
-        app.run(scenario(tmp_path, "./mine.py:soonest", fleet=[{"device": "server"}]))
+        windtunnel.run(scenario(tmp_path, "./mine.py:soonest", fleet=[{"device": "server"}]))

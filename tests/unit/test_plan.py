@@ -11,16 +11,19 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from windtunnel import app, planner
-from windtunnel.cli import cli
+import windtunnel
+from windtunnel.app import plan as planner
+from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
-from windtunnel.core.scenario import scenario_from_data
-from windtunnel.core.target import parse_target
-from windtunnel.planner import judging, simulating
-from windtunnel.planner.answer import Planner
+from windtunnel.core.result import result_json
 from windtunnel.planning import explain
+from windtunnel.planning import judge as judging
+from windtunnel.planning import simulate as simulating
+from windtunnel.planning.planner import Planner
 from windtunnel.report import plan as report
 from windtunnel.report import words
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.target import parse_target
 
 
 def plan_scenario(**changes: Any) -> dict[str, Any]:
@@ -75,7 +78,7 @@ def test_run_agrees_with_what_the_plan_says_of_its_best_fleet(found: dict[str, A
     counts = found["fleets"][0]["entries"]
     data = plan_scenario()
     data["fleet"] = [entry | {"count": counts[entry["name"]]} for entry in data["fleet"] if entry["name"] in counts]
-    result = app.run(scenario_from_data(data)).result
+    result = windtunnel.run(scenario_from_data(data)).result
     assert result["cost_usd_per_h"] == pytest.approx(found["fleets"][0]["cost_usd_per_h"])
     assert result["latency_s"]["p95"]["high"] == pytest.approx(found["fleets"][0]["targets"][0]["high"])
     assert result["average_power_w"] == pytest.approx(found["fleets"][0]["power_w"])
@@ -130,7 +133,7 @@ def test_under_more_load_the_cheapest_known_fleet_is_named_and_not_just_more_of_
     assert more["devices"] == {"fast": 1} and more["objective_text"] == "5.20 USD/h"
     more_of_the_same = scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 7}]})
     scaled = [w.model_copy(update={"arrivals": w.arrivals.scaled(1.2)}) for w in more_of_the_same.workload]
-    assert app.run(more_of_the_same.changed(workload=scaled)).result["latency_s"]["p95"]["high"] <= 0.014
+    assert windtunnel.run(more_of_the_same.changed(workload=scaled)).result["latency_s"]["p95"]["high"] <= 0.014
 
 
 def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
@@ -209,13 +212,13 @@ def test_an_overloaded_fleet_is_called_unstable_and_by_how_much(found: dict[str,
 def test_the_number_of_workers_changes_nothing(found: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(simulating, "_POOL_ABOVE_S", 0.0)
     side_by_side = planner.plan(scenario_from_data(plan_scenario()), workers=2)
-    assert app.result_json(side_by_side) == app.result_json(found)
+    assert result_json(side_by_side) == result_json(found)
 
 
 def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: dict[str, Any], tmp_path: Path) -> None:
     paths = planner.save(found, tmp_path / "out")
     assert [path.name for path in paths] == ["plan.json", "report.html"]
-    assert json.loads(paths[0].read_text()) == json.loads(app.result_json(found))
+    assert json.loads(paths[0].read_text()) == json.loads(result_json(found))
     page = paths[1].read_text()
     assert "choice &lt;script&gt;" in page
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", page)
@@ -268,7 +271,7 @@ def test_with_a_spare_a_change_is_judged_without_it_too() -> None:
     count = answer["fleets"][0]["devices"]["server"]
     assert more["what"] == "20% more load" and not more["holds"]
     # The whole fleet would do; it is one device short that it does not.
-    one = Planner(scenario_from_data(data), app.catalogue(), 1, None)
+    one = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None)
     one.run()
     assert simulating.simulate(one.simulator.setting, simulating.Case((count,), 1.2))["met"]
     assert more["breaks"][0].startswith("without 1 of slow: latency p95")
@@ -351,7 +354,7 @@ def test_a_fleet_too_near_its_capacity_for_its_run_is_judged_by_a_longer_one() -
     counts = longer[0]["entries"]
     data = plan_scenario(stop={"time": "36 s"}, targets=["latency p99 <= 40 ms"])
     data["fleet"] = [e | {"count": counts[e["name"]]} for e in data["fleet"] if e["name"] in counts]
-    p99 = app.run(scenario_from_data(data)).result["latency_s"]["p99"]
+    p99 = windtunnel.run(scenario_from_data(data)).result["latency_s"]["p99"]
     target = longer[0]["targets"][0]
     assert (target["value"], target["low"], target["high"]) == pytest.approx((p99["value"], p99["low"], p99["high"]))
 
@@ -366,7 +369,7 @@ def test_with_faults_a_fleet_without_an_interval_is_judged_by_replications() -> 
 
 
 def test_what_no_seed_draws_is_known_and_what_repeats_exactly_is_exact(tmp_path: Path) -> None:
-    from windtunnel.core.scenario import read_scenario
+    from windtunnel.scenario.scenario import read_scenario
 
     traced = read_scenario(_write(tmp_path, trace_scenario(tmp_path)))
     assert not judging.draws(traced) and not judging.repeats(traced)
@@ -386,7 +389,7 @@ def test_replications_end_with_the_first_that_rules_a_fleet_out() -> None:
     )
     answer = planner.plan(scenario_from_data(data), workers=1)
     assert answer["replications"] == 4
-    one = Planner(scenario_from_data(data), app.catalogue(), 1, None)
+    one = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None)
     one.run()
     overloaded = simulating.simulate(one.simulator.setting, simulating.Case((1, 0)))
     assert overloaded["runs"] == 1 and overloaded["verdict"] == "fails"
@@ -401,7 +404,9 @@ def test_replications_end_with_the_first_that_rules_a_fleet_out() -> None:
 
 def test_targets_that_no_row_reads_do_not_multiply_the_programs_and_a_load_is_worked_out_once() -> None:
     data = plan_scenario(stop={"jobs": 150}, targets=["latency p95 <= 15 ms", "completed >= 90%", "utilisation <= 99%"])
-    one = Planner(scenario_from_data(data | {"plan": {"loads": [], "replications": 3}}), app.catalogue(), 1, None)
+    one = Planner(
+        scenario_from_data(data | {"plan": {"loads": [], "replications": 3}}), windtunnel.catalogue(), 1, None
+    )
     one.run()
     assert [len(group) for group in one.bounds.groups] == [3]
     assert one.bounds.load((2, 1)) is one.bounds.load((2, 1))
@@ -430,9 +435,9 @@ def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:
 
 
 def test_the_shipped_scenario_leaves_out_nobody_for_memory(root: Path) -> None:
-    from windtunnel.core.scenario import read_scenario
+    from windtunnel.scenario.scenario import read_scenario
 
-    one = Planner(read_scenario(root / "scenarios" / "azure-conv-plan.yaml"), app.catalogue(), 1, None)
+    one = Planner(read_scenario(root / "scenarios" / "azure-conv-plan.yaml"), windtunnel.catalogue(), 1, None)
     prepared = one._prepared(one.scenario)
     assert set(prepared.signatures) == {tuple(range(6))}
     assert len(prepared.arrival) == 19_366

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from windtunnel import app
+import windtunnel
 from windtunnel.core.policy import ORDERS, POLICIES, ROUTES
 from windtunnel.core.recommendation import MATRIX
-from windtunnel.core.scenario import scenario_from_data
+from windtunnel.scenario.scenario import scenario_from_data
 
 
 def devices_of(policy: Any, fleet: list[dict[str, Any]], count: int, **workload: Any) -> list[int]:
@@ -28,7 +28,7 @@ def devices_of(policy: Any, fleet: list[dict[str, Any]], count: int, **workload:
         "policy": policy,
         "stop": {"jobs": count},
     }
-    return app.run(scenario_from_data(data)).recording.jobs.device.tolist()
+    return windtunnel.run(scenario_from_data(data)).recording.jobs.device.tolist()
 
 
 SERVER = {"device": "server"}
@@ -105,7 +105,7 @@ def order_of(policy: str, workloads: list[dict[str, Any]]) -> list[str]:
         "policy": policy,
         "stop": {"jobs": 7},
     }
-    jobs = app.run(scenario_from_data(data)).recording.jobs
+    jobs = windtunnel.run(scenario_from_data(data)).recording.jobs
     return [f"w{jobs.workload[j]}" for j in jobs.start.argsort(kind="stable")]
 
 

@@ -10,23 +10,24 @@ from typing import Any
 import pytest
 from tests.conftest import queue_scenario
 
-from windtunnel import app
+import windtunnel
 from windtunnel.core.result import Recording
-from windtunnel.core.scenario import scenario_from_data
-from windtunnel.engine.budget import SERIES
+from windtunnel.engine.results.power_budget import SERIES
 from windtunnel.report.html import render
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.simulation.run import Run
 
 
-def ran(replications: int = 1, **changes: Any) -> app.Run:
-    return app.run(scenario_from_data(queue_scenario(**changes)), replications=replications)
+def ran(replications: int = 1, **changes: Any) -> Run:
+    return windtunnel.run(scenario_from_data(queue_scenario(**changes)), replications=replications)
 
 
-def page(run: app.Run) -> str:
+def page(run: Run) -> str:
     assert isinstance(run.recording, Recording)
     return render(run.result, run.recording)
 
 
-def charts(run: app.Run) -> dict[str, Any]:
+def charts(run: Run) -> dict[str, Any]:
     found = re.search(r'<script type="application/json" id="chart-data">(.*?)</script>', page(run), re.DOTALL)
     assert found is not None
     drawn: dict[str, Any] = json.loads(found[1])
@@ -53,7 +54,7 @@ def test_the_banner_is_green_or_red_only_where_that_is_sure(share: float, tone: 
     assert f'class="answer {tone}"' in page(ran(targets=[f"latency p99 <= {p99 * share} s"]))
 
 
-def overloaded(replications: int = 1) -> app.Run:
+def overloaded(replications: int = 1) -> Run:
     arrivals = {"process": "poisson", "rate": "2100 /s"}
     workload = [{**queue_scenario()["workload"][0], "arrivals": arrivals}]
     return ran(replications, workload=workload, stop={"jobs": 20_000}, targets=["latency p99 <= 1 s"])

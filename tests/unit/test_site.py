@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windtunnel import app
+import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Steps
-from windtunnel.core.scenario import scenario_from_data
-from windtunnel.core.site import Site
-from windtunnel.engine.economics import economics, joules_by_hour
+from windtunnel.engine.results.economics import economics, joules_by_hour
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.site import Site
 
 HOUR = 3600 * 10**12
 
@@ -79,22 +79,23 @@ def test_a_run_reports_its_site_and_judges_targets_on_it(queue: Any) -> None:
         site={"pue": 1.2, "energy_price": "0.12 USD/kWh", "carbon": "350 g/kWh", "starts": "08:00"},
         targets=["energy_cost <= 0.001 USD/h", "total_cost <= 5 USD/h", "carbon <= 1 kg/h"],
     )
-    result = app.run(scenario_from_data(data)).result
+    result = windtunnel.run(scenario_from_data(data)).result
     kwh = result["energy_j"] * 1.2 / 3.6e6
     assert result["site"]["energy_cost_usd"] == pytest.approx(kwh * 0.12, rel=1e-9)
     assert result["site"]["carbon_kg"] == pytest.approx(kwh * 0.35, rel=1e-9)
     assert result["total_cost_usd"] == pytest.approx(result["cost_usd"] + kwh * 0.12, rel=1e-9)
     assert [t["met"] for t in result["targets"]] == [False, True, True]
     assert result["targets"][2]["value"] == pytest.approx(result["site"]["carbon_kg"] / result["span_s"] * 3600)
-    twice = app.run(scenario_from_data(data), replications=2).result
+    twice = windtunnel.run(scenario_from_data(data), replications=2).result
     assert twice["site"]["energy_kwh"] == pytest.approx(kwh, rel=0.2)
     assert (
-        scenario_from_data(app.run(scenario_from_data(data)).result["scenario"]).site == scenario_from_data(data).site
+        scenario_from_data(windtunnel.run(scenario_from_data(data)).result["scenario"]).site
+        == scenario_from_data(data).site
     )
 
 
 def test_without_a_site_the_rent_is_all_that_is_known(queue: Any) -> None:
-    result = app.run(scenario_from_data(site_scenario(queue))).result
+    result = windtunnel.run(scenario_from_data(site_scenario(queue))).result
     assert result["site"] is None
     assert result["total_cost_usd"] is None
     assert result["cost_usd"] > 0
@@ -114,11 +115,11 @@ def test_without_a_site_the_rent_is_all_that_is_known(queue: Any) -> None:
 )
 def test_what_cannot_be_worked_out_is_refused(queue: Any, site: Any, target: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        app.run(scenario_from_data(site_scenario(queue, site=site, targets=[target])))
+        windtunnel.run(scenario_from_data(site_scenario(queue, site=site, targets=[target])))
 
 
 def test_a_trace_played_faster_has_its_times_divided(tmp_path: Any) -> None:
-    from windtunnel.core.scenario import read_scenario
+    from windtunnel.scenario.scenario import read_scenario
 
     (tmp_path / "t.csv").write_text("at\n0\n1\n4\n")
     (tmp_path / "s.yaml").write_text(
@@ -126,5 +127,5 @@ def test_a_trace_played_faster_has_its_times_divided(tmp_path: Any) -> None:
         "    arrivals: {process: trace, file: t.csv, time: at, speed: 4}\n"
         "    ops: [{service: {distribution: deterministic, mean: 1 ms}}]\n"
     )
-    recording = app.run(read_scenario(tmp_path / "s.yaml")).recording
+    recording = windtunnel.run(read_scenario(tmp_path / "s.yaml")).recording
     assert recording.jobs.arrival.tolist() == [0, 10**12 // 4, 10**12]

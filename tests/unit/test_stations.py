@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel import app
+import windtunnel
 from windtunnel.core.ops import OPERATIONS, one_row
-from windtunnel.core.scenario import scenario_from_data
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.simulation.run import Run
 from windtunnel_models.catalogue import Catalogue
 
 COPY = {"bytes": 100_000_000, "direction": "h2d", "memory": "pinned"}
@@ -32,8 +33,8 @@ def at_once(count: int, ops: list[Any], **entry: Any) -> dict[str, Any]:
     }
 
 
-def run(data: dict[str, Any]) -> app.Run:
-    return app.run(scenario_from_data(data))
+def run(data: dict[str, Any]) -> Run:
+    return windtunnel.run(scenario_from_data(data))
 
 
 def ticks(op: str, values: dict[str, Any]) -> int:
@@ -205,7 +206,7 @@ def test_rates_far_below_one_a_second_are_rates_too() -> None:
 
 def test_a_central_queue_of_streams_stays_quick_to_ask() -> None:
     """Free devices are listed once each, however often they became free."""
-    from windtunnel.engine import process
+    from windtunnel.engine.process import engine as process
 
     seen: list[int] = []
     original = process.dispatcher_for
@@ -333,7 +334,7 @@ def tight() -> dict[str, Any]:
 
 
 def test_keys_and_values_never_take_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    from windtunnel.engine.stations.continuous import ContinuousStation
+    from windtunnel.engine.process.stations.continuous import ContinuousStation
 
     fills: list[float] = []
     original = ContinuousStation._begin_step
@@ -357,8 +358,8 @@ def test_the_youngest_is_put_off_so_that_equals_end_in_the_order_they_came() -> 
 
 
 def test_a_prompt_in_chunks_costs_the_attention_of_the_whole() -> None:
-    from windtunnel.core.decoder import Decoder
-    from windtunnel.engine.decoding import DecoderCosts
+    from windtunnel.engine.prepare.decoding import DecoderCosts
+    from windtunnel.scenario.decoder import Decoder
 
     model = Decoder(
         layers=4, width=1024, heads=8, feed_forward=2816, vocabulary=32000, kv_heads=8, head_dim=128

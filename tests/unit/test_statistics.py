@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.signal import lfilter
 
-from windtunnel import app
-from windtunnel.core.scenario import scenario_from_data
-from windtunnel.engine import sketch
-from windtunnel.engine.sample import BatchedSample, Histograms
-from windtunnel.engine.statistics import (
+import windtunnel
+from windtunnel.engine.results import sketch
+from windtunnel.engine.results.sample import BatchedSample, Histograms
+from windtunnel.engine.results.statistics import (
     STATISTICS,
     Estimate,
     estimates,
@@ -29,7 +28,7 @@ from windtunnel.engine.statistics import (
     relative_error,
     spread,
 )
-from windtunnel.engine.steady import (
+from windtunnel.engine.results.steady import (
     LEAST_JOBS,
     Correlation,
     correlation,
@@ -38,6 +37,7 @@ from windtunnel.engine.steady import (
     jobs_to_settle,
     warm_up,
 )
+from windtunnel.scenario.scenario import scenario_from_data
 
 
 def autoregression(seed: int, count: int, weight: float = 0.9, mean: float = 10.0) -> np.ndarray:
@@ -238,7 +238,7 @@ def test_a_run_shorter_than_its_queue_s_memory_gives_values_without_intervals(re
             "records": records,
             "stop": {"jobs": jobs},
         }
-        return app.run(scenario_from_data(scenario)).result
+        return windtunnel.run(scenario_from_data(scenario)).result
 
     short, longer, calm = run(3000, 0.95), run(13000, 0.95), run(3000, 0.5)
     reason = short["statistics"]["missing"]["latency_s"]["mean"]
@@ -366,15 +366,15 @@ def test_growth_is_seen_over_capacity_and_not_below() -> None:
 def test_an_unstable_system_is_said_to_be_so_and_not_averaged(queue: Any) -> None:
     data = queue(stop={"jobs": 6000})
     data["workload"][0]["arrivals"]["rate"] = "2400 /s"
-    result = app.run(scenario_from_data(data)).result
+    result = windtunnel.run(scenario_from_data(data)).result
     assert result["statistics"]["settled"] == "grows"
     assert any("unstable" in note for note in result["notes"])
     assert all(e["low"] is None and e["high"] is None for e in result["latency_s"].values())
     assert set(result["statistics"]["missing"]["latency_s"]) == set(STATISTICS)
-    steady = app.run(scenario_from_data(queue(stop={"jobs": 6000}))).result
+    steady = windtunnel.run(scenario_from_data(queue(stop={"jobs": 6000}))).result
     assert steady["statistics"]["settled"] == "yes" and steady["latency_s"]["mean"]["low"] is not None
     assert 0 < steady["statistics"]["warmup_jobs"] < 3000
-    repeated = app.run(scenario_from_data(data), replications=2).result
+    repeated = windtunnel.run(scenario_from_data(data), replications=2).result
     assert repeated["statistics"]["settled"] == "grows" and len(repeated["statistics"]["warmup_jobs"]) == 2
 
 
@@ -383,7 +383,7 @@ def test_a_source_that_changes_with_time_keeps_every_job(queue: Any) -> None:
     data["workload"][0]["arrivals"] = {
         "process": "burst", "rate": "500 /s", "burst_rate": "3000 /s", "every": "500 ms", "length": "100 ms",
     }  # fmt: skip
-    finished = app.run(scenario_from_data(data))
+    finished = windtunnel.run(scenario_from_data(data))
     jobs = finished.recording.jobs
     assert finished.result["statistics"]["stationary"] is False
     assert finished.result["statistics"]["warmup_jobs"] == 0
@@ -397,7 +397,7 @@ def test_common_random_numbers_narrow_the_difference_of_two_fleets(queue: Any) -
     def means(speed: float, seeds: range) -> list[float]:
         data = queue(stop={"jobs": 1500})
         data["fleet"][0]["speed"] = speed
-        runs = [app.run(scenario_from_data(data | {"seed": seed})) for seed in seeds]
+        runs = [windtunnel.run(scenario_from_data(data | {"seed": seed})) for seed in seeds]
         return [float(run.result["latency_s"]["mean"]["value"]) for run in runs]
 
     slow, fast, other = means(1.0, range(10)), means(1.05, range(10)), means(1.05, range(100, 110))
@@ -447,9 +447,11 @@ def test_replications_of_which_some_grow_have_no_mean_of_the_calm_ones(queue: An
         "stop": {"jobs": 3000},
         "targets": ["latency mean <= 10 s"],
     }
-    alone = [app.run(scenario_from_data(data | {"seed": seed})).result["statistics"]["settled"] for seed in range(12)]
+    alone = [
+        windtunnel.run(scenario_from_data(data | {"seed": seed})).result["statistics"]["settled"] for seed in range(12)
+    ]
     assert {"grows", "not shown"} <= set(alone)
-    result = app.run(scenario_from_data(data), replications=12).result
+    result = windtunnel.run(scenario_from_data(data), replications=12).result
     assert result["latency_s"]["mean"]["value"] is None
     assert "of 12 replications have none" in result["statistics"]["missing"]["latency_s"]["mean"]
     assert result["statistics"]["settled_reason"].startswith("in ")

@@ -20,14 +20,16 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windtunnel import app
-from windtunnel.cli import cli
+import windtunnel
+from windtunnel.app import sweep as sweep_command
+from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
-from windtunnel.core.scenario import scenario_from_data
-from windtunnel.planning.executors import LocalPool, Task
-from windtunnel.planning.sweep import csv_text, grid, parse_axis, read_grid, row, table
-from windtunnel.planning.sweep_run import Places, conduct
+from windtunnel.core.result import result_json
 from windtunnel.report.sweep import headline, points_table
+from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.sweep.grid import csv_text, grid, parse_axis, read_grid, row, table
+from windtunnel.sweep.run import Places, conduct
+from windtunnel.sweep.workers import LocalPool, Task
 
 OVER = ["fleet[0].count=2,3", "seed=1..3"]
 
@@ -132,13 +134,13 @@ def test_what_is_wrong_at_any_point_is_said_before_any_runs(
     scenario: Path, over: list[str], said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match=said):
-        app.sweep(scenario, over, out=tmp_path / "out", workers=1)
+        sweep_command.sweep(scenario, over, out=tmp_path / "out", workers=1)
     assert not (tmp_path / "out" / "runs").exists() and not (tmp_path / "out" / "manifest.json").exists()
 
 
 def test_an_unknown_engine_is_refused(scenario: Path) -> None:
     with pytest.raises(InputError, match="the engine 'warp' is not here"):
-        app.sweep(scenario, ["seed=1"], engine="warp", workers=1)
+        sweep_command.sweep(scenario, ["seed=1"], engine="warp", workers=1)
 
 
 # The table.
@@ -146,18 +148,18 @@ def test_an_unknown_engine_is_refused(scenario: Path) -> None:
 
 def test_the_number_of_workers_changes_no_byte_and_each_row_is_its_run(scenario: Path, tmp_path: Path) -> None:
     for workers in (1, 2):
-        app.sweep(scenario, OVER, out=tmp_path / str(workers), workers=workers, replications=2)
+        sweep_command.sweep(scenario, OVER, out=tmp_path / str(workers), workers=workers, replications=2)
     for name in ("sweep.csv", "sweep.json", "manifest.json"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
     with (tmp_path / "2" / "sweep.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [(r["fleet[0].count"], r["seed"]) for r in rows] == [(c, s) for c in "23" for s in "123"]
     for cells in rows:
-        alone = app.run(
+        alone = windtunnel.run(
             scenario, changes=[f"fleet[0].count={cells['fleet[0].count']}"], seed=int(cells["seed"]), replications=2
         )
         kept = (tmp_path / "2" / "runs" / cells["key"] / "result.json").read_text()
-        assert kept == app.result_json(alone.result)
+        assert kept == result_json(alone.result)
         p99 = alone.result["latency_s"]["p99"]
         assert [float(cells[f"latency_s.p99{end}"]) for end in ("", ".low", ".high")] == [
             p99["value"],
@@ -181,7 +183,7 @@ def test_columns_agree_with_every_row_and_what_others_hold_in_parts_has_no_colum
 def test_several_workloads_have_their_own_columns(queue: Any, tmp_path: Path) -> None:
     data = queue(stop={"jobs": 200})
     data["workload"].append({**data["workload"][0], "name": "more"})
-    found = app.sweep(write(tmp_path, data), ["seed=1"], workers=1)
+    found = sweep_command.sweep(write(tmp_path, data), ["seed=1"], workers=1)
     assert found["rows"][0]["workloads.more.latency_s.mean"] > 0
 
 
@@ -197,19 +199,19 @@ def test_files_named_by_absolute_and_relative_names_are_the_ones_read(queue: Any
     (tmp_path / "mine").mkdir()
     path = write(tmp_path / "mine", {k: v for k, v in data.items() if k != "stop"})
     over = [f"workload[0].arrivals.file=../traces/few.csv,{tmp_path}/traces/many.csv"]
-    found = app.sweep(path, over, workers=1, out=tmp_path / "out")
+    found = sweep_command.sweep(path, over, workers=1, out=tmp_path / "out")
     assert [cells["jobs.arrived"] for cells in found["rows"]] == [20, 40]
     kept = json.loads((tmp_path / "out" / "runs" / found["rows"][1]["key"] / "result.json").read_text())
     assert kept["scenario"]["workload"][0]["arrivals"]["file"] == f"{tmp_path}/traces/many.csv"
     # Other contents under the same name are another sweep.
     (tmp_path / "traces" / "few.csv").write_text("at\n1\n2\n")
     with pytest.raises(InputError, match="another sweep; what differs: inputs"):
-        app.sweep(path, over, workers=1, out=tmp_path / "out")
+        sweep_command.sweep(path, over, workers=1, out=tmp_path / "out")
 
 
 def test_a_folder_of_another_sweep_is_kept_unless_thrown_away(scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    app.sweep(scenario, ["seed=1,2"], out=out, workers=1)
+    sweep_command.sweep(scenario, ["seed=1,2"], out=out, workers=1)
     (out / "runs" / "mine.txt").write_text("not the sweep's")
     for over, changes, engine, said in (
         (["seed=1,2,3"], [], "auto", "axes"),
@@ -217,24 +219,24 @@ def test_a_folder_of_another_sweep_is_kept_unless_thrown_away(scenario: Path, tm
         (["seed=1,2"], [], "process", "engine"),
     ):
         with pytest.raises(InputError, match=f"what differs: {said}"):
-            app.sweep(scenario, over, changes=changes, engine=engine, out=out, workers=1)
+            sweep_command.sweep(scenario, over, changes=changes, engine=engine, out=out, workers=1)
     assert (out / "sweep.csv").exists() and len(list((out / "runs").iterdir())) == 3
-    app.sweep(scenario, ["seed=7"], out=out, workers=1, fresh=True)
+    sweep_command.sweep(scenario, ["seed=7"], out=out, workers=1, fresh=True)
     assert len(list((out / "runs").iterdir())) == 2 and (out / "runs" / "mine.txt").exists()
     (tmp_path / "other" / "runs").mkdir(parents=True)
     with pytest.raises(InputError, match="'runs' is there already"):
-        app.sweep(scenario, ["seed=7"], out=tmp_path / "other", workers=1, fresh=True)
+        sweep_command.sweep(scenario, ["seed=7"], out=tmp_path / "other", workers=1, fresh=True)
 
 
 @pytest.mark.parametrize("damage", [lambda text: text[: len(text) // 2], lambda text: "{}", lambda text: ""])
 def test_a_finished_point_is_not_run_again_and_a_damaged_one_is(damage: Any, scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first = app.sweep(scenario, ["seed=1..3"], out=out, workers=1)
+    first = sweep_command.sweep(scenario, ["seed=1..3"], out=out, workers=1)
     records = [out / "runs" / cells["key"] / "result.json" for cells in first["rows"]]
     table_before, text = (out / "sweep.csv").read_bytes(), records[1].read_text()
     records[1].write_text(damage(text))
     before = [path.stat().st_mtime_ns for path in records]
-    assert app.sweep(scenario, ["seed=1..3"], out=out, workers=1) == first
+    assert sweep_command.sweep(scenario, ["seed=1..3"], out=out, workers=1) == first
     after = [path.stat().st_mtime_ns for path in records]
     assert [a == b for a, b in zip(before, after, strict=True)] == [True, False, True]
     assert (out / "sweep.csv").read_bytes() == table_before and records[1].read_text() == text
@@ -345,12 +347,12 @@ def test_a_killed_worker_is_replaced_and_two_sweeps_do_not_share_a_folder(slow: 
     assert process.returncode == 0, errors
     found = json.loads(printed)
     assert found["failed"] == 0 and len(workers) == 3  # the fork server is the eldest
-    assert found == app.sweep(slow, ["seed=1..6"], out=out, workers=1)
+    assert found == sweep_command.sweep(slow, ["seed=1..6"], out=out, workers=1)
 
 
 WORKS = """
 import os, signal
-from windtunnel.planning.sweep import Outcome
+from windtunnel.sweep.grid import Outcome
 
 def dies(tree, task):
     if task.what == "run" and task.changes == ("seed=2",):
@@ -415,7 +417,9 @@ def shown(*words: str) -> list[str]:
 
 
 def test_what_is_not_sure_or_has_not_settled_does_not_look_like_the_rest(queue: Any, tmp_path: Path) -> None:
-    sure = app.run(scenario_from_data(queue(fleet=[{"device": "server", "count": 2}]))).result["latency_s"]["p99"]
+    sure = windtunnel.run(scenario_from_data(queue(fleet=[{"device": "server", "count": 2}]))).result["latency_s"][
+        "p99"
+    ]
     limit = (sure["value"] + sure["high"]) / 2
     path = write(tmp_path, queue(targets=[f"latency p99 <= {limit} s"]))
     lines = shown(str(path), "--over", "fleet[0].count=1,2,9")

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel import app
-from windtunnel.core.arrivals import FORMATS, Trace
+import windtunnel
+from windtunnel.app.trace import import_trace
 from windtunnel.core.errors import InputError, Where
-from windtunnel.core.scenario import scenario_from_data
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND
 from windtunnel.engine.arrivals import TraceRows, arrivals, export_trace, read_trace, trace_jobs
 from windtunnel.engine.arrivals.processes import Draws
+from windtunnel.scenario.arrivals import FORMATS, Trace
+from windtunnel.scenario.scenario import scenario_from_data
 
 ROOT = Path(__file__).resolve().parents[2]
 TRACES = ROOT / "scenarios" / "traces"
@@ -252,8 +253,8 @@ def test_a_program_written_for_one_trace_runs_on_another(tmp_path: Path) -> None
     here = str(tmp_path / "s.yaml")
     names = {"TIMESTAMP": "when", "ContextTokens": "prompt_len", "GeneratedTokens": "output_len"}
     for keys in ({"format": "azure-llm", "columns": names}, {"time": "when", "columns": dict(list(names.items())[1:])}):
-        one = app.run(scenario_from_data(data("a.csv", ops, format="azure-llm"), here))
-        two = app.run(scenario_from_data(data("b.csv", ops, **keys), here))
+        one = windtunnel.run(scenario_from_data(data("a.csv", ops, format="azure-llm"), here))
+        two = windtunnel.run(scenario_from_data(data("b.csv", ops, **keys), here))
         assert np.array_equal(one.recording.jobs.arrival, [0, SECOND // 2])
         assert np.array_equal(one.recording.jobs.finish, two.recording.jobs.finish)
         assert one.result["energy_j"] == two.result["energy_j"]
@@ -291,7 +292,7 @@ def test_a_trace_of_a_scenario_says_its_rate_and_that_it_is_not_stationary() -> 
 )  # fmt: skip
 def test_what_is_wrong_with_a_trace_in_a_scenario_is_named(keys: dict[str, Any], says: str, small: Path) -> None:
     with pytest.raises(InputError) as caught:
-        app.run(scenario_from_data(data(small.name, [{"launch": {}}], **keys), str(small.parent / "s.yaml")))
+        windtunnel.run(scenario_from_data(data(small.name, [{"launch": {}}], **keys), str(small.parent / "s.yaml")))
     assert says in str(caught.value)
 
 
@@ -318,5 +319,5 @@ def test_the_command_writes_plain_csv_and_names_what_is_wrong(small: Path, tmp_p
         ("csv", "t", {"time_s": "what"}, out, "that is not its time"),
     ):
         with pytest.raises(InputError) as caught:
-            app.import_trace(small, form, time, columns, target)
+            import_trace(small, form, time, columns, target)
         assert says in str(caught.value)

@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from windtunnel import app, validating
+from windtunnel.app import calibrate as calibrate_command
+from windtunnel.app import validate as validating
 from windtunnel.core.device import DeviceSpec, Kind, Parameter, Parameters, Raw
 from windtunnel.core.ops import OPERATIONS, FloatArray, Gemm, Rows, VectorAdd
 from windtunnel.core.provenance import assumed
+from windtunnel.simulation.fleet import device_model
 from windtunnel.validation.compare import halves
 from windtunnel.validation.rows import Measurement
 from windtunnel_models import catalogue as catalogue_module
@@ -123,7 +125,7 @@ def off_the_law(op: str, device: str, overlay: str, known: Catalogue) -> FloatAr
     n = {name: np.array([float(row.columns[name]) for row in held]) for name in sizes(op)}
     words = {name: str(value) for name, value in held[0].columns.items() if isinstance(value, str)}
     ordered = {c.name: words[c.name] for c in OPERATIONS.find(op).all_columns() if c.kind == "choice"}
-    said = app.device(device, known, overlay).cost(Rows(OPERATIONS.find(op), ordered, n)).duration_s
+    said = device_model(device, known, overlay).cost(Rows(OPERATIONS.find(op), ordered, n)).duration_s
     return np.asarray(np.abs(said / law(op, n) - 1.0))
 
 
@@ -168,7 +170,9 @@ def test_the_halves_are_written_and_share_no_size(tmp_path: Path) -> None:
     fitted = {line.split(",")[3] for line in (tmp_path / "l4" / "vector_add.fit.csv").read_text().splitlines()[1:]}
     assert (found["fitted"], found["held_out"]) == (40, 40)
     assert fitted == {f"{row.columns['n']:.0f}" for row in halves(rows)[0]}
-    again = app.calibrate("vector_add", tmp_path / "l4" / "vector_add.fit.csv", "l4", out=tmp_path / "again.yaml")
+    again = calibrate_command.calibrate(
+        "vector_add", tmp_path / "l4" / "vector_add.fit.csv", "l4", out=tmp_path / "again.yaml"
+    )
     assert again["rows"] == 40
     assert (tmp_path / "again.yaml").read_text() == (tmp_path / "l4" / "vector_add.yaml").read_text()
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from windtunnel import app, validating
-from windtunnel.cli import main
+import windtunnel
+from windtunnel.app import validate as validating
+from windtunnel.cli.main import main
 from windtunnel.core.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,7 @@ def truth(tmp_path: Path) -> Path:
     lines = ["sku,n,latency_s"]
     for sku, factor in (("l4", 1.0), ("t4", 2.0)):
         for n in (10**3, 10**5, 10**7):
-            lines.append(f"{sku},{n},{factor * app.predict('vector_add', sku, {'n': n})['duration_s']!r}")
+            lines.append(f"{sku},{n},{factor * windtunnel.predict('vector_add', sku, {'n': n})['duration_s']!r}")
     path = tmp_path / "truth.csv"
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -179,7 +180,7 @@ def test_calibrating_fits_one_half_and_judges_on_the_other(tmp_path: Path) -> No
     assert overlay == tmp_path / "calibration" / "a100-sxm-80gb" / "attention.yaml"
     question = ("attention", "a100-sxm-80gb", {"phase": "decode", "batch": 4, "heads": 32, "kv_heads": 8})
     values = {**question[2], "head_dim": 128, "kv_tokens": 4096}
-    answers = [app.predict(question[0], question[1], values, calibration=c) for c in ("none", str(overlay))]
+    answers = [windtunnel.predict(question[0], question[1], values, calibration=c) for c in ("none", str(overlay))]
     assert answers[0]["duration_s"] != answers[1]["duration_s"]
     code, out, _ = command(*given)
     assert code == 0
@@ -194,7 +195,7 @@ def test_a_slip_of_many_rows_writes_nothing(truth: Path, tmp_path: Path) -> None
 
 
 def test_names_of_other_peoples_devices_are_matched_by_all_their_words() -> None:
-    known = app.catalogue()
+    known = windtunnel.catalogue()
     for name, sku in (
         ("NVIDIA A100-PCIE-40GB", "a100-pcie-40gb"),
         ("Tesla P100-PCIE-16GB", "p100-pcie-16gb"),

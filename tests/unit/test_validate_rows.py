@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from windtunnel import app, validating
+from windtunnel.app import calibrate as calibrate_command
+from windtunnel.app import validate as validating
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.report.validation import text
@@ -87,7 +88,7 @@ def test_a_written_file_is_what_calibrate_reads(tmp_path: Path) -> None:
     ]
     path = tmp_path / "vector_add.csv"
     write_rows(path, [replace(row, power_w=50.0) if i else row for i, row in enumerate(rows)])
-    found = app.calibrate("vector_add", path, "l4", out=tmp_path / "l4.yaml")
+    found = calibrate_command.calibrate("vector_add", path, "l4", out=tmp_path / "l4.yaml")
     assert found["rows"] == len(rows)
     assert (tmp_path / "l4.yaml").exists()
 

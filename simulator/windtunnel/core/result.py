@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -227,3 +228,8 @@ class Recording:
     tally: Tally | None = None
     scaling: Sequence[Scaling] = ()
     """Entries whose devices come and go."""
+
+
+def result_json(result: Mapping[str, Any]) -> str:
+    """``result`` as result.json holds it: the same bytes for the same run."""
+    return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from windtunnel.core.errors import InputError, Where, nearest
 from windtunnel.core.result import Recording
-from windtunnel.core.scenario import Scenario
-from windtunnel.engine import process
-from windtunnel.engine.fleet import Prepared
-from windtunnel.engine.preparing import can_be_streamed, expected_jobs
+from windtunnel.engine.prepare.prepare import can_be_streamed, expected_jobs
+from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.process import engine as process
+from windtunnel.scenario.scenario import Scenario
 
 ENGINES = ("auto", "process", "compiled")
 COMPILED_ABOVE = 20_000

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.demand import Demand
-from windtunnel.core.target import Target
 from windtunnel.core.ticks import FloatArray
+from windtunnel.engine.prepare.demand_profile import Demand
+from windtunnel.scenario.target import Target
 
 Counts = tuple[int, ...]
 

@@ -1,6 +1,6 @@
 """What a planner asks of an answer: what binds, what the next-cheapest breaks, what is left, where the knee is.
 
-Works on evaluations: what a simulation said of a fleet, as plain data (see ``windtunnel.planner``).
+Works on evaluations: what a simulation said of a fleet, as plain data (see ``windtunnel.app.plan``).
 """
 
 from __future__ import annotations

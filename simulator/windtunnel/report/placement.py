@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.placed import NANO, PlacementRecording
 from windtunnel.core.result import STATUS
+from windtunnel.placement.recording import NANO, PlacementRecording
 from windtunnel.report.words import (
     NOTHING,
     badge,

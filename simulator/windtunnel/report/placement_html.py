@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from windtunnel.core.placed import PlacementRecording
+from windtunnel.placement.recording import PlacementRecording
 from windtunnel.report import html, words
 from windtunnel.report.placement import tasks_arrived
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windtunnel.core.errors import OutOfBounds, UninitializedRead
-from windtunnel.emulator.arrays import change_one
-from windtunnel.emulator.findings import ATOMIC, READ, WRITE, Touch, race
+from windtunnel.emulator.lockstep.arrays import change_one
+from windtunnel.emulator.races.findings import ATOMIC, READ, WRITE, Touch, race
 from windtunnel.emulator.threads.clocks import Access, Clock, Released
 
 if TYPE_CHECKING:
-    from windtunnel.emulator.arrays import Launch
+    from windtunnel.emulator.lockstep.arrays import Launch
+    from windtunnel.emulator.races.footprint import Trace
+    from windtunnel.emulator.threads.deadlock import Look
     from windtunnel.emulator.threads.machine import Thread
-    from windtunnel.emulator.threads.stuck import Look
-    from windtunnel.emulator.touched import Trace
 
 
 class _Element:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.emulator.arrays import Launch
+from windtunnel.emulator.lockstep.arrays import Launch
+from windtunnel.emulator.races.footprint import Trace
 from windtunnel.emulator.threads.cells import Cells, Stretch
 from windtunnel.emulator.threads.machine import Machine
 from windtunnel.emulator.threads.program import Threaded, threaded
 from windtunnel.emulator.threads.schedule import schedule_of
-from windtunnel.emulator.touched import Trace
 from windtunnel.language import ir
 from windtunnel.language.types import Array
 

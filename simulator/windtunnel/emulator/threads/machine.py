@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.emulator.arrays import Launch
+from windtunnel.emulator.lockstep.arrays import Launch
 from windtunnel.emulator.threads import clocks
 from windtunnel.emulator.threads.cells import Cells, Stretch
+from windtunnel.emulator.threads.deadlock import Look, endless, livelock, parted, stuck
 from windtunnel.emulator.threads.program import WAIT, Meeting, Threaded
 from windtunnel.emulator.threads.schedule import Schedule
-from windtunnel.emulator.threads.stuck import Look, endless, livelock, parted, stuck
 from windtunnel.language import ir
 
 _ROUNDS = 1000

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.emulator import mathematics
-from windtunnel.emulator.lanes import convert
-from windtunnel.emulator.waiting import decides, waits_on
-from windtunnel.emulator.writing import Writer
+from windtunnel.emulator.lockstep import mathematics
+from windtunnel.emulator.lockstep.lanes import convert
+from windtunnel.emulator.lockstep.source_text import Writer
+from windtunnel.emulator.lockstep.waiting import decides, waits_on
 from windtunnel.language import ir
 from windtunnel.language.types import BOOL
 

@@ -10,10 +10,10 @@ from array import array
 
 import numpy as np
 
-from windtunnel.core.arrivals import Closed
 from windtunnel.core.rng import stream
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, TickArray
-from windtunnel.engine.variates import unit_variates
+from windtunnel.engine.arrivals.distributions import unit_variates
+from windtunnel.scenario.arrivals import Closed
 
 _GROUP = 64
 """Users that share a stream: one for each of a million users would take seconds and a gigabyte to make."""

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from windtunnel.core import arrivals as said
-from windtunnel.core.arrivals import DAY_S
 from windtunnel.core.rng import stream
 from windtunnel.core.ticks import MAX_SECONDS, FloatArray
-from windtunnel.engine.variates import weibull_scale, weibull_shape
+from windtunnel.engine.arrivals.distributions import weibull_scale, weibull_shape
+from windtunnel.scenario import arrivals as said
+from windtunnel.scenario.arrivals import DAY_S
 
 FIRST_BLOCK, BLOCK = 1024, 16_384
 """Jobs drawn at once: few at first, so that short runs are quick. No time depends on either."""

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from windtunnel.core.arrivals import Closed, Process, Trace
 from windtunnel.core.errors import InputError, Where
-from windtunnel.core.scenario import Stop, Workload
 from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS, TICKS_PER_SECOND, TickArray, to_tick_array
 from windtunnel.engine.arrivals.processes import BLOCK, Draws, times
 from windtunnel.engine.arrivals.traces import MAX_JOBS, TraceRows, trace_jobs
+from windtunnel.scenario.arrivals import Closed, Process, Trace
+from windtunnel.scenario.scenario import Stop, Workload
 
 JobBlock = tuple[TickArray, np.ndarray, np.ndarray]
 """Jobs in order: arrival tick, workload, and rank within the workload; three arrays of one length."""

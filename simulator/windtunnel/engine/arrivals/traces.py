@@ -17,11 +17,11 @@ from typing import TextIO
 
 import numpy as np
 
-from windtunnel.core.arrivals import FORMATS, Knot, Trace
 from windtunnel.core.csvfile import Table, read_csv, write_whole
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
 from windtunnel.engine.arrivals.processes import Draws
+from windtunnel.scenario.arrivals import FORMATS, Knot, Trace
 
 MAX_JOBS = 200_000_000
 TIME_COLUMN = "time_s"

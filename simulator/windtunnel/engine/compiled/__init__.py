@@ -9,7 +9,16 @@ from pathlib import Path
 _KEPT = Path(__file__).parent / "__pycache__"
 _SOURCES = (
     *sorted(Path(__file__).parent.glob("*.py")),
-    *(Path(__file__).parents[1] / n for n in ("decoding.py", "faults.py", "fleet.py", "programs.py", "sketch.py")),
+    *(
+        Path(__file__).parents[1] / name
+        for name in (
+            "prepare/decoding.py",
+            "prepare/fault_schedule.py",
+            "prepare/prepared.py",
+            "prepare/programs.py",
+            "results/sketch.py",
+        )
+    ),
 )
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numba import njit, typeof, types
 
-from windtunnel.core.faults import Straggler
 from windtunnel.core.policy import Candidate, JobKey, OwnFunction
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND
 from windtunnel.engine.compiled import state
@@ -29,9 +28,10 @@ from windtunnel.engine.compiled.state import (
     records,
 )
 from windtunnel.engine.compiled.structures import ROOT, tree_build, tree_size
-from windtunnel.engine.fleet import Prepared
-from windtunnel.engine.jobs import draw_columns, draws
-from windtunnel.engine.programs import Segment, Variates
+from windtunnel.engine.prepare.jobs import draw_columns, draws
+from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.programs import Segment, Variates
+from windtunnel.scenario.faults import Straggler
 
 _CANDIDATE = types.NamedTuple(
     (types.int64, *(types.float64,) * 6, types.int64, types.float64),

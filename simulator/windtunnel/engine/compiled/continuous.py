@@ -30,8 +30,8 @@ from windtunnel.engine.compiled.state import (
 )
 from windtunnel.engine.compiled.structures import ROOT, cold, heap_pop, hot
 from windtunnel.engine.compiled.work import LATEST, PER_SECOND, TOO_MANY, best_queue, ends_after, pop, reindex
-from windtunnel.engine.decoding import CONTEXT_GRAIN
-from windtunnel.engine.programs import WATT_GRAIN
+from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN
+from windtunnel.engine.prepare.programs import WATT_GRAIN
 
 _NEVER: Any = np.int64(2**63 - 1)
 COMPUTE, DECODE, PREFILL, BOTH = range(4)

@@ -27,7 +27,7 @@ from windtunnel.engine.compiled.work import (
     tally,
     way_of,
 )
-from windtunnel.engine.fleet import FAR
+from windtunnel.engine.prepare.prepared import FAR
 
 PER_SECOND = 1e12
 

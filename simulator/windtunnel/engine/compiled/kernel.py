@@ -56,7 +56,7 @@ from windtunnel.engine.compiled.work import (
     start_sweep,
     tally,
 )
-from windtunnel.engine.faults import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
+from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
 
 # Faults.
 

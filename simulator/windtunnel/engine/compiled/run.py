@@ -13,12 +13,9 @@ from numba import config
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
 from windtunnel.core.errors import InputError, Where
-from windtunnel.core.faults import OperationFault
 from windtunnel.core.policy import OwnFunction
 from windtunnel.core.result import Recording
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
-from windtunnel.engine import accounting
-from windtunnel.engine.books import Books
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import Words, blank_rows, build, compiled_key, compiled_score, kernel
 from windtunnel.engine.compiled.continuous import close as close_serving
@@ -26,10 +23,12 @@ from windtunnel.engine.compiled.kernel import close
 from windtunnel.engine.compiled.serving import build_serving, serving_books, serving_kernel
 from windtunnel.engine.compiled.state import Records, Serving, World, records
 from windtunnel.engine.compiled.tallied import tallied
-from windtunnel.engine.faults import look_ahead
-from windtunnel.engine.fleet import Prepared
-from windtunnel.engine.jobs import JobBlock, job_blocks
-from windtunnel.engine.stations import kind_of_station
+from windtunnel.engine.event_log import Books
+from windtunnel.engine.prepare.fault_schedule import look_ahead
+from windtunnel.engine.prepare.jobs import JobBlock, job_blocks
+from windtunnel.engine.prepare.prepared import Prepared, kind_of_station
+from windtunnel.engine.results import accounting
+from windtunnel.scenario.faults import OperationFault
 
 Progress = Callable[[int], None]
 _SLOTS = 1024

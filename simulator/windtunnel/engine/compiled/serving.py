@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numba import njit, typeof, types
 
-from windtunnel.engine.books import Books
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import KEY, SCORE, Pool, estimates, queues_by_class, run_record, trees
 from windtunnel.engine.compiled.continuous import WORDS, serve
 from windtunnel.engine.compiled.state import Records, Serving, records
 from windtunnel.engine.compiled.structures import ROOT
-from windtunnel.engine.decoding import DecoderCosts
-from windtunnel.engine.fleet import Prepared
+from windtunnel.engine.event_log import Books
+from windtunnel.engine.prepare.decoding import DecoderCosts
+from windtunnel.engine.prepare.prepared import Prepared
 
 _ROWS = 2**21
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from windtunnel.engine.faults import EVENT
+from windtunnel.engine.prepare.fault_schedule import EVENT
 
 Records = Any
 """An array of records, or one of them, whose fields are read by name."""

@@ -19,11 +19,11 @@ from windtunnel.core.result import (
     TokenGaps,
 )
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray
-from windtunnel.engine.accounting import down_of, spells_of
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import Words
 from windtunnel.engine.compiled.state import World
-from windtunnel.engine.fleet import Prepared
+from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.results.accounting import down_of, spells_of
 
 
 def tallied(prepared: Prepared, world: World, words: Words) -> Recording:

@@ -34,9 +34,9 @@ from windtunnel.engine.compiled.structures import (
     tree_set,
     without_root,
 )
-from windtunnel.engine.fleet import FAR
-from windtunnel.engine.programs import WATT_GRAIN
-from windtunnel.engine.sketch import BINS_PER_E
+from windtunnel.engine.prepare.prepared import FAR
+from windtunnel.engine.prepare.programs import WATT_GRAIN
+from windtunnel.engine.results.sketch import BINS_PER_E
 
 PER_SECOND = 1e12
 TOO_MANY = 9.2e18

@@ -1,0 +1,1 @@
+"""The commands as functions, one module a command. Nothing here knows the terminal."""

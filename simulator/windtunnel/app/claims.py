@@ -1,0 +1,34 @@
+"""`windtunnel claims`: the figures of the founding documents compared with the models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from windtunnel.library.devices import emulator
+from windtunnel.simulation.fleet import device_model as device
+from windtunnel.simulation.run import one_job_s
+from windtunnel_models.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    pass
+
+
+def claims(only: str | None = None, known: Catalogue | None = None) -> list[dict[str, Any]]:
+    """What `windtunnel claims` prints: every figure of the founding documents beside the models' and physics' own.
+
+    ``only`` names one group of them. Raises InputError for a group that is not there.
+    """
+    from windtunnel.claims.evaluate import report
+    from windtunnel.claims.models import Setting
+
+    catalogued = known or Catalogue()
+    return report(Setting(partial(device, known=catalogued), one_job_s, emulate=emulator()), only)
+
+
+def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of ``claims`` for people."""
+    from windtunnel.claims import text
+
+    return text.claims_text(rows)

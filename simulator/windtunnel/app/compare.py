@@ -1,0 +1,47 @@
+"""`windtunnel compare`: two scenarios on the same random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windtunnel.core.errors import InputError, Where
+from windtunnel.scenario.scenario import (
+    check_scenario,
+    read_document,
+)
+from windtunnel.simulation import compare as comparing
+from windtunnel_models.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    pass
+
+
+def compare(
+    one: str | Path,
+    other: str | Path | None = None,
+    *,
+    changes: Sequence[str] = (),
+    seed: int | None = None,
+    replications: int = 10,
+    engine: str = "auto",
+    known: Catalogue | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """A scenario beside another, or beside itself with ``changes``, on the same random numbers: see ``comparing``."""
+    if (other is None) == (not changes):
+        raise InputError(
+            "there is nothing to compare with, or there are two things",
+            where=Where(field="compare"),
+            expected="another scenario, or --change PATH=VALUE",
+        )
+    first = check_scenario(read_document(Path(one), seed=seed))
+    second = check_scenario(read_document(Path(one if other is None else other), changes, seed=seed))
+    # What tells them apart, shortest first: their names, their files, the change.
+    names = (first.name, second.name)
+    if changes:
+        names = (first.name, f"{second.name} with {', '.join(changes)}")
+    elif first.name == second.name:
+        names = (str(one), str(other))
+    return comparing.compare(first, second, replications, engine, known or Catalogue(), progress, names=names)

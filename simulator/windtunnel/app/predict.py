@@ -1,0 +1,59 @@
+"""`windtunnel predict`: a table of operations, and what a prediction rests on."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from windtunnel.core.csvfile import write_whole
+from windtunnel.core.device import Cost, Device
+from windtunnel.core.errors import InputError, Where
+from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.optable import read_op_table
+from windtunnel.library.predict import _cost_rows
+
+if TYPE_CHECKING:
+    pass
+
+
+def known_from(op: str, target: Device) -> str:
+    """One line on what an operation's time rests on: this SKU's measurements, other devices', or a formula."""
+    known = target.knowledge(op)
+    if known.basis != "measured":
+        return known.text
+    held = (
+        "" if known.held_out is None else f"; {known.held_out:.1%} off in the mean on those held back ({known.split})"
+    )
+    return f"{known.rows:,} measurements of this SKU{held}"
+
+
+def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
+    """Predict every row of a CSV file (plain or .gz), keeping its rows, order and columns; returns the rows.
+
+    A column of the table that is called like a cost column (measured ``power_w``) is kept as ``<name>_given``.
+    """
+    if out.exists() and out.samefile(source):
+        raise InputError("this is the table itself", where=Where(str(out), field="--out"), expected="another file")
+    rows = read_op_table(OPERATIONS.find(op), source)
+    table = rows.table
+    header = [f"{name}_given" if name in Cost.COLUMNS else name for name in table.header]
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise InputError(f"the table would have two columns '{twice[0]}'", where=Where(str(source), 1, field=twice[0]))
+    cells: list[dict[str, Any]] = [{}] * len(table.rows)
+    for places, group in rows.groups():
+        try:
+            cost = target.cost(group)
+        except InputError as error:
+            raise error.at(rows.where(int(places[0]))) from None
+        for place, row in zip(places.tolist(), _cost_rows(cost), strict=True):
+            cells[place] = row
+
+    def write(stream: TextIO) -> None:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([*header, *Cost.COLUMNS])
+        writer.writerows([*row, *extra.values()] for row, extra in zip(table.rows, cells, strict=True))
+
+    write_whole(out, write)
+    return len(table.rows)

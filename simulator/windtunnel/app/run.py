@@ -1,0 +1,85 @@
+"""`windtunnel run`: the files that a run writes."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.errors import InputError, Where
+from windtunnel.core.policy import POLICIES
+from windtunnel.core.result import result_json
+from windtunnel.placement.recording import PlacementRecording
+from windtunnel.simulation.run import Run
+
+
+def save(finished: Run, folder: Path) -> list[Path]:
+    """Write result.json, jobs.csv, report.html and trace.json.gz under ``folder``; nothing half-written stays."""
+    from windtunnel.report import html, perfetto, tables
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as scratch:
+            made = Path(scratch)
+            (made / "result.json").write_text(result_json(finished.result), encoding="utf-8")
+            recording = finished.recording
+            if isinstance(recording, PlacementRecording):
+                _write_placement(finished.result, recording, made, finished.sample)
+            else:
+                tables.write_jobs_csv(made / "jobs.csv", recording, rows=finished.sample)
+                (made / "report.html").write_text(html.render(finished.result, recording), encoding="utf-8")
+                perfetto.write_trace(made / "trace.json.gz", recording, name=finished.result["name"])
+            names = sorted(path.name for path in made.iterdir())
+            in_the_way = [name for name in names if (folder / name).exists() and not (folder / name).is_file()]
+            if in_the_way:
+                raise InputError(
+                    f"'{in_the_way[0]}' is there already and is no file",
+                    where=Where(str(folder), field="--out"),
+                    expected="another folder",
+                )
+            for name in names:
+                (made / name).replace(folder / name)
+    except OSError as error:
+        raise InputError(
+            f"the output cannot be written: {error.strerror or error}",
+            where=Where(str(folder), field="--out"),
+            expected="a folder that can be written to",
+        ) from None
+    return [folder / name for name in names]
+
+
+def _write_placement(
+    result: dict[str, Any], recording: PlacementRecording, folder: Path, sample: np.ndarray | None = None
+) -> None:
+    """Write jobs.csv (the tasks of ``sample``, or all), report.html and trace.json.gz under ``folder``."""
+    from windtunnel.report import placement as report
+    from windtunnel.report import placement_html
+
+    report.write_tasks_csv(folder / "jobs.csv", recording, sample)
+    report.write_trace(folder / "trace.json.gz", recording, name=str(result["name"]))
+    (folder / "report.html").write_text(placement_html.render(result, recording), encoding="utf-8")
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse an output folder that cannot be written to before anything runs."""
+    parent = folder
+    while not parent.exists() and parent != parent.parent:
+        parent = parent.parent
+    where = Where(str(folder), field="--out")
+    if not parent.is_dir():
+        raise InputError(f"'{parent}' is not a folder", where=where, expected="a folder that can be written to")
+    try:
+        tempfile.TemporaryDirectory(dir=parent, prefix=".writable-").cleanup()
+    except OSError as error:
+        raise InputError(
+            f"the output folder cannot be written to: {error.strerror}",
+            where=where,
+            expected="a folder that can be written to",
+        ) from None
+
+
+def list_policies() -> list[str]:
+    """Every named policy."""
+    return list(POLICIES)

@@ -1,0 +1,127 @@
+"""`windtunnel sweep`: a scenario over a grid of values."""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from windtunnel.core.device import DeviceSpec
+from windtunnel.core.errors import InputError, Where, WindtunnelError
+from windtunnel.core.result import result_json
+from windtunnel.simulation import run as simulation
+from windtunnel.simulation.fleet import policy_of
+from windtunnel.simulation.run import run
+from windtunnel.simulation.versions import made_with
+from windtunnel_models.catalogue import HOST, Catalogue
+from windtunnel_models.host import host_spec
+
+if TYPE_CHECKING:
+    from windtunnel.sweep.grid import Inputs, Outcome
+    from windtunnel.sweep.workers import Task
+
+
+@dataclass(frozen=True)
+class _Point:
+    """What running a point takes, beside its changes and the copies of its input files. Sent to workers."""
+
+    inputs: Inputs
+    replications: int
+    engine: str
+    host: DeviceSpec | None
+    """The processor of the machine the sweep was started on, where a fleet names it: the same for every worker."""
+
+
+def sweep(
+    scenario: str | Path,
+    over: Sequence[str],
+    *,
+    changes: Sequence[str] = (),
+    replications: int = 1,
+    engine: str = "auto",
+    catalogs: Sequence[str | Path] = (),
+    out: Path | None = None,
+    fresh: bool = False,
+    workers: int | None = None,
+    cluster: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Run a scenario at every point of a grid; returns what sweep.json holds.
+
+    ``over`` are axes, "fleet[0].count=1,2,4"; ``changes`` are made at every point. Points run on ``workers`` processes
+    (one a processor unless given) or on the Dask cluster whose scheduler is at ``cluster``. With ``out`` every finished
+    point is kept there, and a sweep that was ended goes on from what is kept; ``fresh`` throws that away. ``progress``
+    is told (points done, points in all). Raises InputError for what is wrong at any point, before any is run. A point
+    that fails while it runs has its error in its row and stops no other.
+    """
+    from windtunnel.sweep.grid import read_grid
+    from windtunnel.sweep.run import Places, conduct
+
+    Catalogue([Path(folder) for folder in catalogs])
+    whole = read_grid(str(scenario), over, changes, [str(folder) for folder in catalogs], policy_of)
+    named = {entry.device.partition("@")[0] for one in whole.scenarios for entry in one.fleet}
+    host = host_spec() if HOST in named else None
+    real = sorted({name for one in whole.scenarios for name in one.real_devices})
+    common = {
+        "inputs": whole.inputs.contents(),
+        "replications": replications,
+        "engine": engine,
+        "versions": made_with(),
+        "host": None if host is None else hashlib.sha256(repr(host).encode()).hexdigest(),
+        **({"real devices": _drivers(real)} if real else {}),
+    }
+    work = partial(sweep_work, _Point(whole.inputs, replications, engine, host))
+    places = Places(out, fresh, _one_at_a_time(real, workers, cluster) if real else workers, cluster, _PRELOAD)
+    return conduct(whole, common, work, made_with, places, progress or (lambda _done, _total: None))
+
+
+def _one_at_a_time(real: Sequence[str], workers: int | None, cluster: str | None) -> int:
+    """How many processes run points that measure real devices: one, or each would measure the others too."""
+    if cluster is not None:
+        raise InputError(f"{real[0]} is a device of this host", where=Where(field="--cluster"), expected="no --cluster")
+    if workers not in (None, 1):
+        problem = f"{real[0]} is measured by each point, and {workers} at once would measure one another"
+        raise InputError(problem, where=Where(field="--workers"), expected="1, or none given")
+    return 1
+
+
+def _drivers(real: Sequence[str]) -> dict[str, str | None]:
+    """What real devices of a sweep are, so that no point that another driver measured is taken for one of it."""
+    from windtunnel.backends.discovery import real_devices as probing
+
+    here = {row["name"]: f"{row['label']}, {row['driver']}" for row in probing.real_devices()}
+    return {name: here.get(name) for name in real}
+
+
+_PRELOAD = (
+    "windtunnel.app.commands",
+    "windtunnel.engine.process.engine",
+    "windtunnel.engine.results.metrics",
+    "scipy.special",
+)
+"""What running a point imports: once for all local workers."""
+
+
+def sweep_work(setup: _Point, tree: Path, task: Task) -> Outcome:
+    """Check or run one point of a sweep, from the copies of its input files under ``tree``. Never raises."""
+    from windtunnel.sweep.grid import Outcome, read_copy
+
+    inputs = setup.inputs
+    try:
+        scenario = read_copy(inputs, tree, task.changes)
+        known = Catalogue(inputs.catalog_folders(tree), setup.host)
+        if task.what == "check":
+            simulation.check(scenario, setup.engine, known)
+            return Outcome()
+        finished = run(scenario, replications=setup.replications, engine=setup.engine, known=known)
+        return Outcome(inputs.restore(result_json(finished.result), tree))
+    except WindtunnelError as error:
+        return Outcome(error=inputs.restore(str(error), tree), code=error.exit_code)
+    except Exception as error:
+        lines = "".join(traceback.format_exception(error))
+        said = inputs.restore(f"{type(error).__name__}: {error}".rstrip(": "), tree)
+        return Outcome(error=f"a bug of Windtunnel's: {said}", code=70, traceback=inputs.restore(lines, tree))

@@ -1,0 +1,21 @@
+"""`windtunnel transpile`: a kernel as source for another language."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from windtunnel.codegen import Emitted
+
+
+def transpile(given: str, target: str, block: str | None) -> Emitted:
+    """The kernel that ``FILE.py:KERNEL`` names as source for a target, after executing the file.
+
+    ``block``: threads of a block, ``X``, ``X,Y`` or ``X,Y,Z``; None: a stencil's tile, or else 256,1,1.
+    """
+    from windtunnel.codegen import transpile as emitted
+    from windtunnel.codegen import with_sizes
+    from windtunnel.codegen.load import load
+
+    sizes = None if block is None else with_sizes(block)
+    return emitted(load(given), target, sizes)

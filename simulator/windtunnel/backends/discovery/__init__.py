@@ -1,0 +1,1 @@
+"""Finds and opens the devices of this host."""

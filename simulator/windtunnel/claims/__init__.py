@@ -1,0 +1,1 @@
+"""The figures of the founding documents compared with the models and with physical bounds."""

@@ -1,0 +1,310 @@
+"""The RTX Ada benchmark of the founding documents, as programs for the process engine.
+
+Two ways to drive the same simulation. *Launch per command*: a 64x64x64 float32 grid. An injection changes one cell on
+the host and uploads two whole arrays (pressure now and before) from pageable memory. A step enqueues two kernels
+(update, boundary) and returns; what follows pays for the execution. A query reads the host's copy. *Persistent*: a
+24x24x24 grid; a command is one write to mapped memory, and the host's waiting loop sleeps between looks at the
+acknowledgement. The mixed workload is 100 repetitions of inject, five steps and a query, counted as 300 operations.
+
+The host is one more engine beside the device's own (``host``), so that enqueuing and execution overlap as they do in
+a stream. Every time below is a primitive with a source; the table's own figures are not among them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from windtunnel.claims.bounds import Bound
+from windtunnel.core.device import Device, Parameters, Raw
+from windtunnel.core.ops import Rows, Stencil
+from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.units import format_quantity as show
+
+Program = list[dict[str, Any]]
+
+SIDE = 64
+"""Cells along each edge of the grid that is launched on."""
+PERSISTENT_SIDE = 24
+"""Cells along each edge of the persistent kernel's grid."""
+FACES = 6
+STEPS = 5
+REPETITIONS = 100
+ARRAY_BYTES = 4 * SIDE**3
+
+_SOURCE = "the benchmark's public source"
+_PHASES = (
+    "the founding documents' own range of this phase; its low end, because that is what the phase takes with next to "
+    "nothing to do in it"
+)
+
+
+def _phase(low_s: float, high_s: float) -> Sourced:
+    return assumed(low_s, low_s, high_s, _PHASES)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is stated of the benchmark's host (SI), each with its source; the rest is the catalogue's device."""
+
+    pageable_bytes_per_s: Sourced
+    cells_per_s: Sourced
+    copy_setup_s: Sourced
+    launch_latency_s: Sourced
+    synchronize_s: Sourced
+    sleep_s: Sourced
+    timer_slack_s: Sourced
+    wake_s: Sourced
+
+
+FACTS = Facts(
+    pageable_bytes_per_s=Sourced(7.6e9, Provenance.PUBLISHED, _SOURCE),
+    cells_per_s=Sourced(78_046e6, Provenance.PUBLISHED, f"{_SOURCE}: its stencil on the same GPU"),
+    copy_setup_s=_phase(20e-6, 50e-6),
+    launch_latency_s=_phase(10e-6, 30e-6),
+    synchronize_s=_phase(5e-6, 20e-6),
+    sleep_s=Sourced(100e-6, Provenance.PUBLISHED, f"{_SOURCE}: the host's waiting loop"),
+    timer_slack_s=assumed(
+        50e-6, 1e-6, 50e-6, "Linux gives a thread 50 us of timer slack unless it asks for less (PR_SET_TIMERSLACK)"
+    ),
+    wake_s=assumed(
+        5e-6, 1e-6, 25e-6, "interrupt, scheduler and leaving an idle state, from a sleep's end to the thread running"
+    ),
+)
+
+
+def benchmark_device(device: Device, facts: Facts) -> Device:
+    """``device`` on the benchmark's host: its stated facts laid over the catalogue, and the host as an engine.
+
+    ``service`` is host time here: it runs on the engine ``host`` and draws no power of the device. ``launch`` is a
+    command on its way to the compute engine, during which neither is busy. ``stencil`` takes the floor of a kernel and
+    then its cells at the stated rate. Nothing in the catalogue is changed.
+    """
+    kind = device.kind
+    link = Parameters(device)("host_link_bytes_per_s") * Parameters(device)("host_link_efficiency")
+    share = facts.pageable_bytes_per_s
+    values = {
+        **device.values,
+        f"copy_setup_s.{device.api.name}": facts.copy_setup_s,
+        f"pageable_fraction.{device.api.name}": replace(share, value=share.value / link),
+    }
+
+    def host_time(p: Parameters, rows: Rows) -> Raw:
+        return Raw(rows.numbers["mean"], np.asarray(p("idle_power_w")), np.asarray("host"))
+
+    def on_the_way(p: Parameters, rows: Rows) -> Raw:
+        if rows.choices["mode"] == "persistent":
+            seconds = p.api_cost("persistent_poll_s")
+        else:
+            seconds = max(facts.launch_latency_s.value - p.api_cost("dispatch_s"), 0.0)
+        return Raw(np.asarray(max(seconds, 1e-12)), np.asarray(p("idle_power_w")), np.asarray("launch"))
+
+    def stencil(p: Parameters, rows: Rows) -> Raw:
+        body_s = Stencil.cells(rows.numbers) / facts.cells_per_s.value
+        return Raw(p("kernel_floor_s") + body_s, np.asarray(p("idle_power_w")), np.asarray("memory"))
+
+    def engine(p: Parameters, rows: Rows) -> str:
+        return lanes.get(rows.op.name) or kind.engine(p, rows)
+
+    lanes = {"service": "host", "launch": "front end"}
+    costs = {**kind.costs, "service": host_time, "launch": on_the_way, "stencil": stencil}
+    # What was learned of these operations on this device is of its own times, which are stated here instead.
+    residuals = {op: learned for op, learned in device.residuals.items() if op not in (*lanes, "stencil", "copy")}
+    return replace(device, values=values, kind=replace(kind, costs=costs, engine=engine), residuals=residuals)
+
+
+def host(seconds: float) -> dict[str, Any]:
+    """A stage of host time."""
+    return {"service": {"distribution": "deterministic", "mean": f"{seconds!r} s"}}
+
+
+_API = ("dispatch_s", "persistent_write_s", "persistent_poll_s")
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of the table: its program, and the numbers that enter it (facts, then the device's own)."""
+
+    program: Callable[[Benchmark], Program]
+    facts: tuple[str, ...] = ()
+    device: tuple[str, ...] = ()
+
+
+class Benchmark:
+    """The programs of the table on one device; ``run(device, program)`` takes a job through the process engine (s)."""
+
+    def __init__(self, device: Device, run: Callable[[Device, Program], float], facts: Facts = FACTS) -> None:
+        self.facts = facts
+        self.plain = device
+        self.device = benchmark_device(device, facts)
+        self._run = run
+        p = Parameters(device)
+        self.dispatch_s, self.write_s, self.notice_s = (p.api_cost(name) for name in _API)
+        self.floor_s = p("kernel_floor_s")
+        self._used = p.used
+
+    def seconds(self, row: str) -> float:
+        """The modelled time of a row of the table, such as ``inject-launch`` (s)."""
+        return self._run(self.device, ROWS[row].program(self))
+
+    @property
+    def look_s(self) -> float:
+        """From one look at the acknowledgement to the next (s)."""
+        return self.facts.sleep_s.value + self.facts.timer_slack_s.value + self.facts.wake_s.value
+
+    def looks(self, steps: int) -> int:
+        """Looks until a command of ``steps`` is seen to be done; the first, at once, always comes too early."""
+        cells = PERSISTENT_SIDE**3 + FACES * PERSISTENT_SIDE**2
+        step_s = 2.0 * self.floor_s + cells / self.facts.cells_per_s.value
+        return math.ceil((self.notice_s + steps * step_s) / self.look_s)
+
+    def injection(self) -> Program:
+        """Two arrays uploaded from pageable memory, one after the other: each call returns when its array is there."""
+        upload = {"copy": {"bytes": ARRAY_BYTES, "direction": "h2d", "memory": "pageable"}}
+        return [upload, upload]
+
+    def enqueued(self, steps: int) -> Program:
+        """The host's part of ``steps``: two kernels enqueued for each."""
+        return [host(self.dispatch_s) for _ in range(2 * steps)]
+
+    def executed(self, side: int, steps: int) -> Program:
+        """The device's part: the update of every cell, then the six faces, in order on one stream."""
+        update = {"stencil": {"nx": side, "ny": side, "nz": side}}
+        boundary = {"stencil": {"nx": side, "ny": side, "nz": FACES}}
+        return [update, boundary] * steps
+
+    def launched(self) -> Program:
+        """One repetition: inject, five steps, and the wait for them that the next pageable copy begins with.
+
+        The first kernel starts a launch's latency after it was enqueued; the others are enqueued meanwhile.
+        """
+        enqueued = self.enqueued(STEPS)
+        return [
+            *self.injection(),
+            enqueued[0],
+            {"streams": [enqueued[1:], [{"launch": {"mode": "stream"}}, *self.executed(SIDE, STEPS)]]},
+            host(self.facts.synchronize_s.value),
+        ]
+
+    def acknowledged(self, steps: int) -> Program:
+        """A command written, and the host asleep between looks until the kernel has answered."""
+        kernel = [{"launch": {"mode": "persistent"}}, *self.executed(PERSISTENT_SIDE, steps)]
+        return [host(self.write_s), {"streams": [[host(self.look_s)] * self.looks(steps), kernel]}]
+
+    def words(self, row: str) -> str:
+        """The arithmetic of a row."""
+        f = self.facts
+        inject = (
+            f"2 arrays x ({show(f.copy_setup_s.value, 's')} set-up + {show(ARRAY_BYTES, 'B')} at "
+            f"{show(f.pageable_bytes_per_s.value, 'B/s')})"
+        )
+        wait = (
+            f"{self.looks(STEPS)} x ({show(f.sleep_s.value, 's')} asleep + {show(f.timer_slack_s.value, 's')} timer "
+            f"slack + {show(f.wake_s.value, 's')} to wake)"
+        )
+        kernels = (SIDE**3 / f.cells_per_s.value, FACES * SIDE**2 / f.cells_per_s.value)
+        steps = (
+            f"{STEPS} steps of two kernels ({', '.join(show(self.floor_s + k, 's') for k in kernels)}) behind enqueues "
+            f"of {show(self.dispatch_s, 's')}, the first {show(f.launch_latency_s.value, 's')} on its way + "
+            f"{show(f.synchronize_s.value, 's')} to wait for them"
+        )
+        return {
+            "inject-launch": inject,
+            "inject-persistent": f"one write to mapped memory of {show(self.write_s, 's')}",
+            "step-launch": f"two kernels enqueued at {show(self.dispatch_s, 's')} each, not waited for",
+            "step-persistent": f"a write of {show(self.write_s, 's')} + {wait}",
+            "mixed-launch": f"{REPETITIONS} x ({inject} + {steps})",
+            "mixed-persistent": f"{REPETITIONS} x (two writes of {show(self.write_s, 's')} + {wait})",
+        }[row]
+
+    def bound(self, row: str) -> Bound | None:
+        """What the row cannot beat: the arrays over the nominal link, or a sleep that never ends early."""
+        times = REPETITIONS if row.startswith("mixed") else 1
+        if row in ("inject-launch", "mixed-launch"):
+            link = self.plain.values["host_link_bytes_per_s"].value
+            size = times * 2 * ARRAY_BYTES
+            least = size / link
+            why = f"{show(size, 'B')} over the nominal link of {show(link, 'B/s')} take {show(least, 's')}"
+        elif row in ("step-persistent", "mixed-persistent"):
+            each = self.facts.sleep_s.value
+            least = times * each
+            why = f"{times} x {show(each, 's')} asleep, which never ends early, make {show(least, 's')}"
+        else:
+            return None
+        return Bound(least, least, why)
+
+    def ends(self, row: str) -> tuple[float, float]:
+        """The row with every uncertain number at its low end, and at its high end (s)."""
+        found = []
+        for end in ("low", "high"):
+            facts = Facts(**{k: _moved(s, end) for k, s in vars(self.facts).items()})
+            api = replace(
+                self.plain.api,
+                values={k: _moved(s, end) if k in _API else s for k, s in self.plain.api.values.items()},
+            )
+            own = {
+                k: _moved(s, end) if k == "kernel_floor_s" or k.split(".")[0] in _API else s
+                for k, s in self.plain.values.items()
+            }
+            found.append(Benchmark(replace(self.plain, api=api, values=own), self._run, facts).seconds(row))
+        return min(found), max(found)
+
+    def notes(self, row: str) -> tuple[str, ...]:
+        """What the launched rows are without the document's own phases: with the catalogue's overheads."""
+        if row not in ("inject-launch", "mixed-launch"):
+            return ()
+        p = Parameters(self.plain)
+        setup, trip, wait = (p.api_cost(name) for name in ("copy_setup_s", "round_trip_s", "synchronize_s"))
+        facts = replace(
+            self.facts,
+            copy_setup_s=_stated(setup),
+            launch_latency_s=_stated(max(trip - self.floor_s, 0.0)),
+            synchronize_s=_stated(wait),
+        )
+        seconds = Benchmark(self.plain, self._run, facts).seconds(row)
+        return (
+            f"with the catalogue's copy set-up ({show(setup, 's')}), launch and synchronisation in place of the "
+            f"document's phases {show(seconds, 's')}",
+        )
+
+    def used_by(self, row: str) -> dict[str, Sourced]:
+        """Every number that enters the row."""
+        facts = {f"benchmark.{name}": getattr(self.facts, name) for name in ROWS[row].facts}
+        wanted = ROWS[row].device
+        return facts | {k: s for k, s in self._used.items() if k.removeprefix("api.").split(".")[0] in wanted}
+
+
+def _moved(sourced: Sourced, end: str) -> Sourced:
+    value = getattr(sourced, end)
+    return sourced if value is None else sourced.at(value)
+
+
+def _stated(value: float) -> Sourced:
+    return Sourced(value, Provenance.PUBLISHED, "the catalogue")
+
+
+_COPY = ("pageable_bytes_per_s", "copy_setup_s")
+_SLEEP = ("sleep_s", "timer_slack_s", "wake_s")
+_POLLED = ("persistent_write_s", "persistent_poll_s", "kernel_floor_s")
+
+ROWS = {
+    "inject-launch": _Row(lambda b: b.injection(), _COPY),
+    "inject-persistent": _Row(lambda b: [host(b.write_s)], (), ("persistent_write_s",)),
+    "step-launch": _Row(lambda b: b.enqueued(1), (), ("dispatch_s",)),
+    "step-persistent": _Row(lambda b: b.acknowledged(1), (*_SLEEP, "cells_per_s"), _POLLED),
+    "mixed-launch": _Row(
+        lambda b: [{"repeat": {"times": REPETITIONS, "ops": b.launched()}}],
+        (*_COPY, "launch_latency_s", "synchronize_s", "cells_per_s"),
+        ("dispatch_s", "kernel_floor_s"),
+    ),
+    "mixed-persistent": _Row(
+        lambda b: [{"repeat": {"times": REPETITIONS, "ops": [host(b.write_s), *b.acknowledged(STEPS)]}}],
+        (*_SLEEP, "cells_per_s"),
+        _POLLED,
+    ),
+}
+"""The rows of the table. A query reads what the host already has, and takes no stage."""

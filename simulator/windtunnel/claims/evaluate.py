@@ -1,0 +1,350 @@
+"""The figures of the founding documents, held against the models and against physics.
+
+Each claim of ``claims.yaml`` becomes a row: what is stated, what the models say, the physical bound, a verdict, and the
+arithmetic. The models are asked as anybody asks them; no number here or there is fitted to a claim.
+
+Verdicts:
+
+``impossible``  the stated figure breaks the bound, which is built from datasheet numbers alone, even where each of
+                these is taken at the end of its range that favours the claim. A ratio is impossible when its own
+                document's baseline over the bound of the faster side is less than it.
+``reproduced``  a single figure: the modelled value is within the row's tolerance of it, 10%, or 25% where the document
+                writes it with "~" (the three workload tables and the ratios between them). A range ("1-10 us", "<1 us",
+                "20+ TFLOPS", also where only the order of magnitude is meant): the modelled value lies in it, ends
+                widened by 10%. A ratio must also be, within 5%, the quotient of its document's own two figures.
+``off``         anything else that could be modelled; ``why`` says by what factor and the likeliest reason.
+``untested``    no program measures it yet, or no device can; ``why`` says what will test it.
+
+Techniques of programs ("unified memory saves 30% of frame time") come without a setting in their document: no size, no
+device, no plain form. A program of ``windtunnel.examples`` runs each in a setting that it states, taken from the
+document's own words where it has any, else of usual sizes, and not changed once its result was seen. The verdict is of
+that setting, by the rules above. ``modelled_low`` and ``modelled_high`` are then the ends of a sweep over what the
+document leaves open, and ``why`` says where in it the claim holds. That some setting can be found in which a figure
+comes out reproduces nothing: most sweeps run from nothing to nearly everything.
+
+A row's ``independent`` is false where a number that moves the modelled value was itself assumed from these documents:
+then agreement proves little, and ``why`` names the number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from windtunnel.claims.bounds import Bound
+from windtunnel.claims.models import Modelled, Setting, evaluate
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.units import format_quantity as show
+from windtunnel.core.units import parse_quantity, to_unit
+from windtunnel.core.yamlfile import parse, read_text
+
+FILE = Path(__file__).with_name("claims.yaml")
+VERDICTS = ("reproduced", "off", "impossible", "untested")
+_WIDENED = 1.10
+_QUOTIENT = 0.05
+_PLAIN = {"x": "1", "cycles": "1"}
+"""Units of this report that are pure numbers elsewhere."""
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What a document says (SI): one figure where ``low`` equals ``high``, else a range, open where infinite."""
+
+    low: float
+    high: float
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one figure."""
+        return self.low == self.high
+
+    @property
+    def shown(self) -> float:
+        """The figure for the column ``stated``: the range's upper end, or its lower where it has no upper."""
+        return self.high if math.isfinite(self.high) else self.low
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim as claims.yaml holds it."""
+
+    id: str
+    group: str
+    claim: str
+    document: str
+    device: str | None
+    stated: Stated
+    unit: str
+    sense: str
+    model: Mapping[str, Any]
+    reason: str | None = None
+    tolerance: float = 0.10
+    at_most: Mapping[str, Any] | None = None
+
+    def shown(self, value: float | None) -> float | None:
+        """An SI value in the claim's unit."""
+        return None if value is None else to_unit(value, _PLAIN.get(self.unit, self.unit))
+
+    def words(self, value: float) -> str:
+        """An SI value for people."""
+        if self.unit == "x":
+            return _times(value)
+        if self.unit in ("cycles", "h", "%"):
+            return f"{self.shown(value):,.3g} {self.unit}"
+        return (
+            f"{self.shown(value):.3g} {self.unit}"
+            if self.unit in ("Gbit/s", "TOP/s")
+            else show(value, _base(self.unit))
+        )
+
+
+def _base(unit: str) -> str:
+    """The unit without its prefix, as quantities are shown."""
+    return next((base for base in ("FLOP/s", "bit/s") if unit.endswith(base)), "/s" if unit == "/s" else unit[-1])
+
+
+def read_claims(path: Path = FILE) -> list[Claim]:
+    """Every claim of the file; InputError with its line for one that is not well formed."""
+    document = parse(read_text(path, "list of claims"), str(path))
+    titles = document.data["documents"]
+    claims: list[Claim] = []
+    for i, entry in enumerate(document.data["claims"]):
+        where = document.where(("claims", i))
+        try:
+            if entry["document"] not in titles:
+                raise InputError(
+                    f"unknown document '{entry['document']}'",
+                    expected=one_of(titles),
+                    nearest=nearest(entry["document"], titles),
+                )
+            unit = _PLAIN.get(entry["unit"], entry["unit"])
+            fields = {**entry, "stated": _stated(entry["stated"], unit), "document": titles[entry["document"]]}
+            claims.append(Claim(**{"device": None, **fields}))
+        except InputError as error:
+            raise error.at(where) from None
+        except (KeyError, TypeError) as error:
+            raise InputError(f"this claim is not well formed: {error}", where=where) from None
+    ids = [claim.id for claim in claims]
+    if len(set(ids)) != len(ids):
+        raise InputError("an id is given twice", where=Where(str(path)), expected="each id once")
+    return claims
+
+
+def _stated(data: Any, unit: str) -> Stated:
+    if not isinstance(data, dict):
+        value = parse_quantity(str(data), unit)
+        return Stated(value, value)
+    ends = {key: parse_quantity(str(text), unit) for key, text in data.items()}
+    if set(ends) == {"low", "high"}:
+        return Stated(ends["low"], ends["high"])
+    if set(ends) == {"below"}:
+        return Stated(0.0, ends["below"])
+    if set(ends) == {"at_least"}:
+        return Stated(ends["at_least"], math.inf)
+    raise InputError(f"a stated figure has {one_of(data)}", expected="a quantity, low and high, below, or at_least")
+
+
+def choose(claims: Sequence[Claim], only: str | None) -> list[Claim]:
+    """The claims of one group; all of them without ``only``. InputError with the nearest right name."""
+    groups = list(dict.fromkeys(claim.group for claim in claims))
+    if only is not None and only not in groups:
+        raise InputError(
+            f"no claims are called '{only}'",
+            where=Where(field="--only"),
+            expected=one_of(groups),
+            nearest=nearest(only, groups),
+        )
+    return [claim for claim in claims if only in (None, claim.group)]
+
+
+class Report:
+    """Claims judged one by one; ratios ask for the claims they are made of."""
+
+    def __init__(self, setting: Setting, claims: Sequence[Claim]) -> None:
+        self._setting = setting
+        self._claims = {claim.id: claim for claim in claims}
+        self._modelled: dict[str, Modelled] = {}
+
+    def modelled(self, claim: Claim) -> Modelled:
+        """The modelled value of a claim, worked out once."""
+        if claim.id not in self._modelled:
+            if "ratio" in claim.model:
+                self._modelled[claim.id] = self._ratio(claim)
+            else:
+                self._modelled[claim.id] = evaluate(self._setting, claim.device or "", claim.model)
+        return self._modelled[claim.id]
+
+    def _ratio(self, claim: Claim) -> Modelled:
+        slow, fast = (self._claims[name] for name in claim.model["ratio"])
+        slower, faster = self.modelled(slow), self.modelled(fast)
+        assert slower.value is not None and faster.value is not None  # noqa: S101  ratios are of what is modelled
+        bound = None
+        if faster.bound is not None:
+            least, best = faster.bound.value, faster.bound.favourable
+            bound = Bound(
+                slow.stated.low / least,
+                slow.stated.low / best if best else math.inf,
+                f"{slow.words(slow.stated.low)} over {fast.words(least)} is {_times(slow.stated.low / least)}, for "
+                f"{faster.bound.why}",
+            )
+        ratio = slower.value / faster.value
+        return Modelled(
+            ratio,
+            f"{slow.words(slower.value)} / {fast.words(faster.value)} = {_times(ratio)}",
+            bound,
+            notes=(f"the document's own figures make {_times(self._quotient(claim))}",),
+            circular=tuple(dict.fromkeys([*slower.circular, *faster.circular])),
+        )
+
+    def _quotient(self, claim: Claim) -> float:
+        slow, fast = (self._claims[name] for name in claim.model["ratio"])
+        return slow.stated.low / fast.stated.low
+
+    def row(self, claim: Claim) -> dict[str, Any]:
+        """The row of one claim, as `windtunnel claims --format json` prints it."""
+        modelled = self.modelled(claim)
+        if claim.at_most is not None:
+            value = float(claim.at_most["value"])
+            modelled = replace(modelled, bound=Bound(value, value, str(claim.at_most["why"])))
+        verdict, because = self.judge(claim, modelled)
+        return {
+            "claim": claim.claim,
+            "device": claim.device,
+            "stated": _number(claim.shown(claim.stated.shown)),
+            "modelled": _number(claim.shown(modelled.value)),
+            "bound": None if modelled.bound is None else _number(claim.shown(modelled.bound.value)),
+            "unit": claim.unit,
+            "verdict": verdict,
+            "why": because,
+            "group": claim.group,
+            "document": claim.document,
+            "stated_low": _number(claim.shown(claim.stated.low)),
+            "stated_high": _number(claim.shown(claim.stated.high)),
+            "modelled_low": _number(claim.shown(modelled.low)),
+            "modelled_high": _number(claim.shown(modelled.high)),
+            "independent": None if modelled.value is None else not modelled.circular,
+        }
+
+    def judge(self, claim: Claim, modelled: Modelled) -> tuple[str, str]:
+        """(verdict, why): see the module's text for the rules."""
+        parts = [modelled.why]
+        if modelled.notes:
+            parts.append("; ".join(modelled.notes))
+        if modelled.value is None:
+            if modelled.bound is not None:
+                parts.append(modelled.bound.why)
+            return "untested", _sentences(parts)
+        if modelled.circular:
+            parts.append(f"not independent: taken from these documents: {', '.join(modelled.circular)}")
+        broken = _breaks(claim, modelled.bound)
+        if broken is not None and modelled.bound is not None:
+            parts.insert(
+                0, f"{modelled.bound.why}; the claim of {_range(claim)} is {broken:.3g} times {_beyond(claim)}"
+            )
+            return "impossible", _sentences([*parts, *_reason(claim)])
+        if modelled.bound is not None:
+            parts.append(f"bound: {modelled.bound.why}")
+        if modelled.swept and modelled.low is not None and modelled.high is not None:
+            ends = f"{claim.words(modelled.low)} to {claim.words(modelled.high)}"
+            parts.append(f"swept over {modelled.swept}: {ends}; the claim holds {modelled.holds}")
+        distance = _distance(claim, modelled.value)
+        agrees = distance <= (claim.tolerance if claim.stated.single else _WIDENED - 1.0)
+        if agrees and "ratio" in claim.model:
+            own = self._quotient(claim)
+            if abs(claim.stated.low / own - 1.0) > _QUOTIENT:
+                parts.insert(0, f"its own document's figures make {_times(own)}, not {_times(claim.stated.low)}")
+                return "off", _sentences([*parts, *_reason(claim)])
+        if agrees:
+            single = claim.stated.single
+            parts.insert(0, f"the model is {distance:.1%} away" if single else "the model lies in the range")
+            return "reproduced", _sentences(parts)
+        higher = modelled.value > claim.stated.high
+        edge = claim.stated.high if higher else claim.stated.low
+        word = "more" if higher else "less"
+        if claim.unit == "%":
+            # Savings may be none, or a loss: their factor would say nothing.
+            parts.insert(0, f"off by {abs(modelled.value - edge) * 100:.0f} points: the model says {word}")
+        else:
+            factor = modelled.value / edge if higher else edge / modelled.value
+            parts.insert(0, f"off by a factor of {factor:.3g}: the model says {word}")
+        if (
+            not modelled.swept
+            and modelled.low is not None
+            and modelled.high is not None
+            and modelled.low <= edge <= modelled.high
+        ):
+            parts.append(f"inside the model's interval of {claim.words(modelled.low)} to {claim.words(modelled.high)}")
+        return "off", _sentences([*parts, *(_reason(claim) or self._parts(claim))])
+
+    def _parts(self, claim: Claim) -> list[str]:
+        """Why a ratio is off: how far off each of its two rows is."""
+        if "ratio" not in claim.model:
+            return []
+        sides = []
+        for name in claim.model["ratio"]:
+            side = self._claims[name]
+            value = self.modelled(side).value or math.nan
+            sides.append(
+                f"{side.words(side.stated.low)} is {_times(side.stated.low / value)} the model's {side.words(value)}"
+            )
+        return [f"likeliest: its two figures, of which {' and '.join(sides)}"]
+
+
+def _times(value: float) -> str:
+    return f"{value:,.0f}x" if value >= 1000 else f"{value:.3g}x"
+
+
+def _sentences(parts: Sequence[str]) -> str:
+    return "; ".join(parts)
+
+
+def _reason(claim: Claim) -> list[str]:
+    return [] if claim.reason is None else [f"likeliest: {claim.reason}"]
+
+
+def _range(claim: Claim) -> str:
+    s = claim.stated
+    if s.single:
+        return claim.words(s.low)
+    if math.isinf(s.high):
+        return f"{claim.words(s.low)} and more"
+    return f"{claim.words(s.low)} to {claim.words(s.high)}" if s.low else f"less than {claim.words(s.high)}"
+
+
+def _beyond(claim: Claim) -> str:
+    return "quicker than that" if claim.sense == "time" else "more than that"
+
+
+def _breaks(claim: Claim, bound: Bound | None) -> float | None:
+    """By what factor the claim, at its easiest, breaks the bound at its most favourable; None where it does not."""
+    if bound is None:
+        return None
+    if claim.sense == "time" and claim.stated.high < bound.favourable:
+        return bound.value / claim.stated.high
+    if claim.sense == "rate" and claim.stated.low > bound.favourable * (1.0 + 1e-9):
+        return claim.stated.low / bound.value
+    return None
+
+
+def _distance(claim: Claim, value: float) -> float:
+    """Relative distance of ``value`` from the stated figure, or from the nearer end of the range it lies outside."""
+    s = claim.stated
+    if s.low <= value <= s.high:
+        return 0.0
+    return value / s.high - 1.0 if value > s.high else (s.low / value - 1.0 if not s.single else 1.0 - value / s.low)
+
+
+def _number(value: float | None) -> float | None:
+    """A number as the report prints it: six significant digits, so that no noise of floating point shows."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
+
+
+def report(setting: Setting, only: str | None = None) -> list[dict[str, Any]]:
+    """A row for every claim, or for one group of them."""
+    claims = read_claims()
+    chosen = choose(claims, only)
+    judged = Report(setting, claims)
+    return [judged.row(claim) for claim in chosen]

@@ -1,0 +1,429 @@
+"""How a claim's modelled value comes about: one evaluator for each word under ``model:`` in claims.yaml.
+
+``operation``  the operation's cost in the context its values state (device-side unless they say otherwise)
+``waited``     the same launched through the API by a native program and waited for: on a GPU the round trip of an
+               empty kernel, with the kernel's own time in the place of the empty one's
+``copied``     the operands copied in from pinned memory, the operation, its result copied out, one after another
+``naive``      a textbook triple loop on one core: an addition waits for the one before it
+``rate``       work over time: FLOP/s of a product, bytes/s of what moves data
+``power``      the device's average power while it runs the operation (W)
+``parameter``  a number of the device's catalogue entry (``api.`` before the name: of its API)
+``benchmark``  a row of the RTX Ada benchmark, run in the process engine
+``ratio``      of two other claims' modelled values
+``example``    a program of ``windtunnel.examples``, run on emulated devices in a setting that it states, and swept
+``untested``   nothing yet: what will test it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windtunnel.claims.benchmark import FACTS, Benchmark, Facts, Program
+from windtunnel.claims.bounds import FRAMING_BYTES, Bound, power_bound, rate_bound, time_bound
+from windtunnel.core.device import Cost, Device, Parameters
+from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.ops import OPERATIONS, Gemm, Packets, Rows, one_row
+from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.units import format_quantity as show
+from windtunnel.examples import EXAMPLES
+
+if TYPE_CHECKING:
+    from windtunnel.examples.measure import Finding
+    from windtunnel.runtime.accelerator import Accelerator
+
+_FADD = assumed(
+    3.0,
+    3.0,
+    4.0,
+    "cycles from one scalar addition to the next that needs it: 3 on Zen 4 (AMD's optimisation guide), elsewhere 4",
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What evaluators are given: devices by name, one job through the process engine (s), devices for programs."""
+
+    device: Callable[[str], Device]
+    run: Callable[[Device, Program], float]
+    facts: Facts = FACTS
+    emulate: Callable[[Device], Accelerator] | None = None
+    """Opens an emulated device; all of them on one clock."""
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """A modelled value (SI) with the physical bound, and the arithmetic of both in words.
+
+    ``low`` and ``high`` are the model's 90% interval where it has one; ``used`` every number that entered.
+    """
+
+    value: float | None
+    why: str
+    bound: Bound | None = None
+    low: float | None = None
+    high: float | None = None
+    used: Mapping[str, Sourced] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    swept: str = ""
+    """What ``low`` and ``high`` range over, where they are no interval of the model but the ends of a sweep."""
+    holds: str = ""
+    """Where in that sweep the claim holds."""
+
+    circular: tuple[str, ...] = ()
+    """Numbers that were assumed from these very documents and move the value: agreement on them proves nothing."""
+
+
+Evaluator = Callable[[Setting, str, Mapping[str, Any]], Modelled]
+
+
+def _priced(device: Device, op: str, values: Mapping[str, Any]) -> tuple[Rows, Cost]:
+    rows = one_row(OPERATIONS.find(op), values)
+    return rows, device.cost(rows)
+
+
+def _spelt(op: str, values: Mapping[str, Any]) -> str:
+    return f"{op}({', '.join(f'{k}={v}' for k, v in values.items())})" if values else op
+
+
+def _with(device: Device, values: Mapping[str, Sourced]) -> Device:
+    return replace(device, values={**device.values, **values})
+
+
+def _achieved(rows: Rows, seconds: float) -> str:
+    """What a time means for the device: the work of ``rows`` over it."""
+    if rows.op is Gemm:
+        return f"{show(float(Gemm.flops(rows.numbers)[0]) / seconds, 'FLOP/s')}"
+    size = _moved_bytes(rows)
+    return f"{show(size / seconds, 'B/s')}" if size else ""
+
+
+def _moved_bytes(rows: Rows) -> float:
+    if "bytes" in rows.numbers:
+        return float(rows.numbers["bytes"][0] * rows.numbers.get("count", np.ones(1))[0])
+    return float(rows.footprint_bytes()[0])
+
+
+def operation(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+    """The operation's cost in the context its values state; ``set`` puts the claim's own numbers over the device's."""
+    op, values = model["operation"], model.get("values", {})
+    device = setting.device(name)
+    stated = {
+        k: Sourced(float(v), Provenance.DATASHEET, "the claim's own words") for k, v in model.get("set", {}).items()
+    }
+    if stated:
+        device = _with(device, stated)
+    rows, cost = _priced(device, op, values)
+    seconds = float(cost.duration_s[0])
+    notes = []
+    if op == "launch":
+        dispatch = Parameters(device).api_cost("dispatch_s")
+        notes.append(f"enqueuing alone takes {show(dispatch, 's')}")
+    elif device.kind.name == "fpga":
+        round_trip = float(_priced(device, "launch", {})[1].duration_s[0])
+        notes.append(f"started through {device.api.name} and waited for: {show(round_trip, 's')} more")
+    elif op == "copy":
+        more = float(_priced(device, op, {**values, "bytes": values["bytes"] + 100_000})[1].duration_s[0])
+        notes.append(f"each further 100 kB costs {show(more - seconds, 's')}")
+    extra = f" with {', '.join(f'{k}={v}' for k, v in model['set'].items())}" if stated else ""
+    return Modelled(
+        seconds,
+        f"{_spelt(op, values)} on {device.label}{extra} is {show(seconds, 's')}, bound by {cost.bound[0]}",
+        time_bound(device, rows),
+        float(cost.duration_low_s[0]),
+        float(cost.duration_high_s[0]),
+        device.sources(rows),
+        tuple(notes),
+    )
+
+
+def waited(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+    """The operation launched by a native program and waited for."""
+    op, values = model["waited"], model["values"]
+    device = setting.device(name)
+    rows, cost = _priced(device, op, values)
+    alone = float(cost.duration_s[0])
+    used = device.sources(rows)
+    if device.kind.name == "gpu":
+        launch_rows, launch = _priced(device, "launch", {})
+        # The round trip holds an empty kernel, which is nothing but its floor.
+        around = max(float(launch.duration_s[0]) - (device.number("kernel_floor_s") or 0.0), 0.0)
+        used |= device.sources(launch_rows)
+    else:
+        around = float(_priced(device, op, {**values, "dispatch": "eager"})[1].duration_s[0]) - alone
+    seconds = alone + around
+    notes = []
+    if device.runs("copy") and not device.number("unified_memory"):
+        inputs, outputs = _operands(rows)
+        copies = sum(
+            float(_priced(device, "copy", {"bytes": size, "direction": way, "memory": "pageable"})[1].duration_s[0])
+            for size, way in ((inputs, "h2d"), (outputs, "d2h"))
+        )
+        notes.append(f"with pageable copies in and out {show(seconds + copies, 's')}")
+    return Modelled(
+        seconds,
+        f"{_spelt(op, values)} on {device.label}: {show(alone, 's')} on the device and {show(around, 's')} around it "
+        f"make {show(seconds, 's')} ({_achieved(rows, seconds)})",
+        time_bound(device, rows),
+        float(cost.duration_low_s[0]) + around,
+        float(cost.duration_high_s[0]) + around,
+        used,
+        tuple(notes),
+    )
+
+
+def _operands(rows: Rows) -> tuple[int, int]:
+    """Bytes that go in, and that come out, of an operation of two operands and a result."""
+    n = rows.numbers
+    if rows.op is Gemm:
+        out = 4.0 * float((n["m"] * n["n"] * n["batch"])[0])
+        return round(float(rows.footprint_bytes()[0]) - out), round(out)
+    total = float(rows.footprint_bytes()[0])
+    return round(total * 2 / 3), round(total / 3)
+
+
+def copied(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+    """Copies in and out around the operation, one after another."""
+    op, values = model["copied"], model["values"]
+    device = setting.device(name)
+    rows, cost = _priced(device, op, values)
+    alone = float(cost.duration_s[0])
+    used = device.sources(rows)
+    ways: list[float] = []
+    for size, way in ((model["in"], "h2d"), (model["out"], "d2h")):
+        copy_rows, copy = _priced(device, "copy", {"bytes": size, "direction": way, "memory": "pinned"})
+        used |= device.sources(copy_rows)
+        ways.append(float(copy.duration_s[0]))
+    seconds = alone + sum(ways)
+    return Modelled(
+        seconds,
+        f"{_spelt(op, values)} on {device.label}: {show(ways[0], 's')} in, {show(alone, 's')} there, "
+        f"{show(ways[1], 's')} out, one after another",
+        time_bound(device, rows, bytes_in=model["in"], bytes_out=model["out"]),
+        used=used,
+        notes=(f"in chunks that overlap wholly {show(max(*ways, alone), 's')}", f"resident {show(alone, 's')}"),
+    )
+
+
+def naive(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+    """A triple loop on one core, paced by the latency of an addition."""
+    op, values = model["naive"], model["values"]
+    device = setting.device(name)
+    one = Sourced(1.0, Provenance.DATASHEET, "the claim's own words: one thread")
+    scalar = Sourced(32.0, Provenance.DATASHEET, "a plain loop: one 32-bit number an instruction")
+    units = Sourced(1 / _FADD.value, Provenance.ASSUMED, "assumed", 1 / 4.0, 1 / 3.0, _FADD.reason)
+    whole = Sourced(1.0, Provenance.DATASHEET, "nothing else is slower than the chain of additions")
+    plain = {"threads": one, "simd_bits": scalar, "fma_units": units, "kernel_efficiency.gemm": whole}
+    # Whatever was learned of products on this processor is of a library's, not of a plain loop's.
+    loop = replace(_with(device, plain), residuals={})
+    rows, cost = _priced(loop, op, values)
+    seconds = float(cost.duration_s[0])
+    clock = Parameters(device)("clock_hz", "boost")
+    _, tuned = _priced(_with(device, {"threads": one}), op, values)
+    return Modelled(
+        seconds,
+        f"{float(Gemm.flops(rows.numbers)[0]) / 2:,.0f} additions, each waiting {_FADD.value:g} cycles for the last at "
+        f"{show(clock, 'Hz')}, take {show(seconds, 's')}",
+        time_bound(_with(device, {"threads": one}), rows),
+        float(cost.duration_low_s[0]),
+        float(cost.duration_high_s[0]),
+        loop.sources(rows),
+        (f"a tuned library on one thread of it {show(float(tuned.duration_s[0]), 's')}",),
+    )
+
+
+def rate(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+    """Work over time: FLOP/s, or bytes/s (on the wire, for packets)."""
+    op, values = model["rate"], model["values"]
+    device = setting.device(name)
+    rows, cost = _priced(device, op, values)
+    seconds = float(cost.duration_s[0])
+    flops = rows.op is Gemm
+    amount, unit = (float(Gemm.flops(rows.numbers)[0]), "FLOP") if flops else (_moved_bytes(rows), "B")
+    payload = amount / seconds
+    if rows.op is Packets:
+        amount += FRAMING_BYTES * float(rows.numbers["count"][0])
+    return Modelled(
+        amount / seconds,
+        f"{_spelt(op, values)} on {device.label} takes {show(seconds, 's')}: {_in_bits(amount / seconds, unit)}",
+        rate_bound(device, rows, amount, unit),
+        amount / float(cost.duration_high_s[0]),
+        amount / float(cost.duration_low_s[0]),
+        device.sources(rows),
+        (f"preambles and gaps included; frames alone {_in_bits(payload, unit)}",) if rows.op is Packets else (),
+    )
+
+
+def _in_bits(value: float, unit: str) -> str:
+    return show(value * 8, "bit/s") if unit == "B" else show(value, "FLOP/s")
+
+
+def power(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+    """Average power while the operation runs (W)."""
+    op, values = model["power"], model["values"]
+    device = setting.device(name)
+    rows, cost = _priced(device, op, values)
+    watts = float(cost.power_w[0])
+    return Modelled(
+        watts,
+        f"{_spelt(op, values)} on {device.label} draws {show(watts, 'W')} of {show(device.power_limit_w, 'W')}",
+        power_bound(device),
+        used=device.sources(rows),
+        notes=(f"idle it draws {show(device.idle_power_w, 'W')}",),
+    )
+
+
+def parameter(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+    """A number of the catalogue."""
+    device = setting.device(name)
+    path: str = model["parameter"]
+    reader = Parameters(device)
+    if path.startswith("api."):
+        value = reader.api_cost(path.removeprefix("api."))
+        owner = f"the API {device.api.name}"
+    else:
+        value = reader(*path.split(".", 1))
+        owner = device.label
+    (sourced,) = reader.used.values()
+    shown = show(value, "s") if path.endswith("_s") else f"{value:.3g}"
+    text = sourced.reason if sourced.provenance is Provenance.ASSUMED else sourced.source
+    return Modelled(
+        value,
+        f"{owner} is entered with {path.removeprefix('api.')} = {shown} ({sourced.provenance.label}: {text})",
+        low=sourced.low,
+        high=sourced.high,
+        used=dict(reader.used),
+    )
+
+
+def benchmark(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+    """A row of the RTX Ada benchmark."""
+    row: str = model["benchmark"]
+    device = setting.device(name)
+    bench = Benchmark(device, setting.run, setting.facts)
+    seconds = bench.seconds(row)
+    low, high = bench.ends(row)
+    return Modelled(
+        seconds,
+        f"{bench.words(row)} = {show(seconds, 's')} in the process engine",
+        bench.bound(row),
+        low,
+        high,
+        bench.used_by(row),
+        bench.notes(row),
+    )
+
+
+def example(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
+    """A program of the examples, in the setting that it states; ``low`` and ``high`` are the ends of its sweep.
+
+    ``frame_bytes``: what each frame brings back to the host, for a bound on frames a second.
+    """
+    emulate = setting.emulate
+    if emulate is None:
+        raise InputError("this setting opens no devices", expected="a setting with `emulate`")
+    if model["example"] not in EXAMPLES:
+        raise InputError(
+            f"no example is called '{model['example']}'",
+            expected=one_of(EXAMPLES),
+            nearest=nearest(model["example"], EXAMPLES),
+        )
+    opened: dict[str, Device] = {}
+
+    def opener(sku: str) -> Accelerator:
+        opened.setdefault(sku, setting.device(sku))
+        return emulate(opened[sku])
+
+    found: Finding = import_module(f"windtunnel.examples.{model['example']}").claim(opener)
+    return Modelled(
+        found.value,
+        found.setting,
+        _frames_bound(setting.device(name), model["frame_bytes"]) if "frame_bytes" in model else None,
+        found.low,
+        found.high,
+        {key: sourced for device in opened.values() for key, sourced in _of_programs(device).items()},
+        swept=found.swept,
+        holds=found.holds,
+    )
+
+
+def _frames_bound(device: Device, size: int) -> Bound | None:
+    """The most frames a second (1/s) where each brings ``size`` bytes back to the host."""
+    rows = one_row(OPERATIONS.find("copy"), {"bytes": size, "direction": "d2h"})
+    least = time_bound(device, rows)
+    if least is None:
+        return None
+    return Bound(1.0 / least.value, 1.0 / least.favourable, f"a frame's {least.why}")
+
+
+def _of_programs(device: Device) -> dict[str, Sourced]:
+    """Every number that may enter what a program takes on a device."""
+    found = {f"api.{key}": sourced for key, sourced in device.api.values.items() if "persistent" not in key}
+    for op, values in _PROGRAM_OPS:
+        if device.runs(op):
+            found |= device.sources(one_row(OPERATIONS.find(op), values))
+    return found
+
+
+_PROGRAM_OPS: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("launch", {}),
+    ("kernel", {"threads": 1_000_000, "bytes": 1_000_000, "flops": 1e6}),
+    ("gemm", {"m": 512, "n": 512, "k": 512, "dtype": "float32"}),
+    *(("copy", {"bytes": 1_000_000, "direction": "h2d", "memory": kind}) for kind in ("pageable", "pinned", "unified")),
+)
+
+
+def untested(_setting: Setting, _name: str, model: Mapping[str, Any]) -> Modelled:
+    """Nothing yet."""
+    return Modelled(None, f"not modelled yet; to be tested by {model['untested']}")
+
+
+EVALUATORS: Mapping[str, Evaluator] = {
+    f.__name__: f for f in (operation, waited, copied, naive, rate, power, parameter, benchmark, example, untested)
+}
+"""By the word under ``model:``; ``ratio`` is claims.py's own, for it reads other claims."""
+
+
+def evaluate(setting: Setting, device: str, model: Mapping[str, Any]) -> Modelled:
+    """The modelled value of a claim that is no ratio; InputError for a way of modelling nobody wrote."""
+    for word, evaluator in EVALUATORS.items():
+        if word in model:
+            found = evaluator(setting, device, model)
+            return replace(found, circular=tuple(_circular(evaluator, setting, device, model, found)))
+    raise InputError(f"no way of modelling is called any of {', '.join(model)}", expected=", ".join(EVALUATORS))
+
+
+def _circular(
+    evaluator: Evaluator, setting: Setting, device: str, model: Mapping[str, Any], found: Modelled
+) -> Iterator[str]:
+    """Each number taken from the documents whose change by a tenth changes the modelled value by over a thousandth."""
+    for name, sourced in found.used.items():
+        if found.value is None or not sourced.reason or not any(word in sourced.reason for word in _OUR_WORDS):
+            continue
+        more = Sourced(sourced.value * 1.1, Provenance.DATASHEET, "moved to see what that does")
+        moved = evaluator(_moved(setting, name, more), device, model).value
+        if moved is not None and abs(moved / found.value - 1.0) > 1e-3:
+            yield name.removeprefix("api.")
+
+
+_OUR_WORDS = ("founding documents", "seeds")
+"""How the catalogue says that a number was assumed from these documents."""
+
+
+def _moved(setting: Setting, name: str, value: Sourced) -> Setting:
+    """The setting with one number changed, by its name in ``Modelled.used``."""
+    where, _, key = name.partition(".")
+    if where == "benchmark":
+        return replace(setting, facts=replace(setting.facts, **{key: value}))
+
+    def changed(sku: str) -> Device:
+        device = setting.device(sku)
+        if where == "api":
+            return replace(device, api=replace(device.api, values={**device.api.values, key: value}))
+        return _with(device, {name: value})
+
+    return replace(setting, device=changed)

@@ -1,0 +1,48 @@
+"""The claims report for people: a row for each claim, its figures, and why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from textwrap import wrap
+from typing import Any
+
+from windtunnel.claims.evaluate import VERDICTS
+
+_WIDTH = 120
+_INDENT = " " * 12
+
+
+def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of `windtunnel claims` as text, by group, with a count of the verdicts at the end."""
+    lines: list[str] = []
+    for group, members in groupby(rows, key=lambda row: row["group"]):
+        lines += [group]
+        for row in members:
+            lines.append(f"{row['verdict']:<12}{row['claim']}")
+            lines.append(f"{_INDENT}{_figures(row)}")
+            lines += wrap(row["why"], _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
+        lines.append("")
+    counts = Counter(row["verdict"] for row in rows)
+    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    return "\n".join([*lines, f"{len(rows)} claims: {told}"])
+
+
+def _figures(row: Mapping[str, Any]) -> str:
+    unit = "" if row["unit"] == "x" else f" {row['unit']}"
+    parts = [f"stated {_stated(row)}{unit}"]
+    for name, key in (("model", "modelled"), ("bound", "bound")):
+        value = row[key]
+        if value is not None:
+            parts.append(f"{name} {value:,.0f}{unit}" if value >= 1000 else f"{name} {value:.4g}{unit}")
+    return ", ".join(parts) + (f" ({row['device']})" if row["device"] else "")
+
+
+def _stated(row: Mapping[str, Any]) -> str:
+    low, high = row["stated_low"], row["stated_high"]
+    if high is None:
+        return f"{low:g} and more"
+    if low == high:
+        return f"{high:,g}"
+    return f"{low:g} to {high:g}" if low else f"below {high:g}"

@@ -1,0 +1,1 @@
+"""Kernels executed for many threads at once, as functions of NumPy arrays."""

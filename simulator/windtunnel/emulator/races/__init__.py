@@ -1,0 +1,1 @@
+"""Race detection: access footprints, the happens-before rule, and the findings it reports."""

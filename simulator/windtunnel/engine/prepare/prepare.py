@@ -1,0 +1,404 @@
+"""Makes a scenario ready to run. All that can be refused is refused here, before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from windtunnel.core.device import Device
+from windtunnel.core.errors import InputError, UnsupportedOperationError, Where
+from windtunnel.core.executor import Executor
+from windtunnel.core.policy import Policy
+from windtunnel.core.ticks import to_ticks
+from windtunnel.core.units import format_quantity
+from windtunnel.engine.arrivals import MAX_JOBS, arrivals, merged
+from windtunnel.engine.prepare.autoscaling import rules_by_entry
+from windtunnel.engine.prepare.checks import check_batches, check_decisions, check_faults, check_needs
+from windtunnel.engine.prepare.decoding import DecoderShelf
+from windtunnel.engine.prepare.fault_schedule import FaultSchedule, Struck, stretches
+from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, Prepared
+from windtunnel.engine.prepare.programs import (
+    Compiled,
+    Source,
+    compile_program,
+    grain,
+    longest_contexts,
+)
+from windtunnel.engine.prepare.real_devices import check_executable, check_real
+from windtunnel.engine.prepare.users import first_room, user_class
+from windtunnel.scenario.arrivals import Closed, Trace
+from windtunnel.scenario.autoscale import Autoscale
+from windtunnel.scenario.faults import BrownOut, Straggler
+from windtunnel.scenario.program import OpStage
+from windtunnel.scenario.scenario import Scenario
+
+Preference = Callable[[str, str, str], float]
+"""(use, api, kind) to a place in the recommendation matrix; infinity for what is not recommended."""
+
+
+def prepare(
+    scenario: Scenario,
+    devices: Sequence[Device],
+    policy: Policy,
+    preference: Preference | None = None,
+    *,
+    streamed: bool = False,
+    room: int | None = None,
+    executors: Mapping[int, Executor] | None = None,
+) -> Prepared:
+    """``scenario`` on ``devices`` (one a fleet entry, configured) under ``policy``.
+
+    ``executors``: of the fleet entries, by their place, that are devices of this host.
+    ``streamed``: jobs are to be drawn as they are needed (see ``can_be_streamed``). ``room``: how many jobs of each
+    closed workload to draw for where a time ends the run; an estimate unless given.
+
+    Raises InputError for what can be known to be wrong before anything runs: a job that no device can run or
+    hold, a price or deadline or use that the policy needs and nobody gave, an endless source.
+    """
+    rules = rules_by_entry(scenario)
+    classes = _classes(scenario, devices, rules, executors or {})
+    workloads = _stand_ins(scenario) if streamed else _workloads(scenario, room)
+    check_needs(scenario, policy, classes)
+    compiled, preferences, refusals = _compiled(scenario, policy, classes, workloads, preference)
+    check_batches(scenario, policy, workloads, compiled)
+    budget_w = _budget(scenario, classes)
+    schedule = _schedule(scenario, classes, budget_w)
+    limit = scenario.stop.jobs if scenario.stop is not None and not streamed else None
+    expected_jobs, expected_s = _expected(scenario) if streamed else (0, 0.0)
+    closed = [w for w in workloads if isinstance(w.workload.arrivals, Closed) and not streamed]
+    known = {w.number: w.source.ticks for w in workloads if w.source.count and w not in closed}
+    arrival, workload_of, rank = merged(known, limit)
+    # One job of each closed workload stands for all of them: they differ in draws alone.
+    signatures, eligible = _eligibility(
+        scenario,
+        policy,
+        classes,
+        workloads,
+        compiled,
+        refusals,
+        np.append(workload_of, np.array([w.number for w in closed], dtype=np.int64)),
+        np.append(rank, np.zeros(len(closed), dtype=np.int64)),
+    )
+    of_users = eligible[len(arrival) :].tolist()
+    eligible = eligible[: len(arrival)]
+    names = [w.name for w in scenario.workload]
+    prepared = Prepared(
+        scenario=scenario,
+        policy=policy,
+        classes=classes,
+        workloads=workloads,
+        compiled=compiled,
+        preference=preferences,
+        arrival=arrival,
+        workload_of=workload_of,
+        rank=rank,
+        eligible=eligible,
+        signatures=signatures,
+        end=to_ticks(scenario.stop.time) if scenario.stop is not None and scenario.stop.time is not None else None,
+        faults=schedule,
+        budget_w=budget_w,
+        streamed=streamed,
+        expected_jobs=expected_jobs,
+        expected_ticks=to_ticks(expected_s),
+        sampled=scenario.records != "drop",
+        stretch=None if streamed else stretches(scenario.faults, scenario.seed, names, workload_of, rank),
+        users=[user_class(scenario, w.number, w.source.count, s) for w, s in zip(closed, of_users, strict=True)],
+        limit=limit,
+        scaled=[(classes[number], rule) for number, rule in sorted(rules.items())],
+        again=partial(_with_room, scenario, devices, policy, preference, executors),
+    )
+    check_faults(prepared)
+    check_real(prepared)
+    check_decisions(prepared)
+    return prepared
+
+
+_Pairs = dict[tuple[int, int], Compiled]
+
+
+def _compiled(
+    scenario: Scenario,
+    policy: Policy,
+    classes: Sequence[FleetClass],
+    workloads: Sequence[JobClass],
+    preference: Preference | None,
+) -> tuple[_Pairs, dict[tuple[int, int], float], dict[int, list[UnsupportedOperationError]]]:
+    """(program, preference by (class, workload); why a workload runs nowhere), of the pairs that the policy allows."""
+    batch = policy.batch
+    most = (
+        batch.tokens if batch.kind == "continuous" else 8192,
+        max(batch.size, 1),
+    )
+    models = {name: model.decoder() for name, model in scenario.models.items()}
+    longest: dict[str, int] = {}
+    for job_class in workloads:
+        if job_class.source.count:
+            for model, context in longest_contexts(job_class.program, job_class.source):
+                longest[model] = max(longest.get(model, 0), context)
+    shelves = [DecoderShelf(c.device, models, longest, most) for c in classes]
+    compiled: _Pairs = {}
+    preferences: dict[tuple[int, int], float] = {}
+    refusals: dict[int, list[UnsupportedOperationError]] = {}
+    for job_class in workloads:
+        if job_class.source.count == 0:
+            continue
+        allowed = job_class.workload.devices
+        for fleet_class in classes:
+            entry = scenario.fleet[fleet_class.number]
+            if allowed is not None and entry.device not in allowed and entry.name not in allowed:
+                continue
+            place = 0.0
+            use = job_class.workload.use
+            if preference is not None and "use" in policy.needs and use is not None:
+                try:
+                    place = preference(use, fleet_class.device.api.name, fleet_class.device.kind.name)
+                except InputError as error:
+                    raise error.at(scenario.where("workload", job_class.number, "use")) from None
+                if math.isinf(place):
+                    continue
+            preferences[fleet_class.number, job_class.number] = place
+            try:
+                program = compile_program(
+                    job_class.program, fleet_class.device, job_class.source, shelves[fleet_class.number]
+                )
+                if fleet_class.executor is not None:
+                    check_executable(program, fleet_class.executor, job_class.source.count)
+                compiled[fleet_class.number, job_class.number] = program
+            except UnsupportedOperationError as error:
+                refusals.setdefault(job_class.number, []).append(error)
+            except InputError as error:
+                raise error.at(scenario.where("workload", job_class.number, "ops")) from None
+    return compiled, preferences, refusals
+
+
+def _classes(
+    scenario: Scenario, devices: Sequence[Device], rules: Mapping[int, Autoscale], executors: Mapping[int, Executor]
+) -> list[FleetClass]:
+    classes: list[FleetClass] = []
+    names: dict[str, int] = {}
+    first = 0
+    for number, (entry, device) in enumerate(zip(scenario.fleet, devices, strict=True)):
+        name = entry.name or entry.real or entry.device
+        names[name] = names.get(name, 0) + 1
+        if names[name] > 1:
+            if entry.name is not None:
+                raise InputError(
+                    f"the fleet entry '{name}' is named twice",
+                    where=scenario.where("fleet", number, "name"),
+                    expected="each name once",
+                )
+            name = f"{name}.{names[name]}"
+        count = rules[number].most if number in rules else entry.count
+        classes.append(
+            FleetClass(
+                number=number,
+                name=name,
+                device=device,
+                first=first,
+                count=count,
+                begin=entry.count,
+                streams=entry.streams,
+                price_usd_per_s=entry.price if entry.price is not None else device.number("price_usd_per_h"),
+                idle_w=grain(device.idle_power_w),
+                active_w=grain(device.active_power_w),
+                limit_w=device.power_limit_w,
+                executor=executors.get(number),
+            )
+        )
+        first += count
+    return classes
+
+
+def _with_room(
+    scenario: Scenario,
+    devices: Sequence[Device],
+    policy: Policy,
+    preference: Preference | None,
+    executors: Mapping[int, Executor] | None,
+    room: int,
+) -> Prepared:
+    if room > MAX_JOBS:
+        raise InputError(
+            f"the users would submit more than {MAX_JOBS:,} jobs",
+            where=scenario.where("stop"),
+            expected="fewer users, longer think times or an earlier stop",
+        )
+    return prepare(scenario, devices, policy, preference, room=room, executors=executors)
+
+
+def _workloads(scenario: Scenario, room: int | None) -> list[JobClass]:
+    found: list[JobClass] = []
+    for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
+        where = partial(scenario.where, "workload", number, "arrivals")
+        if isinstance(workload.arrivals, Closed):
+            count = first_room(workload, workload.arrivals, scenario, where()) if room is None else room
+            ticks, trace = np.zeros(count, dtype=np.int64), None
+        else:
+            stream = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where)
+            ticks, trace = stream.ticks, stream.trace
+        source = Source(
+            name=workload.name,
+            seed=scenario.seed,
+            ticks=ticks,
+            trace=trace,
+            where=lambda path: scenario.where(*path),
+        )
+        deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
+        found.append(JobClass(number, workload, program, source, deadline))
+    if not any(job_class.source.count for job_class in found):
+        raise InputError(
+            "no job arrives before the run stops",
+            where=scenario.where("stop"),
+            expected="a later stop, or higher rates",
+        )
+    return found
+
+
+def _budget(scenario: Scenario, classes: Sequence[FleetClass]) -> float | None:
+    """What the whole fleet may draw (W): infinite where only brown-outs state a limit, None where nothing does."""
+    limits = [
+        (fault.budget, scenario.where("faults", i, "budget"))
+        for i, fault in enumerate(scenario.faults)
+        if isinstance(fault, BrownOut)
+    ]
+    if scenario.power_budget is not None:
+        limits.append((scenario.power_budget, scenario.where("power_budget")))
+    idle_w = sum(c.idle_w * c.count for c in classes)
+    for budget, where in limits:
+        if budget < idle_w:
+            raise InputError(
+                f"the fleet draws {format_quantity(idle_w, 'W')} when it does nothing, more than this budget",
+                where=where,
+                expected=f"more than {format_quantity(idle_w, 'W')}, or fewer devices",
+            )
+    if scenario.power_budget is not None:
+        return scenario.power_budget
+    return math.inf if limits else None
+
+
+def _schedule(scenario: Scenario, classes: Sequence[FleetClass], budget_w: float | None) -> FaultSchedule | None:
+    """When which devices are struck; None where no fault strikes devices or power."""
+    if all(isinstance(fault, Straggler) for fault in scenario.faults):
+        return None
+    struck: list[list[Struck]] = []
+    for fault in scenario.faults:
+        named = getattr(fault, "devices", None)
+        # A brown-out strikes no device by itself: it has one time line of its own.
+        struck.append(
+            [Struck("", -1, 1)]
+            if isinstance(fault, BrownOut)
+            else [
+                Struck(c.name, c.first, c.count)
+                for c in classes
+                if named is None or scenario.fleet[c.number].device in named or scenario.fleet[c.number].name in named
+            ]
+        )
+    return FaultSchedule(scenario.faults, struck, math.inf if budget_w is None else budget_w, scenario.seed)
+
+
+def can_be_streamed(scenario: Scenario) -> bool:
+    """Whether jobs can be drawn as they are needed: none comes from a trace, or generates."""
+    stopped = scenario.stop is not None and (scenario.stop.jobs is not None or scenario.stop.time is not None)
+    drawn = all(not isinstance(w.arrivals, Trace | Closed) for w in scenario.workload)
+    plain = all(isinstance(stage, OpStage) for program in scenario.programs for stage in program)
+    return stopped and drawn and plain
+
+
+def expected_jobs(scenario: Scenario) -> int:
+    """About how many jobs arrive, where arrivals are drawn; 0 where they are not, or wait for answers, or never end."""
+    if any(isinstance(w.arrivals, Trace | Closed) for w in scenario.workload) or scenario.stop is None:
+        return 0
+    return _expected(scenario)[0]
+
+
+def _expected(scenario: Scenario) -> tuple[int, float]:
+    """About how many jobs will arrive, and over how long (s)."""
+    rate = sum(w.arrivals.mean_rate_per_s() for w in scenario.workload if not isinstance(w.arrivals, Trace | Closed))
+    stop = scenario.stop
+    assert stop is not None  # noqa: S101  an endless source without one is refused
+    if stop.jobs is not None:
+        return stop.jobs, stop.jobs / rate
+    assert stop.time is not None  # noqa: S101  a stop is jobs or a time
+    return max(1, math.ceil(stop.time * rate)), stop.time
+
+
+def _stand_ins(scenario: Scenario) -> list[JobClass]:
+    """One job of each workload, in place of all of them."""
+    found: list[JobClass] = []
+    for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
+        source = Source(workload.name, scenario.seed, np.zeros(1, dtype=np.int64), None, _place_of(scenario))
+        deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
+        found.append(JobClass(number, workload, program, source, deadline))
+    return found
+
+
+def _place_of(scenario: Scenario) -> Callable[[tuple[str | int, ...]], Where]:
+    return lambda path: scenario.where(*path)
+
+
+def _eligibility(
+    scenario: Scenario,
+    policy: Policy,
+    classes: Sequence[FleetClass],
+    workloads: Sequence[JobClass],
+    compiled: Mapping[tuple[int, int], Compiled],
+    refusals: Mapping[int, Sequence[UnsupportedOperationError]],
+    workload_of: np.ndarray,
+    rank: np.ndarray,
+) -> tuple[list[tuple[int, ...]], np.ndarray]:
+    """Which classes can run each job: those whose kind runs it and whose memory holds it."""
+    signatures: dict[tuple[int, ...], int] = {}
+    eligible = np.zeros(len(workload_of), dtype=np.int64)
+    for job_class in workloads:
+        mine = workload_of == job_class.number
+        if not mine.any():
+            continue
+        able = [c for c in classes if (c.number, job_class.number) in compiled]
+        place = scenario.where("workload", job_class.number, "ops")
+        if not able:
+            errors = refusals.get(job_class.number, ())
+            if errors:
+                raise UnsupportedOperationError(
+                    f"no device of the fleet can run '{job_class.workload.name}': {errors[0].problem}",
+                    where=errors[0].where if str(errors[0].where) else place,
+                    expected=errors[0].expected,
+                    nearest=errors[0].nearest,
+                ).at(place)
+            raise InputError(
+                f"no device of the fleet is recommended for the use '{job_class.workload.use}'",
+                where=scenario.where("workload", job_class.number, "use"),
+                expected="a device from that row of the recommendation matrix (`windtunnel advise`)",
+            )
+        ranks = rank[mine]
+        fits = np.zeros((len(ranks), len(able)), dtype=bool)
+        for column, fleet_class in enumerate(able):
+            need = compiled[fleet_class.number, job_class.number].footprint_bytes
+            fits[:, column] = (
+                need if need.size == 1 else need[ranks]
+            ) <= fleet_class.device.memory_bytes * policy.batch.memory
+        if not fits.any(axis=1).all():
+            job = int(np.argmin(fits.any(axis=1)))
+            need = np.broadcast_to(
+                compiled[able[0].number, job_class.number].footprint_bytes, (job_class.source.count,)
+            )[ranks[job]]
+            largest = max(c.device.memory_bytes for c in able)
+            trace = job_class.source.trace
+            row = f" ({trace.place(int(ranks[job]))})" if trace is not None else ""
+            raise InputError(
+                f"a job of '{job_class.workload.name}'{row} needs {format_quantity(float(need), 'B')} of memory, and "
+                f"no device of the fleet that can run it has so much",
+                where=place,
+                expected=f"at most {format_quantity(largest * policy.batch.memory, 'B')}",
+            )
+        numbers = np.array([c.number for c in able])
+        # Most often all jobs of a workload fit the same devices, and sorting a million equal rows is no way to see it.
+        same = (fits == fits[0]).all()
+        patterns, inverse = (fits[:1], None) if same else np.unique(fits, axis=0, return_inverse=True)
+        codes = np.array(
+            [signatures.setdefault(tuple(int(n) for n in numbers[pattern]), len(signatures)) for pattern in patterns]
+        )
+        eligible[mine] = codes[0] if inverse is None else codes[inverse.reshape(-1)]
+    return list(signatures), eligible

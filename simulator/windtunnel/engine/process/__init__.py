@@ -1,0 +1,1 @@
+"""The process engine: a scenario as SimPy events."""

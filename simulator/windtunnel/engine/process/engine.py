@@ -1,0 +1,201 @@
+"""The process engine: a scenario as SimPy events, in every detail.
+
+Where SimPy's time goes decided the shape of this part: a generator resumed costs 0.03 us, a callback 0.5, a spawned
+process 1.7, a resource requested 3 (docs/decisions/0005-process-engine.md). So there is one alarm a device, set again
+and again, arrivals stay outside the heap, and jobs are numbers into arrays, not processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import simpy
+
+from windtunnel.core.errors import InputError
+from windtunnel.core.result import Recording
+from windtunnel.core.ticks import LONGEST, MAX_TICKS
+from windtunnel.engine.event_log import Books
+from windtunnel.engine.prepare.fault_schedule import FaultSchedule, look_ahead
+from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.process.autoscaler import Scaler
+from windtunnel.engine.process.dispatch import dispatcher_for
+from windtunnel.engine.process.faults import Incidents
+from windtunnel.engine.process.power import PowerGate
+from windtunnel.engine.process.sources import NEVER, Arrivals, ArrivalsOfUsers, KnownArrivals, MoreRoomError
+from windtunnel.engine.process.stations import TIMER, RunContext, event_order, station_for
+from windtunnel.engine.results import accounting
+
+Progress = Callable[[int], None]
+_REPORT_MASK = 255
+_NO_FAULT = MAX_TICKS + 1
+
+
+def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
+    """Run a prepared scenario to its end, and account for all of it.
+
+    ``progress`` is told now and then how many jobs have arrived. Where users submit more jobs than there are draws for,
+    the run begins anew with twice as many: a draw belongs to its job, so all that was there before comes again.
+    """
+    while True:
+        try:
+            return _run(prepared, progress)
+        except MoreRoomError as short:
+            assert prepared.again is not None  # noqa: S101  whoever prepared users for a run can do so again
+            prepared = prepared.again(short.room)
+
+
+def _run(prepared: Prepared, progress: Progress | None) -> Recording:
+    env = simpy.Environment(initial_time=0)
+    books = Books(prepared)
+    context = RunContext(env, prepared, books)
+    stations = [station_for(context, c.first + i, c) for c in prepared.classes for i in range(c.count)]
+    context.stations = stations
+    if prepared.budget_w is not None:
+        context.gate = PowerGate(context, prepared.budget_w, prepared.idle_w)
+    context.dispatcher = dispatcher_for(context, stations)
+    if prepared.users:
+        context.arrivals = ArrivalsOfUsers(prepared, books, context.stretch)
+    elif prepared.scaled or prepared.faults is not None:
+        context.arrivals = KnownArrivals(books)
+    if prepared.scaled:
+        context.scaler = Scaler(context)
+    context.incidents = Incidents(context)
+    try:
+        if context.arrivals is None:
+            _bring_arrivals(context, progress)
+            _drain(env, prepared.end)
+        else:
+            _bring_all(context, context.arrivals, prepared.faults, progress)
+    except OverflowError:
+        # A tick that no longer fits where ticks are kept.
+        raise InputError(
+            f"the work takes longer than the {LONGEST} a run may last",
+            where=prepared.scenario.where("workload"),
+            expected="fewer or shorter jobs, more devices, or stop: {time: ...}",
+        ) from None
+    if prepared.users:
+        _end_of_users(context)
+    # A drained run ends with its last job, not with some alarm that nobody waited for any more.
+    # Jobs that no device will ever take have arrived all the same, and may have been started.
+    last = max(*books.finish, *books.returned_end, books.arrival[-1])
+    end = last if prepared.end is None else prepared.end
+    for station in stations:
+        station.close(end)
+    if context.scaler is not None:
+        context.scaler.close()
+    if progress is not None:
+        progress(books.count)
+    recording = accounting.record(prepared, books, end)
+    if context.strikes is None:
+        return recording
+    return replace(recording, struck=context.strikes.counts(), corrupted=books.corrupted)
+
+
+def _drain(env: simpy.Environment, end: int | None) -> None:
+    """Let what is under way go on, up to and including the tick ``end``."""
+    queue, step = env._queue, env.step
+    while queue and (end is None or queue[0][0] <= end):
+        step()
+
+
+def _bring_arrivals(context: RunContext, progress: Progress | None) -> None:
+    """Let time pass from arrival to arrival.
+
+    Arrivals are known in order, so they need no place in SimPy's heap: a third of the time of a short job. Of the
+    events of one tick they come last, so all others up to that tick go first.
+    """
+    env, arrival, place = context.env, context.books.arrival, context.dispatcher.place
+    queue, step = env._queue, env.step
+    for job, tick in enumerate(arrival):
+        while queue and queue[0][0] <= tick:
+            step()
+        env._now = tick
+        place(job)
+        if progress is not None and not job & _REPORT_MASK:
+            progress(job)
+
+
+def _bring_all(
+    context: RunContext, arrivals: Arrivals, schedule: FaultSchedule | None, progress: Progress | None
+) -> None:
+    """Let time pass from event to arrival, to fault, until the run is over.
+
+    What is under way may bring further arrivals, so all of it up to a tick goes before the next arrival is looked at.
+    """
+    env, end = context.env, context.prepared.end
+    queue, step, place = env._queue, env.step, context.dispatcher.place
+    incidents = context.incidents
+    horizon = fault = _NO_FAULT
+    gone = np.zeros(0, dtype=np.int64)
+    if schedule is not None:
+        horizon = look_ahead(context.prepared.arrival, end)
+        events = schedule.until(horizon)
+        gone = schedule.gone(context.prepared.device_count)
+        fault = _first(events, 0, horizon, end)
+    number = 0
+    before_timers = event_order(TIMER, 0)
+    while True:
+        tick = arrivals.tick
+        if queue:
+            head, order = queue[0][:2]
+            if head <= tick and (head < fault or (head == fault and order < before_timers)):
+                if end is not None and head > end:
+                    return
+                step()
+                continue
+        if fault <= tick:
+            assert schedule is not None  # noqa: S101  without one there is no fault
+            over = context.over() or (tick == NEVER and _hopeless(context, gone < fault))
+            if over or fault >= MAX_TICKS:
+                _drain(env, end)
+                return
+            if number == len(events):
+                horizon = min(2 * horizon, MAX_TICKS)
+                events = schedule.until(horizon)
+            else:
+                env._now = fault
+                incidents.happen(events[number])
+                number += 1
+            fault = _first(events, number, horizon, end)
+            continue
+        if tick == NEVER:
+            return
+        env._now = tick
+        context.outstanding += 1
+        job = arrivals.take()
+        place(job)
+        if progress is not None and not job + 1 & _REPORT_MASK:
+            progress(job + 1)
+
+
+def _first(events: np.ndarray, number: int, horizon: int, end: int | None) -> int:
+    """The tick of the next fault, or that up to which none is: no one looks further ahead than the run gets."""
+    if number < len(events):
+        return int(events[number]["tick"])
+    return MAX_TICKS if horizon == end else horizon
+
+
+def _hopeless(context: RunContext, gone: np.ndarray) -> bool:
+    """Whether nothing is under way, and all that wait do so for devices that have failed for good."""
+    if not gone.any() or any(station.job >= 0 for station in context.stations):
+        return False
+    return context.dispatcher.wait_only_for(gone.tolist())
+
+
+def _end_of_users(context: RunContext) -> None:
+    prepared, books = context.prepared, context.books
+    books.cut()
+    if prepared.limit is not None and books.count < prepared.limit and not context.outstanding:
+        raise InputError(
+            f"only {books.count:,} of {prepared.limit:,} jobs would arrive within the {LONGEST} a run may last",
+            where=prepared.scenario.where("stop", "jobs"),
+            expected="fewer jobs, more users, shorter think times, or stop: {time: ...}",
+        )
+    if not books.count:
+        raise InputError(
+            "no job arrives before the run stops",
+            where=prepared.scenario.where("stop"),
+            expected="a later stop, or shorter think times",
+        )

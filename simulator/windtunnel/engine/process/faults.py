@@ -1,0 +1,151 @@
+"""What a fault does to devices, queues and jobs in the process engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from windtunnel.core.executor import Executed
+from windtunnel.core.ticks import to_ticks
+from windtunnel.engine.prepare.fault_schedule import CAP, FAIL, JOBS, LINK_DOWN, LINK_UP, LOSE, MIGRATE, SPEED
+from windtunnel.engine.process.stations import FAULT, Alarm, RunContext, Station, event_order
+from windtunnel.scenario.faults import Ending
+
+
+class Incidents:
+    """Applies the events of a fault schedule, one after another."""
+
+    def __init__(self, context: RunContext) -> None:
+        self.context = context
+
+    def happen(self, event: np.void) -> None:
+        """``event`` (a record of the schedule) happens now."""
+        code = int(event["code"])
+        gate = self.context.gate
+        if code == CAP:
+            assert gate is not None  # noqa: S101  budgets make a gate
+            gate.set_cap(float(event["value"]))
+            return
+        station = self.context.stations[int(event["on"])]
+        if code == FAIL:
+            self._fail(station, int(event["jobs"]), int(event["attempts"]))
+        elif code == SPEED:
+            station.set_speed(float(event["value"]))
+        elif code == LINK_DOWN:
+            station.linked = False
+            self.context.dispatcher.refresh(station)
+            if gate is not None:
+                # It may have been first in line for power, which falls to those behind it.
+                gate.drain()
+        else:
+            if code == LINK_UP:
+                station.linked = True
+            else:
+                _be_up(station)
+            self._back(station)
+
+    def gone_wrong(self, station: Station, jobs: Sequence[int], ending: Ending) -> None:
+        """An operation of ``jobs`` has gone wrong on the device, which may have to be reset."""
+        if self.context.gate is not None:
+            self.context.gate.release(station)
+        if ending.reset is not None:
+            self._down_for(station, to_ticks(ending.reset))
+        self._return(station, jobs, JOBS[ending.jobs], ending.attempts)
+
+    def failed(self, station: Station, jobs: Sequence[int], executed: Executed, attempts: int) -> None:
+        """A device of this host has failed at ``jobs``, which are tried again, elsewhere where it is gone."""
+        if self.context.gate is not None:
+            self.context.gate.release(station)
+        if executed.gone and executed.back_s is not None:
+            self._down_for(station, to_ticks(executed.back_s))
+        elif executed.gone:
+            _be_down(station)
+        self._return(station, jobs, MIGRATE, attempts)
+
+    def _down_for(self, station: Station, ticks: int) -> None:
+        """The device is reset, which takes so long from now."""
+        _be_down(station)
+        now, books = self.context.env.now, self.context.books
+        for column, value in zip(
+            (books.reset_on, books.reset_start, books.reset_end), (station.number, now, now + ticks), strict=True
+        ):
+            column.append(value)
+        Alarm(self.context.env, lambda _event: self._reset(station), event_order(FAULT, station.number)).set(ticks)
+
+    def _reset(self, station: Station) -> None:
+        _be_up(station)
+        self._back(station)
+
+    def _fail(self, station: Station, becomes: int, attempts: int) -> None:
+        """The device stops: its work is interrupted, and tried again, moved or given up."""
+        gate = self.context.gate
+        _be_down(station)
+        held = station.held
+        jobs = station.interrupt()
+        if jobs and gate is not None and not held:
+            gate.release(station)
+        self._return(station, jobs, becomes, attempts)
+
+    def _return(self, station: Station, jobs: Sequence[int], becomes: int, attempts: int) -> None:
+        """Jobs that a device could not end are tried again, moved or given up.
+
+        With a device that is down those that wait for it are moved too.
+        """
+        context, books, gate = self.context, self.context.books, self.context.gate
+        dispatcher = context.dispatcher
+        moving = becomes == MIGRATE and dispatcher.follows_load
+        moved: list[int] = []
+        given_up = 0
+        for job in jobs:
+            if becomes == LOSE or books.starts[job] >= attempts:
+                context.failed(job, station)
+                given_up += 1
+                continue
+            books.start[job] = books.device[job] = -1
+            if moving:
+                dispatcher.left(job, station)
+                moved.append(job)
+            else:
+                dispatcher.requeue(job, station)
+        books.add_returned(len(jobs) - given_up, station.began, context.env.now)
+        if moving and not station.up:
+            for job in dispatcher.emptied(station):
+                dispatcher.left(job, station)
+                moved.append(job)
+        dispatcher.refresh(station)
+        for job in moved:
+            dispatcher.place(job)
+        if not dispatcher.follows_load:
+            dispatcher.offer()
+        elif station.up:
+            dispatcher.feed(station)
+        if gate is not None:
+            gate.drain()
+
+    def _back(self, station: Station) -> None:
+        """The device can be used again, if it is up and can be reached."""
+        if not (station.up and station.linked):
+            return
+        context = self.context
+        dispatcher = context.dispatcher
+        if station.held:
+            station.deliver()
+        dispatcher.refresh(station)
+        central = not dispatcher.follows_load
+        if not (central and context.gate is not None):
+            dispatcher.feed(station)
+        for job in dispatcher.stranded():
+            dispatcher.place(job)
+        if central and context.gate is not None:
+            context.gate.drain()
+
+
+def _be_down(station: Station) -> None:
+    station.outages += 1
+    station.up = False
+
+
+def _be_up(station: Station) -> None:
+    station.outages -= 1
+    station.up = not station.outages

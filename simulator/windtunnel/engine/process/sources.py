@@ -1,0 +1,138 @@
+"""Where the process engine's jobs come from: arrivals that are known beforehand, and users who wait for answers.
+
+Jobs are numbered in order of arrival. Of those of one tick the workload that is listed first goes first, and of one
+workload's users the one of lowest number.
+"""
+
+from __future__ import annotations
+
+from array import array
+from heapq import heapify, heappop, heappush
+from typing import Protocol
+
+from windtunnel.core.ticks import MAX_TICKS
+from windtunnel.engine.event_log import Books, numbers
+from windtunnel.engine.prepare.prepared import Prepared
+
+NEVER = MAX_TICKS
+"""When the next job arrives, if none does."""
+
+
+class MoreRoomError(Exception):
+    """A closed workload submits more jobs than there are draws for; ``room``: how many to draw for next time."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__(room)
+        self.room = room
+
+
+class Arrivals(Protocol):
+    """The jobs of a run, one after the other."""
+
+    tick: int
+    """When the next one arrives, as far as is known now; NEVER if none will."""
+    taken: int
+    """How many have arrived."""
+
+    def take(self) -> int:
+        """The next job, which arrives now."""
+
+    def answered(self, job: int, now: int) -> None:
+        """A job has ended, or was given up."""
+
+
+class KnownArrivals:
+    """Jobs whose arrivals are all known beforehand."""
+
+    def __init__(self, books: Books) -> None:
+        self._arrival = books.arrival
+        self.taken = 0
+        self.tick = self._arrival[0] if self._arrival else NEVER
+
+    def take(self) -> int:
+        """The next job, which arrives now."""
+        job = self.taken
+        self.taken = job + 1
+        self.tick = self._arrival[job + 1] if job + 1 < len(self._arrival) else NEVER
+        return job
+
+    def answered(self, job: int, now: int) -> None:
+        """Nobody waits for an answer."""
+
+
+class ArrivalsOfUsers:
+    """Users, each of whom submits a job, waits for its end and thinks; merged with what is known beforehand.
+
+    The books are filled in as jobs arrive.
+    """
+
+    def __init__(self, prepared: Prepared, books: Books, stretch: array[float] | None) -> None:
+        self._prepared = prepared
+        self._books = books
+        self._stretch = stretch
+        self._end = NEVER if prepared.end is None else prepared.end
+        self._classes = {users.work: users for users in prepared.users}
+        self._known = [numbers(a) for a in (prepared.arrival, prepared.workload_of, prepared.rank, prepared.eligible)]
+        self._next_known = 0
+        self._rank = dict.fromkeys(self._classes, 0)
+        self._thought = {users.work: array("q", bytes(8 * users.think.users)) for users in prepared.users}
+        self._waiting: dict[int, tuple[int, int]] = {}
+        """The (workload, user) that waits for each job's end."""
+        self._submits = [
+            (tick, users.work, user)
+            for users in prepared.users
+            for user, tick in enumerate(users.think.first().tolist())
+            if tick < self._end
+        ]
+        heapify(self._submits)
+        self.taken = 0
+        self.tick = NEVER
+        self._look()
+
+    def _look(self) -> None:
+        """Find when the next job arrives."""
+        arrival = self._known[0]
+        tick = arrival[self._next_known] if self._next_known < len(arrival) else NEVER
+        if self._submits:
+            tick = min(tick, self._submits[0][0])
+        self.tick = NEVER if self._prepared.limit is not None and self.taken >= self._prepared.limit else tick
+
+    def take(self) -> int:
+        """The next job, which arrives now."""
+        books, job = self._books, self.taken
+        arrival, workload_of, rank, eligible = self._known
+        known = self._next_known
+        if known < len(arrival) and (not self._submits or (arrival[known], workload_of[known]) < self._submits[0][:2]):
+            work, place, signature = workload_of[known], rank[known], eligible[known]
+            slow = self._prepared.stretch
+            slowed = 1.0 if slow is None else float(slow[known])
+            self._next_known += 1
+        else:
+            _, work, user = heappop(self._submits)
+            users = self._classes[work]
+            place, signature = self._rank[work], users.signature
+            if place >= users.room:
+                raise MoreRoomError(2 * users.room)
+            self._rank[work] = place + 1
+            slowed = 1.0 if users.stretch is None else float(users.stretch[place])
+            self._waiting[job] = work, user
+        books.arrival[job], books.workload_of[job] = self.tick, work
+        books.rank[job], books.eligible[job] = place, signature
+        if self._stretch is not None:
+            self._stretch[job] = slowed
+        self.taken = books.count = job + 1
+        self._look()
+        return job
+
+    def answered(self, job: int, now: int) -> None:
+        """Whoever waits for the job's end begins to think."""
+        waits = self._waiting.pop(job, None)
+        if waits is None:
+            return
+        work, user = waits
+        thought = self._thought[work]
+        thought[user] += 1
+        tick = now + self._classes[work].think.ticks(user, thought[user])
+        if tick < self._end:
+            heappush(self._submits, (tick, work, user))
+            self._look()

@@ -1,0 +1,269 @@
+"""What all stations share: alarms, the order of events, and what a station asks of the run around it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from heapq import heappush
+from typing import TYPE_CHECKING, Protocol
+
+import simpy
+
+from windtunnel.core.ticks import MAX_TICKS, to_ticks
+from windtunnel.engine.event_log import Books, numbers
+from windtunnel.engine.prepare.operation_faults import strikes_of
+from windtunnel.engine.prepare.prepared import FleetClass, Prepared
+from windtunnel.engine.prepare.programs import BatchTable, Compiled, batch_cost, batch_table
+from windtunnel.engine.process.power import PowerGate
+from windtunnel.engine.process.queues import Queue
+from windtunnel.engine.process.sources import Arrivals
+from windtunnel.scenario.program import OpStage
+
+if TYPE_CHECKING:
+    from windtunnel.engine.process.autoscaler import Scaler
+    from windtunnel.engine.process.faults import Incidents
+
+FINISH, FAULT, TIMER, SCALE = 0, 1, 2, 3
+"""Kinds of event, in the order in which those of one tick happen; arrivals come after all of them."""
+_ENTITIES = 2**40
+
+
+def event_order(kind: int, entity: int) -> int:
+    """SimPy's priority of an event, so that events of one tick come by kind, then entity, then age."""
+    return kind * _ENTITIES + entity
+
+
+class Alarm(simpy.Event):
+    """An event that can be set again once it has rung: no object is made for each of a million jobs."""
+
+    def __init__(self, env: simpy.Environment, ring: Callable[[simpy.Event], None], order: int) -> None:
+        super().__init__(env)
+        self._ok = True
+        self._value = None
+        self._ring = [ring]
+        self._order = order
+
+    def set(self, delay: int) -> None:
+        """Ring after ``delay`` ticks. An alarm that is set must ring before it is set again."""
+        self.callbacks = self._ring
+        # What Environment.schedule does, without the call: a seventh of the time of a short job. The names are
+        # SimPy's own internals, the same since 3.0; tests/unit/test_stations.py fails should they change.
+        env = self.env
+        heappush(env._queue, (env._now + delay, self._order, next(env._eid), self))
+
+
+class Dispatcher(Protocol):
+    """What decides which job goes where; stations tell it what happens and ask it for work."""
+
+    follows_load: bool
+    """Whether it wants to be told of every job that ends."""
+
+    def place(self, job: int) -> None:
+        """A job has arrived."""
+
+    def feed(self, station: Station) -> None:
+        """A station may have room: give it what it can take."""
+
+    def queue_for(self, station: Station) -> Queue | None:
+        """The queue whose next job a station should take, if any waits."""
+
+    def look_again(self, job: int, delay: int) -> None:
+        """Offer waiting jobs again after ``delay``: a batch headed by ``job`` then goes with what it has."""
+
+    def waiting(self, fleet_class: FleetClass) -> int:
+        """How many jobs wait for devices of the class."""
+
+    def left(self, job: int, station: Station) -> None:
+        """A job has ended."""
+
+    def offer(self) -> None:
+        """Give every device with room what it can take."""
+
+    def refresh(self, station: Station) -> None:
+        """A device's load, or whether it can be used at all, has changed."""
+
+    def requeue(self, job: int, station: Station) -> None:
+        """A job that was interrupted waits again, in its old place."""
+
+    def emptied(self, station: Station) -> list[int]:
+        """The jobs that wait for this device alone, which wait for it no more."""
+
+    def wait_only_for(self, gone: Sequence[bool]) -> bool:
+        """Whether every job that waits can be served by none but these devices."""
+
+    def stranded(self) -> list[int]:
+        """The jobs that found no device that is up, to be placed anew."""
+
+
+class RunContext:
+    """What stations and dispatchers share of one run."""
+
+    dispatcher: Dispatcher
+    stations: Sequence[Station]
+    gate: PowerGate | None = None
+    arrivals: Arrivals | None = None
+    """Where jobs come from, where that has to be known while the run goes."""
+    scaler: Scaler | None = None
+    incidents: Incidents
+    """Where devices or operations are struck."""
+
+    def __init__(self, env: simpy.Environment, prepared: Prepared, books: Books) -> None:
+        self.env = env
+        self.prepared = prepared
+        self.books = books
+        self.stretch = None if prepared.stretch is None else array("d", prepared.stretch.tobytes())
+        if self.stretch is not None and prepared.users:
+            self.stretch = array("d", [1.0]) * prepared.job_count
+        """Each job's slowdown, where stragglers are stated."""
+        self.strikes = strikes_of(prepared)
+        """What strikes operations, where anything does."""
+        self.outstanding = 0
+        """Jobs that have arrived and neither ended nor been given up; kept up where it is asked for."""
+        self.observed = bool(prepared.users or prepared.scaled)
+        """Whether somebody wants to be told of every job that starts and ends."""
+        self._quick: dict[int, array[int]] = {}
+        self._batch_tables: dict[tuple[int, int], BatchTable | None] = {}
+
+    def finished(self, job: int, station: Station) -> None:
+        """A job has ended now."""
+        self.books.finish[job] = self.env.now
+        if self.observed:
+            self.observe_end(job, station)
+        else:
+            self.outstanding -= 1
+        if self.dispatcher.follows_load:
+            self.dispatcher.left(job, station)
+
+    def observe_start(self, station: Station) -> None:
+        """A station has taken a job."""
+        if self.scaler is not None:
+            self.scaler.started(station)
+
+    def observe_end(self, job: int, station: Station) -> None:
+        """A job has ended, or was given up."""
+        self.outstanding -= 1
+        if self.arrivals is not None:
+            self.arrivals.answered(job, self.env.now)
+        if self.scaler is not None:
+            self.scaler.ended(station)
+
+    def over(self) -> bool:
+        """Whether no job is there and none will come."""
+        return self.arrivals is not None and self.arrivals.tick == MAX_TICKS and not self.outstanding
+
+    def failed(self, job: int, station: Station) -> None:
+        """A job is given up now."""
+        self.books.lost[job] = 1
+        self.finished(job, station)
+
+    def ended(self, station: Station) -> None:
+        """A station has room again, and needs no power for what it did."""
+        if self.gate is None:
+            self.dispatcher.feed(station)
+            return
+        self.gate.release(station)
+        if self.dispatcher.follows_load:
+            self.dispatcher.feed(station)
+        else:
+            self.dispatcher.refresh(station)
+        self.gate.drain()
+
+    def quick_ticks(self, compiled: Compiled) -> int | array[int]:
+        """A single-segment program's durations, in the form that is quickest to read; made once a program."""
+        single = compiled.single
+        assert single is not None  # noqa: S101
+        if isinstance(single.ticks, int):
+            return single.ticks
+        if id(compiled) not in self._quick:
+            self._quick[id(compiled)] = numbers(single.ticks)
+        return self._quick[id(compiled)]
+
+    def batch_cost(self, station: Station, workload: int, jobs: Sequence[int]) -> tuple[int, float, int]:
+        """(ticks, watts, ticks to the first token) of a request-level batch."""
+        key = (station.class_number, workload)
+        job_class, device = self.prepared.workloads[workload], station.fleet_class.device
+        if key not in self._batch_tables:
+            most = self.prepared.policy.batch.size
+            self._batch_tables[key] = batch_table(job_class.program, device, job_class.source, most)
+        table = self._batch_tables[key]
+        ranks = [self.books.rank[job] for job in jobs]
+        if table is None:
+            return batch_cost(job_class.program, device, job_class.source, ranks, station.program(jobs[0]))
+        seconds = float(table.seconds[len(jobs) - 1])
+        if table.drawn:
+            (stage,) = job_class.program
+            assert isinstance(stage, OpStage)  # noqa: S101  what a drawn table is made of
+            seconds *= float(max(job_class.source.variates(stage).values[rank] for rank in ranks))
+        return to_ticks(seconds), float(table.watts[len(jobs) - 1]), 0
+
+
+class Station:
+    """Base of the three kinds of station."""
+
+    def __init__(self, context: RunContext, number: int, fleet_class: FleetClass) -> None:
+        self.context = context
+        self.env = context.env
+        self.books = context.books
+        self.number = number
+        self.fleet_class = fleet_class
+        self.class_number = fleet_class.number
+        self.compiled: list[Compiled | None] = [
+            context.prepared.compiled.get((fleet_class.number, w.number)) for w in context.prepared.workloads
+        ]
+        self.up = self.linked = True
+        self.outages = 0
+        """For how many reasons it is down: it has failed, it is being reset."""
+        self.job = -1
+        """The job under way, of a station that has one at a time; the first of a batch."""
+        self.held = False
+        """Whether its job has ended but cannot be delivered, since the device cannot be reached."""
+        self.began = 0
+        """When the present job or batch was started."""
+
+    def has_room(self) -> bool:
+        """Whether the station could start another job now."""
+        raise NotImplementedError
+
+    def take(self, queue: Queue) -> bool:
+        """Start the next job or batch of ``queue``; False when it must wait for room or company."""
+        raise NotImplementedError
+
+    def start(self, job: int) -> None:
+        """Start one job that has not been queued; the station must have room."""
+        raise NotImplementedError
+
+    def interrupt(self) -> list[int]:
+        """The device has failed: stop what is under way; the jobs that were."""
+        raise NotImplementedError
+
+    def deliver(self) -> None:
+        """Hand over the job that was held, now that the device can be reached."""
+        raise NotImplementedError
+
+    def set_speed(self, speed: float) -> None:
+        """The device works at this share of its speed from now on."""
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """Stop for want of power, keeping what was done."""
+        raise NotImplementedError
+
+    def resume(self) -> None:
+        """Go on after a pause."""
+        raise NotImplementedError
+
+    def close(self, end: int) -> None:
+        """The run has stopped at ``end``: record what was still going on."""
+
+    def footprint(self, job: int, *, shared: bool = False) -> float:
+        """Memory a job needs here (bytes); ``shared``: beside another of its model, so without the weights."""
+        compiled = self.program(job)
+        need = compiled.footprint_bytes
+        own = float(need[0] if need.size == 1 else need[self.books.rank[job]])
+        return own - compiled.decoder.weight_bytes if shared and compiled.decoder is not None else own
+
+    def program(self, job: int) -> Compiled:
+        """The job's program, compiled for this class."""
+        compiled = self.compiled[self.books.workload_of[job]]
+        assert compiled is not None  # noqa: S101  routing only offers jobs that the class can run
+        return compiled

@@ -1,0 +1,228 @@
+"""A device that serves a model, its batch made anew at every step."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import simpy
+
+from windtunnel.core.ticks import TICKS_PER_SECOND, to_ticks
+from windtunnel.engine.prepare.prepared import FleetClass
+from windtunnel.engine.prepare.programs import grain
+from windtunnel.engine.process.queues import Queue
+from windtunnel.engine.process.stations.base import FINISH, Alarm, RunContext, Station, event_order
+
+
+class _Sequence:
+    """A generating job in a continuous batch."""
+
+    __slots__ = ("born", "ends_at", "energy_base", "job", "last", "output", "prompt", "ready")
+
+    def __init__(self, job: int, prompt: int, output: int) -> None:
+        self.job = job
+        self.prompt = prompt
+        """Tokens to be read before the next one can be made: the prompt, and after a preemption what was made."""
+        self.output = output
+        self.ready = 0
+        """Tokens of the prompt that have been read."""
+        self.born = 0
+        """The step after which it began to decode: it has made 1 + steps since tokens."""
+        self.last = 0
+        self.ends_at = 0
+        self.energy_base = 0.0
+
+
+class ContinuousStation(Station):
+    """Generating jobs, batched iteration by iteration as serving engines do.
+
+    Each step takes every sequence that has read its prompt one token further, and fills what is left of the
+    step's tokens with chunks of prompts. Memory for keys and values is taken as tokens come; when it runs out the
+    youngest sequence is put off and later reads again what it had (recomputation, as in vLLM; Kwon et al., SOSP
+    2023, section 4.5). A job is admitted when its prompt fits.
+    """
+
+    def __init__(self, context: RunContext, number: int, fleet_class: FleetClass) -> None:
+        super().__init__(context, number, fleet_class)
+        self.batch = context.prepared.policy.batch
+        self.alarm = Alarm(self.env, self._stepped, event_order(FINISH, number))
+        self.reading: deque[_Sequence] = deque()
+        self.put_off: deque[_Sequence] = deque()
+        self.decoding: dict[_Sequence, None] = {}
+        self.decoding_of = [0] * len(context.prepared.workloads)
+        self.ending: dict[int, list[_Sequence]] = {}
+        self.attended = 0
+        """Tokens that the decoding sequences attend to, all together."""
+        self.cached = 0
+        self.steps = 0
+        self.stepping = False
+        """Whether a step is under way; between steps and when idle it is not."""
+        self.per_token_j = 0.0
+        self._step: tuple[int, float, list[tuple[_Sequence, int]]] = (0, 0.0, [])
+        # One model a device, so every program that generates here shares its tables (checked when prepared).
+        self.costs = next((c.decoder for c in self.compiled if c is not None and c.decoder is not None), None)
+        self.capacity = self.costs.cache_tokens(self.batch.memory) if self.costs is not None else 0
+        words = context.books.intervals
+        context.books.overlapping.add(number)
+        self._lane = words.word("compute")
+        self._names = (words.word("decode"), words.word("prefill"), words.word("prefill + decode"))
+
+    def has_room(self) -> bool:
+        return not self.stepping and self.up
+
+    def take(self, queue: Queue) -> bool:
+        """The station takes what it can at the beginning of its own steps; this begins one."""
+        self._begin_step()
+        return self.stepping
+
+    def start(self, job: int) -> None:
+        self._admit(job)
+        self._begin_step()
+
+    def _admit(self, job: int) -> None:
+        books = self.books
+        compiled = self.program(job)
+        assert compiled.prompts is not None and compiled.outputs is not None  # noqa: S101
+        rank = books.rank[job]
+        sequence = _Sequence(job, int(compiled.prompts[rank]), int(compiled.outputs[rank]))
+        books.start[job] = self.env.now
+        books.device[job] = self.number
+        if self.context.observed:
+            self.context.observe_start(self)
+        self.cached += sequence.prompt
+        self.reading.append(sequence)
+
+    def _begin_step(self) -> None:
+        books, context = self.books, self.context
+        size = self.batch.size
+        while len(self.reading) + len(self.decoding) < size:
+            if self.put_off:
+                if self.cached + self.put_off[0].prompt + len(self.decoding) > self.capacity:
+                    break
+                sequence = self.put_off.popleft()
+                self.cached += sequence.prompt
+                self.reading.append(sequence)
+                continue
+            queue = context.dispatcher.queue_for(self) if self.up else None
+            if queue is None:
+                break
+            job = queue.head()[1]
+            compiled = self.program(job)
+            assert compiled.prompts is not None  # noqa: S101
+            if self.cached + int(compiled.prompts[books.rank[job]]) + len(self.decoding) > self.capacity:
+                break
+            self._admit(queue.pop())
+        while self.cached + len(self.decoding) > self.capacity and (self.reading or len(self.decoding) > 1):
+            self._put_off_youngest()
+        decoding = len(self.decoding)
+        room = self.batch.tokens - decoding
+        chunks: list[tuple[_Sequence, int]] = []
+        costs = self.costs
+        assert costs is not None  # noqa: S101
+        seconds = joules = 0.0
+        ends = tokens = 0
+        for sequence in self.reading:
+            if room <= 0:
+                break
+            chunk = min(room, sequence.prompt - sequence.ready)
+            s, j = costs.prompt_attention(sequence.ready, chunk)
+            seconds, joules = seconds + s, joules + j
+            chunks.append((sequence, chunk))
+            room -= chunk
+            tokens += chunk
+            ends += sequence.ready + chunk == sequence.prompt
+        if not chunks and not decoding:
+            self.stepping = False
+            return
+        s, j = costs.linear_and_decode(decoding, self.attended, tokens, ends)
+        seconds, joules = seconds + s, joules + j
+        ticks = to_ticks(seconds)
+        self._step = (self.env.now, grain(joules / seconds), chunks)
+        self.stepping = True
+        self.alarm.set(ticks)
+
+    def _put_off_youngest(self) -> None:
+        """Give back the memory of the sequence that came last; it will read again what it had."""
+        self.books.put_off += 1
+        if self.reading:
+            sequence = self.reading.pop()
+            self.cached -= sequence.prompt
+        else:
+            sequence, _ = self.decoding.popitem()
+            self.decoding_of[self.books.workload_of[sequence.job]] -= 1
+            made = 1 + self.steps - sequence.born
+            held = sequence.prompt + made
+            self.ending[sequence.ends_at].remove(sequence)
+            self.attended -= held
+            self.cached -= held
+            self.books.energy[sequence.job] += self.per_token_j - sequence.energy_base
+            sequence.last = self.env.now
+            sequence.prompt, sequence.output = held, sequence.output - made
+        sequence.ready = 0
+        self.put_off.appendleft(sequence)
+
+    def _draw(self, now: int) -> None:
+        """Write down the present step up to ``now``, and share its energy by tokens."""
+        began, watts, chunks = self._step
+        read = sum(chunk for _, chunk in chunks)
+        decoding = len(self.decoding)
+        name = self._names[0 if not chunks else (2 if decoding else 1)]
+        self.books.intervals.add(self.number, self._lane, name, began, now, watts)
+        share = watts * ((now - began) / TICKS_PER_SECOND) / (decoding + read)
+        self.per_token_j += share
+        for sequence, chunk in chunks:
+            self.books.energy[sequence.job] += share * chunk
+
+    def _stepped(self, _event: simpy.Event) -> None:
+        books, context = self.books, self.context
+        now = self.env.now
+        self._draw(now)
+        began, _, chunks = self._step
+        decoding = len(self.decoding)
+        self.steps += 1
+        self.cached += decoding
+        self.attended += decoding
+        for workload, count in enumerate(self.decoding_of):
+            if count:
+                books.add_gap(now - began, count, now, workload)
+        for sequence in self.ending.pop(self.steps, ()):
+            self.decoding.pop(sequence)
+            self.decoding_of[books.workload_of[sequence.job]] -= 1
+            held = sequence.prompt + sequence.output
+            self.attended -= held
+            self.cached -= held
+            books.energy[sequence.job] += self.per_token_j - sequence.energy_base
+            context.finished(sequence.job, self)
+        for sequence, chunk in chunks:
+            sequence.ready += chunk
+            if sequence.ready == sequence.prompt:
+                self.reading.popleft()
+                self._first(sequence, now)
+        self._begin_step()
+        context.dispatcher.feed(self)
+
+    def _first(self, sequence: _Sequence, now: int) -> None:
+        """The prompt is read, and with it a token is made."""
+        books, context = self.books, self.context
+        job = sequence.job
+        if books.first[job] < 0:
+            books.first[job] = now
+        else:
+            books.add_gap(now - sequence.last, 1, now, books.workload_of[job])
+        self.cached += 1
+        if sequence.output == 1:
+            self.cached -= sequence.prompt + 1
+            context.finished(job, self)
+            return
+        self.attended += sequence.prompt + 1
+        sequence.energy_base = self.per_token_j
+        sequence.born = self.steps
+        sequence.ends_at = self.steps + sequence.output - 1
+        self.decoding[sequence] = None
+        self.decoding_of[books.workload_of[job]] += 1
+        self.ending.setdefault(sequence.ends_at, []).append(sequence)
+
+    def close(self, end: int) -> None:
+        if self.stepping:
+            self._draw(end)
+            for sequence in self.decoding:
+                self.books.energy[sequence.job] += self.per_token_j - sequence.energy_base

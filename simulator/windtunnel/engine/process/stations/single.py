@@ -1,0 +1,294 @@
+"""A device that works on one job, or one request-level batch, at a time."""
+
+from __future__ import annotations
+
+import math
+from array import array
+
+import simpy
+
+from windtunnel.core.ticks import to_seconds
+from windtunnel.engine.prepare.operation_faults import Strikes
+from windtunnel.engine.prepare.prepared import FleetClass
+from windtunnel.engine.prepare.programs import WATT_GRAIN
+from windtunnel.engine.process.queues import Queue
+from windtunnel.engine.process.stations.base import FINISH, Alarm, RunContext, Station, event_order
+from windtunnel.scenario.faults import Ending
+
+
+class SingleStation(Station):
+    """One job, or one request-level batch, at a time; its segments one after another."""
+
+    def __init__(self, context: RunContext, number: int, fleet_class: FleetClass) -> None:
+        super().__init__(context, number, fleet_class)
+        order = event_order(FINISH, number)
+        self.alarm = Alarm(self.env, self._rung, order)
+        self.quick_alarm = Alarm(self.env, self._rung_quick, order)
+        self.jobs: list[int] = []
+        self.batch = context.prepared.policy.batch
+        self._rest: list[tuple[str, str, int, float]] = []
+        # The present segment: lane, name, since when it is accounted for, watts at full speed; and what is left of it
+        # from then on, in ticks at full speed.
+        self._current: tuple[int, int, int, float] = (0, 0, 0, 0.0)
+        self._left = 0
+        self._speed = 1.0
+        self._stretch = 1.0
+        self._alarms = 0
+        # What can be interrupted needs alarms that can be called off.
+        self._paused = False
+        # What is to become of the present operation, where it is struck.
+        self._ending: Ending | None = None
+        self._place = 0
+        self._timed = self._garbled = False
+        self._steady = not context.prepared.interrupts
+        # A program of one segment needs no more than its end: ticks for all, or an array of them by rank.
+        self.quick: list[int | array[int] | None] = []
+        for workload, compiled in enumerate(self.compiled):
+            if compiled is None or not context.prepared.is_own_interval(compiled):
+                self.quick.append(None)
+            else:
+                self.quick.append(context.quick_ticks(compiled))
+                self.books.own_interval.add((self.class_number, workload))
+
+    def has_room(self) -> bool:
+        return self.job < 0 and self.up and self.linked
+
+    def take(self, queue: Queue) -> bool:
+        books, context = self.books, self.context
+        gate = context.gate
+        if self.batch.kind == "none":
+            if gate is not None and not gate.may_start(self, self._peak(queue.head()[1])):
+                return False
+            self.start(queue.pop())
+            return True
+        waited = self.env.now - books.arrival[queue.head()[1]]
+        wait = context.prepared.batch_wait_ticks
+        if len(queue) < self.batch.size and waited < wait:
+            context.dispatcher.look_again(queue.head()[1], wait - waited)
+            return False
+        jobs: list[int] = []
+        memory = 0.0
+        for job in queue.first(self.batch.size):
+            need = self.footprint(job, shared=bool(jobs))
+            if jobs and memory + need > self.fleet_class.device.memory_bytes:
+                break
+            memory += need
+            jobs.append(job)
+        cost = context.batch_cost(self, books.workload_of[jobs[0]], jobs)
+        if gate is not None and not gate.may_start(self, cost[1]):
+            return False
+        for _ in jobs:
+            queue.pop()
+        self._start_batch(jobs, cost)
+        return True
+
+    def _peak(self, job: int) -> float:
+        """The most that the job draws above idle here (W)."""
+        rank = self.books.rank[job]
+        return max(s.at(rank)[1] for phase in self.program(job).phases(rank) for s in phase[0])
+
+    def start(self, job: int) -> None:
+        books = self.books
+        now = self.env._now
+        books.start[job] = now
+        books.device[job] = self.number
+        if self.context.observed:
+            self.context.observe_start(self)
+        self.job = job
+        quick = self.quick[books.workload_of[job]]
+        if quick is not None:
+            ticks = quick if type(quick) is int else quick[books.rank[job]]  # type: ignore[index]
+            self.quick_alarm.set(ticks if self.context.stretch is None else self._stretched(ticks, job))
+            return
+        self.began = now
+        books.starts[job] += 1
+        compiled = self.program(job)
+        rank = books.rank[job]
+        if compiled.first_ticks is not None:
+            books.first[job] = now + int(compiled.first_ticks[rank])
+        self.jobs = [job]
+        self._stretch = 1.0 if self.context.stretch is None else self.context.stretch[job]
+        segments = [segment for phase in compiled.phases(rank) for segment in phase[0]]
+        self._rest = [(s.engine, s.name, *s.at(rank)) for s in reversed(segments)]
+        self._place, self._garbled = 0, False
+        self._next()
+
+    def _start_batch(self, jobs: list[int], cost: tuple[int, float, int]) -> None:
+        books = self.books
+        now = self.began = self.env.now
+        ticks, watts, first = cost
+        compiled = self.program(jobs[0])
+        for job in jobs:
+            books.start[job] = now
+            books.device[job] = self.number
+            if self.context.observed:
+                self.context.observe_start(self)
+            books.starts[job] += 1
+            if compiled.decoder is not None:
+                books.first[job] = now + first
+        self.job, self.jobs = jobs[0], jobs
+        stretch = self.context.stretch
+        self._stretch = 1.0 if stretch is None else max(stretch[job] for job in jobs)
+        self._rest = [("compute", f"batch of {len(jobs)}", ticks, watts)]
+        self._next()
+
+    def _stretched(self, ticks: int, job: int) -> int:
+        stretch = self.context.stretch
+        assert stretch is not None  # noqa: S101
+        return ticks if stretch[job] == 1.0 else round(float(ticks) * stretch[job])
+
+    def _next(self) -> None:
+        lane, name, ticks, watts = self._rest.pop()
+        words = self.books.intervals
+        self._current = (words.word(lane), words.word(name), self.env.now, watts)
+        self._left = ticks if self._stretch == 1.0 else round(float(ticks) * self._stretch)
+        if self.context.strikes is not None:
+            self._be_struck(self.context.strikes, name)
+        self._go()
+
+    def _be_struck(self, strikes: Strikes, operation: str) -> None:
+        """Let what strikes the present operation change its length and its end."""
+        books, job = self.books, self.job
+        place, self._place = self._place, self._place + 1
+        work, rank, attempt = books.workload_of[job], books.rank[job], books.starts[job]
+        struck = strikes.on(self.class_number, work, rank, attempt, place, operation, self._left, self.env.now)
+        if struck is None:
+            return
+        self._ending = struck.ending
+        self._garbled = self._garbled or struck.corrupt
+        if struck.slowdown != 1.0:
+            self._left = round(float(self._left) * struck.slowdown)
+        if struck.ticks is not None:
+            # A watchdog's time passes however fast the device works.
+            self._left, self._timed = struck.ticks, True
+
+    @property
+    def _pace(self) -> float:
+        """What is left of the present segment goes by at this rate."""
+        return 1.0 if self._timed else self._speed
+
+    def _go(self) -> None:
+        """Let the present segment go on from now."""
+        lane, name, _, watts = self._current
+        self._current = (lane, name, self.env.now, watts)
+        pace = self._pace
+        ticks = self._left if pace == 1.0 else math.ceil(float(self._left) / pace)
+        if self._steady:
+            self.alarm.set(ticks)
+            return
+        self._alarms += 1
+        number = self._alarms
+        Alarm(
+            self.env,
+            lambda event: self._rung(event) if number == self._alarms else None,
+            event_order(FINISH, self.number),
+        ).set(ticks)
+
+    def _halt(self) -> None:
+        """Stop the present segment, keeping account of what was done."""
+        now = self.env.now
+        self._record(now)
+        lane, name, since, watts = self._current
+        pace = self._pace
+        done = now - since if pace == 1.0 else math.floor(float(now - since) * pace)
+        self._left = max(self._left - done, 0)
+        self._current = (lane, name, now, watts)
+        self._alarms += 1
+
+    def interrupt(self) -> list[int]:
+        jobs, self.jobs, self.job = self.jobs, [], -1
+        if jobs and not self.held and not self._paused:
+            self.jobs = jobs
+            self._halt()
+            self.jobs = []
+        self._rest, self.held, self._paused = [], False, False
+        self._ending, self._timed = None, False
+        return jobs
+
+    def set_speed(self, speed: float) -> None:
+        under_way = self.job >= 0 and not self.held and not self._paused
+        if under_way:
+            self._halt()
+        self._speed = speed
+        if under_way:
+            self._go()
+
+    def pause(self) -> None:
+        self._halt()
+        self._paused = True
+
+    def resume(self) -> None:
+        self._paused = False
+        self._go()
+
+    def deliver(self) -> None:
+        self.held = False
+        self._hand_over()
+
+    def _rung_quick(self, _event: simpy.Event) -> None:
+        job, self.job = self.job, -1
+        books, context = self.books, self.context
+        books.finish[job] = self.env._now
+        if context.observed:
+            context.observe_end(job, self)
+        if context.dispatcher.follows_load:
+            context.dispatcher.left(job, self)
+        if context.gate is None:
+            context.dispatcher.feed(self)
+        else:
+            context.ended(self)
+
+    def _rung(self, _event: simpy.Event) -> None:
+        self._record(self.env.now)
+        if self._end_badly():
+            return
+        if self._rest:
+            self._next()
+            return
+        if self.linked:
+            self._hand_over()
+            self.context.ended(self)
+            return
+        self.held = True
+        if self.context.gate is not None:
+            self.context.gate.release(self)
+            self.context.gate.drain()
+
+    def _end_badly(self) -> bool:
+        """Whether the present operation has been struck, and its job is over here."""
+        ending = self._ending
+        if ending is None:
+            return False
+        jobs, self.jobs, self.job = self.jobs, [], -1
+        self._rest, self._ending, self._timed = [], None, False
+        self.context.incidents.gone_wrong(self, jobs, ending)
+        return True
+
+    def _hand_over(self) -> None:
+        """What was under way has ended: its jobs are done."""
+        books, context = self.books, self.context
+        jobs, self.jobs, self.job = self.jobs, [], -1
+        books.corrupted += self._garbled
+        compiled = self.program(jobs[0])
+        if compiled.outputs is not None:
+            # Followed tokens are counted once they are all made, so that a run that stops counts none it did not see.
+            if self.batch.kind == "none":
+                books.add_gaps_of_lone(jobs[0], compiled)
+            else:
+                first = books.first[jobs[0]]
+                books.add_gaps_of_batch(jobs, compiled, first, self.env.now - first)
+        for job in jobs:
+            context.finished(job, self)
+
+    def _record(self, end: int) -> None:
+        lane, name, start, watts = self._current
+        if self._speed != 1.0:
+            watts = math.floor(watts * self._speed / WATT_GRAIN) * WATT_GRAIN
+        self.books.intervals.add(self.number, lane, name, start, end, watts)
+        energy = watts * to_seconds(end - start) / len(self.jobs)
+        for job in self.jobs:
+            self.books.energy[job] += energy
+
+    def close(self, end: int) -> None:
+        if self.jobs and not self.held and not self._paused:
+            self._record(end)

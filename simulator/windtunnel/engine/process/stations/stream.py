@@ -1,0 +1,243 @@
+"""A device that works on several jobs at a time, on streams, as far as its engines allow."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import simpy
+
+from windtunnel.core.ticks import TICKS_PER_SECOND
+from windtunnel.engine.prepare.prepared import FleetClass
+from windtunnel.engine.prepare.programs import WATT_GRAIN, Phase, grain
+from windtunnel.engine.process.queues import Queue
+from windtunnel.engine.process.stations.base import FINISH, Alarm, RunContext, Station, event_order
+
+Piece = tuple[str, str, int, float, float]
+"""A segment of one job: engine, name, ticks, watts above idle, share of the engine."""
+
+
+@dataclass(eq=False)
+class _Task:
+    """A body of a job under way on a stream: the segments left, and how far the present one is."""
+
+    run: _Run
+    pieces: list[Piece]
+    engine: str = ""
+    name: str = ""
+    left: float = 0.0
+    watts: float = 0.0
+    share: float = 1.0
+    lane: int = 0
+    since: int = 0
+    rate: float = 0.0
+    drawn: float = 0.0
+    version: int = 0
+    active_j: float = 0.0
+
+
+@dataclass(eq=False)
+class _Run:
+    """A job on a stream: its phases to come, and how many bodies of the present one are open."""
+
+    job: int
+    slot: int
+    phases: list[Phase]
+    memory: float
+    open: int = 0
+
+
+@dataclass(eq=False)
+class _Engine:
+    """One engine of a device: who waits for it in order of asking, how much of it is taken, and its lanes."""
+
+    waiting: deque[_Task] = field(default_factory=deque)
+    used: float = 0.0
+    free_lanes: list[int] = field(default_factory=list)
+    lanes: int = 0
+
+    def fits(self, share: float) -> bool:
+        """Whether ``share`` of the engine is free; shares are reciprocals, whose sums need a little slack."""
+        return self.used + share <= 1.0 + 1e-9
+
+    def enter(self, task: _Task) -> None:
+        """Take the task's share, on the lowest lane that is free."""
+        self.used += task.share
+        if self.free_lanes:
+            task.lane = heappop(self.free_lanes)
+        else:
+            task.lane, self.lanes = self.lanes, self.lanes + 1
+
+    def leave(self, task: _Task) -> None:
+        """Give back the task's share and lane."""
+        heappush(self.free_lanes, task.lane)
+        # An engine with nobody on it is free to the last digit, whatever sums of thirds have left behind.
+        self.used = 0.0 if len(self.free_lanes) == self.lanes else self.used - task.share
+
+
+class StreamStation(Station):
+    """Several jobs at a time, on streams: each engine of the device serves segments in order of asking.
+
+    A segment takes its share of its engine, most often all of it. What the device draws for being active at all is
+    drawn once, on a lane of its own, and shared by the jobs that run. When the engines together would draw more than
+    the device may, all of them slow in proportion, so that the device stays at its limit and every segment takes
+    the energy it would have taken.
+    """
+
+    def __init__(self, context: RunContext, number: int, fleet_class: FleetClass) -> None:
+        super().__init__(context, number, fleet_class)
+        context.books.overlapping.add(number)
+        self.slots = list(range(fleet_class.streams))
+        self.free_memory = fleet_class.device.memory_bytes
+        self.engines: dict[str, _Engine] = {}
+        self.running: dict[_Task, None] = {}
+        self.demand_w = 0.0
+        self.active_w = fleet_class.active_w
+        self.headroom_w = max(grain(fleet_class.limit_w) - fleet_class.idle_w - self.active_w, 0.0)
+        self.is_active = False
+        self.active_from = self.active_since = 0
+        self.active_each_j = 0.0
+        """Energy of being active that one job has had its share of, all along; jobs keep the difference."""
+
+    def has_room(self) -> bool:
+        return bool(self.slots) and self.up
+
+    def take(self, queue: Queue) -> bool:
+        need = self.footprint(queue.head()[1])
+        if need > self.free_memory:
+            return False
+        self._begin(queue.pop(), need)
+        return True
+
+    def start(self, job: int) -> None:
+        self._begin(job, self.footprint(job))
+
+    def _begin(self, job: int, need: float) -> None:
+        books = self.books
+        compiled = self.program(job)
+        rank = books.rank[job]
+        books.start[job] = self.env.now
+        books.device[job] = self.number
+        if self.context.observed:
+            self.context.observe_start(self)
+        if compiled.first_ticks is not None:
+            books.first[job] = self.env.now + int(compiled.first_ticks[rank])
+        self.free_memory -= need
+        self._phase(_Run(job, heappop(self.slots), list(compiled.phases(rank))[::-1], need), rank)
+        self._balance()
+
+    def _phase(self, run: _Run, rank: int) -> None:
+        phase = run.phases.pop()
+        run.open = len(phase)
+        for body in phase:
+            self._ask(_Task(run, [(s.engine, s.name, *s.at(rank), s.share) for s in body][::-1]))
+
+    def _ask(self, task: _Task) -> None:
+        """The task's next segment asks for its engine."""
+        task.engine, task.name, ticks, task.watts, task.share = task.pieces.pop()
+        task.watts = max(task.watts - self.active_w, 0.0)
+        task.left = float(ticks)
+        engine = self.engines.setdefault(task.engine, _Engine())
+        if engine.waiting or not engine.fits(task.share):
+            engine.waiting.append(task)
+        else:
+            self._occupy(task, engine)
+
+    def _occupy(self, task: _Task, engine: _Engine) -> None:
+        engine.enter(task)
+        self._share_active()
+        self.running[task] = None
+        task.active_j = self.active_each_j
+        self.demand_w += task.watts
+        task.since, task.rate = self.env.now, 0.0
+
+    def _share_active(self) -> None:
+        """What has been drawn for being active since last time is shared by those that ran."""
+        now = self.env.now
+        if self.running:
+            self.active_each_j += self.active_w * ((now - self.active_since) / TICKS_PER_SECOND) / len(self.running)
+        if not self.is_active:
+            self.is_active, self.active_from = True, now
+        self.active_since = now
+
+    def _record_active(self) -> None:
+        words = self.books.intervals
+        now = self.env.now
+        self.is_active = False
+        if self.active_w:
+            words.add(self.number, words.word("board"), words.word("active"), self.active_from, now, self.active_w)
+
+    def _balance(self) -> None:
+        """Let everything that runs go on at the rate that the device's limit allows now."""
+        demand = self.demand_w
+        rate = 1.0 if demand <= self.headroom_w or demand == 0.0 else self.headroom_w / demand
+        for task in self.running:
+            if task.rate == rate:
+                continue
+            self._settle(task)
+            task.rate = rate
+            # Shares of the headroom are rounded down to the grain, so that their sum never exceeds it.
+            task.drawn = task.watts if rate == 1.0 else math.floor(task.watts * rate / WATT_GRAIN) * WATT_GRAIN
+            task.version += 1
+            event = Alarm(self.env, self._rung(task, task.version), event_order(FINISH, self.number))
+            event.set(math.ceil(task.left / rate) if rate < 1.0 else round(task.left))
+
+    def _settle(self, task: _Task) -> None:
+        """Record what the task did since it was last looked at."""
+        now = self.env.now
+        if now > task.since and task.rate > 0:
+            task.left = max(task.left - (now - task.since) * task.rate, 0.0)
+            words = self.books.intervals
+            lane = task.engine if task.lane == 0 else f"{task.engine} {task.lane + 1}"
+            words.add(self.number, words.word(lane), words.word(task.name), task.since, now, task.drawn)
+            self.books.energy[task.run.job] += task.drawn * ((now - task.since) / TICKS_PER_SECOND)
+        task.since = now
+
+    def _rung(self, task: _Task, version: int) -> Callable[[simpy.Event], None]:
+        def ring(_event: simpy.Event) -> None:
+            if task.version == version:
+                self._end(task)
+
+        return ring
+
+    def _end(self, task: _Task) -> None:
+        """The task's segment is done: those who wait for its engine go on, then the task itself."""
+        self._settle(task)
+        task.version += 1
+        self._share_active()
+        self.books.energy[task.run.job] += self.active_each_j - task.active_j
+        del self.running[task]
+        self.demand_w -= task.watts
+        engine = self.engines[task.engine]
+        engine.leave(task)
+        while engine.waiting and engine.fits(engine.waiting[0].share):
+            self._occupy(engine.waiting.popleft(), engine)
+        run = task.run
+        if task.pieces:
+            self._ask(task)
+        else:
+            run.open -= 1
+            if not run.open and run.phases:
+                self._phase(run, self.books.rank[run.job])
+        self._balance()
+        if not self.running:
+            self._record_active()
+        if not run.open:
+            heappush(self.slots, run.slot)
+            self.free_memory += run.memory
+            compiled = self.program(run.job)
+            if compiled.first_ticks is not None:
+                self.books.add_gaps_of_lone(run.job, compiled)
+            self.context.finished(run.job, self)
+            self.context.dispatcher.feed(self)
+
+    def close(self, end: int) -> None:
+        if self.is_active:
+            self._share_active()
+            self._record_active()
+        for task in self.running:
+            self._settle(task)
+            self.books.energy[task.run.job] += self.active_each_j - task.active_j

@@ -1,0 +1,1 @@
+"""From recorded events to results: accounting, statistics and metrics."""

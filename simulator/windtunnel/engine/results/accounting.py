@@ -1,0 +1,364 @@
+"""From what the engine wrote down to a recording: power, energy, utilisation and queue over time.
+
+The engine writes only what cannot be worked out afterwards. A job of one segment is its own interval, so it
+costs no more than its start and finish; everything else is here, over arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
+from heapq import heappop, heappush
+from typing import overload
+
+import numpy as np
+
+from windtunnel.core.result import (
+    COMPLETED,
+    FAILED,
+    QUEUED,
+    RUNNING,
+    DeviceRecord,
+    IntArray,
+    IntervalTable,
+    Jobs,
+    Recording,
+    Slice,
+    Spells,
+    Steps,
+    TokenGaps,
+)
+from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
+from windtunnel.engine.event_log import Books
+from windtunnel.engine.prepare.fault_schedule import down_ticks, spells_until
+from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.results.autoscaling import Rent, rent_of, scaling_of
+
+SLICE_LIMIT = 200_000
+"""Intervals above this many are shown as a stated sample: the first so many."""
+
+
+def record(prepared: Prepared, books: Books, end: int) -> Recording:
+    """The recording of a run that has stopped at tick ``end``."""
+    start, finish, first, device = (
+        np.frombuffer(a, dtype=np.int64) for a in (books.start, books.finish, books.first, books.device)
+    )
+    arrival, workload, rank = (np.frombuffer(a, dtype=np.int64) for a in (books.arrival, books.workload_of, books.rank))
+    status = np.where(finish >= 0, COMPLETED, np.where(start >= 0, RUNNING, QUEUED))
+    status[np.frombuffer(books.lost, dtype=np.uint8) > 0] = FAILED
+    # Where nothing is interrupted, a job that started did so once.
+    starts = (start >= 0).astype(np.int64)
+    if prepared.interrupts:
+        starts = np.frombuffer(books.starts, dtype=np.int64)
+    first = np.where(first > end, -1, first)
+    energy = np.frombuffer(books.energy, dtype=np.float64).copy()
+    table = _intervals(prepared, books, workload, rank, start, finish, device, energy, end)
+    rent = rent_of(prepared, books, end) if prepared.scaled else None
+    tokens = np.zeros(books.count, dtype=np.int64)
+    for job_class in prepared.workloads:
+        outputs = next(
+            (c.outputs for (_, w), c in prepared.compiled.items() if w == job_class.number and c.outputs is not None),
+            None,
+        )
+        if outputs is not None:
+            mine = workload == job_class.number
+            tokens[mine] = outputs[rank[mine]]
+    jobs = Jobs(
+        workload=workload,
+        arrival=arrival,
+        start=start,
+        finish=finish,
+        first=first,
+        tokens=tokens,
+        device=device,
+        status=status,
+        energy_j=energy,
+        starts=starts,
+    )
+    idle_w = sum(c.idle_w * c.begin for c in prepared.classes)
+    at, watts = [table.start, table.end], [table.watts, -table.watts]
+    if rent is not None:
+        idle_of = np.repeat([c.idle_w for c in prepared.classes], [c.count for c in prepared.classes])
+        at.append(rent.at)
+        watts.append(rent.change * idle_of[rent.device])
+    begun = start[start >= 0]
+    # Every array below was made by this run and none is written to after it.
+    gaps = [
+        np.frombuffer(a, dtype=np.int64) if len(a) else np.zeros(0, dtype=np.int64)
+        for a in (books.gap_ticks, books.gap_tokens, books.gap_end, books.gap_workload)
+    ]
+    left, back, again = (
+        np.array(a, dtype=np.int64) for a in (books.returned_start, books.returned_end, books.returned_jobs)
+    )
+    resets = [
+        (on, start, min(stop, end))
+        for on, start, stop in zip(books.reset_on, books.reset_start, books.reset_end, strict=True)
+        if start < end
+    ]
+    sampled = len(table) > SLICE_LIMIT
+    notes = _notes(prepared, books)
+    if sampled:
+        notes.append(f"the timeline shows the first {SLICE_LIMIT:,} intervals of {len(table):,}")
+    return Recording(
+        end=end,
+        jobs=jobs,
+        devices=_devices(prepared, jobs, table, rent, resets, end),
+        workloads=[w.workload.name for w in prepared.workloads],
+        power=_steps(np.concatenate(at), np.concatenate(watts), idle_w, end),
+        waiting=_steps(
+            np.concatenate([arrival, begun, left, back]),
+            np.concatenate([np.ones(books.count), -np.ones(len(begun)), -again, again]),
+            0.0,
+            end,
+        ),
+        slices=_LazySlices(partial(_slices, prepared, books, jobs, table, end)),
+        token_gaps=TokenGaps(*gaps),
+        intervals=table,
+        sampled_slices=sampled,
+        notes=notes,
+        spells=spells_of(prepared, end, resets),
+        returned=int(again.sum()),
+        extra={"interrupted_at_end": int(again[(back == end) & (left < end)].sum())} if len(back) else {},
+        scaling=[] if rent is None else scaling_of(prepared, books, rent, end, _steps),
+    )
+
+
+def _intervals(
+    prepared: Prepared,
+    books: Books,
+    workload: IntArray,
+    rank: IntArray,
+    start: TickArray,
+    finish: TickArray,
+    device: IntArray,
+    energy: FloatArray,
+    end: int,
+) -> IntervalTable:
+    """What the stations wrote down, and the jobs of one segment, whose intervals are their own times.
+
+    Adds those jobs' energy to ``energy``.
+    """
+    written = books.intervals
+    columns: list[list[np.ndarray]] = [
+        [np.frombuffer(a, dtype=np.float64 if a is written.watts else np.int64)] if len(a) else []
+        for a in (written.device, written.lane, written.name, written.start, written.end, written.watts)
+    ]
+    class_of = prepared.class_of_device()
+    for (class_number, number), compiled in prepared.compiled.items():
+        single = compiled.single
+        if single is None or (class_number, number) not in books.own_interval:
+            continue
+        # A device of -1, of a job that never started, picks the last class and is left out with it.
+        mine = np.flatnonzero((device >= 0) & (workload == number) & (class_of[device] == class_number))
+        ends = np.where(finish[mine] >= 0, finish[mine], end)
+        watts = np.full(len(mine), single.watts) if isinstance(single.watts, float) else single.watts[rank[mine]]
+        energy[mine] += watts * to_second_array(ends - start[mine])
+        lane, name = written.word(single.engine), written.word(single.name)
+        kept = ends > start[mine]
+        added = (
+            device[mine],
+            np.full(len(mine), lane),
+            np.full(len(mine), name),
+            start[mine],
+            ends,
+            watts,
+        )
+        everything = bool(kept.all())
+        for column, values in zip(columns, added, strict=True):
+            column.append(values if everything else values[kept])
+    nothing = np.zeros(0, dtype=np.int64)
+    joined = [np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else nothing for parts in columns]
+    return IntervalTable(
+        device=joined[0],
+        lane=joined[1],
+        name=joined[2],
+        start=joined[3],
+        end=joined[4],
+        watts=joined[5].astype(np.float64, copy=False),
+        words=list(written.words),
+    )
+
+
+def _steps(ticks: TickArray, changes: FloatArray, base: float, end: int) -> Steps:
+    """``base`` plus the running sum of ``changes``, which are exact, at ``ticks``; one step a tick."""
+    order = np.argsort(ticks, kind="stable")
+    ticks = ticks[order]
+    values = base + np.cumsum(changes[order])
+    last = np.append(ticks[1:] != ticks[:-1], True) if len(ticks) else np.zeros(0, dtype=bool)
+    ticks, values = ticks[last], values[last]
+    kept = ticks < end
+    ticks, values = ticks[kept], values[kept]
+    if not len(ticks) or ticks[0] > 0:
+        ticks, values = np.insert(ticks, 0, 0), np.insert(values, 0, base)
+    return Steps(ticks, values, end)
+
+
+def _devices(
+    prepared: Prepared, jobs: Jobs, table: IntervalTable, rent: Rent | None, resets: Sequence[Reset], end: int
+) -> list[DeviceRecord]:
+    count = prepared.device_count
+    seconds = to_second_array(table.end - table.start)
+    # A long naive sum drifts by more than the invariant allows; sums of short stretches, added up, do not.
+    active_j = np.zeros(count)
+    stretch = max(4096, count)
+    for begin in range(0, len(table), stretch):
+        part = slice(begin, begin + stretch)
+        active_j += np.bincount(table.device[part], weights=table.watts[part] * seconds[part], minlength=count)
+    done = np.bincount(jobs.device[jobs.status == COMPLETED], minlength=count)
+    busy = busy_ticks(table, count)
+    down = down_of(prepared, end, resets)
+    records: list[DeviceRecord] = []
+    for fleet_class in prepared.classes:
+        for i, name in enumerate(fleet_class.names):
+            number = fleet_class.first + i
+            rented = None if rent is None else int(rent.ticks[number])
+            records.append(
+                DeviceRecord(
+                    name=name,
+                    label=fleet_class.device.label,
+                    kind=fleet_class.device.kind.name,
+                    busy_ticks=int(busy[number]),
+                    energy_j=float(
+                        fleet_class.idle_w * ((end if rented is None else rented) / 1e12) + active_j[number]
+                    ),
+                    jobs=int(done[number]),
+                    power_limit_w=fleet_class.limit_w,
+                    idle_power_w=fleet_class.idle_w,
+                    down_ticks=int(down[number]),
+                    rented_ticks=rented,
+                )
+            )
+    return records
+
+
+Reset = tuple[int, int, int]
+"""(device, from, until) of a time in which a device was down because an operation had gone wrong there."""
+
+
+def down_of(prepared: Prepared, end: int, resets: Sequence[Reset] = ()) -> IntArray:
+    """For each device, the time until ``end`` in which it had failed, or was being reset."""
+    if prepared.faults is None:
+        return np.zeros(prepared.device_count, dtype=np.int64)
+    if not resets:
+        return down_ticks(prepared.faults.until(end), end, prepared.device_count)
+    down = np.zeros(prepared.device_count, dtype=np.int64)
+    for on, what, start, stop in _spells(prepared, end, resets):
+        if what == 0:
+            down[on] += stop - start
+    return down
+
+
+def spells_of(prepared: Prepared, end: int, resets: Sequence[Reset] = ()) -> Spells | None:
+    """What was wrong until ``end``, from the schedule and ``resets``; None where nothing strikes devices or power."""
+    if prepared.faults is None:
+        return None
+    found = _spells(prepared, end, resets)
+    rows = np.array(found, dtype=np.int64).reshape(-1, 4)
+    return Spells(*(np.ascontiguousarray(column) for column in rows.T))
+
+
+def _spells(prepared: Prepared, end: int, resets: Sequence[Reset]) -> list[tuple[int, int, int, int]]:
+    """(device, what, from, until) by device, what and time; where failures and resets overlap or touch they are one."""
+    assert prepared.faults is not None  # noqa: S101  whoever asks has looked
+    found = spells_until(prepared.faults.until(end), end, prepared.faults.budget_w)
+    if not resets:
+        return found
+    kept = [spell for spell in found if spell[1] != 0]
+    down: list[tuple[int, int, int, int]] = []
+    for on, start, stop in sorted([(on, a, b) for on, what, a, b in found if what == 0] + list(resets)):
+        if down and down[-1][0] == on and start <= down[-1][3]:
+            down[-1] = (on, 0, down[-1][2], max(stop, down[-1][3]))
+        else:
+            down.append((on, 0, start, stop))
+    return sorted(kept + down)
+
+
+def busy_ticks(table: IntervalTable, count: int) -> TickArray:
+    """For each device, the time in which at least one of its engines worked."""
+    order = np.lexsort((table.start, table.device))
+    device, start, stop = table.device[order], table.start[order], table.end[order]
+    if not len(device):
+        return np.zeros(count, dtype=np.int64)
+    if not ((device[1:] == device[:-1]) & (start[1:] < stop[:-1])).any():
+        busy = np.zeros(count, dtype=np.int64)
+        np.add.at(busy, device, stop - start)
+        return busy
+    busy = np.zeros(count, dtype=np.int64)
+    until, on = 0, -1
+    for number, began, ended in zip(device.tolist(), start.tolist(), stop.tolist(), strict=True):
+        if number != on:
+            on, until = number, 0
+        if ended > until:
+            busy[number] += ended - max(began, until)
+            until = ended
+    return busy
+
+
+class _LazySlices(Sequence[Slice]):
+    """Slices that are made when first looked at: only a run that is written out needs them."""
+
+    def __init__(self, make: Callable[[], list[Slice]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> list[Slice]:
+        return self._make()
+
+    @overload
+    def __getitem__(self, index: int) -> Slice: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Slice]: ...
+    def __getitem__(self, index: int | slice) -> Slice | list[Slice]:
+        return self._made[index]
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+def _slices(prepared: Prepared, books: Books, jobs: Jobs, table: IntervalTable, end: int) -> list[Slice]:
+    """What a timeline shows: each engine's intervals, and where jobs overlap on a device, each job on a slot."""
+    order = np.lexsort((table.device, table.start))
+    sampled = len(order) > SLICE_LIMIT
+    order = order[:SLICE_LIMIT]
+    horizon = int(table.end[order].max()) if sampled else end
+    words = table.words
+    slices = [
+        Slice(device, words[lane], words[name], start, stop)
+        for device, lane, name, start, stop in zip(
+            *(column[order].tolist() for column in (table.device, table.lane, table.name, table.start, table.end)),
+            strict=True,
+        )
+    ]
+    shared = books.overlapping
+    if not shared:
+        return slices
+    names = [w.workload.name for w in prepared.workloads]
+    shown = np.flatnonzero((jobs.start >= 0) & (jobs.start < horizon))
+    free: dict[int, list[int]] = {}
+    used: dict[int, list[tuple[int, int]]] = {}
+    for job in shown[np.argsort(jobs.start[shown], kind="stable")].tolist():
+        device, start = int(jobs.device[job]), int(jobs.start[job])
+        if device not in shared or len(slices) >= 2 * SLICE_LIMIT:
+            continue
+        finish = int(jobs.finish[job]) if jobs.finish[job] >= 0 else end
+        open_slots, slots = used.setdefault(device, []), free.setdefault(device, [])
+        while open_slots and open_slots[0][0] <= start:
+            heappush(slots, heappop(open_slots)[1])
+        slot = heappop(slots) if slots else len(open_slots)
+        heappush(open_slots, (finish, slot))
+        if finish > start:
+            label = f"{names[int(jobs.workload[job])]} {job}"
+            slices.append(Slice(device, f"slot {slot:03d}", label, start, finish))
+    return slices
+
+
+def _notes(prepared: Prepared, books: Books) -> list[str]:
+    notes = []
+    if books.put_off:
+        notes.append(
+            f"memory for keys and values ran out {books.put_off:,} times: sequences were put off and read again"
+        )
+    silent = [c.name for c in prepared.classes if not c.limit_w]
+    if silent:
+        notes.append(f"no power is stated for {', '.join(silent)}, which count as 0 W")
+    return notes

@@ -1,0 +1,1 @@
+"""What `import windtunnel` offers beside simulation: devices for programs, and predictions."""

@@ -1,0 +1,1 @@
+"""The cluster-placement simulator: tasks placed on the nodes of a cluster."""

@@ -1,0 +1,190 @@
+"""Running a placement scenario: what `windtunnel run` does with a file that states a cluster instead of a fleet."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from windtunnel.core.errors import InputError, Where
+from windtunnel.core.provenance import Sourced
+from windtunnel.core.units import to_unit
+from windtunnel.core.version import __version__
+from windtunnel.placement.recording import PlacementRecording
+from windtunnel.placement.scenario import OPENB_SKUS, Inflate, NodeFile, PlacementScenario
+from windtunnel_models.catalogue import Catalogue
+
+if TYPE_CHECKING:
+    from windtunnel.placement.metrics import NodePower
+    from windtunnel.placement.nodes import PlacementPolicy
+
+_PARAMETERS = ("idle_power_w", "max_power_w")
+
+
+def policies() -> list[str]:
+    """Every placement policy, by name."""
+    import windtunnel.placement.policies  # noqa: F401  registers them
+    from windtunnel.placement.nodes import PLACEMENTS
+
+    return list(PLACEMENTS)
+
+
+def _policy(scenario: PlacementScenario) -> PlacementPolicy:
+    import windtunnel.placement.policies  # noqa: F401  registers them
+    from windtunnel.placement.nodes import PLACEMENTS
+
+    try:
+        return PLACEMENTS.find(scenario.policy)
+    except InputError as error:
+        raise error.at(scenario.where("policy")) from None
+
+
+def run_placement(
+    scenario: PlacementScenario, replications: int, engine: str, known: Catalogue
+) -> tuple[dict[str, Any], PlacementRecording]:
+    """Simulate ``scenario``: result.json's content, and the first run's recording.
+
+    ``replications`` above 1 replaces the number of runs that the scenario states. Raises InputError.
+    """
+    from windtunnel.placement import engine as placement
+    from windtunnel.placement import invariants as placement_invariants
+    from windtunnel.placement.metrics import summarise_placing
+    from windtunnel.placement.tasks import prepare_placing
+
+    if engine not in ("auto", "placement"):
+        raise InputError(
+            f"the engine '{engine}' does not place tasks on a cluster",
+            where=Where(field="--engine"),
+            expected="auto or placement",
+        )
+    policy = _policy(scenario)
+    placing = prepare_placing(scenario)
+    power, numbers = _power(scenario, placing.nodes.models, known)
+    by_node = [power.get(m, _unknown()) for m in _node_models(placing.nodes.models, placing.nodes.model)]
+    inflate = isinstance(scenario.mode, Inflate)
+    runs = scenario.mode.runs if isinstance(scenario.mode, Inflate) and replications == 1 else replications
+    recordings, held = [], []
+    for number in range(runs):
+        recording = placement.run(scenario, placing, policy, _seed(scenario.seed, number))
+        placement_invariants.check(recording, placing)
+        recordings.append(recording)
+        if not inflate:
+            seed, came = _seed(scenario.seed, number), len(recording.tasks)
+            held.append(placement.hold(scenario, placing, policy, seed, came))
+            placement_invariants.check(held[-1], placing)
+    notes = _notes(placing.tasks.never_started, power, inflate, runs)
+    result = {
+        "name": scenario.name,
+        "description": scenario.description,
+        "engine": "placement",
+        "seed": scenario.seed,
+        "replications": runs,
+        "policy": policy.name,
+        **summarise_placing(placing, recordings, held, by_node, scenario.parsed_targets, policy.name, scenario.ties),
+        "provenance": numbers,
+        "models": [],
+        "notes": notes,
+        "scenario": scenario.resolved(),
+        "versions": _versions(),
+    }
+    return result, recordings[0]
+
+
+def _seed(seed: int, number: int) -> int:
+    """An independent seed for each run after the first, as for replications of a fleet."""
+    if not number:
+        return seed
+    return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def _versions() -> dict[str, str]:
+    import numba
+
+    return {
+        "windtunnel": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+    }
+
+
+def _unknown() -> NodePower:
+    from windtunnel.placement.metrics import NodePower
+
+    return NodePower(None, None, None, None)
+
+
+def _node_models(models: Any, model: np.ndarray) -> list[str]:
+    return [models[m] if m >= 0 else "" for m in model.tolist()]
+
+
+def _power(
+    scenario: PlacementScenario, models: Any, known: Catalogue
+) -> tuple[dict[str, NodePower], list[dict[str, Any]]]:
+    """What each GPU model draws and costs, as far as a SKU is known for it, and the numbers that entered."""
+    from windtunnel.placement.metrics import NodePower
+
+    stated = scenario.cluster.gpus
+    openb = isinstance(scenario.cluster.nodes, NodeFile)
+    for name in stated:
+        if name not in models:
+            raise InputError(
+                f"no node has a GPU '{name}'",
+                where=scenario.where("cluster", "gpus", name),
+                expected=f"one of {', '.join(models)}",
+            )
+    found: dict[str, NodePower] = {}
+    numbers: list[dict[str, Any]] = []
+    skus = [spec.sku for spec in known.specs()]
+    for model in models:
+        entry = stated.get(model)
+        sku = entry.sku if entry is not None else None
+        if sku is None:
+            sku = OPENB_SKUS.get(model) if openb else (model if model in skus else None)
+        price = entry.price if entry is not None else None
+        if sku is None:
+            found[model] = NodePower(None, None, None, price)
+            continue
+        try:
+            device = known.device(sku)
+        except InputError as error:
+            raise error.at(scenario.where("cluster", "gpus", model, "sku")) from None
+        found[model] = NodePower(sku, device.idle_power_w, device.power_limit_w, price)
+        numbers += [_source(sku, path, device.values[path]) for path in _PARAMETERS]
+    return found, list({(row["device"], row["parameter"]): row for row in numbers}.values())
+
+
+def _source(sku: str, path: str, sourced: Sourced) -> dict[str, Any]:
+    return {
+        "device": sku,
+        "parameter": path,
+        "value": to_unit(sourced.value, "W"),
+        "unit": "W",
+        "provenance": sourced.provenance.label,
+        "source": sourced.source,
+        "low": sourced.low,
+        "high": sourced.high,
+        "reason": sourced.reason,
+    }
+
+
+def _notes(never: int, power: dict[str, NodePower], inflate: bool, runs: int) -> list[str]:
+    notes = []
+    unknown = [model for model, one in power.items() if one.idle_w is None]
+    if inflate:
+        notes.append("tasks never leave, so there is no time: latency, waiting, throughput and energy are not given")
+    elif unknown:
+        notes.append(
+            f"no energy is given: the power of {', '.join(unknown)} is not known (`cluster: gpus:` may name a SKU)"
+        )
+    else:
+        notes.append(
+            "energy is the GPUs' alone, an allocated thousandth drawing its share of the limit above idle: an upper "
+            "estimate of what tasks draw"
+        )
+    if never and not inflate:
+        notes.append(f"{never:,} tasks never started in the trace; a later column says when they began")
+    if runs > 1:
+        notes.append(f"job counts in result.json are the sum of {runs} runs; nodes are the first run's")
+    return notes

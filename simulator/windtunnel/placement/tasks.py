@@ -1,0 +1,394 @@
+"""What a placement run is about, as arrays: the nodes, the tasks in order of arrival, and their classes.
+
+Times are whole nanoseconds here: the openb trace is 149 days long, and the picoseconds of the other engines end
+after 106.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import TypeVar
+
+import numpy as np
+
+from windtunnel.core.csvfile import Table, read_csv
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.units import parse_quantity
+from windtunnel.placement.nodes import ANY_MODEL, MILLI, Classes, IntArray, Largest, Nodes, Target, fits_somewhere
+from windtunnel.placement.openb import read_openb_nodes
+from windtunnel.placement.recording import NANO
+from windtunnel.placement.scenario import (
+    MAX_GPUS,
+    Needs,
+    NodeFile,
+    PlacementScenario,
+    Replay,
+    Span,
+    Tasks,
+    column_of,
+    factor_of,
+)
+
+_MAX_NANO = 2**62
+_MAX_MODELS = 62
+_MIB = 2**20
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class ClusterNodes:
+    """The nodes as they are empty; one element each."""
+
+    names: Sequence[str]
+    models: Sequence[str]
+    """Each model once; ``model`` indexes it."""
+    cpu: IntArray
+    memory: IntArray
+    gpus: IntArray
+    model: IntArray
+
+    def empty(self, tags: int) -> Nodes:
+        """A fresh state of these nodes, for tasks of so many tags."""
+        most = max(int(self.gpus.max(initial=0)), 1)
+        gpu_left = np.where(np.arange(most) < self.gpus[:, None], MILLI, 0).astype(np.int64)
+        counts = np.zeros((len(self.cpu), tags), dtype=np.int64)
+        return Nodes(self.cpu.copy(), self.memory.copy(), gpu_left, self.gpus, self.model, counts)
+
+    @property
+    def capacity(self) -> int:
+        """GPU thousandths of the whole cluster."""
+        return int(self.gpus.sum()) * MILLI
+
+
+@dataclass(frozen=True)
+class TaskTable:
+    """Every task in order of arrival; one element each. ``arrival`` and ``lasts`` are in nanoseconds."""
+
+    names: Sequence[str]
+    workload: IntArray
+    kind: IntArray
+    """The class of each."""
+    arrival: IntArray
+    lasts: IntArray
+    never_started: int
+    """Tasks whose first ``from`` column was empty, so that a later one stands in."""
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+@dataclass(frozen=True)
+class Placing:
+    """All that a run needs."""
+
+    nodes: ClusterNodes
+    tasks: TaskTable
+    classes: Classes
+    gpu_milli: IntArray
+    """What each class takes of GPUs in all."""
+    tags: int
+    target: Target
+    covered: float
+    """The share of the tasks that the target's classes make up."""
+    largest: Largest
+    workloads: Sequence[str]
+
+
+def prepare_placing(scenario: PlacementScenario) -> Placing:
+    """Read the scenario's nodes and tasks. InputError for what is missing, broken, or fits no node even when empty."""
+    nodes = _nodes(scenario)
+    rows, tables = [], []
+    for number, stated in enumerate(scenario.workload):
+        found, table = _read_tasks(scenario, number, stated, nodes.models)
+        rows += found
+        tables.append(table)
+    # A stable sort: ties keep the order of the workloads, and of the rows within them.
+    rows.sort(key=lambda row: row.arrival)
+    if scenario.stop is not None and scenario.stop.jobs is not None:
+        rows = rows[: scenario.stop.jobs]
+    kinds: dict[tuple[int, int, int, int, int], int] = {}
+    kind = [kinds.setdefault(row.demand, len(kinds)) for row in rows]
+    cpu, memory, gpus, milli, models = (np.array(column, dtype=np.int64) for column in zip(*kinds, strict=True))
+    tag_of: dict[int, int] = {}
+    tag = [0 if g == 0 else 1 if m < MILLI else 2 + tag_of.setdefault(g, len(tag_of)) for _, _, g, m, _ in kinds]
+    classes = Classes(cpu, memory, gpus, milli, models, np.array(tag, dtype=np.int64))
+    tasks = TaskTable(
+        [row.name for row in rows],
+        np.array([row.workload for row in rows], dtype=np.int64),
+        np.array(kind, dtype=np.int64),
+        np.array([row.arrival - rows[0].arrival for row in rows], dtype=np.int64),
+        np.array([row.lasts for row in rows], dtype=np.int64),
+        sum(row.stood_in for row in rows),
+    )
+    tags = 2 + len(tag_of)
+    _refuse_what_never_fits(nodes, tags, classes, rows, tasks, tables)
+    target, covered = _target(tasks, classes, scenario.fragmentation.popularity)
+    largest = Largest(max(int(nodes.cpu.max()), 1), max(int(nodes.gpus.max()) * MILLI, 1))
+    return Placing(
+        nodes, tasks, classes, gpus * milli, tags, target, covered, largest, [w.name for w in scenario.workload]
+    )
+
+
+def _nodes(scenario: PlacementScenario) -> ClusterNodes:
+    stated = scenario.cluster.nodes
+    rows: list[tuple[str, int, int, int, str]] = []
+    if isinstance(stated, NodeFile):
+        where = scenario.where("cluster", "nodes", "file")
+        found, table = read_openb_nodes(scenario.folder / stated.file, where)
+        for node, line in list(zip(found, table.lines, strict=True))[:: stated.every]:
+            if node.gpu > MAX_GPUS:
+                raise InputError(
+                    f"{node.gpu} GPUs in one node",
+                    where=Where(table.file, line, field="gpu"),
+                    expected=f"at most {MAX_GPUS}",
+                )
+            rows.append((node.sn, node.cpu_milli, node.memory_mib * _MIB, node.gpu, node.model))
+    else:
+        for group in stated:
+            for _ in range(group.count):
+                name = f"{group.name}-{len(rows)}"
+                rows.append((name, group.cpu_milli, int(group.memory), group.gpus, group.model or ""))
+    models = list(dict.fromkeys(row[4] for row in rows if row[3]))
+    if len(models) > _MAX_MODELS:
+        raise InputError(
+            f"the cluster has {len(models)} models of GPU",
+            where=scenario.where("cluster", "nodes"),
+            expected=f"at most {_MAX_MODELS}",
+        )
+    place = {model: i for i, model in enumerate(models)}
+    names, cpu, memory, gpus, model = zip(*rows, strict=True)
+    return ClusterNodes(
+        names,
+        models,
+        np.array(cpu, dtype=np.int64),
+        np.array(memory, dtype=np.int64),
+        np.array(gpus, dtype=np.int64),
+        np.array([place[m] if g else -1 for m, g in zip(model, gpus, strict=True)], dtype=np.int64),
+    )
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    workload: int
+    row: int
+    demand: tuple[int, int, int, int, int]
+    """CPU, memory, GPUs, thousandths of each, mask of models."""
+    arrival: int
+    lasts: int
+    stood_in: bool
+
+
+def _read_tasks(
+    scenario: PlacementScenario, number: int, stated: Tasks, models: Sequence[str]
+) -> tuple[list[_Row], Table]:
+    where = _Places(scenario, number)
+    table = read_csv(scenario.folder / stated.arrivals.file, "trace", where("arrivals", "file"))
+    if not table.rows:
+        raise InputError(
+            f"the trace '{table.file}' holds no rows",
+            where=where("arrivals", "file"),
+            expected="a header and at least one row",
+        )
+    column = _Columns(table, where)
+    demands = _demands(stated.needs, column, models)
+    replay = isinstance(scenario.mode, Replay)
+    time = stated.arrivals.time
+    none: list[int | None] = [0] * len(table.rows)
+    arrival = column.times(f"${time}", "arrivals", "time") if replay and time else none
+    if stated.arrivals.speed != 1.0:
+        begin = min(tick for tick in arrival if tick is not None)
+        arrival = [None if tick is None else round((tick - begin) / stated.arrivals.speed) for tick in arrival]
+    lasts, stood_in = _lasts(stated, column) if replay else ([0] * len(table.rows), [False] * len(table.rows))
+    name = stated.arrivals.name
+    names = column.texts(f"${name}", "arrivals", "name") if name else [str(i) for i in range(len(table.rows))]
+    rows = [
+        _Row(names[i], number, i, demands[i], arrival[i] or 0, lasts[i], stood_in[i]) for i in range(len(table.rows))
+    ]
+    return rows, table
+
+
+def _demands(needs: Needs, column: _Columns, models: Sequence[str]) -> list[tuple[int, int, int, int, int]]:
+    gpus = column.wholes(needs.gpus, "needs", "gpus", most=MAX_GPUS)
+    milli = column.wholes(needs.gpu_milli, "needs", "gpu_milli", most=MILLI)
+    cpu = column.wholes(needs.cpu_milli, "needs", "cpu_milli", most=10**8)
+    memory = column.amounts(needs.memory, "B", "needs", "memory")
+    accepted = column.masks(needs.models, models)
+    found = []
+    for i, (g, m) in enumerate(zip(gpus, milli, strict=True)):
+        if g == 0:  # nothing of no GPU, whatever the column says; and no model to accept
+            found.append((cpu[i], memory[i], 0, MILLI, ANY_MODEL))
+            continue
+        if m == 0 or (g > 1 and m != MILLI):
+            raise InputError(
+                f"{g} GPU{'s' if g > 1 else ''} of {m} thousandths each",
+                where=column.place(i, needs.gpu_milli, "needs", "gpu_milli"),
+                expected="1 to 1000 thousandths of one GPU, or several whole ones (1000)",
+            )
+        found.append((cpu[i], memory[i], g, m, accepted[i]))
+    return found
+
+
+def _lasts(stated: Tasks, column: _Columns) -> tuple[list[int], list[bool]]:
+    if not isinstance(stated.lasts, Span):
+        spans = column.amounts(stated.lasts or "0 s", "s", "lasts", scale=NANO)
+        return spans, [False] * len(spans)
+    begins = [column.times(name, "lasts", "from", empty=True) for name in stated.lasts.from_]
+    ends = column.times(stated.lasts.to, "lasts", "to")
+    lasts, stood_in = [], []
+    for i, end in enumerate(ends):
+        order = [k for k, times in enumerate(begins) if times[i] is not None]
+        begin = begins[order[0]][i] if order else None
+        if begin is None or end is None or end < begin:
+            problem = "no time to begin at" if begin is None else "this is before the task begins"
+            raise InputError(problem, where=column.place(i, stated.lasts.to, "lasts", "to"), expected="a later time")
+        lasts.append(end - begin)
+        stood_in.append(order[0] > 0)
+    return lasts, stood_in
+
+
+class _Places:
+    """Places under one workload of the scenario."""
+
+    def __init__(self, scenario: PlacementScenario, number: int) -> None:
+        self._scenario, self._number = scenario, number
+
+    def __call__(self, *path: str | int) -> Where:
+        return self._scenario.where("workload", self._number, *path)
+
+
+class _Columns:
+    """Cells of a trace, read as the scenario says; errors name the trace's line, or the scenario's for a column."""
+
+    def __init__(self, table: Table, where: _Places) -> None:
+        self.table, self.where = table, where
+
+    def place(self, row: int, value: int | str, *path: str) -> Where:
+        """The trace's line where ``value`` is a column, else the scenario's."""
+        name = column_of(value)
+        return self.where(*path) if name is None else Where(self.table.file, self.table.lines[row], field=name)
+
+    def texts(self, value: str, *path: str) -> list[str]:
+        name = column_of(value)
+        if name not in self.table.header:
+            raise InputError(
+                f"the trace {self.table.file} has no column '{name}'",
+                where=self.where(*path),
+                expected=one_of(self.table.header),
+                nearest=nearest(name or "", self.table.header),
+            )
+        return self.table.column(name)
+
+    def wholes(self, value: int | str, *path: str, most: int) -> list[int]:
+        if isinstance(value, int):
+            if value > most:
+                raise InputError(f"{value} is too many", where=self.where(*path), expected=f"at most {most}")
+            return [value] * len(self.table.rows)
+
+        def read(text: str) -> int:
+            if not (text.isascii() and text.isdigit()) or int(text) > most:
+                raise ValueError(text)
+            return int(text)
+
+        return self._each(value, read, f"a whole number from 0 to {most}", *path)
+
+    def amounts(self, value: str, unit: str, *path: str, scale: int = 1) -> list[int]:
+        """A quantity, or a column in a unit, in whole ``1/scale`` of SI, rounded up: what is needed must be there."""
+        if column_of(value) is None:
+            return [_ceil(Decimal(parse_quantity(value, unit)) * scale)] * len(self.table.rows)
+        factor = Decimal(factor_of(value, unit)) * scale
+
+        def read(text: str) -> int:
+            number = _decimal(text) * factor
+            if not 0 <= number < _MAX_NANO:
+                raise ValueError(text)
+            return _ceil(number)
+
+        return self._each(value, read, "a number, not negative", *path)
+
+    def times(self, value: str, *path: str, empty: bool = False) -> list[int | None]:
+        """A column of seconds in nanoseconds; None for an empty cell where ``empty`` allows it."""
+
+        def read(text: str) -> int | None:
+            if empty and not text:
+                return None
+            number = (_decimal(text) * NANO).to_integral_value()
+            if abs(number) >= _MAX_NANO:
+                raise ValueError(text)
+            return int(number)
+
+        return self._each(value, read, "a time in seconds", *path)
+
+    def masks(self, value: str | list[str] | None, models: Sequence[str]) -> list[int]:
+        """The models each task accepts, a bit each. A name the cluster does not have accepts nothing here."""
+        place = {model: 1 << i for i, model in enumerate(models)}
+
+        def mask(names: Sequence[str]) -> int:
+            return sum(place.get(name, 0) for name in set(names)) if names else ANY_MODEL
+
+        if value is None:
+            return [ANY_MODEL] * len(self.table.rows)
+        if isinstance(value, list):
+            return [mask(value)] * len(self.table.rows)
+        return [mask([n for n in text.split("|") if n]) for text in self.texts(value, "needs", "models")]
+
+    def _each(self, value: str, read: Callable[[str], _T], expected: str, *path: str) -> list[_T]:
+        found = []
+        for i, text in enumerate(self.texts(value, *path)):
+            try:
+                found.append(read(text))
+            except (ValueError, InvalidOperation):
+                where = self.place(i, value, *path)
+                raise InputError(f"'{text[:40]}' is not right here", where=where, expected=expected) from None
+        return found
+
+
+def _decimal(text: str) -> Decimal:
+    number = Decimal(text)
+    if not number.is_finite() or number.adjusted() > 18:
+        raise ValueError(text)
+    return number
+
+
+def _ceil(number: Decimal) -> int:
+    return int(number.to_integral_value(rounding="ROUND_CEILING"))
+
+
+def _refuse_what_never_fits(
+    nodes: ClusterNodes, tags: int, classes: Classes, rows: Sequence[_Row], tasks: TaskTable, tables: Sequence[Table]
+) -> None:
+    empty = nodes.empty(tags)
+    for c in range(len(classes.cpu)):
+        if not fits_somewhere(empty, classes, c):
+            row = rows[int(np.argmax(tasks.kind == c))]
+            table = tables[row.workload]
+            gpus = f"{classes.gpus[c]} GPU of {classes.milli[c]} thousandths, " if classes.gpus[c] else ""
+            raise InputError(
+                f"the task '{row.name}' fits no node, even an empty one: it needs {gpus}"
+                f"{classes.cpu[c] / MILLI:g} cores and {classes.memory[c] / 2**30:.4g} GiB of one",
+                where=Where(table.file, table.lines[row.row]),
+                expected="less, models that the cluster has, or a larger node",
+            )
+
+
+def _target(tasks: TaskTable, classes: Classes, popularity: float) -> tuple[Target, float]:
+    """The target workload: the most frequent classes that make up ``popularity`` of the tasks, and what they do.
+
+    Memory is no part of a target class (``node_fragmentation``). The equally frequent come in order of what they ask.
+    """
+    counts: dict[tuple[int, int, int, int], int] = {}
+    kinds = np.bincount(tasks.kind, minlength=len(classes.cpu)).tolist()
+    for c, count in enumerate(kinds):
+        key = (int(classes.cpu[c]), int(classes.gpus[c]), int(classes.milli[c]), int(classes.models[c]))
+        counts[key] = counts.get(key, 0) + count
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    total, reached, kept = len(tasks), 0, []
+    for key, count in ordered:
+        kept.append((*key, count))
+        reached += count
+        if reached >= popularity * total:
+            break
+    cpu, gpus, milli, models, weight = (np.array(column, dtype=np.int64) for column in zip(*kept, strict=True))
+    return Target(cpu, gpus, milli, models, weight), reached / total

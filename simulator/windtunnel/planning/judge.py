@@ -1,0 +1,179 @@
+"""A fleet's targets judged with confidence: met, missed, or not to be told; and what more may be simulated to tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.units import to_unit
+from windtunnel.planning import explain
+from windtunnel.scenario.arrivals import Closed, Deterministic, Mix, Trace
+from windtunnel.scenario.faults import is_drawn
+from windtunnel.scenario.program import Branch, OpStage, Stage, Streams
+from windtunnel.scenario.scenario import Scenario, Stop
+from windtunnel.scenario.target import METRICS, Target
+
+_EXACT = ("cost",)
+
+
+def judged(
+    target: Target,
+    rows: Sequence[Mapping[str, Any]],
+    results: Sequence[Mapping[str, Any]],
+    confidence: float,
+    *,
+    repeats: bool = False,
+    fixed: bool = False,
+) -> dict[str, Any]:
+    """A target with its value and interval (both in its unit), and its ``verdict``.
+
+    ``met``: the worse end of the interval is within the limit. ``missed``: it is not, or the value itself is not where
+    there is no interval, which would hold the value. ``unknown``: the value is within the limit and has no interval,
+    for the reason ``why``. ``rows`` and ``results``: of one run, or of several replications, whose mean is the value
+    and whose Student interval is the interval. ``repeats``: nothing is drawn, so that any further run is this one.
+    ``fixed``: nothing is drawn, and what comes is a trace: what the whole fleet did with it is a fact, and its times
+    are a sample.
+    """
+    values = [row["value"] for row in rows]
+    value = None if any(v is None for v in values) else float(np.mean(values))
+    low = high = None
+    interval, why = "none", None
+    if target.metric in _EXACT:
+        low = high = value
+        interval = "exact"
+    elif value is None:
+        result = next(r for r, v in zip(results, values, strict=True) if v is None)
+        why = _no_value(target, result)
+    elif len(values) > 1:
+        half = student(len(values) - 1, confidence) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
+        # None of what targets speak of is negative, and a share is no more than all.
+        low, high, interval = max(value - half, 0.0), value + half, "replications"
+        if METRICS[target.metric].unit == "1":
+            high = min(high, 1.0)
+    else:
+        found = _interval(target, results[0])
+        if found is not None:
+            # Given for 95%; for another confidence in proportion of Student's t with the fewest batches or the normal.
+            widen = 1.0
+            if confidence != 0.95:
+                widen = max(student(n, confidence) / student(n, 0.95) for n in (9, 10**6))
+            low, high, interval = value - (value - found[0]) * widen, value + (found[1] - value) * widen, "run"
+        elif repeats or (fixed and not METRICS[target.metric].per_workload):
+            low = high = value
+            interval = "exact"
+        else:
+            why = _missing(target, results[0])
+    limit = to_unit(target.limit, target.unit)
+    worst = value if low is None or high is None else (high if target.comparison == "<=" else low)
+    within = worst is not None and (worst <= limit if target.comparison == "<=" else worst >= limit)
+    verdict = "missed" if not within else ("unknown" if interval == "none" else "met")
+    found_out = {
+        "text": target.text, "met": verdict == "met", "verdict": verdict, "value": value, "low": low, "high": high,
+        "worst": None if verdict == "unknown" else worst, "limit": limit, "unit": target.unit,
+        "comparison": target.comparison, "metric": target.metric, "statistic": target.statistic,
+        "workload": target.workload, "interval": interval, "confidence": confidence, "why": why,
+    }  # fmt: skip
+    return found_out | {"headroom": explain.headroom(found_out)}
+
+
+def _part(target: Target, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The result, or the workload's part of it that a target speaks of."""
+    if target.workload is None:
+        return result
+    part: Mapping[str, Any] = next(w for w in result["workloads"] if w["name"] == target.workload)
+    return part
+
+
+def _interval(target: Target, result: Mapping[str, Any]) -> tuple[float, float] | None:
+    """The run's own 95% interval for a target's value, in the target's unit; None where it has none."""
+    if not METRICS[target.metric].per_workload:
+        return None
+    found = _part(target, result)[f"{target.metric}_s"][target.statistic]
+    if found["low"] is None or found["high"] is None:
+        return None
+    return to_unit(found["low"], target.unit), to_unit(found["high"], target.unit)
+
+
+def _missing(target: Target, result: Mapping[str, Any]) -> str:
+    """Why a run has no interval of what a target speaks of."""
+    if not METRICS[target.metric].per_workload:
+        return f"one run gives {target.metric.replace('_', ' ')} no interval"
+    missing = _part(target, result)["statistics"]["missing"].get(f"{target.metric}_s", {})
+    return str(missing.get(target.statistic) or "no reason is known")
+
+
+def _no_value(target: Target, result: Mapping[str, Any]) -> str:
+    """Why a run gives a target no value at all."""
+    statistics = result["statistics"]
+    if METRICS[target.metric].per_workload and statistics["settled"] == "grows":
+        return f"unstable: {statistics['settled_reason']}"
+    return "nothing was seen of it in the run"
+
+
+def student(degrees: int, confidence: float) -> float:
+    """Student's t for a two-sided interval."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, (1 + confidence) / 2))
+
+
+# What more could be simulated.
+
+
+def _operations(stages: Sequence[Stage]) -> Iterator[OpStage]:
+    for stage in stages:
+        if isinstance(stage, OpStage):
+            yield stage
+        elif isinstance(stage, Branch):
+            for body in (*stage.cases.values(), stage.default or ()):
+                yield from _operations(body)
+        elif isinstance(stage, Streams):
+            for body in stage.bodies:
+                yield from _operations(body)
+
+
+def draws(scenario: Scenario) -> bool:
+    """Whether another seed gives other jobs or other incidents.
+
+    What ``scale`` copies or leaves out of a trace is drawn too, but the trace's bursts, on which a percentile rests,
+    are the same under any seed, so this does not count.
+    """
+
+    def drawn(arrivals: object) -> bool:
+        if isinstance(arrivals, Mix):
+            return any(drawn(part) for part in arrivals.of)
+        return not isinstance(arrivals, Trace | Deterministic)
+
+    services = (
+        op.choices.get("distribution", "deterministic") for program in scenario.programs for op in _operations(program)
+    )
+    return (
+        any(drawn(w.arrivals) for w in scenario.workload)
+        or any(distribution != "deterministic" for distribution in services)
+        or any(is_drawn(fault) for fault in scenario.faults)
+    )
+
+
+def repeats(scenario: Scenario) -> bool:
+    """Whether any further run would be the same, and no trace stands for more than it holds: all is deterministic."""
+    return not draws(scenario) and not any(isinstance(w.arrivals, Trace) for w in scenario.workload)
+
+
+def lengthened(scenario: Scenario, times: int) -> Scenario | None:
+    """The scenario over ``times`` as many jobs or as much time; None where that would be another question.
+
+    It is the same question only where nothing changes with time: arrivals of one rate, and no incidents, which come at
+    fixed times or would be fewer or more.
+    """
+    stop = scenario.stop
+    still = all(not isinstance(w.arrivals, Trace | Closed) and w.arrivals.stationary for w in scenario.workload)
+    if stop is None or not still or scenario.faults or not draws(scenario):
+        return None
+    if stop.jobs is not None:
+        return scenario.changed(stop=Stop(jobs=min(stop.jobs * times, 10**9)))
+    if stop.time is not None:
+        return scenario.changed(stop=stop.model_copy(update={"time": stop.time * times}))
+    return None

@@ -1,0 +1,52 @@
+"""How `windtunnel plan` searches: a scenario's ``plan`` key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from windtunnel.core.errors import InputError
+from windtunnel.core.units import parse_quantity
+from windtunnel.scenario.fields import Count, Model, Text, as_custom, whole
+
+Objective = Literal["cost", "power", "carbon"]
+
+
+def _confidence(value: Any) -> Any:
+    try:
+        found = parse_quantity(str(value), "1")
+        if isinstance(value, bool) or not 0.5 <= found <= 0.999:
+            raise InputError(f"{value!r} is not a confidence", expected="50% to 99.9%")
+    except InputError as error:
+        raise as_custom(error) from None
+    return found
+
+
+class Plan(Model):
+    """What `windtunnel plan` may build and how long it may look. Every key has a default."""
+
+    most: Count | dict[Text, Count] | None = Field(
+        None, description="devices of an entry at most: one number, or one by the entry's name"
+    )
+    kinds: Annotated[int, BeforeValidator(whole), Field(ge=1, le=8)] = Field(
+        2, description="entries mixed in one fleet at most"
+    )
+    fleets: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100)] = Field(5, description="fleets to list at most")
+    confidence: Annotated[float, BeforeValidator(_confidence)] = Field(
+        0.95, description="of the interval whose worse end must meet a target"
+    )
+    objective: Objective = "cost"
+    spare: Annotated[int, BeforeValidator(whole), Field(ge=0, le=1000)] = Field(
+        0, description="devices of any one entry that may be out without a target of time being missed"
+    )
+    simulations: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100_000)] = Field(
+        60, description="fleets that the search may simulate"
+    )
+    replications: Annotated[int, BeforeValidator(whole), Field(ge=2, le=1000)] = Field(
+        5, description="runs, or how many times as long a run, where one run gives a target no interval"
+    )
+    loads: list[Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]] = Field(
+        default=[0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2],
+        description="loads of the latency-load curve, 1 being the scenario's; empty for none",
+    )

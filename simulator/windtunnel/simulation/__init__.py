@@ -1,0 +1,1 @@
+"""One scenario simulated from its file to its result."""

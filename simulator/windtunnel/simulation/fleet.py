@@ -1,0 +1,135 @@
+"""The devices, real executors and policy of a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from windtunnel import policies
+from windtunnel.core.device import Device, configure
+from windtunnel.core.errors import InputError
+from windtunnel.core.executor import Executor
+from windtunnel.core.policy import Batch, Policy
+from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario
+from windtunnel_models.catalogue import Catalogue, read_overlay
+
+if TYPE_CHECKING:
+    pass
+
+
+def device_model(name: str, known: Catalogue, calibration: str | None = None) -> Device:
+    """The device ``SKU`` or ``SKU@API``; ``calibration`` is an overlay's path, or "none" to ignore the shipped one."""
+    if calibration == "none":
+        return known.device(name, calibrated=False)
+    if calibration is None:
+        return known.device(name)
+    spec = known.spec(name.partition("@")[0])
+    return known.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
+
+
+def policy_of(scenario: Scenario) -> Policy:
+    """The scenario's policy with its batching; InputError with its place for an unknown name."""
+    stated = scenario.policy
+    if isinstance(stated, str):
+        return _located(partial(policies.named, stated, folder=scenario.folder), scenario, "policy")
+    batch = Batch()
+    if isinstance(stated.batch, RequestBatch):
+        batch = Batch("request", stated.batch.size, stated.batch.wait)
+    elif isinstance(stated.batch, ContinuousBatch):
+        batch = Batch("continuous", stated.batch.size, tokens=stated.batch.tokens, memory=stated.batch.memory)
+    if stated.name is not None:
+        return _located(partial(policies.named, stated.name, batch, scenario.folder), scenario, "policy", "name")
+    route, order = stated.route or "central", stated.order or "arrival"
+    return _located(
+        partial(policies.parts, route, order, batch, scenario.folder),
+        scenario,
+        "policy",
+        "route" if _is_wrong(route, scenario) else "order",
+    )
+
+
+def _is_wrong(route: str, scenario: Scenario) -> bool:
+    try:
+        policies.parts(route, "arrival", folder=scenario.folder)
+    except InputError:
+        return True
+    return False
+
+
+def _located(make: Callable[[], Policy], scenario: Scenario, *path: str) -> Policy:
+    try:
+        return make()
+    except InputError as error:
+        raise error.at(scenario.where(*path)) from None
+
+
+def fleet_devices(scenario: Scenario, known: Catalogue) -> list[Device]:
+    """Each fleet entry's device, as the entry states it."""
+    devices: list[Device] = []
+    for i, entry in enumerate(scenario.fleet):
+        try:
+            found = device_model(entry.device, known)
+        except InputError as error:
+            raise error.at(scenario.where("fleet", i, "device")) from None
+        try:
+            calibration = entry.calibration
+            if calibration is not None:
+                overlay = calibration if calibration == "none" else str(scenario.folder / calibration)
+                found = device_model(entry.device, known, overlay)
+        except InputError as error:
+            raise error.at(scenario.where("fleet", i, "calibration")) from None
+        try:
+            found = configure(
+                found,
+                speed=entry.speed,
+                idle_w=entry.power.idle,
+                max_w=entry.power.max,
+                memory_bytes=entry.memory,
+            )
+            if found.power_limit_w < found.idle_power_w:
+                raise InputError(
+                    f"{found.label} would draw {found.idle_power_w:g} W idle and {found.power_limit_w:g} W at most",
+                    expected="power: {idle: ..., max: ...} with idle <= max",
+                )
+        except InputError as error:
+            raise error.at(scenario.where("fleet", i, "device")) from None
+        devices.append(found)
+    return devices
+
+
+def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, Executor]:
+    """What executes the work of the fleet entries that are devices of this host, by the entry's place.
+
+    DeviceNotPresentError where one is not here; InputError where its model is of another kind.
+    """
+    found: dict[int, Executor] = {}
+    for number, (entry, model) in enumerate(zip(scenario.fleet, devices, strict=True)):
+        if entry.real is None:
+            continue
+        from windtunnel.backends.discovery import executor as reals
+
+        where = scenario.where("fleet", number, "real")
+        if any(entry.real == other.real for other in scenario.fleet[:number]):
+            raise InputError(f"{entry.real} is in the fleet twice", where=where, expected="each real device once")
+        try:
+            made = reals.executor(entry.real)
+        except InputError as error:
+            raise error.at(where) from None
+        if made.info.kind != model.kind.name:
+            # Routes would see the times of another kind of device than does the work.
+            raise InputError(
+                f"{entry.real} is {made.info.name}, a {made.info.kind}, and its model {model.label} is a "
+                f"{model.kind.name}",
+                where=where,
+                expected=f"device: what it is, a {made.info.kind} behind the API by which it is reached",
+            )
+        if made.info.api != model.api.name and made.info.api in model.spec.apis:
+            raise InputError(
+                f"{entry.real} is reached through {made.info.api}, and its model is {model.label}",
+                where=where,
+                expected=f"device: {model.spec.sku}@{made.info.api}",
+            )
+        found[number] = made
+    return found

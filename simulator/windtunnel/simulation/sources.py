@@ -1,0 +1,63 @@
+"""Where the numbers of a run come from, and how well each operation is known on each device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from windtunnel.core.device import Device
+from windtunnel.core.provenance import Sourced
+from windtunnel.core.units import to_unit
+
+if TYPE_CHECKING:
+    pass
+
+
+def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
+    """Every number that entered a run: device, parameter, value in its unit, where it comes from, its range."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for (number, _), program in compiled.items():
+        target: Device = classes[number].device
+        for path, sourced in program.sources.items():
+            found.setdefault((target.label, path), _source_row(target, path, sourced))
+    for fleet_class in classes:
+        target = fleet_class.device
+        for path in ("idle_power_w", "max_power_w"):
+            found.setdefault((target.label, path), _source_row(target, path, target.values[path]))
+    return [found[key] for key in sorted(found)]
+
+
+def models(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
+    """How well each operation that a run priced is known on each of its devices."""
+    asked = {(number, op) for (number, _), program in compiled.items() for op in program.operations}
+    found = {}
+    for number, op in sorted(asked):
+        target: Device = classes[number].device
+        if op != "service":  # a stated time is known by definition
+            found[target.label, op] = {"device": target.label, **asdict(target.knowledge(op))}
+    return [found[key] for key in sorted(found)]
+
+
+def _source_row(target: Device, path: str, sourced: Sourced) -> dict[str, Any]:
+    name, _, rest = path.partition(".")
+    unit = "1" if name == "learned" else _api_unit(rest) if name == "api" else target.kind.parameter(name).unit
+    scale = partial(to_unit, unit=unit)
+    return {
+        "device": target.label,
+        "parameter": path,
+        "value": scale(sourced.value),
+        "unit": unit,
+        "provenance": sourced.provenance.label,
+        "source": sourced.source,
+        "low": None if sourced.low is None else scale(sourced.low),
+        "high": None if sourced.high is None else scale(sourced.high),
+        "reason": sourced.reason,
+    }
+
+
+def _api_unit(name: str) -> str:
+    from windtunnel_models.catalogue import API_PARAMETERS
+
+    return next(parameter.unit for parameter in API_PARAMETERS if parameter.name == name)

@@ -1,0 +1,1 @@
+"""Sweeps: many scenarios over a grid of values, on processes or a cluster."""

@@ -1,0 +1,367 @@
+"""Who works on the points of a sweep: processes of this machine, or a Dask cluster.
+
+Both take the same tasks and give the same outcomes, in the order in which they end. The local workers are plain
+``multiprocessing`` processes, one task in each at a time over a pipe, and not a ``ProcessPoolExecutor`` (nor joblib's
+loky): those give up all that is under way when one worker dies, without saying which task it had, and leave their
+workers behind when the parent is killed. Here a lost worker costs its own task's work so far, and is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from windtunnel.core.errors import InputError, Where
+from windtunnel.sweep.grid import Inputs, Outcome
+
+ATTEMPTS = 3
+"""How often a task is begun, if the workers that have it keep dying."""
+
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+_PR_SET_PDEATHSIG = 1  # prctl(2)
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
+_START_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True)
+class Task:
+    """One thing to do with one point: ``what`` is "check" or "run"."""
+
+    what: str
+    changes: tuple[str, ...]
+
+
+Work = Callable[[Path, Task], Outcome]
+"""Does a task with the inputs that lie under a folder. Never raises. Must be picklable: a function of a module, or a
+``partial`` of one."""
+
+
+class Executor(Protocol):
+    """Does tasks side by side."""
+
+    def map(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Outcome]]:
+        """Each task's place in ``tasks`` and its outcome, as they end; every task once."""
+
+
+def processors() -> int:
+    """Processors that this process may run on."""
+    if hasattr(os, "process_cpu_count"):  # Python 3.13
+        return os.process_cpu_count() or 1
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# This machine.
+
+
+@dataclass
+class _Worker:
+    process: Any
+    pipe: Connection
+    task: int | None = None
+
+
+@dataclass
+class LocalPool:
+    """Worker processes of this machine; use it as a context manager.
+
+    They are forked from a server process that has imported the modules ``preload``, so that importing is paid once,
+    however many there are. Each uses one thread. None outlives this process, however that ends.
+    """
+
+    work: Work
+    tree: Path
+    workers: int
+    preload: tuple[str, ...] = ()
+    _pool: list[_Worker] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._pool:
+            worker.process.kill()
+        for worker in self._pool:
+            worker.process.join()
+            worker.pipe.close()
+        self._pool.clear()
+
+    def map(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Outcome]]:
+        """See ``Executor``. A task whose worker died is begun again, ``ATTEMPTS`` times in all."""
+        waiting = deque(range(len(tasks)))
+        attempts = [0] * len(tasks)
+        for _ in range(min(self.workers, len(tasks)) - len(self._pool)):
+            self._pool.append(self._start())
+        while waiting or any(worker.task is not None for worker in self._pool):
+            for worker in self._pool:
+                if worker.task is None and waiting:
+                    worker.task = waiting.popleft()
+                    attempts[worker.task] += 1
+                    with contextlib.suppress(OSError):  # a worker that died idle: its pipe says so below
+                        worker.pipe.send(tasks[worker.task])
+            ready = set(wait([worker.pipe for worker in self._pool if worker.task is not None]))
+            for place, worker in enumerate(self._pool):
+                if worker.pipe not in ready or worker.task is None:
+                    continue
+                task = worker.task
+                try:
+                    outcome = worker.pipe.recv()
+                except (EOFError, OSError):
+                    ended = self._replace(place)
+                    if attempts[task] < ATTEMPTS:
+                        waiting.appendleft(task)
+                        continue
+                    outcome = Outcome(error=f"the worker process {ended} in each of {ATTEMPTS} attempts", code=70)
+                worker.task = None
+                yield task, outcome
+
+    def _start(self) -> _Worker:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(list(self.preload))
+        mine, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, self.work, self.tree), daemon=True)
+        with one_thread():
+            process.start()
+        theirs.close()
+        return _Worker(process, mine)
+
+    def _replace(self, place: int) -> str:
+        """Start another worker in place of a dead one; says how that ended."""
+        dead = self._pool[place]
+        dead.pipe.close()
+        dead.process.join()
+        self._pool[place] = self._start()
+        code = dead.process.exitcode
+        return f"was killed (signal {-code})" if code is not None and code < 0 else f"ended (exit code {code})"
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Processes that are started herein use one thread each: they are as many as there are processors."""
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}
+    os.environ.update(_ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _serve(pipe: Connection, work: Work, tree: Path) -> None:
+    """A worker's life: tasks in, outcomes out, until the parent has gone."""
+    # Ctrl-C reaches the whole foreground group; it is the parent's to answer, which then ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with_parent()
+    _keep_memory()
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            pipe.send(work(tree, pipe.recv()))
+
+
+def _end_with_parent() -> None:
+    """Be killed when the fork server ends, which it does when the sweep's process does.
+
+    Elsewhere than on Linux a worker ends once it has finished its task and finds its pipe closed.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _keep_memory() -> None:
+    """Keep freed memory for the next task: one task needs about what the last did.
+
+    glibc gives large arrays back to the system, which hands them out again page by page: a sixth of a point's time, and
+    more where several workers ask at once. Other C libraries have no such call, or ignore it.
+    """
+    if sys.platform == "linux":
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+        if mallopt is not None:
+            mallopt(_M_MMAP_THRESHOLD, 2**30)
+            mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+# A cluster.
+
+Facts = Callable[[], Mapping[str, str]]
+"""What a machine's results are made with: versions by name."""
+
+
+@dataclass(frozen=True)
+class _Bundle:
+    """What every task of a sweep needs, as it is sent to workers that share no files with this machine."""
+
+    name: str
+    work: Work
+    inputs: Inputs
+    facts: Facts
+    expected: Mapping[str, str]
+
+
+class DaskCluster:
+    """A Dask cluster by its scheduler's address; use it as a context manager.
+
+    Inputs travel with the sweep, and each worker process writes them under its own local directory. Dask begins a task
+    again on another worker when the one that had it dies, as often as the scheduler's ``allowed-failures`` say.
+
+    Raises InputError where Dask is not installed, nothing answers at ``address``, there are no workers, or one of them
+    would make other results than this machine: another Windtunnel, NumPy or Python.
+    """
+
+    def __init__(self, address: str, work: Work, inputs: Inputs, facts: Facts) -> None:
+        self._where = Where(address, field="--cluster")
+        example = "the address a scheduler prints, such as tcp://10.0.0.1:8786"
+        if not re.fullmatch(r"[a-z]+://[^/]+:[0-9]{1,5}", address):
+            raise InputError("this is no scheduler's address", where=self._where, expected=example)
+        try:
+            import distributed
+        except ImportError:
+            raise InputError(
+                "a cluster needs Dask, which is not installed",
+                where=self._where,
+                expected="pip install 'windtunnel[cluster]'",
+            ) from None
+        self._dask: Any = distributed  # it is not annotated
+        self._bundle = _Bundle(os.urandom(8).hex(), work, inputs, facts, dict(facts()))
+        try:
+            self._client = self._dask.Client(address, timeout=_START_TIMEOUT_S / 3, set_as_default=False)
+        except (OSError, TimeoutError, ValueError, TypeError) as error:
+            raise InputError(
+                f"no Dask scheduler answers there: {str(error).splitlines()[0]}",
+                where=self._where,
+                expected=example,
+            ) from None
+
+    def __enter__(self) -> Self:
+        try:
+            self._check_workers()
+            # A task and not data that is scattered: the scheduler can make it anew when the worker that holds it dies.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # Dask would rather not be sent 10 MiB and more
+                self._sent = self._client.submit(_same, self._bundle, key=f"windtunnel-{self._bundle.name}-inputs")
+        except BaseException:
+            self._client.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(Exception):  # the scheduler may be what was lost
+            if self._client.status == "running":
+                self._client.run(_forget, self._bundle.name, on_error="ignore")
+            self._client.close()
+
+    def _check_workers(self) -> None:
+        try:
+            self._client.wait_for_workers(1, timeout=_START_TIMEOUT_S)
+        except TimeoutError:
+            raise InputError("the cluster has no workers", where=self._where, expected="at least one") from None
+        found = self._client.run(self._bundle.facts, on_error="return")
+        for worker in sorted(found):
+            self._compare(f"the worker {worker}", found[worker])
+
+    def _compare(self, who: str, theirs: Any) -> None:
+        problem = _difference(who, theirs, self._bundle.expected)
+        if problem is not None:
+            raise InputError(problem, where=self._where, expected="the same installation everywhere")
+
+    def map(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Outcome]]:
+        """See ``Executor``. Raises InputError when the cluster is lost."""
+        name = f"windtunnel-{self._bundle.name}"
+        futures = {
+            self._client.submit(_on_worker, self._sent, task, key=f"{name}-{task.what}-{i}", pure=False): i
+            for i, task in enumerate(tasks)
+        }
+        try:
+            for future in self._dask.as_completed(list(futures), loop=self._client.loop):
+                yield futures[future], self._outcome(future)
+                future.release()
+        finally:
+            with contextlib.suppress(Exception):
+                self._client.cancel([future for future in futures if not future.done()])
+
+    def _outcome(self, future: Any) -> Outcome:
+        error: BaseException | None = None
+        if future.status == "finished":
+            outcome = future.result()
+            if isinstance(outcome, Outcome):
+                return outcome
+            raise InputError(outcome, where=self._where, expected="the same installation everywhere")
+        if future.status == "error":
+            error = future.exception()
+        if error is None or isinstance(error, self._dask.client.FutureCancelledError):
+            raise InputError("the cluster was lost", where=self._where, expected="that it stays until the sweep ends")
+        if isinstance(error, self._dask.KilledWorker):
+            return Outcome(error="the worker process ended in every attempt that the cluster allows", code=70)
+        return Outcome(error=f"{type(error).__name__}: {error}", code=70)
+
+
+def _same(bundle: _Bundle) -> _Bundle:
+    return bundle
+
+
+def _difference(who: str, theirs: Any, expected: Mapping[str, str]) -> str | None:
+    """What ``who`` has otherwise than expected; None for nothing."""
+    if not isinstance(theirs, Mapping):
+        return f"{who} cannot run Windtunnel: {type(theirs).__name__}: {theirs}"
+    for name, version in expected.items():
+        if theirs.get(name) != version:
+            return f"{who} has {name} {theirs.get(name)}, and this machine has {version}"
+    return None
+
+
+_one_at_a_time = threading.Lock()
+_unpacked: dict[str, Path | str] = {}
+
+
+def _on_worker(bundle: _Bundle, task: Task) -> Outcome | str:
+    """Do a task on a cluster's worker; text is why this worker must not.
+
+    A worker of several threads does one task at a time: a simulation holds the interpreter, and takes memory for one.
+    """
+    with _one_at_a_time:
+        if bundle.name not in _unpacked:
+            _unpacked[bundle.name] = _unpack(bundle)
+        tree = _unpacked[bundle.name]
+        return tree if isinstance(tree, str) else bundle.work(tree, task)
+
+
+def _unpack(bundle: _Bundle) -> Path | str:
+    import distributed
+
+    here = distributed.get_worker()
+    problem = _difference(f"the worker {here.address}", bundle.facts(), bundle.expected)
+    if problem is not None:
+        return problem
+    # Under the worker's own directory, which Dask takes away when the worker ends.
+    tree = Path(tempfile.mkdtemp(dir=here.local_directory, prefix="windtunnel-"))
+    try:
+        bundle.inputs.write(tree)
+    except BaseException:
+        shutil.rmtree(tree, ignore_errors=True)
+        raise
+    return tree
+
+
+def _forget(name: str) -> None:
+    """A sweep has ended: take its inputs away."""
+    tree = _unpacked.pop(name, None)
+    if isinstance(tree, Path):
+        shutil.rmtree(tree, ignore_errors=True)
