@@ -98,7 +98,7 @@ def test_it_draws_in_silence_and_fits(open_report: Callable[..., Opened], name: 
     assert [url for url in opened.requests if not url.startswith(("file:", "data:"))] == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     drawn = page.evaluate(COLOURS)
-    expected = {"power", "waiting"} if name == "empty" else {"latency", "first_token", "next_token", "power", "waiting"}
+    expected = {"power", "waiting"} if name == "empty" else {"latency", "ttft", "itl", "power", "waiting"}
     assert set(drawn) == expected
     for painted, colours in drawn.values():
         assert painted > 2_000

@@ -204,7 +204,7 @@ def busy(draw: st.DrawFn) -> dict[str, Any]:
             "name": "fifo",
             "batch": batch if kind == "continuous" else {"kind": "request", "size": 8, "wait": "1 ms"},
         }
-        metrics = ["latency", "first_token", "next_token"] if output > 1 else ["latency", "first_token"]
+        metrics = ["latency", "ttft", "itl"] if output > 1 else ["latency", "ttft"]
     else:
         data["fleet"] = [{"device": "l4", "count": draw(st.integers(1, 3)), "price": "1 USD/h"}]
         ops = [{"gemm": {"m": 256, "n": 1024, "k": 1024, "dtype": "bfloat16"}}]

@@ -169,7 +169,7 @@ def test_users_generate_too() -> None:
         stop={"time": "20 s"},
     )
     finished = windtunnel.run(scenario_from_data(data)).result
-    assert finished["jobs"]["completed"] > 30 and finished["first_token_s"]["mean"]["value"] > 0
+    assert finished["jobs"]["completed"] > 30 and finished["serving"]["ttft_s"]["mean"]["value"] > 0
 
 
 def test_many_users_wait_long_and_are_not_called_unstable() -> None:

@@ -362,7 +362,7 @@ def test_the_result_says_what_struck_and_what_became_of_the_jobs(engine: str, tm
     )
     run_command.save(run, tmp_path)
     with (tmp_path / "jobs.csv").open() as file:
-        assert [int(row["starts"]) for row in csv.DictReader(file)] == run.recording.jobs.starts.tolist()
+        assert [int(row["attempts"]) for row in csv.DictReader(file)] == run.recording.jobs.starts.tolist()
     twice = windtunnel.run(scenario_from_data(data), engine=engine, replications=2).result["faults"]
     assert twice["events"]["down"] == 8 and twice["entries"][0]["availability"] == pytest.approx(0.9)
 

@@ -246,7 +246,7 @@ def test_a_small_cluster_stated_in_the_file_and_a_fixture_share_one_way(windtunn
         ({"cluster": {"nodes": [{"gpu": 2, "cpu_milli": 1, "memory": "1 GiB"}]}}, "unknown key 'gpu'.*'gpus'"),
         ({"mode": {"kind": "inflate"}, "stop": {"jobs": 3}}, "inflating stops at a demand"),
         ({"targets": ["allocaton >= 90%"]}, "did you mean 'allocation'"),
-        ({"targets": ["first_token p99 <= 1 s"]}, "unknown metric 'first_token'"),
+        ({"targets": ["ttft p99 <= 1 s"]}, "unknown metric 'ttft'"),
         ({"cluster": {"nodes": {"file": "traces/openb_nodes.csv.gz", "every": 70}}}, "fits no node"),
     ],
 )

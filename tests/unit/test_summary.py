@@ -60,10 +60,8 @@ RESULT: dict[str, Any] = {
     "jobs": {"arrived": 12_000, "completed": 11_990, "dropped": 4, "failed": 0, "running": 6, "queued": 0},
     "latency_s": times(0.005),
     "waiting_s": times(0.0012),
-    "first_token_s": None,
-    "next_token_s": None,
+    "serving": None,
     "throughput_per_s": 11_990 / 1800,
-    "tokens_per_s": None,
     "workloads": [],
     "devices": [device("a", "l40s", 0.5), device("b", "l40s", 0.7), device("c", "h100-sxm-80gb", 0.995)],
     "energy_j": 7.2e6,
@@ -160,13 +158,13 @@ def test_it_is_plain_text_that_fits_a_terminal() -> None:
 
 
 def test_tokens_have_their_lines_where_there_are_any() -> None:
-    text = summary(changed(first_token_s=times(0.1), next_token_s=times(0.02), tokens_per_s=1234.0))
+    text = summary(changed(serving={"ttft_s": times(0.1), "itl_s": times(0.02), "output_tokens_per_s": 1234.0}))
     assert "1,234 tokens/s" in text
     lines = {line[:11]: line for line in text.splitlines()}
-    assert lines["first token"].split()[2:4] == ["100", "ms"]
-    assert lines["next token "].split()[2:4] == ["20.0", "ms"]
+    assert lines["TTFT       "].split()[1:3] == ["100", "ms"]
+    assert lines["ITL        "].split()[1:3] == ["20.0", "ms"]
     # One column, one right edge, whatever the metric.
-    assert len({line.index(" ms   ") for name, line in lines.items() if name in ("latency    ", "first token")}) == 1
+    assert len({line.index(" ms   ") for name, line in lines.items() if name in ("latency    ", "TTFT       ")}) == 1
     assert "token" not in summary(RESULT)
 
 

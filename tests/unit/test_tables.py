@@ -79,7 +79,22 @@ def test_columns_and_cells(tmp_path: Path) -> None:
     rows = read(tmp_path / "jobs.csv")
     assert tuple(rows[0]) == COLUMNS
     assert list(rows[0].values()) == [
-        *("0", WORKLOADS[0], "gpu, 0", "completed", "0", "0", "0.1", "0", "0.1", "0.000000000007", "12", "0.1", "1")
+        *(
+            "0",
+            WORKLOADS[0],
+            "gpu, 0",
+            "completed",
+            "0",
+            "0",
+            "0.1",
+            "0",
+            "0.1",
+            "0.000000000007",
+            "0.00909090909",
+            "12",
+            "0.1",
+            "1",
+        )
     ]
     assert rows[1]["waiting_s"] == "0.000000000002"
     assert [row["status"] for row in rows] == ["completed", "running", "failed", "dropped", "queued"]
@@ -90,17 +105,17 @@ def test_columns_and_cells(tmp_path: Path) -> None:
 def test_a_cell_is_empty_where_it_did_not_come_to_that(tmp_path: Path) -> None:
     write_jobs_csv(tmp_path / "jobs.csv", recording(some_jobs()))
     empty = [{name for name, cell in row.items() if cell == ""} for row in read(tmp_path / "jobs.csv")]
-    never = {"device", "start_s", "finish_s", "waiting_s", "latency_s", "first_token_s", "energy_j"}
+    never = {"device", "start_s", "finish_s", "waiting_s", "latency_s", "ttft_s", "tpot_s", "energy_j"}
     assert empty == [
         set(),
-        {"finish_s", "latency_s", "first_token_s"},
+        {"finish_s", "latency_s", "ttft_s", "tpot_s"},
         # A job that failed has an end but no latency: percentiles over the column are those of the report.
-        {"latency_s", "first_token_s"},
+        {"latency_s", "ttft_s", "tpot_s"},
         never,
         # One that was interrupted and waits again has no start, but what it drew is there.
         never - {"energy_j"},
     ]
-    assert [row["starts"] for row in read(tmp_path / "jobs.csv")] == ["1", "1", "3", "0", "2"]
+    assert [row["attempts"] for row in read(tmp_path / "jobs.csv")] == ["1", "1", "3", "0", "2"]
 
 
 def test_ticks_come_back_exactly(tmp_path: Path) -> None:

@@ -233,3 +233,17 @@ class Recording:
 def result_json(result: Mapping[str, Any]) -> str:
     """``result`` as result.json holds it: the same bytes for the same run."""
     return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+SERVING_METRICS = ("ttft", "itl")
+"""The timed metrics of jobs that generate tokens: result.json has them under ``serving``."""
+
+
+def distribution(part: Mapping[str, Any], metric: str) -> Mapping[str, Any] | None:
+    """Return the mean and percentiles (s) of a timed metric in a result, or in a workload's part of one.
+
+    None where the result has none, such as ``ttft`` where no job generates tokens.
+    """
+    holder = (part.get("serving") or {}) if metric in SERVING_METRICS else part
+    distribution: Mapping[str, Any] | None = holder.get(f"{metric}_s")
+    return distribution

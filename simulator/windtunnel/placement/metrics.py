@@ -104,7 +104,7 @@ def _one(placing: Placing, recording: PlacementRecording, power: Sequence[NodePo
         "span_s": span_s,
         **whole,
         "throughput_per_s": completed / span_s if span_s else None,
-        "tokens_per_s": None,
+        "serving": None,
         "workloads": [
             {"name": name, **_times(recording, tasks.workload == i)} for i, name in enumerate(recording.workloads)
         ],

@@ -28,7 +28,7 @@ _SHRINK = 1 - 1e-9
 
 PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _MARKOV = (2.0, 4.0, 10.0)
-READ = ("latency", "first_token", "next_token", "throughput", "power")
+READ = ("latency", "ttft", "itl", "throughput", "power")
 """Metrics of the targets that rows are made of."""
 
 
@@ -62,7 +62,7 @@ def lates(demand: Demand, targets: Sequence[Target]) -> list[Late]:
     """
     found: list[Late] = []
     for target in targets:
-        until = {"latency": "whole", "first_token": "first"}.get(target.metric)
+        until = {"latency": "whole", "ttft": "first"}.get(target.metric)
         if until is None or target.comparison != "<=":
             continue
         mine = np.ones(len(demand), dtype=bool)
@@ -263,7 +263,7 @@ class Bounds:
             self._late_row(bins, shares, np.where(largest_inside > 0, inside / np.maximum(largest_inside, 1e-300), 0.0),
                            alone > late.limit_s, mine, late.most)  # fmt: skip
         for target in self.targets:
-            if target.metric not in ("latency", "first_token") or target.statistic != "mean":
+            if target.metric not in ("latency", "ttft") or target.statistic != "mean":
                 continue
             if target.comparison != "<=" or target.workload is not None or demand.end_s is not None:
                 continue
@@ -278,7 +278,7 @@ class Bounds:
                 values += (least[here] * total[here] / len(demand) * _SHRINK).tolist()
             rows.at_most(np.array(columns), np.array(values), target.limit)
         for target in self.targets:
-            if target.metric == "next_token" and (target.statistic or "") in PERCENTILES and target.comparison == "<=":
+            if target.metric == "itl" and (target.statistic or "") in PERCENTILES and target.comparison == "<=":
                 slow = demand.gap_s > target.limit
                 mine = self.judged & (demand.following > 0)
                 if target.workload is not None:

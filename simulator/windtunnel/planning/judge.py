@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from windtunnel.core.result import distribution
 from windtunnel.core.units import to_unit
 from windtunnel.planning import explain
 from windtunnel.scenario.arrivals import Closed, Deterministic, Mix, Trace
@@ -91,7 +92,7 @@ def _interval(target: Target, result: Mapping[str, Any]) -> tuple[float, float] 
     """The run's own 95% interval for a target's value, in the target's unit; None where it has none."""
     if not METRICS[target.metric].per_workload:
         return None
-    found = _part(target, result)[f"{target.metric}_s"][target.statistic]
+    found = (distribution(_part(target, result), target.metric) or {})[target.statistic]
     if found["low"] is None or found["high"] is None:
         return None
     return to_unit(found["low"], target.unit), to_unit(found["high"], target.unit)

@@ -42,14 +42,14 @@ def unreachable(planner: Planner, cost: Bound) -> list[str]:
 def _least_time(planner: Planner, target: Target) -> tuple[float, str] | None:
     """The least (s) of a target's statistic, and that in words: of jobs that never wait, each where it is quickest."""
     demand = planner.demand
-    if target.metric == "next_token":
+    if target.metric == "itl":
         classes = np.flatnonzero(demand.gap_s > 0)
         if not len(classes):
             return None
         best = int(classes[np.argmin(demand.gap_s[classes])])
         least = float(demand.gap_s[best])
         return least, f"on {planner.names[best]}, the quickest, a token takes at least {format_quantity(least, 's')}"
-    times = {"latency": demand.alone_s, "first_token": demand.alone_first_s}.get(target.metric)
+    times = {"latency": demand.alone_s, "ttft": demand.alone_first_s}.get(target.metric)
     if times is None or target.statistic is None:
         return None
     able, mine = _jobs(demand, target)

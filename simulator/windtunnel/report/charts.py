@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.result import COMPLETED, SPELLS, Recording, Steps
+from windtunnel.core.result import COMPLETED, SPELLS, Recording, Steps, distribution
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 from windtunnel.report import words
 from windtunnel.report.words import METRICS
@@ -28,7 +28,7 @@ FIRST_MARK = -math.log10(0.99)
 """Curves begin at p1: the very least of a million draws is an accident, and would take half of a log axis."""
 
 MAX_CURVES = 8
-CURVES = ("latency", "first_token", "next_token")
+CURVES = ("latency", "ttft", "itl")
 
 
 def charts(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
@@ -45,7 +45,7 @@ def charts(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, A
             "legend": [{"name": one["name"], "all": one["all"]} for one in charts[metric]["series"]],
             "shift": int(charts[metric]["series"][0]["all"]),
             "left_out": left_out,
-            "label": _describe(METRICS[metric], result.get(f"{metric}_s")),
+            "label": _describe(METRICS[metric], distribution(result, metric)),
         }
     if recording.end > 0:
         shades, legend = _shades(result, recording)
@@ -189,14 +189,14 @@ def _sample(metric: str, recording: Recording, workload: int | None) -> tuple[Fl
     """(sorted seconds, how many there are, how many are no longer than each), of one workload or of all."""
     jobs = recording.jobs
     mine: npt.NDArray[np.bool_]
-    if metric == "next_token":
+    if metric == "itl":
         gaps = recording.token_gaps
         mine = (gaps.workload == workload) | (workload is None)
         ticks, weights = gaps.ticks[mine], gaps.weights[mine]
         order = np.argsort(ticks, kind="stable")
         cumulative = np.cumsum(weights[order])
         return to_second_array(ticks[order]), int(cumulative[-1]) if len(cumulative) else 0, cumulative
-    until: TickArray = jobs.first if metric == "first_token" else jobs.finish
+    until: TickArray = jobs.first if metric == "ttft" else jobs.finish
     mine = ((jobs.workload == workload) | (workload is None)) & (until >= 0)
     if metric == "latency":
         mine &= jobs.status == COMPLETED

@@ -20,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from windtunnel.core.provenance import PROVENANCES
-from windtunnel.core.result import Recording
+from windtunnel.core.result import Recording, distribution
 from windtunnel.report import words
 from windtunnel.report.charts import charts
 from windtunnel.report.words import METRICS, NOTHING, STATISTICS
@@ -36,7 +36,7 @@ GLOSSARY = (
     ("Latency", "from a job's arrival to its finish, completed jobs only"),
     ("Waiting", "from a job's arrival until a device takes it up"),
     ("Time to first token", "from a job's arrival until its first token has left"),
-    ("Time to next token", "between one token of a job and the following one"),
+    ("Inter-token latency", "between one token of a job and the following one"),
     ("p50, p95, p99", "the time within which 50, 95 or 99% of them stayed"),
     ("95% interval", "where the value of a far longer run lies, with 95% confidence"),
     ("Throughput", "completed jobs divided by the time simulated"),
@@ -209,7 +209,8 @@ def _tiles(result: Mapping[str, Any]) -> list[dict[str, str]]:
         meaning = f"{plain} took no longer {MEANING['Latency']}"
         tile(f"Latency {name}", meaning, value, f"95% interval {between}" if between else unstable or "")
     tile("Jobs completed", "", f"{completed:,}", f"of {jobs['arrived']:,}", *words.unfinished(jobs))
-    tokens = words.rate(result["tokens_per_s"], "tokens") if result.get("tokens_per_s") is not None else ""
+    tokens_per_s = (result.get("serving") or {}).get("output_tokens_per_s")
+    tokens = words.rate(tokens_per_s, "tokens") if tokens_per_s is not None else ""
     tile("Throughput", "Throughput", words.rate(result["throughput_per_s"], "jobs"), tokens)
     hourly = result.get("cost_usd_per_h")
     if result.get("cost_usd") is None:
@@ -242,7 +243,7 @@ def _times(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row a timed metric, one cell a statistic."""
     rows = []
     for metric, heading in METRICS.items():
-        timed = result.get(f"{metric}_s")
+        timed = distribution(result, metric)
         if timed is not None:
             cells = [_cell(timed.get(statistic)) for statistic in STATISTICS]
             rows.append({"heading": heading, "meaning": MEANING[heading], "cells": cells})
@@ -279,7 +280,7 @@ def _cost(result: Mapping[str, Any]) -> list[tuple[str, str, str]] | None:
         rows.append(("A year", words.usd(round(hourly * 8760)).replace(".00", ""), "8,760 hours at that price"))
     if each is not None:
         rows.append(("A million jobs", words.usd(each * 1e6), "at this run's throughput"))
-    tokens = result.get("tokens_per_s")
+    tokens = (result.get("serving") or {}).get("output_tokens_per_s")
     if tokens:
         made = tokens * result["span_s"]
         rows.append(("A million tokens", words.usd(total / made * 1e6), "at this run's token rate"))
@@ -430,14 +431,14 @@ def _workload_rows(workloads: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
             "arrived": f"{workload['jobs']['arrived']:,}",
             "unfinished": words.unfinished(workload["jobs"]),
             "cells": [
-                _cell((workload.get(f"{metric}_s") or {}).get(statistic))
+                _cell((distribution(workload, metric) or {}).get(statistic))
                 for metric, statistic in (
                     ("latency", "p50"),
                     ("latency", "p95"),
                     ("latency", "p99"),
                     ("waiting", "p99"),
-                    ("first_token", "p99"),
-                    ("next_token", "p99"),
+                    ("ttft", "p99"),
+                    ("itl", "p99"),
                 )
             ],
         }

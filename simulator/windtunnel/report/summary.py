@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
+from windtunnel.core.result import distribution
 from windtunnel.report.words import (
     NOTHING,
     STATISTICS,
@@ -86,8 +87,9 @@ def _figures(result: Mapping[str, Any]) -> list[str]:
     struck = [part for line in fault_lines(result) for part in wrap(printable(line), width=_WIDTH - _MARGIN)]
     lines += [_row("faults" if i == 0 else "", line) for i, line in enumerate(struck)]
     throughput = rate(result["throughput_per_s"], "jobs")
-    if result.get("tokens_per_s") is not None:
-        throughput += f", {rate(result['tokens_per_s'], 'tokens')}"
+    tokens_per_s = (result.get("serving") or {}).get("output_tokens_per_s")
+    if tokens_per_s is not None:
+        throughput += f", {rate(tokens_per_s, 'tokens')}"
     lines.append(_row("throughput", throughput))
     lines += _times(result)
     lines += _utilisation(result)
@@ -148,8 +150,8 @@ def _scaling(entries: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) ->
 
 def _times(result: Mapping[str, Any]) -> list[str]:
     """A small table: one line a metric, one column a statistic, then 95% intervals; below it, how sure all that is."""
-    names = {"latency": "latency", "waiting": "waiting", "first_token": "first token", "next_token": "next token"}
-    timed = [(name, result[f"{metric}_s"]) for metric, name in names.items() if result.get(f"{metric}_s") is not None]
+    names = {"latency": "latency", "waiting": "waiting", "ttft": "TTFT", "itl": "ITL"}
+    timed = [(name, times) for metric, name in names.items() if (times := distribution(result, metric)) is not None]
     unstable = no_average(result)
     if unstable is not None:
         return [

@@ -10,8 +10,8 @@ from windtunnel.report.words import NOTHING, plural, quantity, rate, share, spre
 _FIGURES: Sequence[tuple[str, str, Callable[[Any], str]]] = (
     ("latency_s.p99", "latency p99", lambda value: quantity(value, "s")),
     ("waiting_s.mean", "waiting mean", lambda value: quantity(value, "s")),
-    ("first_token_s.p99", "first token p99", lambda value: quantity(value, "s")),
-    ("next_token_s.p99", "next token p99", lambda value: quantity(value, "s")),
+    ("serving.ttft_s.p99", "TTFT p99", lambda value: quantity(value, "s")),
+    ("serving.itl_s.p99", "ITL p99", lambda value: quantity(value, "s")),
     ("throughput_per_s", "throughput", lambda value: rate(value, "jobs")),
     ("utilisation", "busy", share),
     ("average_power_w", "power", lambda value: quantity(value, "W")),

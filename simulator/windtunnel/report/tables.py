@@ -7,11 +7,12 @@ import io
 from collections.abc import Sequence
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.result import COMPLETED, STATUS, Recording
+from windtunnel.core.result import COMPLETED, STATUS, IntArray, Recording
 from windtunnel.core.ticks import TickArray
 
 COLUMNS = (
@@ -24,10 +25,11 @@ COLUMNS = (
     "finish_s",
     "waiting_s",
     "latency_s",
-    "first_token_s",
-    "tokens",
+    "ttft_s",
+    "tpot_s",
+    "output_tokens",
     "energy_j",
-    "starts",
+    "attempts",
 )
 
 _ROWS = 1 << 15
@@ -38,7 +40,8 @@ def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.
     """Write every job (or those whose indices are in ``rows``, a sample) to ``path``.
 
     Times are decimal seconds made from integer picoseconds, never through a float, so that a reader gets back
-    the very ticks. ``first_token_s`` is the time from the arrival to the first token. A cell is empty where the
+    the very ticks. ``ttft_s`` is the time from the arrival to the first token, and
+    ``tpot_s`` the mean time between a completed job's tokens, rounded down to a picosecond. A cell is empty where the
     job did not come to that: no start, no finish, no token; a latency is given for completed jobs only. A job that
     was interrupted has the start and device of its last attempt, and none while it waits for the next.
     """
@@ -64,6 +67,7 @@ def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.
                 seconds_text(np.where(started, start - arrival, -1)),
                 seconds_text(np.where((status == COMPLETED) & (finish >= 0), finish - arrival, -1)),
                 seconds_text(np.where(first >= 0, first - arrival, -1)),
+                seconds_text(_tpot(first, finish, jobs.tokens[index], status)),
                 list(map(str, jobs.tokens[index].tolist())),
                 [
                     repr(joules) if ran else ""
@@ -73,6 +77,12 @@ def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.
             ]
             file.write("\n".join(map(",".join, zip(*columns, strict=True))))
             file.write("\n")
+
+
+def _tpot(first: TickArray, finish: TickArray, tokens: IntArray, status: npt.NDArray[np.integer[Any]]) -> TickArray:
+    """Each completed job's mean time between two tokens, in ticks; -1 for other jobs and for a single token."""
+    measured = (status == COMPLETED) & (first >= 0) & (tokens > 1)
+    return np.where(measured, (finish - first) // np.maximum(tokens - 1, 1), -1)
 
 
 def seconds_text(ticks: TickArray) -> list[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from windtunnel.core.errors import InputError
+from windtunnel.core.result import distribution
 from windtunnel.core.units import format_quantity, format_share, parse_unit, to_unit
 
 NOTHING = "–"
@@ -19,8 +20,8 @@ NOTHING = "–"
 METRICS = {
     "latency": "Latency",
     "waiting": "Waiting",
-    "first_token": "Time to first token",
-    "next_token": "Time to next token",
+    "ttft": "Time to first token",
+    "itl": "Inter-token latency",
 }
 """The timed metrics, in the order they are shown, with their headings. ``<metric>_s`` is the result's key."""
 
@@ -247,7 +248,7 @@ def missing_intervals(part: Mapping[str, Any]) -> list[str]:
     """Which times of a result (or of a workload) have no interval and why, those of one reason together."""
     reasons: dict[str, tuple[list[str], list[float]]] = {}
     for metric in METRICS:
-        timed = part.get(f"{metric}_s") or {}
+        timed = distribution(part, metric) or {}
         missing = ((part.get("statistics") or {}).get("missing") or {}).get(f"{metric}_s") or {}
         for statistic, reason in missing.items():
             if reason and known((timed.get(statistic) or {}).get("value")):

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.renamed import renamed_error
 from windtunnel.core.yamlfile import Document, Path, spell
 
 
@@ -27,10 +28,14 @@ def located(error: ValidationError, document: Document, schema: dict[str, Any]) 
     )
     path = _real_path(first["loc"], document.data, missing=first["type"] == "missing")
     if first["type"] == "extra_forbidden":
+        where = document.where(path, key=True)
         allowed = _allowed_keys(path[:-1], schema, document.data)
+        for place in _classes(path[:-1], schema, document.data):
+            if (renamed := renamed_error(place, str(path[-1]), where)) is not None:
+                return renamed
         return InputError(
             f"unknown key '{path[-1]}'",
-            where=document.where(path, key=True),
+            where=where,
             expected=one_of(allowed) if allowed else None,
             nearest=nearest(str(path[-1]), allowed),
         )
@@ -73,6 +78,8 @@ def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: 
         choices = str(context.get("expected") or context.get("expected_tags") or "")
         names = [part.strip(" '") for part in choices.replace(" or ", ", ").split(",") if part.strip(" '")]
         tag = str(context.get("tag", found))
+        if path and (renamed := renamed_error(str(path[-1]), tag, where)) is not None:
+            return renamed
         return InputError(
             f"'{tag}' is not known here", where=where, expected=one_of(names), nearest=nearest(tag, names)
         )
@@ -95,11 +102,7 @@ def _missing(path: Path, data: Any, schema: dict[str, Any]) -> str:
     key = str(path[-1])
     if key in _EXAMPLES:
         return _EXAMPLES[key]
-    nodes = [schema]
-    for part in path[:-1]:
-        nodes = [child for node in _resolve(nodes, schema, data) for child in _children(node, part)]
-        data = data[part]
-    found = [node.get("properties", {}).get(key, {}).get("description") for node in _resolve(nodes, schema, data)]
+    found = [node.get("properties", {}).get(key, {}).get("description") for node in _nodes(path[:-1], schema, data)]
     meaning = next((text for text in found if text), None)
     return f"'{key}: ...'" + (f", {meaning}" if meaning else "")
 
@@ -160,14 +163,24 @@ def _real_path(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> Path:
 
 def _allowed_keys(path: Path, schema: dict[str, Any], data: Any) -> list[str]:
     """The keys of the mapping at ``path`` of ``data``, from the schema."""
+    names: list[str] = []
+    for node in _nodes(path, schema, data):
+        names += [name for name in node.get("properties", {}) if name not in names]
+    return names
+
+
+def _classes(path: Path, schema: dict[str, Any], data: Any) -> list[str]:
+    """The classes of the schema that the mapping at ``path`` of ``data`` may be."""
+    return [str(node.get("title")) for node in _nodes(path, schema, data)]
+
+
+def _nodes(path: Path, schema: dict[str, Any], data: Any) -> list[dict[str, Any]]:
+    """The schema's nodes for the value at ``path`` of ``data``."""
     nodes: list[dict[str, Any]] = [schema]
     for part in path:
         nodes = [child for node in _resolve(nodes, schema, data) for child in _children(node, part)]
         data = data[part]
-    names: list[str] = []
-    for node in _resolve(nodes, schema, data):
-        names += [name for name in node.get("properties", {}) if name not in names]
-    return names
+    return _resolve(nodes, schema, data)
 
 
 def _children(node: dict[str, Any], part: str | int) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.renamed import renamed_error
 from windtunnel.core.units import parse_quantity
 
 SPREAD = ("mean", "p50", "p95", "p99")
@@ -30,8 +31,8 @@ class Metric:
 METRICS: Mapping[str, Metric] = {
     "latency": Metric("s", SPREAD, "from a job's arrival to its end", per_workload=True),
     "waiting": Metric("s", SPREAD, "from a job's arrival to its start", per_workload=True),
-    "first_token": Metric("s", SPREAD, "from arrival to the first token", per_workload=True),
-    "next_token": Metric("s", SPREAD, "between one token and the next, every token counted", per_workload=True),
+    "ttft": Metric("s", SPREAD, "from arrival to the first token", per_workload=True),
+    "itl": Metric("s", SPREAD, "between one token and the next, every token counted", per_workload=True),
     "throughput": Metric("/s", (), "jobs completed a second"),
     "power": Metric("W", ("average", "peak"), "power of the whole fleet"),
     "energy": Metric("J", (), "energy of the whole fleet over the run"),
@@ -130,6 +131,8 @@ def _figure(match: re.Match[str], text: str, metrics: Mapping[str, Metric]) -> F
     if statistic == "of" and workload is None:
         raise InputError(f"'{text}' names no workload", expected=f"'{name} of' a workload's name")
     if name not in metrics:
+        if (error := renamed_error("target", name)) is not None:
+            raise error
         raise InputError(f"unknown metric '{name}'", expected=one_of(metrics), nearest=nearest(name, metrics))
     metric = metrics[name]
     if metric.statistics and statistic not in metric.statistics:

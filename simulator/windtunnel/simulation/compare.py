@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windtunnel.core.errors import InputError, Where
+from windtunnel.core.result import distribution
 from windtunnel.core.rng import opened
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.run import replication_seed, simulate
@@ -17,7 +18,7 @@ from windtunnel_models.catalogue import Catalogue
 if TYPE_CHECKING:
     from windtunnel.engine.results.statistics import Estimate
 
-_TIMES = ("latency_s", "waiting_s", "first_token_s", "next_token_s")
+_TIMES = ("latency", "waiting", "ttft", "itl")
 _STATISTICS = ("mean", "p50", "p95", "p99")
 _NUMBERS = (
     "throughput_per_s",
@@ -126,8 +127,9 @@ def _possible(difference: Estimate, numbers: Sequence[Sequence[float]]) -> Estim
 def _figures(result: Mapping[str, Any]) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     for metric in _TIMES:
+        times = distribution(result, metric)
         for statistic in _STATISTICS:
-            found[f"{metric}.{statistic}"] = None if result[metric] is None else result[metric][statistic]["value"]
+            found[f"{metric}_s.{statistic}"] = None if times is None else times[statistic]["value"]
     for name in _NUMBERS:
         found[name] = result[name]
     found["completed"] = float(result["jobs"]["completed"])

@@ -13,7 +13,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.recommendation import recommendation
-from windtunnel.core.result import Recording
+from windtunnel.core.result import Recording, distribution
 from windtunnel.core.rng import opened
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.scenario.scenario import Scenario, Stop, scenario_from_data
@@ -119,7 +119,7 @@ def _until_precise(
         attempts += 1
         result, recording = _simulate(scenario.changed(stop=Stop(jobs=count)), 1, engine, known, progress)
         part = next((w for w in result["workloads"] if w["name"] == target.workload), result)
-        times = part[f"{target.metric}_s"]
+        times = distribution(part, target.metric)
         if times is None:
             raise InputError(f"no job has a {target.metric}", where=where, expected="of: latency mean")
         name = str(target.statistic)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.result import COMPLETED, FAILED, SPELLS, STATUS, DeviceRecord, IntArray, Recording
+from windtunnel.core.result import COMPLETED, FAILED, SPELLS, STATUS, DeviceRecord, IntArray, Recording, distribution
 from windtunnel.core.ticks import to_second_array
 from windtunnel.core.units import to_unit
 from windtunnel.engine.prepare.fault_schedule import straggling
@@ -27,6 +27,7 @@ from windtunnel.engine.results.statistics import (
 from windtunnel.engine.results.steady import TOO_FEW
 from windtunnel.engine.results.times import Times, times_of
 from windtunnel.scenario.faults import OperationFault, Straggler
+from windtunnel.scenario.program import Generate
 from windtunnel.scenario.target import METRICS, Target
 
 _OF_DEVICES = ("utilisation", "rented_s", "energy_j", "availability")
@@ -88,11 +89,9 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
     rate = None
     if all(price is not None for price in prices):
         rate = sum(rented_devices(prepared, recording, c) * (c.price_usd_per_s or 0.0) for c in prepared.classes)
-    jobs = recording.jobs
-    tokens = int(jobs.tokens[jobs.status == COMPLETED].sum())
     times = times_of(prepared, recording)
     steady = times.steady
-    whole = _times(times, None)
+    whole = _times(times, None, prepared, recording)
     energy_j = math.fsum(d.energy_j for d in recording.devices) if recording.tally else recording.power.integral()
     peak_w = float(recording.power.values.max()) if recording.tally is None else recording.tally.peak_w
     alone = len(prepared.workloads) == 1
@@ -112,12 +111,11 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
             **whole["statistics"],
         },
         "throughput_per_s": whole["jobs"]["completed"] / span_s if span_s else 0.0,
-        "tokens_per_s": tokens / span_s if tokens and span_s else None,
         "workloads": [
             {
                 "name": w.workload.name,
                 "use": w.workload.use,
-                **(whole if alone else _times(times, w.number)),
+                **(whole if alone else _times(times, w.number, prepared, recording)),
             }
             for w in prepared.workloads
         ],
@@ -242,7 +240,7 @@ def _mean_utilisation(recording: Recording) -> float:
     return float(np.average(shares, weights=np.array(rented, dtype=np.float64)))
 
 
-def _times(times: Times, work: int | None) -> dict[str, Any]:
+def _times(times: Times, work: int | None, prepared: Prepared, recording: Recording) -> dict[str, Any]:
     by_status = times.counts(work)
     counts = {"arrived": int(by_status.sum())} | {name: int(by_status[code]) for code, name in enumerate(STATUS)}
     samples, steady = times.samples(work), times.steady
@@ -256,13 +254,14 @@ def _times(times: Times, work: int | None) -> dict[str, Any]:
         else:
             found[name] = estimates(sample, within=steady.correlation, reason=steady.too_short)
     waiting = found["waiting_s"]
-    for name in ("latency_s", "first_token_s"):
+    for name in ("latency_s", "ttft_s"):
         one = found[name]
         if one is not None and waiting is not None:
             found[name] = no_surer_than(one, waiting)
     return {
         "jobs": {name: counts[name] for name in _ORDER},
-        **{name: None if one is None else _dicts(one) for name, one in found.items()},
+        **{name: _dicts_or_none(found[name]) for name in ("latency_s", "waiting_s")},
+        "serving": _serving(found, work, prepared, recording),
         "statistics": {
             "effective": {
                 name: {statistic: e.effective for statistic, e in one.items()}
@@ -281,6 +280,33 @@ def _times(times: Times, work: int | None) -> dict[str, Any]:
             },
         },
     }
+
+
+def _serving(
+    found: Mapping[str, Mapping[str, Estimate] | None], work: int | None, prepared: Prepared, recording: Recording
+) -> dict[str, Any] | None:
+    """Token times and rates of a workload, or of all; None where no job generates tokens."""
+    if not any(
+        isinstance(stage, Generate)
+        for w in prepared.workloads
+        if work is None or w.number == work
+        for stage in w.program
+    ):
+        return None
+    jobs, span_s = recording.jobs, recording.end / 1e12
+    completed = jobs.status == COMPLETED
+    if work is not None:
+        completed &= jobs.workload == work
+    tokens = int(jobs.tokens[completed].sum())
+    return {
+        "ttft_s": _dicts_or_none(found["ttft_s"]),
+        "itl_s": _dicts_or_none(found["itl_s"]),
+        "output_tokens_per_s": tokens / span_s if tokens and span_s else None,
+    }
+
+
+def _dicts_or_none(estimates: Mapping[str, Estimate] | None) -> dict[str, dict[str, float | None]] | None:
+    return None if estimates is None else _dicts(estimates)
 
 
 def _dicts(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | None]]:
@@ -376,17 +402,25 @@ def _merge_times(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[
     """(jobs and times of replications as one; by metric and statistic why a value or an interval is missing)."""
     missing: dict[str, dict[str, str]] = {}
     merged: dict[str, Any] = {"jobs": {name: sum(part["jobs"][name] for part in parts) for name in _ORDER}}
-    for key in ("latency_s", "waiting_s", "first_token_s", "next_token_s"):
-        if all(part[key] is None for part in parts):
+    for metric in ("latency", "waiting", "ttft", "itl"):
+        key = f"{metric}_s"
+        distributions = [distribution(part, metric) for part in parts]
+        if all(one is None for one in distributions):
             merged[key] = None
             continue
-        values = {
-            name: [None if part[key] is None else part[key][name]["value"] for part in parts] for name in STATISTICS
-        }
+        values = {name: [None if one is None else one[name]["value"] for one in distributions] for name in STATISTICS}
         found = {name: over_replications(of) for name, of in values.items()}
         merged[key] = _dicts(found)
         if any(one.low is None for one in found.values()):
             missing[key] = {name: one.reason or "" for name, one in found.items() if one.low is None}
+    token_times = {key: merged.pop(key) for key in ("ttft_s", "itl_s")}
+    serving = [part["serving"] for part in parts if part["serving"] is not None]
+    merged["serving"] = None
+    if serving:
+        merged["serving"] = {
+            **token_times,
+            "output_tokens_per_s": _mean([one["output_tokens_per_s"] for one in serving]),
+        }
     return merged, missing
 
 
@@ -395,7 +429,7 @@ def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
     unit = METRICS[target.metric].unit
     if METRICS[target.metric].per_workload:
         part = _part(target, result)
-        times = (part[f"{target.metric}_s"] or {}).get(target.statistic)
+        times = (distribution(part, target.metric) or {}).get(target.statistic)
         reason = part["statistics"]["missing"].get(f"{target.metric}_s", {}).get(target.statistic)
         if value is None and result["statistics"]["settled"] == "grows":
             reason = f"unstable: {result['statistics']['settled_reason']}"
@@ -428,7 +462,7 @@ def _part(target: Target, result: Mapping[str, Any]) -> Mapping[str, Any]:
 def measured(target: Target, result: Mapping[str, Any]) -> float | None:
     """The value (SI) that a target speaks of; None when nothing was measured."""
     if METRICS[target.metric].per_workload:
-        times = _part(target, result)[f"{target.metric}_s"]
+        times = distribution(_part(target, result), target.metric)
         return None if times is None else times[target.statistic]["value"]
     jobs, site = result["jobs"], result["site"] or {}
 

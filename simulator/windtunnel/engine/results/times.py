@@ -140,8 +140,8 @@ class _EveryTime:
         found: Samples = {
             "latency_s": BatchedSample.from_values(to_second_array(jobs.finish[done] - jobs.arrival[done])),
             "waiting_s": BatchedSample.from_values(to_second_array(jobs.start[started] - jobs.arrival[started])),
-            "first_token_s": None,
-            "next_token_s": None,
+            "ttft_s": None,
+            "itl_s": None,
         }
         if generating:
             spoke = mine & (jobs.first >= 0)
@@ -149,8 +149,8 @@ class _EveryTime:
             if work is not None:
                 late &= gaps.workload == work
             gap_s, weights = to_second_array(gaps.ticks[late]), gaps.weights[late].astype(np.float64)
-            found["first_token_s"] = BatchedSample.from_values(to_second_array(jobs.first[spoke] - jobs.arrival[spoke]))
-            found["next_token_s"] = BatchedSample.from_values(gap_s, weights)
+            found["ttft_s"] = BatchedSample.from_values(to_second_array(jobs.first[spoke] - jobs.arrival[spoke]))
+            found["itl_s"] = BatchedSample.from_values(gap_s, weights)
         return found
 
 
@@ -211,6 +211,6 @@ class _SummedTimes:
         return {
             "latency_s": self._sample(series, LATENCY, first),
             "waiting_s": self._sample(series, WAITING, first),
-            "first_token_s": None,
-            "next_token_s": None,
+            "ttft_s": None,
+            "itl_s": None,
         }
