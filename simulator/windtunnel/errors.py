@@ -67,12 +67,12 @@ __all__ = [
 
 _ELSEWHERE = {
     "BudgetExceeded": "budget",
-    "FailuresUnseen": "worker",
+    "UnhandledWorkerFailures": "worker",
     "FaultNotFired": "faults",
-    "HandlerFailed": "worker",
+    "HandlerError": "worker",
     "PoolExhausted": "pool",
     "ReloadError": "reload",
-    "Undelivered": "worker",
+    "UndeliveredMessage": "worker",
 }
 """Errors of the runtime, which is imported when one is asked for."""
 

@@ -189,7 +189,7 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
     faults = options.get("faults", ())
     opened = _open(case, interval)
     opened.seed = seed
-    log = opened.watch()
+    log = opened.start_trace()
     request.node.stash[_OPENED] = [opened, seed, interval, log, case.schedule]
     try:
         with _armed(request, opened, (faults,) if isinstance(faults, (dict, str)) else faults):
@@ -303,8 +303,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     )
     end = "" if interval == "best" else f", at the {interval} end of their 90% intervals"
     lines.append(f"clock and energy are {opened.provenance}{end}")
-    if opened.struck:
-        lines += ["faults that struck:", *(f"  {line}" for line in opened.struck)]
+    if opened.injected_faults:
+        lines += ["faults that struck:", *(f"  {line}" for line in opened.injected_faults)]
     if log:
         try:
             lines.append(f"trace: {_write_trace(item, opened.name, log)}")

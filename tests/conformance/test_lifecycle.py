@@ -164,7 +164,7 @@ def spent(device: Any, program: Any) -> float:
 
 
 def test_a_wait_for_nothing_and_what_is_only_said_takes_no_device_time(emulated: Any) -> None:
-    stream, event, spans = emulated.stream(), emulated.event(), emulated.watch()
+    stream, event, spans = emulated.stream(), emulated.event(), emulated.start_trace()
     assert spent(emulated, lambda: (event.record(stream), stream.wait(event), emulated.stream())) == 0.0
     once = spent(emulated, emulated.synchronize)
     assert spent(emulated, emulated.synchronize) == once
@@ -174,7 +174,7 @@ def test_a_wait_for_nothing_and_what_is_only_said_takes_no_device_time(emulated:
 def test_non_blocking_streams_pass_the_default_stream_and_blocking_ones_do_not(emulated: Any, kernels: Any) -> None:
     size = 10_000_000
     buffer, other, launch = emulated.empty(size), emulated.empty(size), emulated.configuration(size)
-    spans = emulated.watch()
+    spans = emulated.start_trace()
     blocking, free = emulated.stream(), emulated.stream(non_blocking=True)
     emulated.launch(kernels.double, *launch, buffer)
     emulated.copy_out(np.zeros(64, np.float32), other, free, pinned=True)
@@ -190,7 +190,7 @@ def test_the_default_stream_waits_for_blocking_streams_and_a_stream_for_an_event
     size = 10_000_000
     buffer, launch = emulated.empty(size), emulated.configuration(size)
     one, two, event = emulated.stream(), emulated.stream(non_blocking=True), emulated.event()
-    spans = emulated.watch()
+    spans = emulated.start_trace()
     emulated.launch(kernels.double, *launch, buffer, stream=one)
     event.record(one)
     two.wait(event)
@@ -217,7 +217,7 @@ def test_pageable_copies_hold_the_host_and_pinned_ones_do_not(emulated: Any) -> 
     buffer = emulated.to_device(array)
     for copy in (buffer.copy_from, buffer.copy_to):
         emulated.synchronize()
-        spans = emulated.watch()
+        spans = emulated.start_trace()
         held = spent(emulated, lambda copy=copy: copy(array))
         assert held == pytest.approx((spans[0].end - spans[0].start) / 1e12)
         dispatch_s = emulated.context.dispatch_ticks / 1e12

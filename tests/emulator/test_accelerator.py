@@ -99,7 +99,7 @@ def test_a_copy_from_pinned_memory_costs_the_host_its_dispatch_only(device: Acce
 def test_a_kernel_takes_its_predicted_time_and_energy(device: Accelerator) -> None:
     buffers = [device.empty(MILLION) for _ in range(3)]
     program = lambda: (device.launch(add, *device.configuration(MILLION), *buffers), device.synchronize())  # noqa: E731
-    spans = device.watch()
+    spans = device.start_trace()
     before_j, before_s = device.energy_j, device.clock_s
     elapsed = took(device, program)
     (span,) = [s for s in spans if s.name == "add"]
@@ -366,7 +366,7 @@ def test_what_was_there_before_a_reset_is_gone(device: Accelerator) -> None:
 
 
 def test_who_watches_later_takes_nothing_from_who_watched_before(device: Accelerator) -> None:
-    first, second = device.watch(), device.watch()
+    first, second = device.start_trace(), device.start_trace()
     device.empty(3).copy_from(np.ones(3, np.float32))
     assert len(first) == len(second) == 1
 

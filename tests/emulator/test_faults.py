@@ -94,7 +94,7 @@ def test_a_slow_copy_and_a_throttled_kernel_take_so_many_times_as_long(device: A
     with device.faults({"kind": "slow_copy", "factor": 3.0}):
         assert took() == pytest.approx(3 * plain)
         assert took() == pytest.approx(plain)
-    spans = device.watch()
+    spans = device.start_trace()
     with device.faults({"kind": "throttle", "factor": 2.0, "call": 2}):
         for _ in range(2):
             device.launch(double, 1000, 256, a)
@@ -116,7 +116,7 @@ def test_a_corrupted_copy_flips_one_bit_the_same_for_the_same_seed(device: Accel
 
 def test_whoever_waits_for_a_kernel_that_hangs_waits_for_the_watchdog(device: Accelerator) -> None:
     a = device.empty(3)
-    with device.faults({"kind": "hang", "kernel": "other", "hang_s": 1.5}):
+    with device.faults({"kind": "hang", "kernel": "other", "watchdog_timeout_s": 1.5}):
         device.launch(double, 1, 32, a)
         before = device.clock_s
         device.launch(other, 1, 32, a)
@@ -172,7 +172,7 @@ def test_chance_is_the_seed_s_and_what_else_is_declared_changes_none_of_it(p: fl
         ({"kind": "throttle", "factor": float("inf")}, "expected a finite number"),
         ({"kind": "throttle", "factor": None}, "'factor' of a fault is None"),
         ({"kind": "ecc", "factor": 3.0}, "'factor' changes nothing of 'ecc'; expected it with slow_copy or throttle"),
-        ({"kind": "ecc", "hang_s": 3.0}, "expected it with hang"),
+        ({"kind": "ecc", "watchdog_timeout_s": 3.0}, "expected it with hang"),
         ({"kind": "ecc", "call": "3"}, "'call' of a fault is '3'; expected a whole number"),
         ({"kind": "ecc", "call": True}, "'call' of a fault is True"),
         ({"kind": "ecc", "times": 2.5}, "expected a whole number"),
@@ -230,10 +230,10 @@ def test_a_call_that_a_fault_ends_is_struck_by_no_other(device: Accelerator) -> 
         assert [line.split()[0] for line in plan.log] == ["launch_failure", "device_lost"]
         device.reset()
         device.launch(double, 1, 32, device.empty(3))
-    assert [line.split()[0] for line in device.struck] == ["launch_failure", "device_lost", "throttle"]
+    assert [line.split()[0] for line in device.injected_faults] == ["launch_failure", "device_lost", "throttle"]
     with device.faults("ecc") as plan, pytest.raises(errors.EccError):
         device.synchronize()
-    assert len(plan.log) == 1 and len(device.struck) == 4
+    assert len(plan.log) == 1 and len(device.injected_faults) == 4
 
 
 def test_a_later_call_fails_in_its_own_words_after_a_sticky_error(device: Accelerator) -> None:
@@ -265,7 +265,7 @@ def test_every_way_to_wait_is_struck_and_meets_a_hang(device: Accelerator, way: 
             WAITS[way](device, device.empty(3, kind="unified"), stream, event)
         device.reset()
     buffer, before = device.empty(3, kind="unified"), device.clock_s
-    with device.faults({"kind": "hang", "hang_s": 1.0}):
+    with device.faults({"kind": "hang", "watchdog_timeout_s": 1.0}):
         device.launch(double, 1, 32, buffer)
         device.copy_in(buffer, np.ones(3, np.float32), pinned=True)
         assert device.clock_s - before < 1e-3
@@ -302,7 +302,7 @@ def test_what_a_fault_keeps_from_its_owner_is_given_back(device: Accelerator) ->
 
 
 def test_a_kernel_that_raises_while_it_is_throttled_leaves_the_next_as_it_was(device: Accelerator) -> None:
-    a, spans = device.empty(1000), device.watch()
+    a, spans = device.empty(1000), device.start_trace()
     device.launch(double, 4, 256, a)
     with device.faults({"kind": "throttle", "factor": 8.0}), pytest.raises(ValueError, match="its own"):
         device.launch(broken, 4, 256, a)
@@ -311,7 +311,7 @@ def test_a_kernel_that_raises_while_it_is_throttled_leaves_the_next_as_it_was(de
 
 
 def test_a_throttled_launch_does_not_slow_the_pages_that_it_moves(device: Accelerator) -> None:
-    a, spans = device.empty(10**6, kind="unified"), device.watch()
+    a, spans = device.empty(10**6, kind="unified"), device.start_trace()
     for fault in ((), ({"kind": "throttle", "factor": 3.0},)):
         a.host()
         with device.faults(*fault):

@@ -75,7 +75,7 @@ class World:
 
     def __init__(self) -> None:
         self.device = windtunnel.device(SKU)
-        self.spans = self.device.watch()
+        self.spans = self.device.start_trace()
         self.buffers: list[Any] = []
         self.graphs: list[Any] = []
         self.streams = [None, self.device.stream(), self.device.stream(non_blocking=True)]
@@ -303,7 +303,7 @@ class Reference:
                 if RAISES[kind] in STICKS:
                     self.gone = RAISES[kind]
             elif kind == "hang" and self.hangs is None:
-                self.hangs = (clock_s + fault.data.get("hang_s", 2.0), self.seed)
+                self.hangs = (clock_s + fault.data.get("watchdog_timeout_s", 2.0), self.seed)
             elif kind in ("slow_copy", "throttle"):
                 verdict.factor *= fault.data.get("factor", 4.0)
             elif kind == "corrupt_copy":
@@ -349,7 +349,7 @@ def faults() -> st.SearchStrategy[tuple[tuple[str, Any], ...]]:
         if kind in ("slow_copy", "throttle"):
             found["factor"] = draw(st.sampled_from([2.0, 3.5]))
         if kind == "hang":
-            found["hang_s"] = draw(st.sampled_from([0.01, 0.5]))
+            found["watchdog_timeout_s"] = draw(st.sampled_from([0.01, 0.5]))
         return tuple(found.items())
 
     return one()
@@ -383,10 +383,10 @@ class FaultsMachine(RuleBasedStateMachine):
 
     def call(self, operation: str | None, what: str, *arguments: Any, kernel: str | None = None) -> tuple[Any, Verdict]:
         """Do it; (what came of it, what had to). ``operation``: None for what is no call that a fault can concern."""
-        logged, seen = len(self.world.device.struck), len(self.world.spans)
+        logged, seen = len(self.world.device.injected_faults), len(self.world.spans)
         clock_s = self.world.device.clock_s
         found, error = self.world.do(what, *arguments)
-        self.news = self.world.device.struck[logged:]
+        self.news = self.world.device.injected_faults[logged:]
         self.spans = [span for span in self.world.spans[seen:] if span.engine != "markers"]
         self.raised = error
         if operation is None:
@@ -537,7 +537,7 @@ class FaultsMachine(RuleBasedStateMachine):
             self.took([base * verdict.factor])
         if self.settle(verdict, waits=not pinned):
             # What is on its way is looked at past all calls, as a wait would meet faults of its own.
-            there = np.array(self.world.device.context.landing(found))
+            there = np.array(self.world.device.context.pending_copy_view(found))
             self.differs(there, self.reference.data[chosen][:size], verdict.corrupt)
 
     @rule(to=places, source=places, stream=streams)
@@ -735,7 +735,9 @@ class FaultsMachine(RuleBasedStateMachine):
         again = World()
         for what, arguments in self.world.script:
             again.do(what, *arguments)
-        assert again.outcomes == self.world.outcomes and again.device.struck == self.world.device.struck
+        assert (
+            again.outcomes == self.world.outcomes and again.device.injected_faults == self.world.device.injected_faults
+        )
         assert again.device.clock_s == self.world.device.clock_s
         # Energy is added up when it is looked at, which was here more often.
         assert again.device.energy_j == pytest.approx(self.world.device.energy_j, rel=1e-12)

@@ -122,7 +122,7 @@ def test_a_sleeping_host_pays_for_its_sleep_and_no_more() -> None:
 
 def test_messages_that_come_while_a_relaunched_kernel_runs_share_the_next_launch() -> None:
     device = opened("apple-m2-ultra")
-    seen = device.watch()
+    seen = device.start_trace()
     with ring_of(device) as ring:
         assert ring.pattern == "relaunch"
         for i in range(8):
@@ -133,7 +133,7 @@ def test_messages_that_come_while_a_relaunched_kernel_runs_share_the_next_launch
 
 def test_a_relaunched_kernel_without_shared_memory_pays_for_copies_too() -> None:
     device = opened("rtx-4090@wgpu")
-    seen = device.watch()
+    seen = device.start_trace()
     with ring_of(device) as ring:
         ring.call(4)
     assert [(span.engine.split("_")[0], span.name) for span in seen] == [
@@ -188,7 +188,7 @@ def test_replies_come_in_the_order_of_messages_and_nothing_is_lost(
         elif action == "status":
             status = ring.status()
             assert status.processed <= len(sent)
-            assert not status.held
+            assert not status.stalled_slots
         elif action == "sleep":
             device.sleep(20e-6)
         else:
@@ -427,7 +427,7 @@ def test_faults_strike_rings() -> None:
     device.reset()
     with pytest.raises(InvalidArgument, match="went with its device"):
         ring.send(1)
-    with device.faults({"kind": "hang", "kernel": "square", "hang_s": 1.0}):
+    with device.faults({"kind": "hang", "kernel": "square", "watchdog_timeout_s": 1.0}):
         again = ring_of(device)
         before = device.clock_s
         with pytest.raises(DeviceHang):
@@ -519,7 +519,7 @@ def test_python_values_are_messages_of_every_type_that_holds_them(dtype: str) ->
 def test_a_throttled_launch_slows_nobodys_ring() -> None:
     def took(throttled: bool) -> list[float]:
         device = opened("rtx-4090@vulkan")
-        seen = device.watch()
+        seen = device.start_trace()
         ring = ring_of(device)
         for i in range(4):
             ring.send(i)

@@ -184,7 +184,7 @@ def test_an_operation_may_be_overtaken_by_what_narrowest_says_and_no_more(capaci
 
 
 def held_by_the_dead(layout: Layout, memory: dict[Cell, Any], stopped: dict[str, tuple[Any, ...]]) -> str | None:
-    """`RingQueue.held` must name the slots of those killed between claiming and letting go, and nothing else."""
+    """`RingQueue.stalled_slots` must name the slots of those killed between claiming and letting go, and nothing else."""
     queue = RingQueue(layout.capacity, "i8", bits=layout.bits)
     queue.counters[:] = [value for (which, _), value in memory.items() if which != MESSAGE]
     claimed = {
@@ -192,9 +192,9 @@ def held_by_the_dead(layout: Layout, memory: dict[Cell, Any], stopped: dict[str,
         for process, (what, _, index, *_) in stopped.items()
         if what in (WRITE, READ, STORE)
     }
-    found = {(held.slot, held.by) for held in queue.held()}
+    found = {(held.slot, held.by) for held in queue.stalled_slots()}
     if found != claimed:
-        return f"held() names {sorted(found)}, and the dead have {sorted(claimed)}"
+        return f"stalled_slots() names {sorted(found)}, and the dead have {sorted(claimed)}"
     if not claimed:
         while (last := queue.pop()[0]) is Outcome.DONE:
             pass
@@ -233,7 +233,7 @@ def test_a_report_that_named_the_wrong_slots_would_be_found() -> None:
         return held_by_the_dead(Layout(2, 3), memory, {})
 
     found = explored((1,), (1,), mortal=["P1"], at_end=nothing_is_held)
-    assert caught(found) == "held() names [(0, 'producer')], and the dead have []"
+    assert caught(found) == "stalled_slots() names [(0, 'producer')], and the dead have []"
 
 
 # Mutants: each differs from the queue in one thing

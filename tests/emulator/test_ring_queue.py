@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from windtunnel.core.errors import InputError, InvalidArgument
-from windtunnel.runtime.ring_queue import Held, Layout, Outcome, RingQueue, narrowest, pop_steps, push_steps
+from windtunnel.runtime.ring_queue import Layout, Outcome, RingQueue, StalledSlot, narrowest, pop_steps, push_steps
 
 STRINGS = hnp.byte_string_dtypes(endianness="=", min_len=1) | hnp.unicode_string_dtypes(endianness="=", min_len=1)
 FIELDS = hnp.scalar_dtypes().filter(lambda dtype: dtype.isnative) | STRINGS
@@ -45,7 +45,7 @@ def test_it_does_what_a_bounded_deque_does(layout: tuple[int, int, int], pushes:
             got += 1
         else:
             assert queue.pop() == (Outcome.EMPTY, None)
-        assert (len(queue), queue.pushed, queue.popped, queue.held()) == (len(model), put, got, [])
+        assert (len(queue), queue.pushed, queue.popped, queue.stalled_slots()) == (len(model), put, got, [])
 
 
 @given(DTYPES, st.data())
@@ -140,13 +140,15 @@ def stopped_after(queue: RingQueue, steps: Any, taken: int) -> None:
 def test_a_message_that_is_never_published_is_named_and_holds_up_those_behind_it() -> None:
     queue = RingQueue(4, np.int64, start=2**64 - 1)
     stopped_after(queue, push_steps(queue.layout, np.int64(1)), 2)
-    assert queue.held() == []  # it had looked, and claimed nothing
+    assert queue.stalled_slots() == []  # it had looked, and claimed nothing
     stopped_after(queue, push_steps(queue.layout, np.int64(1)), 4)
     assert queue.push(np.int64(2))
     assert queue.pop() == (Outcome.BUSY, None)
-    assert queue.held() == [Held(position=2**64 - 1, slot=3, by="producer", looks=1)]
-    assert queue.held(looks=3) == []
-    assert queue.held(looks=3) == [Held(position=2**64 - 1, slot=3, by="producer", looks=3)]
+    assert queue.stalled_slots() == [StalledSlot(position=2**64 - 1, slot=3, by="producer", observations=1)]
+    assert queue.stalled_slots(observations=3) == []
+    assert queue.stalled_slots(observations=3) == [
+        StalledSlot(position=2**64 - 1, slot=3, by="producer", observations=3)
+    ]
     assert (len(queue), queue.pushed, queue.popped) == (2, 1, 0)
 
 
@@ -158,7 +160,7 @@ def test_a_slot_that_is_never_released_is_named_and_stops_producers_when_they_co
     assert queue.push(np.int64(3)) is Outcome.BUSY
     assert queue.pop() == (Outcome.DONE, 2)
     assert queue.push(np.int64(3)) is Outcome.BUSY
-    assert queue.held(looks=1) == [Held(position=0, slot=0, by="consumer", looks=1)]
+    assert queue.stalled_slots(observations=1) == [StalledSlot(position=0, slot=0, by="consumer", observations=1)]
 
 
 def test_looks_are_counted_anew_once_a_position_was_let_go() -> None:
@@ -167,8 +169,8 @@ def test_looks_are_counted_anew_once_a_position_was_let_go() -> None:
     answer: Any = None
     for _ in range(4):
         answer = queue.apply(slow.send(answer))
-    assert [held.looks for held in queue.held()] == [1]
+    assert [held.observations for held in queue.stalled_slots()] == [1]
     queue.apply(slow.send(answer))
-    assert queue.held() == []
+    assert queue.stalled_slots() == []
     stopped_after(queue, push_steps(queue.layout, np.int64(2)), 3)
-    assert queue.held() == [Held(position=1, slot=1, by="producer", looks=1)]
+    assert queue.stalled_slots() == [StalledSlot(position=1, slot=1, by="producer", observations=1)]

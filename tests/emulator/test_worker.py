@@ -24,9 +24,9 @@ from windtunnel.runtime.worker import (
     ComputeTask,
     Deadlock,
     Envelope,
-    FailuresUnseen,
-    HandlerFailed,
-    Undelivered,
+    HandlerError,
+    UndeliveredMessage,
+    UnhandledWorkerFailures,
     WorkerGroup,
 )
 
@@ -441,7 +441,7 @@ def test_any_other_error_comes_as_text_since_its_traceback_leads_into_the_worker
     with WorkerGroup() as group:
         worker = AcceleratedWorker(group, "w", device)
         with pytest.raises(
-            HandlerFailed, match="message 1 from main to w failed: InputError: .* is a str; expected a Comp"
+            HandlerError, match="message 1 from main to w failed: InputError: .* is a str; expected a Comp"
         ) as raised:
             worker.address.send("no task").result()
         assert raised.value.kind == "InputError" and "handle_message" in raised.value.details
@@ -451,7 +451,7 @@ def test_any_other_error_comes_as_text_since_its_traceback_leads_into_the_worker
                 return self.accelerator.empty(3)
 
         leaky = Leaky(group, "leaky", device)
-        with pytest.raises(HandlerFailed, match="the result is <float32 3 on l4>, memory that belongs"):
+        with pytest.raises(HandlerError, match="the result is <float32 3 on l4>, memory that belongs"):
             leaky.address.send(1).result()
 
 
@@ -464,10 +464,10 @@ def test_a_sticky_error_stops_a_worker_and_its_mail_comes_back() -> None:
                 replies[0].result()
         assert isinstance(worker.failed, errors.DeviceLost) and worker.waiting == 0
         with pytest.raises(
-            Undelivered, match="message 2 from main to w came back unread: that worker failed: allocate on l4"
+            UndeliveredMessage, match="message 2 from main to w came back unread: that worker failed: allocate on l4"
         ):
             replies[1].result()
-        with pytest.raises(Undelivered):
+        with pytest.raises(UndeliveredMessage):
             worker.address.send(ComputeTask(add, (ONES, ONES))).result()
         assert [envelope.number for envelope in worker.returned] == [2, 3]
         worker.restart()
@@ -494,13 +494,13 @@ def test_mail_comes_back_when_its_worker_fails_from_the_mailbox_and_from_the_doo
         assert isinstance(losing.failed, errors.DeviceLost)
         assert [(e.sender and e.sender.name, e.number) for e in losing.returned] == [("a", 2), ("a", 3), (None, 2)]
         assert late.arrived_s == pytest.approx(50 * US)  # the device was there until then
-        assert [type(error) for _, error in group.failures()] == [HandlerFailed] + 3 * [Undelivered]
+        assert [type(error) for _, error in group.failures()] == [HandlerError] + 3 * [UndeliveredMessage]
         assert sender.address.send(Job("goes on")).result() == "goes on"
 
 
 def test_a_worker_that_may_restart_goes_on_with_the_rest_of_its_mail() -> None:
     class Counting(AcceleratedWorker):
-        def restored(self, state: Any) -> Any:
+        def on_restart(self, state: Any) -> Any:
             return [*state, "reset"]
 
     with WorkerGroup() as group:
@@ -511,13 +511,13 @@ def test_a_worker_that_may_restart_goes_on_with_the_rest_of_its_mail() -> None:
                 with pytest.raises(errors.DeviceLost):
                     reply.result()
         assert worker.state == ["reset"] and worker.failed is not None
-        with pytest.raises(Undelivered):
+        with pytest.raises(UndeliveredMessage):
             replies[2].result()
 
 
 def test_a_state_that_cannot_be_restored_fails_the_worker_and_loses_no_mail() -> None:
     class Broken(AcceleratedWorker):
-        def restored(self, state: Any) -> Any:
+        def on_restart(self, state: Any) -> Any:
             raise ValueError("no copy of it")
 
     with WorkerGroup() as group:
@@ -527,7 +527,7 @@ def test_a_state_that_cannot_be_restored_fails_the_worker_and_loses_no_mail() ->
             group.run()
         with pytest.raises(errors.DeviceLost):
             replies[0].result()
-        with pytest.raises(Undelivered, match="that worker failed: no copy of it"):
+        with pytest.raises(UndeliveredMessage, match="that worker failed: no copy of it"):
             replies[1].result()
 
 
@@ -540,7 +540,7 @@ def test_a_failure_that_nobody_looked_at_is_raised_when_the_group_is_left() -> N
             return 1 / envelope.payload
 
     said = "1 messages failed unseen: message 1 from a to b: .*ZeroDivisionError"
-    with pytest.raises(FailuresUnseen, match=said), WorkerGroup() as group:
+    with pytest.raises(UnhandledWorkerFailures, match=said), WorkerGroup() as group:
         for name in "ab":
             Dividing(group, name, device)
         group.address("a").send(1)
@@ -556,7 +556,7 @@ def test_an_interrupt_ends_the_run_and_the_message_in_hand_is_reported() -> None
     reply = worker.address.send(1)
     with pytest.raises(KeyboardInterrupt):
         group.run()
-    with pytest.raises(HandlerFailed, match="KeyboardInterrupt"):
+    with pytest.raises(HandlerError, match="KeyboardInterrupt"):
         reply.result()
 
 
@@ -594,7 +594,7 @@ def test_a_handler_cannot_wait_and_an_address_can_be_sent_to_be_answered() -> No
 
     with WorkerGroup() as group:
         a, b = (Asking(group, name, device) for name in "ab")
-        with pytest.raises(HandlerFailed, match="the handler of 'a' would wait for a reply"):
+        with pytest.raises(HandlerError, match="the handler of 'a' would wait for a reply"):
             a.address.send("wait").result()
         b.address.send(a.address)
         group.run()
@@ -658,7 +658,7 @@ def test_a_task_that_stops_waiting_leaves_its_message_to_be_handled_and_errors_r
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        with pytest.raises(HandlerFailed):
+        with pytest.raises(HandlerError):
             await group.address("a").send("no job")
         assert reply.done
 

@@ -23,7 +23,7 @@ from windtunnel.examples import (
     unified_memory,
 )
 from windtunnel.examples.kernels import grade, graded_twice
-from windtunnel.examples.measure import DifferentNumbers, devices, saving, took
+from windtunnel.examples.measure import ResultsDiffer, devices, saving, usage_of
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.pool import DevicePool
 from windtunnel.simulation.run import one_job_s
@@ -46,7 +46,7 @@ def test_devices_of_one_program_share_its_clock(opener: measure.Opener) -> None:
 
 def test_forms_that_differ_in_one_bit_are_told() -> None:
     one = np.zeros(3)
-    with pytest.raises(DifferentNumbers, match="'other' does not give"):
+    with pytest.raises(ResultsDiffer, match="'other' does not give"):
         measure.same(one, np.array([0.0, 0.0, 5e-324]), "other")
 
 
@@ -157,7 +157,7 @@ def test_more_streams_never_take_longer_and_one_copy_engine_gains_less_than_two(
 
 def test_copies_of_one_engine_are_never_side_by_side() -> None:
     device = windtunnel.device("rtx-4090")
-    spans = device.watch()
+    spans = device.start_trace()
     async_pipeline.one_copy_engine(device, async_pipeline.film(5, 100_000), 49)
     copies = sorted((span.start, span.end) for span in spans if span.engine.startswith("copy"))
     assert len(copies) == 10
@@ -194,7 +194,7 @@ def test_a_graph_of_one_kernel_saves_no_more_than_that_fixed_time() -> None:
         compiled.replay()
         device.synchronize()
 
-    spared = took(device, launched).seconds - took(device, replayed).seconds
+    spared = usage_of(device, launched).seconds - usage_of(device, replayed).seconds
     assert 0.0 <= spared <= 2.3e-6 - 0.94e-6 + 1e-12
 
 

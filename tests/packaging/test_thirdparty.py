@@ -48,7 +48,7 @@ def test_what_has_to_fail_fails_with_the_seed_the_trace_and_the_faults_that_stru
         "by_chance": ("(fault 'launch_failure probability=0.2', seed 42)", "faults that struck:\n  launch_failure"),
         "never_struck": ("never struck: link_down call=3 (of 2 calls that it concerns); seed 42",),
         "leak": ("l4 was left with 4,000 bytes allocated",),
-        "unknown_key": ("a fault has no 'hang'", "did you mean 'hang_s'?"),
+        "unknown_key": ("a fault has no 'hang'", "did you mean 'watchdog_timeout_s'?"),
         "unknown_device": ("did you mean 'l4'?",),
     }
     assert set(parts) == set(expected)

@@ -347,7 +347,7 @@ def example(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
         found.high,
         {key: sourced for device in opened.values() for key, sourced in _of_programs(device).items()},
         swept=found.swept,
-        holds=found.holds,
+        holds=found.claim_holds_for,
     )
 
 

@@ -114,7 +114,7 @@ class Facts:
                 if source is None or source.kind == "float" or not self.is_nonnegative(operand):
                     return False
                 return source.bits < to.bits or source.kind in (to.kind, "bool")
-            case ir.Choose(yes=yes, no=no):
+            case ir.Select(yes=yes, no=no):
                 return self.is_nonnegative(yes) and self.is_nonnegative(no)
             case ir.Binary(op=op, left=left, right=right):
                 one, other = self.is_nonnegative(left), self.is_nonnegative(right)
@@ -170,7 +170,7 @@ class Facts:
             case ir.Store(indices=indices, value=value):
                 yield from ((index, True) for index in indices)
                 yield value, False
-            case ir.Do(value=value):
+            case ir.ExpressionStatement(value=value):
                 yield value, False
             case ir.If(condition=condition) | ir.While(condition=condition):
                 yield condition, False
@@ -388,7 +388,7 @@ def _taken_out(program: ir.Program, e: ir.Expr, arrays: set[str], before: list[i
     if isinstance(e, ir.Logic):
         e.left = _taken_out(program, e.left, arrays, before)
         return e  # the right side, and a choice's sides, are done where they are chosen
-    if isinstance(e, ir.Choose):
+    if isinstance(e, ir.Select):
         e.condition = _taken_out(program, e.condition, arrays, before)
         return e
     for name in vars(e):

@@ -201,7 +201,7 @@ class Emitter(Spelling):
                 self.assign(one)
             case ir.Store():
                 self.store(one)
-            case ir.Do():
+            case ir.ExpressionStatement():
                 self.do(one.value)
             case ir.If():
                 self.choice(one)
@@ -374,7 +374,7 @@ class Emitter(Spelling):
                 return self.unary(e)
             case ir.Logic(op=op, left=left, right=right):
                 return self.logic(op, left, right)
-            case ir.Choose(condition=condition, yes=yes, no=no):
+            case ir.Select(condition=condition, yes=yes, no=no):
                 return self.chosen(self.expression(condition), self.expression(yes), self.expression(no), e.type)
             case ir.Convert():
                 return self.converted(e)

@@ -189,7 +189,7 @@ class FpgaEmitter(CEmitter):
         return name, some
 
     def _fill_mask(self, name: str, some: str, condition: ir.Expr, mask: str | None) -> None:
-        with self._turns(None, [ir.Do(condition.line, condition)]):
+        with self._turns(None, [ir.ExpressionStatement(condition.line, condition)]):
             own = "" if mask is None else f"{mask}[{self.t}] && "
             value = self.expression(condition)
             self.put(f"{name}[{self.t}] = {own}{self.at(value, PRIMARY) if own else value.text};")
@@ -366,7 +366,7 @@ def _phases(body: Sequence[ir.Stmt]) -> Iterator[list[ir.Stmt]]:
         yield run
         run = []
         if isinstance(one, (ir.If, ir.While)):
-            yield [ir.Do(one.line, one.condition)]
+            yield [ir.ExpressionStatement(one.line, one.condition)]
             for block in blocks_of(one):
                 yield from _phases(block)
     yield run

@@ -79,7 +79,7 @@ def folded_value(e: ir.Expr) -> float | None:
         case ir.Unary(op=op, operand=operand):
             inner = folded_value(operand)
             return None if inner is None else _unary(op, inner, kind)
-        case ir.Choose(condition=condition, yes=yes, no=no):
+        case ir.Select(condition=condition, yes=yes, no=no):
             holds, one, other = folded_value(condition), folded_value(yes), folded_value(no)
             return None if holds is None or one is None or other is None else one if holds else other
         case ir.Binary(op=op, left=left, right=right):

@@ -218,7 +218,7 @@ class WgslEmitter(Emitter):
         return found[0], lines
 
     def joins(self, one: ir.If) -> bool:
-        return super().joins(one) and not any(isinstance(e, ir.Choose) for e in ir.inside(one.condition))
+        return super().joins(one) and not any(isinstance(e, ir.Select) for e in ir.inside(one.condition))
 
     # Expressions.
 
@@ -275,11 +275,11 @@ class WgslEmitter(Emitter):
         return Piece(f"bitcast<f32>({loaded})" if e.type == F32 else loaded, PRIMARY)
 
     def expression(self, e: ir.Expr, address: bool = False) -> Piece:
-        if isinstance(e, ir.Choose) and folded_value(e) is None:
+        if isinstance(e, ir.Select) and folded_value(e) is None:
             return self._choose(e)
         return super().expression(e, address)
 
-    def _choose(self, e: ir.Choose) -> Piece:
+    def _choose(self, e: ir.Select) -> Piece:
         """Select where both sides may be evaluated; else a variable that is set first."""
         assert e.type is not None  # noqa: S101  inference has been here
         if not any(isinstance(i, _LAZY) or _divides(i) for side in (e.yes, e.no) for i in ir.inside(side)):

@@ -17,7 +17,7 @@ from functools import partial
 import numpy as np
 
 from windtunnel.examples.kernels import grade, graded_twice
-from windtunnel.examples.measure import Finding, Opener, conclude, devices, same, seconds, table, took
+from windtunnel.examples.measure import Finding, Opener, conclude, devices, same, seconds, table, usage_of
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
 
@@ -189,7 +189,7 @@ class Row:
 
 
 def compare(device: Accelerator, frames: Frames, terms: int, forms: Sequence[str]) -> Row:
-    """Some forms side by side; DifferentNumbers where they are not the same."""
+    """Some forms side by side; ResultsDiffer where they are not the same."""
     taken: dict[str, float] = {}
     engines: dict[str, float] = {}
     plain: list[np.ndarray] = []
@@ -198,8 +198,8 @@ def compare(device: Accelerator, frames: Frames, terms: int, forms: Sequence[str
         buffer.free()
     for form in (PLAIN, *(form for form in forms if form != PLAIN)):
         found: list[np.ndarray] = []
-        spans = device.watch()
-        taken[form] = took(device, partial(_collect, found, form, device, frames, terms)).seconds / len(frames)
+        spans = device.start_trace()
+        taken[form] = usage_of(device, partial(_collect, found, form, device, frames, terms)).seconds / len(frames)
         if form == PLAIN:
             plain = found
             for span in spans:

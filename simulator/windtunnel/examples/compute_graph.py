@@ -17,7 +17,18 @@ from typing import Any
 import numpy as np
 
 import windtunnel
-from windtunnel.examples.measure import Finding, Opener, conclude, devices, percent, same, saving, seconds, table, took
+from windtunnel.examples.measure import (
+    Finding,
+    Opener,
+    conclude,
+    devices,
+    percent,
+    same,
+    saving,
+    seconds,
+    table,
+    usage_of,
+)
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
 
@@ -118,14 +129,14 @@ class Row:
 
 
 def compare(device: Accelerator, width: int, layers: int = LAYERS, requests: int = 1) -> Row:
-    """Both forms side by side; DifferentNumbers where they are not the same."""
+    """Both forms side by side; ResultsDiffer where they are not the same."""
     network = Network(device, width, layers)
     asked = list(np.random.default_rng(2).random((requests, width), np.float32))
     answers: list[list[np.ndarray]] = []
-    spans = device.watch()
-    plain = took(device, lambda: answers.append(launched(network, asked))).per(requests)
+    spans = device.start_trace()
+    plain = usage_of(device, lambda: answers.append(launched(network, asked))).per(requests)
     each = {span.name: (span.end - span.start) / 1e12 for span in spans}
-    graph = took(device, lambda: answers.append(replayed(network, asked))).per(requests)
+    graph = usage_of(device, lambda: answers.append(replayed(network, asked))).per(requests)
     same(np.stack(answers[0]), np.stack(answers[1]), "replayed")
     for buffer in network.buffers:
         buffer.free()

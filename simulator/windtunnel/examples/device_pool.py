@@ -15,7 +15,18 @@ from functools import partial
 import numpy as np
 
 from windtunnel.examples.kernels import graded_twice
-from windtunnel.examples.measure import Finding, Opener, conclude, devices, percent, same, saving, seconds, table, took
+from windtunnel.examples.measure import (
+    Finding,
+    Opener,
+    conclude,
+    devices,
+    percent,
+    same,
+    saving,
+    seconds,
+    table,
+    usage_of,
+)
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.pool import DevicePool
 
@@ -91,13 +102,13 @@ class Row:
 
 
 def compare(opener: Opener, count: int, *, compiling: bool = False, size: int = SIZE) -> Row:
-    """Both forms side by side; DifferentNumbers where they are not the same."""
+    """Both forms side by side; ResultsDiffer where they are not the same."""
     asked = requests(count)
     device = opener(CARD)
     answers = [warm(device, asked)]
-    useful = took(device, partial(warm, device, asked)).seconds
-    plain = took(device, lambda: answers.append(opening(opener, asked, compiling))).seconds
-    better = took(device, lambda: answers.append(pooled(opener, asked, size, compiling))).seconds
+    useful = usage_of(device, partial(warm, device, asked)).seconds
+    plain = usage_of(device, lambda: answers.append(opening(opener, asked, compiling))).seconds
+    better = usage_of(device, lambda: answers.append(pooled(opener, asked, size, compiling))).seconds
     for form, found in zip(("opening", "pooled"), answers[1:], strict=True):
         same(np.stack(answers[0]), np.stack(found), form)
     return Row(count, compiling, plain - useful, better - useful)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import windtunnel
-from windtunnel.examples.measure import Opener, devices, percent, same, seconds, table, took
+from windtunnel.examples.measure import Opener, devices, percent, same, seconds, table, usage_of
 from windtunnel.runtime.accelerator import Accelerator
 
 PICTURES, SIDE, PATCH, WIDTH = 32, 224, 16, 192
@@ -156,15 +156,15 @@ class Result:
 
 
 def compare(opener: Opener, count: int = BATCHES, seed: int = 1) -> Result:
-    """Both forms side by side; DifferentNumbers where they are not the same."""
+    """Both forms side by side; ResultsDiffer where they are not the same."""
     draw = np.random.default_rng(seed)
     pictures = [draw.integers(0, 256, (PATCHES, VALUES), dtype=np.uint8) for _ in range(count)]
     pipeline = Pipeline(opener(CPU), opener(GPU))
     first, second = ([Batch(pipeline.cpu, each) for each in pictures] for _ in range(2))
     stages: dict[str, float] = {}
-    total = took(pipeline.gpu, lambda: stages.update(pipeline.one_by_one(first)))
-    spans = {"CPU": pipeline.cpu.watch(), "GPU": pipeline.gpu.watch()}
-    pipelined = took(pipeline.gpu, lambda: pipeline.overlapped(second))
+    total = usage_of(pipeline.gpu, lambda: stages.update(pipeline.one_by_one(first)))
+    spans = {"CPU": pipeline.cpu.start_trace(), "GPU": pipeline.gpu.start_trace()}
+    pipelined = usage_of(pipeline.gpu, lambda: pipeline.overlapped(second))
     busy: dict[str, float] = {}
     for device, seen in spans.items():
         for span in seen:

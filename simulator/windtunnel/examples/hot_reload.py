@@ -52,7 +52,7 @@ class Row:
 
 
 def compare(opener: Opener, name: str = CARD, seed: int = 1) -> Row:
-    """Both forms; DifferentNumbers where the changed kernel does not give the same."""
+    """Both forms; ResultsDiffer where the changed kernel does not give the same."""
     data = np.random.default_rng(seed).standard_normal(ELEMENTS, np.float32)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "filters.py"

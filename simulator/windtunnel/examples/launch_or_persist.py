@@ -238,7 +238,7 @@ class Command:
 def like_for_like(
     opener: Opener, name: str = DEVICE, side: int = SIDE, steps: Sequence[int] = (1, 5, 50), commands: int = 4
 ) -> list[Command]:
-    """One grid, injections by the device, no sleep; DifferentNumbers where both do not end with the same pressure."""
+    """One grid, injections by the device, no sleep; ResultsDiffer where both do not end with the same pressure."""
     found = []
     for each in steps:
         device, other = opener(name), opener(name)

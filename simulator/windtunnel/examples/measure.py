@@ -15,7 +15,7 @@ Opener = Callable[[str], Accelerator]
 """Opens a device by name. Those that one of them opens share the clock of one host program."""
 
 
-class DifferentNumbers(WindtunnelError, AssertionError):
+class ResultsDiffer(WindtunnelError, AssertionError):
     """Two forms of a program that should give the same numbers do not."""
 
 
@@ -26,23 +26,23 @@ def devices() -> Opener:
 
 
 @dataclass(frozen=True)
-class Took:
+class Usage:
     """What a piece of a program took: seconds of the host's clock, joules of one device (its idle power included)."""
 
     seconds: float
     joules: float
 
-    def per(self, count: int) -> Took:
+    def per(self, count: int) -> Usage:
         """A share of it."""
-        return Took(self.seconds / count, self.joules / count)
+        return Usage(self.seconds / count, self.joules / count)
 
 
-def took(accelerator: Accelerator, program: Callable[[], object]) -> Took:
+def usage_of(accelerator: Accelerator, program: Callable[[], object]) -> Usage:
     """What ``program`` takes from an idle device on; it has to wait for its own work."""
     accelerator.synchronize()
     seconds, joules = accelerator.clock_s, accelerator.energy_j
     program()
-    return Took(accelerator.clock_s - seconds, accelerator.energy_j - joules)
+    return Usage(accelerator.clock_s - seconds, accelerator.energy_j - joules)
 
 
 def saving(plain: float, improved: float) -> float:
@@ -51,9 +51,9 @@ def saving(plain: float, improved: float) -> float:
 
 
 def same(plain: np.ndarray, improved: np.ndarray, form: str) -> None:
-    """DifferentNumbers where two forms do not give the same numbers, to the last bit."""
+    """ResultsDiffer where two forms do not give the same numbers, to the last bit."""
     if not np.array_equal(plain, improved):
-        raise DifferentNumbers(f"'{form}' does not give the numbers of the plain form")
+        raise ResultsDiffer(f"'{form}' does not give the numbers of the plain form")
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Finding:
     """What an example has to say of a claim: its value in a setting stated beforehand, and its range over a sweep.
 
     ``value`` in the claim's SI unit (a fraction for a percentage), None where there was nothing to measure.
-    ``setting``: how it comes about, in words. ``swept``: what ``low`` and ``high`` range over. ``holds``: where in the
-    sweep the claim does.
+    ``setting``: a description of the setting. ``swept``: the parameter that ``low`` and ``high`` range over.
+    ``claim_holds_for``: the part of the sweep in which the claim holds.
     """
 
     value: float | None
@@ -70,13 +70,13 @@ class Finding:
     low: float | None = None
     high: float | None = None
     swept: str = ""
-    holds: str = ""
+    claim_holds_for: str = ""
 
 
 def conclude(claim: str, finding: Finding, show: Callable[[float], str]) -> None:
     """Print a claim, what was found in the setting stated beforehand, and where the claim holds."""
     found = "nothing to measure" if finding.value is None else show(finding.value)
-    print(f"claim: {claim}\nhere: {found} ({finding.setting})\nholds: {finding.holds}")
+    print(f"claim: {claim}\nhere: {found} ({finding.setting})\nholds: {finding.claim_holds_for}")
 
 
 def seconds(value: float) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import windtunnel
-from windtunnel.examples.measure import Finding, Opener, conclude, devices, same, seconds, table, took
+from windtunnel.examples.measure import Finding, Opener, conclude, devices, same, seconds, table, usage_of
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.pool import DevicePool
@@ -205,16 +205,16 @@ def measure(pool: DevicePool, start: World, form: str) -> tuple[np.ndarray, Row]
     with pool.acquire() as device, FORMS[form](device, start) as (particles, frame):
         frame(start.wind[0])
         winds = start.wind[1:]
-        quick = took(device, lambda: [frame(wind) for wind in winds]).per(len(winds))
+        quick = usage_of(device, lambda: [frame(wind) for wind in winds]).per(len(winds))
         drawn = particles.seen.copy()
         rest_s = max(1.0 / FRAMES_PER_S - quick.seconds, 0.0)
-        resting = took(device, lambda: device.sleep(rest_s))
+        resting = usage_of(device, lambda: device.sleep(rest_s))
         row = Row(start.position.shape[1], form, quick.seconds, quick.joules, quick.joules + resting.joules)
     return drawn, row
 
 
 def compare(opener: Opener, start: World) -> list[Row]:
-    """Every form; DifferentNumbers where they are not the same."""
+    """Every form; ResultsDiffer where they are not the same."""
     pool = DevicePool(lambda: opener(CARD), DEVICES)
     plain, first = measure(pool, start, PLAIN)
     rows = [first]

@@ -17,7 +17,18 @@ import numpy as np
 
 import windtunnel
 from windtunnel.examples.kernels import grade
-from windtunnel.examples.measure import Finding, Opener, conclude, devices, percent, same, saving, seconds, table, took
+from windtunnel.examples.measure import (
+    Finding,
+    Opener,
+    conclude,
+    devices,
+    percent,
+    same,
+    saving,
+    seconds,
+    table,
+    usage_of,
+)
 from windtunnel.runtime.accelerator import Accelerator
 
 PARTICLES = 500_000
@@ -121,7 +132,7 @@ def _frames(
         for data in measured:
             frame(data)
 
-    spent = took(device, every).per(len(measured))
+    spent = usage_of(device, every).per(len(measured))
     for buffer in (picture, shaded, particles, screen):
         buffer.free()
     return spent.seconds
@@ -157,7 +168,7 @@ class Row:
 
 
 def compare(device: Accelerator, scene: Scene, terms: int) -> Row:
-    """The three forms side by side; DifferentNumbers where they are not the same."""
+    """The three forms side by side; ResultsDiffer where they are not the same."""
     plain, pageable_s = copied(device, scene, terms, pinned=False)
     better, pinned_s = copied(device, scene, terms, pinned=True)
     same(plain, better, "pinned")

@@ -346,7 +346,7 @@ class Reader:
     def _choice(self, node: ast.IfExp, test: ast.expr, yes: ast.expr, no: ast.expr) -> ir.Expr:
         condition, one, other = self._expression(test), self._lazily(yes), self._lazily(no)
         if not one[0] and not other[0]:
-            return ir.Choose(node.lineno, condition, one[1], other[1])
+            return ir.Select(node.lineno, condition, one[1], other[1])
         name = self._fresh("held")
         self.ahead[-1].append(chosen(condition, one, other, name))
         return ir.Variable(node.lineno, name)
@@ -642,7 +642,7 @@ class Reader:
 
 def is_plain(value: ir.Expr) -> bool:
     """Whether evaluating it twice costs nothing and changes nothing."""
-    return isinstance(value, (ir.Literal, ir.Variable, ir.Index, ir.Size, ir.Cell, ir.Place)) or (
+    return isinstance(value, (ir.Literal, ir.Variable, ir.Index, ir.Size, ir.Cell, ir.PositionIndex)) or (
         isinstance(value, ir.Binary) and value.op in "+-*" and is_plain(value.left) and is_plain(value.right)
     )
 

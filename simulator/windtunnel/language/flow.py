@@ -17,7 +17,7 @@ from windtunnel.language.types import BOOL, Scalar
 def lowered(program: ir.Program, *, leaving: bool = False) -> list[ir.Stmt]:
     """The statements of an inferred kernel without jumps. New variables are entered in ``program.variables``.
 
-    ``leaving``: where a thread returns stands an `ir.Leave`.
+    ``leaving``: where a thread returns stands an `ir.ThreadExit`.
     """
     lowering = _Lowering(program, leaving=leaving)
     body, _ = lowering.block(program.body, None)
@@ -91,7 +91,7 @@ class _Lowering:
     def _statement(self, one: ir.Stmt, loop: _Loop | None) -> tuple[list[ir.Stmt], _Exits]:
         match one:
             case ir.Return():
-                leave = [ir.Leave(one.line)] if self.leaving else []
+                leave = [ir.ThreadExit(one.line)] if self.leaving else []
                 return [*leave, _set(one.line, self.returned)], _Exits({self.returned}, always=True)
             case ir.Break():
                 assert loop is not None  # noqa: S101  Python has seen that there is one
@@ -149,7 +149,7 @@ class _Lowering:
             condition = up
         else:
             rising = ir.Binary(line, ">", step, ir.Literal(line, 0, type=kind), type=BOOL)
-            condition = ir.Choose(line, rising, up, down, type=BOOL)
+            condition = ir.Select(line, rising, up, down, type=BOOL)
         first = [ir.Assign(line, one.name, here)] if one.name in self.read else []
         last = [ir.Assign(line, counter, ir.Binary(line, "+", here, step, type=kind))]
         made, exits = self._loop(line, condition, one.body, first, last)

@@ -171,7 +171,7 @@ class _Inference:
                 return I32 if kind == BOOL else kind
             case ir.Logic():
                 return BOOL
-            case ir.Choose(yes=yes, no=no):
+            case ir.Select(yes=yes, no=no):
                 return self._unify(self._kind(yes), self._kind(no), e.line)
             case ir.Convert():
                 return self._converted(e)
@@ -229,7 +229,7 @@ class _Inference:
                 case ir.Store():
                     one.indices = self._places(one.array, one.indices, one.line)
                     one.value = self._typed(one.value, self.program.arrays[one.array].element)
-                case ir.Do():
+                case ir.ExpressionStatement():
                     one.value = self._typed(one.value, None)
                 case ir.Barrier():
                     one.mask = None if one.mask is None else self._typed(one.mask, U32)
@@ -260,7 +260,7 @@ class _Inference:
         # The sum is NaN where either is, and is asked for nowhere else.
         nans = (ir.Binary(e.line, "!=", deepcopy(side), deepcopy(side)) for side in (e.left, e.right))
         either = ir.Logic(e.line, "or", *nans)
-        return ir.Choose(e.line, either, ir.Binary(e.line, "+", deepcopy(e.left), deepcopy(e.right)), found)
+        return ir.Select(e.line, either, ir.Binary(e.line, "+", deepcopy(e.left), deepcopy(e.right)), found)
 
     def _size(self, e: ir.Size) -> ir.Expr:
         sides = self.program.arrays[e.array].dimensions
@@ -324,7 +324,7 @@ class _Inference:
                 e.operand = self._typed(e.operand, wanted)
             case ir.Logic():
                 e.left, e.right = self._typed(e.left, BOOL), self._typed(e.right, BOOL)
-            case ir.Choose():
+            case ir.Select():
                 e.condition = self._typed(e.condition, BOOL)
                 e.yes, e.no = self._typed(e.yes, own), self._typed(e.no, own)
             case ir.Convert():

@@ -40,7 +40,10 @@ class Literal(Expr):
 
 @dataclass(eq=False)
 class Variable(Expr):
-    """A local variable, or a scalar parameter. ``given``: the variable that says whether it is set (`unset.ask`)."""
+    """A local variable, or a scalar parameter.
+
+    ``given``: the flag variable that records whether it is assigned (`definite_assignment.insert_checks`).
+    """
 
     name: str
     given: Variable | None = field(default=None, kw_only=True)
@@ -104,7 +107,7 @@ class Logic(Expr):
 
 
 @dataclass(eq=False)
-class Choose(Expr):
+class Select(Expr):
     """``a if c else b``; only the chosen side is evaluated."""
 
     condition: Expr
@@ -165,7 +168,7 @@ class Cell(Expr):
 
 
 @dataclass(eq=False)
-class Place(Expr):
+class PositionIndex(Expr):
     """Where a stencil's own cell is along ``axis`` (0: x, the array's last side). `stencil.expand` replaces it."""
 
     axis: int
@@ -197,7 +200,7 @@ class Store(Stmt):
 
 
 @dataclass(eq=False)
-class Do(Stmt):
+class ExpressionStatement(Stmt):
     """An expression for what it does: an atomic, a shuffle."""
 
     value: Expr
@@ -247,7 +250,7 @@ class Return(Stmt):
 
 
 @dataclass(eq=False)
-class Leave(Stmt):
+class ThreadExit(Stmt):
     """The thread has returned: what follows is not for it. Only where jumps are lowered, and only if asked for."""
 
 

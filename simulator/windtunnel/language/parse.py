@@ -264,4 +264,4 @@ class _Parser(StencilReader):
             del rest
         made = self._call(node, statement=True)
         # A function that was put in its place has done what it does.
-        return [] if isinstance(made, (ir.Variable, ir.Literal)) else [ir.Do(node.lineno, made)]
+        return [] if isinstance(made, (ir.Variable, ir.Literal)) else [ir.ExpressionStatement(node.lineno, made)]

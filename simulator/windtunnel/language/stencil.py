@@ -30,7 +30,7 @@ _MOST_SIDES = 3
 
 
 class StencilReader(Reader):
-    """Reads what a kernel says through its position: `ir.Cell` for cells, `ir.Place` for the own cell's numbers."""
+    """Reads a kernel's uses of its position: `ir.Cell` for cells, `ir.PositionIndex` for the own cell's coordinates."""
 
     def __init__(self, source: Source, arrays: frozenset[str], form: StencilForm | None) -> None:
         super().__init__(source, arrays)
@@ -53,7 +53,7 @@ class StencilReader(Reader):
         if node.attr not in AXES:
             self._check_word(node)
             self._refuse(node, f"'{ast.unparse(node)}' without its arguments", f"{ast.unparse(node)}(...)")
-        return ir.Place(node.lineno, AXES.index(node.attr), ast.unparse(node))
+        return ir.PositionIndex(node.lineno, AXES.index(node.attr), ast.unparse(node))
 
     def _call(self, node: ast.Call, *, statement: bool = False) -> ir.Expr:
         called = node.func
@@ -330,7 +330,7 @@ class _Expansion:
                 return ir.Load(e.line, self.staged[e.array], self._indices(cell, self.at_tile))
             if cell is not None:
                 return ir.Load(e.line, e.array, self._indices(cell, self.at))
-        if isinstance(e, ir.Place):
+        if isinstance(e, ir.PositionIndex):
             if e.axis >= self.dimensions:
                 first = self.program.cells[0]
                 known = [f"{e.text[:-1]}{axis}" for axis in AXES[: self.dimensions]]

@@ -87,13 +87,13 @@ class Accelerator:
         return self.context.info.name
 
     @property
-    def struck(self) -> list[str]:
+    def injected_faults(self) -> list[str]:
         """What faults did so far, over all plans."""
         return [*self.ended, *(self.plan.log if self.plan is not None else ())]
 
     def leak(self) -> Leak | None:
         """What is left on it now, as a finding; None where there is nothing. Once closed, what there was then."""
-        return self.left if self.closed else leak_of(self.name, self.context.left(), self.running)
+        return self.left if self.closed else leak_of(self.name, self.context.live_allocations(), self.running)
 
     @property
     def clock_s(self) -> float:
@@ -144,10 +144,10 @@ class Accelerator:
             sides = tuple(index(side) for side in (shape if isinstance(shape, Iterable) else (shape,)))
             element = np.dtype(dtype)
         except TypeError as error:
-            raise self.wrong(InvalidArgument, "allocate", f"{shape!r} elements of {dtype!r}: {error}") from None
+            raise self.make_error(InvalidArgument, "allocate", f"{shape!r} elements of {dtype!r}: {error}") from None
         size = math.prod(sides) * element.itemsize
         if element.hasobject or element.kind in "USMm" or size <= 0 or min(sides, default=0) < 1:
-            raise self.wrong(InvalidArgument, "allocate", f"{sides} elements of {element} are no array of numbers")
+            raise self.make_error(InvalidArgument, "allocate", f"{sides} elements of {element} are no array of numbers")
         if kind not in get_args(MemoryKind):
             raise InputError(
                 f"no memory is '{kind}'",
@@ -164,7 +164,7 @@ class Accelerator:
     ) -> Buffer:
         """A new buffer that holds ``array``. Buffers are given through as they are."""
         if isinstance(array, Buffer):
-            self.own(array, "to device")
+            self.check_buffer(array, "to device")
             return array
         values = np.asarray(array)
         buffer = self.empty(values.shape or (1,), values.dtype, kind=kind)
@@ -179,9 +179,9 @@ class Accelerator:
     def to_host(self, buffer: Buffer, stream: Stream | None = None) -> np.ndarray:
         """A new array that holds what ``buffer`` does; the host waits for it."""
         if not isinstance(buffer, Buffer):
-            raise self.wrong(InvalidArgument, "copy out", f"{type(buffer).__name__} is no buffer of a device")
+            raise self.make_error(InvalidArgument, "copy out", f"{type(buffer).__name__} is no buffer of a device")
         if self._capture is not None:
-            raise self.wrong(InvalidArgument, "copy out", "nothing is done while a graph is captured", "capture")
+            raise self.make_error(InvalidArgument, "copy out", "nothing is done while a graph is captured", "capture")
         found = np.empty(buffer.shape, buffer.dtype)
         self.copy_out(found, buffer, stream)
         return found
@@ -189,7 +189,7 @@ class Accelerator:
     def copy_in(self, buffer: Buffer, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
         """Host to device, into an existing buffer."""
         values = np.asarray(array)
-        self.own(buffer, "copy in")
+        self.check_buffer(buffer, "copy in")
         buffer.check(values, "copy in")
         if self._capture is not None:
             self.context.check_stream(stream)
@@ -207,7 +207,7 @@ class Accelerator:
         self, array: np.ndarray, buffer: Buffer, stream: Stream | None = None, *, pinned: bool = False
     ) -> None:
         """Device to host, into an existing array; from pageable memory the host waits for it."""
-        self.own(buffer, "copy out")
+        self.check_buffer(buffer, "copy out")
         buffer.check(array, "copy out", written=True)
         if self._capture is not None:
             self.context.check_stream(stream)
@@ -219,18 +219,18 @@ class Accelerator:
         self.counters.copied_bytes += array.nbytes
         if corrupt:
             # A copy, since the bytes of an array with strides cannot be looked at in place.
-            target = self.context.landing(array)
+            target = self.context.pending_copy_view(array)
             found = np.array(target, order="C")
             for place in corrupt:
                 assert self.plan is not None  # noqa: S101  a fault struck
-                self.plan.flip(found.reshape(-1).view(np.uint8), place)
+                self.plan.corrupt(found.reshape(-1).view(np.uint8), place)
             target[...] = found
         if not pinned:
             self._hang()
 
     def copy_within(self, to: Buffer, buffer: Buffer, stream: Stream | None = None) -> None:
         """Device to device."""
-        self.own(to, "copy within")
+        self.check_buffer(to, "copy within")
         to.fits(buffer, "copy within")
         if self._capture is not None:
             self.context.check_stream(stream)
@@ -254,7 +254,7 @@ class Accelerator:
         shared_bytes: int = 0,
     ) -> None:
         """Enqueue a kernel. LaunchError for a configuration that the device does not allow."""
-        function, sizes, given = self.prepared(kernel, grid, block, arguments, shared_bytes)
+        function, sizes, given = self.prepare_launch(kernel, grid, block, arguments, shared_bytes)
         if self._capture is not None:
             self.context.check_stream(stream)
             after = self._capture.after(stream)
@@ -278,11 +278,7 @@ class Accelerator:
         marked = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
         self._functions[kernel] = self.context.compile(marked)
 
-    def forget(self, kernel: Kernel | Callable[..., Any]) -> None:
-        """Drop a kernel's compiled form; what was launched keeps it."""
-        self._functions.pop(kernel, None)
-
-    def prepared(
+    def prepare_launch(
         self,
         kernel: Kernel | Callable[..., Any],
         grid: int | Sequence[int],
@@ -314,15 +310,15 @@ class Accelerator:
         try:
             sizes = dims(grid), dims(block)
         except (TypeError, ValueError) as error:
-            raise self.wrong(LaunchError, operation, str(error), "configuration") from None
+            raise self.make_error(LaunchError, operation, str(error), "configuration") from None
         beyond = exceeded(self.info.limits, *sizes, shared_bytes)
         if beyond is not None:
-            raise self.wrong(LaunchError, operation, beyond, "configuration")
+            raise self.make_error(LaunchError, operation, beyond, "configuration")
         return sizes
 
     def _argument(self, operation: str, place: int, argument: Any) -> Any:
         if isinstance(argument, Buffer):
-            self.own(argument, operation, f"argument {place} is ")
+            self.check_buffer(argument, operation, f"argument {place} is ")
             return argument
         if isinstance(argument, np.ndarray) and argument.ndim:
             file, line = caller()
@@ -330,16 +326,16 @@ class Accelerator:
                 f"argument {place} is an array of the host's ({argument.dtype}, {argument.size:,} elements) at "
                 f"{file}:{line}; a kernel takes what to_device() gives"
             )
-            raise self.wrong(InvalidArgument, operation, problem)
+            raise self.make_error(InvalidArgument, operation, problem)
         if not isinstance(argument, (Number, np.generic, np.ndarray)):
             problem = f"argument {place} is {argument!r}; a kernel takes buffers and numbers"
-            raise self.wrong(InvalidArgument, operation, problem)
+            raise self.make_error(InvalidArgument, operation, problem)
         return argument
 
-    def own(self, buffer: Buffer, operation: str, what: str = "") -> None:
+    def check_buffer(self, buffer: Buffer, operation: str, what: str = "") -> None:
         """InvalidArgument for a buffer of another device, and for one that was freed."""
         if buffer.owner.context is not self.context:
-            raise self.wrong(InvalidArgument, operation, f"{what}{buffer!r}, of another device")
+            raise self.make_error(InvalidArgument, operation, f"{what}{buffer!r}, of another device")
         buffer.alive(operation, what)
 
     def configuration(self, elements: int, block: int = 256) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
@@ -347,7 +343,7 @@ class Accelerator:
         try:
             return launch_configuration(index(elements), self.info.limits, block)
         except (TypeError, ValueError) as error:
-            raise self.wrong(InvalidArgument, "launch configuration", str(error)) from None
+            raise self.make_error(InvalidArgument, "launch configuration", str(error)) from None
 
     def stream(self, *, non_blocking: bool = False) -> Stream:
         """A new stream."""
@@ -368,7 +364,9 @@ class Accelerator:
     def _before_wait(self) -> None:
         """What a wait for the device, a stream, an event or unified memory begins with; it ends with ``_hang``."""
         if self._capture is not None:
-            raise self.wrong(InvalidArgument, "synchronize", "nothing is done while a graph is captured", "capture")
+            raise self.make_error(
+                InvalidArgument, "synchronize", "nothing is done while a graph is captured", "capture"
+            )
         self._call("synchronize")
 
     # Graphs.
@@ -385,7 +383,7 @@ class Accelerator:
         for.
         """
         if self._capture is not None:
-            raise self.wrong(InvalidArgument, "capture", "a graph is being captured already")
+            raise self.make_error(InvalidArgument, "capture", "a graph is being captured already")
         graph = Graph(self)
         self._capture = self.context.capturing = Capture(graph)
         try:
@@ -396,9 +394,11 @@ class Accelerator:
     def replay(self, compiled: CompiledGraph, stream: Stream | None = None) -> None:
         """Do what a graph says: see ``graph.CompiledGraph.replay``."""
         if compiled.accelerator is not self:
-            raise self.wrong(InvalidArgument, "replay a graph", f"it is of {compiled.accelerator!r}")
+            raise self.make_error(InvalidArgument, "replay a graph", f"it is of {compiled.accelerator!r}")
         if self._capture is not None:
-            raise self.wrong(InvalidArgument, "replay a graph", "nothing is done while a graph is captured", "capture")
+            raise self.make_error(
+                InvalidArgument, "replay a graph", "nothing is done while a graph is captured", "capture"
+            )
         for node in compiled.order:
             for argument in (*node.arguments, node.buffer, node.source):
                 if isinstance(argument, Buffer):
@@ -426,13 +426,13 @@ class Accelerator:
         ``message``, ``reply``: types of records of fixed size; without ``reply`` it gives none. ``capacity``: of each
         queue, a power of two from 2. LaunchError where its blocks cannot all be resident, or others leave no room.
         """
-        function, (grid3, block3), given = self.prepared(handler, grid, block, state, 0)
+        function, (grid3, block3), given = self.prepare_launch(handler, grid, block, state, 0)
         what = f"launch ring kernel '{function.name}'"
         if self._capture is not None:
-            raise self.wrong(InvalidArgument, what, "a kernel that stays cannot be captured in a graph", "capture")
+            raise self.make_error(InvalidArgument, what, "a kernel that stays cannot be captured in a graph", "capture")
 
         def refuse(problem: str) -> Exception:
-            found: Exception = self.wrong(InvalidArgument, what, problem)
+            found: Exception = self.make_error(InvalidArgument, what, problem)
             return found
 
         types = record_type(message, refuse), None if reply is None else record_type(reply, refuse)
@@ -483,7 +483,7 @@ class Accelerator:
     ) -> Buffer:
         """Everything up to the result, which is the last that is ``used``."""
         if not arrays:
-            raise self.wrong(InvalidArgument, "compute", "there is no array to compute with")
+            raise self.make_error(InvalidArgument, "compute", "there is no array to compute with")
         # Not a comprehension: what was copied before one fails has to be known, to be given back.
         for array in arrays:
             used += [self.to_device(np.asarray(array), stream, pinned=stream is not None)]
@@ -536,15 +536,15 @@ class Accelerator:
         if self.plan is None:
             return []
         effects = []
-        for fault, place in self.plan.consult(operation, kernel, self.clock_s):
+        for fault, place in self.plan.next_effects(operation, kernel, self.clock_s):
             kind = KINDS[fault.kind]
             if kind.error is None:
                 effects.append((fault, place))
                 continue
-            error = self.wrong(kind.error, what, f"{kind.text} (fault '{fault}', seed {self.plan.seed})")
+            error = self.make_error(kind.error, what, f"{kind.text} (fault '{fault}', seed {self.plan.seed})")
             if not kind.ends:
                 # What hangs already is what is waited for.
-                self._hung = self._hung or (self.clock_s + fault.hang_s, error)
+                self._hung = self._hung or (self.clock_s + fault.watchdog_timeout_s, error)
                 continue
             if kind.error.sticky:
                 self._gone = error
@@ -555,7 +555,7 @@ class Accelerator:
         """What ended the device ends this call too, in the call's own words."""
         if self._gone is not None:
             since = f", since {self._gone.operation}" if self._gone.sticky else ""
-            raise self.wrong(type(self._gone), operation, self._gone.problem + since)
+            raise self.make_error(type(self._gone), operation, self._gone.problem + since)
 
     def _open(self, operation: str) -> None:
         """Nothing is marked on a device that was closed; that one has failed is told by who waits for the mark."""
@@ -583,17 +583,17 @@ class Accelerator:
         if factor == 1.0:
             yield
             return
-        self.context.stretch(factor)
+        self.context.scale_durations(factor)
         try:
             yield
         finally:
-            self.context.stretch(1.0)
+            self.context.scale_durations(1.0)
 
     def _flip(self, corrupt: Sequence[int], buffer: Buffer, size: int) -> None:
         """Flip a bit of the first ``size`` bytes of a buffer for each fault, given by its place in the log."""
         for place in corrupt:
             assert self.plan is not None  # noqa: S101  a fault struck
-            self.plan.flip(self.context.view(buffer.memory, np.dtype(np.uint8), (size,)), place)
+            self.plan.corrupt(self.context.view(buffer.memory, np.dtype(np.uint8), (size,)), place)
 
     # Budgets.
 
@@ -621,9 +621,9 @@ class Accelerator:
             raise UnsupportedOperationError(f"{self.name} has no counter of energy, so none can be expected of it")
         return Budget(self, stated)
 
-    def spent(self) -> dict[str, float]:
+    def usage(self) -> dict[str, float]:
         """What was spent so far, with what is still under way."""
-        clock_s, energy_j = self.context.settled()
+        clock_s, energy_j = self.context.totals_when_idle()
         return {
             "time_s": clock_s,
             "energy_j": energy_j,
@@ -631,9 +631,9 @@ class Accelerator:
             "copied_bytes": self.counters.copied_bytes,
         }
 
-    def watch(self) -> list[Any]:
+    def start_trace(self) -> list[Any]:
         """A list that fills with what the device does from now on: name, engine, stream, start and end in ticks."""
-        return self.context.watch()
+        return self.context.start_trace()
 
     def close(self) -> None:
         """Give the device back, with all that is left on it; calls raise InvalidArgument from then on.
@@ -644,7 +644,7 @@ class Accelerator:
         if not self.closed:
             self.left = self.leak()
             self.closed, self._hung = True, None
-            self._gone = self.wrong(InvalidArgument, "close", "the accelerator was closed")
+            self._gone = self.make_error(InvalidArgument, "close", "the accelerator was closed")
             self.left_bytes = self.context.allocated_bytes
             self.context.close()
             if self.left is not None and self.leaks == "error":
@@ -663,6 +663,6 @@ class Accelerator:
     def __repr__(self) -> str:
         return f"<{'emulated' if self.info.virtual else 'real'} {self.name}>"
 
-    def wrong(self, error: type[Any], operation: str, problem: str, reason: Reason | None = None) -> Any:
+    def make_error(self, error: type[Any], operation: str, problem: str, reason: Reason | None = None) -> Any:
         """An error of this device, with the API's code for it."""
         return error(problem, operation=operation, device=self.name, code=code_of(self.info.api, error, reason))

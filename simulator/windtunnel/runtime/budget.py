@@ -23,13 +23,13 @@ class Budget:
 
     def __enter__(self) -> None:
         # Work that is under way already is no part of it, the time until it has ended is.
-        self.before = {**self.accelerator.spent(), "time_s": self.accelerator.clock_s}
+        self.before = {**self.accelerator.usage(), "time_s": self.accelerator.clock_s}
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         __tracebackhide__ = True
         if kind is not None:
             return
-        spent = {name: value - self.before[name] for name, value in self.accelerator.spent().items()}
+        spent = {name: value - self.before[name] for name, value in self.accelerator.usage().items()}
         over = [
             f"{name} {spent[name]:.6g}, of at most {limit:.6g}"
             for name, limit in self.limits.items()

@@ -72,7 +72,7 @@ class Buffer:
         """UseAfterFree once the buffer was freed, or its device reset. ``what``: the argument that it is, in words."""
         if self.freed:
             code = code_of(self.owner.info.api, InvalidArgument)
-            lines = {"allocated": self.memory.made, "freed": self.memory.gone}
+            lines = {"allocated": self.memory.allocated_at, "freed": self.memory.freed_at}
             known = "".join(f", {done} at {at[0]}:{at[1]}" for done, at in lines.items() if at is not None)
             problem = f"the buffer was freed: {what}{self!r}{known}"
             raise UseAfterFree(problem, operation=operation, device=self.owner.name, code=code)

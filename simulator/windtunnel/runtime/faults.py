@@ -57,7 +57,7 @@ class FaultKind:
     @property
     def ends(self) -> bool:
         """Whether the call that it strikes ends by it: not where it is done badly, nor where only a wait will tell."""
-        return self.error is not None and "hang_s" not in self.takes
+        return self.error is not None and "watchdog_timeout_s" not in self.takes
 
 
 KINDS: Mapping[str, FaultKind] = {
@@ -65,7 +65,9 @@ KINDS: Mapping[str, FaultKind] = {
     "launch_failure": FaultKind(("launch",), LaunchError, "the kernel failed"),
     "device_lost": FaultKind(OPERATIONS, DeviceLost, "the device is gone"),
     "ecc": FaultKind((*_COPIES, "launch", "synchronize"), EccError, "an uncorrectable memory error"),
-    "hang": FaultKind(("launch",), DeviceHang, "the kernel did not end, and a watchdog ended it", ("hang_s",)),
+    "hang": FaultKind(
+        ("launch",), DeviceHang, "the kernel did not end, and a watchdog ended it", ("watchdog_timeout_s",)
+    ),
     "copy_failure": FaultKind(_COPIES, CopyError, "the copy failed"),
     "slow_copy": FaultKind(_COPIES, None, "the copy takes `factor` times as long", ("factor",)),
     "corrupt_copy": FaultKind(_COPIES, None, "one bit of what is copied is flipped"),
@@ -91,7 +93,7 @@ class Fault:
     after_s: float | None = None
     times: int | None = None
     factor: float = 4.0
-    hang_s: float = 2.0
+    watchdog_timeout_s: float = 2.0
     """Virtual time (s) until the watchdog ends a kernel that hangs: Windows' and most desktops' two seconds."""
 
     def __post_init__(self) -> None:
@@ -136,10 +138,12 @@ class Fault:
             raise InputError(
                 f"{self.probability!r} is no probability to strike with", expected="more than 0, at most 1"
             )
-        if self.factor > _SLOWEST or self.hang_s > _SLOWEST:
-            raise InputError(f"'{self}' lasts for ever", expected=f"factor and hang_s up to {_SLOWEST:g}")
-        if self.factor <= 1.0 or self.hang_s <= 0.0 or (self.times is not None and self.times < 1):
-            raise InputError(f"'{self}' would change nothing", expected="factor > 1, hang_s > 0, times from 1")
+        if self.factor > _SLOWEST or self.watchdog_timeout_s > _SLOWEST:
+            raise InputError(f"'{self}' lasts for ever", expected=f"factor and watchdog_timeout_s up to {_SLOWEST:g}")
+        if self.factor <= 1.0 or self.watchdog_timeout_s <= 0.0 or (self.times is not None and self.times < 1):
+            raise InputError(
+                f"'{self}' would change nothing", expected="factor > 1, watchdog_timeout_s > 0, times from 1"
+            )
 
     def __str__(self) -> str:
         parts = [f"{name}={value}" for name, value in (("on", self.on), ("kernel", self.kernel)) if value is not None]
@@ -158,7 +162,7 @@ _TYPES: Sequence[tuple[str, type | tuple[type, ...], str]] = (
     ("probability", Real, "a number"),
     ("after_s", Real, "a number of seconds"),
     ("factor", Real, "a number"),
-    ("hang_s", Real, "a number of seconds"),
+    ("watchdog_timeout_s", Real, "a number of seconds"),
 )
 
 
@@ -174,7 +178,7 @@ def fault_from(data: Mapping[str, Any] | str) -> Fault:
     if "kind" not in values:
         raise InputError(f"the fault {values} has no kind", expected=one_of(KINDS))
     fault = Fault(**values)
-    for name in ("factor", "hang_s"):
+    for name in ("factor", "watchdog_timeout_s"):
         if name in values and name not in KINDS[fault.kind].takes:
             takers = [kind for kind, found in KINDS.items() if name in found.takes]
             raise InputError(f"'{name}' changes nothing of '{fault.kind}'", expected=f"it with {' or '.join(takers)}")
@@ -205,7 +209,7 @@ class FaultPlan:
             if armed.fault.probability is not None:
                 armed.draws = stream(self.seed, "runtime faults", str(number), armed.fault.kind)
 
-    def consult(self, operation: str, kernel: str | None, clock_s: float) -> list[tuple[Fault, int]]:
+    def next_effects(self, operation: str, kernel: str | None, clock_s: float) -> list[tuple[Fault, int]]:
         """The faults that strike this call, each with its place in the log."""
         due = []
         for armed in self._armed:
@@ -245,7 +249,7 @@ class FaultPlan:
             said = "; ".join(f"{armed.fault} (of {armed.seen} calls that it concerns)" for armed in idle)
             raise FaultNotFired(f"never struck: {said}; seed {self.seed}")
 
-    def flip(self, data: np.ndarray, place: int) -> None:
+    def corrupt(self, data: np.ndarray, place: int) -> None:
         """Flip one bit of ``data`` (bytes), the n-th of a plan the same for the same seed; said in the log's line."""
         if not data.size:
             self.log[place] += ": nothing was copied"

@@ -71,13 +71,13 @@ class Graph:
         shared_bytes: int = 0,
     ) -> Node:
         """A launch; its configuration is checked now. Arguments keep their buffers; what is in them then counts."""
-        function, sizes, given = self.accelerator.prepared(kernel, grid, block, arguments, shared_bytes)
+        function, sizes, given = self.accelerator.prepare_launch(kernel, grid, block, arguments, shared_bytes)
         node = Node(len(self.nodes), "launch", function.name, list(after), function, *sizes, given, shared_bytes)
         return self._add(node)
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, *, after: Sequence[Node] = (), pinned: bool = False) -> Node:
         """Host to device; the array is read when the graph is replayed, and has to stay."""
-        self.accelerator.own(buffer, "copy in")
+        self.accelerator.check_buffer(buffer, "copy in")
         buffer.check(array, "copy in")
         return self._add(
             Node(len(self.nodes), "copy_in", "copy in", list(after), buffer=buffer, array=array, pinned=pinned)
@@ -85,7 +85,7 @@ class Graph:
 
     def copy_out(self, array: np.ndarray, buffer: Buffer, *, after: Sequence[Node] = (), pinned: bool = False) -> Node:
         """Device to host, into an array that has to stay."""
-        self.accelerator.own(buffer, "copy out")
+        self.accelerator.check_buffer(buffer, "copy out")
         buffer.check(array, "copy out", written=True)
         return self._add(
             Node(len(self.nodes), "copy_out", "copy out", list(after), buffer=buffer, array=array, pinned=pinned)
@@ -93,7 +93,7 @@ class Graph:
 
     def copy_within(self, to: Buffer, buffer: Buffer, *, after: Sequence[Node] = ()) -> Node:
         """Device to device."""
-        self.accelerator.own(to, "copy within")
+        self.accelerator.check_buffer(to, "copy within")
         to.fits(buffer, "copy within")
         return self._add(Node(len(self.nodes), "copy_within", "copy within", list(after), buffer=to, source=buffer))
 

@@ -78,11 +78,11 @@ class Memory(Protocol):
     """Unique in the context, while it is allocated and after."""
     freed: bool
     """Whether it was given back, by the program or by a reset."""
-    gone: tuple[str, int] | None
+    freed_at: tuple[str, int] | None
     """The line of the program that gave it back; None where it was not, or that is not known."""
 
     @property
-    def made(self) -> tuple[str, int] | None:
+    def allocated_at(self) -> tuple[str, int] | None:
         """The line of the program that allocated it; None where that is not known."""
 
 
@@ -205,26 +205,26 @@ class Context(Protocol):
     def allocated_bytes(self) -> int:
         """Device memory in use."""
 
-    def left(self) -> Sequence[tuple[int, str, int]]:
+    def live_allocations(self) -> Sequence[tuple[int, str, int]]:
         """(bytes, file, line) of every allocation that was not freed: the program's line that asked for it."""
 
-    def watch(self) -> list[Any]:
+    def start_trace(self) -> list[Any]:
         """A list that fills with what is done from now on (``emulator.timeline.Span``); stays empty if unknown."""
 
     def pass_time(self, seconds: float) -> None:
         """The host waits for so long."""
 
-    def stretch(self, factor: float) -> None:
+    def scale_durations(self, factor: float) -> None:
         """What is enqueued from now on takes ``factor`` times its time (emulated devices only)."""
 
     @property
     def running(self) -> list[str]:
         """The names of ring kernels that have not been terminated."""
 
-    def settled(self) -> tuple[float, float]:
+    def totals_when_idle(self) -> tuple[float, float]:
         """(clock (s), energy (J)) when all work that was given has ended, without waiting where that can be known."""
 
-    def landing(self, array: np.ndarray) -> np.ndarray:
+    def pending_copy_view(self, array: np.ndarray) -> np.ndarray:
         """Where what is being copied to a host's array is now (emulated devices only)."""
 
     def clear(self) -> None:

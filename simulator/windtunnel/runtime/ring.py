@@ -22,7 +22,7 @@ import numpy.typing as npt
 from windtunnel.core.errors import InvalidArgument, QueueFull
 from windtunnel.runtime.interface import Dims
 from windtunnel.runtime.kernels import Kernel
-from windtunnel.runtime.ring_queue import Held, RingQueue
+from windtunnel.runtime.ring_queue import RingQueue, StalledSlot
 
 if TYPE_CHECKING:
     from windtunnel.runtime.accelerator import Accelerator
@@ -51,9 +51,9 @@ class RingSpec:
 
 @dataclass(frozen=True)
 class Status:
-    """What the host finds when it looks at the control block and the queues.
+    """The state of the control block and the queues, as the host reads it.
 
-    ``held``: slots that somebody claimed and has not let go (see ``ring_queue.Held``): a lost producer or consumer.
+    ``stalled_slots``: slots that a producer or consumer claimed and did not release (see ``ring_queue.StalledSlot``).
     """
 
     active: bool
@@ -62,7 +62,7 @@ class Status:
     processed: int
     waiting: int
     replies: int
-    held: Sequence[Held]
+    stalled_slots: Sequence[StalledSlot]
 
 
 @dataclass
@@ -90,7 +90,7 @@ class RingDevice(Protocol):
     def send(self, record: Any) -> bool:
         """Write a message; False where the queue is full."""
 
-    def look(self) -> Any | None:
+    def poll(self) -> Any | None:
         """Look once for a reply."""
 
     def wait_reply(self) -> Any:
@@ -148,13 +148,13 @@ class RingKernel:
         while not self.device.send(record):
             if not wait:
                 problem = f"all {self.capacity:,} slots are taken"
-                raise self.owner.wrong(QueueFull, f"send to ring kernel '{self.name}'", problem)
+                raise self.owner.make_error(QueueFull, f"send to ring kernel '{self.name}'", problem)
             self.device.wait_room()
 
     def poll(self) -> Any | None:
         """Look once: a reply, or None where none is there yet."""
         self._answers("poll")
-        return self.device.look()
+        return self.device.poll()
 
     def receive(self) -> Any:
         """Wait for the next reply. Deadlock, with the reason, where none can come."""
@@ -224,7 +224,7 @@ class RingKernel:
         what = f"{operation} ring kernel '{self.name}'"
         if self.left is not None or self.device.dead:
             gone = "went with its device" if self.device.dead else "was terminated"
-            raise self.owner.wrong(InvalidArgument, what, f"the kernel {gone}")
+            raise self.owner.make_error(InvalidArgument, what, f"the kernel {gone}")
         self._count()
         self.owner.ring_call("send" if operation == "send" else "receive", self.name)
 
@@ -232,13 +232,13 @@ class RingKernel:
         self._alive(operation)
         if self.device.output is None:
             problem = "its handler gives no replies (reply=None); drain() waits for it"
-            raise self.owner.wrong(InvalidArgument, f"{operation} ring kernel '{self.name}'", problem)
+            raise self.owner.make_error(InvalidArgument, f"{operation} ring kernel '{self.name}'", problem)
 
     def _record(self, message: Any) -> Any:
         return record_of(message, self.device.input.dtype, self._refuse)
 
     def _refuse(self, problem: str) -> Exception:
-        found: Exception = self.owner.wrong(InvalidArgument, f"send to ring kernel '{self.name}'", problem)
+        found: Exception = self.owner.make_error(InvalidArgument, f"send to ring kernel '{self.name}'", problem)
         return found
 
 

@@ -144,18 +144,18 @@ def pop_steps(layout: Layout) -> Generator[Step, Any, tuple[Outcome, Any]]:
 
 
 @dataclass(frozen=True)
-class Held:
+class StalledSlot:
     """A position that a process claimed and has not let go: it is in the middle, or it never comes back.
 
     ``position``: the counter's value; ``by``: ``producer`` (claimed, not published: the message, and all behind it,
     reach nobody) or ``consumer`` (claimed, not released: once the tail has come round to it, nothing more goes in).
-    ``looks``: calls of ``RingQueue.held`` in a row, this one included, that found it so.
+    ``observations``: calls of ``RingQueue.stalled_slots`` in a row, this one included, that found it so.
     """
 
     position: int
     slot: int
     by: str
-    looks: int
+    observations: int
 
 
 class RingQueue:
@@ -289,8 +289,8 @@ class RingQueue:
         except StopIteration as end:
             return end.value
 
-    def held(self, looks: int = 1) -> list[Held]:
-        """Positions that were claimed and not let go, found so in at least ``looks`` calls in a row; the oldest first.
+    def stalled_slots(self, observations: int = 1) -> list[StalledSlot]:
+        """Return claimed positions that were not released in ``observations`` or more consecutive calls, oldest first.
 
         That is all that memory tells: a producer that is slow and one that is dead look alike, and which process it was
         is written nowhere. The longer the time between looks, and the more of them, the likelier it is lost; it is
@@ -313,4 +313,6 @@ class RingQueue:
             if sequences[position & layout.mask] == position:
                 found.append((position, "producer"))
         self._held = {key: self._held.get(key, 0) + 1 for key in found}
-        return [Held(key[0], key[0] & layout.mask, key[1], n) for key, n in self._held.items() if n >= looks]
+        return [
+            StalledSlot(key[0], key[0] & layout.mask, key[1], n) for key, n in self._held.items() if n >= observations
+        ]

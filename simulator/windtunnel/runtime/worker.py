@@ -39,7 +39,7 @@ MAIN = "main"
 """The program outside all workers, as a sender."""
 
 
-class HandlerFailed(WindtunnelError):
+class HandlerError(WindtunnelError):
     """A worker's handler raised what is no device's error. ``kind``: its class; ``details``: its traceback, as text."""
 
     def __init__(self, text: str, kind: str, details: str) -> None:
@@ -47,11 +47,11 @@ class HandlerFailed(WindtunnelError):
         super().__init__(text)
 
 
-class Undelivered(WindtunnelError):
+class UndeliveredMessage(WindtunnelError):
     """A message came back unread: its worker had failed."""
 
 
-class FailuresUnseen(WindtunnelError, AssertionError):
+class UnhandledWorkerFailures(WindtunnelError, AssertionError):
     """Messages failed, and nobody looked: what was to be done was not done."""
 
 
@@ -201,7 +201,7 @@ class AcceleratedWorker:
         state.extend(result.reshape(-1))
         return result
 
-    def restored(self, state: Any) -> Any:
+    def on_restart(self, state: Any) -> Any:
         """The state to go on with after a reset, when all that was on the device is gone. Here: the same."""
         return state
 
@@ -241,7 +241,7 @@ class AcceleratedWorker:
 
     def _reset(self) -> None:
         self.accelerator.reset()
-        self._state = self.restored(self._state)
+        self._state = self.on_restart(self._state)
         self.failed = None
 
     def __repr__(self) -> str:
@@ -255,7 +255,7 @@ class WorkerGroup:
     """Workers that send to each other, and the program that sends to them; see the module.
 
     ``accelerator``: the program's own, where it has one; its clock is then the program's. Left as a context manager,
-    it finishes what is under way, and raises `FailuresUnseen` for failed messages that nobody asked about.
+    it finishes what is under way, and raises `UnhandledWorkerFailures` for failed messages that nobody asked about.
     """
 
     def __init__(self, accelerator: Accelerator | None = None) -> None:
@@ -312,7 +312,7 @@ class WorkerGroup:
         if self._unseen:
             said = [f"{envelope}: {error}" for envelope, error in self.failures()]
             more = f" (and {len(said) - 5} more)" if len(said) > 5 else ""
-            raise FailuresUnseen(f"{len(said)} messages failed unseen: {'; '.join(said[:5])}{more}")
+            raise UnhandledWorkerFailures(f"{len(said)} messages failed unseen: {'; '.join(said[:5])}{more}")
 
     # Sending.
 
@@ -477,7 +477,7 @@ class WorkerGroup:
         worker._to_come -= 1
         worker.returned.append(envelope)
         envelope.reply._entered = True
-        why = Undelivered(f"{envelope} came back unread: that worker failed: {worker.failed}")
+        why = UndeliveredMessage(f"{envelope} came back unread: that worker failed: {worker.failed}")
         # It comes back when the worker has failed, or is seen to have.
         self._answer(worker, envelope, max(tick, worker._clock.tick), error=why)
 
@@ -539,4 +539,4 @@ def _told(error: BaseException, envelope: Envelope) -> Exception:
         return told
     lines = "".join(traceback.format_exception(error))
     kind = type(error).__name__
-    return HandlerFailed(f"{envelope} failed: {kind}: {error}".rstrip(": "), kind, lines)
+    return HandlerError(f"{envelope} failed: {kind}: {error}".rstrip(": "), kind, lines)

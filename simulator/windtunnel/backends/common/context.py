@@ -126,9 +126,9 @@ class RealMemory:
     size: int
     address: int
     handle: Any
-    made: tuple[str, int]
+    allocated_at: tuple[str, int]
     freed: bool = False
-    gone: tuple[str, int] | None = None
+    freed_at: tuple[str, int] | None = None
 
 
 @dataclass(eq=False)
@@ -277,9 +277,9 @@ class RealContext(Generic[Q, M]):
         """Device memory in use."""
         return sum(memory.size for memory in self.memories.values())
 
-    def left(self) -> Sequence[tuple[int, str, int]]:
+    def live_allocations(self) -> Sequence[tuple[int, str, int]]:
         """See ``Context``."""
-        return [(memory.size, *memory.made) for memory in self.memories.values()]
+        return [(memory.size, *memory.allocated_at) for memory in self.memories.values()]
 
     def allocate(self, size: int, kind: MemoryKind = "device") -> RealMemory:
         """See ``Context``."""
@@ -302,7 +302,7 @@ class RealContext(Generic[Q, M]):
         """See ``Context``. Work that was given before and uses it is waited for, as cudaFree does."""
         if memory.freed or self.memories.get(memory.address) is not memory:
             raise self.error(InvalidArgument, "free", "this memory is not allocated here")
-        memory.freed, memory.gone = True, caller()
+        memory.freed, memory.freed_at = True, caller()
         del self.memories[memory.address]
         with self.driving("free"):
             self._finish()
@@ -498,7 +498,7 @@ class RealContext(Generic[Q, M]):
         now = self.driver.energy_j()
         return float("nan") if now is None or self._began_j is None else now - self._began_j
 
-    def watch(self) -> list[Any]:
+    def start_trace(self) -> list[Any]:
         """See ``Context``: real devices do not tell."""
         return []
 
@@ -506,7 +506,7 @@ class RealContext(Generic[Q, M]):
         """See ``Context``."""
         time.sleep(seconds)
 
-    def stretch(self, factor: float) -> None:
+    def scale_durations(self, factor: float) -> None:
         """Only emulated devices are slowed; faults that would are refused before."""
 
     @property
@@ -514,13 +514,13 @@ class RealContext(Generic[Q, M]):
         """See ``Context``."""
         return []
 
-    def settled(self) -> tuple[float, float]:
+    def totals_when_idle(self) -> tuple[float, float]:
         """See ``Context``: what has not ended is waited for."""
         with self.driving("synchronize"):
             self._finish()
         return self.clock_s, self.energy_j
 
-    def landing(self, array: np.ndarray) -> np.ndarray:
+    def pending_copy_view(self, array: np.ndarray) -> np.ndarray:
         """See ``Context``."""
         return array
 

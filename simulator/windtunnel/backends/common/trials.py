@@ -54,7 +54,7 @@ class KernelTrial:
     def run(self, count: int = 1) -> float:
         """See ``Trial``."""
         if self._closed:
-            raise self.accelerator.wrong(InvalidArgument, "run", "the trial was closed")
+            raise self.accelerator.make_error(InvalidArgument, "run", "the trial was closed")
         if self.dispatch == "graph" or (self.dispatch == "device" and self._graphed):
             return self._replay(count)
         context: RealContext[Any, Any] = self.accelerator.context  # type: ignore[assignment]
@@ -233,7 +233,7 @@ class KernelOperations:
     def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
         """See ``Operations``."""
         if self.accelerator.closed:
-            raise self.accelerator.wrong(InvalidArgument, f"make '{op}' ready", "the device was closed")
+            raise self.accelerator.make_error(InvalidArgument, f"make '{op}' ready", "the device was closed")
         refused = self.refusal(op, columns)
         if refused is not None:
             raise UnsupportedOperationError(refused)
@@ -253,7 +253,7 @@ class KernelOperations:
         room = SHARE * self.info.memory_bytes - self.accelerator.allocated_bytes
         if needed > room:
             problem = f"one set of operands is {needed:,.0f} bytes; a trial takes at most {room:,.0f} here"
-            raise self.accelerator.wrong(DeviceOutOfMemory, f"make '{op}' ready", problem)
+            raise self.accelerator.make_error(DeviceOutOfMemory, f"make '{op}' ready", problem)
         return room
 
     def operands(
@@ -271,7 +271,7 @@ class KernelOperations:
             problem = (
                 f"{alone} sets of {size:,} bytes do not fit beside what is held; a trial takes at most {room:,.0f} now"
             )
-            raise self.accelerator.wrong(DeviceOutOfMemory, "make operands", problem)
+            raise self.accelerator.make_error(DeviceOutOfMemory, "make operands", problem)
         sets: list[dict[str, Buffer]] = []
         try:
             for _ in range(count):
@@ -339,7 +339,7 @@ class LaunchTrial:
 
     def _there(self) -> None:
         if self._closed:
-            raise self.accelerator.wrong(InvalidArgument, "run", "the trial was closed")
+            raise self.accelerator.make_error(InvalidArgument, "run", "the trial was closed")
 
 
 class CopyTrial:
@@ -355,7 +355,7 @@ class CopyTrial:
         each = 2 * size
         if each > room:
             problem = f"two buffers of {size:,} bytes; a trial takes at most {room:,.0f} here"
-            raise accelerator.wrong(DeviceOutOfMemory, "make 'copy' ready", problem)
+            raise accelerator.make_error(DeviceOutOfMemory, "make 'copy' ready", problem)
         beyond, most = beyond_caches(accelerator.info), min(16, room // each)
         count = cold_operands(each, 1, str(columns["cache"]), most=most, beyond_bytes=beyond)
         rng = np.random.default_rng(0)

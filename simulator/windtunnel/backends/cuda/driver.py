@@ -377,7 +377,7 @@ class CupyContext(RealContext[Any, Any]):
     def free(self, memory: RealMemory) -> None:
         """See `RealContext`. Once the device failed for good, what it held went with it, and nothing is raised."""
         if self.broken and self.memories.pop(memory.address, None) is memory:
-            memory.freed, memory.gone = True, caller()
+            memory.freed, memory.freed_at = True, caller()
             return
         super().free(memory)
 

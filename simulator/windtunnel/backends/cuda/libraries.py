@@ -386,7 +386,7 @@ class LibraryTrial:
     def run(self, count: int = 1) -> float:
         """See ``Trial``."""
         if self._closed or self.accelerator.closed:
-            raise self.accelerator.wrong(InvalidArgument, "run", "the trial was closed")
+            raise self.accelerator.make_error(InvalidArgument, "run", "the trial was closed")
         if self.dispatch == "eager":
             self.accelerator.synchronize()
             began = time.perf_counter()
@@ -428,7 +428,7 @@ class LibraryTrial:
                 return last.elapsed_s(first)
             self.hold_s = min(max(2 * self.hold_s, 1.5 * took_s), _LONGEST_HOLD_S)
         problem = f"{count} calls were not enqueued while the device was held for {self.hold_s:g} s"
-        raise self.accelerator.wrong(LaunchError, self.work.what, problem)
+        raise self.accelerator.make_error(LaunchError, self.work.what, problem)
 
     def _replay(self, count: int) -> float:
         """The device's time for a graph of so many."""

@@ -212,7 +212,7 @@ class EmulatedContext:
         """Device memory in use."""
         return self._allocated
 
-    def left(self) -> Sequence[tuple[int, str, int]]:
+    def live_allocations(self) -> Sequence[tuple[int, str, int]]:
         """See ``Context``."""
         return [(memory.size, *memory.place.made) for memory in self.memories.values()]
 
@@ -249,7 +249,7 @@ class EmulatedContext:
         """See ``Context``. The block goes to the pool."""
         if memory.freed or self.memories.get(memory.address) is not memory:
             raise self.error(InvalidArgument, "free", "this memory is not allocated here")
-        memory.freed, memory.gone = True, caller()
+        memory.freed, memory.freed_at = True, caller()
         del self.memories[memory.address]
         if self.order is not None:
             self.order.freed(memory)
@@ -319,7 +319,7 @@ class EmulatedContext:
         self.host.expect(span.end, array, self.view(memory, array.dtype, array.shape).copy())
         queue.told()
 
-    def landing(self, array: np.ndarray) -> np.ndarray:
+    def pending_copy_view(self, array: np.ndarray) -> np.ndarray:
         """See ``Context``."""
         return self.host.under_way(array)
 
@@ -560,7 +560,7 @@ class EmulatedContext:
                 ring.advance(self.host.now)
             self.slowed = stretch
 
-    def watch(self) -> list[Span]:
+    def start_trace(self) -> list[Span]:
         """See ``Context``."""
         spans: list[Span] = []
         self.time.observers.append(spans.append)
@@ -570,7 +570,7 @@ class EmulatedContext:
         """See ``Context``."""
         self.host.spend(to_ticks(seconds))
 
-    def stretch(self, factor: float) -> None:
+    def scale_durations(self, factor: float) -> None:
         """See ``Context``; the energy of slowed work is its own, as of throttled work in scenarios."""
         self.slowed = factor
 
@@ -594,7 +594,7 @@ class EmulatedContext:
         """See ``Context``."""
         return [ring.name for ring in self.rings]
 
-    def settled(self) -> tuple[float, float]:
+    def totals_when_idle(self) -> tuple[float, float]:
         """See ``Context``."""
         self._catch_up()
         end = max(self.time.last(), self.host.now)

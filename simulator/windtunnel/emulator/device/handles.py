@@ -31,7 +31,7 @@ class EmulatedMemory:
     on_device: bool | None = None
     """Where the pages of unified memory are: nowhere, until either side touches them."""
     freed: bool = False
-    gone: tuple[str, int] | None = None
+    freed_at: tuple[str, int] | None = None
     """The program's line that gave it back."""
     unwritten: np.ndarray | bool = True
     """Of which elements nobody has written yet: all, none, or (an array of them) some."""
@@ -41,7 +41,7 @@ class EmulatedMemory:
     """Bytes at the beginning that were written, as long as the size of the elements is not known."""
 
     @property
-    def made(self) -> tuple[str, int]:
+    def allocated_at(self) -> tuple[str, int]:
         """The program's line that allocated it."""
         return self.place.made
 

@@ -71,7 +71,7 @@ class EmulatedRing:
         """What the write of a message holds the host."""
         raise NotImplementedError
 
-    def look_ticks(self) -> int:
+    def poll_ticks(self) -> int:
         """What a look holds the host."""
         raise NotImplementedError
 
@@ -100,31 +100,31 @@ class EmulatedRing:
         self.sent()
         return True
 
-    def look(self) -> Any | None:
+    def poll(self) -> Any | None:
         """See ``RingDevice``. What is there when the look begins is found."""
         self._catch_up()
         assert self.output is not None  # noqa: S101  who asks for replies was told that there are some
         reply = self.output.try_pop()
         if reply is not None:
             self.taken()
-        self.host.spend(self.look_ticks())
+        self.host.spend(self.poll_ticks())
         return reply
 
     def wait_reply(self) -> Any:
         """See ``RingDevice``."""
         assert self.output is not None  # noqa: S101  who asks for replies was told that there are some
         self._until(lambda: len(self.output or ()) > 0, "a reply")
-        return self.look()
+        return self.poll()
 
     def wait_room(self) -> None:
         """See ``RingDevice``."""
         self._until(lambda: len(self.input) < self.input.capacity, "room for a message")
-        self.host.spend(self.look_ticks())
+        self.host.spend(self.poll_ticks())
 
     def wait_idle(self) -> None:
         """See ``RingDevice``."""
         self._until(lambda: not len(self.input) and not self.busy(), "its messages to be processed")
-        self.host.spend(self.look_ticks())
+        self.host.spend(self.poll_ticks())
 
     def activate(self, active: bool) -> None:
         """See ``RingDevice``."""
@@ -136,7 +136,7 @@ class EmulatedRing:
     def status(self) -> Status:
         """See ``RingDevice``."""
         self._catch_up()
-        self.host.spend(self.look_ticks())
+        self.host.spend(self.poll_ticks())
         control = self.control
         return Status(
             active=bool(control["is_active"]),
@@ -145,7 +145,10 @@ class EmulatedRing:
             processed=int(control["messages_processed"]),
             waiting=len(self.input),
             replies=len(self.output or ()),
-            held=[*self.input.held(), *(self.output.held() if self.output is not None else ())],
+            stalled_slots=[
+                *self.input.stalled_slots(),
+                *(self.output.stalled_slots() if self.output is not None else ()),
+            ],
         )
 
     def terminate(self, drain: bool) -> Termination:
@@ -169,7 +172,7 @@ class EmulatedRing:
             left.unprocessed.append(self.input.try_pop())
         self.ended()
         self.control["has_terminated"] = 1
-        self.host.spend(self.look_ticks())
+        self.host.spend(self.poll_ticks())
         self.context.rings.remove(self)
         return left
 
@@ -278,7 +281,7 @@ class PersistentRing(EmulatedRing):
         """See ``EmulatedRing``."""
         return self._write
 
-    def look_ticks(self) -> int:
+    def poll_ticks(self) -> int:
         """See ``EmulatedRing``."""
         return self._look
 
@@ -363,7 +366,7 @@ class RelaunchRing(EmulatedRing):
         """See ``EmulatedRing``: a store to the host's own memory."""
         return 0
 
-    def look_ticks(self) -> int:
+    def poll_ticks(self) -> int:
         """See ``EmulatedRing``: whoever waits for a launch is told when it has ended.
 
         Never nothing, where the way back is hidden in the call's own time: a host that looks again and again gets on.

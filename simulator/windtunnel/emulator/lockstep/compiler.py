@@ -33,7 +33,7 @@ from windtunnel.emulator.lockstep.lanes import (
 from windtunnel.emulator.lockstep.source_text import Writer
 from windtunnel.emulator.lockstep.waiting import decides, looks
 from windtunnel.emulator.threads.launch import ByThread
-from windtunnel.language import flow, ir, unset
+from windtunnel.language import definite_assignment, flow, ir
 from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
 
@@ -73,7 +73,7 @@ class Compiled:
 
 def compiled(program: ir.Program) -> Compiled:
     """An inferred kernel, ready to be executed. Its tree is changed: what may be unset is asked for."""
-    unset.ask(program)
+    definite_assignment.insert_checks(program)
     stored = written_by(program.body)
     alone = private(program, sorted(stored))
     warps = any(_meets_warp(one) for one in ir.walk(program.body))
@@ -189,15 +189,15 @@ class _Generator(Writer):
                 value = self.value(one.value, frame)
                 indices = [self.value(index, frame) for index in one.indices]
                 self.emit(f"a_{one.array}.store({frame.lanes}, {one.line}, {', '.join([value, *indices])})")
-            case ir.Do(value=ir.Atomic() as atomic):
+            case ir.ExpressionStatement(value=ir.Atomic() as atomic):
                 self.emit(self.atomic(atomic, frame, used=False))
-            case ir.Do():
+            case ir.ExpressionStatement():
                 self.emit(self.value(one.value, frame))
             case ir.Barrier():
                 if one.scope == "warp":
                     self._meet(one.mask, frame)
                 self.emit(f"barrier({frame.lanes}, {one.line}, {one.scope!r})")
-            case ir.Leave():
+            case ir.ThreadExit():
                 self.emit(f"{frame.lanes}.chunk.leave({frame.lanes})")
             case ir.Declare():
                 pass  # made before the kernel runs
@@ -333,7 +333,7 @@ class _Generator(Writer):
                 ]
             case ir.Logic():
                 return self._logic(e, frame)
-            case ir.Choose():
+            case ir.Select():
                 return self._choose(e, frame)
             case ir.Convert():
                 assert e.operand.type is not None  # noqa: S101  inference has been there
@@ -400,7 +400,7 @@ class _Generator(Writer):
         self._some(found, yes if e.op == "and" else no, e.right, frame, BOOL)
         return found
 
-    def _choose(self, e: ir.Choose, frame: _Frame) -> str:
+    def _choose(self, e: ir.Select, frame: _Frame) -> str:
         assert e.type is not None  # noqa: S101  inference has been there
         condition = self.value(e.condition, frame)
         if not self.varies(e.condition):
@@ -466,7 +466,7 @@ def _careful(e: ir.Expr) -> bool:
 
 
 def _needs_lines(e: ir.Expr) -> bool:
-    lines = (ir.Load, ir.Atomic, ir.Warp, ir.Logic, ir.Choose)
+    lines = (ir.Load, ir.Atomic, ir.Warp, ir.Logic, ir.Select)
     return any(isinstance(one, lines) or _asks(one) for one in ir.inside(e))
 
 

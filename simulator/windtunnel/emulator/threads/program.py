@@ -123,9 +123,9 @@ class _Generator(Writer):
                 indices = [self.value(index) for index in one.indices]
                 self._stop(one.array, atomic=False)
                 self.emit(f"a_{one.array}.store(me, {one.line}, {', '.join([value, *indices])})")
-            case ir.Do(value=ir.Atomic() as atomic):
+            case ir.ExpressionStatement(value=ir.Atomic() as atomic):
                 self._atomic(atomic)
-            case ir.Do():
+            case ir.ExpressionStatement():
                 self.value(one.value)
             case ir.Barrier():
                 self._barrier(one)
@@ -224,7 +224,7 @@ class _Generator(Writer):
                 self.emit(f"if {found}:" if e.op == "and" else f"if not {found}:")
                 self._into(found, e.right)
                 return found
-            case ir.Choose():
+            case ir.Select():
                 found = self._fresh("t")
                 self.emit(f"if {self.value(e.condition)}:")
                 self._into(found, e.yes)

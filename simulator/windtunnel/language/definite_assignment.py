@@ -16,7 +16,7 @@ _State = frozenset[str] | None
 """Variables that are assigned for sure; None where nothing arrives."""
 
 
-def ask(program: ir.Program) -> None:
+def insert_checks(program: ir.Program) -> None:
     """Give each variable of an inferred kernel that may be read unset a flag, which its reads name (``given``).
 
     The flag is a variable like others: it is assigned with its variable, and false before.
