@@ -166,6 +166,10 @@ _TYPES: Sequence[tuple[str, type | tuple[type, ...], str]] = (
 )
 
 
+_RENAMED_KEYS: Mapping[str, str] = dict.fromkeys(("hang", "hang_s"), "watchdog_timeout_s")
+"""Former names of keys, and close ones that a comparison of letters does not find."""
+
+
 def fault_from(data: Mapping[str, Any] | str) -> Fault:
     """A fault from plain data; InputError for unknown keys and kinds, and for what can never strike."""
     if not isinstance(data, (str, Mapping)):
@@ -174,7 +178,8 @@ def fault_from(data: Mapping[str, Any] | str) -> Fault:
     known = list(Fault.__dataclass_fields__)
     for key in values:
         if key not in known:
-            raise InputError(f"a fault has no '{key}'", expected=one_of(known), nearest=nearest(str(key), known))
+            closest = _RENAMED_KEYS.get(key) or nearest(str(key), known)
+            raise InputError(f"a fault has no '{key}'", expected=one_of(known), nearest=closest)
     if "kind" not in values:
         raise InputError(f"the fault {values} has no kind", expected=one_of(KINDS))
     fault = Fault(**values)
