@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from windtunnel.core.ops import OPERATIONS
 from windtunnel.report.validation import text
 from windtunnel.runtime.codes import code_of
 from windtunnel.validation import campaign as measuring
-from windtunnel.validation import measure
+from windtunnel.validation.budget import Budget
 
 FAKE = '''
 """A back end that does what its operations are called, wrongly."""
@@ -85,6 +86,12 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteOper
     registry.names.cache_clear()
 
 
+def budget(seconds: float, patience_s: float) -> Budget:
+    """A budget of which each reading of the clock takes a millisecond, however slow the machine is."""
+    readings = count()
+    return Budget(seconds, lambda: next(readings) * 1e-3, patience_s)
+
+
 def columns(n: int) -> Mapping[str, Any]:
     return {c.name: c.parse(n if c.name == "n" else c.default) for c in OPERATIONS.find("vector_add").all_columns()}
 
@@ -133,9 +140,8 @@ def test_what_hangs_in_a_validation_is_said_and_what_does_not_is_measured(
     fake: RemoteOperations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the suite's vector additions those of a million elements hang, for ten minutes each."""
-    monkeypatch.setattr(measure, "LEAST_PATIENCE_S", 2.0)
     monkeypatch.setattr(measuring, "choose", lambda *_: [("fakery:0", "l4@cuda")])
-    found = measuring.measured(budget_s=6.0)
+    found = measuring.measured(budget=budget(6.0, 2.0))
     assert {(row.columns["n"], row.columns["dtype"]) for row in found.rows} >= {(1e3, "float32"), (1e5, "float32")}
     assert not any(row.columns["n"] == 1e6 for row in found.rows)
     hung = [one["why"] for one in found.omitted() if one["hung"]]
@@ -158,14 +164,13 @@ def test_a_device_that_does_not_open_is_said_and_the_others_are_measured(
 
     monkeypatch.setattr(measuring, "RemoteOperations", opening)
     monkeypatch.setattr(measuring, "backend", lambda _: registry.backend("fakery"))
-    monkeypatch.setattr(measure, "LEAST_PATIENCE_S", 1.0)
-    found = measuring.measured(budget_s=4.0)
+    found = measuring.measured(budget=budget(4.0, 1.0))
     assert [one.name for one in found.taken] == ["fakery:0"] and found.rows
     (said,) = [one for one in found.omitted() if one["source"] == "broken:0"]
     assert said["op"] == "all" and "no answer" in said["why"] and said["points"] > 100
     monkeypatch.setattr(measuring, "choose", lambda *_: [("broken:0", "l4@cuda")])
     with pytest.raises(errors.DeviceNotPresentError, match="'broken:0' is found and does not open: .*no answer"):
-        measuring.measured(budget_s=2.0)
+        measuring.measured(budget=budget(2.0, 1.0))
 
 
 def test_no_file_of_the_working_folder_is_run_by_the_process_of_a_device(
@@ -239,7 +244,7 @@ def test_an_error_of_the_device_comes_with_its_api_and_code(fake: RemoteOperatio
 
 
 def test_an_exception_that_nobody_expects_comes_with_its_trace(fake: RemoteOperations) -> None:
-    with pytest.raises(RuntimeError, match=r"(?s)ZeroDivisionError.*as a driver would not.*fakery.py"):
+    with pytest.raises(RuntimeError, match=r"(?s)ZeroDivisionError.*as a driver would not.*fakery.backend\.py"):
         fake.trial("vector_add", columns(5)).run()
 
 

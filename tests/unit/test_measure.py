@@ -17,6 +17,7 @@ from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.codes import code_of
 from windtunnel.validation import measure, suite
+from windtunnel.validation.budget import PATIENCE_SHARE, Budget
 from windtunnel.validation.landmarks import LANDMARKS, is_landmark
 from windtunnel.validation.measure import LEAST_ROUNDS, MOST_ROUNDS, Point, Session, point
 
@@ -100,7 +101,7 @@ def points(*sizes: int) -> list[Point]:
 
 
 def measured(device: Fake, wanted: Sequence[Point], budget_s: float = 60.0, **named: Any) -> measure.Measured:
-    session = Session(lambda: device, budget_s=budget_s, clock=device.clock, **named)
+    session = Session(lambda: device, budget=Budget(budget_s, device.clock), **named)
     able = session.able(wanted)
     return session.run(able, [law_s(float(one.columns["n"])) for one in able], device="host@cuda", source="fake:0")
 
@@ -219,7 +220,7 @@ def test_a_device_that_hangs_is_opened_anew_and_the_others_are_still_measured() 
         devices.append(Fake(clock, hangs=(2000.0,)))
         return devices[-1]
 
-    session = Session(anew, budget_s=60.0, clock=clock)
+    session = Session(anew, budget=Budget(60.0, clock))
     wanted = points(1000, 2000, 3000)
     found = session.run(wanted, [1e-6, 2e-6, 3e-6], device="host", source="fake:0")
     assert [row.columns["n"] for row in found.rows] == [1000.0, 3000.0]
@@ -236,7 +237,7 @@ def test_an_operation_that_hangs_at_every_size_costs_no_more_than_two_shares_and
     budget_s: float,
 ) -> None:
     clock, hangs = Clock(), tuple(range(2000, 30_000, 1000))
-    session = Session(lambda: Fake(clock, hangs=hangs), budget_s=budget_s, clock=clock, wait=wait)
+    session = Session(lambda: Fake(clock, hangs=hangs), budget=Budget(budget_s, clock), wait=wait)
     others = [point(ADD, n=n, dtype=dtype) for n in (1000, 30_000) for dtype in ("int8", "float16", "bfloat16")]
     wanted = [*points(1000, *hangs), *others]
     found = session.run(wanted, [law_s(float(one.columns["n"])) for one in wanted], device="host", source="fake:0")
@@ -247,7 +248,7 @@ def test_an_operation_that_hangs_at_every_size_costs_no_more_than_two_shares_and
     assert len(words) == len(hangs) and list(found.hung) == words[:2]
     assert [why.startswith("vector_add n=") and "hung" in why for why in words[:2]] == [True, True]
     assert all("not tried: vector_add n=2000" in why for why in words[2:])
-    share = max(measure.LEAST_PATIENCE_S, measure.PATIENCE_SHARE * budget_s)
+    share = max(Budget.least_patience_s, PATIENCE_SHARE * budget_s)
     alone = measured(Fake(Clock()), fine, budget_s)
     assert found.spent_s <= 2 * share + 1.1 * alone.spent_s
 
@@ -259,7 +260,7 @@ def test_what_hung_once_is_tried_in_other_sizes_once_all_else_was_measured() -> 
         devices.append(Fake(clock, hangs=(2000.0,)))
         return devices[-1]
 
-    session = Session(anew, budget_s=60.0, clock=clock, wait=wait)
+    session = Session(anew, budget=Budget(60.0, clock), wait=wait)
     wanted = [*points(2000, 3000), point(ADD, n=9000, dtype="int8")]
     found = session.run(wanted, [1e-6, 2e-6, 3e-6], device="host", source="fake:0")
     assert [row.columns["n"] for row in found.rows] == [3000.0, 9000.0]
@@ -269,20 +270,20 @@ def test_what_hung_once_is_tried_in_other_sizes_once_all_else_was_measured() -> 
 def test_how_long_a_call_is_waited_for_goes_by_the_model_then_by_the_visits_before_and_by_what_is_left() -> None:
     clock, said = Clock(), []
     session = Session(
-        lambda: Fake(clock), budget_s=3600.0, clock=clock, wait=lambda _, most_s: said.append((clock.now, most_s))
+        lambda: Fake(clock), budget=Budget(3600.0, clock), wait=lambda _, most_s: said.append((clock.now, most_s))
     )
     session.run(points(10**9), [law_s(1e9)], device="host", source="fake:0")
     first, *later = [most_s for _, most_s in said]
     assert first == pytest.approx(measure.FIRST_S + measure.TIMES * law_s(1e9))
     visits = [end - begin for (begin, _), (end, _) in zip(said, said[1:], strict=False)]
-    assert later[0] == pytest.approx(measure.AGAIN * visits[0]) and later[1] >= later[0] > measure.LEAST_PATIENCE_S
+    assert later[0] == pytest.approx(measure.AGAIN * visits[0]) and later[1] >= later[0] > Budget.least_patience_s
     said.clear()
-    session.budget_s = clock.now + 30.0
+    session.budget = Budget(clock.now + 30.0, clock)
     session.run(points(10**6), [1.0e-4], device="host", source="fake:0")
-    assert said[0][1] == pytest.approx(30.0 * measure.PATIENCE_SHARE)
-    session.budget_s = clock.now + 0.1
+    assert said[0][1] == pytest.approx(30.0 * PATIENCE_SHARE)
+    session.budget = Budget(clock.now + 0.1, clock)
     session._wait(100.0)
-    assert said[-1][1] == measure.LEAST_PATIENCE_S
+    assert said[-1][1] == Budget.least_patience_s
 
 
 def test_a_device_that_hangs_when_it_is_asked_what_it_does_is_opened_anew() -> None:
@@ -300,7 +301,7 @@ def test_a_device_that_hangs_when_it_is_asked_what_it_does_is_opened_anew() -> N
         devices.append(Mute(Clock()))
         return devices[-1]
 
-    session = Session(anew, budget_s=60.0)
+    session = Session(anew, budget=Budget(60.0))
     assert session.able(points(1000, 2000, 3000)) == points(1000, 3000)
     assert len(devices) == 2 and devices[0].closed == 1 and "n=2000" in session.refused[0][1]
 
@@ -314,7 +315,7 @@ def test_a_device_that_does_not_come_back_loses_nothing_that_was_measured() -> N
             raise errors.DeviceNotPresentError("unplugged")
         return devices.pop()
 
-    session = Session(once, budget_s=60.0, clock=clock)
+    session = Session(once, budget=Budget(60.0, clock))
     found = session.run(points(1000, 2000, 3000), [1e-6, 2e-6, 3e-6], device="host", source="fake:0")
     assert [row.columns["n"] for row in found.rows] == [1000.0] and found.left == []
     assert {one.columns["n"]: why for one, why in found.refused}[3000.0] == "the device did not come back: unplugged"
@@ -337,7 +338,7 @@ def test_a_point_that_would_take_the_budget_is_left_and_said_to_be_also_where_th
     """The model says a thousandth of what each takes: known after the first point."""
     device = Fake(Clock())
     wanted = points(10**6, 10**10)
-    session = Session(lambda: device, budget_s=20.0, clock=device.clock)
+    session = Session(lambda: device, budget=Budget(20.0, device.clock))
     found = session.run(wanted, [law_s(1e6) / 1000, law_s(1e10) / 1000], device="host", source="fake:0")
     assert [row.columns["n"] for row in found.rows] == [1e6] and [one.columns["n"] for one in found.left] == [1e10]
     assert 1e10 not in device.runs

@@ -27,7 +27,8 @@ from windtunnel.report import validation as report
 from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.versions import made_with
 from windtunnel.validation import page, rows
-from windtunnel.validation.campaign import BUDGET_S, Taken, measured
+from windtunnel.validation.budget import Budget
+from windtunnel.validation.campaign import Taken, measured
 from windtunnel.validation.compare import Comparison, halves
 from windtunnel.validation.compare import compare as _compare
 from windtunnel.validation.rows import Circumstances, Measurement
@@ -290,7 +291,7 @@ def validate_here(
     *,
     device: str | None = None,
     model: str | None = None,
-    budget_s: float = BUDGET_S,
+    budget: Budget | None = None,
     seed: int = 0,
     calibration: str | None = None,
     catalogs: Sequence[str | Path] = (),
@@ -306,7 +307,7 @@ def validate_here(
     """
     known = predict_library.catalogue(catalogs)
     options: dict[str, object] = {
-        "--device": device, "--as": model, "--budget": f"{budget_s:g}" if budget_s != BUDGET_S else None,
+        "--device": device, "--as": model, "--budget": None if budget is None else f"{budget.seconds:g}",
         "--seed": seed or None, "--calibration": calibration,
     }  # fmt: skip
     words = ["windtunnel", "validate"]
@@ -314,7 +315,7 @@ def validate_here(
     words += [word for folder in catalogs for word in ("--catalog", str(folder))]
     words += ["--calibrate"] * calibrate + (["--out", str(out)] if out is not None else [])
     found = measured(
-        device, model=model, budget_s=budget_s, seed=seed, known=known, calibration=calibration, progress=progress,
+        device, model=model, budget=budget, seed=seed, known=known, calibration=calibration, progress=progress,
         command=shlex.join(words),
     )  # fmt: skip
     spans = [_makespan(one) for one in found.taken if one.makespan is not None]
@@ -384,4 +385,15 @@ def validate(
     )
 
 
-__all__ = ["calibrated", "circumstances", "compare", "judged", "missed", "read", "save", "validate", "validate_here"]
+__all__ = [
+    "Budget",
+    "calibrated",
+    "circumstances",
+    "compare",
+    "judged",
+    "missed",
+    "read",
+    "save",
+    "validate",
+    "validate_here",
+]

@@ -428,7 +428,7 @@ def validate(
         _only("a measurement here", {"--op": op, "--context": context or None})
         told = Told()
         here: dict[str, Any] = {"device": device_name, "model": model, "seed": seed or 0, "progress": told}
-        here |= {} if budget is None else {"budget_s": budget}
+        here |= {} if budget is None else {"budget": validating.Budget(budget)}
         results, paths, omitted = validating.validate_here(**here, **both)
         told.close()
     if form == "json":

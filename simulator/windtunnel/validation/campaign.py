@@ -5,6 +5,7 @@ Every device is driven in a process of its own, so that a driver that hangs cost
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,12 +29,11 @@ from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import simulate
 from windtunnel.simulation.versions import made_with
 from windtunnel.validation import suite
-from windtunnel.validation.measure import LEAST_PATIENCE_S, PATIENCE_SHARE, Measured, Point, Session
+from windtunnel.validation.budget import Budget
+from windtunnel.validation.measure import Measured, Point, Session
 from windtunnel.validation.rows import Circumstances, Measurement
 from windtunnel_models.catalogue import Catalogue
 
-BUDGET_S = 120.0
-"""For all devices together, unless told."""
 _SHARES: Mapping[str, float] = {"packets": 0.2, "offload": 0.6}
 """Of the budget, beside a device with every kind of operation."""
 _MAKESPAN_SHARE = 0.15
@@ -110,7 +110,7 @@ def measured(
     device: str | None = None,
     *,
     model: str | None = None,
-    budget_s: float = BUDGET_S,
+    budget: Budget | None = None,
     seed: int = 0,
     known: Catalogue | None = None,
     calibration: str | None = None,
@@ -119,12 +119,12 @@ def measured(
 ) -> Findings:
     """Measure the devices of this host, or the one called ``device`` (``opencl:0``, ``SKU``, ``SKU@API``).
 
-    ``model``: compare it with this instead of its own. ``budget_s``: real time for all of them together.
+    ``model``: compare it with this instead of its own. ``budget``: for all of them together.
     DeviceNotPresentError where it is not here; InputError where nothing says which model stands for it, and for a
     budget that is none.
     """
-    if not 1.0 <= budget_s <= 86_400.0:
-        raise InputError(f"a budget of {budget_s:g} s", where=Where(field="--budget"), expected="1 to 86,400 seconds")
+    budget = budget or Budget()
+    budget.check()
     known = known or Catalogue()
     chosen = choose(device, model, known)
     shares = [_SHARES.get(name.partition(":")[0], 1.0) for name, _ in chosen]
@@ -132,11 +132,11 @@ def measured(
     theirs: dict[str, dict[str, str]] = {}
     for (name, sku), share in zip(chosen, shares, strict=True):
         told = partial(_prefixed, progress, name) if progress is not None else None
-        each_s = budget_s * share / sum(shares)
+        each = budget.part(share / sum(shares))
         done = theirs.setdefault(sku, {}) if model is None else {}
         as_model = device_model(sku, known, calibration)
         try:
-            taken = _measure(name, sku, each_s, seed, as_model, told, known, done, calibration)
+            taken = _measure(name, sku, each, seed, as_model, told, known, done, calibration)
         except (DeviceError, DeviceNotPresentError) as error:
             if len(chosen) == 1:
                 raise DeviceNotPresentError(f"'{name}' is found and does not open: {error}") from None
@@ -207,7 +207,7 @@ def _prefixed(progress: Callable[[str], None], name: str, text: str) -> None:
 def _measure(
     name: str,
     sku: str,
-    budget_s: float,
+    budget: Budget,
     seed: int,
     model: Device,
     progress: Callable[[str], None] | None,
@@ -220,24 +220,23 @@ def _measure(
     cost_s = partial(_cost_s, model)
     every = list(suite.points())
     # A driver that answered a probe in time opens a device in that time, or in what the budget has for it.
-    open_s = min(OPEN_S, max(backend(way).timeout_s, PATIENCE_SHARE * budget_s))
+    open_s = min(OPEN_S, max(backend(way).timeout_s, budget.patience_s(math.inf, budget.seconds)))
     opened = partial(RemoteOperations, way, int(number), open_s=open_s)
-    measured_s = budget_s * (1 - _MAKESPAN_SHARE)
-    session = Session(opened, budget_s=measured_s, seed=seed, progress=progress, wait=_wait)
+    session = Session(opened, budget=budget.part(1 - _MAKESPAN_SHARE), seed=seed, progress=progress, wait=_wait)
     refused = [(one, f"{sku} is measured with {done[one.op]} there") for one in every if one.op in done]
     try:
         info, versions = session.operations.info, session.operations.versions
         able = session.able([one for one in every if one.op not in done])
         costs = {id(one): cost_s(one) for one in able}
         refused += [(one, f"the model {sku} does not know it") for one in able if costs[id(one)] is None]
-        fits, beyond = suite.within([one for one in able if costs[id(one)] is not None], cost_s, budget_s)
+        fits, beyond = suite.within([one for one in able if costs[id(one)] is not None], cost_s, budget.seconds)
         found = session.run(fits, [costs[id(one)] or 0.0 for one in fits], device=sku, source=name)
     finally:
         session.close()
     refused += found.refused
     left = [*found.left, *beyond]
     taken = Taken(name, sku, replace(found, refused=refused, left=left), info, versions)
-    spanned = _makespan(taken, budget_s * _MAKESPAN_SHARE, seed, calibration, known)
+    spanned = _makespan(taken, budget.part(_MAKESPAN_SHARE), seed, calibration, known)
     if isinstance(spanned, str):
         taken.unspanned = spanned
     else:
@@ -273,7 +272,7 @@ _LEAST = 3
 
 
 def _makespan(
-    taken: Taken, budget_s: float, seed: int, calibration: str | None, known: Catalogue
+    taken: Taken, budget: Budget, seed: int, calibration: str | None, known: Catalogue
 ) -> Mapping[str, Any] | str:
     """One scenario of what was measured, run on the real device and on its model: how long each says it takes.
 
@@ -281,7 +280,7 @@ def _makespan(
     taken that are spread over what was measured. In words, why there is none, where there is none.
     """
     trusted = [row for row in taken.measured.rows if not row.suspect and row.columns.get("dispatch") == "device"]
-    each = [row for row in trusted if row.latency_s * (_JOBS / _LEAST) < budget_s / 8]
+    each = [row for row in trusted if row.latency_s * (_JOBS / _LEAST) < budget.seconds / 8]
     points = suite.spread([Point(row.op, row.columns) for row in each], 8)
     if len(points) < _LEAST:
         return f"{len(points)} of what was measured may be repeated within the budget, of at least {_LEAST}"
@@ -305,7 +304,7 @@ def _makespan(
         fitted = calibration if calibration == "none" else str(Path(calibration).resolve())
         ways = {way: {**entry, "calibration": fitted} for way, entry in ways.items()}
     ends: dict[str, float] = {}
-    patience_s = max(LEAST_PATIENCE_S, PATIENCE_SHARE * budget_s)
+    patience_s = budget.patience_s(math.inf, budget.seconds)
     try:
         for way, entry in ways.items():
             made = scenario_from_data({**data, "fleet": [entry]})

@@ -8,7 +8,6 @@ different rounds tell how far one measurement may be off, which samples of one v
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from windtunnel.core.errors import (
     UnsupportedOperationError,
 )
 from windtunnel.runtime.trial import Conditioned, Conditions, Operations, Trial
+from windtunnel.validation.budget import Budget
 from windtunnel.validation.rows import Measurement
 
 TIGHT = 0.015
@@ -44,10 +44,6 @@ LEAST_RUNS = LEAST_ROUNDS * (LEAST_SAMPLES + 2)
 """Of a point, however long it takes: warm-ups and samples of each round."""
 POWER_S = 1.0
 """How long an operation runs for its power: counters of energy tick every tenth of a second."""
-LEAST_PATIENCE_S = 5.0
-"""What any call may take before it is taken to hang: drivers compile, and hosts are busy."""
-PATIENCE_SHARE = 0.25
-"""What a call may take at most, of what is left of the budget, where that is more: what hangs costs no more."""
 FIRST_S, TIMES, AGAIN = 20.0, 20.0, 10.0
 """Where the budget has it, a call of a point's first visit may take so long, for compilers and operands, and so many
 times what a run is said to take; one of a later visit, so many times the longest visit before."""
@@ -131,17 +127,16 @@ class Session:
         self,
         open: Callable[[], Operations],  # noqa: A002
         *,
-        budget_s: float,
+        budget: Budget,
         seed: int = 0,
         progress: Callable[[str], None] | None = None,
-        clock: Callable[[], float] = time.monotonic,
         wait: Callable[[Any, float], None] = lambda _, __: None,
     ) -> None:
-        self.open, self.budget_s, self.clock, self.wait = open, budget_s, clock, wait
+        self.open, self.budget, self.clock, self.wait = open, budget, budget.clock, wait
         self.progress = progress or (lambda _: None)
         self.rng = np.random.default_rng(seed)
         self.operations = open()
-        self.began = clock()
+        self.began = self.clock()
         self.refused: list[tuple[Point, str]] = []
         self.seen: list[Conditions] = []
         """Clocks and heat, at the begin, after each visit's samples, and at the end."""
@@ -155,7 +150,7 @@ class Session:
     @property
     def left_s(self) -> float:
         """What is left of the budget."""
-        return self.budget_s - (self.clock() - self.began)
+        return self.budget.seconds - (self.clock() - self.began)
 
     def able(self, points: Sequence[Point]) -> list[Point]:
         """Those that the device does; of the others its reasons are kept."""
@@ -185,7 +180,7 @@ class Session:
         errs: dict[tuple[str, ...], float] = {}
         long: set[int] = set()
         self._look()
-        visit_s = min(VISIT_S, self.budget_s / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
+        visit_s = min(VISIT_S, self.budget.seconds / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
         rounds = 0
         while active and rounds < MOST_ROUNDS and self.left_s > 0 and not self.gone:
             chosen = self._affordable(points, records, active) if rounds else active
@@ -196,7 +191,7 @@ class Session:
                     break
                 one, record = points[number], records[number]
                 likely_s = _likely(one, expected_s[number], errs)
-                if not record.repeats and likely_s * LEAST_RUNS > self.budget_s * one.share:
+                if not record.repeats and likely_s * LEAST_RUNS > self.budget.seconds * one.share:
                     long.add(number)
                     continue
                 if not record.repeats and (like := self._hung_like(one)):
@@ -239,7 +234,7 @@ class Session:
         """Clocks and heat as they are now. A look that fails tells nothing, and costs no measurement."""
         if isinstance(self.operations, Conditioned) and not self.gone:
             with suppress(DeviceError, RuntimeError):
-                self.wait(self.operations, LEAST_PATIENCE_S)
+                self.wait(self.operations, self.budget.least_patience_s)
                 told = self.operations.conditions()
                 if told:
                     self.seen.append(told)
@@ -302,7 +297,7 @@ class Session:
 
     def _wait(self, usual_s: float) -> None:
         """From now on, for a call that takes no longer than ``usual_s`` where nothing hangs."""
-        self._waits_s = max(LEAST_PATIENCE_S, min(usual_s, PATIENCE_SHARE * self.left_s))
+        self._waits_s = self.budget.patience_s(usual_s, self.left_s)
         self.wait(self.operations, self._waits_s)
 
     def _sample(self, trial: Trial, record: _Record, visit_s: float) -> None:
