@@ -1,5 +1,5 @@
 """`python -m windtunnel`."""
 
-from windtunnel.cli.main import main
+from windtunnel.cli.main import script
 
-main()
+script()

@@ -407,6 +407,15 @@ def test_help_starts_without_anything_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_a_command_inside_another_program_changes_no_signal_handler() -> None:
+    from windtunnel.cli.main import main
+
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGINT)]
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGINT)] == before
+
+
 def test_the_schema_is_a_json_schema_of_the_shipped_scenarios() -> None:
     schema = json.loads(command_line("schema").stdout)
     assert schema["$schema"].startswith("https://json-schema.org/")

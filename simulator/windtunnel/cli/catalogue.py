@@ -1,0 +1,94 @@
+"""`windtunnel devices`, `ops` and `doctor`: the catalogue, the operations, and what this host has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from windtunnel.cli.console import CATALOG, FORMAT, print_json, print_table
+
+
+@click.command()
+@click.option("--real", is_flag=True, help="List what is on this host instead, as drivers tell it.")
+@CATALOG
+@FORMAT
+def devices(real: bool, catalogs: Sequence[str], form: str) -> None:
+    """List the catalogue of devices, or those of this host."""
+    if real:
+        _real_devices(catalogs, form)
+        return
+    from windtunnel.app.devices import list_devices
+    from windtunnel.library import predict as predict_library
+
+    rows = list_devices(predict_library.catalogue(catalogs))
+    if form == "json":
+        print_json(rows)
+        return
+    print_table(
+        ["sku", "kind", "apis", "vendor", "assumed numbers"],
+        [[r["sku"], r["kind"], ", ".join(r["apis"]), r["vendor"], f"{r['assumed']} of {r['numbers']}"] for r in rows],
+    )
+
+
+def _real_devices(catalogs: Sequence[str], form: str) -> None:
+    from windtunnel.backends.discovery import real_devices as probing
+
+    if catalogs:
+        from windtunnel.core.errors import InputError, Where
+
+        raise InputError(
+            "what is on this host is in no folder", where=Where(field="--catalog"), expected="--real alone"
+        )
+    rows = probing.real_devices()
+    if form == "json":
+        print_json(rows)
+        return
+    for title, header, shown in probing.devices_tables(rows):
+        click.secho(title, bold=True)
+        print_table(header, shown)
+    if not rows:
+        click.echo("No back end reaches a device on this host; windtunnel doctor says what is missing.")
+
+
+@click.command()
+@FORMAT
+def ops(form: str) -> None:
+    """List every operation: its columns with units and defaults, and the kinds that run it."""
+    from windtunnel.app.devices import list_operations
+
+    found = list_operations()
+    if form == "json":
+        print_json(found)
+        return
+    for op in found:
+        click.secho(op["op"], bold=True, nl=False)
+        click.echo(f"  ({', '.join(op['kinds'])})")
+        click.echo(f"    {' '.join(op['doc'].split())}")
+        for column in op["columns"]:
+            values = "|".join(column["choices"] or []) or f"{column['kind']}, {column['unit']}"
+            default = "required" if column["required"] else f"default {column['default']}"
+            click.echo(f"      {column['name']:<17} {values}  ({default})")
+
+
+@click.command()
+@click.option("--require", multiple=True, metavar="NAME[,NAME]", help="Exit 3 if one of these back ends is not here.")
+@FORMAT
+def doctor(require: Sequence[str], form: str) -> None:
+    """Say what the host has, what is missing and what to install.
+
+    \b
+    windtunnel doctor --require opencl,wgpu
+    """  # noqa: D301
+    from windtunnel.app import doctor as doctoring
+
+    report = doctoring.doctor(doctoring.names_of(require))
+    if form == "json":
+        print_json(report)
+    else:
+        for line in doctoring.lines(report):
+            click.echo(line)
+    if report["missing"]:
+        from windtunnel.core.errors import DeviceNotPresentError
+
+        raise DeviceNotPresentError(doctoring.missing_words(report))

@@ -1,0 +1,67 @@
+"""`windtunnel schema`, `trace` and `transpile`: files in other formats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from windtunnel.cli.console import FORMAT, pairs, print_json
+
+
+@click.command()
+@click.option("--of", type=click.Choice(["fleet", "cluster"]), default="fleet", help="Which kind of scenario.")
+def schema(of: str) -> None:
+    """Print the JSON Schema of a scenario file: jobs for a fleet, or tasks to place on a cluster."""
+    from windtunnel.placement import scenario as cluster
+    from windtunnel.scenario import scenario
+
+    print_json(cluster.json_schema() if of == "cluster" else scenario.json_schema())
+
+
+@click.command()
+@click.argument("source", type=click.Path(path_type=Path), metavar="TRACE")
+@click.option("--format", "form", default="csv", help="csv, azure-llm or openb-pods.")
+@click.option("--time", metavar="COLUMN", help="The column of the arrival; csv needs it.")
+@click.option("--column", "columns", multiple=True, metavar="NAME=COLUMN", help="Call a column NAME. Repeatable.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The CSV file to write.")
+def trace(source: Path, form: str, time: str | None, columns: Sequence[str], out: Path) -> None:
+    """Write a trace as plain CSV, in order of time, with each arrival in seconds after the first.
+
+    \b
+    windtunnel trace scenarios/traces/azure_llm_2023_conv.csv.gz --format azure-llm --out conv.csv
+    """  # noqa: D301
+    from windtunnel.app.trace import import_trace
+    from windtunnel.core.units import format_quantity as show
+
+    names = {name: str(column) for name, column in pairs(columns).items()}
+    done = import_trace(source, form, time, names, out)
+    rate = f", {show(done['mean_rate_per_s'], '/s')} on average" if done["span_s"] else ""
+    click.echo(f"{done['rows']:,} rows in {show(done['span_s'], 's')}{rate}")
+    click.echo(f"wrote {out}")
+
+
+@click.command()
+@click.argument("kernel", metavar="FILE.py:KERNEL")
+@click.option("--to", "target", required=True, metavar="TARGET", help="cuda, hip, opencl, metal, wgsl, glsl or fpga.")
+@click.option(
+    "--block", metavar="X,Y,Z", help="Threads of a block, where the source says them: a stencil's tile, or 256,1,1."
+)
+@FORMAT
+def transpile(kernel: str, target: str, block: str | None, form: str) -> None:
+    """Print a kernel as source for real devices. The file is executed, as importing it would.
+
+    Every parameter needs an annotation. The text says what its compiler must be told. JSON has the arguments, too.
+
+    \b
+    windtunnel transpile kernels.py:saxpy --to cuda
+    windtunnel transpile kernels.py:stencil --to wgsl --block 8,8
+    """  # noqa: D301
+    from windtunnel.app import transpile as transpile_command
+
+    made = transpile_command.transpile(kernel, target, block)
+    if form == "json":
+        print_json({"source": made.source, "options": list(made.options), "signature": made.signature.described()})
+        return
+    click.echo(made.source, nl=False)

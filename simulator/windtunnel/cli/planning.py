@@ -1,0 +1,98 @@
+"""`windtunnel plan` and `advise`: which devices to choose."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from windtunnel.cli.console import CATALOG, FORMAT, Counter, print_json
+
+
+@click.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Write plan.json and report.html here.")
+@click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenario's.")
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={kinds: 1}.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; as many as there are cores unless given.")
+@CATALOG
+@FORMAT
+def plan(
+    scenario: Path,
+    out: Path | None,
+    seed: int | None,
+    changes: Sequence[str],
+    workers: int | None,
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Find the cheapest fleets of a scenario's candidates that meet its targets; exit 1 when none does."""
+    from windtunnel.app import plan as planner
+    from windtunnel.app.run import check_writable
+    from windtunnel.core.result import result_json
+    from windtunnel.library import predict as predict_library
+
+    if out is not None:
+        check_writable(out)
+    progress = Counter("simulations")
+    known = predict_library.catalogue(catalogs)
+    found = planner.plan(scenario, seed=seed, changes=changes, known=known, workers=workers, progress=progress)
+    progress.close()
+    paths = planner.save(found, out) if out is not None else []
+    if form == "json":
+        click.echo(result_json(found), nl=False)
+    else:
+        from windtunnel.report.plan import text
+
+        click.echo(text(found))
+        for path in paths:
+            click.echo(f"wrote {path}")
+    if not found["fleets"]:
+        sys.exit(1)
+
+
+@click.command()
+@click.option("--for", "use", metavar="USE", help='A use case, such as "ml training".')
+@click.option("--commands-per-s", "rate", type=float, metavar="X", help="Commands a second that a device is sent.")
+@click.option("--steps-per-command", "steps", type=int, metavar="Y", help="Steps of two kernels that each starts.")
+@click.option("--device", "device_name", metavar="SKU[@API]", help="For the latter; rtx-6000-ada unless given.")
+@CATALOG
+@FORMAT
+def advise(
+    use: str | None, rate: float | None, steps: int | None, device_name: str | None, catalogs: Sequence[str], form: str
+) -> None:
+    """Which device for a use case, or whether to launch for each command or keep a kernel running.
+
+    \b
+    windtunnel advise --for "ml training"
+    windtunnel advise --commands-per-s 60 --steps-per-command 5 --device h100-sxm-80gb
+    """  # noqa: D301
+    from windtunnel.core.errors import InputError, Where
+
+    if use is None:
+        if rate is None or steps is None:
+            raise InputError(
+                "nothing to advise on is described",
+                where=Where(field="advise"),
+                expected="--for USE, or --commands-per-s X and --steps-per-command Y",
+            )
+        from windtunnel.app.advise import advice_text, advise_launch
+        from windtunnel.library import predict as predict_library
+
+        found = advise_launch(rate, steps, device_name or "rtx-6000-ada", predict_library.catalogue(catalogs))
+        print_json(found) if form == "json" else click.echo(advice_text(found))
+        return
+    for field, value in (("--commands-per-s", rate), ("--steps-per-command", steps), ("--device", device_name)):
+        if value is not None:
+            raise InputError("a use case has none", where=Where(field=field), expected="--for USE alone")
+    from windtunnel.core.recommendation import recommendation
+
+    row = recommendation(use)
+    if form == "json":
+        places = {"primary": row.primary, "alternative": row.alternative, "fallback": row.fallback}
+        print_json({"use": use, **{name: list(choices) for name, choices in places.items()}})
+        return
+    for name, choices in (("primary", row.primary), ("alternative", row.alternative), ("fallback", row.fallback)):
+        click.echo(f"{name:<12} {', '.join(choices) or '-'}")

@@ -1,0 +1,105 @@
+"""`windtunnel predict` and `calibrate`: the cost of operations on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json
+
+
+@click.command()
+@click.argument("op")
+@click.argument("values", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--device", "device_name", required=True, metavar="SKU[@API]", help="What to run it on.")
+@click.option("--table", type=click.Path(path_type=Path), help="Predict every row of this CSV file (.csv or .csv.gz).")
+@click.option("--out", type=click.Path(path_type=Path), help="Where the table goes, with the cost columns added.")
+@click.option("--calibration", metavar="FILE|none", help="Use this overlay, or none that was fitted to this SKU.")
+@CATALOG
+@FORMAT
+def predict(
+    op: str,
+    values: Sequence[str],
+    device_name: str,
+    table: Path | None,
+    out: Path | None,
+    calibration: str | None,
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Predict what one operation costs on a device: time with its 90% interval, power, energy, what bounds it.
+
+    \b
+    windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
+    windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
+    """  # noqa: D301
+    from windtunnel.app.predict import known_from, predict_table
+    from windtunnel.core.errors import InputError, Where
+    from windtunnel.library import predict as predict_library
+    from windtunnel.simulation.fleet import device_model
+
+    known = predict_library.catalogue(catalogs)
+    if table is not None:
+        if values:
+            raise InputError("values and a table were both given", where=Where(field="--table"), expected="one of them")
+        if out is None:
+            raise InputError("--table needs --out", where=Where(field="--out"), expected="--out OUT.csv")
+        from windtunnel.core.ops import OPERATIONS
+
+        OPERATIONS.find(op)
+        if calibration is not None and out.exists() and Path(calibration).exists() and out.samefile(calibration):
+            raise InputError(
+                "this is the overlay itself", where=Where(str(out), field="--out"), expected="another file"
+            )
+        count = predict_table(op, device_model(device_name, known, calibration), table, out)
+        click.echo(f"{count:,} rows predicted: {out}", err=True)
+        if form == "json":
+            print_json({"rows": count, "out": str(out)})
+        return
+    if out is not None:
+        raise InputError("--out is for a table", where=Where(field="--out"), expected="--table IN.csv --out OUT.csv")
+    cost = predict_library.predict(op, device_name, pairs(values), known=known, calibration=calibration)
+    if form == "json":
+        print_json(cost)
+        return
+    from windtunnel.core.units import format_quantity as show
+
+    low, high = show(cost["duration_low_s"], "s"), show(cost["duration_high_s"], "s")
+    click.echo(f"{op} on {device_name}: {show(cost['duration_s'], 's')}  (90% within {low} to {high})")
+    click.echo(f"  power    {show(cost['power_w'], 'W')}")
+    click.echo(f"  energy   {show(cost['energy_j'], 'J')}")
+    click.echo(f"  bound by {cost['bound']}")
+    click.echo(f"  weakest number that entered: {cost['provenance']}")
+    click.echo(f"  time: {known_from(op, device_model(device_name, known, calibration))}")
+
+
+@click.command()
+@click.argument("op")
+@click.argument("measurements", type=click.Path(path_type=Path))
+@click.option("--device", "device_name", required=True, metavar="SKU[@API]", help="The device that was measured.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The overlay to write.")
+@click.option("--strict", is_flag=True, help="Refuse the table on any outlier or doubt about its unit.")
+@CATALOG
+@FORMAT
+def calibrate(
+    op: str, measurements: Path, device_name: str, out: Path, strict: bool, catalogs: Sequence[str], form: str
+) -> None:
+    """Fit a device to measurements of one operation, and write an overlay for `predict --calibration`.
+
+    MEASUREMENTS is a CSV file with the operation's columns, latency_s and optionally power_w.
+    """
+    from windtunnel.app import calibrate as calibrate_command
+    from windtunnel.library import predict as predict_library
+    from windtunnel.report.calibration import lines
+
+    report = calibrate_command.calibrate(
+        op, measurements, device_name, out=out, strict=strict, known=predict_library.catalogue(catalogs)
+    )
+    if form == "json":
+        print_json({**report, "out": str(out)})
+        return
+    for line in lines(report):
+        click.echo(line)
+    click.echo(f"written: {out}")

@@ -1,0 +1,194 @@
+"""`windtunnel run`, `compare` and `sweep`: scenarios simulated."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from windtunnel.cli.console import CATALOG, FORMAT, Progress, print_json, print_table
+
+
+@click.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write result.json, jobs.csv, report.html, trace.json.gz here."
+)
+@click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenario's.")
+@click.option("--replications", type=click.IntRange(1, 10_000), default=1, help="Independent repetitions.")
+@click.option("--engine", default="auto", help="auto, process or compiled.")
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: fleet[0].count=3.")
+@click.option("--all-jobs", is_flag=True, help="Write every job to jobs.csv, however many.")
+@CATALOG
+@FORMAT
+def run(
+    scenario: Path,
+    out: Path | None,
+    seed: int | None,
+    replications: int,
+    engine: str,
+    changes: Sequence[str],
+    all_jobs: bool,
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Simulate a scenario; exit 1 when a target is missed."""
+    from windtunnel.app import run as run_command
+    from windtunnel.app.run import check_writable
+    from windtunnel.core.result import result_json
+    from windtunnel.library import predict as predict_library
+    from windtunnel.simulation import run as simulation
+
+    if out is not None:
+        check_writable(out)
+    progress = Progress()
+    finished = simulation.run(
+        scenario,
+        seed=seed,
+        replications=replications,
+        engine=engine,
+        changes=changes,
+        known=predict_library.catalogue(catalogs),
+        all_jobs=all_jobs,
+        progress=progress,
+    )
+    progress.close()
+    paths = run_command.save(finished, out) if out is not None else []
+    if form == "json":
+        click.echo(result_json(finished.result), nl=False)
+    else:
+        from windtunnel.report.placement import placement_summary
+        from windtunnel.report.summary import summary
+
+        click.echo((placement_summary if "placement" in finished.result else summary)(finished.result))
+        for path in paths:
+            click.echo(f"wrote {path}")
+    if not finished.met:
+        sys.exit(1)
+
+
+@click.command()
+@click.argument("one", type=click.Path(path_type=Path))
+@click.argument("other", type=click.Path(path_type=Path), required=False)
+@click.option("--change", "changes", multiple=True, metavar="PATH=VALUE", help="Compare with this changed instead.")
+@click.option("--replications", type=click.IntRange(2, 10_000), default=10, help="Pairs of runs.")
+@click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenarios'.")
+@click.option("--engine", default="auto", help="auto, process or compiled.")
+@CATALOG
+@FORMAT
+def compare(
+    one: Path,
+    other: Path | None,
+    changes: Sequence[str],
+    replications: int,
+    seed: int | None,
+    engine: str,
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Compare two scenarios, or one with a change made to it, on the same random numbers.
+
+    \b
+    windtunnel compare scenarios/burst.yaml --change policy.name=fifo
+    windtunnel compare one.yaml other.yaml --replications 30
+    """  # noqa: D301
+    from windtunnel.app import compare as compare_command
+    from windtunnel.library import predict as predict_library
+    from windtunnel.report.compare import comparison_table, headline
+
+    progress = Progress(" pairs")
+    found = compare_command.compare(
+        one,
+        other,
+        changes=changes,
+        seed=seed,
+        replications=replications,
+        engine=engine,
+        known=predict_library.catalogue(catalogs),
+        progress=progress,
+    )
+    progress.close()
+    if form == "json":
+        print_json(found)
+        return
+    click.echo(headline(found))
+    print_table(*comparison_table(found))
+
+
+@click.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option("--over", multiple=True, metavar="PATH=A,B,C", help="Values for a path: seed=1..8. Repeatable.")
+@click.option("--workers", type=click.IntRange(1, 4096), help="Processes; one for each processor unless given.")
+@click.option("--cluster", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler: tcp://HOST:PORT.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Keep every run and the table here; go on from what is kept."
+)
+@click.option("--fresh", is_flag=True, help="Throw away what another sweep left in --out.")
+@click.option("--replications", type=click.IntRange(1, 10_000), default=1, help="Independent repetitions of a point.")
+@click.option("--engine", default="auto", help="auto, process or compiled.")
+@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario at every point.")
+@CATALOG
+@FORMAT
+def sweep(
+    scenario: Path,
+    over: Sequence[str],
+    workers: int | None,
+    cluster: str | None,
+    out: Path | None,
+    fresh: bool,
+    replications: int,
+    engine: str,
+    changes: Sequence[str],
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Run a scenario over a grid of values, side by side; a sweep that was ended goes on where it was.
+
+    Exits 0 when every point was run, whether it met its targets or not; the table says which did.
+
+    \b
+    windtunnel sweep scenarios/mm64.yaml --over 'fleet[0].count=60..72..4' --over seed=1..3 --out sweeps/mm64
+    """  # noqa: D301
+    from windtunnel.app import sweep as sweep_command
+    from windtunnel.app.run import check_writable
+
+    if out is not None:
+        check_writable(out)
+    progress = Progress(" points")
+    try:
+        found = sweep_command.sweep(
+            scenario,
+            over,
+            changes=changes,
+            replications=replications,
+            engine=engine,
+            catalogs=catalogs,
+            out=out,
+            fresh=fresh,
+            workers=workers,
+            cluster=cluster,
+            progress=progress,
+        )
+    finally:
+        progress.close()
+    if form == "json":
+        print_json(found)
+    else:
+        from windtunnel.report.sweep import headline, points_table, problems
+
+        click.echo(headline(found))
+        # Where all points were kept there was no progress to tell of.
+        kept = found["points"] if progress.first is None else progress.first
+        if out is not None and kept:
+            click.echo(f"{kept:,} of them kept from before in {out}, {found['points'] - kept:,} run now")
+        click.echo()
+        print_table(*points_table(found))
+        for line in problems(found):
+            click.echo(line)
+        if out is not None:
+            for name in ("sweep.csv", "sweep.json"):
+                click.echo(f"wrote {out / name}")
+    if found["exit_code"]:
+        sys.exit(found["exit_code"])

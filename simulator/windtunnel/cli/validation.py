@@ -1,0 +1,129 @@
+"""`windtunnel validate` and `claims`: the models compared with measurements and with stated figures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from windtunnel.cli.console import CATALOG, FORMAT, Told, pairs, print_json
+
+
+@click.command()
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Measurements (.csv, .csv.gz or a validation.json), instead of measuring here.",
+)
+@click.option("--op", metavar="OP", help="What was measured, where the file has no column 'op' that says it.")
+@click.option(
+    "--device",
+    "device_name",
+    metavar="NAME",
+    help="Measure this one: opencl:0, SKU or SKU@API. Of a file: whose rows to take, or whose they are.",
+)
+@click.option("--as", "model", metavar="SKU[@API]", help="Compare with this model instead of the device's own.")
+@click.option("--budget", type=float, metavar="SECONDS", help="Measure for so long in all; 120 unless told.")
+@click.option("--seed", type=int, metavar="N", help="Of the order in which points are measured.")
+@click.option(
+    "--context", multiple=True, metavar="KEY=VALUE", help="dispatch, clock, cache, if the file is silent. Repeatable."
+)
+@click.option("--calibration", metavar="FILE|none", help="Use this overlay, or none that was fitted to this SKU.")
+@click.option("--calibrate", is_flag=True, help="Fit to one half of the shapes as well, and judge that on the other.")
+@click.option("--at-most", type=click.FloatRange(0.0), metavar="PERCENT", help="Exit with 1 where a MAPE is above.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write validation.json, validation.html and the rows here."
+)
+@CATALOG
+@FORMAT
+def validate(
+    against: Path | None,
+    op: str | None,
+    device_name: str | None,
+    model: str | None,
+    budget: float | None,
+    seed: int | None,
+    context: Sequence[str],
+    calibration: str | None,
+    calibrate: bool,
+    at_most: float | None,
+    out: Path | None,
+    catalogs: Sequence[str],
+    form: str,
+) -> None:
+    """Compare the models with measurements, by device and operation, beside the noise of the measurements.
+
+    Measures the devices of this host, in processes of their own, or takes a file of measurements.
+
+    \b
+    windtunnel validate --device opencl:0 --budget 60 --out validation
+    windtunnel validate --against gemm.csv.gz --op gemm
+    windtunnel validate --against rows.csv --device h100-sxm-80gb --context dispatch=eager --out validation
+    """  # noqa: D301
+    from windtunnel.app import validate as validating
+    from windtunnel.app.run import check_writable
+    from windtunnel.report.validation import text
+
+    if out is not None:
+        check_writable(out)
+    share = None if at_most is None else at_most / 100.0
+    both: dict[str, Any] = {
+        "calibration": calibration,
+        "catalogs": catalogs,
+        "calibrate": calibrate,
+        "out": out,
+        "at_most": share,
+    }
+    omitted: Sequence[Mapping[str, Any]] = ()
+    if against is not None:
+        _only("--against", {"--budget": budget, "--seed": seed})
+        given: dict[str, Any] = {"op": op, "device": device_name, "model": model, "context": pairs(context)}
+        results, paths = validating.validate(against, **given, **both)
+    else:
+        _only("a measurement here", {"--op": op, "--context": context or None})
+        told = Told()
+        here: dict[str, Any] = {"device": device_name, "model": model, "seed": seed or 0, "progress": told}
+        here |= {} if budget is None else {"budget": validating.Budget(budget)}
+        results, paths, omitted = validating.validate_here(**here, **both)
+        told.close()
+    if form == "json":
+        print_json(results)
+    else:
+        click.echo(text(results, omitted))
+        for path in paths:
+            click.echo(f"wrote {path}")
+    missed = [] if at_most is None else validating.missed(results, at_most / 100.0)
+    for line in missed:
+        click.echo(f"windtunnel: {line}", err=True)
+    if missed:
+        sys.exit(1)
+
+
+def _only(what: str, options: Mapping[str, object]) -> None:
+    """InputError for the first of these options that is given: it means nothing beside ``what``."""
+    from windtunnel.core.errors import InputError, Where
+
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"it means nothing with {what}", where=Where(field=name), expected=f"{what} without it")
+
+
+@click.command()
+@click.option("--only", metavar="GROUP", help="One group of claims, such as rtx.")
+@CATALOG
+@FORMAT
+def claims(only: str | None, catalogs: Sequence[str], form: str) -> None:
+    """Hold every figure of the founding documents against the models and against physics."""
+    from windtunnel.app import claims as claims_command
+    from windtunnel.app.claims import claims_text
+    from windtunnel.library import predict as predict_library
+
+    rows = claims_command.claims(only, predict_library.catalogue(catalogs))
+    if form == "json":
+        print_json(rows)
+        return
+    click.echo(claims_text(rows))
