@@ -1,7 +1,7 @@
 """The shipped attention model as the experiments take it: tables that mix phases and types, numbers as one vector.
 
-Formula, residual and their sources are the package's (``windtunnel_models.kinds._gpu_attention_formula`` and
-``_gpu_attention``); nothing is computed here.
+Formula, residual and their sources are the package's (``windtunnel_models.kinds.gpu.attention_formula`` and
+``kinds.gpu.attention``); nothing is computed here.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.ops import Rows as OpRows
-from windtunnel_models.kinds._gpu_attention import frozen, similarity
-from windtunnel_models.kinds._gpu_attention import log_factor as package_log_factor
-from windtunnel_models.kinds._gpu_attention_formula import (
+from windtunnel_models.kinds.gpu.attention import frozen, similarity
+from windtunnel_models.kinds.gpu.attention import log_factor as package_log_factor
+from windtunnel_models.kinds.gpu.attention_formula import (
     NUMBERS,
     REGIMES,
     Geometry,
@@ -24,9 +24,9 @@ from windtunnel_models.kinds._gpu_attention_formula import (
     formula,
     regime,
 )
-from windtunnel_models.kinds._gpu_attention_formula import features as package_features
-from windtunnel_models.kinds._gpu_attention_formula import geometry as package_geometry
-from windtunnel_models.kinds._gpu_attention_formula import parts as package_parts
+from windtunnel_models.kinds.gpu.attention_formula import features as package_features
+from windtunnel_models.kinds.gpu.attention_formula import geometry as package_geometry
+from windtunnel_models.kinds.gpu.attention_formula import parts as package_parts
 
 __all__ = ["NAMES", "PRIOR", "REGIMES", "SHEETS", "Geometry", "Sheet", "base", "features", "geometry", "regime"]
 

@@ -7,7 +7,7 @@
 A device's file is fitted to that device alone. The formula's numbers come first. Boosted trees on log(time / formula)
 are the teacher; a network of two hidden layers learns from the measurements and from the teacher at random products
 that nobody measured, and pays for larger products that it calls cheaper. The network ships; the package evaluates it
-(``windtunnel_models.kinds._gpu_gemm_learned``), here as there. Needs torch, lightgbm and scipy in an environment of
+(``windtunnel_models.kinds.gpu.gemm_learned``), here as there. Needs torch, lightgbm and scipy in an environment of
 their own, with the package's two source roots on the path.
 """
 
@@ -28,8 +28,8 @@ from scipy.optimize import minimize
 from shipping import ship
 
 from windtunnel.core.ops import OPERATIONS, Rows
-from windtunnel_models.kinds import _gpu_gemm_learned as learned
-from windtunnel_models.kinds._gpu_gemm import formula_s
+from windtunnel_models.kinds.gpu import gemm_learned as learned
+from windtunnel_models.kinds.gpu.gemm import formula_s
 
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", message="X does not have valid feature names")

@@ -25,7 +25,7 @@ from windtunnel.core.device import Device, Parameters
 from windtunnel.core.ops import Gemm, Rows
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
-from windtunnel_models.kinds._gpu_power import activity_of, power_w, sustained_s
+from windtunnel_models.kinds.gpu.power import activity_of, power_w, sustained_s
 from windtunnel_models.learned.write import values_data
 
 CATALOGUE = Catalogue()

@@ -17,7 +17,7 @@ from windtunnel.core.ops import ELEMENTWISE_OPS, OPERATIONS, Gemm, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds import gpu
-from windtunnel_models.kinds._gpu_gemm import numbers_of, tiles_s
+from windtunnel_models.kinds.gpu.gemm import numbers_of, tiles_s
 
 CATALOGUE = Catalogue()
 SKUS = [spec.sku for spec in CATALOGUE.specs() if spec.kind == "gpu"]

@@ -1,6 +1,6 @@
 """Fused attention on a GPU: the kernels' block structure, a device's numbers, and what was learned beyond them.
 
-``_gpu_attention_formula`` has the two kernel families and their times. Here they meet a device: its datasheet, its
+``attention_formula`` has the two kernel families and their times. Here they meet a device: its datasheet, its
 numbers (a set for each family and regime, so that a device takes only those of relatives that run the same kernels),
 and the residual of a calibrated device, a Gaussian process evaluated from a compact array file.
 """
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from windtunnel.core.device import Correction, Parameter, Parameters, Raw
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.provenance import Sourced, assumed
-from windtunnel_models.kinds._gpu_attention_formula import (
+from windtunnel_models.kinds.gpu.attention_formula import (
     NUMBERS,
     REGIMES,
     Geometry,
@@ -28,8 +28,8 @@ from windtunnel_models.kinds._gpu_attention_formula import (
     geometry,
     regime,
 )
-from windtunnel_models.kinds._gpu_kernel import in_context, need_type, vector_rate
-from windtunnel_models.kinds._gpu_power import activity_of
+from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
+from windtunnel_models.kinds.gpu.power import activity_of
 
 _FAMILIES = ("fa2", "fa3")
 ANY = "any"

@@ -21,8 +21,8 @@ import numpy as np
 from windtunnel.core.device import Parameter, Parameters, Raw
 from windtunnel.core.ops import BYTES_PER_ELEMENT, DTYPES, FloatArray, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
-from windtunnel_models.kinds._gpu_kernel import in_context, need_type, vector_rate
-from windtunnel_models.kinds._gpu_power import activity_of
+from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
+from windtunnel_models.kinds.gpu.power import activity_of
 
 _TILES = (
     (256, 256),

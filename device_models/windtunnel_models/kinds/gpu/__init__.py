@@ -18,10 +18,10 @@ import numpy as np
 from windtunnel.core.device import Kind, Parameters, Raw
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
-from windtunnel_models.kinds import _gpu_attention, _gpu_gemm, _gpu_gemm_learned
-from windtunnel_models.kinds._gpu_kernel import in_context, memory_rate, traffic_s
-from windtunnel_models.kinds._gpu_links import all_reduce, copy, engine, launch, send_recv
-from windtunnel_models.kinds._gpu_parameters import (
+from windtunnel_models.kinds._shared import EXACT, limit, service
+from windtunnel_models.kinds.gpu import attention, gemm, gemm_learned
+from windtunnel_models.kinds.gpu.kernel import in_context, memory_rate, traffic_s
+from windtunnel_models.kinds.gpu.parameters import (
     ATTENTION_DATA,
     COLLECTIVE_DATA,
     COLLECTIVE_FITS,
@@ -34,9 +34,9 @@ from windtunnel_models.kinds._gpu_parameters import (
     STREAM_FITS,
     fitted,
 )
-from windtunnel_models.kinds._gpu_power import Activity
-from windtunnel_models.kinds._gpu_streaming import elementwise, fft, kernel, stencil, vector_add
-from windtunnel_models.kinds._shared import EXACT, limit, service
+from windtunnel_models.kinds.gpu.power import Activity
+from windtunnel_models.kinds.gpu.streaming import elementwise, fft, kernel, stencil, vector_add
+from windtunnel_models.kinds.gpu.transfers import all_reduce, copy, engine, launch, send_recv
 
 
 def aes(p: Parameters, rows: Rows) -> Raw:
@@ -101,10 +101,10 @@ TRANSFER_ERRORS = {
 KIND = Kind(
     name="gpu",
     doc="compute units behind caches, copy engines beside them, an API in front",
-    parameters=(*PARAMETERS, *_gpu_gemm.PARAMETERS, *_gpu_attention.PARAMETERS),
+    parameters=(*PARAMETERS, *gemm.PARAMETERS, *attention.PARAMETERS),
     costs={
-        "gemm": _gpu_gemm.gemm,
-        "attention": _gpu_attention.attention,
+        "gemm": gemm.gemm,
+        "attention": attention.attention,
         "elementwise": elementwise,
         "vector_add": vector_add,
         "kernel": kernel,
@@ -135,8 +135,8 @@ KIND = Kind(
     },
     engine=engine,
     fits={
-        "gemm": _gpu_gemm.FITS,
-        "attention": _gpu_attention.FITS,
+        "gemm": gemm.FITS,
+        "attention": attention.FITS,
         "elementwise": STREAM_FITS,
         "vector_add": STREAM_FITS,
         "fft": STREAM_FITS,
@@ -146,11 +146,11 @@ KIND = Kind(
         "send_recv": COLLECTIVE_FITS,
         "power": POWER_FITS,
     },
-    own_numbers={"gemm": _gpu_gemm.own_numbers, "attention": _gpu_attention.own_numbers},
-    coordinates={"gemm": _gpu_gemm.coordinates, "attention": _gpu_attention.coordinates},
+    own_numbers={"gemm": gemm.own_numbers, "attention": attention.own_numbers},
+    coordinates={"gemm": gemm.coordinates, "attention": attention.coordinates},
     transfer_errors=TRANSFER_ERRORS,
     # Of other dies the numbers are taken and not the residual: it gained under a point where it gained at all, and
     # its dips lie where the other device's waves end.
     transfer_shares={"gemm": {"die": 1.0}, "attention": {"die": 1.0}},
-    learned={"gemm": _gpu_gemm_learned.learned, "attention": _gpu_attention.learned},
+    learned={"gemm": gemm_learned.learned, "attention": attention.learned},
 )

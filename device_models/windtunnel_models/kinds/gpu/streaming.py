@@ -12,8 +12,8 @@ import numpy as np
 
 from windtunnel.core.device import Parameters, Raw
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Elementwise, Fft, FloatArray, Rows, Stencil, VectorAdd
-from windtunnel_models.kinds._gpu_kernel import in_context, need_type, traffic_s, unit_l2_rate_of, vector_rate
-from windtunnel_models.kinds._gpu_power import Activity
+from windtunnel_models.kinds.gpu.kernel import in_context, need_type, traffic_s, unit_l2_rate_of, vector_rate
+from windtunnel_models.kinds.gpu.power import Activity
 
 _BLOCK_ELEMENTS = 4096
 """Elements one block of a streaming kernel handles: 256 threads with four 4-element loads each."""

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Correction, Parameters
 from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows
-from windtunnel_models.kinds._gpu_gemm import MOST_SPREAD, STAND_INS, Numbers, formula_s
+from windtunnel_models.kinds.gpu.gemm import MOST_SPREAD, STAND_INS, Numbers, formula_s
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -45,7 +45,7 @@ NAMES = (
     "split_s",
     "quantise_passes",
 )
-"""The formula's numbers, in the order that arrays hold them (SI; ``_gpu_gemm`` has those of time in clocks)."""
+"""The formula's numbers, in the order that arrays hold them (SI; ``gemm`` has those of time in clocks)."""
 
 REGIONS = 8
 

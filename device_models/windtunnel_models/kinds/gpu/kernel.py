@@ -6,7 +6,7 @@ import numpy as np
 
 from windtunnel.core.device import Parameters, Raw, StrArray
 from windtunnel.core.ops import FloatArray, Rows
-from windtunnel_models.kinds._gpu_power import Activity, power_w, sustained_s
+from windtunnel_models.kinds.gpu.power import Activity, power_w, sustained_s
 
 _TYPE_FEATURES = {
     "tf32": "matrix",

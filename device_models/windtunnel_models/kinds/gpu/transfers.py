@@ -6,12 +6,13 @@ import numpy as np
 
 from windtunnel.core.device import Parameters, Raw
 from windtunnel.core.ops import Copy, FloatArray, Rows
-from windtunnel_models.kinds._gpu_kernel import in_context, memory_rate
-from windtunnel_models.kinds._gpu_power import Activity, power_w
-from windtunnel_models.kinds._gpu_streaming import streaming
+from windtunnel_models.kinds.gpu.kernel import in_context, memory_rate
+from windtunnel_models.kinds.gpu.power import Activity, power_w
+from windtunnel_models.kinds.gpu.streaming import streaming
 
 
 def is_unified(p: Parameters) -> bool:
+    """Return whether host and device share one physical memory."""
     return p("unified_memory") >= 0.5
 
 
