@@ -435,10 +435,10 @@ def test_what_is_not_sure_or_has_not_settled_does_not_look_like_the_rest(queue: 
 def test_a_resumed_sweep_says_how_many_points_it_took_over(scenario: Path, tmp_path: Path) -> None:
     out = tmp_path / "kept"
     words = [str(scenario), "--over", "fleet[0].count=2,3", "--over", "seed=1,2", "--out", str(out)]
-    assert not any("kept from before" in line for line in shown(*words))
-    assert f"4 of them kept from before in {out}, 0 run now" in shown(*words)
+    assert not any("were stored in" in line for line in shown(*words))
+    assert f"4 were stored in {out} already, 0 were run now" in shown(*words)
     shutil.rmtree(min((out / "runs").iterdir()))
-    assert f"3 of them kept from before in {out}, 1 run now" in shown(*words)
+    assert f"3 were stored in {out} already, 1 were run now" in shown(*words)
 
 
 def test_one_target_that_is_surely_missed_settles_a_point() -> None:

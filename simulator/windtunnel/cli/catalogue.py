@@ -1,4 +1,4 @@
-"""`windtunnel devices`, `ops` and `doctor`: the catalogue, the operations, and what this host has."""
+"""`windtunnel devices`, `ops` and `doctor`: the catalogue, the operations, and the devices of this host."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from windtunnel.cli.console import CATALOG, FORMAT, print_json, print_table
 
 
 @click.command()
-@click.option("--real", is_flag=True, help="List what is on this host instead, as drivers tell it.")
+@click.option(
+    "--real", is_flag=True, help="List the devices that the drivers of this host report, instead of the catalogue."
+)
 @CATALOG
 @FORMAT
 def devices(real: bool, catalogs: Sequence[str], form: str) -> None:
-    """List the catalogue of devices, or those of this host."""
+    """List the devices of the catalogue, or with --real the devices of this host."""
     if real:
         _real_devices(catalogs, form)
         return
@@ -38,7 +40,7 @@ def _real_devices(catalogs: Sequence[str], form: str) -> None:
         from windtunnel.core.errors import InputError, Where
 
         raise InputError(
-            "what is on this host is in no folder", where=Where(field="--catalog"), expected="--real alone"
+            "--catalog cannot be combined with --real", where=Where(field="--catalog"), expected="--real alone"
         )
     rows = probing.real_devices()
     if form == "json":
@@ -48,13 +50,13 @@ def _real_devices(catalogs: Sequence[str], form: str) -> None:
         click.secho(title, bold=True)
         print_table(header, shown)
     if not rows:
-        click.echo("No back end reaches a device on this host; windtunnel doctor says what is missing.")
+        click.echo("No back end found a device on this host. Run `windtunnel doctor` to see what is missing.")
 
 
 @click.command()
 @FORMAT
 def ops(form: str) -> None:
-    """List every operation: its columns with units and defaults, and the kinds that run it."""
+    """List the operations: columns, units, defaults, allowed values, and the device kinds that run each one."""
     from windtunnel.app.devices import list_operations
 
     found = list_operations()
@@ -72,10 +74,12 @@ def ops(form: str) -> None:
 
 
 @click.command()
-@click.option("--require", multiple=True, metavar="NAME[,NAME]", help="Exit 3 if one of these back ends is not here.")
+@click.option(
+    "--require", multiple=True, metavar="NAME[,NAME]", help="Exit with 3 if one of these back ends has no device."
+)
 @FORMAT
 def doctor(require: Sequence[str], form: str) -> None:
-    """Say what the host has, what is missing and what to install.
+    """Report which back ends work on this host, what is missing, and what to install.
 
     \b
     windtunnel doctor --require opencl,wgpu

@@ -1,4 +1,4 @@
-"""What commands share: options, progress on standard error, and how answers are printed."""
+"""Shared by the commands: options, progress on standard error, and printed tables and JSON."""
 
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ from typing import Any
 import click
 
 FORMAT = click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", help="How to print the answer."
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="The output format.",
 )
 CATALOG = click.option(
-    "--catalog", "catalogs", multiple=True, metavar="DIR", help="A folder of your own SKU files. Repeatable."
+    "--catalog", "catalogs", multiple=True, metavar="DIR", help="A folder with your own SKU files. Repeatable."
 )
 
 
@@ -82,7 +87,7 @@ class Told:
 
 
 def pairs(values: Sequence[str]) -> dict[str, object]:
-    """``KEY=VALUE`` words by key; InputError for another form, or a key that is given twice."""
+    """Parse ``KEY=VALUE`` words. Raises InputError for another form and for a repeated key."""
     from windtunnel.core.errors import InputError, Where
 
     found: dict[str, object] = {}

@@ -11,9 +11,14 @@ from windtunnel.cli.console import FORMAT, pairs, print_json
 
 
 @click.command()
-@click.option("--of", type=click.Choice(["fleet", "cluster"]), default="fleet", help="Which kind of scenario.")
+@click.option(
+    "--of",
+    type=click.Choice(["fleet", "cluster"]),
+    default="fleet",
+    help="The kind of scenario: jobs on a fleet, or tasks on a cluster.",
+)
 def schema(of: str) -> None:
-    """Print the JSON Schema of a scenario file: jobs for a fleet, or tasks to place on a cluster."""
+    """Print the JSON Schema of scenario files."""
     from windtunnel.placement import scenario as cluster
     from windtunnel.scenario import scenario
 
@@ -22,12 +27,12 @@ def schema(of: str) -> None:
 
 @click.command()
 @click.argument("source", type=click.Path(path_type=Path), metavar="TRACE")
-@click.option("--format", "form", default="csv", help="csv, azure-llm or openb-pods.")
-@click.option("--time", metavar="COLUMN", help="The column of the arrival; csv needs it.")
-@click.option("--column", "columns", multiple=True, metavar="NAME=COLUMN", help="Call a column NAME. Repeatable.")
+@click.option("--format", "form", default="csv", show_default=True, help="csv, azure-llm or openb-pods.")
+@click.option("--time", metavar="COLUMN", help="The column with the arrival time. Required for csv.")
+@click.option("--column", "columns", multiple=True, metavar="NAME=COLUMN", help="Rename a column to NAME. Repeatable.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The CSV file to write.")
 def trace(source: Path, form: str, time: str | None, columns: Sequence[str], out: Path) -> None:
-    """Write a trace as plain CSV, in order of time, with each arrival in seconds after the first.
+    """Convert a trace to CSV, sorted by time, with arrival times in seconds after the first arrival.
 
     \b
     windtunnel trace scenarios/traces/azure_llm_2023_conv.csv.gz --format azure-llm --out conv.csv
@@ -46,13 +51,15 @@ def trace(source: Path, form: str, time: str | None, columns: Sequence[str], out
 @click.argument("kernel", metavar="FILE.py:KERNEL")
 @click.option("--to", "target", required=True, metavar="TARGET", help="cuda, hip, opencl, metal, wgsl, glsl or fpga.")
 @click.option(
-    "--block", metavar="X,Y,Z", help="Threads of a block, where the source says them: a stencil's tile, or 256,1,1."
+    "--block",
+    metavar="X,Y,Z",
+    help="Block size for targets whose source states it. Default: the stencil's tile, or 256,1,1.",
 )
 @FORMAT
 def transpile(kernel: str, target: str, block: str | None, form: str) -> None:
-    """Print a kernel as source for real devices. The file is executed, as importing it would.
+    """Print a Python kernel as source in another language. The file is executed, as by an import.
 
-    Every parameter needs an annotation. The text says what its compiler must be told. JSON has the arguments, too.
+    Every parameter needs a type annotation. The source states its compiler options. JSON adds the signature.
 
     \b
     windtunnel transpile kernels.py:saxpy --to cuda

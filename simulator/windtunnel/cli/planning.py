@@ -13,10 +13,10 @@ from windtunnel.cli.console import CATALOG, FORMAT, Counter, print_json
 
 @click.command()
 @click.argument("scenario", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Write plan.json and report.html here.")
-@click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenario's.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write plan.json and report.html to this folder.")
+@click.option("--seed", type=click.IntRange(0), help="Replace the seed of the scenario.")
 @click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={kinds: 1}.")
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes; as many as there are cores unless given.")
+@click.option("--workers", type=click.IntRange(1, 1024), help="Worker processes. Default: one for each core.")
 @CATALOG
 @FORMAT
 def plan(
@@ -28,7 +28,7 @@ def plan(
     catalogs: Sequence[str],
     form: str,
 ) -> None:
-    """Find the cheapest fleets of a scenario's candidates that meet its targets; exit 1 when none does."""
+    """Find the cheapest fleets that meet the targets of a scenario. Exit with 1 if none does."""
     from windtunnel.app import plan as planner
     from windtunnel.app.run import check_writable
     from windtunnel.core.result import result_json
@@ -55,15 +55,19 @@ def plan(
 
 @click.command()
 @click.option("--for", "use", metavar="USE", help='A use case, such as "ml training".')
-@click.option("--commands-per-s", "rate", type=float, metavar="X", help="Commands a second that a device is sent.")
-@click.option("--steps-per-command", "steps", type=int, metavar="Y", help="Steps of two kernels that each starts.")
-@click.option("--device", "device_name", metavar="SKU[@API]", help="For the latter; rtx-6000-ada unless given.")
+@click.option("--commands-per-s", "rate", type=float, metavar="X", help="Commands per second that the device receives.")
+@click.option(
+    "--steps-per-command", "steps", type=int, metavar="Y", help="Simulation steps per command, of two kernels each."
+)
+@click.option(
+    "--device", "device_name", metavar="SKU[@API]", help="The device for --commands-per-s. Default: rtx-6000-ada."
+)
 @CATALOG
 @FORMAT
 def advise(
     use: str | None, rate: float | None, steps: int | None, device_name: str | None, catalogs: Sequence[str], form: str
 ) -> None:
-    """Which device for a use case, or whether to launch for each command or keep a kernel running.
+    """Recommend a device for a use case, or choose between kernel launches and a persistent kernel.
 
     \b
     windtunnel advise --for "ml training"
@@ -74,7 +78,7 @@ def advise(
     if use is None:
         if rate is None or steps is None:
             raise InputError(
-                "nothing to advise on is described",
+                "no use case and no command rate were given",
                 where=Where(field="advise"),
                 expected="--for USE, or --commands-per-s X and --steps-per-command Y",
             )
@@ -86,7 +90,9 @@ def advise(
         return
     for field, value in (("--commands-per-s", rate), ("--steps-per-command", steps), ("--device", device_name)):
         if value is not None:
-            raise InputError("a use case has none", where=Where(field=field), expected="--for USE alone")
+            raise InputError(
+                f"{field} cannot be combined with --for", where=Where(field=field), expected="--for USE alone"
+            )
     from windtunnel.core.recommendation import recommendation
 
     row = recommendation(use)

@@ -13,10 +13,14 @@ from windtunnel.cli.console import CATALOG, FORMAT, pairs, print_json
 @click.command()
 @click.argument("op")
 @click.argument("values", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--device", "device_name", required=True, metavar="SKU[@API]", help="What to run it on.")
+@click.option("--device", "device_name", required=True, metavar="SKU[@API]", help="The device to predict for.")
 @click.option("--table", type=click.Path(path_type=Path), help="Predict every row of this CSV file (.csv or .csv.gz).")
-@click.option("--out", type=click.Path(path_type=Path), help="Where the table goes, with the cost columns added.")
-@click.option("--calibration", metavar="FILE|none", help="Use this overlay, or none that was fitted to this SKU.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The CSV file to write: the table with the cost columns added."
+)
+@click.option(
+    "--calibration", metavar="FILE|none", help="A calibration file to use, or none to ignore the shipped calibration."
+)
 @CATALOG
 @FORMAT
 def predict(
@@ -29,7 +33,7 @@ def predict(
     catalogs: Sequence[str],
     form: str,
 ) -> None:
-    """Predict what one operation costs on a device: time with its 90% interval, power, energy, what bounds it.
+    """Predict one operation on a device: duration with a 90% interval, power, energy and limiting resource.
 
     \b
     windtunnel predict gemm --device h100-sxm-80gb m=4096 n=4096 k=4096 dtype=bfloat16
@@ -43,7 +47,9 @@ def predict(
     known = predict_library.catalogue(catalogs)
     if table is not None:
         if values:
-            raise InputError("values and a table were both given", where=Where(field="--table"), expected="one of them")
+            raise InputError(
+                "KEY=VALUE and --table were both given", where=Where(field="--table"), expected="one of them"
+            )
         if out is None:
             raise InputError("--table needs --out", where=Where(field="--out"), expected="--out OUT.csv")
         from windtunnel.core.ops import OPERATIONS
@@ -51,7 +57,9 @@ def predict(
         OPERATIONS.find(op)
         if calibration is not None and out.exists() and Path(calibration).exists() and out.samefile(calibration):
             raise InputError(
-                "this is the overlay itself", where=Where(str(out), field="--out"), expected="another file"
+                "the output is the calibration file itself",
+                where=Where(str(out), field="--out"),
+                expected="another file",
             )
         count = predict_table(op, device_model(device_name, known, calibration), table, out)
         click.echo(f"{count:,} rows predicted: {out}", err=True)
@@ -59,7 +67,7 @@ def predict(
             print_json({"rows": count, "out": str(out)})
         return
     if out is not None:
-        raise InputError("--out is for a table", where=Where(field="--out"), expected="--table IN.csv --out OUT.csv")
+        raise InputError("--out needs --table", where=Where(field="--out"), expected="--table IN.csv --out OUT.csv")
     cost = predict_library.predict(op, device_name, pairs(values), known=known, calibration=calibration)
     if form == "json":
         print_json(cost)
@@ -67,26 +75,28 @@ def predict(
     from windtunnel.core.units import format_quantity as show
 
     low, high = show(cost["duration_low_s"], "s"), show(cost["duration_high_s"], "s")
-    click.echo(f"{op} on {device_name}: {show(cost['duration_s'], 's')}  (90% within {low} to {high})")
+    click.echo(f"{op} on {device_name}: {show(cost['duration_s'], 's')}  (90% interval {low} to {high})")
     click.echo(f"  power    {show(cost['power_w'], 'W')}")
     click.echo(f"  energy   {show(cost['energy_j'], 'J')}")
-    click.echo(f"  bound by {cost['bound']}")
-    click.echo(f"  weakest number that entered: {cost['provenance']}")
-    click.echo(f"  time: {known_from(op, device_model(device_name, known, calibration))}")
+    click.echo(f"  bound    {cost['bound']}")
+    click.echo(f"  least certain input: {cost['provenance']}")
+    click.echo(f"  duration from {known_from(op, device_model(device_name, known, calibration))}")
 
 
 @click.command()
 @click.argument("op")
 @click.argument("measurements", type=click.Path(path_type=Path))
-@click.option("--device", "device_name", required=True, metavar="SKU[@API]", help="The device that was measured.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The overlay to write.")
-@click.option("--strict", is_flag=True, help="Refuse the table on any outlier or doubt about its unit.")
+@click.option(
+    "--device", "device_name", required=True, metavar="SKU[@API]", help="The device that the measurements are from."
+)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The calibration file to write.")
+@click.option("--strict", is_flag=True, help="Exit with 2 if the table has an outlier or a doubtful unit.")
 @CATALOG
 @FORMAT
 def calibrate(
     op: str, measurements: Path, device_name: str, out: Path, strict: bool, catalogs: Sequence[str], form: str
 ) -> None:
-    """Fit a device to measurements of one operation, and write an overlay for `predict --calibration`.
+    """Fit a device model to measurements of one operation, and write a file for `predict --calibration`.
 
     MEASUREMENTS is a CSV file with the operation's columns, latency_s and optionally power_w.
     """
@@ -102,4 +112,4 @@ def calibrate(
         return
     for line in lines(report):
         click.echo(line)
-    click.echo(f"written: {out}")
+    click.echo(f"wrote {out}")

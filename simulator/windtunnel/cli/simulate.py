@@ -14,13 +14,23 @@ from windtunnel.cli.console import CATALOG, FORMAT, Progress, print_json, print_
 @click.command()
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Write result.json, jobs.csv, report.html, trace.json.gz here."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write result.json, jobs.csv, report.html and trace.json.gz to this folder.",
 )
-@click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenario's.")
-@click.option("--replications", type=click.IntRange(1, 10_000), default=1, help="Independent repetitions.")
-@click.option("--engine", default="auto", help="auto, process or compiled.")
-@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: fleet[0].count=3.")
-@click.option("--all-jobs", is_flag=True, help="Write every job to jobs.csv, however many.")
+@click.option("--seed", type=click.IntRange(0), help="Replace the seed of the scenario.")
+@click.option(
+    "--replications", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Independent replications."
+)
+@click.option("--engine", default="auto", show_default=True, help="auto, process or compiled.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change a value of the scenario, for example fleet[0].count=3. Repeatable.",
+)
+@click.option("--all-jobs", is_flag=True, help="Write every job to jobs.csv instead of a sample.")
 @CATALOG
 @FORMAT
 def run(
@@ -34,7 +44,7 @@ def run(
     catalogs: Sequence[str],
     form: str,
 ) -> None:
-    """Simulate a scenario; exit 1 when a target is missed."""
+    """Simulate a scenario. Exit with 1 if a target is missed."""
     from windtunnel.app import run as run_command
     from windtunnel.app.run import check_writable
     from windtunnel.core.result import result_json
@@ -72,10 +82,16 @@ def run(
 @click.command()
 @click.argument("one", type=click.Path(path_type=Path))
 @click.argument("other", type=click.Path(path_type=Path), required=False)
-@click.option("--change", "changes", multiple=True, metavar="PATH=VALUE", help="Compare with this changed instead.")
-@click.option("--replications", type=click.IntRange(2, 10_000), default=10, help="Pairs of runs.")
-@click.option("--seed", type=click.IntRange(0), help="Use this seed instead of the scenarios'.")
-@click.option("--engine", default="auto", help="auto, process or compiled.")
+@click.option(
+    "--change",
+    "changes",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Compare with the same scenario after this change. Repeatable.",
+)
+@click.option("--replications", type=click.IntRange(2, 10_000), default=10, show_default=True, help="Pairs of runs.")
+@click.option("--seed", type=click.IntRange(0), help="Replace the seed of both scenarios.")
+@click.option("--engine", default="auto", show_default=True, help="auto, process or compiled.")
 @CATALOG
 @FORMAT
 def compare(
@@ -88,7 +104,7 @@ def compare(
     catalogs: Sequence[str],
     form: str,
 ) -> None:
-    """Compare two scenarios, or one with a change made to it, on the same random numbers.
+    """Compare two scenarios, or one scenario before and after a change, with common random numbers.
 
     \b
     windtunnel compare scenarios/burst.yaml --change policy.name=fifo
@@ -119,16 +135,30 @@ def compare(
 
 @click.command()
 @click.argument("scenario", type=click.Path(path_type=Path))
-@click.option("--over", multiple=True, metavar="PATH=A,B,C", help="Values for a path: seed=1..8. Repeatable.")
-@click.option("--workers", type=click.IntRange(1, 4096), help="Processes; one for each processor unless given.")
-@click.option("--cluster", metavar="ADDRESS", help="Run on the Dask cluster of this scheduler: tcp://HOST:PORT.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Keep every run and the table here; go on from what is kept."
+    "--over", multiple=True, metavar="PATH=A,B,C", help="An axis of the grid, for example seed=1..8. Repeatable."
+)
+@click.option("--workers", type=click.IntRange(1, 4096), help="Worker processes. Default: one for each core.")
+@click.option("--cluster", metavar="ADDRESS", help="Run on the Dask cluster with this scheduler: tcp://HOST:PORT.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Store every run and the table in this folder, and resume from it."
 )
 @click.option("--fresh", is_flag=True, help="Throw away what another sweep left in --out.")
-@click.option("--replications", type=click.IntRange(1, 10_000), default=1, help="Independent repetitions of a point.")
-@click.option("--engine", default="auto", help="auto, process or compiled.")
-@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario at every point.")
+@click.option(
+    "--replications",
+    type=click.IntRange(1, 10_000),
+    default=1,
+    show_default=True,
+    help="Independent replications of each point.",
+)
+@click.option("--engine", default="auto", show_default=True, help="auto, process or compiled.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change a value of the scenario at every point. Repeatable.",
+)
 @CATALOG
 @FORMAT
 def sweep(
@@ -144,9 +174,9 @@ def sweep(
     catalogs: Sequence[str],
     form: str,
 ) -> None:
-    """Run a scenario over a grid of values, side by side; a sweep that was ended goes on where it was.
+    """Run a scenario at every point of a grid, in parallel. An interrupted sweep resumes where it stopped.
 
-    Exits 0 when every point was run, whether it met its targets or not; the table says which did.
+    Exits with 0 if every point was run, whether or not it met its targets. The table shows the targets.
 
     \b
     windtunnel sweep scenarios/mm64.yaml --over 'fleet[0].count=60..72..4' --over seed=1..3 --out sweeps/mm64
@@ -179,10 +209,10 @@ def sweep(
         from windtunnel.report.sweep import headline, points_table, problems
 
         click.echo(headline(found))
-        # Where all points were kept there was no progress to tell of.
+        # If all points were stored already, no progress was reported.
         kept = found["points"] if progress.first is None else progress.first
         if out is not None and kept:
-            click.echo(f"{kept:,} of them kept from before in {out}, {found['points'] - kept:,} run now")
+            click.echo(f"{kept:,} were stored in {out} already, {found['points'] - kept:,} were run now")
         click.echo()
         print_table(*points_table(found))
         for line in problems(found):

@@ -17,26 +17,35 @@ from windtunnel.cli.console import CATALOG, FORMAT, Told, pairs, print_json
     "--against",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Measurements (.csv, .csv.gz or a validation.json), instead of measuring here.",
+    help="Read measurements (.csv, .csv.gz or validation.json) instead of measuring on this host.",
 )
-@click.option("--op", metavar="OP", help="What was measured, where the file has no column 'op' that says it.")
+@click.option("--op", metavar="OP", help="The operation measured, if the file has no column 'op'.")
 @click.option(
     "--device",
     "device_name",
     metavar="NAME",
-    help="Measure this one: opencl:0, SKU or SKU@API. Of a file: whose rows to take, or whose they are.",
+    help="The device to measure: opencl:0, SKU or SKU@API. With --against: the device of the rows.",
 )
-@click.option("--as", "model", metavar="SKU[@API]", help="Compare with this model instead of the device's own.")
-@click.option("--budget", type=float, metavar="SECONDS", help="Measure for so long in all; 120 unless told.")
-@click.option("--seed", type=int, metavar="N", help="Of the order in which points are measured.")
+@click.option("--as", "model", metavar="SKU[@API]", help="Compare with this model instead of the model of the device.")
+@click.option("--budget", type=float, metavar="SECONDS", help="Total measuring time. Default: 120.")
+@click.option("--seed", type=int, metavar="N", help="Seed of the order in which points are measured.")
 @click.option(
-    "--context", multiple=True, metavar="KEY=VALUE", help="dispatch, clock, cache, if the file is silent. Repeatable."
+    "--context",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="dispatch, clock or cache, if the file does not state it. Repeatable.",
 )
-@click.option("--calibration", metavar="FILE|none", help="Use this overlay, or none that was fitted to this SKU.")
-@click.option("--calibrate", is_flag=True, help="Fit to one half of the shapes as well, and judge that on the other.")
+@click.option(
+    "--calibration", metavar="FILE|none", help="A calibration file to use, or none to ignore the shipped calibration."
+)
+@click.option(
+    "--calibrate", is_flag=True, help="Also fit to half of the shapes, and report the error on the other half."
+)
 @click.option("--at-most", type=click.FloatRange(0.0), metavar="PERCENT", help="Exit with 1 where a MAPE is above.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="Write validation.json, validation.html and the rows here."
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write validation.json, validation.html and the measurements to this folder.",
 )
 @CATALOG
 @FORMAT
@@ -55,9 +64,9 @@ def validate(
     catalogs: Sequence[str],
     form: str,
 ) -> None:
-    """Compare the models with measurements, by device and operation, beside the noise of the measurements.
+    """Compare the models with measurements, by device and operation, and report the measurement noise.
 
-    Measures the devices of this host, in processes of their own, or takes a file of measurements.
+    Measures the devices of this host, each in its own process, or reads a file of measurements.
 
     \b
     windtunnel validate --device opencl:0 --budget 60 --out validation
@@ -84,7 +93,7 @@ def validate(
         given: dict[str, Any] = {"op": op, "device": device_name, "model": model, "context": pairs(context)}
         results, paths = validating.validate(against, **given, **both)
     else:
-        _only("a measurement here", {"--op": op, "--context": context or None})
+        _only("measuring on this host", {"--op": op, "--context": context or None})
         told = Told()
         here: dict[str, Any] = {"device": device_name, "model": model, "seed": seed or 0, "progress": told}
         here |= {} if budget is None else {"budget": validating.Budget(budget)}
@@ -104,12 +113,12 @@ def validate(
 
 
 def _only(what: str, options: Mapping[str, object]) -> None:
-    """InputError for the first of these options that is given: it means nothing beside ``what``."""
+    """Raise InputError for the first of ``options`` that was given: it cannot be combined with ``what``."""
     from windtunnel.core.errors import InputError, Where
 
     for name, value in options.items():
         if value is not None:
-            raise InputError(f"it means nothing with {what}", where=Where(field=name), expected=f"{what} without it")
+            raise InputError(f"{name} cannot be combined with {what}", where=Where(field=name), expected="one of them")
 
 
 @click.command()
@@ -117,7 +126,7 @@ def _only(what: str, options: Mapping[str, object]) -> None:
 @CATALOG
 @FORMAT
 def claims(only: str | None, catalogs: Sequence[str], form: str) -> None:
-    """Hold every figure of the founding documents against the models and against physics."""
+    """Compare every figure of the founding documents with the models and with physical bounds."""
     from windtunnel.app import claims as claims_command
     from windtunnel.app.claims import claims_text
     from windtunnel.library import predict as predict_library
