@@ -174,7 +174,7 @@ def result_of(recording: Recording, name: str, seed: int, hostile: bool) -> dict
         workloads.append(
             {
                 "name": label,
-                "use": "interactive" if i == 0 else None,
+                "use_case": "interactive" if i == 0 else None,
                 "jobs": counts(jobs.status[mine]),
                 "latency_s": timed(latency[mine & done]),
                 "waiting_s": timed(waited[mine & done]),
@@ -328,7 +328,7 @@ def make_empty_run() -> Run:
         "workloads": [
             {
                 "name": "chat",
-                "use": None,
+                "use_case": None,
                 "jobs": empty,
                 "latency_s": nothing,
                 "waiting_s": nothing,

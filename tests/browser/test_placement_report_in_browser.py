@@ -34,7 +34,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             "schema": 1,
             "name": HOSTILE,
             "description": HOSTILE,
-            "cluster": {"nodes": {"file": "traces/openb_nodes.csv.gz", "every": 80}},
+            "cluster": {"nodes": {"file": "traces/openb_nodes.csv.gz", "stride": 80}},
             "workload": [{"name": HOSTILE, "arrivals": pods}],
             "mode": mode,
             "targets": ["allocation >= 50%"],

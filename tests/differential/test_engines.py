@@ -70,9 +70,9 @@ def spelled(recording: Recording) -> list[tuple[Any, ...]]:
 @st.composite
 def times(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
-        return {"every": "8 ms", "lasts": draw(st.sampled_from(["1 ms", "6 ms"]))}
+        return {"mean_interval": "8 ms", "duration": draw(st.sampled_from(["1 ms", "6 ms"]))}
     moments = draw(st.lists(st.integers(0, 60), min_size=1, max_size=3, unique=True))
-    return {"at": [f"{moment} ms" for moment in moments], "lasts": draw(st.sampled_from(["2 ms", "15 ms"]))}
+    return {"at": [f"{moment} ms" for moment in moments], "duration": draw(st.sampled_from(["2 ms", "15 ms"]))}
 
 
 @st.composite
@@ -82,12 +82,15 @@ def faults(draw: st.DrawFn, names: list[str]) -> dict[str, Any]:
     if kind == "straggler":
         return {"kind": kind, "probability": 0.2, "slowdown": draw(st.sampled_from([1.5, 7]))}
     if kind == "failure":
-        jobs = {"jobs": draw(st.sampled_from(["retry", "migrate", "lose"])), "attempts": draw(st.integers(1, 3))}
+        jobs = {
+            "on_failure": draw(st.sampled_from(["retry", "migrate", "fail"])),
+            "max_attempts": draw(st.integers(1, 3)),
+        }
         stated = draw(times())
-        if "every" in stated:
-            stated = {"mtbf": stated["every"], "mttr": stated["lasts"]}
+        if "mean_interval" in stated:
+            stated = {"mtbf": stated["mean_interval"], "mttr": stated["duration"]}
         elif draw(st.integers(0, 3)) == 0:
-            del stated["lasts"]  # for good
+            del stated["duration"]  # for good
         return {"kind": kind, **on, **jobs, **stated}
     if kind == "throttle":
         return {"kind": kind, **on, **draw(times()), "speed": draw(st.sampled_from([0.25, 0.7]))}
@@ -128,7 +131,7 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
     arrivals = [
         {"process": "poisson", "rate": "1500 /s"},
         {"process": "deterministic", "rate": "1000 /s"},
-        {"process": "burst", "rate": "100 /s", "burst_rate": "5000 /s", "every": "50 ms", "length": "10 ms"},
+        {"process": "burst", "rate": "100 /s", "burst_rate": "5000 /s", "every": "50 ms", "duration": "10 ms"},
     ]
     workload = [
         {
@@ -183,7 +186,7 @@ def held_to_budget(data: dict[str, Any], recording: Recording) -> None:
     assert recording.power.values.max() <= budget + 1e-9
     for fault in data["faults"]:
         for at in fault.get("at", ()) if fault["kind"] == "brown-out" else ():
-            begin, length = (int(float(text.removesuffix(" ms")) * 1e9) for text in (at, fault["lasts"]))
+            begin, length = (int(float(text.removesuffix(" ms")) * 1e9) for text in (at, fault["duration"]))
             first = np.searchsorted(recording.power.ticks, begin, side="right") - 1
             last = np.searchsorted(recording.power.ticks, begin + length, side="left")
             if begin < recording.end:
@@ -202,7 +205,7 @@ TIED = {
         }
     ],
     "stop": {"jobs": 50},
-    "faults": [{"kind": "failure", "mtbf": "20 ms", "mttr": "5 ms", "attempts": 1000}],
+    "faults": [{"kind": "failure", "mtbf": "20 ms", "mttr": "5 ms", "max_attempts": 1000}],
 }
 
 

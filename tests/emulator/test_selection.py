@@ -87,8 +87,8 @@ def test_a_device_asked_for_by_name_is_never_replaced(monkeypatch: pytest.Monkey
     [
         (("cuda", "mtal"), {}, "did you mean 'metal'"),
         ((), {}, "by a preference or by a use"),
-        (("cuda",), {"use": "ml inference"}, "one of them"),
-        ((), {"use": "ml inferense"}, "did you mean 'ml inference'"),
+        (("cuda",), {"use_case": "ml inference"}, "one of them"),
+        ((), {"use_case": "ml inferense"}, "did you mean 'ml inference'"),
         (("cuda",), {"device": "l5"}, "did you mean 'l4'"),
         (("cuda",), {"machine": ["l5"]}, "did you mean 'l4'"),
         (("cuda",), {"device": "l5", "real": True}, "did you mean 'l4'"),
@@ -109,7 +109,7 @@ def test_each_use_is_answered_by_its_row_of_the_matrix(use: str) -> None:
 
 
 def test_the_matrix_is_gone_through_in_order_with_equals_as_they_are_stated() -> None:
-    choice = windtunnel.select(use="ml inference", machine=["apple-m1"])
+    choice = windtunnel.select(use_case="ml inference", machine=["apple-m1"])
     assert choice.info.name == "apple-m1"
     assert [name for name, _ in choice.passed] == ["cuda, the primary", "tpu, the primary"]
     assert "metal, the alternative" in choice.reason

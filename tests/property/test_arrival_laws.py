@@ -39,17 +39,17 @@ RING = {
         {"rate": "150 /s", "sojourn": "500 ms", "next": [0.75, 0.25, 0]},
     ],
 }
-HOURS = {"process": "diurnal", "rates": [f"{(h * 7) % 11} /h" for h in range(24)], "starts": "05:20"}
+HOURS = {"process": "diurnal", "rates": [f"{(h * 7) % 11} /h" for h in range(24)], "start_time": "05:20"}
 STEPS = HOURS | {"shape": "step", "starts": "23:59:30"}
-WAVE = {"process": "diurnal", "rate": "6 /h", "amplitude": 1.0, "peak": "14:30", "starts": "09:00"}
-GIVEN = {"process": "spikes", "rate": "30 /s", "factor": 6.0, "length": "2 s", "at": ["3 s", "0 s", "4 s", "15 s"]}
-RANDOM = {"process": "spikes", "rate": "30 /s", "factor": 6.0, "length": "2 s", "every": "5 s"}
-BATCHES = {"process": "batches", "every": "200 ms", "size": 8.0}
+WAVE = {"process": "diurnal", "rate": "6 /h", "amplitude": 1.0, "peak": "14:30", "start_time": "09:00"}
+GIVEN = {"process": "spikes", "rate": "30 /s", "factor": 6.0, "duration": "2 s", "at": ["3 s", "0 s", "4 s", "15 s"]}
+RANDOM = {"process": "spikes", "rate": "30 /s", "factor": 6.0, "duration": "2 s", "mean_interval": "5 s"}
+BATCHES = {"process": "batches", "mean_interval": "200 ms", "size": 8.0}
 SPREAD = BATCHES | {"spread": "1500 ms"}
-BURST = {"process": "burst", "rate": "20 /s", "burst_rate": "300 /s", "every": "3 s", "length": "500 ms"}
+BURST = {"process": "burst", "rate": "20 /s", "burst_rate": "300 /s", "every": "3 s", "duration": "500 ms"}
 GAMMA = {"process": "gamma", "rate": "80 /s", "cv": 2.5}
 WEIBULL = {"process": "weibull", "rate": "80 /s", "cv": 1.7}
-MIX = {"process": "mix", "of": [MMPP, SPREAD, {"process": "poisson", "rate": "10 /s"}]}
+MIX = {"process": "mix", "processes": [MMPP, SPREAD, {"process": "poisson", "rate": "10 /s"}]}
 ALL = [MMPP, RING, HOURS, STEPS, WAVE, GIVEN, RANDOM, BATCHES, SPREAD, BURST, GAMMA, WEIBULL, MIX,
        {"process": "poisson", "rate": "80 /s"}, {"process": "deterministic", "rate": "80 /s"}]  # fmt: skip
 
@@ -112,7 +112,7 @@ def single(draw: st.DrawFn) -> dict[str, Any]:
             "rate": f"{rate} /s",
             "burst_rate": f"{rate * 9} /s",
             "every": f"{every} s",
-            "length": f"{length} s",
+            "duration": f"{length} s",
         }
     if kind == "mmpp":
         rates = draw(st.lists(st.sampled_from([0.0, 1.0, 30.0]), min_size=1, max_size=4))
@@ -123,36 +123,36 @@ def single(draw: st.DrawFn) -> dict[str, Any]:
     if kind == "hours":
         rates = draw(st.lists(st.sampled_from([0.0, 0.3, 4.0, 50.0]), min_size=23, max_size=23))
         return {"process": "diurnal", "rates": [f"{r} /min" for r in [rate + 5, *rates]], "shape": draw(st.sampled_from(["linear", "step"])),
-                "starts": draw(st.sampled_from(["00:00", "11:30", "23:59:59"]))}  # fmt: skip
+                "start_time": draw(st.sampled_from(["00:00", "11:30", "23:59:59"]))}  # fmt: skip
     if kind == "wave":
         return {
             "process": "diurnal",
             "rate": f"{rate} /min",
             "amplitude": draw(st.sampled_from([0.0, 0.3, 1.0])),
             "peak": "13:00",
-            "starts": "01:00",
+            "start_time": "01:00",
         }
     if kind == "given":
-        return {"process": "spikes", "rate": f"{rate} /s", "factor": draw(st.floats(0.0, 20.0)), "length": f"{draw(span)} s",
+        return {"process": "spikes", "rate": f"{rate} /s", "factor": draw(st.floats(0.0, 20.0)), "duration": f"{draw(span)} s",
                 "at": [f"{draw(span)} s" for _ in range(draw(st.integers(1, 4)))]}  # fmt: skip
     if kind == "random":
         every = draw(st.floats(0.5, 30.0))
         shared = draw(
             st.sampled_from([None, f"every {every}"])
         )  # who shares a clock must agree on how often it strikes
-        return {"process": "spikes", "rate": f"{rate} /s", "factor": draw(st.floats(0.5, 20.0)), "length": f"{draw(span)} s",
-                "every": f"{every} s", "shared": shared}  # fmt: skip
+        return {"process": "spikes", "rate": f"{rate} /s", "factor": draw(st.floats(0.5, 20.0)), "duration": f"{draw(span)} s",
+                "mean_interval": f"{every} s", "clock": shared}  # fmt: skip
     spread = draw(st.sampled_from([0.0, 0.5, 40.0]))
     return {
         "process": "batches",
-        "every": f"{draw(span)} s",
+        "mean_interval": f"{draw(span)} s",
         "size": draw(st.floats(1.0, 30.0)),
         "spread": f"{spread} s",
     }
 
 
 described_processes = st.one_of(
-    single(), st.builds(lambda of: {"process": "mix", "of": of}, st.lists(single(), min_size=1, max_size=3))
+    single(), st.builds(lambda of: {"process": "mix", "processes": of}, st.lists(single(), min_size=1, max_size=3))
 )
 
 
@@ -227,7 +227,7 @@ def test_a_new_workload_and_a_new_part_of_a_mix_shift_no_other(
 
     draws = processes.Draws(seed, ("w", "arrivals"))
     until = 150.0 / max(process_of(p).mean_rate_per_s() for p in (a, b, c))
-    mix = process_of({"process": "mix", "of": [a, b, c]})
+    mix = process_of({"process": "mix", "processes": [a, b, c]})
     parts = [in_blocks(process_of(p), draws.part(i), until) for i, p in enumerate((a, b, c))]
     assert np.array_equal(in_blocks(mix, draws, until), np.sort(np.concatenate(parts)))
 
@@ -297,18 +297,18 @@ def test_every_process_that_can_be_written_is_drawn_and_every_one_is_tried_here(
 
 
 def test_workloads_on_a_shared_clock_have_their_batches_and_spikes_at_the_same_times() -> None:
-    beats = {"process": "batches", "every": "2 s", "size": 1.0, "shared": "incidents"}
+    beats = {"process": "batches", "mean_interval": "2 s", "size": 1.0, "clock": "incidents"}
     crowd = beats | {"size": 30.0}
     rush = {
         "process": "spikes",
         "rate": "0.05 /s",
         "factor": 2000.0,
-        "length": "50 ms",
-        "every": "2 s",
-        "shared": "incidents",
+        "duration": "50 ms",
+        "mean_interval": "2 s",
+        "clock": "incidents",
     }
     one = scenario(
-        beats, beats, crowd, rush, beats | {"shared": "others"}, beats | {"shared": None}, stop={"time": "400 s"}
+        beats, beats, crowd, rush, beats | {"clock": "others"}, beats | {"clock": None}, stop={"time": "400 s"}
     )
     ticks = [arrivals(w, 7, one.stop, Path(), nowhere).ticks for w in one.workload]
     assert np.array_equal(ticks[0], ticks[1])
@@ -324,8 +324,8 @@ def test_workloads_on_a_shared_clock_have_their_batches_and_spikes_at_the_same_t
 
 
 def test_spikes_of_different_lengths_on_one_clock_begin_together_and_look_back_alike() -> None:
-    process = {"process": "spikes", "rate": "1 /s", "factor": 5.0, "every": "3 s", "shared": "clock"}
-    short, long = (process_of(process | {"length": length}) for length in ("100 ms", "20 s"))
+    process = {"process": "spikes", "rate": "1 /s", "factor": 5.0, "mean_interval": "3 s", "clock": "clock"}
+    short, long = (process_of(process | {"duration": length}) for length in ("100 ms", "20 s"))
     ends = []
     for spikes in (short, long):
         assert isinstance(spikes, said.Spikes)
@@ -497,6 +497,6 @@ def test_batches_are_geometric_and_independent() -> None:
 
 def test_poisson_processes_on_top_of_each_other_are_one() -> None:
     parts = [{"process": "poisson", "rate": f"{rate} /s"} for rate in (10, 25, 65)]
-    gaps = np.concatenate([np.diff(drawn({"process": "mix", "of": parts}, {"jobs": 3000}, s)) for s in range(8)])
+    gaps = np.concatenate([np.diff(drawn({"process": "mix", "processes": parts}, {"jobs": 3000}, s)) for s in range(8)])
     assert stats.kstest(gaps / TICKS_PER_SECOND, stats.expon(scale=1 / 100).cdf).pvalue > REAL
     assert stats.kstest(gaps / TICKS_PER_SECOND, stats.expon(scale=1 / 108).cdf).pvalue < REAL

@@ -27,9 +27,9 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
     arrivals = st.sampled_from(
         [
             {"process": "poisson", "rate": "3 /s"},
-            {"process": "spikes", "rate": "1 /s", "factor": 12, "length": "6 s", "every": "25 s"},
+            {"process": "spikes", "rate": "1 /s", "factor": 12, "duration": "6 s", "mean_interval": "25 s"},
             {"process": "closed", "users": 12, "think": {"mean": "3 s"}},
-            {"process": "burst", "rate": "0.3 /s", "burst_rate": "10 /s", "every": "30 s", "length": "5 s"},
+            {"process": "burst", "rate": "0.3 /s", "burst_rate": "10 /s", "every": "30 s", "duration": "5 s"},
         ]
     )
     service = {"distribution": draw(st.sampled_from(["exponential", "deterministic"])), "mean": "1 s"}
@@ -48,8 +48,8 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
     down = draw(st.sampled_from([None, {"utilisation": "30%", "for": "4 s"}, {"queue_per_device": 0.5, "for": "0 s"}]))
     rule = {
         "entry": "s",
-        "least": least,
-        "most": most,
+        "min": least,
+        "max": most,
         "up": up,
         "down": down,
         "every": draw(st.sampled_from(["700 ms", "3 s"])),
@@ -83,7 +83,7 @@ def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, A
     if "jobs" in data["stop"]:
         assert jobs["completed"] == jobs["arrived"] == 120
     on, rented = scaling.on, scaling.rented
-    assert rule["least"] <= on.values.min() and on.values.max() <= rented.values.max() <= rule["most"]
+    assert rule["min"] <= on.values.min() and on.values.max() <= rented.values.max() <= rule["max"]
     every = round(float(data["autoscale"][0]["every"].split()[0]) * (1e9 if "ms" in rule["every"] else 1e12))
     # More are asked for, and a device that is on drains, at decisions alone.
     assert (np.array(rented.ticks)[1:][np.diff(rented.values) > 0] % every == 0).all()
@@ -108,7 +108,7 @@ def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, A
 @given(scenarios())
 def test_with_least_and_most_alike_nothing_is_scaled(data: dict[str, Any]) -> None:
     count = next(entry["count"] for entry in data["fleet"] if entry["name"] == "s")
-    data["autoscale"][0] |= {"least": count, "most": count}
+    data["autoscale"][0] |= {"min": count, "max": count}
     scaled = windtunnel.run(scenario_from_data(data)).result
     plain = windtunnel.run(scenario_from_data(data | {"autoscale": []})).result
     for result in (scaled, plain):

@@ -63,7 +63,7 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
                             "rate": "100 /s",
                             "burst_rate": "5000 /s",
                             "every": "50 ms",
-                            "length": "10 ms",
+                            "duration": "10 ms",
                         },
                     ]
                 )

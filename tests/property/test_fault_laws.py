@@ -48,9 +48,9 @@ def faults(draw: st.DrawFn) -> Fault:
     stated = draw(st.booleans())
     if kind is Failure:
         if stated:
-            return made(kind="failure", at=at, lasts=draw(st.sampled_from([None, lasts])))
+            return made(kind="failure", at=at, duration=draw(st.sampled_from([None, lasts])))
         return made(kind="failure", mtbf="5 s", mttr=lasts)
-    times: dict[str, Any] = {"at": at, "lasts": lasts} if stated else {"every": "5 s", "lasts": lasts}
+    times: dict[str, Any] = {"at": at, "duration": lasts} if stated else {"mean_interval": "5 s", "duration": lasts}
     if kind is LinkLoss:
         return made(kind="link-loss", **times)
     if kind is Throttle:
@@ -129,7 +129,7 @@ def test_draws_belong_to_fault_and_device(devices: int, more: int, seed: int) ->
     """Another fault, or more devices, move no spell that was there before."""
     failure, slow = (
         made(kind="failure", mtbf="50 s", mttr="1 s"),
-        made(kind="throttle", every="9 s", lasts="1 s", speed=0.5),
+        made(kind="throttle", mean_interval="9 s", duration="1 s", speed=0.5),
     )
     alone = schedule([failure], devices, seed).until(100 * S)
     both = schedule([failure, slow], devices, seed).until(100 * S)
@@ -242,10 +242,10 @@ def test_a_budget_holds_at_every_instant_brown_outs_included(room: dict[str, Any
     budget = largest_w(room) + share * (most_w(room) - largest_w(room))
     brown = idle_w(room) + low * (budget - idle_w(room))
     faults = [
-        {"kind": "brown-out", "at": ["10 ms"], "lasts": "10 ms", "budget": f"{brown!r} W"},
-        {"kind": "throttle", "every": "9 ms", "lasts": "3 ms", "speed": 0.5},
-        {"kind": "link-loss", "every": "9 ms", "lasts": "3 ms"},
-        {"kind": "failure", "mtbf": "20 ms", "mttr": "3 ms", "attempts": 1000},
+        {"kind": "brown-out", "at": ["10 ms"], "duration": "10 ms", "budget": f"{brown!r} W"},
+        {"kind": "throttle", "mean_interval": "9 ms", "duration": "3 ms", "speed": 0.5},
+        {"kind": "link-loss", "mean_interval": "9 ms", "duration": "3 ms"},
+        {"kind": "failure", "mtbf": "20 ms", "mttr": "3 ms", "max_attempts": 1000},
     ]
     recording = played(room, power_budget=f"{budget!r} W", faults=faults)
     power = recording.power
@@ -279,17 +279,17 @@ def test_a_smaller_budget_draws_no_more_at_its_peak(room: dict[str, Any]) -> Non
 
 
 @settings(max_examples=60, deadline=None)
-@given(rooms(), st.sampled_from(["retry", "migrate", "lose"]), st.integers(1, 3), st.booleans())
+@given(rooms(), st.sampled_from(["retry", "migrate", "fail"]), st.integers(1, 3), st.booleans())
 def test_every_job_is_accounted_for(room: dict[str, Any], jobs: str, attempts: int, for_good: bool) -> None:
     times: dict[str, Any] = {"at": ["5 ms"]} if for_good else {"mtbf": "10 ms", "mttr": "5 ms"}
-    faults = [{"kind": "failure", "devices": ["d0"], "jobs": jobs, "attempts": attempts, **times}]
+    faults = [{"kind": "failure", "devices": ["d0"], "on_failure": jobs, "max_attempts": attempts, **times}]
     recording = played(room, faults=faults)
     table = recording.jobs
     counts = np.bincount(table.status, minlength=5)
     assert counts.sum() == len(table)
-    assert table.starts.max() <= (1 if jobs == "lose" else attempts)
+    assert table.starts.max() <= (1 if jobs == "fail" else attempts)
     assert (table.starts[table.status == COMPLETED] >= 1).all()
-    assert (table.starts[table.status == FAILED] == (1 if jobs == "lose" else attempts)).all()
+    assert (table.starts[table.status == FAILED] == (1 if jobs == "fail" else attempts)).all()
     # Faults shift no draw of the workload.
     assert np.array_equal(table.arrival, played(room).jobs.arrival)
     if not for_good and room["stop"] == {"jobs": 60}:
@@ -302,7 +302,7 @@ def test_throttled_work_takes_the_energy_it_would_have_taken(room: dict[str, Any
     """On one kind of device, so that it does not matter where a job goes."""
     room = {**room, "fleet": room["fleet"][:1]}
     free = played(room).jobs
-    slow = [{"kind": "throttle", "every": "3 ms", "lasts": "3 ms", "speed": speed} for speed in (0.25, 0.7)]
+    slow = [{"kind": "throttle", "mean_interval": "3 ms", "duration": "3 ms", "speed": speed} for speed in (0.25, 0.7)]
     held = played(room, faults=slow).jobs
     assert np.allclose(free.energy_j, held.energy_j, rtol=1e-6)
     assert held.finish.max() >= free.finish.max()
@@ -313,9 +313,9 @@ def test_throttled_work_takes_the_energy_it_would_have_taken(room: dict[str, Any
 def test_faults_of_long_runs_are_those_of_short_ones(distribution: str, seed: int, slow: bool) -> None:
     """Where no more than sums is kept: the same jobs completed, failed and started as where all is."""
     faults = [
-        {"kind": "failure", "mtbf": "50 ms", "mttr": "5 ms", "attempts": 2},
+        {"kind": "failure", "mtbf": "50 ms", "mttr": "5 ms", "max_attempts": 2},
         {"kind": "straggler", "probability": 0.1, "slowdown": 3},
-        *([{"kind": "throttle", "every": "9 ms", "lasts": "3 ms", "speed": 0.5}] if slow else []),
+        *([{"kind": "throttle", "mean_interval": "9 ms", "duration": "3 ms", "speed": 0.5}] if slow else []),
     ]
     data = {
         "schema": 1,
@@ -332,7 +332,7 @@ def test_faults_of_long_runs_are_those_of_short_ones(distribution: str, seed: in
         "stop": {"jobs": 400},
         "faults": faults,
     }
-    kept = windtunnel.run(scenario_from_data({**data, "records": "keep"}), engine="compiled")
+    kept = windtunnel.run(scenario_from_data({**data, "records": "all"}), engine="compiled")
     summed = windtunnel.run(scenario_from_data({**data, "records": "sample"}), engine="compiled")
     assert summed.recording.tally is not None
     for key in ("jobs", "availability", "utilisation"):
@@ -343,7 +343,7 @@ def test_faults_of_long_runs_are_those_of_short_ones(distribution: str, seed: in
 
 
 @pytest.mark.parametrize("policy", ["fifo", "least-loaded"])
-@pytest.mark.parametrize("jobs", ["retry", "migrate", "lose"])
+@pytest.mark.parametrize("jobs", ["retry", "migrate", "fail"])
 def test_a_long_run_whose_devices_are_gone_ends_as_a_short_one_does(policy: str, jobs: str) -> None:
     data = {
         "schema": 1,
@@ -359,8 +359,8 @@ def test_a_long_run_whose_devices_are_gone_ends_as_a_short_one_does(policy: str,
         "policy": policy,
         "stop": {"jobs": 400},
         "faults": [
-            {"kind": "failure", "at": ["100 ms"], "jobs": jobs},
-            {"kind": "link-loss", "every": "10 ms", "lasts": "1 ms"},
+            {"kind": "failure", "at": ["100 ms"], "on_failure": jobs},
+            {"kind": "link-loss", "mean_interval": "10 ms", "duration": "1 ms"},
         ],
     }
     kept, summed = (

@@ -35,12 +35,12 @@ def faults(draw: st.DrawFn, kinds: list[str] = KINDS) -> dict[str, Any]:
     if draw(st.booleans()):
         fault["times"] = draw(st.integers(1, 8))
     if kind not in ("slow-copy", "corrupt-copy"):
-        fault["jobs"] = draw(st.sampled_from(["retry", "migrate", "lose"]))
-        fault["attempts"] = draw(st.integers(1, 4))
+        fault["on_failure"] = draw(st.sampled_from(["retry", "migrate", "fail"]))
+        fault["max_attempts"] = draw(st.integers(1, 4))
     if kind == "device-lost" or (kind in ("ecc", "hang", "launch-failure") and draw(st.booleans())):
-        fault["reset"] = draw(st.sampled_from(["1 us", "3 ms", "40 ms"]))
+        fault["reset_time"] = draw(st.sampled_from(["1 us", "3 ms", "40 ms"]))
     if kind == "hang":
-        fault["hang"] = draw(st.sampled_from(["1 ns", "2 ms", "30 ms"]))
+        fault["watchdog_timeout"] = draw(st.sampled_from(["1 ns", "2 ms", "30 ms"]))
     if draw(st.booleans()):
         fault["workloads"] = ["mixed"]
     return fault
@@ -49,11 +49,11 @@ def faults(draw: st.DrawFn, kinds: list[str] = KINDS) -> dict[str, Any]:
 def spells() -> st.SearchStrategy[dict[str, Any]]:
     lasts = st.sampled_from(["1 ms", "20 ms"])
     return st.one_of(
-        st.builds(lambda d: {"kind": "failure", "mtbf": "30 ms", "mttr": d, "jobs": "migrate"}, lasts),
-        st.builds(lambda d: {"kind": "link-loss", "every": "30 ms", "lasts": d}, lasts),
-        st.builds(lambda d: {"kind": "throttle", "every": "30 ms", "lasts": d, "speed": 0.5}, lasts),
+        st.builds(lambda d: {"kind": "failure", "mtbf": "30 ms", "mttr": d, "on_failure": "migrate"}, lasts),
+        st.builds(lambda d: {"kind": "link-loss", "mean_interval": "30 ms", "duration": d}, lasts),
+        st.builds(lambda d: {"kind": "throttle", "mean_interval": "30 ms", "duration": d, "speed": 0.5}, lasts),
         st.just({"kind": "straggler", "probability": 0.2, "slowdown": 3}),
-        st.just({"kind": "brown-out", "at": ["20 ms"], "lasts": "5 ms", "budget": "150 W"}),
+        st.just({"kind": "brown-out", "at": ["20 ms"], "duration": "5 ms", "budget": "150 W"}),
     )
 
 
@@ -154,7 +154,7 @@ def test_a_fault_at_the_end_of_the_list_changes_no_draw(p: float, more: list[dic
     alone = [strike is not None for strike in struck_by([first], seed)]
     assert alone == [strike is not None for strike in struck_by([first, *more], seed)]
     # One that ends operations later, when the first has struck already, moves none of the first's strikes either.
-    hang = {"kind": "hang", "probability": 1.0, "hang": "1 s"}
+    hang = {"kind": "hang", "probability": 1.0, "watchdog_timeout": "1 s"}
     ends = [strike is not None and strike.ticks is None for strike in struck_by([first, hang], seed)]
     assert ends == alone
     assert alone != [strike is not None for strike in struck_by([first], seed + 1)]
@@ -177,7 +177,7 @@ def test_the_share_that_is_struck_is_its_probability(p: float) -> None:
         "ops": [{"service": {"distribution": "deterministic", "mean": "0.1 ms"}}],
     }
     for seed in range(40):
-        fault = {"kind": "ecc", "probability": p, "jobs": "lose"}
+        fault = {"kind": "ecc", "probability": p, "on_failure": "fail"}
         found = run([fault], seed=seed, fleet=[{"device": "server"}], workload=[workload], stop={"jobs": jobs})
         concerned, struck = found.struck[0]
         assert concerned == jobs and struck == np.count_nonzero(found.jobs.status == FAILED)
@@ -194,7 +194,7 @@ def test_starts_of_a_job_that_is_tried_until_it_succeeds_are_geometric() -> None
         "arrivals": {"process": "deterministic", "rate": "100 /s"},
         "ops": [{"repeat": {"times": 2, "ops": [service]}}],
     }
-    fault = {"kind": "ecc", "probability": 0.3, "attempts": 1000}
+    fault = {"kind": "ecc", "probability": 0.3, "max_attempts": 1000}
     found = run([fault], fleet=[{"device": "server"}], workload=[workload], stop={"jobs": 4_000})
     success = 0.7**2
     seen = np.bincount(np.minimum(found.jobs.starts, 6), minlength=7)[1:]

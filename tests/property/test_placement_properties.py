@@ -189,14 +189,14 @@ def scenario(folder: Path, nodes: Any, tasks: Any, **keys: Any) -> Any:
             {
                 "name": "tasks",
                 "arrivals": {"process": "trace", "file": "tasks.csv", "time": "at"},
-                "needs": {
+                "resources": {
                     "gpus": "$gpus",
                     "gpu_milli": "$milli",
                     "cpu_milli": "$cpu",
                     "memory": "$memory GiB",
                     "models": "$models",
                 },
-                "lasts": "$lasts s",
+                "duration": "$lasts s",
             }
         ],
         "fragmentation": {"popularity": 1},

@@ -70,8 +70,8 @@ def small(draw: st.DrawFn) -> dict[str, Any]:
         "stop": draw(st.sampled_from([{"jobs": 250}, {"time": "2 s"}])),
         "targets": [f"{metric} <= {draw(st.sampled_from([9, 20, 60]))} ms"],
         "plan": {
-            "most": 3,
-            "kinds": draw(st.integers(1, 2)),
+            "max": 3,
+            "max_entries": draw(st.integers(1, 2)),
             "replications": 2,
             "loads": [],
             "spare": draw(st.sampled_from([0, 0, 1])),
@@ -103,7 +103,7 @@ def test_a_plan_equals_brute_force_and_is_never_below_its_bound(data: dict[str, 
             verdicts.append(Verdict(met, whole[key]))
         return verdicts
 
-    best = brute_force((3,) * len(data["fleet"]), data["plan"]["kinds"], evaluate)
+    best = brute_force((3,) * len(data["fleet"]), data["plan"]["max_entries"], evaluate)
     assert (best is None) == (found["fleets"] == [])
     assert found["search"]["proof"] == "exhaustive"
     if best is not None:
@@ -186,7 +186,7 @@ def busy(draw: st.DrawFn) -> dict[str, Any]:
         "seed": draw(st.integers(0, 1000)),
         "stop": draw(st.sampled_from([{"jobs": 60}, {"time": "60 ms"}])),
         "targets": [],
-        "records": "keep",
+        "records": "all",
     }
     if kind in ("continuous", "static"):
         prompt, output = draw(st.integers(1, 400)), draw(st.integers(1, 12))
@@ -290,7 +290,7 @@ def one_kind(rate: float) -> dict[str, Any]:
         ],
         "stop": {"jobs": 2500},
         "targets": ["latency p95 <= 45 ms"],
-        "plan": {"loads": [], "most": 40},
+        "plan": {"loads": [], "max": 40},
     }
 
 

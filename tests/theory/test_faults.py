@@ -50,7 +50,7 @@ def completions(
                 "ops": [{"service": {"distribution": distribution, "mean": "1 s"}}],
             }
         ],
-        "faults": [{"kind": "failure", "mtbf": f"{1 / failures_per_s!r} s", "mttr": f"{repair_s} s", "attempts": 1000}],
+        "faults": [{"kind": "failure", "mtbf": f"{1 / failures_per_s!r} s", "mttr": f"{repair_s} s", "max_attempts": 1000}],
         "stop": {"jobs": JOBS},
     }  # fmt: skip
     jobs = compiled.run(prepare_run(scenario_from_data(data), windtunnel.catalogue())).jobs

@@ -57,18 +57,18 @@ def data(*described: Any, stop: Any = None) -> dict[str, Any]:
         ({"process": "diurnal", "rate": "1 /s", "amplitude": 1, "peak": "24:00"}, "'24:00' is not a time of day"),
         ({"process": "diurnal", "rate": "1 /s", "amplitude": 1, "peak": 12}, "12 is not a time of day"),
         ({"process": "diurnal", "rate": "1 /s", "amplitude": 1, "peak": "12:00", "shape": "step"}, "a wave has no shape"),
-        ({"process": "spikes", "rate": "1 /s", "factor": 2, "length": "1 s"}, "spikes come at given times or at random; expected at: [10 s, ...], or every: 1 min"),
-        ({"process": "spikes", "rate": "1 /s", "factor": 2, "length": "1 s", "at": []}, "arrivals.at"),
-        ({"process": "spikes", "rate": "1 /s", "factor": 2, "length": "1 s", "at": ["1"]}, "arrivals.at[0]: '1' has no unit"),
-        ({"process": "spikes", "rate": "1 /s", "factor": 2, "length": "1 s", "at": ["1 s"], "shared": "x"}, "given times need no shared clock"),
-        ({"process": "spikes", "rate": "1 /s", "factor": 2, "length": "1 s", "every": "1 ms"}, "there are hundreds of spikes to a job"),
-        ({"process": "batches", "every": "1 s", "size": 0.5}, "arrivals.size: this is 0.5; expected at least 1"),
-        ({"process": "batches", "every": "1 ms", "size": 1e6, "spread": "1 h"}, "more than ten million jobs overlap"),
-        ({"process": "mix", "of": []}, "arrivals.of"),
-        ({"process": "mix", "of": [{"process": "trace", "file": "a.csv"}]}, "arrivals.of[0].process: 'trace' is not known here; expected one of poisson"),
-        ({"process": "mix", "of": [{"process": "poisson", "rat": "1 /s"}]}, "arrivals.of[0].rat: unknown key 'rat'; expected one of process, rate; did you mean 'rate'?"),
-        ({"process": "burst", "rate": "1 /s", "burst_rate": "2 /s", "every": "1 s", "length": "2 s"}, "workload[0].arrivals: a burst is longer"),
-        ({"process": "mix", "of": [{"process": "poisson", "rate": "1 /s"}]}, "the mix arrivals of 'w0' never end"),
+        ({"process": "spikes", "rate": "1 /s", "factor": 2, "duration": "1 s"}, "spikes come at given times or at random; expected at: [10 s, ...], or every: 1 min"),
+        ({"process": "spikes", "rate": "1 /s", "factor": 2, "duration": "1 s", "at": []}, "arrivals.at"),
+        ({"process": "spikes", "rate": "1 /s", "factor": 2, "duration": "1 s", "at": ["1"]}, "arrivals.at[0]: '1' has no unit"),
+        ({"process": "spikes", "rate": "1 /s", "factor": 2, "duration": "1 s", "at": ["1 s"], "clock": "x"}, "given times need no shared clock"),
+        ({"process": "spikes", "rate": "1 /s", "factor": 2, "duration": "1 s", "mean_interval": "1 ms"}, "there are hundreds of spikes to a job"),
+        ({"process": "batches", "mean_interval": "1 s", "size": 0.5}, "arrivals.size: this is 0.5; expected at least 1"),
+        ({"process": "batches", "mean_interval": "1 ms", "size": 1e6, "spread": "1 h"}, "more than ten million jobs overlap"),
+        ({"process": "mix", "processes": []}, "arrivals.processes"),
+        ({"process": "mix", "processes": [{"process": "trace", "file": "a.csv"}]}, "arrivals.processes[0].process: 'trace' is not known here; expected one of poisson"),
+        ({"process": "mix", "processes": [{"process": "poisson", "rat": "1 /s"}]}, "arrivals.processes[0].rat: unknown key 'rat'; expected one of process, rate; did you mean 'rate'?"),
+        ({"process": "burst", "rate": "1 /s", "burst_rate": "2 /s", "every": "1 s", "duration": "2 s"}, "workload[0].arrivals: a burst is longer"),
+        ({"process": "mix", "processes": [{"process": "poisson", "rate": "1 /s"}]}, "the mix arrivals of 'w0' never end"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(described: dict[str, Any], says: str) -> None:
@@ -79,22 +79,29 @@ def test_what_is_wrong_is_named(described: dict[str, Any], says: str) -> None:
 
 
 def test_who_names_a_shared_clock_agrees_on_how_often_it_strikes() -> None:
-    batches = {"process": "batches", "every": "1 s", "size": 2.0, "shared": "incidents"}
-    spikes = {"process": "spikes", "rate": "1 /s", "factor": 2, "length": "1 s", "every": "2 s", "shared": "incidents"}
+    batches = {"process": "batches", "mean_interval": "1 s", "size": 2.0, "clock": "incidents"}
+    spikes = {
+        "process": "spikes",
+        "rate": "1 /s",
+        "factor": 2,
+        "duration": "1 s",
+        "mean_interval": "2 s",
+        "clock": "incidents",
+    }
     with pytest.raises(InputError) as caught:
-        scenario_from_data(data(batches, {"process": "mix", "of": [spikes]}))
+        scenario_from_data(data(batches, {"process": "mix", "processes": [spikes]}))
     assert str(caught.value) == (
-        "scenario: workload[1].arrivals.of[0].every: the shared clock 'incidents' strikes every 2 s here; "
+        "scenario: workload[1].arrivals.processes[0].mean_interval: the shared clock 'incidents' strikes every 2 s here; "
         "expected every 1 s, as in 'w0'"
     )
-    scenario_from_data(data(batches, {"process": "mix", "of": [spikes | {"every": "1000 ms"}, batches]}))
+    scenario_from_data(data(batches, {"process": "mix", "processes": [spikes | {"mean_interval": "1000 ms"}, batches]}))
 
 
 def test_a_shared_clock_goes_its_own_way_however_heavy_the_load() -> None:
-    batches = {"process": "batches", "every": "1 s", "size": 2.0, "shared": "incidents"}
+    batches = {"process": "batches", "mean_interval": "1 s", "size": 2.0, "clock": "incidents"}
     process = scenario_from_data(data(batches)).workload[0].arrivals
     assert isinstance(process, Batches)
-    assert (process.scaled(3.0).every, process.scaled(3.0).mean_rate_per_s()) == (1.0, 6.0)
+    assert (process.scaled(3.0).mean_interval, process.scaled(3.0).mean_rate_per_s()) == (1.0, 6.0)
     with pytest.raises(InputError, match=r"cannot be made 0\.4 times as large"):
         process.scaled(0.4)
 
@@ -103,15 +110,15 @@ def test_a_shared_clock_goes_its_own_way_however_heavy_the_load() -> None:
     ("described", "mean", "stationary"),
     [
         ({"process": "weibull", "rate": "3 /min", "cv": 2}, 0.05, True),
-        ({"process": "burst", "rate": "10 /s", "burst_rate": "100 /s", "every": "10 s", "length": "1 s"}, 19.0, False),
+        ({"process": "burst", "rate": "10 /s", "burst_rate": "100 /s", "every": "10 s", "duration": "1 s"}, 19.0, False),
         ({"process": "mmpp", "states": [STATES[0] | {"sojourn": "8 s"}, STATES[1]]}, 20.0, True),
         ({"process": "diurnal", "rates": RATES}, 12.5, False),
         ({"process": "diurnal", "rate": "7 /s", "amplitude": 1, "peak": "0:00"}, 7.0, False),
-        ({"process": "spikes", "rate": "7 /s", "factor": 3, "length": "1 s", "at": ["5 s"]}, 7.0, False),
+        ({"process": "spikes", "rate": "7 /s", "factor": 3, "duration": "1 s", "at": ["5 s"]}, 7.0, False),
         # Spikes as long as their mean distance cover 1 - 1/e of the time.
-        ({"process": "spikes", "rate": "1 /s", "factor": 2, "length": "4 s", "every": "4 s"}, 2 - np.exp(-1), True),
-        ({"process": "batches", "every": "2 s", "size": 5, "spread": "1 s"}, 2.5, True),
-        ({"process": "mix", "of": [{"process": "poisson", "rate": "1 /s"}, {"process": "diurnal", "rates": RATES}]}, 13.5, False),
+        ({"process": "spikes", "rate": "1 /s", "factor": 2, "duration": "4 s", "mean_interval": "4 s"}, 2 - np.exp(-1), True),
+        ({"process": "batches", "mean_interval": "2 s", "size": 5, "spread": "1 s"}, 2.5, True),
+        ({"process": "mix", "processes": [{"process": "poisson", "rate": "1 /s"}, {"process": "diurnal", "rates": RATES}]}, 13.5, False),
     ],
 )  # fmt: skip
 def test_a_process_says_its_mean_rate_and_whether_it_is_stationary(
@@ -129,7 +136,7 @@ def test_a_day_begins_where_it_is_said_to() -> None:
     # A single busy hour, so that the first job says when it comes: from 12:00, and the run begins at 11:15.
     rates = ["0 /h"] * 12 + ["36000 /h"] + ["0 /h"] * 11
     for shape, first_s in (("step", 45 * 60.0), ("linear", 0.0)):
-        described = {"process": "diurnal", "rates": rates, "shape": shape, "starts": "11:15"}
+        described = {"process": "diurnal", "rates": rates, "shape": shape, "start_time": "11:15"}
         scenario = scenario_from_data(data(described, stop={"time": "2.75 h"}))
         ticks = arrivals(scenario.workload[0], 1, scenario.stop, Path(), lambda *_: Where()).ticks
         hours = 11.25 + ticks / 3.6e15
@@ -147,7 +154,7 @@ def test_a_day_begins_where_it_is_said_to() -> None:
 def test_arrivals_beyond_106_days_are_refused_for_a_count_and_cut_for_a_time() -> None:
     slow = {
         "process": "mix",
-        "of": [{"process": "poisson", "rate": "1 /d"}, {"process": "diurnal", "rates": ["0.1 /d"] * 24}],
+        "processes": [{"process": "poisson", "rate": "1 /d"}, {"process": "diurnal", "rates": ["0.1 /d"] * 24}],
     }
     with pytest.raises(InputError, match="take longer than the 106 days"):
         windtunnel.run(scenario_from_data(data(slow, stop={"jobs": 5000})))
@@ -182,4 +189,4 @@ def test_the_schema_knows_every_process_by_its_name() -> None:
             "trace",
         ]
     )
-    assert json_schema()["$defs"]["Diurnal"]["properties"]["starts"]["pattern"]
+    assert json_schema()["$defs"]["Diurnal"]["properties"]["start_time"]["pattern"]

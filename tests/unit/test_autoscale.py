@@ -22,7 +22,7 @@ from windtunnel.scenario.scenario import scenario_from_data
 def rule(**changes: Any) -> dict[str, Any]:
     return {
         "entry": "s",
-        "most": 4,
+        "max": 4,
         "up": {"queue_per_device": 2},
         "down": {"utilisation": "40%", "for": "20 s"},
         "every": "10 s",
@@ -53,7 +53,7 @@ def scenario(at: list[float], seconds: float, rules: list[Any], tmp: Any, **more
 
 def series(finished: Any) -> list[tuple[float, int, int]]:
     one = finished.result["autoscale"][0]["series"]
-    return list(zip(one["time_s"], map(int, one["on"]), map(int, one["rented"]), strict=True))
+    return list(zip(one["time_s"], map(int, one["in_service"]), map(int, one["rented"]), strict=True))
 
 
 def test_a_queue_brings_devices_and_quiet_takes_them_away(tmp_path: Any) -> None:
@@ -66,7 +66,7 @@ def test_a_queue_brings_devices_and_quiet_takes_them_away(tmp_path: Any) -> None
     # 7, 9 and 3 are wanted, and then none. The window of 20 s holds two decisions.
     assert series(finished)[3:] == [(60.0, 3, 3), (70.0, 1, 1)]
     one = finished.result["autoscale"][0]
-    assert (one["ups"], one["downs"], one["most_on"], one["most_rented"]) == (1, 2, 4, 4)
+    assert (one["scale_ups"], one["scale_downs"], one["max_in_service"], one["max_rented"]) == (1, 2, 4, 4)
     # Rented: one all the time, three from 10 s to 60 s, and two of them to 70 s.
     rented_s = 100 + 3 * 50 + 2 * 10
     assert one["rented_s"] == rented_s
@@ -94,7 +94,7 @@ def test_a_request_is_withdrawn_before_anything_is_drained(tmp_path: Any) -> Non
     assert series(finished)[:2] == [(0.0, 1, 1), (10.0, 1, 3)]
     assert all(on == 1 for _, on, _ in series(finished))
     assert series(finished)[-1][2] == 1
-    assert finished.result["autoscale"][0]["downs"] >= 1 and finished.result["jobs"]["completed"] == 5
+    assert finished.result["autoscale"][0]["scale_downs"] >= 1 and finished.result["jobs"]["completed"] == 5
 
 
 def test_a_device_that_drains_ends_what_it_has_and_can_be_called_back(tmp_path: Any) -> None:
@@ -137,20 +137,18 @@ def test_with_no_room_to_scale_it_is_the_run_without(policy: str, batch: Any, tm
     at = np.cumsum(rng.exponential(1.0, 60)).tolist()
     named = {"name": policy, "batch": batch} if batch else policy
     plain = windtunnel.run(scenario(at, 3.7, [], tmp_path, fleet=fleet, policy=named))
-    scaled = windtunnel.run(
-        scenario(at, 3.7, [rule(least=3, most=3, every="0.9 s")], tmp_path, fleet=fleet, policy=named)
-    )
+    scaled = windtunnel.run(scenario(at, 3.7, [rule(min=3, max=3, every="0.9 s")], tmp_path, fleet=fleet, policy=named))
     for finished in (plain, scaled):
         finished.result["scenario"].pop("autoscale")
     assert plain.result.pop("autoscale") == []
-    assert scaled.result.pop("autoscale")[0]["mean_on"] == 3
+    assert scaled.result.pop("autoscale")[0]["mean_in_service"] == 3
     assert result_json(plain.result) == result_json(scaled.result)
 
 
 def test_streams_and_continuous_batches_drain_too() -> None:
-    spikes = {"process": "spikes", "rate": "1 /s", "factor": 40, "length": "5 s", "at": ["5 s"]}
+    spikes = {"process": "spikes", "rate": "1 /s", "factor": 40, "duration": "5 s", "at": ["5 s"]}
     shared = {"schema": 1, "name": "drains", "stop": {"time": "60 s"}}
-    scale = {"entry": "l4", "most": 4, "up": {"queue_per_device": 2}, "down": {"utilisation": 0.6, "for": "6 s"}}
+    scale = {"entry": "l4", "max": 4, "up": {"queue_per_device": 2}, "down": {"utilisation": 0.6, "for": "6 s"}}
     chat = {"name": "w", "arrivals": spikes, "ops": [{"generate": {"model": "m", "prompt": 200, "output": 100}}]}
     copies = {
         "name": "w",
@@ -166,14 +164,14 @@ def test_streams_and_continuous_batches_drain_too() -> None:
         data["autoscale"] = [scale | {"every": "2 s", "provisioning": "3 s"}]
         finished = windtunnel.run(scenario_from_data(data))
         (one,) = finished.result["autoscale"]
-        assert one["most_on"] > 1 and one["downs"] > 0 and finished.result["jobs"]["queued"] == 0
+        assert one["max_in_service"] > 1 and one["scale_downs"] > 0 and finished.result["jobs"]["queued"] == 0
 
 
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"most": 3}, "4 rented"),
-        ({"least": 2}, "1 were on"),
+        ({"max": 3}, "4 rented"),
+        ({"min": 2}, "1 were on"),
         ({"devices": range(1)}, "its number says"),
     ],
 )
@@ -202,13 +200,13 @@ def test_replications_and_closed_loops_go_with_it() -> None:
                 "ops": [{"service": {"distribution": "exponential", "mean": "1 s"}}],
             }
         ],
-        "autoscale": [rule(most=20, every="2 s", up={"utilisation": "80%"})],
+        "autoscale": [rule(max=20, every="2 s", up={"utilisation": "80%"})],
         "stop": {"jobs": 2000},
     }
     result = windtunnel.run(scenario_from_data(data), replications=3).result
     assert result["jobs"]["completed"] == 6000
     # Thirty users keep about ten busy; with fewer devices they wait, with all the cost would be twenty's.
-    assert 10 < result["autoscale"][0]["mean_on"] < 16
+    assert 10 < result["autoscale"][0]["mean_in_service"] < 16
     assert result["cost_usd"] < 0.8 * 20 * result["span_s"] / 3600
 
 
@@ -251,8 +249,8 @@ def test_its_values_read_back() -> None:
     [
         ([rule(entry="S")], {}, r"the fleet has no 'S'.*did you mean 's'"),
         ([rule(), rule()], {}, r"autoscale\[0\] is about 's' too"),
-        ([rule(least=5)], {}, "least is 5 and most 4"),
-        ([rule(least=2)], {}, r"fleet\[0\].*begins with 1, which is not from 2 to 4"),
+        ([rule(min=5)], {}, r"min \(5\) is greater than max \(4\)"),
+        ([rule(min=2)], {}, r"fleet\[0\].*begins with 1, which is not from 2 to 4"),
         ([rule(up={})], {}, "names no metric"),
         ([rule(up={"utilisation": "30%"})], {}, "scale to and fro"),
         ([rule(up={"utilization": "30%"})], {}, "did you mean 'utilisation'"),
@@ -261,7 +259,7 @@ def test_its_values_read_back() -> None:
         ([rule(every="1 ps")], {}, r"autoscale\[0\].every: s would be decided on 100,000,000,000,000 times"),
         ([rule()], {"faults": [{"kind": "failure", "mtbf": "1 h", "mttr": "1 s"}]}, r"faults\[0\].*which autoscale\[0\] scales"),
         ([rule()], {"power_budget": "100 W"}, "power budget counts"),
-        ([rule()], {"faults": [{"kind": "brown-out", "at": ["1 s"], "lasts": "1 s", "budget": "50 W"}]}, "brown-out counts"),
+        ([rule()], {"faults": [{"kind": "brown-out", "at": ["1 s"], "duration": "1 s", "budget": "50 W"}]}, "brown-out counts"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_its_place(rules: Any, more: Any, problem: str, tmp_path: Any) -> None:
@@ -272,11 +270,11 @@ def test_what_cannot_be_is_refused_with_its_place(rules: Any, more: Any, problem
 def test_a_fault_elsewhere_and_stragglers_go_with_it(tmp_path: Any) -> None:
     fleet = [{"device": "server", "name": "s"}, {"device": "server", "name": "t"}]
     faults = [
-        {"kind": "failure", "devices": ["t"], "at": ["5 s"], "lasts": "50 s"},
+        {"kind": "failure", "devices": ["t"], "at": ["5 s"], "duration": "50 s"},
         {"kind": "straggler", "probability": 0.5, "slowdown": 2.0},
     ]
     finished = windtunnel.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path, fleet=fleet, faults=faults, stop=None))
-    assert finished.result["jobs"]["completed"] == 9 and finished.result["autoscale"][0]["ups"] == 1
+    assert finished.result["jobs"]["completed"] == 9 and finished.result["autoscale"][0]["scale_ups"] == 1
     # A device that fails for good keeps its job for ever; the controller does not keep the run alive.
     only = [{"kind": "failure", "devices": ["t"], "at": ["5 s"]}]
     more = {"fleet": fleet, "faults": only, "stop": None, "policy": "round-robin"}

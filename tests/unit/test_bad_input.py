@@ -429,7 +429,7 @@ def test_what_was_expected_is_shown_as_it_is_written(old: str, new: str, says: s
 
 
 def test_a_missing_key_is_shown_as_it_is_written(tmp_path: Path) -> None:
-    without = GOOD.replace("arrivals: {process: poisson, rate: 100 /s}", "use: ml inference")
+    without = GOOD.replace("arrivals: {process: poisson, rate: 100 /s}", "use_case: ml inference")
     assert "'arrivals' is missing; expected arrivals: {process: poisson, rate: 100 /s}" in message(tmp_path, without)
 
 

@@ -140,7 +140,7 @@ def test_a_stop_after_jobs_counts_all_of_them_and_drains() -> None:
 
 
 def test_a_job_that_is_given_up_is_an_answer() -> None:
-    fails = [{"kind": "failure", "at": ["4 s", "30 s"], "lasts": "1 s", "jobs": "lose"}]
+    fails = [{"kind": "failure", "at": ["4 s", "30 s"], "duration": "1 s", "on_failure": "fail"}]
     data = scenario(work("mine", closed(1)), stop={"time": "60 s"}, faults=fails)
     finished = windtunnel.run(scenario_from_data(data))
     jobs = finished.recording.jobs
@@ -150,7 +150,7 @@ def test_a_job_that_is_given_up_is_an_answer() -> None:
 
 
 def test_a_job_that_is_tried_again_is_waited_for() -> None:
-    fails = [{"kind": "failure", "at": ["4 s"], "lasts": "1 s", "jobs": "retry"}]
+    fails = [{"kind": "failure", "at": ["4 s"], "duration": "1 s", "on_failure": "retry"}]
     jobs = jobs_of(scenario(work("mine", closed(1)), stop={"jobs": 3}, faults=fails))
     assert (jobs.arrival // SECOND).tolist() == [2, 10, 15] and jobs.starts.tolist() == [2, 1, 1]
 
@@ -195,7 +195,7 @@ def test_more_users_are_a_heavier_load() -> None:
         ({"workload": [work("mine", closed(1, distribution="lognorml"))]}, "lognormal"),
         ({"stop": None}, "never end"),
         ({"stop": {"time": "1 s"}}, "no job arrives"),
-        ({"workload": [work("mine", {"process": "mix", "of": [closed()]})]}, "closed"),
+        ({"workload": [work("mine", {"process": "mix", "processes": [closed()]})]}, "closed"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(changes: dict[str, Any], problem: str) -> None:

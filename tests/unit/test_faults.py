@@ -82,7 +82,7 @@ def levels(recording: Recording) -> list[float]:
     return [value for i, value in enumerate(values) if not i or value != values[i - 1]]
 
 
-FAILURE = {"kind": "failure", "at": ["4 ms"], "lasts": "3 ms"}
+FAILURE = {"kind": "failure", "at": ["4 ms"], "duration": "3 ms"}
 
 
 def test_a_retried_job_starts_again_from_the_beginning_in_its_old_place(engine: str, tmp_path: Path) -> None:
@@ -103,14 +103,14 @@ def test_a_retried_job_starts_again_from_the_beginning_in_its_old_place(engine: 
 
 
 def test_a_lost_job_is_failed_and_the_others_go_on(engine: str, tmp_path: Path) -> None:
-    jobs = jobs_of(engine, [{**FAILURE, "jobs": "lose"}], tmp=tmp_path).jobs
+    jobs = jobs_of(engine, [{**FAILURE, "on_failure": "fail"}], tmp=tmp_path).jobs
     assert jobs.status.tolist() == [FAILED, COMPLETED, COMPLETED, COMPLETED]
     assert milliseconds(jobs.start) == [0, 7, 17, 27]
     assert milliseconds(jobs.finish) == [4, 17, 27, 37]
 
 
 def test_a_job_is_started_so_many_times_and_then_given_up(engine: str, tmp_path: Path) -> None:
-    fault = {"kind": "failure", "at": ["4 ms", "9 ms", "14 ms"], "lasts": "1 ms", "attempts": 2}
+    fault = {"kind": "failure", "at": ["4 ms", "9 ms", "14 ms"], "duration": "1 ms", "max_attempts": 2}
     jobs = jobs_of(engine, [fault], arrivals="0 1", tmp=tmp_path).jobs
     assert jobs.status.tolist() == [FAILED, COMPLETED]
     assert jobs.starts.tolist() == [2, 2]
@@ -118,7 +118,7 @@ def test_a_job_is_started_so_many_times_and_then_given_up(engine: str, tmp_path:
 
 
 def test_a_job_that_migrates_and_all_behind_it_are_routed_anew(engine: str, tmp_path: Path) -> None:
-    fault = {"kind": "failure", "devices": ["a"], "at": ["4 ms"], "lasts": "1 s", "jobs": "migrate"}
+    fault = {"kind": "failure", "devices": ["a"], "at": ["4 ms"], "duration": "1 s", "on_failure": "migrate"}
     fleet = [{"device": "server", "name": name} for name in "ab"]
     jobs = jobs_of(engine, [fault], fleet=fleet, policy="least-loaded", tmp=tmp_path).jobs
     # 0 and 2 go to a, 1 and 3 to b; then 0 and 2, in this order, join 3 in b's queue. Order of arrival decides.
@@ -128,7 +128,7 @@ def test_a_job_that_migrates_and_all_behind_it_are_routed_anew(engine: str, tmp_
 
 
 def test_a_job_that_retries_waits_for_the_device_it_was_routed_to(engine: str, tmp_path: Path) -> None:
-    fault = {"kind": "failure", "devices": ["a"], "at": ["4 ms"], "lasts": "96 ms"}
+    fault = {"kind": "failure", "devices": ["a"], "at": ["4 ms"], "duration": "96 ms"}
     fleet = [{"device": "server", "name": name} for name in "ab"]
     jobs = jobs_of(engine, [fault], fleet=fleet, policy="least-loaded", tmp=tmp_path).jobs
     assert jobs.device.tolist() == [0, 1, 0, 1]
@@ -136,7 +136,7 @@ def test_a_job_that_retries_waits_for_the_device_it_was_routed_to(engine: str, t
 
 
 def test_under_one_queue_another_device_takes_what_was_interrupted(engine: str, tmp_path: Path) -> None:
-    fault = {"kind": "failure", "devices": ["a"], "at": ["4 ms"], "lasts": "96 ms"}
+    fault = {"kind": "failure", "devices": ["a"], "at": ["4 ms"], "duration": "96 ms"}
     fleet = [{"device": "server", "name": name} for name in "ab"]
     jobs = jobs_of(engine, [fault], fleet=fleet, arrivals="0 1 2", tmp=tmp_path).jobs
     assert jobs.device.tolist() == [1, 1, 1]
@@ -153,8 +153,8 @@ def test_a_batch_is_interrupted_as_a_whole(engine: str, tmp_path: Path) -> None:
 
 def test_several_failures_at_once_are_one(engine: str, tmp_path: Path) -> None:
     faults = [
-        {"kind": "failure", "at": ["4 ms"], "lasts": "3 ms", "jobs": "lose"},
-        {"kind": "failure", "at": ["5 ms", "10 ms"], "lasts": "5 ms"},  # from 4 to 15 without a break
+        {"kind": "failure", "at": ["4 ms"], "duration": "3 ms", "on_failure": "fail"},
+        {"kind": "failure", "at": ["5 ms", "10 ms"], "duration": "5 ms"},  # from 4 to 15 without a break
     ]
     recording = jobs_of(engine, faults, arrivals="0 1", tmp=tmp_path)
     assert recording.jobs.status.tolist() == [FAILED, COMPLETED]
@@ -165,7 +165,7 @@ def test_several_failures_at_once_are_one(engine: str, tmp_path: Path) -> None:
 def test_at_one_tick_a_finish_goes_before_a_failure_and_a_failure_before_an_arrival(
     engine: str, tmp_path: Path
 ) -> None:
-    fault = {"kind": "failure", "at": ["0 ms", "20 ms"], "lasts": "10 ms", "jobs": "lose"}
+    fault = {"kind": "failure", "at": ["0 ms", "20 ms"], "duration": "10 ms", "on_failure": "fail"}
     jobs = jobs_of(engine, [fault], arrivals="0 20", tmp=tmp_path).jobs
     # Down from 0: the first job waits until 10, is done at 20 just before the next failure; the second comes after it.
     assert milliseconds(jobs.start) == [10, 30]
@@ -183,8 +183,8 @@ def test_when_all_devices_fail_for_good_the_run_ends_and_the_jobs_are_queued(
     engine: str, tmp_path: Path, policy: str, becomes: str
 ) -> None:
     faults = [
-        {"kind": "failure", "at": ["4 ms"], "jobs": becomes},
-        {"kind": "link-loss", "every": "1 ms", "lasts": "1 ms"},  # which would go on for ever
+        {"kind": "failure", "at": ["4 ms"], "on_failure": becomes},
+        {"kind": "link-loss", "mean_interval": "1 ms", "duration": "1 ms"},  # which would go on for ever
     ]
     recording = jobs_of(engine, faults, count=2, policy=policy, tmp=tmp_path)
     assert (recording.jobs.status == QUEUED).all()
@@ -194,8 +194,8 @@ def test_when_all_devices_fail_for_good_the_run_ends_and_the_jobs_are_queued(
 def test_devices_that_come_back_are_waited_for_where_others_are_gone(engine: str, tmp_path: Path) -> None:
     faults = [
         {"kind": "failure", "devices": ["a"], "at": ["4 ms"]},
-        {"kind": "failure", "devices": ["b"], "at": ["4 ms"], "lasts": "720 h"},
-        {"kind": "throttle", "every": "24 h", "lasts": "1 s", "speed": 0.5},
+        {"kind": "failure", "devices": ["b"], "at": ["4 ms"], "duration": "720 h"},
+        {"kind": "throttle", "mean_interval": "24 h", "duration": "1 s", "speed": 0.5},
     ]
     fleet = [{"device": "server", "name": name} for name in "ab"]
     jobs = jobs_of(engine, faults, fleet=fleet, tmp=tmp_path).jobs
@@ -204,7 +204,7 @@ def test_devices_that_come_back_are_waited_for_where_others_are_gone(engine: str
 
 
 def test_a_throttled_device_takes_longer_and_as_much_energy(engine: str, tmp_path: Path) -> None:
-    slow = {"kind": "throttle", "at": ["4 ms"], "lasts": "8 ms", "speed": 0.25}
+    slow = {"kind": "throttle", "at": ["4 ms"], "duration": "8 ms", "speed": 0.25}
     recording = jobs_of(engine, [slow], arrivals="0", tmp=tmp_path)
     # 4 ms at full speed, 8 at a quarter, 4 at full speed.
     assert milliseconds(recording.jobs.finish) == [16]
@@ -214,8 +214,8 @@ def test_a_throttled_device_takes_longer_and_as_much_energy(engine: str, tmp_pat
 
 def test_a_device_throttled_while_idle_is_slow_when_work_comes(engine: str, tmp_path: Path) -> None:
     faults = [
-        {"kind": "throttle", "at": ["1 ms"], "lasts": "19 ms", "speed": 0.5},
-        {"kind": "throttle", "at": ["4 ms"], "lasts": "4 ms", "speed": 0.25},  # the slower of two counts
+        {"kind": "throttle", "at": ["1 ms"], "duration": "19 ms", "speed": 0.5},
+        {"kind": "throttle", "at": ["4 ms"], "duration": "4 ms", "speed": 0.25},  # the slower of two counts
     ]
     # Both are worked on at full speed for 1 ms; the second then has 1.5 ms done by 4, 2.5 by 8, 8.5 by 20.
     work = {"arrivals": "0 1", "count": 2, "tmp": tmp_path}
@@ -223,7 +223,7 @@ def test_a_device_throttled_while_idle_is_slow_when_work_comes(engine: str, tmp_
 
 
 def test_an_unreachable_device_goes_on_takes_nothing_new_and_delivers_late(engine: str, tmp_path: Path) -> None:
-    lost = {"kind": "link-loss", "at": ["4 ms"], "lasts": "20 ms"}
+    lost = {"kind": "link-loss", "at": ["4 ms"], "duration": "20 ms"}
     recording = jobs_of(engine, [lost], arrivals="0 1", tmp=tmp_path)
     assert milliseconds(recording.jobs.finish) == [24, 34]
     assert milliseconds(recording.jobs.start) == [0, 24]
@@ -233,8 +233,8 @@ def test_an_unreachable_device_goes_on_takes_nothing_new_and_delivers_late(engin
 
 def test_a_failure_loses_what_could_not_be_delivered(engine: str, tmp_path: Path) -> None:
     faults = [
-        {"kind": "link-loss", "at": ["4 ms"], "lasts": "20 ms"},
-        {"kind": "failure", "at": ["12 ms"], "lasts": "2 ms"},
+        {"kind": "link-loss", "at": ["4 ms"], "duration": "20 ms"},
+        {"kind": "failure", "at": ["12 ms"], "duration": "2 ms"},
     ]
     jobs = jobs_of(engine, faults, arrivals="0", tmp=tmp_path).jobs
     assert milliseconds(jobs.start) == [24] and milliseconds(jobs.finish) == [34]
@@ -242,7 +242,7 @@ def test_a_failure_loses_what_could_not_be_delivered(engine: str, tmp_path: Path
     assert np.allclose(jobs.energy_j, 1.6)
 
 
-BROWN = {"kind": "brown-out", "at": ["4 ms"], "lasts": "6 ms"}
+BROWN = {"kind": "brown-out", "at": ["4 ms"], "duration": "6 ms"}
 
 
 def test_in_a_brown_out_what_was_started_last_is_paused_and_keeps_what_was_done(engine: str, tmp_path: Path) -> None:
@@ -261,7 +261,10 @@ def test_of_jobs_of_one_tick_the_device_of_highest_number_pauses_first(engine: s
 
 
 def test_a_paused_job_may_fail_and_starts_again(engine: str, tmp_path: Path) -> None:
-    faults = [{**BROWN, "budget": "50 W"}, {"kind": "failure", "devices": ["server"], "at": ["5 ms"], "lasts": "1 ms"}]
+    faults = [
+        {**BROWN, "budget": "50 W"},
+        {"kind": "failure", "devices": ["server"], "at": ["5 ms"], "duration": "1 ms"},
+    ]
     recording = jobs_of(engine, faults, arrivals="0 1", count=2, tmp=tmp_path)
     assert milliseconds(recording.jobs.start) == [10, 10]
     assert recording.jobs.starts.tolist() == [2, 2]
@@ -291,7 +294,7 @@ def test_who_is_first_in_line_for_power_and_lost_holds_up_no_one(
         {"device": "server", "name": "small", "power": {"idle": "10 W", "max": "60 W"}},
     ]
     faults = [
-        {"kind": "brown-out", "at": ["0 ms"], "lasts": "50 ms", "budget": "100 W"},
+        {"kind": "brown-out", "at": ["0 ms"], "duration": "50 ms", "budget": "100 W"},
         {"kind": fault, "devices": ["big"], "at": ["4 ms"], "lasts": "1 s"},
     ]
     jobs = jobs_of(engine, faults, fleet=fleet, arrivals="0 1", policy=policy, tmp=tmp_path).jobs
@@ -309,7 +312,7 @@ def test_a_run_that_stops_in_the_middle_of_it_all_is_accounted_for(engine: str, 
     for stop in range(1, 30):
         recording = jobs_of(
             engine,
-            [FAILURE, {**BROWN, "budget": "120 W"}, {"kind": "link-loss", "at": ["12 ms"], "lasts": "9 ms"}],
+            [FAILURE, {**BROWN, "budget": "120 W"}, {"kind": "link-loss", "at": ["12 ms"], "duration": "9 ms"}],
             count=2,
             stop={"time": f"{stop} ms"},
             tmp=tmp_path,
@@ -332,11 +335,11 @@ def test_the_result_says_what_struck_and_what_became_of_the_jobs(engine: str, tm
             }
         ],
         "faults": [
-            {"kind": "failure", "devices": ["a"], "at": ["5 ms"], "lasts": "10 ms"},
-            {"kind": "failure", "devices": ["b"], "at": ["6 ms", "20 ms"], "lasts": "1 ms", "jobs": "lose"},
-            {"kind": "link-loss", "devices": ["b"], "at": ["30 ms"], "lasts": "1 h"},
-            {"kind": "throttle", "at": ["40 ms", "41 ms"], "lasts": "3 ms", "speed": 0.5},
-            {"kind": "brown-out", "at": ["0 ms"], "lasts": "1 ms", "budget": "100 W"},
+            {"kind": "failure", "devices": ["a"], "at": ["5 ms"], "duration": "10 ms"},
+            {"kind": "failure", "devices": ["b"], "at": ["6 ms", "20 ms"], "duration": "1 ms", "on_failure": "fail"},
+            {"kind": "link-loss", "devices": ["b"], "at": ["30 ms"], "duration": "1 h"},
+            {"kind": "throttle", "at": ["40 ms", "41 ms"], "duration": "3 ms", "speed": 0.5},
+            {"kind": "brown-out", "at": ["0 ms"], "duration": "1 ms", "budget": "100 W"},
             {"kind": "straggler", "probability": 1, "slowdown": 1.5},
         ],
         "stop": {"time": "100 ms"},
@@ -420,15 +423,15 @@ def refused(path: Path) -> str:
         ("mttr: 1 min", "mttr: 0 s", "zero"),
         (", mttr: 1 min", "", "how long it lasts is missing; expected mtbf and mttr, or at (and lasts)"),
         ("mttr: 1 min", "mttr: 1 min, at: [1 s]", "stated in no way, or in two"),
-        ("mttr: 1 min", "mttr: 1 min, lasts: 1 s", "lasts is for failures at stated times"),
+        ("mttr: 1 min", "mttr: 1 min, duration: 1 s", "duration is for failures at stated times"),
         ("mttr: 1 min", "mttr: 1 min, jobs: retri", "did you mean 'retry'?"),
-        ("mttr: 1 min", "mttr: 1 min, attempts: 0", "at least 1"),
+        ("mttr: 1 min", "mttr: 1 min, max_attempts: 0", "at least 1"),
         ("mttr: 1 min", "mttr: 1 min, devices: [rak]", "s.yaml:11:55: faults[0].devices[0]: the fleet has no 'rak'"),
         ("mttr: 1 min", "mttr: 1 min, devices: [rak]", "did you mean 'rack'?"),
         ("mttr: 1 min", "mttr: 1 min, devices: []", "at least 1"),
         ("mtbf: 1 h, mttr: 1 min", "mtbf: 1 ns, mttr: 1 ns", "faults[0]: this fault would strike"),
-        ("failure, mtbf: 1 h, mttr: 1 min", "throttle, every: 1 s, lasts: 1 s, speed: 1", "less than 1"),
-        ("failure, mtbf: 1 h, mttr: 1 min", "brown-out, every: 1 s, lasts: 1 s, budget: 10 W", "the fleet draws 40.0 W"),
+        ("failure, mtbf: 1 h, mttr: 1 min", "throttle, mean_interval: 1 s, duration: 1 s, speed: 1", "less than 1"),
+        ("failure, mtbf: 1 h, mttr: 1 min", "brown-out, mean_interval: 1 s, duration: 1 s, budget: 10 W", "the fleet draws 40.0 W"),
         ("failure, mtbf: 1 h, mttr: 1 min", "straggler, probability: 2, slowdown: 2", "at most 1"),
         (
             "failure, mtbf: 1 h, mttr: 1 min",
@@ -492,10 +495,10 @@ def test_a_target_on_availability_needs_something_that_fails(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "fault",
     [
-        {"kind": "failure", "at": ["12 ms"], "lasts": "300 d"},
+        {"kind": "failure", "at": ["12 ms"], "duration": "300 d"},
         {"kind": "failure", "mtbf": "12 ms", "mttr": "10000000 d"},
-        {"kind": "link-loss", "at": ["12 ms"], "lasts": "106.8 d"},
-        {"kind": "brown-out", "at": ["12 ms"], "lasts": "300 d", "budget": "50 W"},
+        {"kind": "link-loss", "at": ["12 ms"], "duration": "106.8 d"},
+        {"kind": "brown-out", "at": ["12 ms"], "duration": "300 d", "budget": "50 W"},
     ],
     ids=["failure", "drawn", "link", "brown-out"],
 )
@@ -507,21 +510,21 @@ def test_what_lasts_longer_than_any_run_never_ends(engine: str, fault: dict[str,
 
 
 def test_what_would_only_begin_after_any_run_never_does(engine: str, tmp_path: Path) -> None:
-    late = [{"kind": "failure", "at": ["9300000 s"], "lasts": "1 s"}]
+    late = [{"kind": "failure", "at": ["9300000 s"], "duration": "1 s"}]
     assert (jobs_of(engine, late, tmp=tmp_path).jobs.status == COMPLETED).all()
 
 
 def test_what_is_slowed_beyond_the_last_tick_for_a_while_still_ends(engine: str, tmp_path: Path) -> None:
-    slow = [{"kind": "throttle", "at": ["1 ms"], "lasts": "2 ms", "speed": 1e-12}]
+    slow = [{"kind": "throttle", "at": ["1 ms"], "duration": "2 ms", "speed": 1e-12}]
     assert milliseconds(jobs_of(engine, slow, arrivals="0", tmp=tmp_path).jobs.finish) == [12]
-    long = [{"kind": "throttle", "at": ["1 d"], "lasts": "1 h", "speed": 0.1}]
+    long = [{"kind": "throttle", "at": ["1 d"], "duration": "1 h", "speed": 0.1}]
     recording = jobs_of(engine, long, arrivals="0", service="20 d", tmp=tmp_path)
     assert recording.jobs.finish.tolist() == [(20 * 24 * 60 + 54) * 60 * 10**12]
 
 
 def test_what_is_slowed_beyond_the_last_tick_for_good_is_refused(engine: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="longer than the 106 days"):
-        jobs_of(engine, [{"kind": "throttle", "at": ["1 ms"], "lasts": "300 d", "speed": 1e-12}], tmp=tmp_path)
+        jobs_of(engine, [{"kind": "throttle", "at": ["1 ms"], "duration": "300 d", "speed": 1e-12}], tmp=tmp_path)
 
 
 def test_jobs_that_are_lost_leave_their_work_undone() -> None:
@@ -537,13 +540,13 @@ def test_jobs_that_are_lost_leave_their_work_undone() -> None:
                 "ops": [{"service": {"distribution": "deterministic", "mean": "50 ms"}}],
             }
         ],
-        "faults": [{"kind": "failure", "mtbf": "50 ms", "mttr": "1 ms", "jobs": "lose"}],
+        "faults": [{"kind": "failure", "mtbf": "50 ms", "mttr": "1 ms", "on_failure": "fail"}],
         "stop": {"jobs": 5000},
     }
     result = windtunnel.run(scenario_from_data(data)).result
     assert result["statistics"]["load"] is None
     assert result["statistics"]["settled"] == "yes"
     assert result["waiting_s"]["mean"]["value"] < 0.1
-    data["faults"][0]["jobs"] = "retry"
-    data["faults"][0]["attempts"] = 1000
+    data["faults"][0]["on_failure"] = "retry"
+    data["faults"][0]["max_attempts"] = 1000
     assert windtunnel.run(scenario_from_data(data)).result["statistics"]["settled"] == "grows"

@@ -55,15 +55,15 @@ def run(engine: str = "auto", **more: Any) -> Run:
         {"policy": "priority", "stop": {"time": "9 s"}},
         {
             "faults": [
-                {"kind": "failure", "mtbf": "2 s", "mttr": "100 ms", "attempts": 1},
+                {"kind": "failure", "mtbf": "2 s", "mttr": "100 ms", "max_attempts": 1},
                 {"kind": "straggler", "probability": 0.01, "slowdown": 20, "workloads": ["short"]},
-                {"kind": "throttle", "every": "1 s", "lasts": "0.3 s", "speed": 0.5},
+                {"kind": "throttle", "mean_interval": "1 s", "duration": "0.3 s", "speed": 0.5},
             ]
         },
     ],
 )
 def test_sums_agree_with_every_jobs_times(more: dict[str, Any]) -> None:
-    every, summed = run(records="keep", engine="compiled", **more), run(records="sample", **more)
+    every, summed = run(records="all", engine="compiled", **more), run(records="sample", **more)
     assert summed.recording.tally is not None
     assert every.recording.tally is None
     one, other = every.result, summed.result
@@ -90,7 +90,7 @@ def test_sums_agree_with_every_jobs_times(more: dict[str, Any]) -> None:
 
 
 def test_percentiles_are_within_the_stated_error() -> None:
-    every, summed = run(records="keep", engine="compiled"), run(records="drop")
+    every, summed = run(records="all", engine="compiled"), run(records="none")
     for workload, other in zip(every.result["workloads"], summed.result["workloads"], strict=True):
         for metric in ("latency_s", "waiting_s"):
             for name in ("p95", "p99"):
@@ -99,11 +99,11 @@ def test_percentiles_are_within_the_stated_error() -> None:
 
 
 def test_a_sample_holds_every_so_many_th_job_as_it_was() -> None:
-    every, summed = run(records="keep", engine="compiled").recording, run(records="sample").recording
+    every, summed = run(records="all", engine="compiled").recording, run(records="sample").recording
     assert len(summed.jobs) == 60_000  # fewer than 200,000 jobs are all in the sample
     for name in ("arrival", "start", "finish", "device", "workload", "status"):
         assert np.array_equal(getattr(every.jobs, name), getattr(summed.jobs, name)), name
-    assert len(run(records="drop").recording.jobs) == 0
+    assert len(run(records="none").recording.jobs) == 0
 
 
 def test_more_jobs_than_expected_and_a_longer_run_lose_nothing() -> None:
@@ -115,14 +115,14 @@ def test_more_jobs_than_expected_and_a_longer_run_lose_nothing() -> None:
                 "process": "spikes",
                 "rate": "100 /s",
                 "factor": 50,
-                "length": "1 s",
+                "duration": "1 s",
                 "at": ["1 s", "3 s", "5 s", "7 s"],
             },
             "ops": [{"service": {"distribution": "exponential", "mean": "2 ms"}}],
         }
     ]
-    one = run(records="keep", engine="compiled", workload=burst, stop={"time": "10 s"})
-    other = run(records="drop", workload=burst, stop={"time": "10 s"})
+    one = run(records="all", engine="compiled", workload=burst, stop={"time": "10 s"})
+    other = run(records="none", workload=burst, stop={"time": "10 s"})
     assert one.result["jobs"] == other.result["jobs"]
     assert one.result["jobs"]["arrived"] > 10_000
     assert other.result["energy_j"] == pytest.approx(one.result["energy_j"], rel=1e-9)
@@ -142,13 +142,13 @@ def test_a_run_goes_on_until_it_is_precise() -> None:
     assert stopped["jobs"] == result["jobs"]["arrived"]
     loose = run(stop={"relative_error": "20%"}).result["statistics"]["stopped"]
     assert loose["jobs"] < stopped["jobs"]
-    other = run(stop={"relative_error": "10%", "of": "waiting p95 of short"}).result["statistics"]["stopped"]
+    other = run(stop={"relative_error": "10%", "metric": "waiting p95 of short"}).result["statistics"]["stopped"]
     assert other["figure"] == "waiting p95 of short"
     assert other["reached"] <= 0.10
 
 
 def test_a_precision_that_cannot_be_had_is_given_up_and_said() -> None:
-    result = run(stop={"relative_error": "0.1%", "most": 30_000}).result
+    result = run(stop={"relative_error": "0.1%", "max": 30_000}).result
     assert result["jobs"]["arrived"] == 30_000
     assert any("stopped after 30,000 jobs" in note for note in result["notes"])
 
@@ -157,9 +157,9 @@ def test_a_precision_that_cannot_be_had_is_given_up_and_said() -> None:
     ("more", "says"),
     [
         ({"stop": {"relative_error": "2%", "jobs": 5}}, "a number of jobs, a time or a precision"),
-        ({"stop": {"jobs": 5, "of": "latency p99"}}, "go with a precision"),
-        ({"stop": {"relative_error": "2%", "of": "latency p98"}}, "p99"),
-        ({"stop": {"relative_error": "2%", "of": "power average"}}, "power average"),
+        ({"stop": {"jobs": 5, "metric": "latency p99"}}, "go with a precision"),
+        ({"stop": {"relative_error": "2%", "metric": "latency p98"}}, "p99"),
+        ({"stop": {"relative_error": "2%", "metric": "power average"}}, "power average"),
     ],
 )
 def test_what_is_wrong_with_a_precision_is_said(more: dict[str, Any], says: str) -> None:
@@ -230,7 +230,7 @@ def test_the_offered_load_of_a_mixed_fleet_is_the_least_of_a_linear_program() ->
 
 
 def test_records_that_cannot_be_dropped_are_kept_and_that_is_said() -> None:
-    finished = run(engine="process", records="drop", stop={"jobs": 2000})
+    finished = run(engine="process", records="none", stop={"jobs": 2000})
     assert finished.recording.tally is None
     assert any("records: drop was asked for" in note for note in finished.result["notes"])
 
@@ -266,14 +266,14 @@ def test_a_sample_of_a_run_with_twice_the_jobs_expected_is_thinned_and_still_eve
                     "rate": "1 /s",
                     "amplitude": 0.9,
                     "peak": "15:00",
-                    "starts": "11:00",
+                    "start_time": "11:00",
                 },
                 "ops": [{"service": {"distribution": "exponential", "mean": "0.4 s"}}],
             }
         ],
         "stop": {"time": "8 h"},
     }
-    every = run(records="keep", engine="compiled", **busy).recording
+    every = run(records="all", engine="compiled", **busy).recording
     sampled = run(records="sample", **busy).recording
     assert len(every.jobs) > 1.5 * 8 * 3600
     assert len(sampled.jobs) == -(-len(every.jobs) // 2)
@@ -293,12 +293,12 @@ def test_energy_by_hour_is_exact_however_long_nothing_happens(rate: str, lasts: 
                 "ops": [{"service": {"distribution": "deterministic", "mean": "50 ms"}}],
             }
         ],
-        "faults": [{"kind": "link-loss", "at": ["1 us"], "lasts": lasts}],
-        "site": {"energy_price": [f"{hour % 5} USD/kWh" for hour in range(24)], "starts": "11:20"},
+        "faults": [{"kind": "link-loss", "at": ["1 us"], "duration": lasts}],
+        "site": {"energy_price": [f"{hour % 5} USD/kWh" for hour in range(24)], "start_time": "11:20"},
         "stop": {"jobs": 100},
     }
-    every = run(records="keep", engine="compiled", **more).result["site"]
-    summed = run(records="drop", **more)
+    every = run(records="all", engine="compiled", **more).result["site"]
+    summed = run(records="none", **more)
     assert summed.result["site"].keys() == every.keys()
     for name, value in every.items():
         assert summed.result["site"][name] == (None if value is None else pytest.approx(value, rel=1e-9)), name

@@ -91,7 +91,7 @@ def scenario(fleet: Sequence[Mapping[str, Any]], jobs: int = 40, policy: Any = "
                     "arrivals": {"process": "poisson", "rate": "2000 /s"},
                     "ops": [{"vector_add": {"n": 1_000_000}}, {"stencil": {"nx": 512, "ny": 512, "dtype": "float32"}}],
                     "deadline": "1 s",
-                    "use": "general compute",
+                    "use_case": "general compute",
                 }
                 | more.pop("workload", {})
             ],

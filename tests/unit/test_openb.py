@@ -35,7 +35,7 @@ def small(**keys: Any) -> Any:
     return {
         "schema": 1,
         "name": "small",
-        "cluster": {"nodes": {"file": "traces/openb_nodes.csv.gz", "every": 80}},
+        "cluster": {"nodes": {"file": "traces/openb_nodes.csv.gz", "stride": 80}},
         "workload": [
             {
                 "name": "tasks",
@@ -108,7 +108,7 @@ def test_gradient_descent_allocates_more_than_random_and_best_fit_on_the_openb_m
     allocated = {}
     for policy in ("random", "best-fit", "fragmentation-gradient-descent"):
         data = small(policy=policy, ties="shuffled", mode={"kind": "inflate", "demand": 1.3})
-        data["cluster"]["nodes"]["every"] = 1
+        data["cluster"]["nodes"]["stride"] = 1
         stated = checked(data)
         prepared = prepare_placing(stated)
         runs = [placement.run(stated, prepared, PLACEMENTS[policy], seed) for seed in range(5)]
@@ -217,8 +217,8 @@ def test_a_small_cluster_stated_in_the_file_and_a_fixture_share_one_way(windtunn
             {
                 "name": "jobs",
                 "arrivals": {"process": "trace", "file": str(trace), "time": "at"},
-                "needs": {"gpus": 1, "cpu_milli": 1000, "memory": "1 GiB"},
-                "lasts": "10 s",
+                "resources": {"gpus": 1, "cpu_milli": 1000, "memory": "1 GiB"},
+                "duration": "10 s",
             }
         ],
         "policy": "best-fit",
@@ -247,7 +247,7 @@ def test_a_small_cluster_stated_in_the_file_and_a_fixture_share_one_way(windtunn
         ({"mode": {"kind": "inflate"}, "stop": {"jobs": 3}}, "inflating stops at a demand"),
         ({"targets": ["allocaton >= 90%"]}, "did you mean 'allocation'"),
         ({"targets": ["ttft p99 <= 1 s"]}, "unknown metric 'ttft'"),
-        ({"cluster": {"nodes": {"file": "traces/openb_nodes.csv.gz", "every": 70}}}, "fits no node"),
+        ({"cluster": {"nodes": {"file": "traces/openb_nodes.csv.gz", "stride": 70}}}, "fits no node"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(change: Any, message: str) -> None:
@@ -270,7 +270,7 @@ def test_a_broken_cell_is_named_by_the_traces_line(tmp_path: Path) -> None:
 
 def test_parts_of_several_gpus_are_refused(tmp_path: Path) -> None:
     data = small()
-    data["workload"][0]["needs"] = {"gpus": 2, "gpu_milli": 500}
+    data["workload"][0]["resources"] = {"gpus": 2, "gpu_milli": 500}
     with pytest.raises(InputError, match="several whole ones"):
         prepare_placing(checked(data))
 
@@ -292,7 +292,7 @@ def test_a_cluster_without_gpus_runs_and_is_reported(tmp_path: Path) -> None:
     data = small(policy="gpu-packing")
     data["cluster"] = {"nodes": [{"gpus": 0, "cpu_milli": 2000, "memory": "1 GiB"}]}
     arrivals = {"process": "trace", "file": str(tmp_path / "t.csv"), "time": "at"}
-    data["workload"] = [{"name": "t", "arrivals": arrivals, "needs": {"cpu_milli": 1500}, "lasts": "4 s"}]
+    data["workload"] = [{"name": "t", "arrivals": arrivals, "resources": {"cpu_milli": 1500}, "duration": "4 s"}]
     finished = windtunnel.run(checked(data))
     assert finished.result["devices"][0]["utilisation"] == pytest.approx(0.75)
     assert finished.result["latency_s"]["mean"]["value"] == pytest.approx((4 + 7) / 2)

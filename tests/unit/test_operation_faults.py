@@ -68,7 +68,7 @@ def test_what_fails_at_its_start_takes_no_time(kind: str) -> None:
 
 
 def test_a_job_is_started_so_many_times_and_then_given_up() -> None:
-    found = run({"kind": "out-of-memory", "call": 2, "times": 7, "attempts": 4})
+    found = run({"kind": "out-of-memory", "call": 2, "times": 7, "max_attempts": 4})
     assert found.jobs.status.tolist() == [COMPLETED, FAILED, COMPLETED, COMPLETED, COMPLETED]
     assert found.jobs.starts.tolist() == [1, 4, 4, 1, 1]
     assert found.struck == {0: (11, 7)}
@@ -76,31 +76,34 @@ def test_a_job_is_started_so_many_times_and_then_given_up() -> None:
 
 
 def test_a_job_that_is_lost_has_failed_when_its_operation_did() -> None:
-    found = run({"kind": "ecc", "call": 2, "jobs": "lose"})
+    found = run({"kind": "ecc", "call": 2, "on_failure": "fail"})
     assert found.jobs.status.tolist() == [COMPLETED, FAILED, COMPLETED, COMPLETED, COMPLETED]
     assert milliseconds(found.jobs.finish) == [14, 24, 34, 44, 54]
 
 
 def test_a_hang_lasts_until_the_watchdog_ends_it() -> None:
-    found = run({"kind": "hang", "call": 2, "hang": "15 ms"})
+    found = run({"kind": "hang", "call": 2, "watchdog_timeout": "15 ms"})
     assert milliseconds(found.jobs.start) == [10, 35, 39, 43, 50]
     assert milliseconds(found.jobs.finish) == [14, 39, 43, 47, 54]
 
 
 def test_a_watchdogs_time_passes_however_slow_the_device_is() -> None:
-    slow = {"kind": "throttle", "at": ["0 s"], "lasts": "25 ms", "speed": 0.5}
-    found = run(slow, {"kind": "hang", "call": 2, "hang": "15 ms"})
+    slow = {"kind": "throttle", "at": ["0 s"], "duration": "25 ms", "speed": 0.5}
+    found = run(slow, {"kind": "hang", "call": 2, "watchdog_timeout": "15 ms"})
     assert milliseconds(found.jobs.finish) == [18, 39, 43, 47, 54]
 
 
 def test_a_failure_ends_a_hang_too() -> None:
-    found = run({"kind": "hang", "call": 1, "hang": "20 ms"}, {"kind": "failure", "at": ["15 ms"], "lasts": "1 ms"})
+    found = run(
+        {"kind": "hang", "call": 1, "watchdog_timeout": "20 ms"},
+        {"kind": "failure", "at": ["15 ms"], "duration": "1 ms"},
+    )
     assert milliseconds(found.jobs.finish) == [20, 24, 34, 44, 54]
     assert found.jobs.starts.tolist() == [2, 1, 1, 1, 1]
 
 
 def test_a_lost_device_is_down_until_it_has_been_reset() -> None:
-    found = run({"kind": "device-lost", "call": 2, "reset": "25 ms"})
+    found = run({"kind": "device-lost", "call": 2, "reset_time": "25 ms"})
     assert milliseconds(found.jobs.start) == [10, 45, 49, 53, 57]
     assert found.devices[0].down_ticks == 25 * MS
     assert found.spells is not None
@@ -108,24 +111,24 @@ def test_a_lost_device_is_down_until_it_has_been_reset() -> None:
 
 
 def test_ecc_may_need_a_reset_too() -> None:
-    found = run({"kind": "ecc", "call": 2, "reset": "25 ms"})
+    found = run({"kind": "ecc", "call": 2, "reset_time": "25 ms"})
     assert milliseconds(found.jobs.start) == [10, 49, 53, 57, 61]
     assert found.devices[0].down_ticks == 25 * MS
 
 
 def test_a_failure_and_a_reset_that_overlap_are_one_outage() -> None:
-    fault = {"kind": "device-lost", "call": 2, "reset": "25 ms"}
-    found = run({"kind": "failure", "at": ["40 ms"], "lasts": "20 ms"}, fault)
+    fault = {"kind": "device-lost", "call": 2, "reset_time": "25 ms"}
+    found = run({"kind": "failure", "at": ["40 ms"], "duration": "20 ms"}, fault)
     assert milliseconds(found.jobs.start)[1] == 60
     assert found.devices[0].down_ticks == 40 * MS
     assert found.spells is not None and len(found.spells) == 1
-    inside = run({"kind": "failure", "at": ["25 ms"], "lasts": "5 ms"}, fault)
+    inside = run({"kind": "failure", "at": ["25 ms"], "duration": "5 ms"}, fault)
     assert milliseconds(inside.jobs.start)[1] == 45
     assert inside.devices[0].down_ticks == 25 * MS
 
 
 def test_a_reset_that_outlasts_the_run_is_cut_at_its_end() -> None:
-    found = run({"kind": "device-lost", "call": 2, "reset": "1 h"}, stop={"time": "50 ms"})
+    found = run({"kind": "device-lost", "call": 2, "reset_time": "1 h"}, stop={"time": "50 ms"})
     assert found.devices[0].down_ticks == 30 * MS
     assert found.jobs.status.tolist() == [COMPLETED] + [QUEUED] * (len(found.jobs) - 1)
 
@@ -133,7 +136,7 @@ def test_a_reset_that_outlasts_the_run_is_cut_at_its_end() -> None:
 @pytest.mark.parametrize("times", [1, 2])
 def test_what_fails_at_the_very_end_of_a_run_was_waiting_until_then(times: int) -> None:
     fast = data()["workload"][0] | {"arrivals": {"process": "deterministic", "rate": "1000 /s"}}
-    fault = {"kind": "out-of-memory", "call": 2, "times": times, "attempts": 2}
+    fault = {"kind": "out-of-memory", "call": 2, "times": times, "max_attempts": 2}
     found = run(fault, workload=[fast], stop={"time": "5 ms"})
     # The second job starts at 5 ms, when the first is done, and fails at once.
     assert found.waiting.values[-1] == 3
@@ -147,14 +150,14 @@ def test_after_a_time_the_next_operation_is_struck() -> None:
 
 
 def test_of_several_that_end_an_operation_only_the_soonest_has_struck() -> None:
-    found = run({"kind": "ecc", "call": 2}, {"kind": "hang", "call": 2, "hang": "1 ms"})
+    found = run({"kind": "ecc", "call": 2}, {"kind": "hang", "call": 2, "watchdog_timeout": "1 ms"})
     # The hang ends the second call after 1 ms, so ECC is still to come: it strikes the third.
     assert milliseconds(found.jobs.finish) == [14, 29, 34, 44, 54]
     assert found.struck == {0: (7, 1), 1: (7, 1)}
 
 
 def test_of_faults_that_end_an_operation_together_the_first_in_the_list_has_struck() -> None:
-    found = run({"kind": "ecc", "call": 2, "jobs": "lose"}, {"kind": "ecc", "call": 2})
+    found = run({"kind": "ecc", "call": 2, "on_failure": "fail"}, {"kind": "ecc", "call": 2})
     assert found.jobs.status.tolist() == [COMPLETED, FAILED, COMPLETED, COMPLETED, COMPLETED]
     assert found.jobs.starts.tolist() == [1, 1, 2, 1, 1]
 
@@ -222,7 +225,7 @@ def test_a_job_that_is_tried_again_copies_anew() -> None:
 
 
 def test_kernels_and_copies_are_counted_apart() -> None:
-    found = run({"kind": "hang", "call": 3, "hang": "1 ms"}, jobs=5, ops=COPIED, fleet=L4)
+    found = run({"kind": "hang", "call": 3, "watchdog_timeout": "1 ms"}, jobs=5, ops=COPIED, fleet=L4)
     assert found.jobs.starts.tolist() == [1, 1, 2, 1, 1]
 
 
@@ -242,18 +245,18 @@ def test_a_job_that_migrates_is_routed_anew_and_those_behind_it_stay_unless_the_
     fast = data()["workload"][0] | {"arrivals": {"process": "deterministic", "rate": "1000 /s"}}
     shared = {"fleet": fleet, "workload": [fast], "policy": "least-loaded", "jobs": 6}
     # In turn 0, 2 go to a and 1, 3 to b. The first goes wrong at 5 ms, before 4 arrives, and it is a's turn again.
-    stays = run({"kind": "ecc", "call": 1, "jobs": "migrate"}, **shared | {"policy": "round-robin"})
+    stays = run({"kind": "ecc", "call": 1, "on_failure": "migrate"}, **shared | {"policy": "round-robin"})
     assert stays.jobs.device.tolist() == [0, 1, 0, 1, 1, 0]
     assert stays.jobs.starts.tolist() == [2, 1, 1, 1, 1, 1]
-    moves = run({"kind": "ecc", "call": 1, "jobs": "migrate", "reset": "1 s"}, **shared)
+    moves = run({"kind": "ecc", "call": 1, "on_failure": "migrate", "reset_time": "1 s"}, **shared)
     assert moves.jobs.device.tolist() == [1] * 6
-    waits = run({"kind": "ecc", "call": 1, "jobs": "retry", "reset": "1 s"}, **shared)
+    waits = run({"kind": "ecc", "call": 1, "on_failure": "retry", "reset_time": "1 s"}, **shared)
     assert waits.jobs.device.tolist()[:4] == [0, 1, 0, 1]
     assert milliseconds(waits.jobs.start)[0] == 1005
 
 
 def test_under_one_queue_another_device_takes_what_a_lost_one_dropped() -> None:
-    found = run({"kind": "device-lost", "call": 1, "reset": "1 s"}, fleet=[{**SERVER, "count": 2}])
+    found = run({"kind": "device-lost", "call": 1, "reset_time": "1 s"}, fleet=[{**SERVER, "count": 2}])
     assert found.jobs.device.tolist() == [1] * 5
     assert milliseconds(found.jobs.finish) == [14, 24, 34, 44, 54]
 
@@ -270,8 +273,8 @@ def test_watts_of_what_failed_are_free_again(policy: str) -> None:
 
 
 def test_an_unreachable_device_knows_at_once_that_its_operation_failed() -> None:
-    lost = {"kind": "link-loss", "at": ["11 ms"], "lasts": "50 ms"}
-    found = run(lost, {"kind": "ecc", "call": 1, "jobs": "lose"}, jobs=1)
+    lost = {"kind": "link-loss", "at": ["11 ms"], "duration": "50 ms"}
+    found = run(lost, {"kind": "ecc", "call": 1, "on_failure": "fail"}, jobs=1)
     assert milliseconds(found.jobs.finish) == [14]
 
 
@@ -290,9 +293,9 @@ def test_the_result_says_how_often_each_fault_struck_and_the_summary_which_never
     stated = (
         {"kind": "ecc", "call": 2, "times": 2},
         {"kind": "hang", "call": 1_000},
-        {"kind": "throttle", "at": ["20 ms", "30 ms"], "lasts": "1 ms", "speed": 0.5},
+        {"kind": "throttle", "at": ["20 ms", "30 ms"], "duration": "1 ms", "speed": 0.5},
         {"kind": "straggler", "probability": 1, "slowdown": 2},
-        {"kind": "link-loss", "at": ["1 h"], "lasts": "1 s"},
+        {"kind": "link-loss", "at": ["1 h"], "duration": "1 s"},
     )
     done = windtunnel.run(scenario_from_data(data(*stated)))
     result = done.result
@@ -323,7 +326,7 @@ def test_jobs_of_users_that_straggle_are_counted_too() -> None:
 
 
 def test_a_reset_is_an_outage_of_the_entry_and_can_be_a_target() -> None:
-    result = result_of({"kind": "device-lost", "call": 2, "reset": "30 ms"}, targets=["availability >= 10 %"])
+    result = result_of({"kind": "device-lost", "call": 2, "reset_time": "30 ms"}, targets=["availability >= 10 %"])
     assert result["faults"]["entries"][0]["down_s"] == pytest.approx(0.030)
     assert result["availability"] == pytest.approx(1 - 0.030 / result["span_s"])
     with pytest.raises(InputError, match="nothing fails"):
@@ -352,11 +355,11 @@ def test_replications_add_up_what_struck() -> None:
         ({"kind": "ecc", "call": 0}, "faults[0].call: this is 0", "at least 1"),
         ({"kind": "ecc", "call": 1, "times": 0}, "faults[0].times: this is 0", "at least 1"),
         ({"kind": "ecc", "probability": 0}, "faults[0].probability", "more than 0"),
-        ({"kind": "ecc", "call": 1, "factor": 2}, "unknown key 'factor'", "reset"),
+        ({"kind": "ecc", "call": 1, "factor": 2}, "unknown key 'factor'", "reset_time"),
         ({"kind": "ecc", "calls": 1}, "unknown key 'calls'", "did you mean 'call'?"),
-        ({"kind": "queue-full", "call": 1, "reset": "1 s"}, "unknown key 'reset'", "attempts"),
-        ({"kind": "corrupt-copy", "call": 1, "jobs": "lose"}, "unknown key 'jobs'", "times"),
-        ({"kind": "device-lost", "call": 1}, "'reset' is missing", "reset"),
+        ({"kind": "queue-full", "call": 1, "reset_time": "1 s"}, "unknown key 'reset_time'", "max_attempts"),
+        ({"kind": "corrupt-copy", "call": 1, "on_failure": "fail"}, "unknown key 'jobs'", "times"),
+        ({"kind": "device-lost", "call": 1}, "'reset_time' is missing", "reset_time"),
         ({"kind": "slow-copy", "call": 1, "factor": 1}, "faults[0].factor", "more than 1"),
         ({"kind": "hang", "call": 1, "ops": ["servce"]}, "unknown operation 'servce'", "did you mean 'service'?"),
         ({"kind": "hang", "call": 1, "ops": ["fft"]}, "no job that this fault concerns does 'fft'", "service"),
@@ -379,7 +382,7 @@ def test_where_it_is_not_modelled_it_is_refused() -> None:
         run(fault, policy={"name": "fifo", "batch": {"kind": "request", "size": 2}})
     with pytest.raises(InputError, match="faults are not modelled where server works on 2 jobs at a time"):
         run(fault, fleet=[{**SERVER, "streams": 2}])
-    rule = {"entry": "server", "most": 3, "up": {"queue_per_device": 4}, "provisioning": "1 s"}
+    rule = {"entry": "server", "max": 3, "up": {"queue_per_device": 4}, "provisioning": "1 s"}
     with pytest.raises(InputError, match=r"faults\[0\] \(ecc\) strikes 'server', which autoscale\[0\] scales"):
         run(fault, autoscale=[rule])
 
@@ -397,10 +400,10 @@ def test_a_plan_is_refused_where_operations_end_jobs_for_good() -> None:
     def prepared(fault: dict[str, Any]) -> Any:
         return prepare_run(scenario_from_data(data(fault, jobs=1_000)), windtunnel.catalogue())
 
-    assert most_lost(prepared({"kind": "ecc", "probability": 0.1, "jobs": "lose"})) == pytest.approx(100)
-    assert most_lost(prepared({"kind": "ecc", "probability": 0.1, "attempts": 2})) == pytest.approx(10)
-    assert most_lost(prepared({"kind": "ecc", "call": 1, "times": 7, "attempts": 2})) == 3
-    assert most_lost(prepared({"kind": "device-lost", "call": 1, "reset": "1 s"})) == 0
+    assert most_lost(prepared({"kind": "ecc", "probability": 0.1, "on_failure": "fail"})) == pytest.approx(100)
+    assert most_lost(prepared({"kind": "ecc", "probability": 0.1, "max_attempts": 2})) == pytest.approx(10)
+    assert most_lost(prepared({"kind": "ecc", "call": 1, "times": 7, "max_attempts": 2})) == 3
+    assert most_lost(prepared({"kind": "device-lost", "call": 1, "reset_time": "1 s"})) == 0
     # What chance adds is not known; what strikes so many times changes no rate.
     assert offered_load(prepared({"kind": "ecc", "probability": 0.1})) is None
     load = offered_load(prepared({"kind": "ecc", "call": 1}))

@@ -18,21 +18,21 @@ import random
 
 def choose(device):
     """As shortest-expected-completion, spelled another way."""
-    return (device.present + 1) * device.mean_s
+    return (device.jobs + 1) * device.mean_s
 
 def soonest(device):
     """Where it will be done first."""
     return device.backlog_s + device.estimate_s, device.cost_usd
 
-soonest.by = "backlog"
-soonest.needs = ("price",)
+soonest.rank_by = "backlog"
+soonest.requires = ("price",)
 
 def longest_first(job):
     return -job.size_s
 
 def words(device):
     """Python that Numba does not compile."""
-    return float({"a": device.present}.get("a", sorted([device.turn], key=lambda x: -x)[0]))
+    return float({"a": device.jobs}.get("a", sorted([device.last_chosen], key=lambda x: -x)[0]))
 
 def text(device):
     return "first"
@@ -50,15 +50,15 @@ class Thing:
     pass
 
 def divides(device):
-    return 1 / device.present
+    return 1 / device.jobs
 
 def lost(device):
     # A number for the example that it is tried with, none for an empty queue.
-    return 0.0 if device.present else float("inf") - float("inf")
+    return 0.0 if device.jobs else float("inf") - float("inf")
 
 def imports(device):
     from math import sqrt
-    return sqrt(device.present)
+    return sqrt(device.jobs)
 
 def broken(device):
     return device.presnet

@@ -230,7 +230,7 @@ def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: dict[str, Any
 
 def test_no_fleet_is_exit_1_with_the_reason(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
-    path.write_text(json.dumps(plan_scenario(targets=["latency p95 <= 1 us"], plan={"most": 2, "loads": []})))
+    path.write_text(json.dumps(plan_scenario(targets=["latency p95 <= 1 us"], plan={"max": 2, "loads": []})))
     done = CliRunner().invoke(cli, ["plan", str(path), "--format", "json", "--workers", "1"])
     assert done.exit_code == 1
     answer = json.loads(done.stdout)
@@ -243,7 +243,7 @@ def test_no_fleet_is_exit_1_with_the_reason(tmp_path: Path) -> None:
     [
         ({"targets": []}, "no target to plan for"),
         ({"fleet": [{"device": "server", "name": "free"}]}, "price of every candidate.*free"),
-        ({"plan": {"most": {"slwo": 3}}}, "no 'slwo'.*did you mean 'slow'"),
+        ({"plan": {"max": {"slwo": 3}}}, "no 'slwo'.*did you mean 'slow'"),
         ({"plan": {"objective": "carbon"}}, "without an intensity"),
         ({"plan": {"confidence": "10%"}}, "50% to 99.9%"),
         ({"plan": {"knids": 1}}, "unknown key 'knids'"),
@@ -256,15 +256,15 @@ def test_what_cannot_be_planned_is_refused(changes: dict[str, Any], problem: str
 
 
 def test_a_spare_costs_one_more_where_devices_are_alike() -> None:
-    data = plan_scenario(plan={"loads": [], "most": 12}, stop={"jobs": 2000}, targets=["latency p50 <= 6 ms"])
+    data = plan_scenario(plan={"loads": [], "max": 12}, stop={"jobs": 2000}, targets=["latency p50 <= 6 ms"])
     data["fleet"] = data["fleet"][:1]
     without = planner.plan(scenario_from_data(data))["fleets"][0]["devices"]["server"]
-    with_one = planner.plan(scenario_from_data(data | {"plan": {"loads": [], "most": 12, "spare": 1}}))
+    with_one = planner.plan(scenario_from_data(data | {"plan": {"loads": [], "max": 12, "spare": 1}}))
     assert with_one["fleets"][0]["devices"]["server"] == without + 1
 
 
 def test_with_a_spare_a_change_is_judged_without_it_too() -> None:
-    data = plan_scenario(plan={"loads": [0.5, 1.2], "most": 12, "spare": 1}, stop={"jobs": 2000})
+    data = plan_scenario(plan={"loads": [0.5, 1.2], "max": 12, "spare": 1}, stop={"jobs": 2000})
     data["fleet"] = data["fleet"][:1]
     answer = planner.plan(scenario_from_data(data), workers=1)
     more = answer["explanation"]["changes"][0]
@@ -297,7 +297,7 @@ def trace_scenario(tmp_path: Path, **changes: Any) -> dict[str, Any]:
     rng = np.random.default_rng(7)
     times = np.cumsum(rng.exponential(0.01, 3000))
     (tmp_path / "rows.csv").write_text("at\n" + "".join(f"{t:.6f}\n" for t in times))
-    data = plan_scenario(targets=["latency p99 <= 40 ms"], plan={"loads": [], "most": 4}, **changes)
+    data = plan_scenario(targets=["latency p99 <= 40 ms"], plan={"loads": [], "max": 4}, **changes)
     data["workload"][0] |= {
         "arrivals": {"process": "trace", "file": "rows.csv", "time": "at"},
         "ops": [{"service": {"distribution": "deterministic", "mean": "9 ms"}}],
@@ -330,7 +330,7 @@ def test_a_fleet_that_a_fixed_trace_gives_no_interval_is_never_called_good(tmp_p
 
 def test_where_nothing_can_be_confirmed_the_answer_says_so_and_is_exit_1(tmp_path: Path) -> None:
     data = trace_scenario(tmp_path) | {"targets": ["latency p99 <= 1 s", "waiting p99 <= 1 s"]}
-    data |= {"fleet": [data["fleet"][0]], "plan": {"loads": [], "most": 1}}
+    data |= {"fleet": [data["fleet"][0]], "plan": {"loads": [], "max": 1}}
     path = _write(tmp_path, data)
     done = CliRunner().invoke(cli, ["plan", str(path), "--format", "json", "--workers", "1"])
     assert done.exit_code == 1
@@ -361,7 +361,7 @@ def test_a_fleet_too_near_its_capacity_for_its_run_is_judged_by_a_longer_one() -
 
 def test_with_faults_a_fleet_without_an_interval_is_judged_by_replications() -> None:
     # A longer run would have more of what happens at fixed times; so not that.
-    faults = [{"kind": "throttle", "at": ["1 s"], "lasts": "500 ms", "speed": 0.5}]
+    faults = [{"kind": "throttle", "at": ["1 s"], "duration": "500 ms", "speed": 0.5}]
     scenario = scenario_from_data(plan_scenario(faults=faults))
     assert judging.lengthened(scenario, 5) is None and judging.draws(scenario)
     still = scenario_from_data(plan_scenario())
@@ -455,7 +455,7 @@ workload:
   - name: w
     arrivals: {process: poisson, rate: 100 /s}
     ops: [{service: {distribution: deterministic, mean: 50 ms}}]
-faults: [{kind: failure, mtbf: 50 ms, mttr: 1 ms, jobs: lose}]
+faults: [{kind: failure, mtbf: 50 ms, mttr: 1 ms, on_failure: fail}]
 stop: {jobs: 3000}
 targets: [latency p99 <= 1 s]
 plan: {loads: []}

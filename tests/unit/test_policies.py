@@ -129,16 +129,18 @@ def test_earliest_deadline_goes_first() -> None:
 def test_the_matrix_sends_each_use_to_its_primary_where_the_fleet_has_one() -> None:
     gemm = [{"gemm": {"m": 64, "n": 64, "k": 64, "dtype": "float32"}}]
     fleet = [{"device": "rtx-4090@vulkan"}, {"device": "tpu-v5e"}, {"device": "h100-sxm-80gb"}]
-    assert devices_of("recommendation-matrix", fleet, 1, use="ml training", ops=gemm) == [2]
-    assert devices_of("recommendation-matrix", fleet[:2], 1, use="ml training", ops=gemm) == [1]
-    assert devices_of("recommendation-matrix", fleet[:1], 1, use="ml training", ops=gemm) == [0]
+    assert devices_of("recommendation-matrix", fleet, 1, use_case="ml training", ops=gemm) == [2]
+    assert devices_of("recommendation-matrix", fleet[:2], 1, use_case="ml training", ops=gemm) == [1]
+    assert devices_of("recommendation-matrix", fleet[:1], 1, use_case="ml training", ops=gemm) == [0]
 
 
 def test_a_use_whose_whole_row_is_missing_is_refused_not_served_by_something_else() -> None:
     from windtunnel.core.errors import InputError
 
     with pytest.raises(InputError, match="no device of the fleet is recommended for the use 'apple devices'"):
-        devices_of("recommendation-matrix", [{"device": "h100-sxm-80gb"}], 1, use="apple devices", ops=[{"launch": {}}])
+        devices_of(
+            "recommendation-matrix", [{"device": "h100-sxm-80gb"}], 1, use_case="apple devices", ops=[{"launch": {}}]
+        )
 
 
 def test_a_workload_that_names_its_devices_is_served_by_no_other() -> None:

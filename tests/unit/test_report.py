@@ -78,28 +78,28 @@ BUDGETED: dict[str, Any] = {
     "power_budget": "750 W",
     "stop": {"time": "2 s"},
 }
-BROWN_OUT = {"kind": "brown-out", "at": ["1 s"], "lasts": "100 ms", "budget": "500 W"}
+BROWN_OUT = {"kind": "brown-out", "at": ["1 s"], "duration": "100 ms", "budget": "500 W"}
 
 
 def test_the_budget_is_in_the_result_as_steps_with_what_it_feeds() -> None:
     budget = ran(**BUDGETED, faults=[BROWN_OUT]).result["power_budget"]
     # 750 W - 4 x 60 W of idle power feed two devices of 240 W above idle.
-    assert (budget["normal_w"], budget["least_w"], budget["feeds"]) == (750.0, 500.0, 2)
-    assert budget["series"] == {"time_s": [0.0, 1.0, 1.1], "budget_w": [750.0, 500.0, 750.0], "thinned": False}
+    assert (budget["normal_w"], budget["min_w"], budget["max_active_devices"]) == (750.0, 500.0, 2)
+    assert budget["series"] == {"time_s": [0.0, 1.0, 1.1], "budget_w": [750.0, 500.0, 750.0], "downsampled": False}
     assert ran().result["power_budget"] is None
 
 
 def test_a_budget_that_only_a_brown_out_states_is_none_beside_it() -> None:
     budget = ran(**{key: BUDGETED[key] for key in ("fleet", "stop")}, faults=[BROWN_OUT]).result["power_budget"]
-    assert (budget["normal_w"], budget["least_w"], budget["feeds"]) == (None, 500.0, None)
+    assert (budget["normal_w"], budget["min_w"], budget["max_active_devices"]) == (None, 500.0, None)
     assert budget["series"]["budget_w"] == [None, 500.0, None]
 
 
 def test_many_brown_outs_are_thinned_and_the_least_is_kept() -> None:
-    often = {"kind": "brown-out", "every": "2 ms", "lasts": "1 ms", "budget": "500 W"}
+    often = {"kind": "brown-out", "mean_interval": "2 ms", "duration": "1 ms", "budget": "500 W"}
     budget = ran(**BUDGETED, faults=[often]).result["power_budget"]
     series = budget["series"]
-    assert series["thinned"] and len(series["time_s"]) == len(series["budget_w"]) == SERIES
+    assert series["downsampled"] and len(series["time_s"]) == len(series["budget_w"]) == SERIES
     assert series["time_s"] == sorted(series["time_s"])
     # In 5 ms there is nearly always a brown-out, and hardly ever anything else is the least.
     assert sum(value == 500.0 for value in series["budget_w"]) > 0.8 * SERIES
@@ -112,7 +112,13 @@ def test_devices_that_the_budget_never_started_have_that_reason() -> None:
 
 
 def test_the_power_chart_shows_the_budget_and_every_time_chart_what_was_wrong() -> None:
-    failure = {"kind": "failure", "devices": ["server"], "at": ["500 ms"], "lasts": "200 ms", "jobs": "migrate"}
+    failure = {
+        "kind": "failure",
+        "devices": ["server"],
+        "at": ["500 ms"],
+        "duration": "200 ms",
+        "on_failure": "migrate",
+    }
     drawn = charts(ran(**BUDGETED, faults=[BROWN_OUT, failure]))
     assert drawn["power"]["limit"] == {"x": [0.0, 1.0, 1.1], "y": [750.0, 500.0, 750.0]}
     for name in ("power", "waiting"):
@@ -157,7 +163,7 @@ def test_why_an_interval_is_missing_is_in_the_page() -> None:
 
 
 def test_the_precision_that_was_reached_is_in_the_page_with_the_load() -> None:
-    run = ran(stop={"relative_error": "20 %", "of": "latency mean"})
+    run = ran(stop={"relative_error": "20 %", "metric": "latency mean"})
     reached = run.result["statistics"]["stopped"]["reached"]
     assert f"stopped at {reached * 100:.3g}% of latency mean after" in page(run)
     assert "load 0.8, settled" in page(run)

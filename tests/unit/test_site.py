@@ -40,7 +40,7 @@ def test_constant_power_costs_its_watts_times_hours_times_price_times_pue() -> N
 
 def test_a_price_by_the_hour_is_the_price_of_that_hour_across_midnight() -> None:
     prices = [f"{hour / 100} USD/kWh" for hour in range(24)]
-    site = Site.model_validate({"energy_price": prices, "starts": "22:30"})
+    site = Site.model_validate({"energy_price": prices, "start_time": "22:30"})
     # 1 kW from 22:30 to 01:15, then 4 kW to 02:00: half an hour at 0.22, one at 0.23, one at 0.00, a quarter at 0.01, ...
     power = steps((0, 1000.0), (HOUR * 11 // 4, 4000.0), end=HOUR * 7 // 2)
     found = economics(power, site, None)
@@ -53,19 +53,19 @@ def test_a_price_by_the_hour_is_the_price_of_that_hour_across_midnight() -> None
 @given(
     pieces=st.lists(st.tuples(st.integers(1, 40 * HOUR), st.floats(0, 1e6)), max_size=20),
     end=st.integers(1, 100 * HOUR),
-    starts=st.integers(0, 86_399),
+    start_time=st.integers(0, 86_399),
 )
 def test_the_hours_add_up_to_the_whole_and_a_day_later_is_the_same(
-    pieces: list[tuple[int, float]], end: int, starts: int
+    pieces: list[tuple[int, float]], end: int, start_time: int
 ) -> None:
     kept = dict(sorted((t, w) for t, w in pieces if t < end))
     power = steps((0, 100.0), *kept.items(), end=end)
-    hours = joules_by_hour(power, starts)
+    hours = joules_by_hour(power, start_time)
     assert hours.sum() == pytest.approx(power.integral(), rel=1e-9)
     assert (hours >= 0).all()
     # What was drawn in the first minute belongs to the hour in which the run starts.
-    assert hours[starts // 3600] > 0
-    assert joules_by_hour(power, starts + 86_400) == pytest.approx(hours, rel=1e-12)
+    assert hours[start_time // 3600] > 0
+    assert joules_by_hour(power, start_time + 86_400) == pytest.approx(hours, rel=1e-12)
 
 
 def site_scenario(queue: Any, **changes: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def site_scenario(queue: Any, **changes: Any) -> dict[str, Any]:
 def test_a_run_reports_its_site_and_judges_targets_on_it(queue: Any) -> None:
     data = site_scenario(
         queue,
-        site={"pue": 1.2, "energy_price": "0.12 USD/kWh", "carbon": "350 g/kWh", "starts": "08:00"},
+        site={"pue": 1.2, "energy_price": "0.12 USD/kWh", "carbon": "350 g/kWh", "start_time": "08:00"},
         targets=["energy_cost <= 0.001 USD/h", "total_cost <= 5 USD/h", "carbon <= 1 kg/h"],
     )
     result = windtunnel.run(scenario_from_data(data)).result
@@ -109,7 +109,7 @@ def test_without_a_site_the_rent_is_all_that_is_known(queue: Any) -> None:
         ({"energy_price": "1 USD/kWh"}, "carbon <= 1 kg/h", "carbon intensity"),
         ({"energy_price": ["1 USD/kWh"] * 23}, "cost <= 1 USD/h", "23 values"),
         ({"energy_price": "1 USD/h"}, "cost <= 1 USD/h", "measured in"),
-        ({"starts": "8:00"}, "cost <= 1 USD/h", "time of day"),
+        ({"start_time": "8:00"}, "cost <= 1 USD/h", "time of day"),
         ({"pue": 0.9}, "cost <= 1 USD/h", "pue"),
     ],
 )

@@ -375,7 +375,7 @@ def test_a_prompt_in_chunks_costs_the_attention_of_the_whole() -> None:
 
 def test_bursts_come_at_their_rates() -> None:
     data = at_once(1, [{"launch": {"mode": "graph"}}])
-    burst = {"process": "burst", "rate": "200 /s", "burst_rate": "5000 /s", "every": "100 ms", "length": "20 ms"}
+    burst = {"process": "burst", "rate": "200 /s", "burst_rate": "5000 /s", "every": "100 ms", "duration": "20 ms"}
     data["workload"][0]["arrivals"] = burst
     data["stop"] = {"time": "20 s"}
     arrival_s = run(data).recording.jobs.arrival / 1e12

@@ -381,7 +381,7 @@ def test_an_unstable_system_is_said_to_be_so_and_not_averaged(queue: Any) -> Non
 def test_a_source_that_changes_with_time_keeps_every_job(queue: Any) -> None:
     data = queue(stop={"jobs": 6000})
     data["workload"][0]["arrivals"] = {
-        "process": "burst", "rate": "500 /s", "burst_rate": "3000 /s", "every": "500 ms", "length": "100 ms",
+        "process": "burst", "rate": "500 /s", "burst_rate": "3000 /s", "every": "500 ms", "duration": "100 ms",
     }  # fmt: skip
     finished = windtunnel.run(scenario_from_data(data))
     jobs = finished.recording.jobs

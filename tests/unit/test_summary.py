@@ -350,9 +350,9 @@ def test_what_the_intervals_rest_on_is_said() -> None:
 
 BUDGET = {
     "normal_w": 5000.0,
-    "least_w": 3000.0,
-    "feeds": 2,
-    "series": {"time_s": [0.0, 60.0, 120.0], "budget_w": [5000.0, 3000.0, 5000.0], "thinned": False},
+    "min_w": 3000.0,
+    "max_active_devices": 2,
+    "series": {"time_s": [0.0, 60.0, 120.0], "budget_w": [5000.0, 3000.0, 5000.0], "downsampled": False},
 }
 
 
@@ -364,7 +364,7 @@ def test_a_budget_is_the_limit_that_is_shown_and_why_devices_never_started() -> 
     assert "               2 of 4 devices were never started: the budget feeds 2 at once\n" in text
     # With fewer at work than the budget feeds, it is not the budget that left the others idle.
     assert "never started" not in summary(
-        changed(power_budget=BUDGET | {"feeds": 3}, devices=[device("a", "l4", 0.5), idle])
+        changed(power_budget=BUDGET | {"max_active_devices": 3}, devices=[device("a", "l4", 0.5), idle])
     )
     assert "never started" not in summary(changed(devices=[device("a", "l4", 0.5), idle]))
 

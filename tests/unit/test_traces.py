@@ -131,17 +131,19 @@ def test_a_window_has_the_rows_from_its_begin_to_before_its_end(small: Path) -> 
 
 
 def test_time_is_stretched_by_the_map_and_shortened_by_speed_in_whole_numbers(small: Path) -> None:
-    warp = [{"at": "2 s", "becomes": "2 s"}, {"at": "4 s", "becomes": "8 s"}]
-    stretched = jobs(small, time="t", warp=warp)
+    warp = [{"from": "2 s", "to": "2 s"}, {"from": "4 s", "to": "8 s"}]
+    stretched = jobs(small, time="t", time_map=warp)
     assert stretched.ticks.tolist() == [s * SECOND for s in (0, 1, 2, 5, 8, 9, 10, 11, 12, 13)]
     assert said(stretched) == list(range(1, 11))
-    faster = jobs(small, time="t", warp=warp, speed=3.0)
+    faster = jobs(small, time="t", time_map=warp, speed=3.0)
     assert faster.ticks.tolist() == [round(Fraction(s * SECOND, 3)) for s in (0, 1, 2, 5, 8, 9, 10, 11, 12, 13)]
     assert jobs(small, time="t", speed=1.1).ticks[-1] == round(Fraction(9 * SECOND * 10, 11))
     # From 0 without a knot there, which may be written too.
-    half = [{"at": "0 s", "becomes": "0 s"}, {"at": "8 s", "becomes": "4 s"}]
-    assert jobs(small, time="t", warp=half).ticks.tolist() == jobs(small, time="t", warp=half[1:]).ticks.tolist()
-    assert jobs(small, time="t", warp=half).ticks.tolist()[:3] == [0, SECOND // 2, SECOND]
+    half = [{"from": "0 s", "to": "0 s"}, {"from": "8 s", "to": "4 s"}]
+    assert (
+        jobs(small, time="t", time_map=half).ticks.tolist() == jobs(small, time="t", time_map=half[1:]).ticks.tolist()
+    )
+    assert jobs(small, time="t", time_map=half).ticks.tolist()[:3] == [0, SECOND // 2, SECOND]
 
 
 def test_a_repeated_trace_comes_again_and_again_at_its_own_length(small: Path) -> None:
@@ -280,12 +282,12 @@ def test_a_trace_of_a_scenario_says_its_rate_and_that_it_is_not_stationary() -> 
         ({"time": "t", "columns": {"t": "what"}}, "has a column 't' of its own"),
         ({"time": "t", "from": "5 s", "until": "5 s"}, "the window ends before it begins"),
         ({"time": "t", "from": "50 s"}, "workload[0].arrivals.from: no row of the trace lies in this window"),
-        ({"time": "t", "warp": [{"at": "1 s", "becomes": "2 s"}, {"at": "1 s", "becomes": "3 s"}]}, "warp[1] goes back in time"),
-        ({"time": "t", "warp": [{"at": "1 s", "becoms": "2 s"}]}, "did you mean 'becomes'?"),
+        ({"time": "t", "time_map": [{"from": "1 s", "to": "2 s"}, {"from": "1 s", "to": "3 s"}]}, "time_map[1] does not increase"),
+        ({"time": "t", "time_map": [{"from": "1 s", "too": "2 s"}]}, "did you mean 'to'?"),
         ({"time": "t", "speed": 0}, "expected more than 0"),
         ({"time": "t", "scale": 0.01}, "workload[0].arrivals.scale: 0.01 times 10 rows are 0 jobs"),
         ({"time": "t", "scale": 0.5, "jitter": "1 s"}, "there are no copies to jitter"),
-        ({"time": "t", "repeat": 1000000, "warp": [{"at": "1 s", "becomes": "1 h"}]}, "within the 106 days"),
+        ({"time": "t", "repeat": 1000000, "time_map": [{"from": "1 s", "to": "1 h"}]}, "within the 106 days"),
         ({"time": "t", "until": "1 s", "scael": 2}, "unknown key 'scael'; expected one of process, file, format, time, columns, from"),
         ({"time": "t", "until": "1 s", "scael": 2}, "did you mean 'scale'?"),
     ],

@@ -15,7 +15,9 @@ from windtunnel.cli.console import CATALOG, FORMAT, Counter, print_json
 @click.argument("scenario", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="Write plan.json and report.html to this folder.")
 @click.option("--seed", type=click.IntRange(0), help="Replace the seed of the scenario.")
-@click.option("--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={kinds: 1}.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="PATH=VALUE", help="Change the scenario: plan={max_entries: 1}."
+)
 @click.option("--workers", type=click.IntRange(1, 1024), help="Worker processes. Default: one for each core.")
 @CATALOG
 @FORMAT

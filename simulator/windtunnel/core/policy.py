@@ -2,7 +2,7 @@
 
 Each part is a plain function of plain numbers, so that one source runs interpreted and compiled. A route
 never scans the fleet: devices of one class are alike but for their load, so the engine keeps, for each
-class, the device that is best by the route's index (``by``), and the route scores one candidate a class.
+class, the device that is best by the route's index (``rank_by``), and the route scores one candidate a class.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from windtunnel.core.registry import Registry
 class Candidate(NamedTuple):
     """The best-placed device of one class, as a route sees it when a job arrives. Times in seconds."""
 
-    present: int
+    jobs: int
     """Jobs queued at or running on the device."""
     backlog_s: float
     """Expected time until the device has nothing left to do."""
@@ -33,8 +33,8 @@ class Candidate(NamedTuple):
     """Energy of this job on it, the device's idle power included."""
     slack_s: float
     """Time left until the job's deadline; infinite without one."""
-    turn: int
-    """When the device was last chosen: a number that grows with every choice (kept for routes by turn)."""
+    last_chosen: int
+    """When the device was last chosen: a number that grows with every choice (kept for routes by last_chosen)."""
     preference: float
     """Place of the class in the recommendation matrix for the job's use: 0 primary, 1 alternative, 2 fallback."""
 
@@ -97,7 +97,7 @@ def _shown(example: Candidate | JobKey) -> str:
 
 Score = Callable[[Candidate], tuple[float, float]]
 OrderKey = Callable[[JobKey], float]
-Index = Literal["present", "backlog", "turn"]
+Index = Literal["jobs", "backlog", "last_chosen"]
 
 
 @dataclass(frozen=True)
@@ -106,14 +106,15 @@ class Route:
 
     ``score`` None: one central queue, from which a free device takes the first job it can run, the device of
     lowest index first. Ties between classes go to the class that is faster for the job, then to the lowest index.
-    ``needs``: what every class or job must state for the score to mean anything (``price``, ``deadline``, ``use``).
+    ``requires``: what every class or job must state for the score to have a meaning (``price``, ``deadline``,
+    ``use_case``).
     """
 
     name: str
     doc: str
     score: Score | None = None
-    by: Index = "present"
-    needs: tuple[str, ...] = ()
+    rank_by: Index = "jobs"
+    requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Order:
     name: str
     doc: str
     key: OrderKey | None = None
-    needs: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -152,9 +153,9 @@ class Policy:
     batch: Batch = Batch()
 
     @property
-    def needs(self) -> frozenset[str]:
+    def requires(self) -> frozenset[str]:
         """What classes and jobs must state for this policy."""
-        return frozenset(self.route.needs + self.order.needs)
+        return frozenset(self.route.requires + self.order.requires)
 
 
 ROUTES: Registry[Route] = Registry("route")
@@ -163,22 +164,22 @@ POLICIES: Registry[tuple[str, str]] = Registry("policy")
 """Named policies: a route's name and an order's."""
 
 
-def route(name: str, *, by: Index = "present", needs: tuple[str, ...] = ()) -> Callable[[Score], Score]:
+def route(name: str, *, rank_by: Index = "jobs", requires: tuple[str, ...] = ()) -> Callable[[Score], Score]:
     """Decorator: registers a score as the route ``name``, and as the policy of that name with arrival order."""
 
     def add(score: Score) -> Score:
-        ROUTES.add(name, Route(name, (score.__doc__ or "").strip(), score, by, needs))
+        ROUTES.add(name, Route(name, (score.__doc__ or "").strip(), score, rank_by, requires))
         POLICIES.add(name, (name, "arrival"))
         return score
 
     return add
 
 
-def order(name: str, *, policy: str | None = None, needs: tuple[str, ...] = ()) -> Callable[[OrderKey], OrderKey]:
+def order(name: str, *, policy: str | None = None, requires: tuple[str, ...] = ()) -> Callable[[OrderKey], OrderKey]:
     """Decorator: registers a key as the order ``name``, and ``policy`` as that order on the central queue."""
 
     def add(key: OrderKey) -> OrderKey:
-        ORDERS.add(name, Order(name, (key.__doc__ or "").strip(), key, needs))
+        ORDERS.add(name, Order(name, (key.__doc__ or "").strip(), key, requires))
         if policy is not None:
             POLICIES.add(policy, ("central", name))
         return key

@@ -150,17 +150,17 @@ class DeviceRecord:
 class Scaling:
     """How many devices of a scaled entry were on, and rented (on, being provisioned or draining), over time.
 
-    ``devices``: their numbers. ``ups`` and ``downs``: decisions for more and for fewer.
+    ``devices``: their numbers. ``scale_ups`` and ``scale_downs``: decisions for more and for fewer.
     """
 
     entry: str
     devices: range
-    least: int
-    most: int
-    on: Steps
+    min: int
+    max: int
+    in_service: Steps
     rented: Steps
-    ups: int
-    downs: int
+    scale_ups: int
+    scale_downs: int
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ KEPT_UP_TO = 1_000_000
 
 def wants_streaming(scenario: Scenario, engine: str) -> bool:
     """Whether a run is long enough, or asks, for its jobs to be drawn as they are needed, and can be run so."""
-    if engine == "process" or scenario.records == "keep" or not can_be_streamed(scenario):
+    if engine == "process" or scenario.records == "all" or not can_be_streamed(scenario):
         return False
     return scenario.records is not None or expected_jobs(scenario) > KEPT_UP_TO
 

@@ -279,7 +279,7 @@ def _replay(
     horizon = scenario.stop.time if scenario.stop is not None else None
     last = None if horizon is None else round(horizon * NANO)
     count = len(tasks) if last is None else int(np.searchsorted(tasks.arrival, last, side="left"))
-    arrivals, lasts, kinds = tasks.arrival[:count].tolist(), tasks.lasts.tolist(), tasks.kind.tolist()
+    arrivals, lasts, kinds = tasks.arrival[:count].tolist(), tasks.duration.tolist(), tasks.kind.tolist()
     milli = placing.gpu_milli.tolist()
     node_draws, gpu_draws = _draws(seed, count)
     log = _Log.of(count)
@@ -351,7 +351,7 @@ def _recording(
             arrival=arrival,
             start=log.start,
             finish=log.finish,
-            lasts=tasks.lasts[which],
+            duration=tasks.duration[which],
             node=log.node,
             gpu_mask=log.mask,
             status=log.status,

@@ -40,10 +40,10 @@ def check(recording: PlacementRecording, placing: Placing) -> None:
         _broken("P1", "a task's status does not go with what happened to it")
     if (started != (tasks.node >= 0)).any():
         _broken("P1", "a task runs nowhere, or a node holds what never started")
-    late = (started & (tasks.start < tasks.arrival)) | (ended & (tasks.finish != tasks.start + tasks.lasts))
+    late = (started & (tasks.start < tasks.arrival)) | (ended & (tasks.finish != tasks.start + tasks.duration))
     late |= ended & ((tasks.finish > recording.end) | (tasks.ended < tasks.started))
     if recording.mode == "replay":
-        late |= (status == RUNNING) & (tasks.start + tasks.lasts < recording.end)
+        late |= (status == RUNNING) & (tasks.start + tasks.duration < recording.end)
     if late.any():
         _broken("P2", f"task {int(np.argmax(late))} has its times out of order")
     _check_gpus(recording)

@@ -29,7 +29,7 @@ class PlacedTasks:
     arrival: IntArray
     start: IntArray
     finish: IntArray
-    lasts: IntArray
+    duration: IntArray
     node: IntArray
     gpu_mask: IntArray
     """A bit for each GPU of the node that it took."""

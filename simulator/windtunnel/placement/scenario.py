@@ -134,8 +134,8 @@ class NodeFile(_Model):
 
     file: Text
     format: Literal["openb-nodes"] = "openb-nodes"
-    every: Annotated[int, BeforeValidator(_count), Field(ge=1, le=10**6)] = Field(
-        1, description="take the first row and each so-manieth after it: a smaller cluster of the same mix"
+    stride: Annotated[int, BeforeValidator(_count), Field(ge=1, le=10**6)] = Field(
+        1, description="use every n-th row, from the first on: a smaller cluster of the same mix"
     )
 
 
@@ -185,7 +185,7 @@ class Cluster(_Model):
 class Rows(_Model):
     """The rows of a CSV file (plain or gzip), one task each.
 
-    ``openb-pods`` knows that trace's columns; ``csv`` needs ``time``, ``needs`` and, to replay, ``lasts``.
+    ``openb-pods`` knows that trace's columns; ``csv`` needs ``time``, ``resources`` and, to replay, ``duration``.
     """
 
     process: Literal["trace"]
@@ -198,7 +198,7 @@ class Rows(_Model):
     )
 
 
-class Needs(_Model):
+class ResourceRequest(_Model):
     """What one task takes of one node: numbers, or columns of the trace."""
 
     gpus: Whole = 0
@@ -222,20 +222,20 @@ class Span(_Model):
 _OPENB: Mapping[str, Any] = {
     "time": "creation_time",
     "name": "name",
-    "needs": {
+    "resources": {
         "gpus": "$num_gpu",
         "gpu_milli": "$gpu_milli",
         "cpu_milli": "$cpu_milli",
         "memory": "$memory_mib MiB",
         "models": "$gpu_spec",
     },
-    "lasts": {"from": ["$scheduled_time", "$creation_time"], "to": "$deletion_time"},
+    "duration": {"from": ["$scheduled_time", "$creation_time"], "to": "$deletion_time"},
 }
 
 
-Lasts = Annotated[
-    Annotated[Span, Tag("lasts-span")] | Annotated[Duration, Tag("lasts-text")],
-    Discriminator(lambda value: "lasts-span" if isinstance(value, (dict, Span)) else "lasts-text"),
+TaskDuration = Annotated[
+    Annotated[Span, Tag("duration-span")] | Annotated[Duration, Tag("duration-text")],
+    Discriminator(lambda value: "duration-span" if isinstance(value, (dict, Span)) else "duration-text"),
 ]
 
 
@@ -244,8 +244,8 @@ class Tasks(_Model):
 
     name: Text
     arrivals: Rows
-    needs: Needs
-    lasts: Lasts | None = None
+    resources: ResourceRequest
+    duration: TaskDuration | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -255,7 +255,12 @@ class Tasks(_Model):
         if not isinstance(arrivals, dict) or arrivals.get("format") != "openb-pods":
             return data
         known = {key: _OPENB[key] for key in ("time", "name")}
-        return {"needs": _OPENB["needs"], "lasts": _OPENB["lasts"], **data, "arrivals": {**known, **arrivals}}
+        return {
+            "resources": _OPENB["resources"],
+            "duration": _OPENB["duration"],
+            **data,
+            "arrivals": {**known, **arrivals},
+        }
 
 
 class Replay(_Model):
@@ -378,7 +383,7 @@ def _check_times(scenario: PlacementScenario, i: int, tasks: Tasks, document: Do
     if isinstance(scenario.mode, Inflate):
         return
     for key, value, path in (
-        ("lasts", tasks.lasts, ("workload", i)),
+        ("duration", tasks.duration, ("workload", i)),
         ("time", tasks.arrivals.time, ("workload", i, "arrivals")),
     ):
         if value is None:

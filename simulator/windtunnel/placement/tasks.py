@@ -21,10 +21,10 @@ from windtunnel.placement.openb import read_openb_nodes
 from windtunnel.placement.recording import NANO
 from windtunnel.placement.scenario import (
     MAX_GPUS,
-    Needs,
     NodeFile,
     PlacementScenario,
     Replay,
+    ResourceRequest,
     Span,
     Tasks,
     column_of,
@@ -64,14 +64,14 @@ class ClusterNodes:
 
 @dataclass(frozen=True)
 class TaskTable:
-    """Every task in order of arrival; one element each. ``arrival`` and ``lasts`` are in nanoseconds."""
+    """Every task in order of arrival; one element each. ``arrival`` and ``duration`` are in nanoseconds."""
 
     names: Sequence[str]
     workload: IntArray
     kind: IntArray
     """The class of each."""
     arrival: IntArray
-    lasts: IntArray
+    duration: IntArray
     never_started: int
     """Tasks whose first ``from`` column was empty, so that a later one stands in."""
 
@@ -119,7 +119,7 @@ def prepare_placing(scenario: PlacementScenario) -> Placing:
         np.array([row.workload for row in rows], dtype=np.int64),
         np.array(kind, dtype=np.int64),
         np.array([row.arrival - rows[0].arrival for row in rows], dtype=np.int64),
-        np.array([row.lasts for row in rows], dtype=np.int64),
+        np.array([row.duration for row in rows], dtype=np.int64),
         sum(row.stood_in for row in rows),
     )
     tags = 2 + len(tag_of)
@@ -137,7 +137,7 @@ def _nodes(scenario: PlacementScenario) -> ClusterNodes:
     if isinstance(stated, NodeFile):
         where = scenario.where("cluster", "nodes", "file")
         found, table = read_openb_nodes(scenario.folder / stated.file, where)
-        for node, line in list(zip(found, table.lines, strict=True))[:: stated.every]:
+        for node, line in list(zip(found, table.lines, strict=True))[:: stated.stride]:
             if node.gpu > MAX_GPUS:
                 raise InputError(
                     f"{node.gpu} GPUs in one node",
@@ -177,7 +177,7 @@ class _Row:
     demand: tuple[int, int, int, int, int]
     """CPU, memory, GPUs, thousandths of each, mask of models."""
     arrival: int
-    lasts: int
+    duration: int
     stood_in: bool
 
 
@@ -193,7 +193,7 @@ def _read_tasks(
             expected="a header and at least one row",
         )
     column = _Columns(table, where)
-    demands = _demands(stated.needs, column, models)
+    demands = _demands(stated.resources, column, models)
     replay = isinstance(scenario.mode, Replay)
     time = stated.arrivals.time
     none: list[int | None] = [0] * len(table.rows)
@@ -210,11 +210,11 @@ def _read_tasks(
     return rows, table
 
 
-def _demands(needs: Needs, column: _Columns, models: Sequence[str]) -> list[tuple[int, int, int, int, int]]:
-    gpus = column.wholes(needs.gpus, "needs", "gpus", most=MAX_GPUS)
-    milli = column.wholes(needs.gpu_milli, "needs", "gpu_milli", most=MILLI)
-    cpu = column.wholes(needs.cpu_milli, "needs", "cpu_milli", most=10**8)
-    memory = column.amounts(needs.memory, "B", "needs", "memory")
+def _demands(needs: ResourceRequest, column: _Columns, models: Sequence[str]) -> list[tuple[int, int, int, int, int]]:
+    gpus = column.wholes(needs.gpus, "resources", "gpus", most=MAX_GPUS)
+    milli = column.wholes(needs.gpu_milli, "resources", "gpu_milli", most=MILLI)
+    cpu = column.wholes(needs.cpu_milli, "resources", "cpu_milli", most=10**8)
+    memory = column.amounts(needs.memory, "B", "resources", "memory")
     accepted = column.masks(needs.models, models)
     found = []
     for i, (g, m) in enumerate(zip(gpus, milli, strict=True)):
@@ -224,7 +224,7 @@ def _demands(needs: Needs, column: _Columns, models: Sequence[str]) -> list[tupl
         if m == 0 or (g > 1 and m != MILLI):
             raise InputError(
                 f"{g} GPU{'s' if g > 1 else ''} of {m} thousandths each",
-                where=column.place(i, needs.gpu_milli, "needs", "gpu_milli"),
+                where=column.place(i, needs.gpu_milli, "resources", "gpu_milli"),
                 expected="1 to 1000 thousandths of one GPU, or several whole ones (1000)",
             )
         found.append((cpu[i], memory[i], g, m, accepted[i]))
@@ -232,18 +232,20 @@ def _demands(needs: Needs, column: _Columns, models: Sequence[str]) -> list[tupl
 
 
 def _lasts(stated: Tasks, column: _Columns) -> tuple[list[int], list[bool]]:
-    if not isinstance(stated.lasts, Span):
-        spans = column.amounts(stated.lasts or "0 s", "s", "lasts", scale=NANO)
+    if not isinstance(stated.duration, Span):
+        spans = column.amounts(stated.duration or "0 s", "s", "duration", scale=NANO)
         return spans, [False] * len(spans)
-    begins = [column.times(name, "lasts", "from", empty=True) for name in stated.lasts.from_]
-    ends = column.times(stated.lasts.to, "lasts", "to")
+    begins = [column.times(name, "duration", "from", empty=True) for name in stated.duration.from_]
+    ends = column.times(stated.duration.to, "duration", "to")
     lasts, stood_in = [], []
     for i, end in enumerate(ends):
         order = [k for k, times in enumerate(begins) if times[i] is not None]
         begin = begins[order[0]][i] if order else None
         if begin is None or end is None or end < begin:
             problem = "no time to begin at" if begin is None else "this is before the task begins"
-            raise InputError(problem, where=column.place(i, stated.lasts.to, "lasts", "to"), expected="a later time")
+            raise InputError(
+                problem, where=column.place(i, stated.duration.to, "duration", "to"), expected="a later time"
+            )
         lasts.append(end - begin)
         stood_in.append(order[0] > 0)
     return lasts, stood_in
@@ -332,7 +334,7 @@ class _Columns:
             return [ANY_MODEL] * len(self.table.rows)
         if isinstance(value, list):
             return [mask(value)] * len(self.table.rows)
-        return [mask([n for n in text.split("|") if n]) for text in self.texts(value, "needs", "models")]
+        return [mask([n for n in text.split("|") if n]) for text in self.texts(value, "resources", "models")]
 
     def _each(self, value: str, read: Callable[[str], _T], expected: str, *path: str) -> list[_T]:
         found = []

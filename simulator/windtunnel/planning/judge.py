@@ -92,7 +92,7 @@ def _interval(target: Target, result: Mapping[str, Any]) -> tuple[float, float] 
     """The run's own 95% interval for a target's value, in the target's unit; None where it has none."""
     if not METRICS[target.metric].per_workload:
         return None
-    found = (distribution(_part(target, result), target.metric) or {})[target.statistic]
+    found = (distribution(_part(target, result), target.metric) or {})[str(target.statistic)]
     if found["low"] is None or found["high"] is None:
         return None
     return to_unit(found["low"], target.unit), to_unit(found["high"], target.unit)
@@ -145,7 +145,7 @@ def draws(scenario: Scenario) -> bool:
 
     def drawn(arrivals: object) -> bool:
         if isinstance(arrivals, Mix):
-            return any(drawn(part) for part in arrivals.of)
+            return any(drawn(part) for part in arrivals.processes)
         return not isinstance(arrivals, Trace | Deterministic)
 
     services = (

@@ -105,12 +105,12 @@ class Planner:
                 where=self.scenario.where("plan", "objective"),
                 expected="site: {carbon: 350 g/kWh}",
             )
-        if isinstance(self.asked.most, dict):
-            for name in self.asked.most:
+        if isinstance(self.asked.max, dict):
+            for name in self.asked.max:
                 if name not in self.names:
                     raise InputError(
                         f"the fleet has no '{name}'",
-                        where=self.scenario.where("plan", "most", name),
+                        where=self.scenario.where("plan", "max", name),
                         expected=one_of(self.names),
                         nearest=nearest(name, self.names),
                     )
@@ -160,7 +160,7 @@ class Planner:
 
     def _most(self, bounds: Replicated) -> Counts:
         """How many of each entry may be had: as stated, or four times what it would need at the very least."""
-        stated = self.asked.most
+        stated = self.asked.max
         mixed, _ = bounds.load((1,) * self.entries)
         found = []
         for i in range(self.entries):
@@ -217,11 +217,11 @@ class Planner:
             most=tuple(
                 int(min(n, budget / price)) if price else n for n, price in zip(self.most, self.prices, strict=True)
             ),
-            kinds=asked.kinds,
+            kinds=asked.max_entries,
             floor=floor,
             load=self.bounds.load,
         )
-        cost_bound = self.bounds.least(self.prices, self.most, asked.kinds)
+        cost_bound = self.bounds.least(self.prices, self.most, asked.max_entries)
         # Where the bound alone rules every fleet out there is nothing to simulate.
         none = not math.isfinite(cost_bound.value) or cost_bound.value > budget
         found, looked = (Search(space, self.verdicts, 0).screened(), []) if none else self._search(space)
@@ -231,7 +231,7 @@ class Planner:
         objective_bound = (
             cost_bound
             if asked.objective == "cost"
-            else self.bounds.least(weights, self.most, asked.kinds, work_w=per_watt)
+            else self.bounds.least(weights, self.most, asked.max_entries, work_w=per_watt)
         )
         scaled = self._autoscaler()
         best = listed[0] if listed else None
@@ -272,8 +272,8 @@ class Planner:
             "proof": found.proof,
             "cheaper_left": found.left,
             "considered": found.considered,
-            "most": dict(zip(self.names, self.most, strict=True)),
-            "kinds": asked.kinds,
+            "max": dict(zip(self.names, self.most, strict=True)),
+            "max_entries": asked.max_entries,
         }
         result["notes"] = [*self.notes, *found.notes, *self._harm(found), *self.demand.notes]
         result["simulated"] = [

@@ -71,7 +71,7 @@ def variant(scenario: Scenario, case: Case) -> Scenario:
         for w in scenario.workload
     ]
     # Whether a fleet keeps up is judged by jobs, which must not all be dropped.
-    records = "sample" if scenario.records == "drop" else scenario.records
+    records = "sample" if scenario.records == "none" else scenario.records
     return scenario.changed(fleet=fleet, workload=workload, records=records)
 
 

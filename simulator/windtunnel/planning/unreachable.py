@@ -81,7 +81,7 @@ def _power(planner: Planner, target: Target) -> list[str]:
     """That even the least power of any fleet which does the work is above a limit."""
     others: Sequence[Target] = [t for t in planner.targets if t.metric != "power"]
     least = Replicated([planner.demand], others).least(
-        planner.demand.idle_w, planner.most, planner.asked.kinds, work_w=1.0
+        planner.demand.idle_w, planner.most, planner.asked.max_entries, work_w=1.0
     )
     if not math.isfinite(least.value) or least.value <= target.limit:
         return []

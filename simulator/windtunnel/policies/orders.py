@@ -13,7 +13,7 @@ def highest_priority(job: JobKey) -> float:
     return -float(job.priority)
 
 
-@order("deadline", policy="earliest-deadline-first", needs=("deadline",))
+@order("deadline", policy="earliest-deadline-first", requires=("deadline",))
 def earliest_deadline(job: JobKey) -> float:
     """The earliest deadline first."""
     return float(job.deadline)

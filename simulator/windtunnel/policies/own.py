@@ -3,7 +3,7 @@
 The same function runs in both engines: as it is in the process engine, and compiled by Numba in the other. A route
 takes a `Candidate` and gives a number, or two that are compared in order; the device with the least gets the job. An
 order takes a `JobKey` and gives a number; the job with the least goes first. Attributes of the function say the rest,
-as the decorators of shipped policies do: ``choose.by = "backlog"``, ``choose.needs = ("price",)``.
+as the decorators of shipped policies do: ``choose.rank_by = "backlog"``, ``choose.requires = ("price",)``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Any, get_args
 
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.policy import Candidate, Index, JobKey, Order, OwnFunction, Route
+from windtunnel.core.renamed import RENAMED, renamed_error
 
 _SPELLED = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
-_NEEDS = ("price", "deadline", "use")
+_REQUIREMENTS = ("price", "deadline", "use_case")
 _CANDIDATE = Candidate(1, 0.5, 0.25, 0.25, 0.001, 10.0, 1.0, 3, 0.0)
 _JOB = JobKey(10**12, 1, 2 * 10**12, 0.25)
 
@@ -33,17 +34,22 @@ def is_own(text: str | None) -> bool:
 def own_route(text: str, folder: Path) -> Route:
     """The route that ``text`` names, its file relative to ``folder``; InputError for what is wrong with it."""
     function = _load(text, folder)
-    index: Any = getattr(function, "by", "present")
+    for old in RENAMED["policy function"]:
+        if hasattr(function, old):
+            raise renamed_error("policy function", old, _place(function)) or AssertionError
+    index: Any = getattr(function, "rank_by", "jobs")
     if index not in get_args(Index):
-        raise InputError(f"'{text}' is chosen by {index!r}", expected=one_of(get_args(Index)))
-    needs = _needs(function, text)
+        raise renamed_error("rank_by", str(index), _place(function)) or InputError(
+            f"'{text}': {index!r} is not a valid `rank_by`", expected=one_of(get_args(Index))
+        )
+    requires = _requires(function, text)
     answer = _tried(function, _CANDIDATE, text)
     numbers = len(answer) if isinstance(answer, tuple) else 1
     if numbers not in (1, 2):
         raise InputError(f"'{text}' gives {answer!r}", where=_place(function), expected="a number, or two")
     own = OwnFunction(function, text, function.__code__.co_filename, numbers, pair=True)
     _checked(own, _CANDIDATE)
-    return Route(text, (function.__doc__ or "").strip(), own, index, needs)
+    return Route(text, (function.__doc__ or "").strip(), own, index, requires)
 
 
 def own_order(text: str, folder: Path) -> Order:
@@ -52,7 +58,7 @@ def own_order(text: str, folder: Path) -> Order:
     own = OwnFunction(function, text, function.__code__.co_filename, 1, pair=False)
     _tried(function, _JOB, text)
     _checked(own, _JOB)
-    return Order(text, (function.__doc__ or "").strip(), own, _needs(function, text))
+    return Order(text, (function.__doc__ or "").strip(), own, _requires(function, text))
 
 
 def _load(text: str, folder: Path) -> Callable[..., Any]:
@@ -83,18 +89,26 @@ def _load(text: str, folder: Path) -> Callable[..., Any]:
     return function
 
 
-def _needs(function: Callable[..., Any], text: str) -> tuple[str, ...]:
-    needs = tuple(getattr(function, "needs", ()))
-    for need in needs:
-        if need not in _NEEDS:
-            raise InputError(f"'{text}' needs {need!r}", expected=one_of(_NEEDS), nearest=nearest(str(need), _NEEDS))
-    return needs
+def _requires(function: Callable[..., Any], text: str) -> tuple[str, ...]:
+    requires = tuple(getattr(function, "requires", ()))
+    for name in requires:
+        if name not in _REQUIREMENTS:
+            raise renamed_error("requires", str(name), _place(function)) or InputError(
+                f"'{text}': {name!r} is not a valid entry of `requires`",
+                expected=one_of(_REQUIREMENTS),
+                nearest=nearest(str(name), _REQUIREMENTS),
+            )
+    return requires
 
 
 def _tried(function: Callable[..., Any], example: Candidate | JobKey, text: str) -> Any:
     try:
         return function(example)
     except (Exception, SystemExit) as error:
+        if isinstance(error, AttributeError) and isinstance(error.obj, Candidate):
+            renamed = renamed_error("Candidate", str(error.name), _place(function))
+            if renamed is not None:
+                raise renamed from error
         raise InputError(
             f"'{text}' fails on an example: {type(error).__name__}: {error}",
             where=_place(function),

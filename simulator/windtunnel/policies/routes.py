@@ -12,39 +12,39 @@ ROUTES.add("central", Route("central", "One central queue; a free device takes t
 POLICIES.add("fifo", ("central", "arrival"))
 
 
-@route("round-robin", by="turn")
+@route("round-robin", rank_by="last_chosen")
 def round_robin(device: Candidate) -> tuple[float, float]:
     """Each device in turn, whatever its load."""
-    return float(device.turn), 0.0
+    return float(device.last_chosen), 0.0
 
 
 @route("least-loaded")
 def least_loaded(device: Candidate) -> tuple[float, float]:
     """The device with the fewest jobs present."""
-    return float(device.present), 0.0
+    return float(device.jobs), 0.0
 
 
 @route("shortest-expected-completion")
 def shortest_expected_completion(device: Candidate) -> tuple[float, float]:
     """The device with the least (jobs present + 1) times the mean time of such a job on it."""
-    return (device.present + 1) * device.mean_s, 0.0
+    return (device.jobs + 1) * device.mean_s, 0.0
 
 
-@route("cheapest-that-meets-the-deadline", by="backlog", needs=("price", "deadline"))
+@route("cheapest-that-meets-the-deadline", rank_by="backlog", requires=("price", "deadline"))
 def cheapest_in_time(device: Candidate) -> tuple[float, float]:
     """The device whose rent for this job is least among those expected to be in time."""
     finish_s = device.backlog_s + device.estimate_s
     return (0.0, device.cost_usd) if finish_s <= device.slack_s else (1.0, finish_s)
 
 
-@route("least-energy-that-meets-the-deadline", by="backlog", needs=("deadline",))
+@route("least-energy-that-meets-the-deadline", rank_by="backlog", requires=("deadline",))
 def least_energy_in_time(device: Candidate) -> tuple[float, float]:
     """The device that spends the least energy on this job among those expected to be in time."""
     finish_s = device.backlog_s + device.estimate_s
     return (0.0, device.energy_j) if finish_s <= device.slack_s else (1.0, finish_s)
 
 
-@route("recommendation-matrix", needs=("use",))
+@route("recommendation-matrix", requires=("use_case",))
 def recommended(device: Candidate) -> tuple[float, float]:
     """The first of primary, alternative and fallback that the fleet has; then the shortest expected completion."""
-    return device.preference, (device.present + 1) * device.mean_s
+    return device.preference, (device.jobs + 1) * device.mean_s

@@ -78,7 +78,7 @@ def _over_time(result: Mapping[str, Any], recording: Recording) -> dict[str, tup
     for number, one in enumerate(recording.scaling[:MAX_CURVES]):
         mean, most = words.number(one.rented.mean()), words.number(float(one.rented.values.max()))
         figure = {
-            "heading": f"Devices of {one.entry} rented over time, {one.least:,} to {one.most:,}",
+            "heading": f"Devices of {one.entry} rented over time, {one.min:,} to {one.max:,}",
             "label": f"Line chart of devices rented over time: {mean} on average, {most} at most.",
             "mean": mean,
             "most": most,

@@ -426,7 +426,7 @@ def _workload_rows(workloads: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
     return [
         {
             "name": str(workload["name"]),
-            "use": workload.get("use"),
+            "use_case": workload.get("use_case"),
             "completed": f"{workload['jobs']['completed']:,}",
             "arrived": f"{workload['jobs']['arrived']:,}",
             "unfinished": words.unfinished(workload["jobs"]),

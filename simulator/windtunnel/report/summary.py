@@ -139,8 +139,9 @@ def _scaling(entries: Sequence[Mapping[str, Any]], result: Mapping[str, Any]) ->
     first = "; the first replication" if (result.get("replications") or 1) > 1 else ""
     for i, one in enumerate(entries[:_ENTRIES]):
         text = (
-            f"{printable(one['entry'])}  {number(one['mean_on'])} on average, {one['least_on']:,} to "
-            f"{one['most_on']:,} of {one['most']:,}; {plural(one['ups'], 'time')} up, {one['downs']:,} down{first}"
+            f"{printable(one['entry'])}  {number(one['mean_in_service'])} on average, {one['min_in_service']:,} to "
+            f"{one['max_in_service']:,} of {one['max']:,}; {plural(one['scale_ups'], 'time')} up, "
+            f"{one['scale_downs']:,} down{first}"
         )
         lines.append(_row("autoscale" if i == 0 else "", text))
     if len(entries) > _ENTRIES:

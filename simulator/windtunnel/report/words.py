@@ -293,14 +293,14 @@ def power_limits(result: Mapping[str, Any]) -> list[str]:
 
 def budget_text(budget: Mapping[str, Any]) -> str:
     """The budget of power, and how low it fell: "budget 5 kW, 3 kW in a brown-out"."""
-    normal, least = budget["normal_w"], budget["least_w"]
+    normal, least = budget["normal_w"], budget["min_w"]
     low = f"{stated(least, 'W')} in a brown-out" if least is not None and least != normal else ""
     return ", ".join(filter(None, [f"budget {stated(normal, 'W')}" if normal is not None else "no budget", low]))
 
 
 def never_started(result: Mapping[str, Any]) -> str:
     """How many devices a budget kept from ever starting; empty where none was idle or it is not the budget's doing."""
-    feeds = (result.get("power_budget") or {}).get("feeds")
+    feeds = (result.get("power_budget") or {}).get("max_active_devices")
     devices = result["devices"]
     idle = sum(not device["utilisation"] and not device["jobs"] for device in devices)
     # Idle devices are the budget's doing only where as many as it feeds at once have work.

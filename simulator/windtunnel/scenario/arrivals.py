@@ -128,18 +128,18 @@ class WeibullRenewal(_AtARate):
 
 
 class Burst(Process):
-    """Poisson at ``rate``, and at ``burst_rate`` for the first ``length`` of every ``every``."""
+    """Poisson at ``rate``, and at ``burst_rate`` for the first ``duration`` of every ``every``."""
 
     process: Literal["burst"]
     rate: Rate
     burst_rate: Rate
     every: PositiveSeconds
-    length: PositiveSeconds
+    duration: PositiveSeconds
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if self.length > self.every:
-            raise _refuse("a burst is longer than the time between bursts", "length <= every")
+        if self.duration > self.every:
+            raise _refuse("a burst is longer than the time between bursts", "duration <= every")
         return self
 
     @property
@@ -149,7 +149,7 @@ class Burst(Process):
 
     def mean_rate_per_s(self) -> float:
         """The two rates, each for its share of the time."""
-        return self.rate + (self.burst_rate - self.rate) * self.length / self.every
+        return self.rate + (self.burst_rate - self.rate) * self.duration / self.every
 
     def scaled(self, factor: float) -> Self:
         """Both rates times ``factor``."""
@@ -241,7 +241,7 @@ class Diurnal(Process):
     rate: Rate | None = None
     amplitude: Share | None = Field(None, description="with rate: how far it swings, as a share of it")
     peak: TimeOfDay | None = Field(None, description="with rate: when it is highest")
-    starts: TimeOfDay = Field(0.0, description="the time of day at which the run begins")
+    start_time: TimeOfDay = Field(0.0, description="the time of day at which the run begins")
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -277,28 +277,29 @@ _DAY = "rates (24 of them), or rate, amplitude and peak"
 
 
 class Spikes(Process):
-    """Poisson at ``rate``, and at ``factor`` times that for ``length`` from the beginning of each spike.
+    """Poisson at ``rate``, and at ``factor`` times that for ``duration`` from the beginning of each spike.
 
-    Spikes begin at the times ``at``, or at random, ``every`` so often on average (a Poisson process of their own; where
-    two overlap the factor counts once). Workloads that name the same ``shared`` clock have theirs at the same times.
+    Spikes begin at the times ``at``, or at random, with the mean time ``mean_interval`` between two of them (a Poisson
+    process; where two spikes overlap the factor counts once). Workloads that name the same ``clock`` have theirs at the
+    same times.
     """
 
     process: Literal["spikes"]
     rate: Rate
     factor: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
-    length: PositiveSeconds
+    duration: PositiveSeconds
     at: Annotated[list[Seconds], Field(min_length=1, max_length=100_000)] | None = None
-    every: PositiveSeconds | None = None
-    shared: Text | None = Field(None, description="the name of a clock that several workloads go by")
+    mean_interval: PositiveSeconds | None = None
+    clock: Text | None = Field(None, description="the name of a clock that several workloads go by")
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
-        if (self.at is None) == (self.every is None):
-            raise _refuse("spikes come at given times or at random", "at: [10 s, ...], or every: 1 min")
-        if self.shared is not None and self.every is None:
-            raise _refuse("given times need no shared clock", "the same `at` in each workload, or every: 1 min")
-        if self.every is not None and 2 / self.every > MOST_SWITCHES_PER_JOB * self.mean_rate_per_s():
-            raise _refuse("there are hundreds of spikes to a job", "a longer `every`, or a higher rate")
+        if (self.at is None) == (self.mean_interval is None):
+            raise _refuse("spikes come at given times or at random", "at: [10 s, ...], or mean_interval: 1 min")
+        if self.clock is not None and self.mean_interval is None:
+            raise _refuse("given times need no shared clock", "the same `at` in each workload, or mean_interval: 1 min")
+        if self.mean_interval is not None and 2 / self.mean_interval > MOST_SWITCHES_PER_JOB * self.mean_rate_per_s():
+            raise _refuse("there are hundreds of spikes to a job", "a longer `mean_interval`, or a higher rate")
         return self
 
     @property
@@ -307,13 +308,13 @@ class Spikes(Process):
         return self.at is None
 
     def mean_rate_per_s(self) -> float:
-        """``rate`` where times are given, since spikes end; else with the share of time, 1 - e^(-length/every), in one.
+        """``rate`` where times are given, since spikes end; else with the share of time in a spike.
 
-        The share is that of a busy M/G/∞ queue with constant service.
+        The share is 1 - e^(-duration/mean_interval), that of a busy M/G/∞ queue with constant service.
         """
-        if self.every is None:
+        if self.mean_interval is None:
             return self.rate
-        return self.rate * (1.0 + (self.factor - 1.0) * -math.expm1(-self.length / self.every))
+        return self.rate * (1.0 + (self.factor - 1.0) * -math.expm1(-self.duration / self.mean_interval))
 
     def scaled(self, factor: float) -> Self:
         """The rate times ``factor``; the spikes stay."""
@@ -321,17 +322,18 @@ class Spikes(Process):
 
 
 class Batches(Process):
-    """Jobs in batches of ``size`` on average (geometric, at least 1), ``every`` so often on average (Poisson).
+    """Jobs in batches of ``size`` on average (geometric, at least 1), with the mean time
+    ``mean_interval`` between two batches (Poisson).
 
     With ``spread`` each job of a batch comes at a random moment within that time after its beginning. Workloads that
-    name the same ``shared`` clock have their batches at the same times.
+    name the same ``clock`` have their batches at the same times.
     """
 
     process: Literal["batches"]
-    every: PositiveSeconds
+    mean_interval: PositiveSeconds
     size: Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)]
     spread: Seconds = 0.0
-    shared: Text | None = Field(None, description="the name of a clock that several workloads go by")
+    clock: Text | None = Field(None, description="the name of a clock that several workloads go by")
 
     @model_validator(mode="after")
     def _overlap(self) -> Self:
@@ -341,18 +343,18 @@ class Batches(Process):
 
     def mean_rate_per_s(self) -> float:
         """Mean size over mean distance."""
-        return self.size / self.every
+        return self.size / self.mean_interval
 
     def scaled(self, factor: float) -> Self:
         """Batches ``factor`` times as often; on a shared clock, which goes its own way, ``factor`` times as large.
 
         Raises InputError where that would make a batch smaller than a job.
         """
-        if self.shared is None:
-            return self.model_copy(update={"every": self.every / factor})
+        if self.clock is None:
+            return self.model_copy(update={"mean_interval": self.mean_interval / factor})
         if self.size * factor < 1:
             raise InputError(
-                f"batches of {self.size:g} jobs on the clock '{self.shared}' cannot be made {factor:g} times as large",
+                f"batches of {self.size:g} jobs on the clock '{self.clock}' cannot be made {factor:g} times as large",
                 expected="one job or more in each",
             )
         return self.model_copy(update={"size": self.size * factor})
@@ -362,27 +364,27 @@ class Mix(Process):
     """Several processes at once: all their jobs, in order of time."""
 
     process: Literal["mix"]
-    of: Annotated[list[Single], Field(min_length=1, max_length=100)]
+    processes: Annotated[list[Single], Field(min_length=1, max_length=100)]
 
     @property
     def stationary(self) -> bool:
         """Whether all of them are."""
-        return all(process.stationary for process in self.of)
+        return all(process.stationary for process in self.processes)
 
     def mean_rate_per_s(self) -> float:
         """The sum of theirs."""
-        return math.fsum(process.mean_rate_per_s() for process in self.of)
+        return math.fsum(process.mean_rate_per_s() for process in self.processes)
 
     def scaled(self, factor: float) -> Self:
         """Each of them times ``factor``."""
-        return self.model_copy(update={"of": [process.scaled(factor) for process in self.of]})
+        return self.model_copy(update={"processes": [process.scaled(factor) for process in self.processes]})
 
 
 class Knot(Model):
-    """A point of a map of time: what happened ``at`` in the trace happens at ``becomes`` in the run."""
+    """A point of a map of time: the time ``from`` in the trace becomes the time ``to`` in the run."""
 
-    at: Seconds
-    becomes: Seconds
+    from_: Seconds = Field(alias="from")
+    to: Seconds
 
 
 class TraceFormat(NamedTuple):
@@ -408,7 +410,8 @@ class Trace(Model):
     """The rows of a CSV file (plain or gzip), one job each, at the times in column ``time``.
 
     Times are ISO 8601 or seconds; the first row's is zero. The other columns can be used as ``$Column``. In this order:
-    ``columns`` renames, ``from`` and ``until`` cut, ``warp`` and ``speed`` map time, ``repeat`` and ``scale`` multiply.
+    ``columns`` renames, ``from`` and ``until`` cut, ``time_map`` and ``speed`` map time, ``repeat`` and ``scale``
+    multiply.
     """
 
     process: Literal["trace"]
@@ -420,7 +423,7 @@ class Trace(Model):
     )
     from_: Seconds = Field(0.0, alias="from", description="leave out what comes before; this becomes time 0")
     until: PositiveSeconds | None = Field(None, description="leave out what comes at this time or later")
-    warp: Annotated[list[Knot], Field(max_length=10_000)] = Field(
+    time_map: Annotated[list[Knot], Field(max_length=10_000)] = Field(
         default_factory=list, description="a piecewise-linear map of time from 0 to 0; as fast as before after its end"
     )
     speed: Factor = Field(1.0, description="time is divided by this")
@@ -440,11 +443,11 @@ class Trace(Model):
             raise _refuse("'time' is missing", "the key 'time': the column of the arrival")
         if self.until is not None and self.until <= self.from_:
             raise _refuse("the window ends before it begins", "from < until")
-        at, becomes = 0.0, 0.0
-        for number, knot in enumerate(self.warp):
-            if (knot.at <= at or knot.becomes <= becomes) and (number or knot.at or knot.becomes):
-                raise _refuse(f"warp[{number}] goes back in time, or stands still", "times that increase, from 0")
-            at, becomes = knot.at, knot.becomes
+        start, end = 0.0, 0.0
+        for number, knot in enumerate(self.time_map):
+            if (knot.from_ <= start or knot.to <= end) and (number or knot.from_ or knot.to):
+                raise _refuse(f"time_map[{number}] does not increase both times", "times that increase, from 0")
+            start, end = knot.from_, knot.to
         if self.jitter is not None and self.scale <= 1:
             raise _refuse("there are no copies to jitter", "scale above 1, or no jitter")
         return self
@@ -515,8 +518,12 @@ Mix.model_rebuild()
 
 
 def shared_clocks(arrivals: Process | Trace | Closed) -> Iterator[tuple[tuple[str | int, ...], str, float]]:
-    """Each named clock that ``arrivals`` goes by: the path to its ``every``, its name, and the value (s)."""
-    parts = enumerate(arrivals.of) if isinstance(arrivals, Mix) else [(None, arrivals)]
+    """Each named clock that ``arrivals`` goes by: the path to its ``mean_interval``, its name, and the value (s)."""
+    parts = enumerate(arrivals.processes) if isinstance(arrivals, Mix) else [(None, arrivals)]
     for number, part in parts:
-        if isinstance(part, Spikes | Batches) and part.shared is not None and part.every is not None:
-            yield (("of", number) if number is not None else ()) + ("every",), part.shared, part.every
+        if isinstance(part, Spikes | Batches) and part.clock is not None and part.mean_interval is not None:
+            yield (
+                (("processes", number) if number is not None else ()) + ("mean_interval",),
+                part.clock,
+                part.mean_interval,
+            )

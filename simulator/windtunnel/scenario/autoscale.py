@@ -63,15 +63,15 @@ class Down(Thresholds):
 
 
 class Autoscale(Model):
-    """Keeps between ``least`` and ``most`` devices of a fleet entry in service; its ``count`` are when the run begins.
+    """Keeps between ``min`` and ``max`` devices of a fleet entry in service; its ``count`` are when the run begins.
 
     A device that is asked for is rented at once and in service after ``provisioning``. One that is no longer wanted
     drains: it takes no new job, ends what it has, and is given back.
     """
 
     entry: Text = Field(description="the fleet entry, by name or SKU")
-    least: Count = 1
-    most: Count
+    min: Count = 1
+    max: Count
     up: Thresholds
     down: Down | None = Field(None, description="never fewer unless given")
     every: PositiveSeconds = Field(15.0, description="how often it is decided")
@@ -79,8 +79,8 @@ class Autoscale(Model):
 
     @model_validator(mode="after")
     def _ordered(self) -> Autoscale:
-        if self.least > self.most:
-            raise as_custom(InputError(f"least is {self.least} and most {self.most}", expected="least <= most"))
+        if self.min > self.max:
+            raise as_custom(InputError(f"min ({self.min}) is greater than max ({self.max})", expected="min <= max"))
         for name in ("queue_per_device", "utilisation"):
             high, low = getattr(self.up, name), getattr(self.down, name, None)
             if high is not None and low is not None and low >= high:

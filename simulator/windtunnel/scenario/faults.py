@@ -1,9 +1,10 @@
 """What may go wrong, as a scenario states it: devices that fail, slow down or cannot be reached, jobs that straggle,
 power, and single operations of jobs.
 
-Times are either drawn (``every`` and ``lasts`` are means of exponential distributions; ``mtbf`` and ``mttr`` for
-failures) or stated (``at`` and ``lasts``, exact, the same for every device that is named). Operations are struck by
-chance, by their number or from a time on; the words are those of the runtime's faults of calls (runtime/faults.py).
+Times are either drawn or stated. If they are drawn, ``mean_interval`` and ``duration`` are means of exponential
+distributions (for failures ``mtbf`` and ``mttr``). If they are stated, ``at`` and ``duration`` are exact and the same
+for every device that is named. Operations are chosen at random, by their number, or from a time on. The runtime's
+faults of calls (runtime/faults.py) use the same words.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Devices = Annotated[list[Text], Field(min_length=1)]
 Times = Annotated[list[Seconds], Field(min_length=1, max_length=100_000)]
 Names = Annotated[list[Text], Field(min_length=1)]
 Attempts = Annotated[int, BeforeValidator(whole), Field(ge=1, le=1000)]
-Becomes = Literal["retry", "migrate", "lose"]
+OnFailure = Literal["retry", "migrate", "fail"]
 
 
 def _one_way(drawn: float | None, length: float | None, at: list[float] | None, names: str) -> None:
@@ -33,8 +34,8 @@ class Failure(Model):
     """Devices stop working, and are repaired. What they were doing is lost: it is tried again, moved or given up.
 
     ``retry``: from the beginning, in its old place in the queue (of the same device, where each has its own).
-    ``migrate``: the job, and with it all that wait for that device, are routed anew. ``lose``: it counts as failed. A
-    job is started at most ``attempts`` times.
+    ``migrate``: the job, and with it all that wait for that device, are routed anew. ``fail``: it counts as failed. A
+    job is started at most ``max_attempts`` times.
     """
 
     kind: Literal["failure"]
@@ -42,17 +43,17 @@ class Failure(Model):
     mtbf: PositiveSeconds | None = Field(None, description="mean time between a repair and the next failure")
     mttr: PositiveSeconds | None = Field(None, description="mean time to repair")
     at: Times | None = None
-    lasts: PositiveSeconds | None = Field(
+    duration: PositiveSeconds | None = Field(
         None, description="time to repair, for failures at stated times; else for good"
     )
-    jobs: Becomes = "retry"
-    attempts: Attempts = 3
+    on_failure: OnFailure = "retry"
+    max_attempts: Attempts = 3
 
     @model_validator(mode="after")
     def _stated(self) -> Failure:
-        _one_way(self.mtbf, self.mttr, self.at, "mtbf and mttr, or at (and lasts)")
-        if self.mtbf is not None and self.lasts is not None:
-            raise as_custom(InputError("lasts is for failures at stated times", expected="mttr"))
+        _one_way(self.mtbf, self.mttr, self.at, "mtbf and mttr, or at (and duration)")
+        if self.mtbf is not None and self.duration is not None:
+            raise as_custom(InputError("duration is for failures at stated times", expected="mttr"))
         return self
 
 
@@ -61,14 +62,14 @@ class Throttle(Model):
 
     kind: Literal["throttle"]
     devices: Devices | None = None
-    every: PositiveSeconds | None = None
+    mean_interval: PositiveSeconds | None = None
     at: Times | None = None
-    lasts: PositiveSeconds
+    duration: PositiveSeconds
     speed: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
     @model_validator(mode="after")
     def _stated(self) -> Throttle:
-        _one_way(self.every, self.lasts, self.at, "every, or at")
+        _one_way(self.mean_interval, self.duration, self.at, "mean_interval, or at")
         return self
 
 
@@ -77,13 +78,13 @@ class LinkLoss(Model):
 
     kind: Literal["link-loss"]
     devices: Devices | None = None
-    every: PositiveSeconds | None = None
+    mean_interval: PositiveSeconds | None = None
     at: Times | None = None
-    lasts: PositiveSeconds
+    duration: PositiveSeconds
 
     @model_validator(mode="after")
     def _stated(self) -> LinkLoss:
-        _one_way(self.every, self.lasts, self.at, "every, or at")
+        _one_way(self.mean_interval, self.duration, self.at, "mean_interval, or at")
         return self
 
 
@@ -100,14 +101,14 @@ class BrownOut(Model):
     """The fleet may draw no more than ``budget`` for a while; what was started last is paused until that holds."""
 
     kind: Literal["brown-out"]
-    every: PositiveSeconds | None = None
+    mean_interval: PositiveSeconds | None = None
     at: Times | None = None
-    lasts: PositiveSeconds
+    duration: PositiveSeconds
     budget: Watts
 
     @model_validator(mode="after")
     def _stated(self) -> BrownOut:
-        _one_way(self.every, self.lasts, self.at, "every, or at")
+        _one_way(self.mean_interval, self.duration, self.at, "mean_interval, or at")
         return self
 
 
@@ -163,9 +164,9 @@ class OperationFault(Model):
 class OperationError(OperationFault):
     """Base of those that end the operation, and with it this attempt of the job: see Failure."""
 
-    jobs: Becomes = "retry"
-    attempts: Attempts = 3
-    reset: PositiveSeconds | None = Field(
+    on_failure: OnFailure = "retry"
+    max_attempts: Attempts = 3
+    reset_time: PositiveSeconds | None = Field(
         None, description="for how long the device is down afterwards; not at all unless given"
     )
 
@@ -174,9 +175,9 @@ class Refusal(OperationFault):
     """No memory is free, or the queue takes no more work: the operation fails as it starts and takes no time."""
 
     kind: Literal["out-of-memory", "queue-full"]
-    jobs: Becomes = "retry"
-    attempts: Attempts = 3
-    reset: ClassVar[float | None] = None
+    on_failure: OnFailure = "retry"
+    max_attempts: Attempts = 3
+    reset_time: ClassVar[float | None] = None
 
 
 class LaunchFailure(OperationError):
@@ -200,18 +201,18 @@ class CopyFailure(OperationError):
 
 
 class Hang(OperationError):
-    """The kernel does not end: a watchdog ends it after ``hang``."""
+    """The kernel does not end: a watchdog ends it after ``watchdog_timeout``."""
 
     copies: ClassVar[bool | None] = False
     kind: Literal["hang"]
-    hang: PositiveSeconds = Field(2.0, description="time until a watchdog ends it; 2 s unless given")
+    watchdog_timeout: PositiveSeconds = Field(2.0, description="time until a watchdog ends it; 2 s unless given")
 
 
 class DeviceLost(OperationError):
     """The device is gone as the operation starts, until it has been reset."""
 
     kind: Literal["device-lost"]
-    reset: PositiveSeconds = Field(description="for how long the device is down")
+    reset_time: PositiveSeconds = Field(description="for how long the device is down")
 
 
 class SlowCopy(OperationFault):
@@ -240,7 +241,7 @@ Fault = Annotated[
 
 def ends_service(fault: Fault) -> bool:
     """Whether devices are down because of it."""
-    return isinstance(fault, Failure) or (isinstance(fault, Ending) and fault.reset is not None)
+    return isinstance(fault, Failure) or (isinstance(fault, Ending) and fault.reset_time is not None)
 
 
 def is_drawn(fault: Fault) -> bool:

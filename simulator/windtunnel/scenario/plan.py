@@ -26,10 +26,10 @@ def _confidence(value: Any) -> Any:
 class Plan(Model):
     """What `windtunnel plan` may build and how long it may look. Every key has a default."""
 
-    most: Count | dict[Text, Count] | None = Field(
+    max: Count | dict[Text, Count] | None = Field(
         None, description="devices of an entry at most: one number, or one by the entry's name"
     )
-    kinds: Annotated[int, BeforeValidator(whole), Field(ge=1, le=8)] = Field(
+    max_entries: Annotated[int, BeforeValidator(whole), Field(ge=1, le=8)] = Field(
         2, description="entries mixed in one fleet at most"
     )
     fleets: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100)] = Field(5, description="fleets to list at most")

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model
 
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.renamed import RENAMED
 from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document, parse, read_text, spell
 from windtunnel.scenario.arrivals import Arrivals, shared_clocks
@@ -162,7 +163,7 @@ class Workload(_Model):
     """A stream of jobs that run the same program."""
 
     name: Text
-    use: Text | None = Field(None, description="use case, for the recommendation matrix")
+    use_case: Text | None = Field(None, description="use case, for the recommendation matrix")
     devices: Annotated[list[Text], Field(min_length=1)] | None = Field(
         None, description="fleet entries (by name, or by SKU) that may serve these jobs; all that can unless given"
     )
@@ -222,8 +223,8 @@ class Stop(_Model):
     relative_error: Annotated[float, Quantity("1", positive=True, most=1.0)] | None = Field(
         None, description="such as 2%"
     )
-    of: Text | None = Field(None, description="the figure that is to be precise; latency mean unless given")
-    most: Annotated[int, BeforeValidator(whole), Field(ge=1_000, le=10**9)] | None = Field(
+    metric: Text | None = Field(None, description="the figure that is to be precise; latency mean unless given")
+    max: Annotated[int, BeforeValidator(whole), Field(ge=1_000, le=10**9)] | None = Field(
         None, description="jobs after which precision is given up; 50,000,000 unless given"
     )
 
@@ -233,11 +234,11 @@ class Stop(_Model):
             raise as_custom(
                 InputError("a stop is a number of jobs, a time or a precision", expected="jobs, time or relative_error")
             )
-        if self.relative_error is None and (self.of is not None or self.most is not None):
-            raise as_custom(InputError("of and most go with a precision", expected="relative_error: 2%"))
+        if self.relative_error is None and (self.metric is not None or self.max is not None):
+            raise as_custom(InputError("metric and max go with a precision", expected="relative_error: 2%"))
         metric = METRICS.get(self.figure.split()[0])
         if metric is not None and not metric.per_workload:
-            raise as_custom(InputError(f"'{self.of}' has no interval", expected="such as 'latency p99'"))
+            raise as_custom(InputError(f"'{self.metric}' has no interval", expected="such as 'latency p99'"))
         try:
             parse_figure(self.figure)
         except InputError as error:
@@ -247,7 +248,7 @@ class Stop(_Model):
     @property
     def figure(self) -> str:
         """The figure that is to be precise."""
-        return self.of or "latency mean"
+        return self.metric or "latency mean"
 
 
 def _target(value: Any) -> Any:
@@ -282,7 +283,7 @@ class Scenario(_Model):
         default_factory=list, description="fleet entries of which more or fewer devices are in service as load changes"
     )
     stop: Stop | None = None
-    records: Literal["keep", "sample", "drop"] | None = Field(
+    records: Literal["all", "sample", "none"] | None = Field(
         None,
         description="whether every job's times are kept, those of 200,000, or none; unless given, every "
         "job's up to 1,000,000 jobs and a sample above",
@@ -507,11 +508,11 @@ def _check_autoscale(scenario: Scenario, document: Document) -> None:
             )
         ruled[named[0]] = i
         count = scenario.fleet[named[0]].count
-        if not rule.least <= count <= rule.most:
+        if not rule.min <= count <= rule.max:
             raise InputError(
-                f"the entry '{rule.entry}' begins with {count}, which is not from {rule.least} to {rule.most}",
+                f"the entry '{rule.entry}' begins with {count}, which is not from {rule.min} to {rule.max}",
                 where=document.where(("fleet", named[0], "count")),
-                expected="a count between autoscale's least and most",
+                expected="a count between autoscale's min and max",
             )
 
 
@@ -549,6 +550,11 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
                     where=where,
                     expected=f"{spell(path[:i])}=VALUE",
                 ) from None
+            for words in RENAMED.values():
+                if words.get(str(part)) in keys:
+                    raise InputError(
+                        f"'{part}' was renamed to '{words[str(part)]}'", where=where, expected=f"'{words[str(part)]}'"
+                    ) from None
             raise InputError(
                 f"there is no '{spell(path[: i + 1])}' in the scenario",
                 where=where,

@@ -1,6 +1,6 @@
 """The site of a fleet: what it takes from the grid for each joule of computing, and what that costs and emits.
 
-Prices and intensities go by the hour of day and repeat every day. Tick 0 of a run is at the clock time ``starts``.
+Prices and intensities go by the hour of day and repeat every day. Tick 0 of a run is at the clock time ``start_time``.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ class Site(Model):
     carbon: Annotated[list[CarbonPerEnergy], BeforeValidator(_hourly)] | None = Field(
         None, description="carbon intensity of energy: one, or 24 by the hour of day"
     )
-    starts: Annotated[str, BeforeValidator(_clock)] = Field("00:00", description="time of day at which a run starts")
+    start_time: Annotated[str, BeforeValidator(_clock)] = Field(
+        "00:00", description="time of day at which a run starts"
+    )
 
     @property
-    def starts_s(self) -> int:
+    def start_time_s(self) -> int:
         """Seconds after midnight at which a run starts."""
-        hours, minutes, *seconds = (int(part) for part in self.starts.split(":"))
+        hours, minutes, *seconds = (int(part) for part in self.start_time.split(":"))
         return hours * 3600 + minutes * 60 + (seconds[0] if seconds else 0)

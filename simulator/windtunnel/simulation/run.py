@@ -113,7 +113,7 @@ def _until_precise(
                 expected="stop: {jobs: ...} or {time: ...}, and --replications",
             )
     target = parse_figure(stop.figure)
-    most = stop.most or MOST_JOBS
+    most = stop.max or MOST_JOBS
     count, attempts = min(FIRST_JOBS, most), 0
     while True:
         attempts += 1
@@ -121,7 +121,7 @@ def _until_precise(
         part = next((w for w in result["workloads"] if w["name"] == target.workload), result)
         times = distribution(part, target.metric)
         if times is None:
-            raise InputError(f"no job has a {target.metric}", where=where, expected="of: latency mean")
+            raise InputError(f"no job has a {target.metric}", where=where, expected="metric: latency mean")
         name = str(target.statistic)
         worth = {key: part["statistics"][key][f"{target.metric}_s"][name] for key in ("effective", "batches")}
         estimate = Estimate(**times[name], **worth)
@@ -186,7 +186,7 @@ def _simulate(
     assert first is not None  # noqa: S101  replications is at least 1
     measured = summarise(first, recordings, scenario.parsed_targets())
     notes = [note for r in recordings for note in r.notes] + measured.pop("notes")
-    if scenario.records in ("sample", "drop") and not first.streamed:
+    if scenario.records in ("sample", "none") and not first.streamed:
         notes.append(
             f"records: {scenario.records} was asked for, and every job is kept: only the compiled engine sums up, "
             "and only jobs that neither come from a trace, nor generate, nor wait for answers"

@@ -554,7 +554,7 @@ def row(result: Mapping[str, Any]) -> dict[str, Any]:
     workloads = result.get("workloads") or []
     for workload in workloads if len(workloads) > 1 else []:
         for key, value in workload.items():
-            if key not in ("name", "use"):
+            if key not in ("name", "use_case"):
                 cells.update(_flat(f"workloads.{workload['name']}.{key}", value))
     return cells
 

@@ -118,12 +118,12 @@ def _weibull(process: said.WeibullRenewal, draws: Draws) -> Times:
 
 @_draws(said.Burst)
 def _burst(process: said.Burst, draws: Draws) -> Times:
-    in_burst = process.burst_rate * process.length
-    a_period = in_burst + process.rate * (process.every - process.length)
+    in_burst = process.burst_rate * process.duration
+    a_period = in_burst + process.rate * (process.every - process.duration)
     for counts in _unit_poisson(draws):
         periods = np.floor(counts / a_period)
         rest = counts - periods * a_period
-        later = process.length + (rest - in_burst) / process.rate
+        later = process.duration + (rest - in_burst) / process.rate
         yield periods * process.every + np.where(rest <= in_burst, rest / process.burst_rate, later)
 
 
@@ -221,13 +221,13 @@ def _days(process: said.Diurnal, rates: Sequence[float]) -> Iterator[Pieces]:
     hour_s = DAY_S / 24
     held = np.array(rates)
     at_end = held if process.shape == "step" else np.roll(held, -1)
-    first = int(process.starts // hour_s)
-    part = process.starts / hour_s - first
+    first = int(process.start_time // hour_s)
+    part = process.start_time / hour_s - first
     for hours in (np.arange(begin, begin + 24) for begin in count(first, 24)):
         start, end = held[hours % 24].copy(), at_end[hours % 24]
         if hours[0] == first:
             start[0] += part * (end[0] - start[0])
-        yield Pieces(np.asarray((hours + 1) * hour_s - process.starts), start, end)
+        yield Pieces(np.asarray((hours + 1) * hour_s - process.start_time), start, end)
 
 
 def _through_a_wave(counts: Times, process: said.Diurnal) -> Times:
@@ -238,7 +238,7 @@ def _through_a_wave(counts: Times, process: said.Diurnal) -> Times:
     """
     omega, amplitude = 2 * math.pi / DAY_S, process.amplitude or 0.0
     rate, trough_s = process.rate or 1.0, (process.peak or 0.0) + DAY_S / 2
-    start = omega * (process.starts - trough_s)
+    start = omega * (process.start_time - trough_s)
     passed = start - amplitude * math.sin(start)
     knots = np.linspace(0.0, 2 * math.pi, 4097)
     solved = _kepler(knots, amplitude, knots)
@@ -289,9 +289,9 @@ def _given_spikes(process: said.Spikes, at: Sequence[float]) -> Iterator[Pieces]
 
 def _random_spikes(process: said.Spikes, draws: Draws) -> Iterator[Pieces]:
     """From the last spike before time 0 on. What the clock says after 0 does not depend on that."""
-    every_s = process.every or math.inf
-    age_s = float(draws.clock(process.shared, "past").exponential(every_s))
-    clock = draws.clock(process.shared)
+    every_s = process.mean_interval or math.inf
+    age_s = float(draws.clock(process.clock, "past").exponential(every_s))
+    clock = draws.clock(process.clock)
     begins = _summed(lambda size: clock.exponential(every_s, size))
     last_s = -age_s
     for block in begins:
@@ -303,7 +303,7 @@ def _random_spikes(process: said.Spikes, draws: Draws) -> Iterator[Pieces]:
 def _after_each(process: said.Spikes, begins_s: FloatArray, until_s: float) -> Pieces:
     """From each beginning to the next (the last: to ``until_s``): first the spike, then what is left without one."""
     following = np.append(begins_s[1:], until_s)
-    ends = np.maximum(np.stack([np.minimum(begins_s + process.length, following), following], 1), 0.0).ravel()
+    ends = np.maximum(np.stack([np.minimum(begins_s + process.duration, following), following], 1), 0.0).ravel()
     rates = np.tile([process.rate * process.factor, process.rate], len(begins_s))
     return Pieces(ends, rates, rates)
 
@@ -327,24 +327,24 @@ def _batches(process: said.Batches, draws: Draws) -> Times:
 
 
 def _batch_begins(process: said.Batches, draws: Draws) -> Times:
-    past = draws.clock(process.shared, "past")
+    past = draws.clock(process.clock, "past")
     before: list[float] = []
-    back_s = float(past.exponential(process.every))
+    back_s = float(past.exponential(process.mean_interval))
     while back_s < process.spread:
         before.append(-back_s)
-        back_s += float(past.exponential(process.every))
+        back_s += float(past.exponential(process.mean_interval))
     if before:
         yield np.array(before[::-1])
-    clock = draws.clock(process.shared)
+    clock = draws.clock(process.clock)
     at_once = max(1, int(BLOCK / process.size))
-    for block in _summed(lambda size: clock.exponential(process.every, size)):
+    for block in _summed(lambda size: clock.exponential(process.mean_interval, size)):
         for first in range(0, len(block), at_once):
             yield block[first : first + at_once]
 
 
 @_draws(said.Mix)
 def _mix(process: said.Mix, draws: Draws) -> Times:
-    parts = [times(part, draws.part(number)) for number, part in enumerate(process.of)]
+    parts = [times(part, draws.part(number)) for number, part in enumerate(process.processes)]
     waiting = [next(part) for part in parts]
     while True:
         sure_s = min(float(block[-1]) for block in waiting)

@@ -161,7 +161,7 @@ def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., 
     factor = Fraction(repr(process.speed))
 
     def in_run(tick: int) -> int:
-        return _nearest(_warped(tick - begin, process.warp) * factor.denominator, factor.numerator)
+        return _nearest(_warped(tick - begin, process.time_map) * factor.denominator, factor.numerator)
 
     ticks = _to_ticks([in_run(tick) for tick in read.ticks[first:last]], table, process.time_column, first)
     rows = np.arange(first, last)
@@ -217,7 +217,7 @@ def _warped(tick: int, knots: Sequence[Knot]) -> int:
     """A time through the piecewise-linear map, to the nearest tick, in whole numbers throughout."""
     before_at, before_becomes = 0, 0
     for knot in knots:
-        at, becomes = _ticks(knot.at), _ticks(knot.becomes)
+        at, becomes = _ticks(knot.from_), _ticks(knot.to)
         if at > tick:
             return before_becomes + _nearest((tick - before_at) * (becomes - before_becomes), at - before_at)
         before_at, before_becomes = at, becomes

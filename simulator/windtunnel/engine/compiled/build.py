@@ -197,7 +197,7 @@ def build(prepared: Prepared, words: Words, *, slots: int) -> World:
         r.stride = max(1, -(-prepared.job_count // SAMPLE)) if prepared.sampled else 0
         r.span_width = r.span_until = max(1, prepared.expected_ticks // SPANS)
         r.spans_end = min(int(r.span_width) * SPANS, MAX_TICKS)
-        begins = (0 if prepared.scenario.site is None else prepared.scenario.site.starts_s) * TICKS_PER_SECOND
+        begins = (0 if prepared.scenario.site is None else prepared.scenario.site.start_time_s) * TICKS_PER_SECOND
         r.hour, r.hour_until = begins // HOUR_TICKS % HOURS, HOUR_TICKS - begins % HOUR_TICKS
     else:
         r.stride = 1
@@ -261,8 +261,8 @@ def run_record(prepared: Prepared, ints: Pool, queue_at: np.ndarray, queues_of: 
     )
     r.turn = prepared.device_count
     r.routed = policy.route.score is not None
-    r.by = {"present": state.BY_PRESENT, "backlog": state.BY_BACKLOG, "turn": state.BY_TURN}[policy.route.by]
-    r.looks = policy.route.by != "present" or policy.route.score is None or _reads(policy.route.score, "backlog_s")
+    r.by = {"jobs": state.BY_PRESENT, "backlog": state.BY_BACKLOG, "last_chosen": state.BY_TURN}[policy.route.rank_by]
+    r.looks = policy.route.rank_by != "jobs" or policy.route.score is None or _reads(policy.route.score, "backlog_s")
     r.keyed = policy.order.key is not None
     r.batch = state.REQUEST if policy.batch.kind == "request" else state.NO_BATCH
     r.batch_size, r.batch_wait, r.batch_tokens = policy.batch.size, prepared.batch_wait_ticks, policy.batch.tokens
@@ -341,7 +341,7 @@ def trees(prepared: Prepared, layout: np.dtype) -> tuple[Records, Records]:
         ends.append(size)
     tree = records(size, state.NODE)
     for row, end in zip(rows, ends, strict=True):
-        if prepared.policy.route.score is not None and prepared.policy.route.by == "turn":
+        if prepared.policy.route.score is not None and prepared.policy.route.rank_by == "last_chosen":
             tree.load[row.leaf : row.leaf + row.count] = np.arange(row.first, row.first + row.count)
         tree_build(tree, row.tree, row.leaf, end, row.first, row.count)
     return rows, tree

@@ -24,7 +24,7 @@ from windtunnel.scenario.target import Target
 
 def check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass]) -> None:
     """Refuse a policy or a target that needs what the scenario does not say: a price, a deadline, a use."""
-    if "price" in policy.needs:
+    if "price" in policy.requires:
         for fleet_class in classes:
             if fleet_class.price_usd_per_s is None:
                 raise InputError(
@@ -33,17 +33,17 @@ def check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass
                     expected="price: 2.5 USD/h",
                 )
     for number, workload in enumerate(scenario.workload):
-        if "deadline" in policy.needs and workload.deadline is None:
+        if "deadline" in policy.requires and workload.deadline is None:
             raise InputError(
                 f"the policy '{policy.name}' needs a deadline, and '{workload.name}' has none",
                 where=scenario.where("workload", number),
                 expected="deadline: 100 ms",
             )
-        if "use" in policy.needs and workload.use is None and workload.devices is None:
+        if "use_case" in policy.requires and workload.use_case is None and workload.devices is None:
             raise InputError(
                 f"the policy '{policy.name}' needs a use, and '{workload.name}' has none",
                 where=scenario.where("workload", number),
-                expected="use: ml inference, or devices: [...]",
+                expected="use_case: ml inference, or devices: [...]",
             )
     for i, target in enumerate(scenario.parsed_targets()):
         _check_site(scenario, target, scenario.where("targets", i))

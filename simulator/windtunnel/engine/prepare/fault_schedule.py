@@ -83,7 +83,7 @@ class FaultSchedule:
         """For each device, the tick from which it has failed for good; ``NEVER`` for those that are always repaired."""
         ticks = np.full(devices, NEVER)
         for fault, struck in zip(self.stated, self.struck, strict=True):
-            if isinstance(fault, Failure) and fault.at is not None and fault.lasts is None:
+            if isinstance(fault, Failure) and fault.at is not None and fault.duration is None:
                 begins = int(_at(fault.at).min())
                 for part in struck:
                     ticks[part.numbers] = np.minimum(ticks[part.numbers], begins)
@@ -112,7 +112,7 @@ class FaultSchedule:
         """Beginnings and ends of a fault's spells that begin before ``tick``, on some devices."""
         at = getattr(fault, "at", None)
         if at is not None:
-            lasts = getattr(fault, "lasts", None)
+            lasts = getattr(fault, "duration", None)
             first = _at(at)
             length = NEVER if lasts is None else int(_ticks(np.array([lasts]))[0])
             last = first + np.minimum(length, NEVER - first)
@@ -154,7 +154,7 @@ class FaultSchedule:
         becomes, attempts = np.zeros((2, len(self.stated)), dtype=np.int64)
         for number, fault in enumerate(self.stated):
             if isinstance(fault, Failure):
-                becomes[number], attempts[number] = JOBS[fault.jobs], fault.attempts
+                becomes[number], attempts[number] = JOBS[fault.on_failure], fault.max_attempts
         fails = events["code"] == FAIL
         causes = table["number"][_edges(table)][fails]
         events["jobs"][fails], events["attempts"][fails] = becomes[causes], attempts[causes]
@@ -193,7 +193,7 @@ def _ticks(seconds: FloatArray) -> TickArray:
 
 def _means(fault: Fault) -> tuple[float, float]:
     """Mean time from the end of a spell to the next, and mean length of one (s), of a fault whose times are drawn."""
-    names = ("mtbf", "mttr") if isinstance(fault, Failure) else ("every", "lasts")
+    names = ("mtbf", "mttr") if isinstance(fault, Failure) else ("mean_interval", "duration")
     between, length = (getattr(fault, name) for name in names)
     return float(between), float(length)
 

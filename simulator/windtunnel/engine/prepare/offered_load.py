@@ -113,7 +113,7 @@ def _lost(prepared: Prepared, fleet_class: FleetClass, work_s: float) -> float:
     """
     lost = 0.0
     for fault in _failures(prepared, fleet_class):
-        starts = 1 if fault.jobs == "lose" else fault.attempts
+        starts = 1 if fault.on_failure == "fail" else fault.max_attempts
         lost += (1.0 - math.exp(-work_s / (fault.mtbf or math.inf))) ** starts
     return lost
 
@@ -157,7 +157,7 @@ def _ended_operations(prepared: Prepared, fleet_class: FleetClass, work: int) ->
     for fault in prepared.scenario.faults:
         if not isinstance(fault, Ending) or not concerns(prepared, fault, fleet_class, work):
             continue
-        starts = 1 if fault.jobs == "lose" else fault.attempts
+        starts = 1 if fault.on_failure == "fail" else fault.max_attempts
         if fault.probability is None:
             further += (fault.most or 0) // starts
             continue

@@ -139,7 +139,7 @@ def concerns(prepared: Prepared, fault: OperationFault, fleet_class: FleetClass,
 def _lasts(fault: Ending) -> int | None:
     """After how many ticks the fault ends an operation; None for those that let it take its time."""
     if isinstance(fault, Hang):
-        return to_ticks(fault.hang)
+        return to_ticks(fault.watchdog_timeout)
     return None if isinstance(fault, EccError | CopyFailure) else 0
 
 

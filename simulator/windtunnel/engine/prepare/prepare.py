@@ -103,7 +103,7 @@ def prepare(
         streamed=streamed,
         expected_jobs=expected_jobs,
         expected_ticks=to_ticks(expected_s),
-        sampled=scenario.records != "drop",
+        sampled=scenario.records != "none",
         stretch=None if streamed else stretches(scenario.faults, scenario.seed, names, workload_of, rank),
         users=[user_class(scenario, w.number, w.source.count, s) for w, s in zip(closed, of_users, strict=True)],
         limit=limit,
@@ -151,12 +151,12 @@ def _compiled(
             if allowed is not None and entry.device not in allowed and entry.name not in allowed:
                 continue
             place = 0.0
-            use = job_class.workload.use
-            if preference is not None and "use" in policy.needs and use is not None:
+            use = job_class.workload.use_case
+            if preference is not None and "use_case" in policy.requires and use is not None:
                 try:
                     place = preference(use, fleet_class.device.api.name, fleet_class.device.kind.name)
                 except InputError as error:
-                    raise error.at(scenario.where("workload", job_class.number, "use")) from None
+                    raise error.at(scenario.where("workload", job_class.number, "use_case")) from None
                 if math.isinf(place):
                     continue
             preferences[fleet_class.number, job_class.number] = place
@@ -191,7 +191,7 @@ def _classes(
                     expected="each name once",
                 )
             name = f"{name}.{names[name]}"
-        count = rules[number].most if number in rules else entry.count
+        count = rules[number].max if number in rules else entry.count
         classes.append(
             FleetClass(
                 number=number,
@@ -368,8 +368,8 @@ def _eligibility(
                     nearest=errors[0].nearest,
                 ).at(place)
             raise InputError(
-                f"no device of the fleet is recommended for the use '{job_class.workload.use}'",
-                where=scenario.where("workload", job_class.number, "use"),
+                f"no device of the fleet is recommended for the use case '{job_class.workload.use_case}'",
+                where=scenario.where("workload", job_class.number, "use_case"),
                 expected="a device from that row of the recommendation matrix (`windtunnel advise`)",
             )
         ranks = rank[mine]

@@ -122,7 +122,7 @@ class Scaler:
         waiting = context.dispatcher.waiting(group.fleet_class)
         present = len(group.members(ON)) + len(group.members(PROVISIONING))
         upwards = rule.up.wanted(waiting, working)
-        wanted = min(upwards, rule.most, present + (rule.up.step or rule.most))
+        wanted = min(upwards, rule.max, present + (rule.up.step or rule.max))
         fewer = present
         if rule.down is not None:
             recent = group.recent
@@ -131,7 +131,7 @@ class Scaler:
             while recent[0][0] <= now - max(group.window, 1):
                 recent.popleft()
             if now >= group.window:
-                lowest = max(rule.least, present - (rule.down.step or rule.most))
+                lowest = max(rule.min, present - (rule.down.step or rule.max))
                 fewer = max(lowest, *(devices for _, devices in recent))
         if wanted > present:
             group.ups += 1

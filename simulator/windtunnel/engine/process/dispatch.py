@@ -230,10 +230,10 @@ class RoutedDispatcher(_Dispatcher):
         route = prepared.policy.route
         assert route.score is not None  # noqa: S101
         self.score = route.score
-        self.by = route.by
+        self.rank_by = route.rank_by
         count = len(stations)
         members = [range(c.first, c.first + c.count) for c in prepared.classes]
-        self.index = LoadIndex(members, list(range(count)) if self.by == "turn" else [0] * count)
+        self.index = LoadIndex(members, list(range(count)) if self.rank_by == "last_chosen" else [0] * count)
         self.turn = count
         self.turns = list(range(count))
         self.present = [0] * count
@@ -261,14 +261,14 @@ class RoutedDispatcher(_Dispatcher):
             price = prepared.classes[class_number].price_usd_per_s or 0.0
             score = self.score(
                 Candidate(
-                    present=self.present[device],
+                    jobs=self.present[device],
                     backlog_s=to_seconds(max(self.ready[device] - now, 0)),
                     estimate_s=estimate,
                     mean_s=compiled.mean_s,
                     cost_usd=price * estimate,
                     energy_j=_value(compiled.energy_j, rank),
                     slack_s=slack,
-                    turn=self.index.load(device),
+                    last_chosen=self.index.load(device),
                     preference=prepared.preference[class_number, number],
                 )
             )
@@ -313,12 +313,12 @@ class RoutedDispatcher(_Dispatcher):
         self.present[device] -= 1
         if not self.present[device]:
             self.ready[device] = 0
-        if self.by != "turn":
+        if self.rank_by != "last_chosen":
             self._reindex(device)
 
     def _reindex(self, device: int) -> None:
         station = self.stations[device]
-        load = {"present": self.present, "backlog": self.ready, "turn": self.turns}[self.by]
+        load = {"jobs": self.present, "backlog": self.ready, "last_chosen": self.turns}[self.rank_by]
         self.index.update(device, load[device] if station.up and station.linked else NOT_HERE)
 
     def refresh(self, station: Station) -> None:

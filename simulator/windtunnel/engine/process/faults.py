@@ -49,9 +49,9 @@ class Incidents:
         """An operation of ``jobs`` has gone wrong on the device, which may have to be reset."""
         if self.context.gate is not None:
             self.context.gate.release(station)
-        if ending.reset is not None:
-            self._down_for(station, to_ticks(ending.reset))
-        self._return(station, jobs, JOBS[ending.jobs], ending.attempts)
+        if ending.reset_time is not None:
+            self._down_for(station, to_ticks(ending.reset_time))
+        self._return(station, jobs, JOBS[ending.on_failure], ending.max_attempts)
 
     def failed(self, station: Station, jobs: Sequence[int], executed: Executed, attempts: int) -> None:
         """A device of this host has failed at ``jobs``, which are tried again, elsewhere where it is gone."""

@@ -64,13 +64,13 @@ def scaling_of(
         found.append(
             Scaling(
                 entry=c.name,
-                least=rule.least,
-                most=rule.most,
-                on=steps(tick[served], on, float(c.begin), end),
+                min=rule.min,
+                max=rule.max,
+                in_service=steps(tick[served], on, float(c.begin), end),
                 devices=range(c.first, c.first + c.count),
                 rented=steps(rent.at[mine], rent.change[mine], float(c.begin), end),
-                ups=ups,
-                downs=downs,
+                scale_ups=ups,
+                scale_downs=downs,
             )
         )
     return found
@@ -82,22 +82,22 @@ def sections(prepared: Prepared, recording: Recording) -> list[dict[str, Any]]:
     for (c, _), one in zip(prepared.scaled, recording.scaling, strict=True):
         ticks = sum(_rented(d.rented_ticks, recording.end) for d in recording.devices[c.first : c.first + c.count])
         price = c.price_usd_per_s
-        times, on, rented, thinned = _series(one.on, one.rented)
+        times, on, rented, thinned = _series(one.in_service, one.rented)
         found.append(
             {
                 "entry": one.entry,
-                "least": one.least,
-                "most": one.most,
-                "ups": one.ups,
-                "downs": one.downs,
-                "mean_on": one.on.mean(),
-                "least_on": int(one.on.values.min()),
-                "most_on": int(one.on.values.max()),
+                "min": one.min,
+                "max": one.max,
+                "scale_ups": one.scale_ups,
+                "scale_downs": one.scale_downs,
+                "mean_in_service": one.in_service.mean(),
+                "min_in_service": int(one.in_service.values.min()),
+                "max_in_service": int(one.in_service.values.max()),
                 "mean_rented": one.rented.mean(),
-                "most_rented": int(one.rented.values.max()),
+                "max_rented": int(one.rented.values.max()),
                 "rented_s": ticks / 1e12,
                 "cost_usd": None if price is None else price * (ticks / 1e12),
-                "series": {"time_s": times, "on": on, "rented": rented, "thinned": thinned},
+                "series": {"time_s": times, "in_service": on, "rented": rented, "downsampled": thinned},
             }
         )
     return found

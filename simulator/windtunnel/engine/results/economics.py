@@ -14,12 +14,12 @@ _HOUR = 3600 * TICKS_PER_SECOND
 _J_PER_KWH = 3.6e6
 
 
-def joules_by_hour(power: Steps, starts_s: int) -> FloatArray:
-    """Energy (J) that fell into each of the 24 hours of day, of a run that began ``starts_s`` after midnight.
+def joules_by_hour(power: Steps, start_time_s: int) -> FloatArray:
+    """Energy (J) that fell into each of the 24 hours of day, of a run that began ``start_time_s`` after midnight.
 
     Exact: the steps are cut at every full hour, and each piece is its watts times its seconds.
     """
-    offset = starts_s * TICKS_PER_SECOND
+    offset = start_time_s * TICKS_PER_SECOND
     full = np.arange(_HOUR - offset % _HOUR, power.end, _HOUR, dtype=np.int64)
     # As np.union1d of the two, which knows neither that both increase nor that one is short.
     places = np.searchsorted(power.ticks, full)
@@ -45,7 +45,7 @@ def economics(
     if site is None:
         return None
     span_s = power.end / TICKS_PER_SECOND
-    metered = (joules_by_hour(power, site.starts_s) if by_hour_j is None else by_hour_j) * site.pue
+    metered = (joules_by_hour(power, site.start_time_s) if by_hour_j is None else by_hour_j) * site.pue
     cost = None if site.energy_price is None else float(np.dot(metered, site.energy_price))
     grams = None if site.carbon is None else float(np.dot(metered, site.carbon))
 

@@ -80,8 +80,11 @@ def _check_rent(recording: Recording) -> None:
     if not recording.scaling:
         return
     for one in recording.scaling:
-        if (one.rented.values > one.most).any() or (one.on.values < one.least).any():
-            _broken("I10", f"of '{one.entry}' {one.on.values.min():g} were on and {one.rented.values.max():g} rented")
+        if (one.rented.values > one.max).any() or (one.in_service.values < one.min).any():
+            _broken(
+                "I10",
+                f"of '{one.entry}' {one.in_service.values.min():g} were on and {one.rented.values.max():g} rented",
+            )
         widths = np.diff(np.append(one.rented.ticks, one.rented.end))
         integral = int((widths * one.rented.values.astype(np.int64)).sum())
         by_device = sum(recording.devices[device].rented_ticks or 0 for device in one.devices)

@@ -114,7 +114,7 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
         "workloads": [
             {
                 "name": w.workload.name,
-                "use": w.workload.use,
+                "use_case": w.workload.use_case,
                 **(whole if alone else _times(times, w.number, prepared, recording)),
             }
             for w in prepared.workloads
@@ -349,7 +349,9 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     merged["workloads"] = []
     for i, w in enumerate(runs[0]["workloads"]):
         part, missing = _merge_times([run["workloads"][i] for run in runs])
-        merged["workloads"].append({"name": w["name"], "use": w["use"], **part, "statistics": {"missing": missing}})
+        merged["workloads"].append(
+            {"name": w["name"], "use_case": w["use_case"], **part, "statistics": {"missing": missing}}
+        )
     return merged
 
 
@@ -429,7 +431,7 @@ def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
     unit = METRICS[target.metric].unit
     if METRICS[target.metric].per_workload:
         part = _part(target, result)
-        times = (distribution(part, target.metric) or {}).get(target.statistic)
+        times = (distribution(part, target.metric) or {}).get(str(target.statistic))
         reason = part["statistics"]["missing"].get(f"{target.metric}_s", {}).get(target.statistic)
         if value is None and result["statistics"]["settled"] == "grows":
             reason = f"unstable: {result['statistics']['settled_reason']}"
@@ -463,7 +465,7 @@ def measured(target: Target, result: Mapping[str, Any]) -> float | None:
     """The value (SI) that a target speaks of; None when nothing was measured."""
     if METRICS[target.metric].per_workload:
         times = distribution(_part(target, result), target.metric)
-        return None if times is None else times[target.statistic]["value"]
+        return None if times is None else times[str(target.statistic)]["value"]
     jobs, site = result["jobs"], result["site"] or {}
 
     def a_second(key: str, factor: float) -> float | None:

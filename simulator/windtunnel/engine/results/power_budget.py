@@ -33,9 +33,9 @@ def power_budget(prepared: Prepared, recording: Recording) -> dict[str, Any] | N
     stated = [level for level in levels if level is not None]
     return {
         "normal_w": None if math.isinf(prepared.budget_w) else prepared.budget_w,
-        "least_w": min(stated) if stated else None,
-        "feeds": _feeds(prepared),
-        "series": {"time_s": to_second_array(ticks).tolist(), "budget_w": levels, "thinned": thinned},
+        "min_w": min(stated) if stated else None,
+        "max_active_devices": _feeds(prepared),
+        "series": {"time_s": to_second_array(ticks).tolist(), "budget_w": levels, "downsampled": thinned},
     }
 
 
