@@ -241,7 +241,7 @@ def test_nothing_is_done_or_waited_for_while_a_graph_is_captured(device_under_te
             compiled.replay,
             lambda: device.to_host(buffer),
         ):
-            with pytest.raises(errors.InvalidArgument, match="nothing is done while a graph is captured"):
+            with pytest.raises(errors.InvalidArgument, match="this call is not allowed while a graph is captured"):
                 program()
         with pytest.raises(errors.InvalidArgument, match="captured already"), device.capture():
             pass
@@ -278,7 +278,7 @@ def test_compute_gives_the_result_and_leaves_nothing(device_under_test: Any, ker
 
     for i, found in enumerate(asyncio.run(several())):
         assert np.array_equal(found, 2 * a + i)
-    with pytest.raises(errors.InvalidArgument, match="no array to compute with"):
+    with pytest.raises(errors.InvalidArgument, match="expected at least one array"):
         device_under_test.compute(kernels.nothing)
     assert device_under_test.allocated_bytes == 0
 

@@ -662,7 +662,7 @@ class FaultsMachine(RuleBasedStateMachine):
             chosen = sorted(self.reference.unified)[place % len(self.reference.unified)]
         if chosen not in self.reference.unified:
             self.call(None, "host", chosen)
-            self.refused("which the host does not see")
+            self.refused("the host cannot access device memory")
             return
         _, verdict = self.call("synchronize", "host", chosen)
         if self.settle(verdict, waits=True):

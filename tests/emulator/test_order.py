@@ -601,7 +601,7 @@ def test_a_pointer_of_the_other_side_is_refused_with_its_line(device: Accelerato
         np.asarray(a)  # HERE
 
     for program, says in (
-        (launches, "argument 0 is an array of the host's (float32, 1,024 elements)"),
+        (launches, "argument 0 is an array of the host (float32, 1,024 elements)"),
         (reads, "read"),
     ):
         (line,) = lines_of(program)

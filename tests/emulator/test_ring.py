@@ -425,7 +425,7 @@ def test_faults_strike_rings() -> None:
     with pytest.raises(DeviceLost):
         ring.send(1)
     device.reset()
-    with pytest.raises(InvalidArgument, match="went with its device"):
+    with pytest.raises(InvalidArgument, match="ended with its device"):
         ring.send(1)
     with device.faults({"kind": "hang", "kernel": "square", "watchdog_timeout_s": 1.0}):
         again = ring_of(device)

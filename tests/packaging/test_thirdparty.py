@@ -38,7 +38,7 @@ def test_what_has_to_fail_fails_with_the_seed_the_trace_and_the_faults_that_stru
     assert re.search(r"^4 failed, 2 passed, 3 errors in", said, re.MULTILINE), said
     parts = dict(re.findall(r"^_+ (?:ERROR at \w+ of )?test_(\w+)\[\S+ _+$(.*?)(?=^_{4,} |^=)", said, re.M | re.S))
     expected = {
-        "over_budget": ("BudgetExceeded", "launches 10, of at most 9", "time_s "),
+        "over_budget": ("BudgetExceeded", "launches 10 (limit 9)", "time_s "),
         "device_lost": (
             "launch spread on h100-sxm-80gb: the device is gone (fault 'device_lost on=launch call=4', seed 42)",
             "faults that struck:\n  slow_copy struck copy_in at ",

@@ -74,7 +74,7 @@ def test_it(accelerator):
         "7",
     )
     assert done.returncode == 1
-    assert "launches 3, of at most 2" in done.stdout
+    assert "launches 3 (limit 2)" in done.stdout
     assert "seed 7 (--accelerator-seed 7)" in done.stdout
     assert "3 launches, 8,000 bytes copied, 4,000 allocated" in done.stdout
     (trace,) = (project / "windtunnel-traces").iterdir()

@@ -1,39 +1,45 @@
-"""Budgets of virtual time, energy and calls: what a program must not exceed."""
+"""Budgets of virtual time, energy and calls: limits that a program must not exceed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from windtunnel.core.errors import WindtunnelError
 
-if TYPE_CHECKING:
-    from windtunnel.runtime.accelerator import Accelerator
+Usage = Mapping[str, float]
+"""Amounts by name: ``time_s``, ``energy_j``, ``launches``, ``copied_bytes``."""
 
 
 class BudgetExceeded(WindtunnelError, AssertionError):
-    """A program took more than it was expected to. An AssertionError, so that a test fails by it."""
+    """A program exceeded its budget. It is an AssertionError, so that a test fails by it."""
 
 
 class Budget:
-    """Between its beginning and its end no more than the limits is spent."""
+    """A context manager that checks the usage of the work inside against limits.
 
-    def __init__(self, accelerator: Accelerator, limits: Mapping[str, float]) -> None:
-        self.accelerator, self.limits = accelerator, limits
+    Args:
+        device: The device's label, for the message.
+        limits: The largest usage allowed, by name.
+        usage: Returns the usage since the device was opened, including the work that is still under way.
+        clock_s: Returns the host's clock (s).
+    """
+
+    def __init__(self, device: str, limits: Usage, usage: Callable[[], Usage], clock_s: Callable[[], float]) -> None:
+        self.device, self.limits, self._usage, self._clock_s = device, limits, usage, clock_s
 
     def __enter__(self) -> None:
-        # Work that is under way already is no part of it, the time until it has ended is.
-        self.before = {**self.accelerator.usage(), "time_s": self.accelerator.clock_s}
+        # Energy and calls of work already under way do not count. The time until that work ends does.
+        self.before = {**self._usage(), "time_s": self._clock_s()}
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         __tracebackhide__ = True
         if kind is not None:
             return
-        spent = {name: value - self.before[name] for name, value in self.accelerator.usage().items()}
-        over = [
-            f"{name} {spent[name]:.6g}, of at most {limit:.6g}"
+        used = {name: value - self.before[name] for name, value in self._usage().items()}
+        exceeded = [
+            f"{name} {used[name]:.6g} (limit {limit:.6g})"
             for name, limit in self.limits.items()
-            if spent[name] > limit * (1 + 1e-12)
+            if used[name] > limit * (1 + 1e-12)
         ]
-        if over:
-            raise BudgetExceeded(f"{self.accelerator.name} took more than was expected: {'; '.join(over)}")
+        if exceeded:
+            raise BudgetExceeded(f"{self.device} exceeded its budget: {'; '.join(exceeded)}")

@@ -1,41 +1,61 @@
-"""Typed memory: what is copied must be of a buffer's element type, and fit into it."""
+"""Typed memory of a device: a copy must have the buffer's element type and must fit into it."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from windtunnel.core.errors import InvalidArgument, Leak, UseAfterFree, caller
-from windtunnel.runtime.codes import code_of
+from windtunnel.runtime.interface import Context, Memory, Stream
 
-if TYPE_CHECKING:
-    from windtunnel.runtime.accelerator import Accelerator
-    from windtunnel.runtime.interface import Memory, Stream
+
+class BufferOwner(Protocol):
+    """The accelerator that a buffer belongs to, as far as a buffer uses it."""
+
+    context: Context
+
+    @property
+    def name(self) -> str:
+        """The device's label."""
+
+    def make_error(self, error: type[Any], operation: str, problem: str) -> Any:
+        """Create an error of this device, with the API's code."""
+
+    def copy_in(self, buffer: Buffer, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
+        """Copy from the host to the device."""
+
+    def copy_out(
+        self, array: np.ndarray, buffer: Buffer, stream: Stream | None = None, *, pinned: bool = False
+    ) -> None:
+        """Copy from the device to the host."""
+
+    def copy_within(self, to: Buffer, buffer: Buffer, stream: Stream | None = None) -> None:
+        """Copy on the device."""
 
 
 class Buffer:
-    """``shape`` elements of ``dtype`` in an accelerator's memory; a kernel takes it as an array."""
+    """An array of ``shape`` and ``dtype`` in an accelerator's memory. A kernel takes it as an array."""
 
-    def __init__(self, owner: Accelerator, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, owner: BufferOwner, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.owner, self.memory, self.shape, self.dtype = owner, memory, shape, dtype
 
     @property
     def freed(self) -> bool:
-        """Whether its memory was given back, by ``free``, by a reset or with the device."""
+        """Whether the memory was freed: by ``free``, by a reset, or because the device was closed."""
         return self.memory.freed
 
     @property
     def size(self) -> int:
-        """Elements."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Bytes."""
+        """The size in bytes."""
         return self.size * self.dtype.itemsize
 
     def __repr__(self) -> str:
@@ -43,15 +63,19 @@ class Buffer:
         return f"<{self.dtype} {shape} on {self.owner.name}{', freed' if self.freed else ''}>"
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
-        """A buffer lies on a device: it is no array of the host's."""
+        """Refuse the conversion to a NumPy array, because the data are on a device."""
         file, line = caller()
-        raise self._wrong("read", f"at {file}:{line} a device's buffer is no NumPy array: to_host() copies it")
+        raise self._wrong("read", f"a device buffer is used as a NumPy array at {file}:{line}; copy it with to_host()")
 
     def check(self, array: np.ndarray, operation: str, *, written: bool = False) -> None:
-        """InvalidArgument where ``array`` is of another type than this, holds more, or is to be written and cannot."""
-        self.alive(operation)
+        """Check that ``array`` can be copied to this buffer, or, if ``written``, from it.
+
+        Raises InvalidArgument if the element types differ, the array has more elements than the buffer, or it is
+        read-only and must be written.
+        """
+        self.check_not_freed(operation)
         if not isinstance(array, np.ndarray):
-            raise self._wrong(operation, f"a {type(array).__name__} is no array of the host's")
+            raise self._wrong(operation, f"expected a NumPy array, got {type(array).__name__}")
         if written and not array.flags.writeable:
             raise self._wrong(operation, "the array is read-only")
         if array.dtype != self.dtype:
@@ -59,77 +83,88 @@ class Buffer:
         if array.size > self.size:
             raise self._wrong(operation, f"{array.size:,} elements for a buffer of {self.size:,}")
 
-    def fits(self, other: Buffer, operation: str) -> None:
-        """InvalidArgument where ``other`` is of another type than this, or of another device, or holds more."""
-        other.alive(operation)
-        self.alive(operation)
+    def check_fits(self, other: Buffer, operation: str) -> None:
+        """Check that ``other`` can be copied into this buffer.
+
+        Raises InvalidArgument if the two differ in device or element type, ``other`` is larger, or both share memory.
+        """
+        other.check_not_freed(operation)
+        self.check_not_freed(operation)
         if other.owner is not self.owner or other.dtype != self.dtype or other.size > self.size:
             raise self._wrong(operation, f"{other!r} does not fit into {self!r}")
         if other.memory is self.memory:
             raise self._wrong(operation, f"{self!r} overlaps itself")
 
-    def alive(self, operation: str, what: str = "") -> None:
-        """UseAfterFree once the buffer was freed, or its device reset. ``what``: the argument that it is, in words."""
+    def check_not_freed(self, operation: str, what: str = "") -> None:
+        """Raise UseAfterFree if the buffer was freed or its device was reset.
+
+        ``what`` are words before the buffer in the message, such as ``"argument 0 is "``.
+        """
         if self.freed:
-            code = code_of(self.owner.info.api, InvalidArgument)
             lines = {"allocated": self.memory.allocated_at, "freed": self.memory.freed_at}
-            known = "".join(f", {done} at {at[0]}:{at[1]}" for done, at in lines.items() if at is not None)
-            problem = f"the buffer was freed: {what}{self!r}{known}"
-            raise UseAfterFree(problem, operation=operation, device=self.owner.name, code=code)
+            places = "".join(f", {done} at {at[0]}:{at[1]}" for done, at in lines.items() if at is not None)
+            problem = f"the buffer was freed: {what}{self!r}{places}"
+            raise self.owner.make_error(UseAfterFree, operation, problem)
 
     def copy_from(self, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
-        """Host to device: its first elements become those of ``array``."""
+        """Copy ``array`` from the host to the first elements of this buffer."""
         self.owner.copy_in(self, array, stream, pinned=pinned)
 
     def copy_to(self, array: np.ndarray, stream: Stream | None = None, *, pinned: bool = False) -> None:
-        """Device to host: ``array`` becomes its first elements."""
+        """Copy the first elements of this buffer to ``array`` on the host."""
         self.owner.copy_out(array, self, stream, pinned=pinned)
 
     def copy_within(self, other: Buffer, stream: Stream | None = None) -> None:
-        """Device to device: its first elements become those of ``other``."""
+        """Copy ``other`` to the first elements of this buffer, on the device."""
         self.owner.copy_within(self, other, stream)
 
     def host(self) -> np.ndarray:
-        """Unified memory, or pinned memory, as the host sees it, once the device has done with it."""
-        self.alive("host access")
+        """Return unified or pinned memory as an array of the host, after the device has finished with it."""
+        self.check_not_freed("host access")
         if self.memory.kind == "device":
-            raise self._wrong("host access", f"{self.memory.kind} memory, which the host does not see")
+            raise self._wrong("host access", f"the host cannot access {self.memory.kind} memory")
         return self.owner.context.host_view(self.memory, self.dtype, self.shape)
 
     def free(self) -> None:
-        """Give the memory back; InvalidArgument the second time."""
-        self.alive("free")
+        """Free the memory. Raises UseAfterFree if it was freed before."""
+        self.check_not_freed("free")
         self.owner.context.free(self.memory)
 
     def _wrong(self, operation: str, problem: str) -> InvalidArgument:
-        code = code_of(self.owner.info.api, InvalidArgument)
-        return InvalidArgument(problem, operation=operation, device=self.owner.name, code=code)
+        error: InvalidArgument = self.owner.make_error(InvalidArgument, operation, problem)
+        return error
 
 
-_SHOWN = 8
-"""Lines that a leak names in its message; ``lines`` has all."""
+_MAX_SHOWN = 8
+"""The number of source lines that a leak's message names; its ``lines`` has all."""
 
 
-def leak_of(device: str, left: Sequence[tuple[int, str, int]], running: Sequence[str]) -> Leak | None:
-    """What a device was left with: (bytes, file, line) of each allocation, ring kernels; None where with nothing."""
-    if not left and not running:
+def leak_of(device: str, allocations: Sequence[tuple[int, str, int]], running: Sequence[str]) -> Leak | None:
+    """Return the finding for memory and ring kernels that a program left behind, or None if it left nothing.
+
+    Args:
+        device: The device's label.
+        allocations: (bytes, file, line) of each allocation that was not freed.
+        running: The names of ring kernels that still run.
+    """
+    if not allocations and not running:
         return None
-    what = [f"{sum(size for size, _, _ in left):,} bytes allocated"] if left else []
+    what = [f"{sum(size for size, _, _ in allocations):,} bytes allocated"] if allocations else []
     what += [f"ring kernel '{name}' running" for name in running]
     lines: Counter[tuple[str, int]] = Counter()
     times: Counter[tuple[str, int]] = Counter()
-    for size, file, line in left:
+    for size, file, line in allocations:
         lines[file, line] += size
         times[file, line] += 1
-    said = [
+    shown = [
         f"{size:,} bytes at {file}:{line}" + (f" ({times[file, line]:,} times)" if times[file, line] > 1 else "")
-        for (file, line), size in lines.most_common(_SHOWN)
+        for (file, line), size in lines.most_common(_MAX_SHOWN)
     ]
-    if len(lines) > _SHOWN:
-        said.append(f"{len(lines) - _SHOWN:,} lines more")
-    most = lines.most_common(1)[0][0][0] if lines else None
+    if len(lines) > _MAX_SHOWN:
+        shown.append(f"{len(lines) - _MAX_SHOWN:,} more lines")
+    largest = lines.most_common(1)[0][0][0] if lines else None
     return Leak(
-        f"{device} was left with {' and '.join(what)}" + (f": {', '.join(said)}" if said else ""),
-        file=most,
-        lines=tuple(sorted(line for file, line in lines if file == most)),
+        f"{device} was left with {' and '.join(what)}" + (f": {', '.join(shown)}" if shown else ""),
+        file=largest,
+        lines=tuple(sorted(line for file, line in lines if file == largest)),
     )

@@ -1,8 +1,8 @@
-"""Work recorded once and replayed cheaply: nodes, what each waits for, one order found once.
+"""Graphs: work that is recorded once and replayed at a low launch cost.
 
-A graph is built node by node, or captured from streams: what is launched and copied within ``accelerator.capture()`` is
-recorded and not done. ``compile()`` refuses a cycle and orders the nodes; ``replay()`` then costs the host one
-dispatch, and each node the API's gap between nodes of a graph, where single launches cost a dispatch each.
+A program builds a graph node by node, or captures it from streams: launches and copies inside ``accelerator.capture()``
+are recorded instead of executed. ``compile()`` rejects a cycle and orders the nodes. A replay then costs the host one
+dispatch, and each node the API's gap between nodes of a graph, whereas separate launches cost one dispatch each.
 """
 
 from __future__ import annotations
@@ -10,21 +10,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from windtunnel.core.errors import InputError, caller
 from windtunnel.runtime.buffers import Buffer
-from windtunnel.runtime.interface import Dims
+from windtunnel.runtime.interface import Dims, Function
 
-if TYPE_CHECKING:
-    from windtunnel.runtime.accelerator import Accelerator
+
+class GraphDevice(Protocol):
+    """The accelerator that a graph belongs to, as far as a graph uses it."""
+
+    def prepare_launch(
+        self,
+        kernel: Any,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        arguments: Sequence[Any],
+        shared_bytes: int,
+    ) -> tuple[Function, tuple[Dims, Dims], list[Any]]:
+        """Check a launch; return the compiled kernel, (grid, block) and the arguments."""
+
+    def check_buffer(self, buffer: Buffer, operation: str, what: str = "") -> None:
+        """Raise InvalidArgument for a freed buffer and for one of another device."""
+
+    def replay(self, compiled: CompiledGraph, stream: Any = None) -> None:
+        """Enqueue a graph."""
 
 
 @dataclass(eq=False)
 class Node:
-    """One launch or copy of a graph. ``after``: the nodes that it waits for."""
+    """A launch or a copy of a graph. ``after`` holds the nodes that must complete before it starts."""
 
     number: int
     what: Literal["launch", "copy_in", "copy_out", "copy_within"]
@@ -35,17 +52,18 @@ class Node:
     block: Dims = (1, 1, 1)
     arguments: Sequence[Any] = ()
     shared: int = 0
+    """Dynamic shared memory of a block (bytes)."""
     buffer: Buffer | None = None
     source: Buffer | None = None
     array: np.ndarray | None = None
     pinned: bool = False
     """Whether the host's array is in pinned memory."""
     where: tuple[str, int] | None = None
-    """File and line of the program that made it a node."""
+    """The file and line of the program that added the node."""
 
     @property
     def copied_bytes(self) -> int:
-        """What a copy moves; 0 for a launch."""
+        """The size of a copy in bytes; 0 for a launch."""
         if self.array is not None:
             return self.array.nbytes
         return 0 if self.source is None else self.source.nbytes
@@ -56,9 +74,9 @@ class Node:
 
 @dataclass
 class Graph:
-    """Nodes and their dependencies; see the module."""
+    """Nodes and their dependencies, before compilation."""
 
-    accelerator: Accelerator
+    accelerator: GraphDevice
     nodes: list[Node] = field(default_factory=list)
 
     def launch(
@@ -70,13 +88,13 @@ class Graph:
         after: Sequence[Node] = (),
         shared_bytes: int = 0,
     ) -> Node:
-        """A launch; its configuration is checked now. Arguments keep their buffers; what is in them then counts."""
-        function, sizes, given = self.accelerator.prepare_launch(kernel, grid, block, arguments, shared_bytes)
-        node = Node(len(self.nodes), "launch", function.name, list(after), function, *sizes, given, shared_bytes)
+        """Add a launch. Its configuration is checked now; its buffers are read when the graph is replayed."""
+        function, sizes, checked = self.accelerator.prepare_launch(kernel, grid, block, arguments, shared_bytes)
+        node = Node(len(self.nodes), "launch", function.name, list(after), function, *sizes, checked, shared_bytes)
         return self._add(node)
 
     def copy_in(self, buffer: Buffer, array: np.ndarray, *, after: Sequence[Node] = (), pinned: bool = False) -> Node:
-        """Host to device; the array is read when the graph is replayed, and has to stay."""
+        """Add a copy from the host. The array must stay alive, and is read when the graph is replayed."""
         self.accelerator.check_buffer(buffer, "copy in")
         buffer.check(array, "copy in")
         return self._add(
@@ -84,7 +102,7 @@ class Graph:
         )
 
     def copy_out(self, array: np.ndarray, buffer: Buffer, *, after: Sequence[Node] = (), pinned: bool = False) -> Node:
-        """Device to host, into an array that has to stay."""
+        """Add a copy to the host. The array must stay alive."""
         self.accelerator.check_buffer(buffer, "copy out")
         buffer.check(array, "copy out", written=True)
         return self._add(
@@ -92,14 +110,14 @@ class Graph:
         )
 
     def copy_within(self, to: Buffer, buffer: Buffer, *, after: Sequence[Node] = ()) -> Node:
-        """Device to device."""
+        """Add a copy on the device."""
         self.accelerator.check_buffer(to, "copy within")
-        to.fits(buffer, "copy within")
+        to.check_fits(buffer, "copy within")
         return self._add(Node(len(self.nodes), "copy_within", "copy within", list(after), buffer=to, source=buffer))
 
     def depend(self, node: Node, *on: Node) -> None:
-        """``node`` waits for ``on``, too."""
-        node.after.extend(one for one in on if one not in node.after)
+        """Make ``node`` wait for the nodes ``on`` as well."""
+        node.after.extend(other for other in on if other not in node.after)
 
     def _add(self, node: Node) -> Node:
         node.where = caller()
@@ -107,14 +125,14 @@ class Graph:
         return node
 
     def compile(self) -> CompiledGraph:
-        """The graph in an order that keeps all dependencies.
+        """Order the nodes by their dependencies. Later changes of the graph do not affect the result.
 
-        InputError that names a cycle, or a node of another graph.
+        Raises InputError if the dependencies form a cycle, or a node waits for a node of another graph.
         """
-        known = set(map(id, self.nodes))
+        own = set(map(id, self.nodes))
         for node in self.nodes:
             for other in node.after:
-                if id(other) not in known:
+                if id(other) not in own:
                     raise InputError(
                         f"{node} waits for {other}, which is of another graph", expected="nodes of this graph"
                     )
@@ -124,7 +142,6 @@ class Graph:
         except CycleError as error:
             around = " waits for ".join(str(self.nodes[number]) for number in reversed(error.args[1]))
             raise InputError(f"the graph has a cycle: {around}", expected="dependencies without one") from None
-        # What is changed in the graph from now on is no part of it.
         copies = [replace(node) for node in self.nodes]
         for node in copies:
             node.after = [copies[other.number] for other in node.after]
@@ -135,33 +152,33 @@ class Graph:
 class CompiledGraph:
     """A graph that is ready to be replayed: its nodes in order."""
 
-    accelerator: Accelerator
+    accelerator: GraphDevice
     order: Sequence[Node]
     replays: int = 0
 
     def replay(self, stream: Any = None) -> None:
-        """Do all of it, on ``stream``; nodes that do not wait for each other overlap as the device lets them."""
+        """Enqueue the graph on ``stream``. Independent nodes overlap as far as the device allows."""
         self.accelerator.replay(self, stream)
         self.replays += 1
 
 
 @dataclass
 class Capture:
-    """What a context asks while streams are captured: nodes of one stream follow each other, events tie streams."""
+    """The state of a capture: nodes of one stream follow each other, and events order streams."""
 
     graph: Graph
     _last: dict[Any, list[Node]] = field(default_factory=dict)
-    """By stream, which is kept so that no other takes its place in memory."""
+    """By stream. It keeps the stream alive, so that no other stream takes its identity."""
 
     def after(self, stream: Any) -> list[Node]:
-        """What the next node of ``stream`` waits for."""
+        """Return the nodes that the next node of ``stream`` waits for."""
         return self._last.get(stream, [])
 
     def follow(self, stream: Any, node: Node) -> None:
-        """``node`` is the last of ``stream`` now."""
+        """Record that ``node`` is the last node of ``stream``."""
         self._last[stream] = [node]
 
     def wait(self, stream: Any, nodes: Sequence[Node]) -> None:
-        """The next node of ``stream`` waits for ``nodes``, too."""
-        mine = self._last.setdefault(stream, [])
-        self._last[stream] = [*mine, *(node for node in nodes if node not in mine)]
+        """Make the next node of ``stream`` wait for ``nodes`` as well."""
+        waited = self._last.setdefault(stream, [])
+        self._last[stream] = [*waited, *(node for node in nodes if node not in waited)]

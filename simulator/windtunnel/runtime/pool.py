@@ -89,7 +89,7 @@ class DevicePool:
 
     def _give_back(self, device: Accelerator) -> None:
         self.left_bytes += device.allocated_bytes
-        device.plan = None
+        device.injector.plan = None
         # A borrower that closed its device leaves none to lend; the next opens another.
         if not device.closed:
             device.clear()

@@ -195,7 +195,7 @@ class EmulatedRing:
         try:
             for argument in spec.state:
                 if isinstance(argument, Buffer):
-                    argument.alive(f"ring kernel '{self.name}'")
+                    argument.check_not_freed(f"ring kernel '{self.name}'")
                     argument.memory.unwritten = False  # type: ignore[attr-defined]  # what it writes is not known
             given = [self.context.given(argument) for argument in spec.state]
             ticks, joules = 0, 0.0
