@@ -323,7 +323,7 @@ def test_a_budget_that_is_kept_passes_and_one_that_is_not_says_by_how_much(devic
         a = device.to_device(array)
         device.launch(double, 4, 256, a)
         device.to_host(a)
-    said = "launches 2 (limit 1); copied_bytes 4000 (limit 3999)"
+    said = r"launches 2 \(limit 1\); copied_bytes 4000 \(limit 3999\)"
     with pytest.raises(BudgetExceeded, match=said), device.expect(launches=1, copied_bytes=3999):
         device.launch(double, 4, 256, a)
         device.launch(double, 4, 256, a)

@@ -152,7 +152,9 @@ class Accelerator:
             raise self.make_error(InvalidArgument, "allocate", f"{shape!r} elements of {dtype!r}: {error}") from None
         size = math.prod(sides) * element.itemsize
         if element.hasobject or element.kind in "USMm" or size <= 0 or min(sides, default=0) < 1:
-            raise self.make_error(InvalidArgument, "allocate", f"{sides} elements of {element} are not an array of numbers")
+            raise self.make_error(
+                InvalidArgument, "allocate", f"{sides} elements of {element} are not an array of numbers"
+            )
         if kind not in get_args(MemoryKind):
             kinds = get_args(MemoryKind)
             raise InputError(f"'{kind}' is not a kind of memory", expected=one_of(kinds), nearest=nearest(kind, kinds))
