@@ -1,9 +1,9 @@
-"""The pytest plugin: accelerators in tests, without hardware. Imports nothing of Windtunnel's until it is used.
+"""The pytest plugin: tests of accelerator code on emulated or real devices.
 
-``accelerator`` is a device under test: emulated, on a virtual clock, unless ``--accelerator real`` asks for the real
-one, which then has to be there. ``@pytest.mark.accelerator("h100-sxm-80gb", "l4")`` says which; several run the test
-once on each. ``accelerator_faults`` arms faults within a test, which must strike before it ends. ``windtunnel_run``
-simulates a scenario. See docs/testing.md.
+The fixture ``accelerator`` is the device under test. It is emulated, on a virtual clock, unless ``--accelerator real``
+selects the real device, which must then be present. ``@pytest.mark.accelerator("h100-sxm-80gb", "l4")`` names the
+devices; the test runs once on each. ``accelerator_faults`` arms faults during a test; each must occur before the test
+ends. ``windtunnel_run`` simulates a scenario. See docs/testing.md. The rest of Windtunnel is imported on first use.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from windtunnel.runtime.faults import FaultPlan
     from windtunnel.simulation.run import Run
 
-_USUAL = "h100-sxm-80gb"
+_DEFAULT_DEVICE = "h100-sxm-80gb"
 _REAL, _EMULATED = "real", "emulated"
 _MARKER = (
     "accelerator(*devices, leaks='ignore', faults=(), seed=None, interval=None, schedules=None): run the test on each "
-    f"of these devices (SKU or SKU@API; {_USUAL} unless given). leaks='error' fails a test that leaves buffers "
-    "allocated; faults are armed for the whole test and must strike; schedules=64 runs it so many times, each with the "
-    "threads of its kernels in another order."
+    f"of these devices (SKU or SKU@API; default {_DEFAULT_DEVICE}). leaks='error' fails a test that leaves buffers "
+    "allocated; faults are armed for the whole test and must occur; schedules=64 runs it 64 times, each with the "
+    "threads of its kernels in a different order."
 )
 _OPTIONS = ("leaks", "faults", "seed", "interval", "schedules")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
-"""Whether the test's own part failed."""
+"""Whether the call phase of the test failed."""
 _OPENED: pytest.StashKey[list[Any]] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Options of the command line, and of the ini file."""
+    """Add the options of the command line and of the ini file."""
     group = parser.getgroup("accelerator", "accelerators under test (windtunnel)")
     group.addoption(
         "--accelerator",
@@ -45,18 +45,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=_EMULATED,
         help="run tests on emulated devices, on real ones (which must be present), or on both",
     )
-    group.addoption("--accelerator-seed", type=int, default=0, help="seed of what faults draw")
+    group.addoption("--accelerator-seed", type=int, default=0, help="seed of the random draws of faults")
     group.addoption(
         "--accelerator-interval",
         choices=("low", "best", "high"),
         default="best",
-        help="the virtual clock takes the model's best values, or an end of their 90%% intervals",
+        help="the virtual clock uses the model's best estimate, or the low or high end of its 90%% interval",
     )
     group.addoption(
         "--accelerator-schedules",
         type=int,
         metavar="N",
-        help="run each test N times, each with its kernels' threads in another order (seeds 0 to N - 1)",
+        help="run each test N times, each with its kernels' threads in a different order (seeds 0 to N - 1)",
     )
     group.addoption(
         "--accelerator-schedule",
@@ -64,38 +64,42 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SEED",
         help="run each test with its kernels' threads in the order of this seed",
     )
-    parser.addini("accelerator_device", f"the device of tests that name none ({_USUAL} unless given)", default="")
+    parser.addini(
+        "accelerator_device", f"the device of tests that do not name one (default {_DEFAULT_DEVICE})", default=""
+    )
     group.addoption(
         "--accelerator-traces",
         metavar="DIR",
         default="windtunnel-traces",
-        help="where a failing test leaves what its device did, for Perfetto",
+        help="folder for the Perfetto timelines of failing tests",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line("markers", _MARKER)
 
 
 def pytest_report_header() -> str:
-    """One line in pytest's header, so that a log says which Windtunnel a test ran with."""
+    """Return the line of pytest's header that states the version of Windtunnel."""
     from windtunnel.core.version import __version__
 
     return f"windtunnel: {__version__}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that asks for ``accelerator`` runs once for each device, and each way that was asked for."""
+    """Run a test that uses ``accelerator`` once for each device, and on emulated or real devices as selected."""
     item = metafunc.definition
     if "accelerator" not in metafunc.fixturenames:
         if any(marker.name == "accelerator" for marker in item.own_markers):
             warnings.warn(
-                pytest.PytestWarning(f"{item.nodeid} has the marker accelerator, and does not ask for the fixture"),
+                pytest.PytestWarning(
+                    f"{item.nodeid} has the marker accelerator, but does not use the fixture accelerator"
+                ),
                 stacklevel=1,
             )
         return
-    # A project may have a fixture, or a parameter, of this name for itself.
+    # A project may define its own fixture or parameter of this name.
     fixtures = metafunc._arg2fixturedefs.get("accelerator", ())
     if not fixtures or fixtures[-1].func.__module__ != __name__:
         return
@@ -107,80 +111,80 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _names_of(marker: pytest.Mark) -> list[str]:
-    """The arguments that a parametrize marker gives values."""
+    """The argument names of a parametrize marker."""
     given = marker.args[0] if marker.args else marker.kwargs.get("argnames", "")
     return [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
 
 
 class _Case(NamedTuple):
-    """A run of a test."""
+    """One run of a test."""
 
     device: str
-    way: str
+    backend: str
     schedule: int | None
 
     @property
     def name(self) -> str:
-        """What its name has in brackets."""
-        way = "" if self.way == _EMULATED else f"-{self.way}"
-        return f"{self.device}{way}" + ("" if self.schedule is None else f"-schedule{self.schedule}")
+        """The id of the run, in the brackets of the test name."""
+        backend = "" if self.backend == _EMULATED else f"-{self.backend}"
+        return f"{self.device}{backend}" + ("" if self.schedule is None else f"-schedule{self.schedule}")
 
 
 def _cases(item: Any, config: pytest.Config) -> list[_Case]:
-    """The runs of a test."""
+    """All runs of a test."""
     marker = item.get_closest_marker("accelerator")
-    usual = config.getini("accelerator_device") or _USUAL
-    given = marker.args if marker is not None and marker.args else (usual,)
-    devices = [name for one in given for name in (one if isinstance(one, (list, tuple)) else (one,))]
+    default = config.getini("accelerator_device") or _DEFAULT_DEVICE
+    arguments = marker.args if marker is not None and marker.args else (default,)
+    devices = [name for value in arguments for name in (value if isinstance(value, (list, tuple)) else (value,))]
     for name in devices:
         if not isinstance(name, str):
-            raise pytest.UsageError(f"{item.nodeid}: the marker accelerator names devices, not {name!r}")
-    asked = config.getoption("--accelerator")
-    ways = (_EMULATED, _REAL) if asked == "both" else (asked,)
+            raise pytest.UsageError(f"{item.nodeid}: {name!r} in the marker accelerator is not a device name")
+    selected = config.getoption("--accelerator")
+    backends = (_EMULATED, _REAL) if selected == "both" else (selected,)
     return [
-        _Case(device, way, schedule)
+        _Case(device, backend, schedule)
         for device in devices
-        for way in ways
-        for schedule in (_schedules(item, config) if way == _EMULATED else [None])
+        for backend in backends
+        for schedule in (_schedules(item, config) if backend == _EMULATED else [None])
     ]
 
 
 def _schedules(item: Any, config: pytest.Config) -> Sequence[int | None]:
-    """Seeds of the orders that a test is run in; None: as is quickest. The command line has the last word."""
-    one = config.getoption("--accelerator-schedule")
-    many = config.getoption("--accelerator-schedules")
-    if one is not None:
-        if one < 0:
-            raise pytest.UsageError(f"--accelerator-schedule {one}: expected a seed from 0")
-        return [one]
-    where = "--accelerator-schedules"
-    if many is None:
-        stated = [m.kwargs["schedules"] for m in item.iter_markers("accelerator") if "schedules" in m.kwargs]
-        many, where = (stated[0] if stated else None), f"{item.nodeid}: the marker accelerator has schedules"
-    if many is None:
+    """The seeds of the thread orders of a test; None for the fastest order. The command line overrides the marker."""
+    seed = config.getoption("--accelerator-schedule")
+    count = config.getoption("--accelerator-schedules")
+    if seed is not None:
+        if seed < 0:
+            raise pytest.UsageError(f"--accelerator-schedule {seed}: expected a seed of at least 0")
+        return [seed]
+    source = "--accelerator-schedules"
+    if count is None:
+        marked = [m.kwargs["schedules"] for m in item.iter_markers("accelerator") if "schedules" in m.kwargs]
+        count, source = (marked[0] if marked else None), f"{item.nodeid}: the marker accelerator has schedules"
+    if count is None:
         return [None]
-    if not isinstance(many, int) or isinstance(many, bool) or many < 1:
-        raise pytest.UsageError(f"{where} {many!r}: expected how many, from 1")
-    return range(many)
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise pytest.UsageError(f"{source} {count!r}: expected a number of at least 1")
+    return range(count)
 
 
 @pytest.fixture
 def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
-    """A device under test: a fresh emulated one, or a real one.
+    """The device under test: a new emulated device, or a real one.
 
     ``accelerator.expect(time_s=..., energy_j=..., launches=..., copied_bytes=...)`` asserts a budget,
     ``accelerator.faults({"kind": "out_of_memory", "call": 3})`` arms a fault.
     """
     if hasattr(request, "param"):
         case = request.param
-    else:  # asked for while the test runs
+    else:  # requested while the test runs
         cases = _cases(request.node, request.config)
         if len(cases) > 1:
-            pytest.fail("one test that asks for the fixture as it runs cannot have several devices", pytrace=False)
+            pytest.fail("a test that requests the fixture while it runs cannot have several devices", pytrace=False)
         case = cases[0]
     options: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers("accelerator"))):
-        options.update(marker.kwargs)  # the closest has the last word, on what it says
+        options.update(marker.kwargs)  # the closest marker overrides the others
     _check_marker(options)
     seed = options.get("seed")
     if seed is None:
@@ -203,10 +207,11 @@ def accelerator(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
 
 @pytest.fixture
 def accelerator_faults(request: pytest.FixtureRequest, accelerator: Accelerator) -> Iterator[Callable[..., FaultPlan]]:
-    """Arm faults on ``accelerator`` from here to the end of the test, which fails if one of them never struck.
+    """Arm faults on ``accelerator`` until the end of the test, which fails if one of them never occurred.
 
-    ``plan = accelerator_faults({"kind": "out_of_memory", "call": 3}, "hang")``; ``plan.log`` has what struck. Chance is
-    drawn from ``seed=``, or else the marker's seed or ``--accelerator-seed``. It arms once: all faults in one call.
+    ``plan = accelerator_faults({"kind": "out_of_memory", "call": 3}, "hang")``; ``plan.log`` lists the faults that
+    occurred. Random draws use ``seed=``, else the seed of the marker, else ``--accelerator-seed``. Call it once with
+    all faults.
     """
     with ExitStack() as until_the_end:
 
@@ -234,7 +239,7 @@ def _armed(
         problem = str(error)
     else:
         yield plan
-        # A fixture is not told of the test's exception; what failed first is the news, not what it kept away.
+        # A fixture does not see the exception of its test. If the test failed, a fault that did not occur is no news.
         failed = pytest.fail.Exception if request.node.stash.get(_FAILED, False) else None
         try:
             armed.__exit__(failed, None, None)
@@ -247,9 +252,11 @@ def _armed(
 def _check_marker(options: dict[str, Any]) -> None:
     from windtunnel.core.errors import InputError, nearest, one_of
 
-    def wrong(found: str, names: tuple[str, ...], given: Any) -> None:
+    def wrong(problem: str, names: tuple[str, ...], given: Any) -> None:
         error = InputError(
-            f"the marker accelerator has no {found}", expected=one_of(names), nearest=nearest(str(given), names)
+            f"the marker accelerator does not take {problem}",
+            expected=one_of(names),
+            nearest=nearest(str(given), names),
         )
         pytest.fail(str(error), pytrace=False)
 
@@ -258,10 +265,12 @@ def _check_marker(options: dict[str, Any]) -> None:
             wrong(f"'{name}'", _OPTIONS, name)
     faults = options.get("faults", ())
     if not isinstance(faults, (str, dict, list, tuple)):
-        pytest.fail(f"the marker accelerator has faults={faults!r}; expected a fault, or a list of them", pytrace=False)
+        pytest.fail(
+            f"the marker accelerator has faults={faults!r}; expected a fault or a list of faults", pytrace=False
+        )
     seed = options.get("seed")
     if seed is not None and (not isinstance(seed, int) or seed < 0):
-        pytest.fail(f"the marker accelerator has seed={seed!r}; expected a whole number from 0", pytrace=False)
+        pytest.fail(f"the marker accelerator has seed={seed!r}; expected an integer of at least 0", pytrace=False)
     interval = options.get("interval")
     if interval not in (None, "low", "best", "high"):
         wrong(f"interval={interval!r}", ("low", "best", "high"), interval)
@@ -275,18 +284,18 @@ def _open(case: _Case, interval: Any) -> Accelerator:
     from windtunnel.library.devices import open_device, open_real_device
 
     try:
-        if case.way == _REAL:
+        if case.backend == _REAL:
             return open_real_device(case.device)
         return open_device(case.device, interval=interval, schedule=case.schedule)
     except WindtunnelError as error:
         problem = str(error)
-    # A device that was asked for and is not there fails the test: a skipped test proves nothing.
+    # A device that is not present fails the test, because a skipped test proves nothing.
     pytest.fail(problem, pytrace=False)
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """A failing test says what its device did, the seed of its faults, and leaves a trace."""
+    """Add the state of the device, the seed and a timeline to the report of a failing test."""
     outcome: Any = yield
     report = outcome.get_result()
     if call.when == "call":
@@ -296,15 +305,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     opened, seed, interval, log, schedule = item.stash[_OPENED]
     lines = [f"{opened!r}, seed {seed} (--accelerator-seed {seed})"]
     if schedule is not None:
-        lines.append(f"threads in the order of schedule {schedule} (--accelerator-schedule {schedule})")
+        lines.append(f"thread order: schedule {schedule} (--accelerator-schedule {schedule})")
     lines.append(
         f"clock {opened.clock_s:.9g} s, energy {opened.energy_j:.6g} J, {opened.counters.launches:,} launches, "
         f"{opened.counters.copied_bytes:,} bytes copied, {opened.allocated_bytes:,} allocated"
     )
     end = "" if interval == "best" else f", at the {interval} end of their 90% intervals"
-    lines.append(f"clock and energy are {opened.provenance}{end}")
+    lines.append(f"provenance of clock and energy: {opened.provenance}{end}")
     if opened.injected_faults:
-        lines += ["faults that struck:", *(f"  {line}" for line in opened.injected_faults)]
+        lines += ["injected faults:", *(f"  {line}" for line in opened.injected_faults)]
     if log:
         try:
             lines.append(f"trace: {_write_trace(item, opened.name, log)}")
@@ -319,8 +328,8 @@ def _write_trace(item: pytest.Item, device: str, log: list[Any]) -> Path:
 
     folder = Path(item.config.getoption("--accelerator-traces"))
     folder.mkdir(parents=True, exist_ok=True)
-    # The node's name is unique, so that workers of a parallel run do not meet; a digest tells apart what differs in
-    # characters alone that no file's name can have.
+    # The node id is unique among the workers of a parallel run. The checksum tells apart ids that differ only in
+    # characters that a file name cannot have.
     plain = re.sub(r"[^\w.-]+", "_", item.nodeid)[-160:]
     path = folder / f"{plain}-{zlib.crc32(item.nodeid.encode()):08x}.json"
     events = [
@@ -341,7 +350,7 @@ def _write_trace(item: pytest.Item, device: str, log: list[Any]) -> Path:
 
 @pytest.fixture
 def windtunnel_run() -> Callable[..., Run]:
-    """Simulate a scenario (a path, or plain data as a file would hold it) and return its Run.
+    """Simulate a scenario, given as a path or as the plain data of a file, and return its Run.
 
     ``windtunnel_run("fleet.yaml", changes=["fleet[0].count=3"]).result["latency_s"]["p99"]["value"]``
     """

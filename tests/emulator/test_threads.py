@@ -277,7 +277,7 @@ def test_without_a_schedule_there_is_no_trace() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, True, 1.5, "7"])
 def test_a_schedule_is_a_seed(wrong: Any) -> None:
-    with pytest.raises(errors.InputError, match="is no schedule; expected a seed: a whole number from 0"):
+    with pytest.raises(errors.InputError, match="is not a valid schedule; expected a seed: an integer of at least 0"):
         windtunnel.device("l4", known=KNOWN, schedule=wrong)
 
 

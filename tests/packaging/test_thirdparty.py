@@ -41,11 +41,11 @@ def test_what_has_to_fail_fails_with_the_seed_the_trace_and_the_faults_that_stru
         "over_budget": ("BudgetExceeded", "launches 10 (limit 9)", "time_s "),
         "device_lost": (
             "launch spread on h100-sxm-80gb: the device is gone (fault 'device_lost on=launch call=4', seed 42)",
-            "faults that struck:\n  slow_copy struck copy_in at ",
+            "injected faults:\n  slow_copy struck copy_in at ",
             "  device_lost on=launch call=4 struck launch spread at ",
             "3 launches, 256 bytes copied, 0 allocated",
         ),
-        "by_chance": ("(fault 'launch_failure probability=0.2', seed 42)", "faults that struck:\n  launch_failure"),
+        "by_chance": ("(fault 'launch_failure probability=0.2', seed 42)", "injected faults:\n  launch_failure"),
         "never_struck": ("never struck: link_down call=3 (of 2 calls that it concerns); seed 42",),
         "leak": ("l4 was left with 4,000 bytes allocated",),
         "unknown_key": ("a fault has no 'hang'", "did you mean 'watchdog_timeout_s'?"),

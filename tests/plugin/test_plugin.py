@@ -144,7 +144,7 @@ def test_slip(accelerator):
     assert re.search(r"was left with 4,000 bytes allocated: 4,000 bytes at \S*test_it\.py:11\b", done.stdout), (
         done.stdout
     )
-    assert "the marker accelerator has no 'leek'" in done.stdout and "did you mean 'leaks'?" in done.stdout
+    assert "the marker accelerator does not take 'leek'" in done.stdout and "did you mean 'leaks'?" in done.stdout
     assert "4 passed, 3 errors" in done.stdout
 
 
@@ -264,7 +264,7 @@ def test_a_marker_runs_a_test_in_many_orders_and_a_seed_runs_a_failing_one_again
     assert failed
     assert passed, "some orders hide it"
     seed = int(re.findall(r"test_it\[l4-schedule(\d)\]", failed[0])[0])
-    assert f"threads in the order of schedule {seed} (--accelerator-schedule {seed})" in done.stdout
+    assert f"thread order: schedule {seed} (--accelerator-schedule {seed})" in done.stdout
     again = run(project, ORDERS, "--accelerator-schedule", str(seed))
     assert "1 failed" in again.stdout
     hidden = int(re.findall(r"l4-schedule(\d)", passed[0])[0])
@@ -274,8 +274,8 @@ def test_a_marker_runs_a_test_in_many_orders_and_a_seed_runs_a_failing_one_again
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--accelerator-schedules", "0"), "--accelerator-schedules 0: expected how many, from 1"),
-        (("--accelerator-schedule", "-1"), "--accelerator-schedule -1: expected a seed from 0"),
+        (("--accelerator-schedules", "0"), "--accelerator-schedules 0: expected a number of at least 1"),
+        (("--accelerator-schedule", "-1"), "--accelerator-schedule -1: expected a seed of at least 0"),
     ],
 )
 def test_schedules_that_are_none_are_refused(project: Path, options: tuple[str, ...], said: str) -> None:

@@ -1,4 +1,4 @@
-"""Accelerators for programs: emulated ones, and the real devices of this host."""
+"""Opens devices for programs: emulated devices, and the real devices of this host."""
 
 from __future__ import annotations
 
@@ -31,28 +31,35 @@ def open_device(
     schedule: int | None = None,
     checked: bool = True,
 ) -> Accelerator:
-    """An emulated accelerator: ``SKU`` or ``SKU@API``. Those of one ``host`` share its virtual clock.
+    """Open an emulated accelerator, ``SKU`` or ``SKU@API``.
 
-    ``interval``: the clock takes the model's best values, or the ``low`` or ``high`` end of their 90% intervals: what
-    is in time at the high end is in time wherever the model holds. ``leaks``: whether closing it while memory is
-    allocated or a ring kernel runs is an error (`Leak`). ``schedule``: threads of kernels are executed one by one in
-    the order that this seed picks (``explore`` tries many). Without ``checked`` neither kernels nor the order of
-    streams are looked at for what is wrong. Raises InputError for a device that is not in the catalogue.
+    Args:
+        name: The name of the device.
+        host: The host program whose virtual clock the device uses. Devices of one host share its clock.
+        known: The catalogue; the shipped one unless given.
+        calibration: The path of a calibration file, or "none" to ignore the shipped calibration.
+        interval: The clock uses the best estimate of the model, or the ``low`` or ``high`` end of its 90% interval.
+        leaks: "error" raises `Leak` if the device is closed while memory is allocated or a ring kernel runs.
+        schedule: The seed of the order in which the threads of a kernel are executed one by one. See ``explore``.
+        checked: Whether kernels and the order of streams are checked for errors.
+
+    Raises:
+        InputError: The device is not in the catalogue, or another argument is not valid.
     """
     from windtunnel.emulator.device.context import EmulatedContext
     from windtunnel.emulator.device.timeline import Host as Clock
     from windtunnel.runtime.accelerator import Accelerator
 
     if not isinstance(name, str):
-        raise InputError(f"{name!r} is no device", expected="a SKU, or SKU@API")
+        raise InputError(f"{name!r} is not a device name", expected="SKU or SKU@API")
     if host is not None and not isinstance(host, Clock):
-        raise InputError(f"{host!r} is no clock of a host program", expected="windtunnel.Host()")
+        raise InputError(f"{host!r} is not a host", expected="windtunnel.Host()")
     if interval not in ("low", "best", "high"):
-        raise InputError(f"'{interval}' is no part of an interval", expected="low, best or high")
+        raise InputError(f"'{interval}' is not a valid interval", expected="low, best or high")
     if leaks not in ("ignore", "error"):
-        raise InputError(f"'{leaks}' is nothing to do with leaks", expected="ignore or error")
+        raise InputError(f"'{leaks}' is not a valid value of leaks", expected="ignore or error")
     if schedule is not None and (isinstance(schedule, bool) or not isinstance(schedule, int) or schedule < 0):
-        raise InputError(f"{schedule!r} is no schedule", expected="a seed: a whole number from 0")
+        raise InputError(f"{schedule!r} is not a valid schedule", expected="a seed: an integer of at least 0")
     model = device_model(name, known or Catalogue(), calibration)
     return Accelerator(EmulatedContext(model, host, interval, checked=checked, schedule=schedule), leaks=leaks)
 
@@ -64,10 +71,10 @@ def explore(
     schedules: int | Sequence[int] = 64,
     known: Catalogue | None = None,
 ) -> Exploration:
-    """Run ``program(accelerator)`` on a fresh ``device`` for each schedule, which its kernels' threads then follow.
+    """Run ``program(accelerator)`` on a new ``device`` for each schedule of its kernels' threads.
 
-    ``schedules``: how many, or their seeds. What the first failing one raises (a finding, or the program's own
-    assertion) has a note with the seed, and how to run it so again. See ``docs/kernels.md``.
+    ``schedules`` is the number of schedules, or their seeds. The exception of the first schedule that fails (a finding,
+    or an assertion of the program) has a note with the seed and how to repeat it. See ``docs/kernels.md``.
     """
     from windtunnel.runtime.explore import explored
 
@@ -76,14 +83,14 @@ def explore(
 
 
 def open_real_device(name: str) -> Accelerator:
-    """A real accelerator: ``SKU`` or ``SKU@API``, or ``opencl:0`` as `windtunnel devices --real` calls it.
+    """Open a real accelerator: ``SKU``, ``SKU@API``, or a name that `windtunnel devices --real` lists (``opencl:0``).
 
-    InputError for a name that is none; DeviceNotPresentError where it is not here.
+    Raises InputError for an unknown name, and DeviceNotPresentError for a device that is not present.
     """
     from windtunnel.backends.discovery import real_devices as probing
     from windtunnel.runtime.accelerator import Accelerator
 
-    # A slip in a name is not an absent device.
+    # A misspelt name is a wrong input, and not an absent device.
     usual_api = None if ":" in name else device_model(name, Catalogue()).spec.apis[0]
     return Accelerator(probing.open_real(name, usual_api))
 
@@ -97,26 +104,26 @@ def select(
     host: Host | None = None,
     known: Catalogue | None = None,
 ) -> Choice:
-    """Choose a device by back ends in order of preference, or by what the recommendation matrix says for ``use``.
+    """Choose a device by a list of preferred back ends, or by the recommendation for the use case ``use``.
 
-    A back end is an API (``cuda``, ``wgpu`` ...) or a kind (``tpu``, ``cpu`` ...), as in the matrix; ``device`` is the
-    ``SKU`` or ``SKU@API`` that it has to be. Emulated is a machine with the SKUs of ``machine``, the whole catalogue
-    unless given. With ``real`` it is what back ends reach on this host; ``device`` may be ``opencl:0`` then, with no
-    back end beside it. The choice says why (``reason``) and opens the device (``open()``).
+    A back end is an API (``cuda``, ``wgpu`` ...) or a kind (``tpu``, ``cpu`` ...), as in the recommendation matrix.
+    ``device`` restricts the choice to one ``SKU`` or ``SKU@API``. ``machine`` lists the SKUs of the emulated machine,
+    which has every SKU of the catalogue unless given. With ``real`` the devices of this host are chosen from; ``device`` may
+    then be a name such as ``opencl:0`` without a back end. The result states the ``reason`` and opens the device
+    (``open()``).
 
-    Raises InputError for an unknown name; DeviceNotPresentError, with why for each, where none of it is here.
+    Raises InputError for an unknown name, and DeviceNotPresentError, with a reason for each back end, if no device is
+    present.
     """
     from windtunnel.runtime import selection
 
     if real and device is not None and ":" in device and not preferred and use is None:
         preferred = (device.partition(":")[0],)
     if bool(preferred) == (use is not None):
-        raise InputError(
-            "a back end is chosen by a preference or by a use", expected="names, or use='...', one of them"
-        )
+        raise InputError("select takes either back ends or a use case", expected="names of back ends, or use='...'")
     catalogued = known or Catalogue()
     if device is not None and not (real and ":" in device):
-        device_model(device, catalogued)  # a slip in a name is not an absent device
+        device_model(device, catalogued)  # a misspelt name is a wrong input, and not an absent device
     found: Mapping[str, KnownBackend] = _real_backends() if real else _emulated_backends(machine, host, catalogued)
     if use is not None:
         return selection.select_for(use, found, device=device)
@@ -124,7 +131,7 @@ def select(
 
 
 def _emulated_backends(machine: Sequence[str] | None, host: Host | None, known: Catalogue) -> dict[str, KnownBackend]:
-    """Every kind and every API, with what it reaches of the machine's devices."""
+    """Every kind and every API, with the devices of the machine that it reaches."""
     from windtunnel.emulator.device.backend import EmulatedBackend
 
     specs = list(known.specs()) if machine is None else [known.spec(sku) for sku in machine]
@@ -142,7 +149,7 @@ def _real_backends() -> dict[str, KnownBackend]:
 
 
 def emulator() -> Callable[[Device], Accelerator]:
-    """Opens emulated accelerators on one virtual clock."""
+    """Return a function that opens emulated accelerators on one virtual clock."""
     from windtunnel.emulator.device.context import EmulatedContext
     from windtunnel.emulator.device.timeline import Host
     from windtunnel.runtime.accelerator import Accelerator

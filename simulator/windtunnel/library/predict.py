@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windtunnel.core.device import Cost
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.simulation.fleet import device_model as device
 from windtunnel_models.catalogue import Catalogue
 
-if TYPE_CHECKING:
-    pass
-
 
 def catalogue(folders: Sequence[str | Path] = ()) -> Catalogue:
-    """Every device that is known, with a user's own folders of SKU files beside the shipped ones."""
+    """Read the shipped SKU files, and those in the user's own ``folders``."""
     return Catalogue([Path(folder) for folder in folders])
 
 
@@ -28,7 +25,11 @@ def predict(
     known: Catalogue | None = None,
     calibration: str | None = None,
 ) -> dict[str, Any]:
-    """One operation's cost on one device: the cost columns, in SI. Raises InputError for what is wrong."""
+    """Predict one operation on one device.
+
+    Returns the cost columns, in SI units. Raises InputError for an unknown operation, device or column, and for a value
+    out of range.
+    """
     operation = OPERATIONS.find(op)
     target = device(device_name, known or Catalogue(), calibration)
     cost = target.cost(one_row(operation, values))
