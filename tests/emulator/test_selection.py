@@ -86,8 +86,8 @@ def test_a_device_asked_for_by_name_is_never_replaced(monkeypatch: pytest.Monkey
     ("names", "options", "said"),
     [
         (("cuda", "mtal"), {}, "did you mean 'metal'"),
-        ((), {}, "by a preference or by a use"),
-        (("cuda",), {"use_case": "ml inference"}, "one of them"),
+        ((), {}, "either back ends or a use case"),
+        (("cuda",), {"use_case": "ml inference"}, "either back ends or a use case"),
         ((), {"use_case": "ml inferense"}, "did you mean 'ml inference'"),
         (("cuda",), {"device": "l5"}, "did you mean 'l4'"),
         (("cuda",), {"machine": ["l5"]}, "did you mean 'l4'"),
@@ -102,7 +102,7 @@ def test_slips_are_input_errors_even_where_an_earlier_name_would_do(names: Any, 
 @pytest.mark.parametrize("use", MATRIX)
 def test_each_use_is_answered_by_its_row_of_the_matrix(use: str) -> None:
     row = MATRIX[use]
-    choice = windtunnel.select(use=use)
+    choice = windtunnel.select(use_case=use)
     assert choice.backend.name == row.primary[0]
     assert f"{row.primary[0]}, the primary: {choice.info.name}, the first for '{use}' that is here" in choice.reason
     assert row.preference(api=choice.info.api, kind=choice.info.kind) == 0
@@ -116,7 +116,7 @@ def test_the_matrix_is_gone_through_in_order_with_equals_as_they_are_stated() ->
     with pytest.raises(
         errors.DeviceNotPresentError, match="none for 'ultra-low latency' is here; not fpga, the primary"
     ):
-        windtunnel.select(use="ultra-low latency", machine=["l4"])
+        windtunnel.select(use_case="ultra-low latency", machine=["l4"])
 
 
 def test_every_api_reaches_what_the_catalogue_says_and_no_more() -> None:

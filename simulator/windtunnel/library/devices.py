@@ -97,36 +97,38 @@ def open_real_device(name: str) -> Accelerator:
 
 def select(
     *preferred: str,
-    use: str | None = None,
+    use_case: str | None = None,
     device: str | None = None,
     machine: Sequence[str] | None = None,
     real: bool = False,
     host: Host | None = None,
     known: Catalogue | None = None,
 ) -> Choice:
-    """Choose a device by a list of preferred back ends, or by the recommendation for the use case ``use``.
+    """Choose a device by a list of preferred back ends, or by the recommendation for the use case ``use_case``.
 
     A back end is an API (``cuda``, ``wgpu`` ...) or a kind (``tpu``, ``cpu`` ...), as in the recommendation matrix.
     ``device`` restricts the choice to one ``SKU`` or ``SKU@API``. ``machine`` lists the SKUs of the emulated machine,
-    which has every SKU of the catalogue unless given. With ``real`` the devices of this host are chosen from; ``device`` may
-    then be a name such as ``opencl:0`` without a back end. The result states the ``reason`` and opens the device
-    (``open()``).
+    which has every SKU of the catalogue unless given. With ``real`` the choice is among the devices of this host, and
+    ``device`` may be a name such as ``opencl:0`` without a back end. The result states the ``reason`` and opens the
+    device (``open()``).
 
     Raises InputError for an unknown name, and DeviceNotPresentError, with a reason for each back end, if no device is
     present.
     """
     from windtunnel.runtime import selection
 
-    if real and device is not None and ":" in device and not preferred and use is None:
+    if real and device is not None and ":" in device and not preferred and use_case is None:
         preferred = (device.partition(":")[0],)
-    if bool(preferred) == (use is not None):
-        raise InputError("select takes either back ends or a use case", expected="names of back ends, or use='...'")
+    if bool(preferred) == (use_case is not None):
+        raise InputError(
+            "select takes either back ends or a use case", expected="names of back ends, or use_case='...'"
+        )
     catalogued = known or Catalogue()
     if device is not None and not (real and ":" in device):
         device_model(device, catalogued)  # a misspelt name is a wrong input, and not an absent device
     found: Mapping[str, KnownBackend] = _real_backends() if real else _emulated_backends(machine, host, catalogued)
-    if use is not None:
-        return selection.select_for(use, found, device=device)
+    if use_case is not None:
+        return selection.select_for(use_case, found, device=device)
     return selection.select(preferred, found, device=device)
 
 
