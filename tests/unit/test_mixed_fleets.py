@@ -423,7 +423,7 @@ def test_points_of_a_sweep_measure_a_real_device_one_at_a_time_and_on_this_host(
 
 def test_the_compiled_engine_does_not_run_what_takes_the_time_that_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Fake("cpu:0"))
-    with pytest.raises(errors.InputError, match="the compiled engine does not do devices of this host"):
+    with pytest.raises(errors.InputError, match="the compiled engine does not support devices of this host"):
         run(scenario(REAL), engine="compiled")
 
 

@@ -389,8 +389,8 @@ def test_where_it_is_not_modelled_it_is_refused() -> None:
 
 def test_only_the_process_engine_does_it_and_says_so() -> None:
     prepared = prepare_run(scenario_from_data(data({"kind": "ecc", "call": 1}, jobs=20_000)), windtunnel.catalogue())
-    assert choose(prepared, "auto") == ("process", "only it does faults of single operations")
-    with pytest.raises(InputError, match="the compiled engine does not do faults of single operations"):
+    assert choose(prepared, "auto") == ("process", "only the process engine supports faults of single operations")
+    with pytest.raises(InputError, match="the compiled engine does not support faults of single operations"):
         choose(prepared, "compiled")
 
 

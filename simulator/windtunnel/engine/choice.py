@@ -1,4 +1,4 @@
-"""Which engine runs a scenario, and why."""
+"""Chooses the simulation engine for a run, and states the reason."""
 
 from __future__ import annotations
 
@@ -6,77 +6,100 @@ from collections.abc import Callable
 
 from windtunnel.core.errors import InputError, Where, nearest
 from windtunnel.core.result import Recording
+from windtunnel.engine.compiled.support import unsupported_feature
 from windtunnel.engine.prepare.prepare import can_be_streamed, expected_jobs
 from windtunnel.engine.prepare.prepared import Prepared
 from windtunnel.engine.process import engine as process
 from windtunnel.scenario.scenario import Scenario
 
 ENGINES = ("auto", "process", "compiled")
-COMPILED_ABOVE = 20_000
-"""Jobs, or devices, from which starting the compiled engine (half a second, and some ten once to compile it) is
-worth it: the process engine takes some 30 us for a job and as much to set up a device."""
-COMPILED_ABOVE_STEPS = 300_000
-"""As much, counted in steps of single sequences, where jobs are batched continuously.
+COMPILED_FROM_JOBS = 20_000
+"""The number of jobs, or of devices, from which ``auto`` takes the compiled engine where it can.
 
-The process engine takes some 7 us for a step of a device, and one step serves between one and some ten sequences:
-half a second is 70,000 to 700,000 of these.
+Loading Numba and the compiled engine takes 0.7 to 0.9 s of CPU time. The process engine takes 3 to 25 us for a job, and
+as much to set up a device, so a smaller run ends sooner there.
 """
+COMPILED_FROM_STEPS = 100_000
+"""The same number where jobs are batched continuously, in steps of single sequences (see ``sequence_steps``).
 
-KEPT_UP_TO = 1_000_000
-"""Jobs above which no more than sums, histograms and a sample of their times are kept, unless asked for."""
+The process engine takes 2 to 6 us for each of them: 1.5 s for the 251,089 of ``scenarios/azure-code.yaml``.
+"""
+STREAMED_FROM_JOBS = 1_000_000
+"""Above this number of jobs a run keeps only sums, histograms and a sample of the jobs' times by default."""
 
 
 def wants_streaming(scenario: Scenario, engine: str) -> bool:
-    """Whether a run is long enough, or asks, for its jobs to be drawn as they are needed, and can be run so."""
+    """Return whether jobs should be drawn only when the engine needs them, because the run is long or asks for it."""
     if engine == "process" or scenario.records == "all" or not can_be_streamed(scenario):
         return False
-    return scenario.records is not None or expected_jobs(scenario) > KEPT_UP_TO
+    return scenario.records is not None or expected_jobs(scenario) > STREAMED_FROM_JOBS
 
 
-def choose(prepared: Prepared, asked: str) -> tuple[str, str]:
-    """(engine, why): the one that was asked for, or for ``auto`` the one that suits.
+def unsupported_by_compiled(prepared: Prepared) -> str | None:
+    """Return the part of a scenario that only the process engine supports; None where both engines can run it."""
+    feature = unsupported_feature(prepared)
+    if feature is not None:
+        return feature
+    from windtunnel.engine.compiled.run import policy_compile_error
 
-    Raises InputError for an engine that is not there, or that cannot run this.
+    return policy_compile_error(prepared)
+
+
+def choose(prepared: Prepared, requested: str) -> tuple[str, str]:
+    """Return the engine that runs a prepared scenario, and the reason for the choice.
+
+    ``auto`` takes the compiled engine wherever it supports the scenario, except for runs that are so small that the
+    process engine ends before the compiled one is loaded. The choice depends on the scenario alone, and not on whether
+    machine code is cached, because the result names the engine.
+
+    Raises:
+        InputError: if there is no such engine, or the compiled engine was requested and does not support the scenario.
     """
-    if asked not in ENGINES:
+    if requested not in ENGINES:
         raise InputError(
-            f"the engine '{asked}' is not here",
+            f"'{requested}' is not a valid engine",
             where=Where(field="--engine"),
             expected="auto, process or compiled",
-            nearest=nearest(asked, ENGINES),
+            nearest=nearest(requested, ENGINES),
         )
-    if asked == "process":
-        return "process", "asked for"
-    steps = sequence_steps(prepared)
-    few = prepared.job_count < COMPILED_ABOVE and prepared.device_count < COMPILED_ABOVE
-    if asked == "auto" and not prepared.streamed and few:
-        if steps is None:
-            return "process", f"fewer than {COMPILED_ABOVE:,} jobs"
-        if steps < COMPILED_ABOVE_STEPS:
-            return "process", f"fewer than {COMPILED_ABOVE:,} jobs, of fewer than {COMPILED_ABOVE_STEPS:,} steps"
-    from windtunnel.engine.compiled.run import refusal
-
-    cannot = refusal(prepared)
-    if cannot is None:
-        if asked == "compiled":
-            return "compiled", "asked for"
-        of = "" if steps is None else f" of {steps:,} steps"
-        many = prepared.device_count >= COMPILED_ABOVE > prepared.job_count
-        on = f" on {prepared.device_count:,} devices" if many else ""
-        return "compiled", f"{prepared.job_count:,} jobs{of}{on}, none beyond it"
-    if asked == "compiled":
+    if requested == "process":
+        return "process", "requested"
+    size, is_small = _size(prepared)
+    if requested == "auto" and is_small:
+        return "process", size
+    unsupported = unsupported_by_compiled(prepared)
+    if unsupported is None:
+        return "compiled", "requested" if requested == "compiled" else size
+    if requested == "compiled":
         raise InputError(
-            f"the compiled engine does not do {cannot}",
+            f"the compiled engine does not support {unsupported}",
             where=Where(field="--engine"),
             expected="--engine process, or auto",
         )
-    return "process", f"only it does {cannot}"
+    return "process", f"only the process engine supports {unsupported}"
+
+
+def _size(prepared: Prepared) -> tuple[str, bool]:
+    """Return the size of a run in words, and whether it ends before the compiled engine would be loaded."""
+    steps = sequence_steps(prepared)
+    few_jobs = prepared.job_count < COMPILED_FROM_JOBS
+    few_devices = prepared.device_count < COMPILED_FROM_JOBS
+    few_steps = steps is None or steps < COMPILED_FROM_STEPS
+    if few_jobs and few_devices and few_steps and not prepared.streamed:
+        limit = f"fewer than {COMPILED_FROM_JOBS:,} jobs"
+        return limit if steps is None else f"{limit} and fewer than {COMPILED_FROM_STEPS:,} steps", True
+    size = f"{prepared.job_count:,} jobs"
+    if steps is not None:
+        size += f" of {steps:,} steps"
+    if few_jobs and not few_devices:
+        size += f" on {prepared.device_count:,} devices"
+    return size, False
 
 
 def sequence_steps(prepared: Prepared) -> int | None:
-    """Steps that jobs take in continuous batches, were each served alone; None for other runs.
+    """Return the steps that all jobs would take in continuous batches if each was served alone; None for other runs.
 
-    A token made is a step, and so are as many tokens of a prompt as a step may read.
+    A step produces one token, or processes as many prompt tokens as a step may hold.
     """
     if prepared.policy.batch.kind != "continuous":
         return None
@@ -86,14 +109,14 @@ def sequence_steps(prepared: Prepared) -> int | None:
         if work in counted or compiled.prompts is None or compiled.outputs is None:
             continue
         counted.add(work)
-        mine = prepared.rank[prepared.workload_of == work]
-        chunks = -(-compiled.prompts[mine] // prepared.policy.batch.tokens)
-        total += int((compiled.outputs[mine] + chunks - 1).sum())
+        ranks = prepared.rank[prepared.workload_of == work]
+        chunks = -(-compiled.prompts[ranks] // prepared.policy.batch.tokens)
+        total += int((compiled.outputs[ranks] + chunks - 1).sum())
     return total
 
 
 def run_on(engine: str, prepared: Prepared, progress: Callable[[int], None] | None = None) -> Recording:
-    """Run a prepared scenario on the engine that was chosen."""
+    """Run a prepared scenario on an engine that ``choose`` returned; ``progress`` receives the number of arrivals."""
     if engine == "process":
         return process.run(prepared, progress)
     from windtunnel.engine.compiled import run as compiled

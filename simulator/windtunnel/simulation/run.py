@@ -56,7 +56,7 @@ def prepare_run(scenario: Scenario, known: Catalogue, engine: str = "auto") -> P
 
     Long runs are made ready to be streamed, where the compiled engine will run them.
     """
-    from windtunnel.engine.choice import wants_streaming
+    from windtunnel.engine.choice import unsupported_by_compiled, wants_streaming
     from windtunnel.engine.prepare.prepare import prepare
 
     def preference(use: str, api: str, kind: str) -> float:
@@ -67,10 +67,8 @@ def prepare_run(scenario: Scenario, known: Catalogue, engine: str = "auto") -> P
     if executors:
         return prepare(scenario, devices, policy, preference, executors=executors)
     if wants_streaming(scenario, engine):
-        from windtunnel.engine.compiled.run import refusal
-
         prepared = prepare(scenario, devices, policy, preference, streamed=True)
-        if refusal(prepared) is None:
+        if unsupported_by_compiled(prepared) is None:
             return prepared
     return prepare(scenario, devices, policy, preference)
 

@@ -26,33 +26,16 @@ from windtunnel.engine.compiled.tallied import tallied
 from windtunnel.engine.event_log import Books
 from windtunnel.engine.prepare.fault_schedule import look_ahead
 from windtunnel.engine.prepare.jobs import JobBlock, job_blocks
-from windtunnel.engine.prepare.prepared import Prepared, kind_of_station
+from windtunnel.engine.prepare.prepared import Prepared
 from windtunnel.engine.results import accounting
-from windtunnel.scenario.faults import OperationFault
 
 Progress = Callable[[int], None]
 _SLOTS = 1024
 
 
-def refusal(prepared: Prepared) -> str | None:
-    """Why only the process engine can run this; None where the compiled one can too."""
+def policy_compile_error(prepared: Prepared) -> str | None:
+    """Return which part of the policy Numba cannot compile, and its message; None where it compiles."""
     policy = prepared.policy
-    if prepared.real:
-        return "devices of this host, which take the time that they take"
-    if prepared.users:
-        return "closed-loop users"
-    if any(isinstance(fault, OperationFault) for fault in prepared.scenario.faults):
-        return "faults of single operations"
-    if prepared.scenario.autoscale:
-        return "autoscaling"
-    for fleet_class in prepared.classes:
-        if kind_of_station(prepared, fleet_class) == "stream":
-            return f"several jobs, or streams of one, at a time on {fleet_class.name}"
-    if policy.batch.kind == "request":
-        for cls, work in prepared.compiled:
-            job_class = prepared.workloads[work]
-            if prepared.batches(cls, work) is None:
-                return f"request-level batches whose jobs differ in more than one draw ('{job_class.workload.name}')"
     for part, compile_part, function in (
         ("route", compiled_score, policy.route.score),
         ("order", compiled_key, policy.order.key),
@@ -60,8 +43,8 @@ def refusal(prepared: Prepared) -> str | None:
         try:
             compile_part(function)
         except (NumbaError, UnsupportedBytecodeError) as error:
-            said = " ".join(str(error).split())
-            return f"the {part} of '{policy.name}', which does not compile ({said[:300]})"
+            message = " ".join(str(error).split())
+            return f"the {part} of '{policy.name}', which does not compile ({message[:300]})"
     return None
 
 
