@@ -20,8 +20,8 @@ from windtunnel.core.device import (
     Device,
     DeviceSpec,
     Kind,
-    Known,
     Lineage,
+    ModelAccuracy,
     Numbers,
     Parameter,
     Residual,
@@ -162,13 +162,13 @@ class Catalogue:
             )
         if calibration is None and calibrated:
             calibration = shipped_overlay(sku, spec.kind)
-        values, residuals, known = self._calibrated(spec, kind, calibration)
+        values, residuals, accuracies = self._calibrated(spec, kind, calibration)
         values.update(overlay or {})
-        return Device(spec, kind, api_profile(api_name), values, residuals=residuals, known=known)
+        return Device(spec, kind, api_profile(api_name), values, residuals=residuals, accuracies=accuracies)
 
     def _calibrated(
         self, spec: DeviceSpec, kind: Kind, overlay: Overlay | None
-    ) -> tuple[dict[str, Sourced], dict[str, Residual], dict[str, Known]]:
+    ) -> tuple[dict[str, Sourced], dict[str, Residual], dict[str, ModelAccuracy]]:
         """The device's numbers and residuals: its calibration's, its relatives' where that is silent; and how good."""
         values = _defaults(kind)
         names = [parameter.name for parameter in kind.parameters if parameter.taught]
@@ -178,7 +178,7 @@ class Catalogue:
         if overlay is not None:
             values.update(overlay.values)
         residuals: dict[str, Residual] = {}
-        known = {op: fit.known() for op, fit in overlay.fits.items()} if overlay is not None else {}
+        accuracies = {op: fit.accuracy() for op, fit in overlay.fits.items()} if overlay is not None else {}
         ops = {op for theirs in overlays.values() for op in theirs.learned}
         for op in sorted(ops | set(overlay.learned if overlay is not None else ())):
             beneath = self._transferred(spec, kind, kin, overlays, op)
@@ -188,8 +188,8 @@ class Catalogue:
                 residuals[op] = bind(entry, frozen, op, overlay.path, beneath)
             elif beneath is not None:
                 residuals[op] = beneath
-                known.setdefault(op, beneath.known(op))
-        return values, residuals, known
+                accuracies.setdefault(op, beneath.accuracy(op))
+        return values, residuals, accuracies
 
     def _kin(self, spec: DeviceSpec) -> tuple[list[Relative], dict[str, Overlay]]:
         """The calibrated devices of the same kind that bear on ``spec``, and their overlays."""

@@ -200,7 +200,7 @@ def result_of(recording: Recording, name: str, seed: int, hostile: bool) -> dict
         else "Two H100s, three L40S and a TPU v5e behind one queue, at the evening peak.",
         "engine": "process",
         "seed": seed,
-        "span_s": span,
+        "simulated_s": span,
         "jobs": counts(jobs.status),
         "latency_s": all_latency,
         "waiting_s": timed(waited[done]),

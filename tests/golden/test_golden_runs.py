@@ -83,7 +83,7 @@ def errors_of_devices(**changes: Any) -> str:
     faults = result["faults"]
     lines = [f"{name} {count}" for name, count in result["jobs"].items()]
     lines += [f"{name} {faults[name]}" for name in ("interrupted", "restarts", "lost", "corrupted")]
-    lines += [f"{one['kind']} {one['struck']} of {one['operations']}" for one in faults["stated"]]
+    lines += [f"{one['kind']} {one['struck']} of {one['operations']}" for one in faults["by_fault"]]
     return "\n".join(lines) + "\n"
 
 

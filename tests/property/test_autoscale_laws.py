@@ -90,7 +90,7 @@ def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, A
     assert (np.array(on.ticks)[1:][np.diff(on.values) < 0] % every == 0).all()
     # Rent is the integral of what is rented, and so is idle power.
     assert abs(one["rented_s"] - rented.integral()) <= 1e-9 * max(1.0, one["rented_s"])
-    others = sum(result["span_s"] / 3600 for entry in data["fleet"] if entry["name"] == "t")
+    others = sum(result["simulated_s"] / 3600 for entry in data["fleet"] if entry["name"] == "t")
     assert abs(result["cost_usd"] - (one["rented_s"] * 3.1 / 3600 + others)) <= 1e-9 * max(1.0, result["cost_usd"])
     # Never do more devices of the entry work than are rented.
     table = recording.intervals

@@ -86,7 +86,7 @@ def test_a_larger_product_is_hardly_ever_cheaper_and_by_formula_never(sku: str, 
     device = DEVICES[sku]
     rise = np.log(seconds(device, gemm_rows(**grown)) / seconds(device, gemm_rows(**numbers)))
     # A residual that came with the die fits another board's waves a little less well.
-    rare, small = (0.005, 0.08) if device.knowledge("gemm").basis == "measured" else (0.01, 0.15)
+    rare, small = (0.005, 0.08) if device.accuracy_of("gemm").basis == "measured" else (0.01, 0.15)
     assert np.mean(rise < -0.01) < rare
     assert rise.min() > -small
     bare = replace(device, residuals={})

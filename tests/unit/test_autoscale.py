@@ -207,7 +207,7 @@ def test_replications_and_closed_loops_go_with_it() -> None:
     assert result["jobs"]["completed"] == 6000
     # Thirty users keep about ten busy; with fewer devices they wait, with all the cost would be twenty's.
     assert 10 < result["autoscale"][0]["mean_in_service"] < 16
-    assert result["cost_usd"] < 0.8 * 20 * result["span_s"] / 3600
+    assert result["cost_usd"] < 0.8 * 20 * result["simulated_s"] / 3600
 
 
 def test_a_report_draws_how_many_were_rented(tmp_path: Any) -> None:

@@ -175,10 +175,10 @@ def test_users_generate_too() -> None:
 def test_many_users_wait_long_and_are_not_called_unstable() -> None:
     mine = work("mine", closed(3000, mean="100 s"), distribution="exponential", mean="1 s")
     statistics = windtunnel.run(scenario_from_data(scenario(mine, stop={"jobs": 3000}))).result["statistics"]
-    assert statistics["settled"] == "not shown" and statistics["load"] is None
+    assert statistics["steady_state"] == "not shown" and statistics["offered_load"] is None
     open_too = work("open", {"process": "poisson", "rate": "2 /s"}, distribution="exponential", mean="1 s")
     statistics = windtunnel.run(scenario_from_data(scenario(mine, open_too, stop={"jobs": 3000}))).result["statistics"]
-    assert statistics["settled"] == "grows" and statistics["load"] == pytest.approx(2.0)
+    assert statistics["steady_state"] == "unstable" and statistics["offered_load"] == pytest.approx(2.0)
 
 
 def test_more_users_are_a_heavier_load() -> None:

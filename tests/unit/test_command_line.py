@@ -379,7 +379,7 @@ def test_every_file_of_a_run_agrees_with_the_others(tmp_path: Path) -> None:
     latency = np.array([float(row["latency_s"]) for row in jobs[warm:]])
     assert np.quantile(latency, 0.99) == pytest.approx(result["latency_s"]["p99"]["value"], rel=1e-9)
     above_idle = sum(float(row["energy_j"]) for row in jobs)
-    idle = sum(d["idle_power_w"] for d in result["devices"]) * result["span_s"]
+    idle = sum(d["idle_power_w"] for d in result["devices"]) * result["simulated_s"]
     assert above_idle + idle == pytest.approx(result["energy_j"], rel=1e-9)
     trace = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))
     assert sum(event["ph"] == "X" for event in trace["traceEvents"]) == 5000

@@ -37,22 +37,22 @@ def scenario(tmp_path: Path) -> Path:
 
 def test_a_difference_is_known_better_than_the_figures(scenario: Path) -> None:
     found = compare_command.compare(scenario, changes=["fleet[0].count=9"], replications=12)
-    row = next(row for row in found["figures"] if row["figure"] == "waiting_s.mean")
-    assert row["told_apart"] and row["difference"]["value"] < 0
+    row = next(row for row in found["metrics"] if row["metric"] == "waiting_s.mean")
+    assert row["significant"] and row["difference"]["value"] < 0
 
     def width(e: dict[str, float]) -> float:
         return e["high"] - e["low"]
 
-    independent = (width(row["one"]) ** 2 + width(row["other"]) ** 2) ** 0.5
+    independent = (width(row["baseline"]) ** 2 + width(row["candidate"]) ** 2) ** 0.5
     assert width(row["difference"]) < 0.8 * independent
-    assert row["difference"]["value"] == pytest.approx(row["other"]["value"] - row["one"]["value"])
-    cost = next(row for row in found["figures"] if row["figure"] == "cost_usd_per_h")
+    assert row["difference"]["value"] == pytest.approx(row["candidate"]["value"] - row["baseline"]["value"])
+    cost = next(row for row in found["metrics"] if row["metric"] == "cost_usd_per_h")
     assert cost["difference"] == {"value": 1.0, "low": 1.0, "high": 1.0}
 
 
 def test_a_scenario_does_not_differ_from_itself(scenario: Path) -> None:
     found = compare_command.compare(scenario, scenario, replications=3)
-    assert all(row["difference"]["value"] == 0.0 and not row["told_apart"] for row in found["figures"])
+    assert all(row["difference"]["value"] == 0.0 and not row["significant"] for row in found["metrics"])
 
 
 def test_what_cannot_be_compared_is_refused(scenario: Path, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_command_prints_a_table_or_json(scenario: Path) -> None:
     shown = CliRunner().invoke(cli, words)
     assert shown.exit_code == 0, shown.output
     assert "4 pairs of runs with the same seeds" in shown.stdout
-    assert "latency p99" in shown.stdout and "less" in shown.stdout
+    assert "latency p99" in shown.stdout and "lower" in shown.stdout
     data = json.loads(CliRunner().invoke(cli, [*words, "--format", "json"]).stdout)
     assert data["replications"] == 4
 
@@ -80,7 +80,7 @@ def test_unstable_runs_leave_times_out_and_that_is_said(scenario: Path) -> None:
     words = ["compare", str(scenario), "--change", "fleet[0].speed=0.1", "--replications", "2"]
     shown = CliRunner().invoke(cli, words)
     assert shown.exit_code == 0, shown.output
-    assert "times are not compared: 2 of 2 runs of other are unstable" in shown.stdout
+    assert "times are not compared: 2 of 2 runs of candidate are unstable" in shown.stdout
     assert "latency" not in shown.stdout and "throughput" in shown.stdout
 
 
@@ -90,7 +90,7 @@ def test_what_draws_nothing_is_run_once_and_has_no_interval_of_pairs(scenario: P
     found = compare_command.compare(scenario, changes=["fleet[0].count=9"], replications=5)
     assert found["replications"] == 1
     assert "nothing in these scenarios is drawn" in found["notes"][0]
-    assert all(row["difference"]["low"] is None and not row["told_apart"] for row in found["figures"])
+    assert all(row["difference"]["low"] is None and not row["significant"] for row in found["metrics"])
     repeated = windtunnel.run(check_scenario(read_document(scenario)), replications=5).result
     assert repeated["replications"] == 1
     assert any("nothing in this scenario is drawn" in note for note in repeated["notes"])
@@ -103,10 +103,10 @@ def test_what_draws_nothing_is_run_once_and_has_no_interval_of_pairs(scenario: P
 
 def test_nothing_that_cannot_be_negative_is_less_by_more_than_all_of_it(scenario: Path) -> None:
     found = compare_command.compare(scenario, changes=["fleet[0].count=14"], replications=2)
-    for row in found["figures"]:
-        assert row["difference"]["low"] >= -row["one"]["value"] - 1e-12, row["figure"]
+    for row in found["metrics"]:
+        assert row["difference"]["low"] >= -row["baseline"]["value"] - 1e-12, row["metric"]
 
 
 def test_the_change_is_named(scenario: Path) -> None:
     done = CliRunner().invoke(cli, ["compare", str(scenario), "--change", "fleet[0].count=9", "--replications", "2"])
-    assert "other  pair with fleet[0].count=9" in done.output
+    assert "candidate  pair with fleet[0].count=9" in done.output

@@ -349,7 +349,7 @@ def test_the_result_says_what_struck_and_what_became_of_the_jobs(engine: str, tm
     faults = run.result["faults"]
     assert faults["events"] == {"down": 4, "unreachable": 1, "throttled": 3, "brown-out": 1}
     assert faults["stragglers"] == run.result["jobs"]["arrived"] == 99
-    assert (faults["restarts"], faults["lost"], faults["interrupted"]) == (2, 2, 4)
+    assert (faults["restarts"], faults["failed"], faults["interrupted"]) == (2, 2, 4)
     assert run.result["jobs"]["failed"] == 2
     assert [(e["name"], e["devices"], e["failures"]) for e in faults["entries"]] == [("a", 2, 2), ("b", 1, 2)]
     assert [e["down_s"] for e in faults["entries"]] == pytest.approx([0.02, 0.002])
@@ -544,9 +544,9 @@ def test_jobs_that_are_lost_leave_their_work_undone() -> None:
         "stop": {"jobs": 5000},
     }
     result = windtunnel.run(scenario_from_data(data)).result
-    assert result["statistics"]["load"] is None
-    assert result["statistics"]["settled"] == "yes"
+    assert result["statistics"]["offered_load"] is None
+    assert result["statistics"]["steady_state"] == "reached"
     assert result["waiting_s"]["mean"]["value"] < 0.1
     data["faults"][0]["on_failure"] = "retry"
     data["faults"][0]["max_attempts"] = 1000
-    assert windtunnel.run(scenario_from_data(data)).result["statistics"]["settled"] == "grows"
+    assert windtunnel.run(scenario_from_data(data)).result["statistics"]["steady_state"] == "unstable"

@@ -102,7 +102,7 @@ def test_the_h200_has_no_file_of_its_own_and_what_it_takes_from_its_die_says_so(
     taught = device.values["gemm_efficiency.bfloat16"]
     assert taught.provenance is Provenance.PUBLISHED
     assert taught.source.startswith("h100-sxm-80gb, the same die: ")
-    assert device.knowledge("gemm").basis == "relatives"
+    assert device.accuracy_of("gemm").basis == "transfer"
     faster = KNOWN.device("h200-sxm-141gb").cost(products()).duration_s
     assert (faster <= KNOWN.device("h100-sxm-80gb").cost(products()).duration_s * 1.001).all()
 
@@ -114,14 +114,14 @@ def test_a_format_nobody_measured_takes_the_kernels_of_its_width() -> None:
 
 
 def test_how_well_a_device_is_known_is_told_by_its_fit_or_its_relatives() -> None:
-    own, kin = KNOWN.device("a100-sxm-80gb").knowledge("gemm"), KNOWN.device("mi300x").knowledge("gemm")
+    own, kin = KNOWN.device("a100-sxm-80gb").accuracy_of("gemm"), KNOWN.device("mi300x").accuracy_of("gemm")
     assert own.basis == "measured"
     assert own.held_out is not None
     assert 0.0 < own.held_out < 0.2
-    assert kin.basis == "relatives"
+    assert kin.basis == "transfer"
     assert kin.factor is not None
     assert kin.factor > 1.2
-    assert KNOWN.device("mi300x").knowledge("fft").basis == "formula"
+    assert KNOWN.device("mi300x").accuracy_of("fft").basis == "formula"
 
 
 OVERLAY = """\

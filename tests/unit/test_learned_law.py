@@ -150,7 +150,7 @@ def test_an_overlay_states_its_law_with_units_and_the_device_says_that_it_stands
     assert re.search(
         r"law:\n +float32/burst/cold: \{launch_s: [\d.e-]+ s, bytes_per_s: [\d.e+]+ B/s, flops_per_s: ", text
     )
-    assert "bytes / " in lawful.knowledge("gemm").text
+    assert "bytes / " in lawful.accuracy_of("gemm").text
     assert "float32/burst/cold: " in lawful.sources(SEEN)["learned.gemm"].source
 
 
@@ -162,7 +162,7 @@ def test_times_far_beyond_the_rows_follow_the_law_and_their_interval_is_no_narro
     assert cost.duration_s == pytest.approx(TRUE.seconds(far), rel=0.02)
     assert (cost.duration_low_s <= TRUE.seconds(far)).all()
     assert (cost.duration_high_s >= TRUE.seconds(far)).all()
-    half = lawful.knowledge("gemm").half_width
+    half = lawful.accuracy_of("gemm").interval_half_width
     assert half is not None
     assert ((cost.duration_high_s / cost.duration_s) > 1.0 + 0.95 * half).all()
 

@@ -70,7 +70,7 @@ def test_sums_agree_with_every_jobs_times(more: dict[str, Any]) -> None:
     assert one["jobs"] == other["jobs"]
     assert [w["jobs"] for w in one["workloads"]] == [w["jobs"] for w in other["workloads"]]
     assert [d["jobs"] for d in one["devices"]] == [d["jobs"] for d in other["devices"]]
-    assert one["span_s"] == other["span_s"]
+    assert one["simulated_s"] == other["simulated_s"]
     for key in ("energy_j", "average_power_w", "peak_power_w", "utilisation", "throughput_per_s", "availability"):
         assert other[key] == pytest.approx(one[key], rel=1e-9), key
     # Sums hold all jobs; what is reported leaves out a warm-up, which is cut at a batch's end. So compare the sums.
@@ -137,13 +137,13 @@ def test_a_run_goes_on_until_it_is_precise() -> None:
     result = run(stop={"relative_error": "3%"}).result
     mean = result["latency_s"]["mean"]
     stopped = result["statistics"]["stopped"]
-    assert stopped["reached"] <= 0.03
+    assert stopped["achieved_error"] <= 0.03
     assert max(mean["high"] - mean["value"], mean["value"] - mean["low"]) <= 0.03 * mean["value"] * (1 + 1e-9)
     assert stopped["jobs"] == result["jobs"]["arrived"]
     loose = run(stop={"relative_error": "20%"}).result["statistics"]["stopped"]
     assert loose["jobs"] < stopped["jobs"]
     other = run(stop={"relative_error": "10%", "metric": "waiting p95 of short"}).result["statistics"]["stopped"]
-    assert other["figure"] == "waiting p95 of short"
+    assert other["metric"] == "waiting p95 of short"
     assert other["reached"] <= 0.10
 
 
@@ -184,8 +184,8 @@ def test_a_system_at_or_over_its_capacity_is_said_to_be_unstable_and_not_average
             records=records,
             targets=["latency p99 <= 1 h"],
         ).result
-        assert result["statistics"]["load"] == pytest.approx(load)
-        assert result["statistics"]["settled"] == "grows"
+        assert result["statistics"]["offered_load"] == pytest.approx(load)
+        assert result["statistics"]["steady_state"] == "unstable"
         assert any("unstable" in note for note in result["notes"])
         assert result["latency_s"]["mean"] == {"value": None, "low": None, "high": None}
         assert not result["targets"][0]["met"]
@@ -200,7 +200,7 @@ def test_a_clockwork_at_exactly_its_capacity_is_not_called_unstable() -> None:
         }
     ]
     result = run(fleet=[{"device": "server"}], workload=workload, policy="fifo", stop={"jobs": 5000}).result
-    assert result["statistics"]["load"] == pytest.approx(1.0)
+    assert result["statistics"]["offered_load"] == pytest.approx(1.0)
     assert result["latency_s"]["mean"]["value"] == pytest.approx(1e-3)
 
 
@@ -226,7 +226,7 @@ def test_the_offered_load_of_a_mixed_fleet_is_the_least_of_a_linear_program() ->
         stop={"jobs": 3000},
     ).result
     # fast: 2000 x 1/4 ms = 0.5, and x of the long ones at 1 ms; slow: (600 - x) x 4 ms / 3. Equal at x = 128.57.
-    assert result["statistics"]["load"] == pytest.approx(0.5 + 128.571428e-3, rel=1e-6)
+    assert result["statistics"]["offered_load"] == pytest.approx(0.5 + 128.571428e-3, rel=1e-6)
 
 
 def test_records_that_cannot_be_dropped_are_kept_and_that_is_said() -> None:
@@ -251,8 +251,8 @@ def test_the_load_of_batches_of_jobs_that_differ_is_not_reckoned_singly() -> Non
         policy={"name": "fifo", "batch": {"kind": "request", "size": 16, "wait": "5 ms"}},
         stop={"jobs": 1200},
     ).result
-    assert result["statistics"]["load"] is None
-    assert result["statistics"]["settled"] != "grows"
+    assert result["statistics"]["offered_load"] is None
+    assert result["statistics"]["steady_state"] != "unstable"
 
 
 def test_a_sample_of_a_run_with_twice_the_jobs_expected_is_thinned_and_still_even() -> None:

@@ -386,7 +386,7 @@ def test_replications_measure_anew_also_where_nothing_is_drawn(monkeypatch: pyte
     fake.done.clear()
     found = comparing.compare(made, made.changed(name="other"), 4, "auto", KNOWN, names=("one", "other"))
     assert (found["replications"], len(fake.done)) == (4, 2 * 4 * 5 * 2)
-    assert [note.partition(":")[0] for note in found["notes"]] == ["one", "other"]
+    assert [note.partition(":")[0] for note in found["notes"]] == ["baseline", "candidate"]
     assert "the times of 40 operations on 'one' (cpu:0) were measured" in found["notes"][0]
 
 

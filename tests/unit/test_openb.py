@@ -156,8 +156,8 @@ def test_runs_are_shown_by_their_mean_and_an_interval_across_a_limit_is_not_sure
     limits = [(allocated["low"] + allocated["value"]) / 2, allocated["low"] * 0.9]
     finished = windtunnel.run(checked(data | {"targets": [f"allocation >= {limit}" for limit in limits]}))
     assert [(t["met"], t["confidence"]) for t in finished.result["targets"]] == [
-        (True, "not confirmed"),
-        (True, "confirmed"),
+        (True, "inconclusive"),
+        (True, "conclusive"),
     ]
     run_command.save(finished, tmp_path)
     assert 'class="answer unsure"' in (tmp_path / "report.html").read_text()
@@ -172,7 +172,7 @@ def test_energy_where_every_models_power_is_known() -> None:
     data = small(mode="replay", targets=["allocation <= 99%", "waiting mean <= 1 h"])
     data["cluster"]["gpus"] = gpus
     result = windtunnel.run(checked(data)).result
-    span = result["span_s"]
+    span = result["simulated_s"]
     assert result["energy_j"] == pytest.approx(sum(d["energy_j"] for d in result["devices"]))
     assert result["average_power_w"] == pytest.approx(result["energy_j"] / span)
     assert result["average_power_w"] <= result["peak_power_w"]
@@ -226,7 +226,7 @@ def test_a_small_cluster_stated_in_the_file_and_a_fixture_share_one_way(windtunn
     result = windtunnel_run(data).result
     # The third waits for the first to leave, at 10 s: 8 s.
     assert result["waiting_s"]["mean"]["value"] == pytest.approx(8 / 3)
-    assert result["span_s"] == 20
+    assert result["simulated_s"] == 20
     # Two L4s, one held for 20 s and the other for 10 s of the 20.
     l4 = device_model("l4", windtunnel.catalogue())
     above = l4.power_limit_w - l4.idle_power_w

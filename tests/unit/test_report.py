@@ -41,7 +41,7 @@ def test_a_target_is_confirmed_only_where_its_whole_interval_is_on_one_side() ->
     run = ran(targets=[f"latency p99 <= {limit} s" for limit in limits] + ["throughput >= 1 /s"])
     judged = run.result["targets"]
     assert [t["met"] for t in judged] == [True, True, False, False, True]
-    assert [t["confidence"] for t in judged] == ["confirmed", *["not confirmed"] * 2, "confirmed", "no interval"]
+    assert [t["confidence"] for t in judged] == ["conclusive", *["inconclusive"] * 2, "conclusive", "no interval"]
     assert all((t["low"], t["high"]) == (p99["low"], p99["high"]) for t in judged[:4])
     assert judged[4]["low"] is None
     # The exit code goes by the values.
@@ -158,13 +158,13 @@ def test_why_an_interval_is_missing_is_in_the_page() -> None:
     assert run.result["latency_s"]["p99"]["low"] is None
     text = unescape(page(run))
     assert "<dt>no interval</dt>" in text
-    assert run.result["statistics"]["missing"]["latency_s"]["p99"] in text
+    assert run.result["statistics"]["missing_interval_reasons"]["latency_s"]["p99"] in text
     assert "<small>no interval</small>" in text
 
 
 def test_the_precision_that_was_reached_is_in_the_page_with_the_load() -> None:
     run = ran(stop={"relative_error": "20 %", "metric": "latency mean"})
-    reached = run.result["statistics"]["stopped"]["reached"]
+    reached = run.result["statistics"]["stopped"]["achieved_error"]
     assert f"stopped at {reached * 100:.3g}% of latency mean after" in page(run)
     assert "load 0.8, settled" in page(run)
     assert re.search(r"Times of all jobs but the first [\d,]+, the warm-up, with 95% intervals", page(run))

@@ -146,7 +146,7 @@ def test_stopping_at_a_time_counts_what_runs_and_what_waits() -> None:
     data["stop"] = {"time": "25.5 ms"}
     result = run(data).result
     assert result["jobs"] == {"arrived": 25, "completed": 2, "dropped": 0, "failed": 0, "running": 1, "queued": 22}
-    assert result["span_s"] == 0.0255
+    assert result["simulated_s"] == 0.0255
 
 
 def test_a_job_that_would_arrive_when_the_run_stops_does_not_arrive() -> None:
@@ -163,7 +163,7 @@ def test_a_batch_timer_nobody_needs_any_more_does_not_lengthen_the_run() -> None
     data["policy"] = {"name": "fifo", "batch": {"kind": "request", "size": 4, "wait": "10 s"}}
     finished = run(data)
     assert finished.recording.end == int(finished.recording.jobs.finish.max())
-    assert finished.result["span_s"] < 1e-3
+    assert finished.result["simulated_s"] < 1e-3
 
 
 def test_speed_makes_work_cheaper_and_not_the_device_dearer() -> None:

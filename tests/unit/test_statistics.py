@@ -241,12 +241,12 @@ def test_a_run_shorter_than_its_queue_s_memory_gives_values_without_intervals(re
         return windtunnel.run(scenario_from_data(scenario)).result
 
     short, longer, calm = run(3000, 0.95), run(13000, 0.95), run(3000, 0.5)
-    reason = short["statistics"]["missing"]["latency_s"]["mean"]
+    reason = short["statistics"]["missing_interval_reasons"]["latency_s"]["mean"]
     assert "too short: at load 0.95" in reason
     assert short["latency_s"]["mean"]["value"] > 0
     assert short["latency_s"]["mean"]["low"] is None
     assert calm["latency_s"]["mean"]["low"] is not None
-    assert "at load" not in str(longer["statistics"]["missing"])
+    assert "at load" not in str(longer["statistics"]["missing_interval_reasons"])
 
 
 # From sums and histograms.
@@ -356,26 +356,26 @@ def test_growth_is_seen_over_capacity_and_not_below() -> None:
     def said(load: float) -> list[str]:
         return [growth(BatchedSample.from_values(waits(seed, 20_000, load))).settled for seed in range(30)]
 
-    assert said(0.5) == said(0.8) == ["yes"] * 30
-    assert "grows" not in said(0.95)
-    assert said(1.1) == ["grows"] * 30
+    assert said(0.5) == said(0.8) == ["reached"] * 30
+    assert "unstable" not in said(0.95)
+    assert said(1.1) == ["unstable"] * 30
     # At capacity there is no steady state, and hardly a run that seems to have one.
-    assert said(1.0).count("yes") <= 6
+    assert said(1.0).count("reached") <= 6
 
 
 def test_an_unstable_system_is_said_to_be_so_and_not_averaged(queue: Any) -> None:
     data = queue(stop={"jobs": 6000})
     data["workload"][0]["arrivals"]["rate"] = "2400 /s"
     result = windtunnel.run(scenario_from_data(data)).result
-    assert result["statistics"]["settled"] == "grows"
+    assert result["statistics"]["steady_state"] == "unstable"
     assert any("unstable" in note for note in result["notes"])
     assert all(e["low"] is None and e["high"] is None for e in result["latency_s"].values())
-    assert set(result["statistics"]["missing"]["latency_s"]) == set(STATISTICS)
+    assert set(result["statistics"]["missing_interval_reasons"]["latency_s"]) == set(STATISTICS)
     steady = windtunnel.run(scenario_from_data(queue(stop={"jobs": 6000}))).result
-    assert steady["statistics"]["settled"] == "yes" and steady["latency_s"]["mean"]["low"] is not None
+    assert steady["statistics"]["steady_state"] == "reached" and steady["latency_s"]["mean"]["low"] is not None
     assert 0 < steady["statistics"]["warmup_jobs"] < 3000
     repeated = windtunnel.run(scenario_from_data(data), replications=2).result
-    assert repeated["statistics"]["settled"] == "grows" and len(repeated["statistics"]["warmup_jobs"]) == 2
+    assert repeated["statistics"]["steady_state"] == "unstable" and len(repeated["statistics"]["warmup_jobs"]) == 2
 
 
 def test_a_source_that_changes_with_time_keeps_every_job(queue: Any) -> None:
@@ -448,11 +448,12 @@ def test_replications_of_which_some_grow_have_no_mean_of_the_calm_ones(queue: An
         "targets": ["latency mean <= 10 s"],
     }
     alone = [
-        windtunnel.run(scenario_from_data(data | {"seed": seed})).result["statistics"]["settled"] for seed in range(12)
+        windtunnel.run(scenario_from_data(data | {"seed": seed})).result["statistics"]["steady_state"]
+        for seed in range(12)
     ]
-    assert {"grows", "not shown"} <= set(alone)
+    assert {"unstable", "not shown"} <= set(alone)
     result = windtunnel.run(scenario_from_data(data), replications=12).result
     assert result["latency_s"]["mean"]["value"] is None
-    assert "of 12 replications have none" in result["statistics"]["missing"]["latency_s"]["mean"]
-    assert result["statistics"]["settled_reason"].startswith("in ")
+    assert "of 12 replications have none" in result["statistics"]["missing_interval_reasons"]["latency_s"]["mean"]
+    assert result["statistics"]["steady_state_reason"].startswith("in ")
     assert not result["targets"][0]["met"]

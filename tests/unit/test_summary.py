@@ -56,7 +56,7 @@ RESULT: dict[str, Any] = {
     "description": None,
     "engine": "process",
     "seed": 7,
-    "span_s": 1800.0,
+    "simulated_s": 1800.0,
     "jobs": {"arrived": 12_000, "completed": 11_990, "dropped": 4, "failed": 0, "running": 6, "queued": 0},
     "latency_s": times(0.005),
     "waiting_s": times(0.0012),
@@ -115,10 +115,10 @@ FAULTS = {
     "stragglers": 1_200,
     "interrupted": 1,
     "restarts": 1,
-    "lost": 0,
-    "corrupted": None,
+    "failed": 0,
+    "corrupted_jobs": None,
     "entries": [],
-    "stated": [],
+    "by_fault": [],
 }
 
 
@@ -135,14 +135,14 @@ def test_what_went_wrong_and_what_became_of_the_jobs() -> None:
 
 def test_faults_of_operations_are_counted_by_kind_and_those_that_never_struck_are_named() -> None:
     stated = [
-        {"kind": "failure", "struck": 3, "operations": None},
-        {"kind": "ecc", "struck": 2, "operations": 500},
-        {"kind": "ecc", "struck": 1, "operations": 1_500},
-        {"kind": "hang", "struck": 0, "operations": 1_500},
-        {"kind": "throttle", "struck": 0, "operations": None},
-        {"kind": "straggler", "struck": None, "operations": None},
+        {"kind": "failure", "occurrences": 3, "eligible_operations": None},
+        {"kind": "ecc", "occurrences": 2, "eligible_operations": 500},
+        {"kind": "ecc", "occurrences": 1, "eligible_operations": 1_500},
+        {"kind": "hang", "occurrences": 0, "eligible_operations": 1_500},
+        {"kind": "throttle", "occurrences": 0, "eligible_operations": None},
+        {"kind": "straggler", "occurrences": None, "eligible_operations": None},
     ]
-    text = summary(changed(faults={**FAULTS, "stated": stated, "corrupted": 7}, availability=0.9712))
+    text = summary(changed(faults={**FAULTS, "by_fault": stated, "corrupted_jobs": 7}, availability=0.9712))
     assert "1,200 stragglers, 3 ecc\n" in text
     assert "7 jobs completed with garbled data, unnoticed\n" in text
     assert "never struck: faults[3] (hang, of 1,500 operations), faults[4] (throttle)\n" in text
@@ -294,13 +294,13 @@ def judged(confidence: str, met: bool, comparison: str = "<=", **more: Any) -> d
 def test_an_interval_across_the_limit_is_said_and_how_far_it_reaches(
     met: bool, comparison: str, word: str, reaches: str
 ) -> None:
-    one = judged("not confirmed", met, comparison)
+    one = judged("inconclusive", met, comparison)
     line = words.target_line(one)
     assert (words.badge(line), line.margin, line.state) == (word, reaches, "unsure")
-    text = summary(changed(targets=[one, judged("confirmed", True)]))
+    text = summary(changed(targets=[one, judged("conclusive", True)]))
     assert "by their values, 1 not surely" in text or "1 of 2 targets missed by their values, 1 not surely" in text
     assert f"  {word:<8}" in text
-    assert words.target_line(judged("confirmed", met, comparison)).sure
+    assert words.target_line(judged("conclusive", met, comparison)).sure
 
 
 def test_a_time_without_an_interval_says_so_and_a_rate_does_not() -> None:
@@ -309,7 +309,12 @@ def test_a_time_without_an_interval_says_so_and_a_rate_does_not() -> None:
     assert words.target_line(rate).margin == "50.0% below the limit"
 
 
-UNSTABLE = {"settled": "grows", "settled_reason": "1.01 times as much work arrives", "load": 1.01, "missing": {}}
+UNSTABLE = {
+    "steady_state": "unstable",
+    "steady_state_reason": "1.01 times as much work arrives",
+    "offered_load": 1.01,
+    "missing_interval_reasons": {},
+}
 
 
 def test_an_unstable_run_says_so_in_place_of_its_times_and_only_there() -> None:
@@ -332,10 +337,16 @@ def test_an_unstable_run_says_so_in_place_of_its_times_and_only_there() -> None:
 def test_what_the_intervals_rest_on_is_said() -> None:
     short = "the run is too short: it is worth about {} independent observations"
     statistics = {
-        "settled": "not shown",
-        "load": 0.8,
-        "stopped": {"figure": "latency mean", "asked": 0.02, "reached": 0.013, "jobs": 40_000, "attempts": 2},
-        "missing": {
+        "steady_state": "not shown",
+        "offered_load": 0.8,
+        "stopped": {
+            "metric": "latency mean",
+            "requested_error": 0.02,
+            "achieved_error": 0.013,
+            "jobs": 40_000,
+            "attempts": 2,
+        },
+        "missing_interval_reasons": {
             "latency_s": {"p99": short.format("1.5")},
             "waiting_s": {"p95": short.format("1.0"), "p99": "too few"},
         },

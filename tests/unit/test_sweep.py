@@ -445,9 +445,9 @@ def test_one_target_that_is_surely_missed_settles_a_point() -> None:
     axes = [{"path": "seed", "values": [1, 2, 3]}]
     common = {"status": "done", "met": False}
     rows = [
-        {**common, "seed": 1, "missed": "a <= 1; b <= 1", "unsure": "a <= 1"},
-        {**common, "seed": 2, "missed": "a <= 1", "unsure": "a <= 1; b <= 1"},
-        {**common, "seed": 3, "missed": "a <= 1", "unsure": None},
+        {**common, "seed": 1, "missed": "a <= 1; b <= 1", "inconclusive": "a <= 1"},
+        {**common, "seed": 2, "missed": "a <= 1", "inconclusive": "a <= 1; b <= 1"},
+        {**common, "seed": 3, "missed": "a <= 1", "inconclusive": None},
     ]
     _, cells = points_table({"axes": axes, "rows": rows})
     assert [line[-1] for line in cells] == ["MISSED", "MISSED?", "MISSED"]

@@ -122,7 +122,7 @@ def test_the_model_may_be_another_device_or_have_another_calibration(truth: Path
     published = ("--against", PUBLISHED, "--op", "attention", "--format", "json")
     (fitted,) = json.loads(command(*published)[1])
     (bare,) = json.loads(command(*published, "--calibration", "none")[1])
-    assert (fitted["model"]["basis"], bare["model"]["basis"]) == ("measured", "relatives")
+    assert (fitted["model"]["basis"], bare["model"]["basis"]) == ("measured", "transfer")
     assert bare["mape"] > 3 * fitted["mape"]
     assert bare["noise_floor"] == fitted["noise_floor"] is not None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.device import Known
+from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.provenance import Sourced
 from windtunnel_models.learned.law import Law
 
@@ -29,10 +29,12 @@ class Fit:
     split: str = ""
     note: str = ""
 
-    def known(self) -> Known:
+    def accuracy(self) -> ModelAccuracy:
         """The same, as a device says it."""
         text = f"fitted to {self.rows:,} measurements of this SKU" + (f"; {self.note}" if self.note else "")
-        return Known(self.op, "measured", text, self.rows, self.held_out, self.inside, self.half_width, self.split)
+        return ModelAccuracy(
+            self.op, "measured", text, self.rows, self.held_out, self.inside, self.half_width, self.split
+        )
 
 
 @dataclass(frozen=True)

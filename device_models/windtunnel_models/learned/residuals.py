@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.device import Correction, Device, Known, Parameters, Residual
+from windtunnel.core.device import Correction, Device, ModelAccuracy, Parameters, Residual
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.ops import CONTEXT, OPERATIONS, FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance, Sourced
@@ -234,7 +234,7 @@ class Transferred:
         reason = f"carried over from {self._names}; {self._spread.source}"
         return Sourced(count, Provenance.ASSUMED, "other devices' measurements", count, count, reason)
 
-    def known(self, op: str) -> Known:
+    def accuracy(self, op: str) -> ModelAccuracy:
         """How well ``op`` is known from relatives alone."""
         kin = {
             "die": "the same die",
@@ -249,7 +249,7 @@ class Transferred:
             else f"the spread is that of {self._spread.source}"
         )
         text = f"carried over from {self._names} ({kin}); {why}"
-        return Known(op, "relatives", text, int(self.origin.value), factor=self._spread.value)
+        return ModelAccuracy(op, "transfer", text, int(self.origin.value), error_factor=self._spread.value)
 
     def __call__(self, rows: Rows) -> Correction | None:
         """The weighted mean over the relatives that know the rows' choices."""

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 def known_from(op: str, target: Device) -> str:
     """One line on what an operation's time rests on: this SKU's measurements, other devices', or a formula."""
-    known = target.knowledge(op)
-    if known.basis != "measured":
-        return known.text
-    held = (
-        "" if known.held_out is None else f"; {known.held_out:.1%} off in the mean on those held back ({known.split})"
-    )
-    return f"{known.rows:,} measurements of this SKU{held}"
+    accuracy = target.accuracy_of(op)
+    if accuracy.basis != "measured":
+        return accuracy.text
+    error = ""
+    if accuracy.cross_validation_error is not None:
+        groups = accuracy.cross_validation_groups
+        error = f"; {accuracy.cross_validation_error:.1%} off in the mean on those held back ({groups})"
+    return f"{accuracy.fitted_rows:,} measurements of this SKU{error}"
 
 
 def predict_table(op: str, target: Device, source: Path, out: Path) -> int:

@@ -104,25 +104,27 @@ class Correction:
 
 
 @dataclass(frozen=True)
-class Known:
+class ModelAccuracy:
     """How well the time of one operation is known on one device.
 
-    ``basis``: ``measured`` (fitted to measurements of this SKU), ``relatives`` (carried over from other devices'
-    measurements) or ``formula`` (the kind's formula with published or assumed constants). ``rows``: those fitted.
-    ``held_out``: mean absolute percentage error (a fraction) on measurements that were not fitted, held back by
-    ``split``; ``inside`` the share of them in the 90% interval; ``half_width`` its median half-width over the value.
-    None where that was not measured. ``factor``: 90% of measurements are expected within the time over or times this.
+    ``basis`` is ``measured`` (fitted to measurements of this SKU), ``transfer`` (predicted from measurements of related
+    SKUs) or ``formula`` (the kind's formula with published or assumed constants). ``fitted_rows`` counts the
+    measurements of the fit. ``cross_validation_error`` is the mean absolute relative error on measurements that the
+    fit did not use, left out by whole ``cross_validation_groups``. ``interval_coverage`` is the share of them inside
+    the 90% interval, and ``interval_half_width`` its median half-width over the value. They are None where they were
+    not measured. ``error_factor``: 90% of measurements are expected between the time over this factor and the time
+    times it.
     """
 
     op: str
     basis: str
     text: str
-    rows: int = 0
-    held_out: float | None = None
-    inside: float | None = None
-    half_width: float | None = None
-    split: str = ""
-    factor: float | None = None
+    fitted_rows: int = 0
+    cross_validation_error: float | None = None
+    interval_coverage: float | None = None
+    interval_half_width: float | None = None
+    cross_validation_groups: str = ""
+    error_factor: float | None = None
 
 
 class Residual(Protocol):
@@ -398,7 +400,7 @@ class Device:
     speed: float = 1.0
     cap_w: float | None = None
     residuals: Mapping[str, Residual] = field(default_factory=dict)
-    known: Mapping[str, Known] = field(default_factory=dict)
+    accuracies: Mapping[str, ModelAccuracy] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -458,14 +460,14 @@ class Device:
         """The engine of the device that the operation occupies."""
         return self.kind.engine(Parameters(self), rows)
 
-    def knowledge(self, op: str) -> Known:
-        """How well the time of ``op`` is known here."""
-        if op in self.known:
-            return self.known[op]
+    def accuracy_of(self, op: str) -> ModelAccuracy:
+        """Return how well the time of ``op`` is known on this device."""
+        if op in self.accuracies:
+            return self.accuracies[op]
         error = self.kind.errors.get(op)
         if error is None:
-            return Known(op, "formula", "no measurement at hand")
-        return Known(op, "formula", error.reason or error.source, factor=error.value)
+            return ModelAccuracy(op, "formula", "no measurement at hand")
+        return ModelAccuracy(op, "formula", error.reason or error.source, error_factor=error.value)
 
     def cost(self, rows: Rows, *, intervals: bool = True) -> Cost:
         """The cost of every row.

@@ -54,7 +54,7 @@ def summarise_placing(
         for key in ("latency_s", "waiting_s"):
             result[key] = _merged([run[key] for run in runs])
         for key in (
-            "span_s",
+            "simulated_s",
             "throughput_per_s",
             "utilisation",
             "energy_j",
@@ -101,7 +101,7 @@ def _one(placing: Placing, recording: PlacementRecording, power: Sequence[NodePo
         rate = sum(g * (p.price_usd_per_s or 0.0) for p, g in zip(power, recording.gpus.tolist(), strict=True) if g)
     completed = whole["jobs"]["completed"]
     return {
-        "span_s": span_s,
+        "simulated_s": span_s,
         **whole,
         "throughput_per_s": completed / span_s if span_s else None,
         "serving": None,

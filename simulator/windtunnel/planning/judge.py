@@ -102,15 +102,15 @@ def _missing(target: Target, result: Mapping[str, Any]) -> str:
     """Why a run has no interval of what a target speaks of."""
     if not METRICS[target.metric].per_workload:
         return f"one run gives {target.metric.replace('_', ' ')} no interval"
-    missing = _part(target, result)["statistics"]["missing"].get(f"{target.metric}_s", {})
+    missing = _part(target, result)["statistics"]["missing_interval_reasons"].get(f"{target.metric}_s", {})
     return str(missing.get(target.statistic) or "no reason is known")
 
 
 def _no_value(target: Target, result: Mapping[str, Any]) -> str:
     """Why a run gives a target no value at all."""
     statistics = result["statistics"]
-    if METRICS[target.metric].per_workload and statistics["settled"] == "grows":
-        return f"unstable: {statistics['settled_reason']}"
+    if METRICS[target.metric].per_workload and statistics["steady_state"] == "unstable":
+        return f"unstable: {statistics['steady_state_reason']}"
     return "nothing was seen of it in the run"
 
 

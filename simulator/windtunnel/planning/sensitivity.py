@@ -88,12 +88,12 @@ class Changes:
         """The factor by which a device's time may exceed its model's: the widest of the operations that were priced."""
         label = self.planner.devices[entry].label
         widths = []
-        for row in self.best["models"]:
+        for row in self.best["model_accuracy"]:
             if row["device"] == label:
-                if row["half_width"] is not None:
-                    widths.append(1 + row["half_width"])
-                elif row["factor"] is not None:
-                    widths.append(row["factor"])
+                if row["interval_half_width"] is not None:
+                    widths.append(1 + row["interval_half_width"])
+                elif row["error_factor"] is not None:
+                    widths.append(row["error_factor"])
         return max(widths, default=None)
 
     def _row(self, change: _Change, here: Evaluation, other: Evaluation | None, tried: int) -> dict[str, Any]:

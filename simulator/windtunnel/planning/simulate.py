@@ -158,7 +158,7 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
         "runs": len(runs),
         "keeps_up": keeps,
         "keep_up_s": slack,
-        "unstable": next((r["statistics"]["settled_reason"] for r in results if _grows(r)), None),
+        "unstable": next((r["statistics"]["steady_state_reason"] for r in results if _grows(r)), None),
         "targets": found,
         "cost_usd_per_h": first["cost_usd_per_h"],
         "power_w": mean(shared, lambda r: r["average_power_w"]),
@@ -170,7 +170,7 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
         "p99_s": mean(results, lambda r: r["latency_s"]["p99"]["value"]),
         "p50_s": mean(results, lambda r: r["latency_s"]["p50"]["value"]),
         "engine": first["engine"],
-        "models": first["models"],
+        "model_accuracy": first["model_accuracy"],
     }
 
 
@@ -181,7 +181,7 @@ _UNJUDGED = {
 
 
 def _grows(result: Mapping[str, Any]) -> bool:
-    return bool(result["statistics"]["settled"] == "grows")
+    return bool(result["statistics"]["steady_state"] == "unstable")
 
 
 def _replicas(scenario: Scenario, replications: int) -> list[Scenario]:

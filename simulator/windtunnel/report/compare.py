@@ -27,24 +27,28 @@ def _seconds(value: float) -> str:
 def comparison_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Header and rows: both figures, what the second differs by with its 95% interval, and what that says."""
     rows = []
-    for row in found["figures"]:
-        name, one, difference = row["figure"], row["one"]["value"], row["difference"]
+    for row in found["metrics"]:
+        name, one, difference = row["metric"], row["baseline"]["value"], row["difference"]
         show = _SHOWN.get(name, _seconds)
         low, high = difference["low"], difference["high"]
         if difference["value"] == 0.0 and low in (None, 0.0) and low == high:
-            said, by = "the same", "0%"
+            said, by = "identical", "0%"
         elif not one:
-            said, by = "more" if difference["value"] > 0 else "less", "–"
+            said, by = "higher" if difference["value"] > 0 else "lower", "–"
         elif low is None or high is None:
             by, said = _change(difference["value"] / one), ""
         else:
             by = f"{_change(difference['value'] / one)} ({_change(low / one)} to {_change(high / one)})"
-            said = ("more" if difference["value"] > 0 else "less") if row["told_apart"] else "not told apart"
+            said = (
+                ("higher" if difference["value"] > 0 else "lower")
+                if row["significant"]
+                else "no significant difference"
+            )
         metric, _, statistic = name.partition(".")
         label = f"{metric.removesuffix('_s')} {statistic}".replace("_", " ") if statistic else name.partition("_per")[0]
         label = label.removesuffix("_w").removesuffix("_j").removesuffix("_usd").replace("_", " ").strip()
-        rows.append([label, show(one), show(row["other"]["value"]), by, said])
-    return ["", "one", "other", "other by", ""], rows
+        rows.append([label, show(one), show(row["candidate"]["value"]), by, said])
+    return ["", "baseline", "candidate", "change", ""], rows
 
 
 def _change(relative: float) -> str:
@@ -59,8 +63,8 @@ def headline(found: Mapping[str, Any]) -> str:
     """What was compared, and how."""
     pairs = plural(found["replications"], "pair")
     lines = [
-        f"one    {found['one']}",
-        f"other  {found['other']}",
+        f"baseline   {found['baseline']}",
+        f"candidate  {found['candidate']}",
         f"{pairs} of runs with the same seeds, from {found['seed']}; differences with their 95% intervals",
     ]
     return "\n".join([*lines, *(f"note: {note}" for note in found["notes"])])

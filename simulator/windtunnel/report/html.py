@@ -62,7 +62,7 @@ PROVENANCE_MARK = {"measured": "●", "published": "◐", "datasheet": "○", "a
 
 MODEL_BASIS = {
     "measured": "measurements of this SKU",
-    "relatives": "measurements of other devices",
+    "transfer": "measurements of other devices",
     "formula": "formula and published constants",
 }
 
@@ -107,7 +107,7 @@ def render(result: Mapping[str, Any], recording: Recording) -> str:
         workloads=_workload_rows(result["workloads"]),
         scenario=_scenario(result["scenario"]),
         provenance=_provenance(result.get("provenance") or ()),
-        models=_models(result.get("models") or ()),
+        models=_models(result.get("model_accuracy") or ()),
         notes=_notes(result),
         glossary=GLOSSARY,
         versions=result["versions"],
@@ -175,7 +175,7 @@ def _ran(result: Mapping[str, Any]) -> list[str]:
     devices = result["devices"]
     skus = {str(device["sku"]) for device in devices}
     fleet = words.plural(len(devices), "device")
-    repeated, span = result.get("replications") or 1, words.stated(result["span_s"], "s")
+    repeated, span = result.get("replications") or 1, words.stated(result["simulated_s"], "s")
     return [
         words.plural(result["jobs"]["arrived"], "job"),
         f"{words.plural(repeated, 'replication')} of {span}" if repeated > 1 else f"{span} simulated",
@@ -273,7 +273,7 @@ def _cost(result: Mapping[str, Any]) -> list[tuple[str, str, str]] | None:
         return None
     each = words.per_job(total, result)
     fleet = "the fleet as it was rented" if result.get("autoscale") else "the whole fleet"
-    rows = [("This run", words.usd(total), f"{words.stated(result['span_s'], 's')} of {fleet}")]
+    rows = [("This run", words.usd(total), f"{words.stated(result['simulated_s'], 's')} of {fleet}")]
     if hourly is not None:
         of_hour = "on average, busy or not" if result.get("autoscale") else "the fleet's price, busy or not"
         rows.append(("An hour", words.usd(hourly), of_hour))
@@ -282,7 +282,7 @@ def _cost(result: Mapping[str, Any]) -> list[tuple[str, str, str]] | None:
         rows.append(("A million jobs", words.usd(each * 1e6), "at this run's throughput"))
     tokens = (result.get("serving") or {}).get("output_tokens_per_s")
     if tokens:
-        made = tokens * result["span_s"]
+        made = tokens * result["simulated_s"]
         rows.append(("A million tokens", words.usd(total / made * 1e6), "at this run's token rate"))
     return rows
 
@@ -509,13 +509,16 @@ def _models(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         told = {
             "op": str(row["op"]),
             "basis": MODEL_BASIS[row["basis"]],
-            "error": words.share(row["held_out"]),
-            "inside": words.share(row["inside"]),
-            "width": f"±{words.share(row['half_width'])}" if words.known(row["half_width"]) else words.NOTHING,
-            "text": str(row["text"]) + (f"; held back by {row['split']}" if row["split"] else ""),
+            "error": words.share(row["cross_validation_error"]),
+            "inside": words.share(row["interval_coverage"]),
+            "width": f"±{words.share(row['interval_half_width'])}"
+            if words.known(row["interval_half_width"])
+            else words.NOTHING,
+            "text": str(row["text"])
+            + (f"; held back by {row['cross_validation_groups']}" if row["cross_validation_groups"] else ""),
         }
-        if words.known(row["factor"]):
-            told["width"] = f"×/÷ {words.number(row['factor'])}"
+        if words.known(row["error_factor"]):
+            told["width"] = f"×/÷ {words.number(row['error_factor'])}"
         devices.setdefault(str(row["device"]), []).append(told)
     return [{"device": device, "rows": told} for device, told in devices.items()]
 

@@ -66,7 +66,7 @@ def placement_summary(result: Mapping[str, Any]) -> str:
     """``result`` (the content of result.json of a placement run) as aligned lines of plain text."""
     placed = result["placement"]
     inflate = placed["mode"] == "inflate"
-    span = "" if inflate else f" over {_span(result['span_s'])}"
+    span = "" if inflate else f" over {_span(result['simulated_s'])}"
     lines = [
         printable(
             f"{result['name']}: {tasks_arrived(result)}{span} on {plural(placed['nodes'], 'node')} with "

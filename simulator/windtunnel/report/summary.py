@@ -61,7 +61,7 @@ def _ran(result: Mapping[str, Any]) -> str:
         f" of {skus} SKUs" if skus > 1 else f" ({devices[0]['sku']})" if skus else ""
     )
     repeated = result.get("replications") or 1
-    span = (f"{repeated} × " if repeated > 1 else "") + stated(result["span_s"], "s")
+    span = (f"{repeated} × " if repeated > 1 else "") + stated(result["simulated_s"], "s")
     return (
         f"{plural(result['jobs']['arrived'], 'job')} over {span} on {fleet}, "
         f"seed {result['seed']}, {result['engine']} engine"

@@ -18,7 +18,7 @@ _FIGURES: Sequence[tuple[str, str, Callable[[Any], str]]] = (
     ("cost_usd_per_h", "cost an hour", usd),
 )
 
-_STATES = {"not shown": "not shown", "grows": "UNSTABLE"}
+_STATES = {"not shown": "not shown", "unstable": "UNSTABLE"}
 """What is said of a point that did not settle; a source that is not stationary has nothing to settle to."""
 
 
@@ -36,7 +36,7 @@ def headline(sweep: Mapping[str, Any]) -> str:
 
 def _unsure(row: Mapping[str, Any]) -> bool:
     """Whether another run may say the opposite of ``met``: one target that is surely missed settles it."""
-    unsure, missed = (set(filter(None, (row.get(key) or "").split("; "))) for key in ("unsure", "missed"))
+    unsure, missed = (set(filter(None, (row.get(key) or "").split("; "))) for key in ("inconclusive", "missed"))
     return bool(unsure) and missed <= unsure
 
 
@@ -49,7 +49,7 @@ def points_table(sweep: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     tails = [column for column, _, _ in figures if column.endswith("p99")]
     sure = {column for column in tails if any(row.get(f"{column}.low") is not None for row in rows)}
     # A column that says the same in every row, that all is well, says nothing.
-    states = any(row.get("statistics.settled") in _STATES for row in rows)
+    states = any(row.get("statistics.steady_state") in _STATES for row in rows)
     header = list(paths)
     for column, name, _ in figures:
         header += [name, "95% interval"] if column in sure else [name]
@@ -62,7 +62,11 @@ def points_table(sweep: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
             if column in sure:
                 line.append(spread(row.get(f"{column}.low"), row.get(f"{column}.high"), "s") or NOTHING)
         if states:
-            line.append(_STATES.get(row.get("statistics.settled"), "yes" if row.get("statistics.settled") else NOTHING))
+            line.append(
+                _STATES.get(
+                    row.get("statistics.steady_state"), "yes" if row.get("statistics.steady_state") else NOTHING
+                )
+            )
         if judged:
             line.append({True: "met", False: "MISSED", None: NOTHING}[row.get("met")] + ("?" if _unsure(row) else ""))
         if row["status"] == "failed":

@@ -148,7 +148,7 @@ def per_job(total: float | None, result: Mapping[str, Any]) -> float | None:
 
     Through the throughput, since with replications job counts are sums over them and everything else a mean.
     """
-    jobs = result["throughput_per_s"] * result["span_s"]
+    jobs = result["throughput_per_s"] * result["simulated_s"]
     return total / jobs if total is not None and jobs else None
 
 
@@ -166,9 +166,9 @@ def struck(faults: Mapping[str, Any]) -> list[str]:
     """How often what struck: "3 failures", "1 brown-out" ..., how many jobs straggled, and operations by kind."""
     counts = [(faults["events"].get(word), _SPELLS[word]) for word in _SPELLS] + [(faults["stragglers"], "straggler")]
     operations: dict[str, int] = {}
-    for one in faults["stated"]:
+    for one in faults["by_fault"]:
         if one["operations"] is not None:
-            operations[one["kind"]] = operations.get(one["kind"], 0) + one["struck"]
+            operations[one["kind"]] = operations.get(one["kind"], 0) + one["occurrences"]
     return [plural(n, word, _MANY.get(word)) for n, word in counts if n] + [
         f"{n:,} {kind}" for kind, n in operations.items() if n
     ]
@@ -177,8 +177,8 @@ def struck(faults: Mapping[str, Any]) -> list[str]:
 def never_struck(faults: Mapping[str, Any]) -> str | None:
     """The stated faults that struck nothing, by their place in the list: a run without them says the same."""
     idle = []
-    for number, one in enumerate(faults["stated"]):
-        if one["struck"] == 0:
+    for number, one in enumerate(faults["by_fault"]):
+        if one["occurrences"] == 0:
             of = "" if one["operations"] is None else f", of {plural(one['operations'], 'operation')}"
             idle.append(f"faults[{number}] ({one['kind']}{of})")
     return f"never struck: {', '.join(idle)}" if idle else None
@@ -193,10 +193,10 @@ def fault_lines(result: Mapping[str, Any]) -> list[str]:
     if faults["events"].get("down") or faults["interrupted"]:
         lines.append(
             f"{share(result['availability'])} available; {plural(faults['interrupted'], 'job')} interrupted: "
-            f"{faults['restarts']:,} tried again, {faults['lost']:,} given up"
+            f"{faults['restarts']:,} tried again, {faults['failed']:,} given up"
         )
-    if faults["corrupted"]:
-        lines.append(f"{plural(faults['corrupted'], 'job')} completed with garbled data, unnoticed")
+    if faults["corrupted_jobs"]:
+        lines.append(f"{plural(faults['corrupted_jobs'], 'job')} completed with garbled data, unnoticed")
     idle = never_struck(faults)
     if idle is not None:
         lines.append(idle)
@@ -206,9 +206,9 @@ def fault_lines(result: Mapping[str, Any]) -> list[str]:
 def no_average(result: Mapping[str, Any]) -> str | None:
     """Why no time of the run has an average, where it has no steady state: "unstable: ..."; else None."""
     statistics = result.get("statistics") or {}
-    if statistics.get("settled") != "grows" or known((result["latency_s"].get("mean") or {}).get("value")):
+    if statistics.get("steady_state") != "unstable" or known((result["latency_s"].get("mean") or {}).get("value")):
         return None
-    return f"unstable: {statistics['settled_reason']}"
+    return f"unstable: {statistics['steady_state_reason']}"
 
 
 def notes_beside_figures(result: Mapping[str, Any]) -> list[str]:
@@ -220,17 +220,19 @@ def notes_beside_figures(result: Mapping[str, Any]) -> list[str]:
 def sureness(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """(label, text) of what the intervals rest on: load and steady state, precision asked for, intervals missing."""
     statistics, found = result.get("statistics") or {}, []
-    load, settled = statistics.get("load"), statistics.get("settled")
+    load, settled = statistics.get("offered_load"), statistics.get("steady_state")
     if settled is not None:
-        state = {"yes": "settled", "not shown": "not shown to have settled", "grows": "unstable"}[settled]
+        state = {"reached": "settled", "not shown": "not shown to have settled", "unstable": "unstable"}[settled]
         of = " of the devices, the budget not counted" if result.get("power_budget") else ""
         found.append(("steady state", f"load {number(load)}{of}, {state}" if load is not None else state))
     stopped = statistics.get("stopped")
     if stopped is not None:
-        reached = "without an interval" if stopped["reached"] is None else f"at {_error(stopped['reached'])}"
-        asked = f"{_error(stopped['asked'])} asked"
+        reached = (
+            "without an interval" if stopped["achieved_error"] is None else f"at {_error(stopped['achieved_error'])}"
+        )
+        asked = f"{_error(stopped['requested_error'])} asked"
         found.append(
-            ("precision", f"stopped {reached} of {stopped['figure']} after {stopped['jobs']:,} jobs ({asked})")
+            ("precision", f"stopped {reached} of {stopped['metric']} after {stopped['jobs']:,} jobs ({asked})")
         )
     if no_average(result) is None:
         found += [("no interval" if i == 0 else "", line) for i, line in enumerate(missing_intervals(result))]
@@ -249,7 +251,7 @@ def missing_intervals(part: Mapping[str, Any]) -> list[str]:
     reasons: dict[str, tuple[list[str], list[float]]] = {}
     for metric in METRICS:
         timed = distribution(part, metric) or {}
-        missing = ((part.get("statistics") or {}).get("missing") or {}).get(f"{metric}_s") or {}
+        missing = ((part.get("statistics") or {}).get("missing_interval_reasons") or {}).get(f"{metric}_s") or {}
         for statistic, reason in missing.items():
             if reason and known((timed.get(statistic) or {}).get("value")):
                 # Reasons that differ in how many observations there were are one reason.
@@ -343,7 +345,7 @@ def target_line(target: Mapping[str, Any]) -> TargetLine:
     if unit == "1" and "%" in str(target["text"]):
         unit = "%"
     sign = _SIGNS.get(str(target.get("comparison")), "")
-    met, sure = bool(target["met"]), target.get("confidence") != "not confirmed"
+    met, sure = bool(target["met"]), target.get("confidence") != "inconclusive"
     margin, reach = "", None
     if value is not None and limit:
         reach = value / limit
@@ -390,7 +392,7 @@ def verdict(targets: Sequence[Mapping[str, Any]]) -> str:
     if not targets:
         return "No targets were set"
     missed = sum(not target["met"] for target in targets)
-    unsure = sum(target.get("confidence") == "not confirmed" for target in targets)
+    unsure = sum(target.get("confidence") == "inconclusive" for target in targets)
     if len(targets) == 1:
         return f"The target is {'missed' if missed else 'met'}{' by the value, but not surely' if unsure else ''}"
     everyone = "Both" if len(targets) == 2 else f"All {len(targets)}"

@@ -12,7 +12,7 @@ from windtunnel.core.units import parse_quantity
 
 SPREAD = ("mean", "p50", "p95", "p99")
 
-CONFIDENCE = ("confirmed", "not confirmed", "no interval")
+CONFIDENCE = ("conclusive", "inconclusive", "no interval")
 """Whether the whole 95% interval is on the value's side of the limit, reaches past the limit, or is not known."""
 
 
@@ -72,7 +72,7 @@ class Target:
         """How sure ``met_by`` is of ``value``, given its 95% interval (all SI): one of ``CONFIDENCE``."""
         if value is None or low is None or high is None:
             return "no interval"
-        return "confirmed" if self.met_by(low) == self.met_by(high) == self.met_by(value) else "not confirmed"
+        return "conclusive" if self.met_by(low) == self.met_by(high) == self.met_by(value) else "inconclusive"
 
 
 _FIGURE = r"\s*(?P<metric>[A-Za-z_]+)(?:\s+(?P<statistic>[A-Za-z][A-Za-z0-9]*))?(?:\s+of\s+(?P<workload>\S+))?"

@@ -70,9 +70,9 @@ def compare(
             result, _ = simulate(scenario.reseeded(seed), 1, engine, known)
             sides[i].append(_figures(result))
             for told in result.get("real") or ():
-                key = ("one", "other")[i], f"'{told['name']}' ({told['real']})"
+                key = ("baseline", "candidate")[i], f"'{told['name']}' ({told['real']})"
                 executed[key] = executed.get(key, 0) + told["operations"]
-            unstable[i] += result["statistics"]["settled"] == "grows"
+            unstable[i] += result["statistics"]["steady_state"] == "unstable"
         if progress is not None:
             progress(replication + 1, replications)
         if opened() == drawn and not (one.real_devices or other.real_devices):
@@ -89,11 +89,11 @@ def compare(
         told = low is not None and high is not None and (low > 0 or high < 0)
         rows.append(
             {
-                "figure": name,
-                "one": over_replications(numbers[0]).as_dict(),
-                "other": over_replications(numbers[1]).as_dict(),
+                "metric": name,
+                "baseline": over_replications(numbers[0]).as_dict(),
+                "candidate": over_replications(numbers[1]).as_dict(),
                 "difference": difference.as_dict(),
-                "told_apart": told,
+                "significant": told,
             }
         )
     notes = []
@@ -103,16 +103,18 @@ def compare(
         )
     for (side, device), operations in executed.items():
         notes.append(f"{side}: the times of {operations:,} operations on {device} were measured, so they differ anyway")
-    grow = [f"{n:,} of {pairs:,} runs of {side}" for n, side in zip(unstable, ("one", "other"), strict=True) if n]
+    grow = [
+        f"{n:,} of {pairs:,} runs of {side}" for n, side in zip(unstable, ("baseline", "candidate"), strict=True) if n
+    ]
     if grow:
         notes.append(f"times are not compared: {' and '.join(grow)} are unstable, so that they have no average")
     return {
-        "one": names[0],
-        "other": names[1],
+        "baseline": names[0],
+        "candidate": names[1],
         "replications": pairs,
         "seed": one.seed,
-        "unstable": {"one": unstable[0], "other": unstable[1]},
-        "figures": rows,
+        "unstable": {"baseline": unstable[0], "candidate": unstable[1]},
+        "metrics": rows,
         "notes": notes,
     }
 

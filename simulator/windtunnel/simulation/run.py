@@ -19,7 +19,7 @@ from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.scenario.scenario import Scenario, Stop, scenario_from_data
 from windtunnel.scenario.target import parse_figure
 from windtunnel.simulation.fleet import fleet_devices, fleet_executors, policy_of
-from windtunnel.simulation.sources import models, provenance
+from windtunnel.simulation.sources import model_accuracy, provenance
 from windtunnel.simulation.versions import versions
 from windtunnel_models.catalogue import Catalogue
 
@@ -121,17 +121,21 @@ def _until_precise(
         if times is None:
             raise InputError(f"no job has a {target.metric}", where=where, expected="metric: latency mean")
         name = str(target.statistic)
-        worth = {key: part["statistics"][key][f"{target.metric}_s"][name] for key in ("effective", "batches")}
-        estimate = Estimate(**times[name], **worth)
+        statistics = part["statistics"]
+        estimate = Estimate(
+            **times[name],
+            effective=statistics["effective_sample_size"][f"{target.metric}_s"][name],
+            batches=statistics["batches"][f"{target.metric}_s"][name],
+        )
         needed = jobs_needed(estimate, float(stop.relative_error or 0.0), count)
-        if needed <= count or count >= most or result["statistics"]["settled"] == "grows":
+        if needed <= count or count >= most or result["statistics"]["steady_state"] == "unstable":
             break
         count = min(needed, most)
     reached = relative_error(estimate)
     result["statistics"]["stopped"] = {
-        "figure": stop.figure,
-        "asked": stop.relative_error,
-        "reached": reached,
+        "metric": stop.figure,
+        "requested_error": stop.relative_error,
+        "achieved_error": reached,
         "jobs": count,
         "attempts": attempts,
     }
@@ -213,7 +217,7 @@ def _simulate(
         "policy": first.policy.name,
         **measured,
         "provenance": provenance(first.compiled, first.classes),
-        "models": models(first.compiled, first.classes),
+        "model_accuracy": model_accuracy(first.compiled, first.classes),
         **({"real": real} if real else {}),
         "notes": list(dict.fromkeys(notes)),
         "scenario": scenario.resolved(),

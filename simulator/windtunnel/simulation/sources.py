@@ -29,14 +29,14 @@ def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) 
     return [found[key] for key in sorted(found)]
 
 
-def models(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
+def model_accuracy(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
     """How well each operation that a run priced is known on each of its devices."""
     asked = {(number, op) for (number, _), program in compiled.items() for op in program.operations}
     found = {}
     for number, op in sorted(asked):
         target: Device = classes[number].device
         if op != "service":  # a stated time is known by definition
-            found[target.label, op] = {"device": target.label, **asdict(target.knowledge(op))}
+            found[target.label, op] = {"device": target.label, **asdict(target.accuracy_of(op))}
     return [found[key] for key in sorted(found)]
 
 

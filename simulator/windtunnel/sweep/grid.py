@@ -530,23 +530,33 @@ def _known(folder: Path, stated: Mapping[str, Any], where: Where, fresh: bool) -
 # The table.
 
 # What is no number of the run, or shows elsewhere in the row.
-_LEFT_OUT = {"name", "description", "policy", "devices", "provenance", "models", "notes", "scenario", "versions"}
+_LEFT_OUT = {
+    "name",
+    "description",
+    "policy",
+    "devices",
+    "provenance",
+    "model_accuracy",
+    "notes",
+    "scenario",
+    "versions",
+}
 _LEFT_OUT |= {"targets", "workloads"}
-_STATES = ("point", "key", "status", "error", "met", "missed", "unsure")
+_STATES = ("point", "key", "status", "error", "met", "missed", "inconclusive")
 
 
 def row(result: Mapping[str, Any]) -> dict[str, Any]:
     """A result's numbers by their path in result.json: ``latency_s.p99`` with ``.low`` and ``.high`` beside it.
 
     Each workload's own follow where there are several: ``workloads.NAME.latency_s.p99``. ``met`` says whether all
-    targets are met (None without targets), ``missed`` which are not, and ``unsure`` of which the 95% interval reaches
-    past the limit.
+    targets are met (None without targets). ``missed`` lists those that are not, and ``inconclusive`` those whose 95%
+    interval contains the limit.
     """
     targets = result.get("targets") or []
     cells: dict[str, Any] = {
         "met": all(target["met"] for target in targets) if targets else None,
         "missed": "; ".join(target["text"] for target in targets if not target["met"]) or None,
-        "unsure": "; ".join(t["text"] for t in targets if t.get("confidence") == "not confirmed") or None,
+        "inconclusive": "; ".join(t["text"] for t in targets if t.get("confidence") == "inconclusive") or None,
     }
     for key, value in result.items():
         if key not in _LEFT_OUT:

@@ -108,7 +108,7 @@ class Comparison:
 
     def report(self) -> dict[str, Any]:
         """The comparison as plain data: the contract's keys first, then what they rest on. Errors are fractions."""
-        known = self.device.knowledge(self.op)
+        accuracy = self.device.accuracy_of(self.op)
         whole = self.figures()
         first = ("n", "mape", "median_ape", "p90_ape", "bias", "noise_floor")
         return {
@@ -118,9 +118,9 @@ class Comparison:
             **{key: value for key, value in whole.items() if key not in first},
             "sources": sorted({row.source for row in (*self.rows, *self.suspects)}),
             "model": {
-                "basis": known.basis,
-                "text": known.text,
-                "fitted_rows": known.rows,
+                "basis": accuracy.basis,
+                "text": accuracy.text,
+                "fitted_rows": accuracy.fitted_rows,
                 "provenance": self.provenance.label,
             },
             "by_bound": self.by_bound(),

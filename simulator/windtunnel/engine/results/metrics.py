@@ -53,11 +53,11 @@ def summarise(prepared: Prepared, recordings: Sequence[Recording], targets: Sequ
 
 def _notes(statistics: Mapping[str, Any]) -> list[str]:
     notes = []
-    if statistics["settled"] == "grows":
+    if statistics["steady_state"] == "unstable":
         # There are no times, so there is no warm-up that they leave out.
-        return [f"unstable: {statistics['settled_reason']}; no average is given"]
-    if statistics["settled"] == "not shown" and statistics["settled_reason"] != TOO_FEW:
-        notes.append(f"no steady state is shown: {statistics['settled_reason']}")
+        return [f"unstable: {statistics['steady_state_reason']}; no average is given"]
+    if statistics["steady_state"] == "not shown" and statistics["steady_state_reason"] != TOO_FEW:
+        notes.append(f"no steady state is shown: {statistics['steady_state_reason']}")
     cut = statistics["warmup_jobs"]
     if isinstance(cut, list):
         if any(cut):
@@ -98,16 +98,16 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
     by_hour_j = None if recording.tally is None else recording.tally.joules_by_hour
     site = economics(recording.power, prepared.scenario.site, rate, by_hour_j)
     return {
-        "span_s": span_s,
+        "simulated_s": span_s,
         **whole,
         "statistics": {
             "method": METHOD,
             "stationary": steady.settled is not None,
             "warmup_jobs": steady.job,
             "warmup_reason": steady.reason,
-            "settled": None if steady.settled is None else steady.settled.settled,
-            "settled_reason": None if steady.settled is None else steady.settled.reason,
-            "load": None if steady.load is None else steady.load.offered,
+            "steady_state": None if steady.settled is None else steady.settled.settled,
+            "steady_state_reason": None if steady.settled is None else steady.settled.reason,
+            "offered_load": None if steady.load is None else steady.load.offered,
             **whole["statistics"],
         },
         "throughput_per_s": whole["jobs"]["completed"] / span_s if span_s else 0.0,
@@ -173,10 +173,10 @@ def _faults(prepared: Prepared, recording: Recording) -> dict[str, Any] | None:
         "stragglers": int(np.count_nonzero(np.any(list(slow.values()), axis=0))) if slow else None,
         "interrupted": recording.returned + int(failed.sum()),
         "restarts": recording.returned,
-        "lost": int(failed.sum()),
-        "corrupted": recording.corrupted,
+        "failed": int(failed.sum()),
+        "corrupted_jobs": recording.corrupted,
         "entries": entries,
-        "stated": _stated(prepared, recording, slow),
+        "by_fault": _stated(prepared, recording, slow),
     }
 
 
@@ -197,7 +197,7 @@ def _stated(prepared: Prepared, recording: Recording, slow: Mapping[int, np.ndar
         else:
             assert prepared.faults is not None  # noqa: S101  it is part of a schedule
             struck = prepared.faults.spells_begun(number, recording.end)
-        found.append({"kind": fault.kind, "struck": struck, "operations": operations})
+        found.append({"kind": fault.kind, "occurrences": struck, "eligible_operations": operations})
     return found
 
 
@@ -248,7 +248,7 @@ def _times(times: Times, work: int | None, prepared: Prepared, recording: Record
     for name, sample in samples.items():
         if sample is None:
             found[name] = None
-        elif steady.settled is not None and steady.settled.settled == "grows":
+        elif steady.settled is not None and steady.settled.settled == "unstable":
             # What grows without bound has no mean: how long the run was is all that one would tell.
             found[name] = dict.fromkeys(STATISTICS, Estimate(None, reason=steady.settled.reason))
         else:
@@ -263,7 +263,7 @@ def _times(times: Times, work: int | None, prepared: Prepared, recording: Record
         **{name: _dicts_or_none(found[name]) for name in ("latency_s", "waiting_s")},
         "serving": _serving(found, work, prepared, recording),
         "statistics": {
-            "effective": {
+            "effective_sample_size": {
                 name: {statistic: e.effective for statistic, e in one.items()}
                 for name, one in found.items()
                 if one is not None
@@ -273,7 +273,7 @@ def _times(times: Times, work: int | None, prepared: Prepared, recording: Record
                 for name, one in found.items()
                 if one is not None
             },
-            "missing": {
+            "missing_interval_reasons": {
                 name: {statistic: e.reason for statistic, e in one.items() if e.low is None}
                 for name, one in found.items()
                 if one is not None and any(e.low is None for e in one.values())
@@ -334,33 +334,33 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     merged["faults"] = _over_faults([run["faults"] for run in runs if run["faults"] is not None])
     every = [run["statistics"] for run in runs]
     # The worst of them speaks for all: one replication that grows makes a mean over them mean nothing.
-    worst = max(every, key=lambda one: ("yes", "not shown", "grows").index(one["settled"] or "yes"))
+    worst = max(every, key=lambda one: ("reached", "not shown", "unstable").index(one["steady_state"] or "reached"))
     merged["statistics"] = {
         "method": "replications: Student's t over their values",
         "stationary": worst["stationary"],
         "warmup_jobs": [one["warmup_jobs"] for one in every],
         "warmup_reason": every[0]["warmup_reason"],
-        "settled": worst["settled"],
-        "settled_reason": _in_how_many(worst, every),
-        "load": worst["load"],
+        "steady_state": worst["steady_state"],
+        "steady_state_reason": _in_how_many(worst, every),
+        "offered_load": worst["offered_load"],
         "replications": len(runs),
-        "missing": missing,
+        "missing_interval_reasons": missing,
     }
     merged["workloads"] = []
     for i, w in enumerate(runs[0]["workloads"]):
         part, missing = _merge_times([run["workloads"][i] for run in runs])
         merged["workloads"].append(
-            {"name": w["name"], "use_case": w["use_case"], **part, "statistics": {"missing": missing}}
+            {"name": w["name"], "use_case": w["use_case"], **part, "statistics": {"missing_interval_reasons": missing}}
         )
     return merged
 
 
 def _in_how_many(worst: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str | None:
-    alike = sum(one["settled"] == worst["settled"] for one in every)
-    if worst["settled_reason"] is None or alike == len(every):
-        reason: str | None = worst["settled_reason"]
+    alike = sum(one["steady_state"] == worst["steady_state"] for one in every)
+    if worst["steady_state_reason"] is None or alike == len(every):
+        reason: str | None = worst["steady_state_reason"]
         return reason
-    return f"in {alike:,} of {len(every):,} replications {worst['settled_reason']}"
+    return f"in {alike:,} of {len(every):,} replications {worst['steady_state_reason']}"
 
 
 def _over_faults(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -376,15 +376,18 @@ def _over_faults(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     return {
         "events": {name: sum(part["events"][name] for part in parts) for name in first["events"]},
         "stragglers": _total([part["stragglers"] for part in parts]),
-        **{key: sum(part[key] for part in parts) for key in ("interrupted", "restarts", "lost")},
-        "corrupted": _total([part["corrupted"] for part in parts]),
+        **{key: sum(part[key] for part in parts) for key in ("interrupted", "restarts", "failed")},
+        "corrupted_jobs": _total([part["corrupted_jobs"] for part in parts]),
         "entries": entries,
-        "stated": [
+        "by_fault": [
             {
                 "kind": one["kind"],
-                **{key: _total([part["stated"][i][key] for part in parts]) for key in ("struck", "operations")},
+                **{
+                    key: _total([part["by_fault"][i][key] for part in parts])
+                    for key in ("occurrences", "eligible_operations")
+                },
             }
-            for i, one in enumerate(first["stated"])
+            for i, one in enumerate(first["by_fault"])
         ],
     }
 
@@ -432,9 +435,9 @@ def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
     if METRICS[target.metric].per_workload:
         part = _part(target, result)
         times = (distribution(part, target.metric) or {}).get(str(target.statistic))
-        reason = part["statistics"]["missing"].get(f"{target.metric}_s", {}).get(target.statistic)
-        if value is None and result["statistics"]["settled"] == "grows":
-            reason = f"unstable: {result['statistics']['settled_reason']}"
+        reason = part["statistics"]["missing_interval_reasons"].get(f"{target.metric}_s", {}).get(target.statistic)
+        if value is None and result["statistics"]["steady_state"] == "unstable":
+            reason = f"unstable: {result['statistics']['steady_state_reason']}"
     low, high = (None, None) if times is None else (times["low"], times["high"])
     return {
         "text": target.text,

@@ -213,7 +213,7 @@ def jobs_to_settle(load: float, service_scv: float = 1.0) -> float:
 
 @dataclass(frozen=True)
 class Growth:
-    """Whether a run settles: ``yes``, ``not shown`` or ``grows``; and why."""
+    """Whether a run settles: ``reached``, ``not shown`` or ``unstable``; and why."""
 
     settled: str
     reason: str | None = None
@@ -234,13 +234,13 @@ def growth(waits: BatchedSample) -> Growth:
     means = sums / counts
     whole = waits.mean
     if whole <= 0.0 or float(means.max() - means.min()) <= 1e-9 * whole:
-        return Growth("yes")
+        return Growth("reached")
     ranks = np.argsort(np.argsort(means, kind="stable"), kind="stable")
     trend = float(np.corrcoef(np.arange(_TREND_BATCHES), ranks)[0, 1])
     quarter = _TREND_BATCHES // 4
     first, last = float(means[:quarter].mean()), float(means[-quarter:].mean())
     if trend > _TREND and float(means[_TREND_BATCHES // 2 :].min()) > _NO_RETURN * whole and last > _GROWN * first:
-        return Growth("grows", "waiting times grow to the end of the run: work arrives faster than it is done")
+        return Growth("unstable", "waiting times grow to the end of the run: work arrives faster than it is done")
     worth = correlation_of(waits).effective
     if worth < _SETTLED:
         return Growth(
@@ -248,4 +248,4 @@ def growth(waits: BatchedSample) -> Growth:
             f"the run is worth about {worth:.0f} independent observations of the wait: "
             "too short, or too near capacity, to show a steady state",
         )
-    return Growth("yes")
+    return Growth("reached")

@@ -75,12 +75,12 @@ def _settled(prepared: Prepared, load: Load | None, waits: BatchedSample) -> Gro
     """Whether the run can have, and shows, a steady state. A few jobs are a burst and not a system that grows."""
     if all(isinstance(w.workload.arrivals, Closed) for w in prepared.workloads):
         found = growth(waits)
-        if found.settled == "grows":
+        if found.settled == "unstable":
             # No more can wait than there are users.
             return Growth("not shown", "waiting times rise to the end of the run: too short for these users to settle")
         return found
     if load is not None and load.excessive and waits.size >= LEAST_JOBS:
-        return Growth("grows", f"{load.offered:.3g} times as much work arrives as the fleet can do")
+        return Growth("unstable", f"{load.offered:.3g} times as much work arrives as the fleet can do")
     return growth(waits)
 
 
