@@ -57,7 +57,7 @@ def data(*described: Any, stop: Any = None) -> dict[str, Any]:
         ({"process": "diurnal", "rate": "1 /s", "amplitude": 1, "peak": "24:00"}, "'24:00' is not a time of day"),
         ({"process": "diurnal", "rate": "1 /s", "amplitude": 1, "peak": 12}, "12 is not a time of day"),
         ({"process": "diurnal", "rate": "1 /s", "amplitude": 1, "peak": "12:00", "shape": "step"}, "a wave has no shape"),
-        ({"process": "spikes", "rate": "1 /s", "factor": 2, "duration": "1 s"}, "spikes come at given times or at random; expected at: [10 s, ...], or every: 1 min"),
+        ({"process": "spikes", "rate": "1 /s", "factor": 2, "duration": "1 s"}, "spikes come at given times or at random; expected at: [10 s, ...], or mean_interval: 1 min"),
         ({"process": "spikes", "rate": "1 /s", "factor": 2, "duration": "1 s", "at": []}, "arrivals.at"),
         ({"process": "spikes", "rate": "1 /s", "factor": 2, "duration": "1 s", "at": ["1"]}, "arrivals.at[0]: '1' has no unit"),
         ({"process": "spikes", "rate": "1 /s", "factor": 2, "duration": "1 s", "at": ["1 s"], "clock": "x"}, "given times need no shared clock"),

@@ -295,7 +295,7 @@ def test_who_is_first_in_line_for_power_and_lost_holds_up_no_one(
     ]
     faults = [
         {"kind": "brown-out", "at": ["0 ms"], "duration": "50 ms", "budget": "100 W"},
-        {"kind": fault, "devices": ["big"], "at": ["4 ms"], "lasts": "1 s"},
+        {"kind": fault, "devices": ["big"], "at": ["4 ms"], "duration": "1 s"},
     ]
     jobs = jobs_of(engine, faults, fleet=fleet, arrivals="0 1", policy=policy, tmp=tmp_path).jobs
     assert milliseconds(jobs.start)[1 if policy == "least-loaded" else 0] == 4
@@ -421,10 +421,10 @@ def refused(path: Path) -> str:
         ("mtbf", "mtbff", "faults[0].mtbff: unknown key 'mtbff'"),
         ("mtbf", "mtbff", "did you mean 'mtbf'?"),
         ("mttr: 1 min", "mttr: 0 s", "zero"),
-        (", mttr: 1 min", "", "how long it lasts is missing; expected mtbf and mttr, or at (and lasts)"),
+        (", mttr: 1 min", "", "how long it lasts is missing; expected mtbf and mttr, or at (and duration)"),
         ("mttr: 1 min", "mttr: 1 min, at: [1 s]", "stated in no way, or in two"),
         ("mttr: 1 min", "mttr: 1 min, duration: 1 s", "duration is for failures at stated times"),
-        ("mttr: 1 min", "mttr: 1 min, jobs: retri", "did you mean 'retry'?"),
+        ("mttr: 1 min", "mttr: 1 min, on_failure: retri", "did you mean 'retry'?"),
         ("mttr: 1 min", "mttr: 1 min, max_attempts: 0", "at least 1"),
         ("mttr: 1 min", "mttr: 1 min, devices: [rak]", "s.yaml:11:55: faults[0].devices[0]: the fleet has no 'rak'"),
         ("mttr: 1 min", "mttr: 1 min, devices: [rak]", "did you mean 'rack'?"),

@@ -361,7 +361,7 @@ def test_replications_add_up_what_struck() -> None:
         ({"kind": "ecc", "call": 1, "factor": 2}, "unknown key 'factor'", "reset_time"),
         ({"kind": "ecc", "calls": 1}, "unknown key 'calls'", "did you mean 'call'?"),
         ({"kind": "queue-full", "call": 1, "reset_time": "1 s"}, "unknown key 'reset_time'", "max_attempts"),
-        ({"kind": "corrupt-copy", "call": 1, "on_failure": "fail"}, "unknown key 'jobs'", "times"),
+        ({"kind": "corrupt-copy", "call": 1, "on_failure": "fail"}, "unknown key 'on_failure'", "times"),
         ({"kind": "device-lost", "call": 1}, "'reset_time' is missing", "reset_time"),
         ({"kind": "slow-copy", "call": 1, "factor": 1}, "faults[0].factor", "more than 1"),
         ({"kind": "hang", "call": 1, "ops": ["servce"]}, "unknown operation 'servce'", "did you mean 'service'?"),

@@ -137,7 +137,7 @@ def test_the_matrix_sends_each_use_to_its_primary_where_the_fleet_has_one() -> N
 def test_a_use_whose_whole_row_is_missing_is_refused_not_served_by_something_else() -> None:
     from windtunnel.core.errors import InputError
 
-    with pytest.raises(InputError, match="no device of the fleet is recommended for the use 'apple devices'"):
+    with pytest.raises(InputError, match="no device of the fleet is recommended for the use case 'apple devices'"):
         devices_of(
             "recommendation-matrix", [{"device": "h100-sxm-80gb"}], 1, use_case="apple devices", ops=[{"launch": {}}]
         )

@@ -19,7 +19,7 @@ from windtunnel.scenario.faults import BrownOut, Failure, Fault, LinkLoss, Opera
 FAIL, REPAIR, SPEED, LINK_DOWN, LINK_UP, CAP = range(6)
 RETRY, MIGRATE, LOSE = range(3)
 """What becomes of the jobs of a device that fails."""
-JOBS = {"retry": RETRY, "migrate": MIGRATE, "lose": LOSE}
+JOBS = {"retry": RETRY, "migrate": MIGRATE, "fail": LOSE}
 EVENT = np.dtype(
     [("tick", "i8"), ("on", "i8"), ("code", "i8"), ("jobs", "i8"), ("attempts", "i8"), ("value", "f8")], align=True
 )
