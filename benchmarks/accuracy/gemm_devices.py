@@ -60,23 +60,23 @@ def roofline(t: sp.Table) -> float:
     )
 
 
-def calibrated_on(known: Catalogue, sku: str, table: OpTable, seconds: np.ndarray) -> tuple[Device, Calibration]:
+def calibrated_on(catalogue: Catalogue, sku: str, table: OpTable, seconds: np.ndarray) -> tuple[Device, Calibration]:
     """The device with the overlay that a calibration on these rows writes, and the calibration."""
-    found = calibrate(known.device(sku, calibrated=False), table, seconds)
+    found = calibrate(catalogue.device(sku, calibrated=False), table, seconds)
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "overlay.yaml"
         path.write_text(overlay_text(overlay_data(found, "a draw", "")), encoding="utf-8")
-        return known.device(sku, calibration=read_overlay(path, sku, "gpu")), found
+        return catalogue.device(sku, calibration=read_overlay(path, sku, "gpu")), found
 
 
-def after(known: Catalogue, t: sp.Table, count: int, draw: int) -> dict[str, float]:
+def after(catalogue: Catalogue, t: sp.Table, count: int, draw: int) -> dict[str, float]:
     """The device calibrated on ``count`` rows drawn at random, asked for others."""
     drawn = sp.few(count, t, draw)
     rest = np.setdiff1d(np.arange(len(t)), drawn)
     rest = np.random.default_rng(draw).choice(rest, min(MOST_ASKED, len(rest)), replace=False)
     few = t.take(drawn)
     began = time.perf_counter()
-    device, found = calibrated_on(known, t.sku, as_table(few), few.seconds)
+    device, found = calibrated_on(catalogue, t.sku, as_table(few), few.seconds)
     took = time.perf_counter() - began
     return judge(device, t.take(rest)) | {"seconds": took, "said": found.error_after}
 

@@ -23,7 +23,7 @@ MISSED = {
 
 
 def opened() -> Accelerator:
-    return windtunnel.device("h100-sxm-80gb", known=KNOWN)
+    return windtunnel.device("h100-sxm-80gb", catalogue=KNOWN)
 
 
 def given(device: Accelerator, arguments: registry.Arguments) -> dict[str, Any]:

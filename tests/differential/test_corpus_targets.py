@@ -273,7 +273,7 @@ def case_of(name: str) -> runners.Case:
 def emulated(name: str) -> Mapping[str, np.ndarray]:
     """What the arrays hold after the emulator's launch."""
     case, arguments = CASES[name], case_of(name).arguments
-    device = windtunnel.device("h100-sxm-80gb", known=KNOWN)
+    device = windtunnel.device("h100-sxm-80gb", catalogue=KNOWN)
     given = {n: device.to_device(v) if isinstance(v, np.ndarray) else v for n, v in arguments.items()}
     device.launch(case.kernel, case.grid, case.block, *given.values(), shared_bytes=case.shared_bytes)
     return {n: device.to_host(given[n]) for n, v in arguments.items() if isinstance(v, np.ndarray)}

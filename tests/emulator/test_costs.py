@@ -25,7 +25,7 @@ def overhead(accelerator: Accelerator, name: str) -> float:
 
 
 def opened(name: str = "l4", **options: object) -> Accelerator:
-    return windtunnel.device(name, known=KNOWN, **options)  # type: ignore[arg-type]
+    return windtunnel.device(name, catalogue=KNOWN, **options)  # type: ignore[arg-type]
 
 
 def test_a_device_with_its_own_clock_is_open_when_it_begins_and_one_on_a_hosts_clock_takes_its_time() -> None:

@@ -43,7 +43,7 @@ def freed_again(accelerator: Accelerator, one: Any, other: Any) -> None:
 
 @pytest.mark.parametrize(("use", "what"), [(launched, "argument 1 is "), (downloaded, ""), (freed_again, "")])
 def test_a_use_after_free_says_which_buffer_and_the_lines_that_allocated_and_freed_it(use: Any, what: str) -> None:
-    with windtunnel.device("l4", known=KNOWN) as accelerator:
+    with windtunnel.device("l4", catalogue=KNOWN) as accelerator:
         other = accelerator.to_device(np.zeros(8, np.float32))
         one, made = accelerator.to_device(np.zeros(8, np.float32)), here()
         gone = here() + 1
@@ -56,7 +56,7 @@ def test_a_use_after_free_says_which_buffer_and_the_lines_that_allocated_and_fre
 
 
 def test_a_buffer_that_a_reset_took_says_the_line_of_the_reset() -> None:
-    with windtunnel.device("l4", known=KNOWN) as accelerator:
+    with windtunnel.device("l4", catalogue=KNOWN) as accelerator:
         one = accelerator.to_device(np.zeros(8, np.float32))
         gone = here() + 1
         accelerator.reset()

@@ -23,7 +23,7 @@ ORDERS = pytest.mark.parametrize("schedule", [None, 1])
 
 
 def device(schedule: int | None) -> Accelerator:
-    return windtunnel.device("l4", known=KNOWN, schedule=schedule)
+    return windtunnel.device("l4", catalogue=KNOWN, schedule=schedule)
 
 
 def line_of(text: str, of: Any) -> int:

@@ -23,7 +23,7 @@ def read(x: f32[:], out: f32[:], first: i32):  # type: ignore[no-untyped-def]
 
 @pytest.fixture
 def device() -> Accelerator:
-    return windtunnel.device("l4", known=KNOWN)
+    return windtunnel.device("l4", catalogue=KNOWN)
 
 
 def reads(device: Accelerator, x: Any, first: int) -> bool:

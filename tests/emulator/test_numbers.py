@@ -88,7 +88,7 @@ def untyped(x, n):
 def launched(
     device: str, kernel: Any, *arrays: np.ndarray, grid: int = 1, block: int = 32, numbers: Any = (), **given: Any
 ) -> Any:
-    opened = windtunnel.device(device, known=KNOWN, **given)
+    opened = windtunnel.device(device, catalogue=KNOWN, **given)
     buffers = [opened.to_device(array) for array in arrays]
     opened.launch(kernel, grid, block, *buffers, *numbers)
     return [opened.to_host(buffer) for buffer in buffers]
@@ -202,7 +202,7 @@ def test_subnormals_of_f16_are_kept_where_those_of_f32_are_flushed() -> None:
 def test_a_type_that_the_api_lacks_is_a_launch_error_at_the_kernels_line(
     device: str, kernel: Any, array: np.ndarray, kind: str, text: str
 ) -> None:
-    opened = windtunnel.device(device, known=KNOWN)
+    opened = windtunnel.device(device, catalogue=KNOWN)
     held = opened.to_device(array)
     before = opened.clock_s
     with pytest.raises(LaunchError) as caught:

@@ -76,7 +76,7 @@ def blurred(a: f32[:, :], out: f32[:, :], pos: GridPos):  # type: ignore[no-unty
 
 @pytest.fixture
 def device() -> Accelerator:
-    return windtunnel.device(SKU, known=KNOWN)
+    return windtunnel.device(SKU, catalogue=KNOWN)
 
 
 def two(device: Accelerator) -> tuple[Any, Any]:
@@ -155,7 +155,7 @@ STEP = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.booleans(), min_size=3, max_size=3), st.lists(STEP, max_size=14))
 def test_what_is_found_is_what_the_definition_says(blocking: list[bool], steps: list[tuple[str, int, int]]) -> None:
-    device, plain = windtunnel.device(SKU, known=KNOWN), Program(blocking)
+    device, plain = windtunnel.device(SKU, catalogue=KNOWN), Program(blocking)
     streams = [None, *(device.stream(non_blocking=not one) for one in blocking)]
     events = [device.event() for _ in range(2)]
     buffers, out = [device.to_device(ONES) for _ in range(2)], [device.empty(N) for _ in streams]
@@ -209,7 +209,7 @@ def test_what_one_waits_for_comes_with_an_event_to_the_next(device: Accelerator)
 
 def test_devices_of_one_host_are_ordered_by_its_events_and_not_by_its_calls() -> None:
     host = windtunnel.Host()
-    one, other = (windtunnel.device(sku, known=KNOWN, host=host) for sku in ("l4", "t4"))
+    one, other = (windtunnel.device(sku, catalogue=KNOWN, host=host) for sku in ("l4", "t4"))
     down, up = one.stream(non_blocking=True), other.stream(non_blocking=True)
     a, b, between = one.to_device(ONES), other.empty(N), np.zeros(N, np.float32)
     a.copy_to(between, down, pinned=True)
@@ -252,7 +252,7 @@ def test_a_finding_names_both_lines_the_memory_s_and_what_to_do(device: Accelera
 @pytest.mark.parametrize(("second", "found"), [(N // 2, False), (N // 2 - 1, True)])
 @pytest.mark.parametrize("kernel", ["side by side", "one by one", "whole arrays"])
 def test_two_streams_may_work_on_the_two_halves_of_a_buffer(kernel: str, second: int, found: bool) -> None:
-    device = windtunnel.device(SKU, known=KNOWN, schedule=1 if kernel == "one by one" else None)
+    device = windtunnel.device(SKU, catalogue=KNOWN, schedule=1 if kernel == "one by one" else None)
     a, streams = device.to_device(ONES), two(device)
 
     def run() -> None:
@@ -273,7 +273,7 @@ def test_two_streams_may_work_on_the_two_halves_of_a_buffer(kernel: str, second:
 
 @pytest.mark.parametrize("schedule", [None, 1])
 def test_atomic_operations_and_stencils_are_noted_however_threads_are_executed(schedule: int | None) -> None:
-    device = windtunnel.device(SKU, known=KNOWN, schedule=schedule)
+    device = windtunnel.device(SKU, catalogue=KNOWN, schedule=schedule)
     x, found, (one, other) = device.to_device(ONES[:64]), device.to_device(np.zeros(1, np.int32)), two(device)
     cells, out = (device.to_device(np.ones((10, 34), np.float32)) for _ in range(2))
     for stream in (one, other):
@@ -536,7 +536,7 @@ def test_a_ring_kernel_shares_its_state_with_the_host_by_design(device: Accelera
 
 
 def test_it_can_be_turned_off_with_the_rest() -> None:
-    device = windtunnel.device(SKU, known=KNOWN, checked=False)
+    device = windtunnel.device(SKU, catalogue=KNOWN, checked=False)
     a, streams = device.to_device(ONES), two(device)
     for stream in streams:
         device.launch(double, 1, 32, a, stream=stream)
@@ -561,7 +561,7 @@ def test_what_is_remembered_of_a_buffer_does_not_grow_with_what_is_done(device: 
 
 def test_a_device_that_is_closed_with_memory_left_says_which_lines_allocated_it() -> None:
     def program() -> None:
-        with windtunnel.device("l4", known=KNOWN, leaks="error") as device:
+        with windtunnel.device("l4", catalogue=KNOWN, leaks="error") as device:
             for _ in range(3):
                 device.empty(10)  # HERE
             device.to_device(ONES)  # HERE
@@ -578,17 +578,17 @@ def test_a_device_that_is_closed_with_memory_left_says_which_lines_allocated_it(
 
 
 def test_a_leak_is_no_error_unless_asked_for_nor_where_something_else_went_wrong() -> None:
-    device = windtunnel.device("l4", known=KNOWN)
+    device = windtunnel.device("l4", catalogue=KNOWN)
     device.empty(10)
     device.close()
     assert device.left is not None and device.left_bytes == 40 and device.leak() is device.left
-    with pytest.raises(ZeroDivisionError), windtunnel.device("l4", known=KNOWN, leaks="error") as device:
+    with pytest.raises(ZeroDivisionError), windtunnel.device("l4", catalogue=KNOWN, leaks="error") as device:
         device.empty(10)
         raise ZeroDivisionError
-    with windtunnel.device("l4", known=KNOWN, leaks="error") as device:
+    with windtunnel.device("l4", catalogue=KNOWN, leaks="error") as device:
         device.empty(10).free()
     with pytest.raises(errors.InputError, match="expected ignore or error"):
-        windtunnel.device("l4", known=KNOWN, leaks="warn")  # type: ignore[arg-type]
+        windtunnel.device("l4", catalogue=KNOWN, leaks="warn")  # type: ignore[arg-type]
 
 
 def test_a_pointer_of_the_other_side_is_refused_with_its_line(device: Accelerator) -> None:

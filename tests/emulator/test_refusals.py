@@ -57,7 +57,7 @@ def no_values(a: i32[:]):
 
 
 def refused(kernel: Callable[..., Any], *arguments: Any) -> KernelError:
-    with windtunnel.device("l4", known=KNOWN) as accelerator, pytest.raises(KernelError) as met:
+    with windtunnel.device("l4", catalogue=KNOWN) as accelerator, pytest.raises(KernelError) as met:
         given = [accelerator.to_device(a) if isinstance(a, np.ndarray) else a for a in arguments]
         accelerator.launch(kernel, 1, 8, *given)
     return met.value

@@ -32,7 +32,7 @@ A = np.arange(1000, dtype=np.float32)
 
 
 def device(name: str = "l4") -> Accelerator:
-    return windtunnel.device(name, known=KNOWN)
+    return windtunnel.device(name, catalogue=KNOWN)
 
 
 def scaled(accelerator: Accelerator, kernel: Kernel) -> np.ndarray:

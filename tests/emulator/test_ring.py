@@ -31,7 +31,7 @@ RELAUNCHED = ["apple-m2-ultra", "rtx-4090@wgpu", "l4@vulkan", "rtx-4090@opencl"]
 
 
 def opened(name: str = "l4") -> Accelerator:
-    return windtunnel.device(name, known=KNOWN)
+    return windtunnel.device(name, catalogue=KNOWN)
 
 
 def square(message: Any) -> int:

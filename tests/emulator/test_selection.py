@@ -148,10 +148,10 @@ def test_whatever_is_preferred_only_what_has_a_device_is_chosen_and_only_what_ha
     able = [name for name in preferred if any(name in (*spec.apis, spec.kind) for spec in specs)]
     if not able:
         with pytest.raises(errors.DeviceNotPresentError) as raised:
-            windtunnel.select(*preferred, machine=machine, known=KNOWN)
+            windtunnel.select(*preferred, machine=machine, catalogue=KNOWN)
         assert all(f"not {name}: " in str(raised.value) for name in preferred)
         return
-    choice = windtunnel.select(*preferred, machine=machine, known=KNOWN)
+    choice = windtunnel.select(*preferred, machine=machine, catalogue=KNOWN)
     assert choice.backend.name == able[0]
     assert [name for name, _ in choice.passed] == preferred[: preferred.index(able[0])]
     assert choice.info.name.partition("@")[0] in machine

@@ -44,7 +44,7 @@ FOUR = np.float32(4)
 
 @pytest.fixture(scope="module")
 def device() -> Accelerator:
-    return windtunnel.device("l4", known=KNOWN)
+    return windtunnel.device("l4", catalogue=KNOWN)
 
 
 def numbers(*shape: int, dtype: Any = np.float32) -> np.ndarray:

@@ -54,7 +54,7 @@ KNOWN = Catalogue()
 
 
 def device(schedule: int | None = None, name: str = "l4") -> Accelerator:
-    return windtunnel.device(name, known=KNOWN, schedule=schedule)
+    return windtunnel.device(name, catalogue=KNOWN, schedule=schedule)
 
 
 # The same numbers.
@@ -189,7 +189,7 @@ def kernel(a: {a}[:], b: {b}[:], c: {c}[:], out: {out}[:], n: i32):
 @pytest.mark.parametrize("ordered", ORDERED, ids=lambda o: o.name)
 def test_64_schedules_expose_an_ordering_bug_and_its_seed_replays_it(ordered: Ordered) -> None:
     with pytest.raises((Finding, AssertionError)) as met:
-        windtunnel.explore(lambda a: ordered.run(a, ordered.kernel), "l4", known=KNOWN)
+        windtunnel.explore(lambda a: ordered.run(a, ordered.kernel), "l4", catalogue=KNOWN)
     (note,) = [note for note in met.value.__notes__ if note.startswith("schedule ")]
     seed = int(note.split()[1].rstrip(","))
     assert f"windtunnel.device('l4', schedule={seed}) runs it so again" in note
@@ -206,7 +206,7 @@ def test_64_schedules_expose_an_ordering_bug_and_its_seed_replays_it(ordered: Or
 
 @pytest.mark.parametrize("ordered", ORDERED, ids=lambda o: o.name)
 def test_64_schedules_find_nothing_in_the_right_program(ordered: Ordered) -> None:
-    found = windtunnel.explore(lambda a: ordered.run(a, ordered.right), "l4", known=KNOWN)
+    found = windtunnel.explore(lambda a: ordered.run(a, ordered.right), "l4", catalogue=KNOWN)
     assert len(found.hashes) == 64
     assert found.distinct > 1, "orders that differ are met"
 
@@ -278,13 +278,13 @@ def test_without_a_schedule_there_is_no_trace() -> None:
 @pytest.mark.parametrize("wrong", [-1, True, 1.5, "7"])
 def test_a_schedule_is_a_seed(wrong: Any) -> None:
     with pytest.raises(errors.InputError, match="is not a valid schedule; expected a seed: an integer of at least 0"):
-        windtunnel.device("l4", known=KNOWN, schedule=wrong)
+        windtunnel.device("l4", catalogue=KNOWN, schedule=wrong)
 
 
 @pytest.mark.parametrize("wrong", [0, [], [-1], [True], "7"])
 def test_an_exploration_has_schedules(wrong: Any) -> None:
     with pytest.raises(errors.InputError, match="is no number of schedules"):
-        windtunnel.explore(lambda a: None, "l4", known=KNOWN, schedules=wrong)
+        windtunnel.explore(lambda a: None, "l4", catalogue=KNOWN, schedules=wrong)
 
 
 # Who is stuck, and for whom.
@@ -514,7 +514,7 @@ def test_a_launch_too_large_to_be_followed_says_so() -> None:
 
 
 def test_unchecked_devices_look_for_nothing() -> None:
-    accelerator = windtunnel.device("l4", known=KNOWN, checked=False)
+    accelerator = windtunnel.device("l4", catalogue=KNOWN, checked=False)
     accelerator.launch(guarded_without_fences, 2, 4, *zeros(accelerator, 1, 1))
     accelerator.synchronize()
 

@@ -35,7 +35,7 @@ US = 1e-6
 
 
 def device(name: str = "l4") -> Accelerator:
-    return windtunnel.device(name, known=KNOWN)
+    return windtunnel.device(name, catalogue=KNOWN)
 
 
 @windtunnel.kernel(work=lambda a, b, c: {"op": "vector_add", "n": a.size})
@@ -568,9 +568,9 @@ def test_nothing_is_shared_between_workers_not_even_a_clock() -> None:
     group = WorkerGroup(one)
     with pytest.raises(errors.InputError, match="'w' shares an accelerator with 'main'"):
         AcceleratedWorker(group, "w", lambda: one)
-    AcceleratedWorker(group, "a", lambda: windtunnel.device("l4", host=host, known=KNOWN))
+    AcceleratedWorker(group, "a", lambda: windtunnel.device("l4", host=host, catalogue=KNOWN))
     with pytest.raises(errors.InputError, match="'b' shares a clock with 'a'"):
-        AcceleratedWorker(group, "b", lambda: windtunnel.device("l4", host=host, known=KNOWN))
+        AcceleratedWorker(group, "b", lambda: windtunnel.device("l4", host=host, catalogue=KNOWN))
     for name in ("a", "", "main"):
         with pytest.raises(errors.InputError, match="cannot be called"):
             AcceleratedWorker(group, name, device)

@@ -237,7 +237,7 @@ def busy(draw: st.DrawFn) -> dict[str, Any]:
 def test_whatever_a_fleet_achieves_the_bound_lets_pass(data: dict[str, Any]) -> None:
     metric, statistic = data.pop("metric"), data.pop("statistic")
     plain = scenario_from_data(data)
-    finished = windtunnel.run(plain, known=KNOWN)
+    finished = windtunnel.run(plain, catalogue=KNOWN)
     times = finished.result[f"{metric}_s"]
     reached = None if times is None else times[statistic]["value"]
     if reached is None or reached == 0:
@@ -328,5 +328,5 @@ def test_jobs_that_come_at_once_fill_what_the_limit_leaves() -> None:
     assert bounds.load((4,))[0] == pytest.approx(100 / 4 / 25.0001, rel=1e-5)
     assert bounds.load((3,))[0] == pytest.approx(100 / 3 / 25.0001, rel=1e-5)
     assert bounds.least(np.array([1.0]), (50,), 1).counts == (4,)
-    finished = windtunnel.run(scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 4}]}), known=KNOWN)
+    finished = windtunnel.run(scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 4}]}), catalogue=KNOWN)
     assert finished.result["targets"][0]["met"]

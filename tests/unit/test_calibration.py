@@ -250,8 +250,8 @@ def test_calibrate_is_listed() -> None:
 
 def test_times_taken_by_the_host_are_parted_into_the_hosts_and_the_devices(tmp_path: Path) -> None:
 
-    known = windtunnel.catalogue()
-    model = device_model("tpu-v5e", known, "none")
+    catalogue = windtunnel.catalogue()
+    model = device_model("tpu-v5e", catalogue, "none")
     moved = {
         path: Sourced(model.values[path].value * factor, Provenance.MEASURED, "a test")
         for path, factor in (("round_trip_s.jax", 1.6), ("issue_rate.bfloat16", 0.85))
@@ -377,8 +377,8 @@ def test_a_calibration_says_what_it_stands_in_place_of(tmp_path: Path) -> None:
 def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path) -> None:
     from windtunnel.app import calibrate as calibrate_command
 
-    known = windtunnel.catalogue()
-    device = device_model("l40s", known, "none")
+    catalogue = windtunnel.catalogue()
+    device = device_model("l40s", catalogue, "none")
     shapes = [(m, n, 8192) for m in (2048, 4096, 8192) for n in (2048, 4096, 6144, 8192, 12288)]
     numbers = {name: np.array([float(shape[i]) for shape in shapes]) for i, name in enumerate("mnk")}
     context = {"dtype": "bfloat16", "dispatch": "device", "clock": "sustained", "cache": "cold"}
@@ -399,10 +399,10 @@ def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path
             for (m, n, k), t, w in zip(shapes, cost.duration_s.tolist(), watts, strict=True)
         )
     )
-    report = calibrate_command.calibrate("gemm", path, "l40s", out=tmp_path / "o.yaml", known=known)
+    report = calibrate_command.calibrate("gemm", path, "l40s", out=tmp_path / "o.yaml", catalogue=catalogue)
     assert report["power"]["error_left_out"] < 0.5 * report["power"]["error_before"]
     path.write_text(path.read_text().replace("power_w", "note"))
-    assert calibrate_command.calibrate("gemm", path, "l40s", known=known)["power"] is None
+    assert calibrate_command.calibrate("gemm", path, "l40s", catalogue=catalogue)["power"] is None
 
 
 def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(products: Path, tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_users_own_file_joins_the_catalogue(tmp_path: Path) -> None:
     device = Catalogue([tmp_path]).device("mine")
     assert device.idle_power_w == 20.0
     assert device.values["max_power_w"].provenance is Provenance.ASSUMED
-    assert windtunnel.predict("service", "mine", {"mean": "1 ms"}, known=Catalogue([tmp_path]))["power_w"] == 90.0
+    assert windtunnel.predict("service", "mine", {"mean": "1 ms"}, catalogue=Catalogue([tmp_path]))["power_w"] == 90.0
 
 
 @pytest.mark.parametrize(

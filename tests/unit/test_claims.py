@@ -97,7 +97,7 @@ RANGES = {
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    return claims_command.claims(known=KNOWN)
+    return claims_command.claims(catalogue=KNOWN)
 
 
 def find(rows: list[dict[str, Any]], text: str) -> dict[str, Any]:

@@ -153,10 +153,10 @@ def test_ops_lists_every_operation_with_the_kinds_that_run_it() -> None:
 
 @pytest.mark.parametrize("op", EXAMPLE)
 def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_by_name(op: str) -> None:
-    known = Catalogue()
+    catalogue = Catalogue()
     answered = 0
     for sku in SKUS:
-        device = known.device(sku)
+        device = catalogue.device(sku)
         values = dict(EXAMPLE[op])
         if device.kind.name == "tpu" and op in ("gemm", "attention"):
             values["dtype"] = "bfloat16"
@@ -164,9 +164,9 @@ def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_
             continue
         if not device.runs(op):
             with pytest.raises(InputError, match=f"does not run {op}"):
-                windtunnel.predict(op, sku, values, known=known)
+                windtunnel.predict(op, sku, values, catalogue=catalogue)
             continue
-        cost = windtunnel.predict(op, sku, values, known=known)
+        cost = windtunnel.predict(op, sku, values, catalogue=catalogue)
         answered += 1
         assert set(cost) == {
             "duration_s",
@@ -181,7 +181,7 @@ def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_
         assert cost["power_w"] >= 0
         assert cost["energy_j"] == pytest.approx(cost["duration_s"] * cost["power_w"])
         assert cost["provenance"] in ("measured", "published", "datasheet", "assumed")
-    assert answered >= len({s for s in SKUS if known.spec(s).kind in RUNS.get(op, "gpu").split()})
+    assert answered >= len({s for s in SKUS if catalogue.spec(s).kind in RUNS.get(op, "gpu").split()})
 
 
 def test_predict_prints_one_json_document() -> None:

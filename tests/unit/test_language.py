@@ -215,14 +215,14 @@ def test_a_literal_between_two_comparisons_takes_the_type_of_each() -> None:
 
 
 def test_what_comes_after_and_or_and_if_may_need_statements_of_its_own_which_run_only_then() -> None:
-    device = windtunnel.device("l4", known=Catalogue())
+    device = windtunnel.device("l4", catalogue=Catalogue())
     given, out = np.array([9, 3, -2, 4], np.int32), device.to_device(np.zeros(6, np.int32))
     device.launch(_guarded, 1, 6, device.to_device(given), out)
     assert device.to_host(out).tolist() == [100, 121, 120, 121, 130, 130]
 
 
 def test_sides_below_zero_count_from_the_last_and_one_beyond_is_refused() -> None:
-    device = windtunnel.device("l4", known=Catalogue())
+    device = windtunnel.device("l4", catalogue=Catalogue())
     given, out = device.to_device(np.zeros((2, 3), np.float32)), device.to_device(np.zeros(3, np.int32))
     device.launch(_sized, 1, 1, given, out)
     assert device.to_host(out).tolist() == [3, 2, 6]
@@ -231,7 +231,7 @@ def test_sides_below_zero_count_from_the_last_and_one_beyond_is_refused() -> Non
 
 
 def test_conversions_of_numbers_of_64_bits_keep_their_bits() -> None:
-    device = windtunnel.device("l4", known=Catalogue())
+    device = windtunnel.device("l4", catalogue=Catalogue())
     x = device.to_device(np.array([1e12 + 0.5, 0.1]))
     out, reals = device.to_device(np.zeros(3, np.int64)), device.to_device(np.zeros(2))
     device.launch(_kept, 1, 1, x, 2**40, np.float64(0.1), out, reals)
@@ -241,7 +241,7 @@ def test_conversions_of_numbers_of_64_bits_keep_their_bits() -> None:
 
 
 def test_numpy_s_minimum_and_maximum_are_nan_where_either_is() -> None:
-    device = windtunnel.device("l4", known=Catalogue())
+    device = windtunnel.device("l4", catalogue=Catalogue())
     a, b = np.array([1, np.nan, 3, np.inf], np.float32), np.array([np.nan, 2, 4, -np.inf], np.float32)
     out, ints = device.to_device(np.zeros(8, np.float32)), device.to_device(np.zeros(4, np.int32))
     device.launch(_extremes, 1, 4, device.to_device(a), device.to_device(b), out, ints)
@@ -250,7 +250,7 @@ def test_numpy_s_minimum_and_maximum_are_nan_where_either_is() -> None:
 
 
 def test_arithmetic_of_literals_is_worked_out_before_it_is_judged() -> None:
-    device = windtunnel.device("l4", known=Catalogue())
+    device = windtunnel.device("l4", catalogue=Catalogue())
     out, x = device.to_device(np.zeros(1)), device.to_device(np.full(1, 0.5, np.float32))
     wide = device.to_device(np.zeros(1, np.int64))
     device.launch(_powers, 1, 1, out, x, wide)
@@ -258,7 +258,7 @@ def test_arithmetic_of_literals_is_worked_out_before_it_is_judged() -> None:
 
 
 def test_a_function_of_many_returns_is_put_in_its_place_once_and_gives_what_python_s_does() -> None:
-    device = windtunnel.device("l4", known=Catalogue())
+    device = windtunnel.device("l4", catalogue=Catalogue())
     out = device.to_device(np.zeros(4, np.int32))
     device.launch(_returning, 1, 4, out)
     assert device.to_host(out).tolist() == [_many_returns(i * 10) for i in range(4)]
@@ -276,7 +276,7 @@ def test_a_second_shared_array_of_the_launch_s_size_is_refused() -> None:
 
 
 def test_one_value_given_to_several_names_is_worked_out_once_and_a_literal_takes_each_one_s_type() -> None:
-    device = windtunnel.device("l4", known=Catalogue())
+    device = windtunnel.device("l4", catalogue=Catalogue())
     out, ints = device.to_device(np.zeros(2, np.float32)), device.to_device(np.zeros(2, np.int32))
     device.launch(_chained, 1, 2, out, ints)
     assert device.to_host(out).tolist() == [1.5, 2.5]
@@ -284,7 +284,7 @@ def test_one_value_given_to_several_names_is_worked_out_once_and_a_literal_takes
 
 
 def test_a_number_that_no_type_of_its_kind_holds_is_refused_by_its_name() -> None:
-    device = windtunnel.device("l4", known=Catalogue())
+    device = windtunnel.device("l4", catalogue=Catalogue())
     out = device.to_device(np.zeros(1, np.int64))
     with pytest.raises(KernelError, match="'n' is 9223372036854775808, which no i64 is"):
         device.launch(_given, 1, 1, out, 2**63)

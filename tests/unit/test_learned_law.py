@@ -133,7 +133,7 @@ def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The overlay of an L4 that takes as long as a law says, which its formula does not have."""
     folder = tmp_path_factory.mktemp("law")
     measured = table(folder / "rows.csv", SEEN, TRUE.seconds(SEEN) * slips(64, 0.01))
-    calibrate_command.calibrate("gemm", measured, "l4", out=folder / "l4.yaml", known=KNOWN)
+    calibrate_command.calibrate("gemm", measured, "l4", out=folder / "l4.yaml", catalogue=KNOWN)
     return folder / "l4.yaml"
 
 
@@ -197,7 +197,7 @@ def test_rows_shaped_as_the_kinds_formula_says_keep_it(tmp_path: Path) -> None:
     model = device_model("l4", KNOWN, "none")
     sizes = products(48.0, 300.0, 1100.0, 2500.0)
     seconds = 1.6 * model.cost(sizes, intervals=False).duration_s * slips(64, 0.02)
-    found = calibrate_command.calibrate("gemm", table(tmp_path / "t.csv", sizes, seconds), "l4", known=KNOWN)
+    found = calibrate_command.calibrate("gemm", table(tmp_path / "t.csv", sizes, seconds), "l4", catalogue=KNOWN)
     assert found["laws"] == []
     assert found["error_left_out"] < 0.05
 
@@ -214,7 +214,7 @@ def test_a_law_that_is_nearer_by_no_more_than_chance_is_not_chosen() -> None:
 
 def test_calibrate_tells_the_law_and_what_the_formula_would_have_left(tmp_path: Path) -> None:
     measured = table(tmp_path / "t.csv", SEEN, TRUE.seconds(SEEN) * slips(64, 0.01))
-    found = calibrate_command.calibrate("gemm", measured, "l4", known=KNOWN)
+    found = calibrate_command.calibrate("gemm", measured, "l4", catalogue=KNOWN)
     (law,) = found["laws"]
     assert law["choices"] == "float32/burst/cold"
     assert law["bytes_per_s"] == pytest.approx(400e9, rel=0.02)

@@ -113,32 +113,32 @@ class WithLawful(Catalogue):
 
 
 @pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalogue]:
+def catalogue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalogue]:
     find = catalogue_module.find_kind
     monkeypatch.setattr(catalogue_module, "find_kind", lambda name: LAWFUL if name == "lawful" else find(name))
     yield WithLawful()
 
 
-def off_the_law(op: str, device: str, overlay: str, known: Catalogue) -> FloatArray:
+def off_the_law(op: str, device: str, overlay: str, catalogue: Catalogue) -> FloatArray:
     """Relative errors of the calibrated model against the law itself, at the held-back sizes."""
     _, held, _ = halves(measured(op, device))
     n = {name: np.array([float(row.columns[name]) for row in held]) for name in sizes(op)}
     words = {name: str(value) for name, value in held[0].columns.items() if isinstance(value, str)}
     ordered = {c.name: words[c.name] for c in OPERATIONS.find(op).all_columns() if c.kind == "choice"}
-    said = device_model(device, known, overlay).cost(Rows(OPERATIONS.find(op), ordered, n)).duration_s
+    said = device_model(device, catalogue, overlay).cost(Rows(OPERATIONS.find(op), ordered, n)).duration_s
     return np.asarray(np.abs(said / law(op, n) - 1.0))
 
 
 @pytest.mark.parametrize("op", list(CHOICES))
 def test_a_known_law_is_recovered_within_a_percent_at_sizes_that_no_fit_saw(
-    op: str, known: Catalogue, tmp_path: Path
+    op: str, catalogue: Catalogue, tmp_path: Path
 ) -> None:
-    (found,) = validating.calibrated(measured(op, "lawful-1"), tmp_path, known=known)
+    (found,) = validating.calibrated(measured(op, "lawful-1"), tmp_path, catalogue=catalogue)
     assert found["refused"] is None
     assert found["before"]["mape"] > 0.3
     # One percent of noise shows as 0.8%, whoever answers.
     assert found["after"]["mape"] < 0.012
-    assert off_the_law(op, "lawful-1", found["overlay"], known).max() < 0.01
+    assert off_the_law(op, "lawful-1", found["overlay"], catalogue).max() < 0.01
 
 
 @pytest.mark.parametrize(
@@ -156,9 +156,9 @@ def test_a_known_law_is_recovered_within_a_percent_at_sizes_that_no_fit_saw(
 def test_models_whose_formula_is_another_learn_the_law_from_rows_alone(
     device: str, op: str, mean: float, worst: float, tmp_path: Path
 ) -> None:
-    known = Catalogue()
-    (found,) = validating.calibrated(measured(op, device), tmp_path, known=known)
-    errors = off_the_law(op, device, found["overlay"], known)
+    catalogue = Catalogue()
+    (found,) = validating.calibrated(measured(op, device), tmp_path, catalogue=catalogue)
+    errors = off_the_law(op, device, found["overlay"], catalogue)
     assert found["before"]["mape"] > 10 * mean
     assert errors.mean() < mean
     assert errors.max() < worst

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def advise_launch(
-    commands_per_s: float, steps_per_command: int, device_name: str, known: Catalogue | None = None
+    commands_per_s: float, steps_per_command: int, device_name: str, catalogue: Catalogue | None = None
 ) -> dict[str, Any]:
     """Launch for each command or keep a kernel running: both sides, the crossovers, and which is recommended."""
     from windtunnel.planning.launch_or_persist import advise
 
-    return advise(device(device_name, known or Catalogue()), commands_per_s, steps_per_command)
+    return advise(device(device_name, catalogue or Catalogue()), commands_per_s, steps_per_command)
 
 
 def advice_text(advice: Mapping[str, Any]) -> str:

@@ -24,7 +24,7 @@ def calibrate(
     *,
     out: Path | None = None,
     strict: bool = False,
-    known: Catalogue | None = None,
+    catalogue: Catalogue | None = None,
 ) -> dict[str, Any]:
     """Fit a device to a table of measurements of one operation: its columns, ``latency_s`` and optionally ``power_w``.
 
@@ -39,7 +39,7 @@ def calibrate(
         raise InputError(f"{op} takes the time that it is told", expected="an operation that runs on hardware")
     if out is not None and out.exists() and measurements.exists() and out.samefile(measurements):
         raise InputError("this is the table itself", where=Where(str(out), field="--out"), expected="another file")
-    target = device(device_name, known or Catalogue(), "none")
+    target = device(device_name, catalogue or Catalogue(), "none")
     table = read_op_table(operation, measurements)
     found = fit(target, table, table.measured("latency_s"), table.measured("power_w", optional=True))
     if strict and found.warnings:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     pass
 
 
-def claims(only: str | None = None, known: Catalogue | None = None) -> list[dict[str, Any]]:
+def claims(only: str | None = None, catalogue: Catalogue | None = None) -> list[dict[str, Any]]:
     """What `windtunnel claims` prints: every figure of the founding documents beside the models' and physics' own.
 
     ``only`` names one group of them. Raises InputError for a group that is not there.
@@ -23,8 +23,8 @@ def claims(only: str | None = None, known: Catalogue | None = None) -> list[dict
     from windtunnel.claims.evaluate import report
     from windtunnel.claims.models import Setting
 
-    catalogued = known or Catalogue()
-    return report(Setting(partial(device, known=catalogued), one_job_s, emulate=emulator()), only)
+    catalogued = catalogue or Catalogue()
+    return report(Setting(partial(device, catalogue=catalogued), one_job_s, emulate=emulator()), only)
 
 
 def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:

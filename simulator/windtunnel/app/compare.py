@@ -26,7 +26,7 @@ def compare(
     seed: int | None = None,
     replications: int = 10,
     engine: str = "auto",
-    known: Catalogue | None = None,
+    catalogue: Catalogue | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """A scenario beside another, or beside itself with ``changes``, on the same random numbers: see ``comparing``."""
@@ -44,4 +44,4 @@ def compare(
         names = (first.name, f"{second.name} with {', '.join(changes)}")
     elif first.name == second.name:
         names = (str(one), str(other))
-    return comparing.compare(first, second, replications, engine, known or Catalogue(), progress, names=names)
+    return comparing.compare(first, second, replications, engine, catalogue or Catalogue(), progress, names=names)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     pass
 
 
-def list_devices(known: Catalogue) -> list[dict[str, Any]]:
+def list_devices(catalogue: Catalogue) -> list[dict[str, Any]]:
     """What `windtunnel devices` prints: SKU, kind, usual API, vendor, and the weakest provenance of its numbers."""
     return [
         {
@@ -27,7 +27,7 @@ def list_devices(known: Catalogue) -> list[dict[str, Any]]:
             "numbers": len(spec.values),
             "assumed": sum(value.provenance is Provenance.ASSUMED for value in spec.values.values()),
         }
-        for spec in known.specs()
+        for spec in catalogue.specs()
     ]
 
 

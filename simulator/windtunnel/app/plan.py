@@ -22,7 +22,7 @@ def plan(
     *,
     seed: int | None = None,
     changes: Sequence[str] = (),
-    known: Catalogue | None = None,
+    catalogue: Catalogue | None = None,
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
@@ -33,8 +33,8 @@ def plan(
     """
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(Path(scenario), changes, seed=seed)
-    known = known or Catalogue()
-    return Planner(scenario, known, workers or os.cpu_count() or 1, progress).run()
+    catalogue = catalogue or Catalogue()
+    return Planner(scenario, catalogue, workers or os.cpu_count() or 1, progress).run()
 
 
 def save(found: Mapping[str, Any], folder: Path) -> list[Path]:

@@ -113,11 +113,11 @@ def sweep_work(setup: _Point, tree: Path, task: Task) -> Outcome:
     inputs = setup.inputs
     try:
         scenario = read_copy(inputs, tree, task.changes)
-        known = Catalogue(inputs.catalog_folders(tree), setup.host)
+        catalogue = Catalogue(inputs.catalog_folders(tree), setup.host)
         if task.what == "check":
-            simulation.check(scenario, setup.engine, known)
+            simulation.check(scenario, setup.engine, catalogue)
             return Outcome()
-        finished = run(scenario, replications=setup.replications, engine=setup.engine, known=known)
+        finished = run(scenario, replications=setup.replications, engine=setup.engine, catalogue=catalogue)
         return Outcome(inputs.restore(result_json(finished.result), tree))
     except WindtunnelError as error:
         return Outcome(error=inputs.restore(str(error), tree), code=error.exit_code)

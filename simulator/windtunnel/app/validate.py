@@ -51,17 +51,17 @@ def read(
     device: str | None = None,
     model: str | None = None,
     context: Mapping[str, object] | None = None,
-    known: Catalogue | None = None,
+    catalogue: Catalogue | None = None,
 ) -> list[Measurement]:
     """The measurements of a file, each with the model it is to be compared with.
 
     ``device``: whose rows to keep, or whose they are where the file does not say. ``model``: the SKU they are compared
     with, where that is not the device's own name. See ``rows.read_file``. Raises InputError for what is wrong.
     """
-    known = known or Catalogue()
+    catalogue = catalogue or Catalogue()
     found = rows.read_file(path, op=op, device=device, context=context)
     if device is not None:
-        found = _of_device(found, device, path, known)
+        found = _of_device(found, device, path, catalogue)
     if model is not None:
         names = sorted({row.device for row in found})
         if len(names) > 1:
@@ -70,25 +70,25 @@ def read(
                 where=Where(str(path), field="--as"),
                 expected=f"--device, {one_of(names)}",
             )
-        device_model(model, known)
+        device_model(model, catalogue)
         return [_renamed(row, model) for row in found]
     models: dict[str, str] = {}
     for row in found:
         if row.device not in models:
             try:
-                models[row.device] = model_of(row.device, known)
+                models[row.device] = model_of(row.device, catalogue)
             except InputError as error:
                 raise error.at(Where(str(path), row.line, field="device")) from None
     return [_renamed(row, models[row.device]) for row in found]
 
 
-def _of_device(found: Sequence[Measurement], device: str, path: Path, known: Catalogue) -> list[Measurement]:
+def _of_device(found: Sequence[Measurement], device: str, path: Path, catalogue: Catalogue) -> list[Measurement]:
     """The rows that are of ``device``, by the file's own name for it or by the model's."""
     names = sorted({row.device for row in found})
 
     def same(name: str) -> bool:
         try:
-            return name == device or model_of(name, known) == device
+            return name == device or model_of(name, catalogue) == device
         except InputError:
             return False
 
@@ -109,7 +109,7 @@ def _renamed(row: Measurement, model: str) -> Measurement:
     return replace(row, device=model, source=f"{row.device} in {row.source}")
 
 
-def model_of(name: str, known: Catalogue) -> str:
+def model_of(name: str, catalogue: Catalogue) -> str:
     """The catalogue's name of a device that somebody else named: a SKU, its driver's name (`windtunnel_models.labels`),
     or all the SKU's words but the maker's.
 
@@ -117,21 +117,21 @@ def model_of(name: str, known: Catalogue) -> str:
     only like: InputError otherwise, with a SKU of the same chip.
     """
     sku, at, api = name.partition("@")
-    if sku not in known.skus():
+    if sku not in catalogue.skus():
         said = _words(sku)
         labelled = labels.model_of(sku, "gpu")
-        like = [labelled] if labelled else [one for one in known.skus() if _words(one) == said]
+        like = [labelled] if labelled else [one for one in catalogue.skus() if _words(one) == said]
         if len(like) != 1:
             # One of the same chip, and not one whose name is spelt much alike.
-            same = [one for one in known.skus() if _words(one)[:1] == said[:1]]
+            same = [one for one in catalogue.skus() if _words(one)[:1] == said[:1]]
             raise InputError(
                 f"no device of the catalogue is called '{name}'",
                 expected="a SKU that `windtunnel devices` lists, or --device and --as SKU",
-                nearest=same[0] if same else nearest("-".join(said), known.skus()),
+                nearest=same[0] if same else nearest("-".join(said), catalogue.skus()),
             )
         sku = like[0]
     found = sku + at + api
-    device_model(found, known)
+    device_model(found, catalogue)
     return found
 
 
@@ -140,18 +140,18 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def compare(
-    measurements: Iterable[Measurement], *, known: Catalogue | None = None, calibration: str | None = None
+    measurements: Iterable[Measurement], *, catalogue: Catalogue | None = None, calibration: str | None = None
 ) -> list[Comparison]:
     """Model against measurement, by device and operation.
 
     ``calibration``: an overlay's path in place of the shipped one, or ``none`` to ignore what was fitted to the very
     SKU, as in ``app.predict``. Raises InputError where the model refuses every row of an operation.
     """
-    return _compare(measurements, partial(device_model, known=known or Catalogue(), calibration=calibration))
+    return _compare(measurements, partial(device_model, catalogue=catalogue or Catalogue(), calibration=calibration))
 
 
 def calibrated(
-    measurements: Iterable[Measurement], folder: Path, *, known: Catalogue | None = None
+    measurements: Iterable[Measurement], folder: Path, *, catalogue: Catalogue | None = None
 ) -> list[dict[str, Any]]:
     """Fit each device and operation to half of its measurements and judge it on the other half, by whole shapes.
 
@@ -160,15 +160,15 @@ def calibrated(
     fit saw: of the model without measurements of this SKU, and with the overlay. What cannot be fitted says why in
     ``refused``. Rows that are suspect are left out of both halves.
     """
-    known = known or Catalogue()
+    catalogue = catalogue or Catalogue()
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for row in measurements:
         if not row.suspect:
             groups.setdefault((row.device, row.op), []).append(row)
-    return [_calibrated(device, op, of, folder / device, known) for (device, op), of in groups.items()]
+    return [_calibrated(device, op, of, folder / device, catalogue) for (device, op), of in groups.items()]
 
 
-def _calibrated(device: str, op: str, of: Sequence[Measurement], folder: Path, known: Catalogue) -> dict[str, Any]:
+def _calibrated(device: str, op: str, of: Sequence[Measurement], folder: Path, catalogue: Catalogue) -> dict[str, Any]:
     fitted, held, split = halves(of)
     entry: dict[str, Any] = {"device": device, "op": op, "split": split, "fitted": len(fitted), "held_out": len(held)}
     empty: dict[str, Any] = {"before": None, "after": None, "overlay": None, "calibration": None}
@@ -178,8 +178,8 @@ def _calibrated(device: str, op: str, of: Sequence[Measurement], folder: Path, k
     table, overlay = folder / f"{op}.fit.csv", folder / f"{op}.yaml"
     rows.write_rows(table, fitted)
     try:
-        found = calibrate_command.calibrate(op, table, device, out=overlay, known=known)
-        before, after = (compare(held, known=known, calibration=which)[0] for which in ("none", str(overlay)))
+        found = calibrate_command.calibrate(op, table, device, out=overlay, catalogue=catalogue)
+        before, after = (compare(held, catalogue=catalogue, calibration=which)[0] for which in ("none", str(overlay)))
     except InputError as error:
         return {**entry, **empty, "refused": error.problem + (f", {error.expected}" if error.expected else "")}
     return {
@@ -254,7 +254,7 @@ def judged(
     measurements: Sequence[Measurement],
     about: Circumstances,
     *,
-    known: Catalogue | None = None,
+    catalogue: Catalogue | None = None,
     calibration: str | None = None,
     calibrate: bool = False,
     out: Path | None = None,
@@ -271,14 +271,14 @@ def judged(
     """
     if at_most is not None and not 0.0 <= at_most < math.inf:
         raise InputError(f"this is {at_most}", where=Where(field="--at-most"), expected="a share from 0")
-    known = known or Catalogue()
-    comparisons = compare(measurements, known=known, calibration=calibration)
+    catalogue = catalogue or Catalogue()
+    comparisons = compare(measurements, catalogue=catalogue, calibration=calibration)
     fits: list[dict[str, Any]] = []
     if calibrate and out is not None:
-        fits = calibrated(measurements, out / "calibration", known=known)
+        fits = calibrated(measurements, out / "calibration", catalogue=catalogue)
     elif calibrate:
         with tempfile.TemporaryDirectory() as scratch:
-            fits = [{**one, "overlay": None} for one in calibrated(measurements, Path(scratch), known=known)]
+            fits = [{**one, "overlay": None} for one in calibrated(measurements, Path(scratch), catalogue=catalogue)]
     results = [one.report() for one in comparisons]
     if calibrate:
         of = {(one["device"], one["op"]): one for one in fits}
@@ -305,7 +305,7 @@ def validate_here(
     The third part says what was not measured, and why. Where a device was given one scenario to run as itself and as
     its model, a result with the operation ``makespan`` compares the two.
     """
-    known = predict_library.catalogue(catalogs)
+    catalogue = predict_library.catalogue(catalogs)
     options: dict[str, object] = {
         "--device": device, "--as": model, "--budget": None if budget is None else f"{budget.seconds:g}",
         "--seed": seed or None, "--calibration": calibration,
@@ -315,14 +315,14 @@ def validate_here(
     words += [word for folder in catalogs for word in ("--catalog", str(folder))]
     words += ["--calibrate"] * calibrate + (["--out", str(out)] if out is not None else [])
     found = measured(
-        device, model=model, budget=budget, seed=seed, known=known, calibration=calibration, progress=progress,
+        device, model=model, budget=budget, seed=seed, catalogue=catalogue, calibration=calibration, progress=progress,
         command=shlex.join(words),
     )  # fmt: skip
     spans = [_makespan(one) for one in found.taken if one.makespan is not None]
     results, written = judged(
         found.rows,
         found.circumstances(),
-        known=known,
+        catalogue=catalogue,
         calibration=calibration,
         calibrate=calibrate,
         out=out,
@@ -366,8 +366,8 @@ def validate(
     at_most: float | None = None,
 ) -> tuple[list[dict[str, Any]], list[Path]]:
     """A file of measurements against the model: see ``read`` and ``judged``."""
-    known = predict_library.catalogue(catalogs)
-    measurements = read(path, op=op, device=device, model=model, context=context, known=known)
+    catalogue = predict_library.catalogue(catalogs)
+    measurements = read(path, op=op, device=device, model=model, context=context, catalogue=catalogue)
     options = {"--op": op, "--device": device, "--as": model, "--calibration": calibration}
     words = ["windtunnel", "validate", "--against", str(path)]
     words += [word for name, value in options.items() if value is not None for word in (name, value)]
@@ -377,7 +377,7 @@ def validate(
     return judged(
         measurements,
         circumstances(shlex.join(words)),
-        known=known,
+        catalogue=catalogue,
         calibration=calibration,
         calibrate=calibrate,
         out=out,

@@ -39,8 +39,8 @@ def plan(
     if out is not None:
         check_writable(out)
     progress = Counter("simulations")
-    known = predict_library.catalogue(catalogs)
-    found = planner.plan(scenario, seed=seed, changes=changes, known=known, workers=workers, progress=progress)
+    catalogue = predict_library.catalogue(catalogs)
+    found = planner.plan(scenario, seed=seed, changes=changes, catalogue=catalogue, workers=workers, progress=progress)
     progress.close()
     paths = planner.save(found, out) if out is not None else []
     if form == "json":

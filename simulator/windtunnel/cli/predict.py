@@ -44,7 +44,7 @@ def predict(
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation.fleet import device_model
 
-    known = predict_library.catalogue(catalogs)
+    catalogue = predict_library.catalogue(catalogs)
     if table is not None:
         if values:
             raise InputError(
@@ -61,14 +61,14 @@ def predict(
                 where=Where(str(out), field="--out"),
                 expected="another file",
             )
-        count = predict_table(op, device_model(device_name, known, calibration), table, out)
+        count = predict_table(op, device_model(device_name, catalogue, calibration), table, out)
         click.echo(f"{count:,} rows predicted: {out}", err=True)
         if form == "json":
             print_json({"rows": count, "out": str(out)})
         return
     if out is not None:
         raise InputError("--out needs --table", where=Where(field="--out"), expected="--table IN.csv --out OUT.csv")
-    cost = predict_library.predict(op, device_name, pairs(values), known=known, calibration=calibration)
+    cost = predict_library.predict(op, device_name, pairs(values), catalogue=catalogue, calibration=calibration)
     if form == "json":
         print_json(cost)
         return
@@ -80,7 +80,7 @@ def predict(
     click.echo(f"  energy   {show(cost['energy_j'], 'J')}")
     click.echo(f"  bound    {cost['bound']}")
     click.echo(f"  least certain input: {cost['provenance']}")
-    click.echo(f"  duration from {known_from(op, device_model(device_name, known, calibration))}")
+    click.echo(f"  duration from {known_from(op, device_model(device_name, catalogue, calibration))}")
 
 
 @click.command()
@@ -105,7 +105,7 @@ def calibrate(
     from windtunnel.report.calibration import lines
 
     report = calibrate_command.calibrate(
-        op, measurements, device_name, out=out, strict=strict, known=predict_library.catalogue(catalogs)
+        op, measurements, device_name, out=out, strict=strict, catalogue=predict_library.catalogue(catalogs)
     )
     if form == "json":
         print_json({**report, "out": str(out)})

@@ -60,7 +60,7 @@ def run(
         replications=replications,
         engine=engine,
         changes=changes,
-        known=predict_library.catalogue(catalogs),
+        catalogue=predict_library.catalogue(catalogs),
         all_jobs=all_jobs,
         progress=progress,
     )
@@ -122,7 +122,7 @@ def compare(
         seed=seed,
         replications=replications,
         engine=engine,
-        known=predict_library.catalogue(catalogs),
+        catalogue=predict_library.catalogue(catalogs),
         progress=progress,
     )
     progress.close()

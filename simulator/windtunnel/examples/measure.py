@@ -21,8 +21,8 @@ class ResultsDiffer(WindtunnelError, AssertionError):
 
 def devices() -> Opener:
     """Emulated devices of one program: they share its virtual clock."""
-    host, known = windtunnel.Host(), windtunnel.catalogue()
-    return lambda name: windtunnel.device(name, host=host, known=known)
+    host, catalogue = windtunnel.Host(), windtunnel.catalogue()
+    return lambda name: windtunnel.device(name, host=host, catalogue=catalogue)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def open_device(
     name: str,
     *,
     host: Host | None = None,
-    known: Catalogue | None = None,
+    catalogue: Catalogue | None = None,
     calibration: str | None = None,
     interval: Interval = "best",
     leaks: Literal["ignore", "error"] = "ignore",
@@ -36,7 +36,7 @@ def open_device(
     Args:
         name: The name of the device.
         host: The host program whose virtual clock the device uses. Devices of one host share its clock.
-        known: The catalogue; the shipped one unless given.
+        catalogue: The catalogue of devices. The default is the shipped one.
         calibration: The path of a calibration file, or "none" to ignore the shipped calibration.
         interval: The clock uses the best estimate of the model, or the ``low`` or ``high`` end of its 90% interval.
         leaks: "error" raises `Leak` if the device is closed while memory is allocated or a ring kernel runs.
@@ -60,7 +60,7 @@ def open_device(
         raise InputError(f"'{leaks}' is not a valid value of leaks", expected="ignore or error")
     if schedule is not None and (isinstance(schedule, bool) or not isinstance(schedule, int) or schedule < 0):
         raise InputError(f"{schedule!r} is not a valid schedule", expected="a seed: an integer of at least 0")
-    model = device_model(name, known or Catalogue(), calibration)
+    model = device_model(name, catalogue or Catalogue(), calibration)
     return Accelerator(EmulatedContext(model, host, interval, checked=checked, schedule=schedule), leaks=leaks)
 
 
@@ -69,7 +69,7 @@ def explore(
     device: str,
     *,
     schedules: int | Sequence[int] = 64,
-    known: Catalogue | None = None,
+    catalogue: Catalogue | None = None,
 ) -> Exploration:
     """Run ``program(accelerator)`` on a new ``device`` for each schedule of its kernels' threads.
 
@@ -78,8 +78,8 @@ def explore(
     """
     from windtunnel.runtime.explore import explored
 
-    catalogue = known or Catalogue()
-    return explored(program, lambda seed: open_device(device, known=catalogue, schedule=seed), schedules)
+    catalogue = catalogue or Catalogue()
+    return explored(program, lambda seed: open_device(device, catalogue=catalogue, schedule=seed), schedules)
 
 
 def open_real_device(name: str) -> Accelerator:
@@ -102,7 +102,7 @@ def select(
     machine: Sequence[str] | None = None,
     real: bool = False,
     host: Host | None = None,
-    known: Catalogue | None = None,
+    catalogue: Catalogue | None = None,
 ) -> Choice:
     """Choose a device by a list of preferred back ends, or by the recommendation for the use case ``use_case``.
 
@@ -123,7 +123,7 @@ def select(
         raise InputError(
             "select takes either back ends or a use case", expected="names of back ends, or use_case='...'"
         )
-    catalogued = known or Catalogue()
+    catalogued = catalogue or Catalogue()
     if device is not None and not (real and ":" in device):
         device_model(device, catalogued)  # a misspelt name is a wrong input, and not an absent device
     found: Mapping[str, KnownBackend] = _real_backends() if real else _emulated_backends(machine, host, catalogued)
@@ -132,15 +132,17 @@ def select(
     return selection.select(preferred, found, device=device)
 
 
-def _emulated_backends(machine: Sequence[str] | None, host: Host | None, known: Catalogue) -> dict[str, KnownBackend]:
+def _emulated_backends(
+    machine: Sequence[str] | None, host: Host | None, catalogue: Catalogue
+) -> dict[str, KnownBackend]:
     """Every kind and every API, with the devices of the machine that it reaches."""
     from windtunnel.emulator.device.backend import EmulatedBackend
 
-    specs = list(known.specs()) if machine is None else [known.spec(sku) for sku in machine]
+    specs = list(catalogue.specs()) if machine is None else [catalogue.spec(sku) for sku in machine]
     words = "the catalogue" if machine is None else f"the emulated machine ({', '.join(machine) or 'no devices'})"
     reached = {kind: [f"{spec.sku}@{spec.apis[0]}" for spec in specs if spec.kind == kind] for kind in kind_names()}
     reached |= {api: [f"{spec.sku}@{api}" for spec in specs if api in spec.apis] for api in api_names()}
-    make = partial(device_model, known=known)
+    make = partial(device_model, catalogue=catalogue)
     return {name: EmulatedBackend(name, devices, make, words, host) for name, devices in reached.items()}
 
 

@@ -22,7 +22,7 @@ def predict(
     device_name: str,
     values: Mapping[str, object],
     *,
-    known: Catalogue | None = None,
+    catalogue: Catalogue | None = None,
     calibration: str | None = None,
 ) -> dict[str, Any]:
     """Predict one operation on one device.
@@ -31,7 +31,7 @@ def predict(
     out of range.
     """
     operation = OPERATIONS.find(op)
-    target = device(device_name, known or Catalogue(), calibration)
+    target = device(device_name, catalogue or Catalogue(), calibration)
     cost = target.cost(one_row(operation, values))
     return next(_cost_rows(cost))
 

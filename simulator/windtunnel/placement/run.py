@@ -41,7 +41,7 @@ def _policy(scenario: PlacementScenario) -> PlacementPolicy:
 
 
 def run_placement(
-    scenario: PlacementScenario, replications: int, engine: str, known: Catalogue
+    scenario: PlacementScenario, replications: int, engine: str, catalogue: Catalogue
 ) -> tuple[dict[str, Any], PlacementRecording]:
     """Simulate ``scenario``: result.json's content, and the first run's recording.
 
@@ -60,7 +60,7 @@ def run_placement(
         )
     policy = _policy(scenario)
     placing = prepare_placing(scenario)
-    power, numbers = _power(scenario, placing.nodes.models, known)
+    power, numbers = _power(scenario, placing.nodes.models, catalogue)
     by_node = [power.get(m, _unknown()) for m in _node_models(placing.nodes.models, placing.nodes.model)]
     inflate = isinstance(scenario.mode, Inflate)
     runs = scenario.mode.runs if isinstance(scenario.mode, Inflate) and replications == 1 else replications
@@ -120,7 +120,7 @@ def _node_models(models: Any, model: np.ndarray) -> list[str]:
 
 
 def _power(
-    scenario: PlacementScenario, models: Any, known: Catalogue
+    scenario: PlacementScenario, models: Any, catalogue: Catalogue
 ) -> tuple[dict[str, NodePower], list[dict[str, Any]]]:
     """What each GPU model draws and costs, as far as a SKU is known for it, and the numbers that entered."""
     from windtunnel.placement.metrics import NodePower
@@ -136,7 +136,7 @@ def _power(
             )
     found: dict[str, NodePower] = {}
     numbers: list[dict[str, Any]] = []
-    skus = [spec.sku for spec in known.specs()]
+    skus = [spec.sku for spec in catalogue.specs()]
     for model in models:
         entry = stated.get(model)
         sku = entry.sku if entry is not None else None
@@ -147,7 +147,7 @@ def _power(
             found[model] = NodePower(None, None, None, price)
             continue
         try:
-            device = known.device(sku)
+            device = catalogue.device(sku)
         except InputError as error:
             raise error.at(scenario.where("cluster", "gpus", model, "sku")) from None
         found[model] = NodePower(sku, device.idle_power_w, device.power_limit_w, price)

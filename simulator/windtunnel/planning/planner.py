@@ -43,15 +43,15 @@ class Planner:
     """One plan in the making; raises InputError for what is wrong with the scenario before anything runs."""
 
     def __init__(
-        self, scenario: Scenario, known: Catalogue, workers: int, progress: Callable[[int], None] | None
+        self, scenario: Scenario, catalogue: Catalogue, workers: int, progress: Callable[[int], None] | None
     ) -> None:
         self.scenario = scenario
-        self.known = known
+        self.catalogue = catalogue
         self.asked = scenario.plan or Plan()
         self.targets = scenario.parsed_targets()
         self.entries = len(scenario.fleet)
         self.names = [entry_name(scenario, i) for i in range(self.entries)]
-        self.devices = fleet_devices(scenario, known)
+        self.devices = fleet_devices(scenario, catalogue)
         self._check()
         self.prices = self._prices()
         self.workers, self.progress = workers, progress
@@ -130,7 +130,7 @@ class Planner:
             )
         demand = least_demand(prepared)
         longest = float(np.where(demand.eligible, demand.alone_s, 0.0).max())
-        setting = Setting(self.scenario, self.known, self.asked.confidence, 1, longest, self.asked.replications)
+        setting = Setting(self.scenario, self.catalogue, self.asked.confidence, 1, longest, self.asked.replications)
         bounds = Replicated([demand], self.targets)
         most = self._most(bounds)
         simulator = Simulator(setting, self.workers, self.progress)

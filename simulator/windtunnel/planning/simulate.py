@@ -44,7 +44,7 @@ class Setting:
     """What every simulation of a plan shares; sent to each worker once."""
 
     scenario: Scenario
-    known: Catalogue
+    catalogue: Catalogue
     confidence: float
     replications: int
     """Runs of every fleet."""
@@ -97,7 +97,7 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
     repeated, fixed = repeats(scenario), not draws(scenario)
 
     def run(asked: Scenario) -> tuple[dict[str, Any], tuple[float, bool]]:
-        found = simulation.run(asked, known=setting.known)
+        found = simulation.run(asked, catalogue=setting.catalogue)
         return found.result, _behind_s(asked, found, targets, setting.longest_s / slowest)
 
     def verdicts(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ def compare(
     other: Scenario,
     replications: int,
     engine: str,
-    known: Catalogue,
+    catalogue: Catalogue,
     progress: Callable[[int, int], None] | None = None,
     *,
     names: tuple[str, str],
@@ -67,7 +67,7 @@ def compare(
     for replication in range(replications):
         seed = replication_seed(one.seed, replication) if replication else one.seed
         for i, scenario in enumerate((one, other)):
-            result, _ = simulate(scenario.reseeded(seed), 1, engine, known)
+            result, _ = simulate(scenario.reseeded(seed), 1, engine, catalogue)
             sides[i].append(_figures(result))
             for told in result.get("real") or ():
                 key = ("baseline", "candidate")[i], f"'{told['name']}' ({told['real']})"

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     pass
 
 
-def device_model(name: str, known: Catalogue, calibration: str | None = None) -> Device:
+def device_model(name: str, catalogue: Catalogue, calibration: str | None = None) -> Device:
     """The device ``SKU`` or ``SKU@API``; ``calibration`` is an overlay's path, or "none" to ignore the shipped one."""
     if calibration == "none":
-        return known.device(name, calibrated=False)
+        return catalogue.device(name, calibrated=False)
     if calibration is None:
-        return known.device(name)
-    spec = known.spec(name.partition("@")[0])
-    return known.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
+        return catalogue.device(name)
+    spec = catalogue.spec(name.partition("@")[0])
+    return catalogue.device(name, calibration=read_overlay(Path(calibration), spec.sku, spec.kind))
 
 
 def policy_of(scenario: Scenario) -> Policy:
@@ -65,19 +65,19 @@ def _located(make: Callable[[], Policy], scenario: Scenario, *path: str) -> Poli
         raise error.at(scenario.where(*path)) from None
 
 
-def fleet_devices(scenario: Scenario, known: Catalogue) -> list[Device]:
+def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
     """Each fleet entry's device, as the entry states it."""
     devices: list[Device] = []
     for i, entry in enumerate(scenario.fleet):
         try:
-            found = device_model(entry.device, known)
+            found = device_model(entry.device, catalogue)
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "device")) from None
         try:
             calibration = entry.calibration
             if calibration is not None:
                 overlay = calibration if calibration == "none" else str(scenario.folder / calibration)
-                found = device_model(entry.device, known, overlay)
+                found = device_model(entry.device, catalogue, overlay)
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "calibration")) from None
         try:

@@ -51,7 +51,7 @@ FIRST_JOBS, MOST_JOBS = 20_000, 50_000_000
 """Jobs of the first attempt at a precision, and those after which it is given up."""
 
 
-def prepare_run(scenario: Scenario, known: Catalogue, engine: str = "auto") -> Prepared:
+def prepare_run(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") -> Prepared:
     """A scenario made ready for an engine; InputError for what can be known to be wrong before anything runs.
 
     Long runs are made ready to be streamed, where the compiled engine will run them.
@@ -62,7 +62,7 @@ def prepare_run(scenario: Scenario, known: Catalogue, engine: str = "auto") -> P
     def preference(use: str, api: str, kind: str) -> float:
         return recommendation(use).preference(api=api, kind=kind)
 
-    devices, policy = fleet_devices(scenario, known), policy_of(scenario)
+    devices, policy = fleet_devices(scenario, catalogue), policy_of(scenario)
     executors = fleet_executors(scenario, devices)
     if executors:
         return prepare(scenario, devices, policy, preference, executors=executors)
@@ -77,7 +77,7 @@ def simulate(
     scenario: Scenario,
     replications: int,
     engine: str,
-    known: Catalogue,
+    catalogue: Catalogue,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[dict[str, Any], Recording]:
     """Run a scenario; what result.json holds, and the first replication's recording.
@@ -85,8 +85,8 @@ def simulate(
     Raises InputError for what is wrong with the scenario, or with asking for ``engine``.
     """
     if scenario.stop is not None and scenario.stop.relative_error is not None:
-        return _until_precise(scenario, scenario.stop, replications, engine, known, progress)
-    return _simulate(scenario, replications, engine, known, progress)
+        return _until_precise(scenario, scenario.stop, replications, engine, catalogue, progress)
+    return _simulate(scenario, replications, engine, catalogue, progress)
 
 
 def _until_precise(
@@ -94,7 +94,7 @@ def _until_precise(
     stop: Stop,
     replications: int,
     engine: str,
-    known: Catalogue,
+    catalogue: Catalogue,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[dict[str, Any], Recording]:
     """Longer and longer runs of the same jobs, until the figure that was asked for is known as well as was asked."""
@@ -115,7 +115,7 @@ def _until_precise(
     count, attempts = min(FIRST_JOBS, most), 0
     while True:
         attempts += 1
-        result, recording = _simulate(scenario.changed(stop=Stop(jobs=count)), 1, engine, known, progress)
+        result, recording = _simulate(scenario.changed(stop=Stop(jobs=count)), 1, engine, catalogue, progress)
         part = next((w for w in result["workloads"] if w["name"] == target.workload), result)
         times = distribution(part, target.metric)
         if times is None:
@@ -160,7 +160,7 @@ def _simulate(
     scenario: Scenario,
     replications: int,
     engine: str,
-    known: Catalogue,
+    catalogue: Catalogue,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[dict[str, Any], Recording]:
     from windtunnel.engine.choice import choose, run_on
@@ -174,7 +174,7 @@ def _simulate(
     drawn = opened()
     for replication in range(replications):
         repeated = scenario if not replication else scenario.reseeded(replication_seed(scenario.seed, replication))
-        prepared = prepare_run(repeated, known, engine)
+        prepared = prepare_run(repeated, catalogue, engine)
         if first is None:
             first = prepared
             chosen, why = choose(prepared, engine)
@@ -275,11 +275,11 @@ def _with(before: list[dict[str, Any]], more: list[dict[str, Any]]) -> list[dict
     ]
 
 
-def check(scenario: Scenario, engine: str, known: Catalogue) -> None:
+def check(scenario: Scenario, engine: str, catalogue: Catalogue) -> None:
     """All of ``simulate`` but the simulation: InputError for what it would refuse before anything is simulated."""
     from windtunnel.engine.choice import choose
 
-    choose(prepare_run(scenario, known, engine), engine)
+    choose(prepare_run(scenario, catalogue, engine), engine)
 
 
 def _report(progress: Callable[[int, int], None], total: int, done: int) -> None:
@@ -337,7 +337,7 @@ def run(
     replications: int = 1,
     engine: str = "auto",
     changes: Sequence[str] = (),
-    known: Catalogue | None = None,
+    catalogue: Catalogue | None = None,
     all_jobs: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Run:
@@ -350,9 +350,9 @@ def run(
     if isinstance(scenario, (str, Path)):
         scenario = checked(read_document(Path(scenario), changes, seed=seed))
     if isinstance(scenario, PlacementScenario):
-        found, placed = placing.run_placement(scenario, replications, engine, known or Catalogue())
+        found, placed = placing.run_placement(scenario, replications, engine, catalogue or Catalogue())
         return Run(found, placed, _sample(found, len(placed.tasks), all_jobs))
-    result, recording = simulate(scenario, replications, engine, known or Catalogue(), progress)
+    result, recording = simulate(scenario, replications, engine, catalogue or Catalogue(), progress)
     if recording.tally is not None:
         return Run(result, recording)
     return Run(result, recording, _sample(result, len(recording.jobs), all_jobs))

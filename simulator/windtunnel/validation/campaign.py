@@ -112,7 +112,7 @@ def measured(
     model: str | None = None,
     budget: Budget | None = None,
     seed: int = 0,
-    known: Catalogue | None = None,
+    catalogue: Catalogue | None = None,
     calibration: str | None = None,
     progress: Callable[[str], None] | None = None,
     command: str = "",
@@ -125,8 +125,8 @@ def measured(
     """
     budget = budget or Budget()
     budget.check()
-    known = known or Catalogue()
-    chosen = choose(device, model, known)
+    catalogue = catalogue or Catalogue()
+    chosen = choose(device, model, catalogue)
     shares = [_SHARES.get(name.partition(":")[0], 1.0) for name, _ in chosen]
     found = Findings(command=command)
     theirs: dict[str, dict[str, str]] = {}
@@ -134,9 +134,9 @@ def measured(
         told = partial(_prefixed, progress, name) if progress is not None else None
         each = budget.part(share / sum(shares))
         done = theirs.setdefault(sku, {}) if model is None else {}
-        as_model = device_model(sku, known, calibration)
+        as_model = device_model(sku, catalogue, calibration)
         try:
-            taken = _measure(name, sku, each, seed, as_model, told, known, done, calibration)
+            taken = _measure(name, sku, each, seed, as_model, told, catalogue, done, calibration)
         except (DeviceError, DeviceNotPresentError) as error:
             if len(chosen) == 1:
                 raise DeviceNotPresentError(f"'{name}' is found and does not open: {error}") from None
@@ -147,12 +147,12 @@ def measured(
     return found
 
 
-def choose(device: str | None, model: str | None, known: Catalogue) -> list[tuple[str, str]]:
+def choose(device: str | None, model: str | None, catalogue: Catalogue) -> list[tuple[str, str]]:
     """(device of this host, what it is compared with): all that have a model, or the one that is asked for."""
     if device is not None and ":" in device:
         backend(device.partition(":")[0])  # a slip in a name is not an absent device
     elif device is not None and model is None:
-        device_model(device, known)
+        device_model(device, catalogue)
     found = probing.reached(probe())
     if device is None:
         if model is not None:
@@ -167,8 +167,8 @@ def choose(device: str | None, model: str | None, known: Catalogue) -> list[tupl
             raise DeviceNotPresentError("no back end reaches a device with a model here; windtunnel doctor says why")
         return chosen
     if model is not None:
-        device_model(model, known)
-    full = _full(device, known)
+        device_model(model, catalogue)
+    full = _full(device, catalogue)
     wanted = [one for one in found if one.is_called(device) or (full is not None and one.modelled_as == full)]
     if not wanted:
         here = [one.found.name for one in found]
@@ -182,10 +182,10 @@ def choose(device: str | None, model: str | None, known: Catalogue) -> list[tupl
     return [(one.found.name, model or _model_of(one)) for one in wanted]
 
 
-def _full(device: str, known: Catalogue) -> str | None:
+def _full(device: str, catalogue: Catalogue) -> str | None:
     """``SKU@API`` of a catalogue's name, its usual API where it says none."""
     try:
-        return f"{device.partition('@')[0]}@{device_model(device, known).api.name}"
+        return f"{device.partition('@')[0]}@{device_model(device, catalogue).api.name}"
     except InputError:
         return None
 
@@ -211,7 +211,7 @@ def _measure(
     seed: int,
     model: Device,
     progress: Callable[[str], None] | None,
-    known: Catalogue,
+    catalogue: Catalogue,
     done: Mapping[str, str],
     calibration: str | None,
 ) -> Taken:
@@ -236,7 +236,7 @@ def _measure(
     refused += found.refused
     left = [*found.left, *beyond]
     taken = Taken(name, sku, replace(found, refused=refused, left=left), info, versions)
-    spanned = _makespan(taken, budget.part(_MAKESPAN_SHARE), seed, calibration, known)
+    spanned = _makespan(taken, budget.part(_MAKESPAN_SHARE), seed, calibration, catalogue)
     if isinstance(spanned, str):
         taken.unspanned = spanned
     else:
@@ -272,7 +272,7 @@ _LEAST = 3
 
 
 def _makespan(
-    taken: Taken, budget: Budget, seed: int, calibration: str | None, known: Catalogue
+    taken: Taken, budget: Budget, seed: int, calibration: str | None, catalogue: Catalogue
 ) -> Mapping[str, Any] | str:
     """One scenario of what was measured, run on the real device and on its model: how long each says it takes.
 
@@ -309,7 +309,7 @@ def _makespan(
         for way, entry in ways.items():
             made = scenario_from_data({**data, "fleet": [entry]})
             with reals.waiting_at_most(patience_s):
-                jobs = simulate(made, 1, "process", known)[1].jobs
+                jobs = simulate(made, 1, "process", catalogue)[1].jobs
             unfinished = int((jobs.status != COMPLETED).sum())
             if unfinished:
                 return f"{unfinished} of {_JOBS} jobs were not completed on {taken.name}"
