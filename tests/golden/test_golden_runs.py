@@ -82,8 +82,8 @@ def errors_of_devices(**changes: Any) -> str:
     result = windtunnel.run(scenario.changed(**changes)).result
     faults = result["faults"]
     lines = [f"{name} {count}" for name, count in result["jobs"].items()]
-    lines += [f"{name} {faults[name]}" for name in ("interrupted", "restarts", "lost", "corrupted")]
-    lines += [f"{one['kind']} {one['struck']} of {one['operations']}" for one in faults["by_fault"]]
+    lines += [f"{name} {faults[name]}" for name in ("interrupted", "restarts", "failed", "corrupted_jobs")]
+    lines += [f"{one['kind']} {one['occurrences']} of {one['eligible_operations']}" for one in faults["by_fault"]]
     return "\n".join(lines) + "\n"
 
 

@@ -40,7 +40,7 @@ RING = {
     ],
 }
 HOURS = {"process": "diurnal", "rates": [f"{(h * 7) % 11} /h" for h in range(24)], "start_time": "05:20"}
-STEPS = HOURS | {"shape": "step", "starts": "23:59:30"}
+STEPS = HOURS | {"shape": "step", "start_time": "23:59:30"}
 WAVE = {"process": "diurnal", "rate": "6 /h", "amplitude": 1.0, "peak": "14:30", "start_time": "09:00"}
 GIVEN = {"process": "spikes", "rate": "30 /s", "factor": 6.0, "duration": "2 s", "at": ["3 s", "0 s", "4 s", "15 s"]}
 RANDOM = {"process": "spikes", "rate": "30 /s", "factor": 6.0, "duration": "2 s", "mean_interval": "5 s"}

@@ -219,7 +219,7 @@ def test_a_run_needs_more_jobs_the_nearer_capacity_and_the_more_services_vary() 
     assert jobs_to_settle(0.8, 4.0) == pytest.approx(2.5 * jobs_to_settle(0.8))
 
 
-@pytest.mark.parametrize("records", ["keep", "drop"])
+@pytest.mark.parametrize("records", ["all", "none"])
 def test_a_run_shorter_than_its_queue_s_memory_gives_values_without_intervals(records: str) -> None:
     def run(jobs: int, load: float) -> dict[str, Any]:
         scenario = {
