@@ -60,7 +60,7 @@ def test_where_nothing_is_there_the_list_is_empty_and_quiet(fake: Fake, capsys: 
     fake("wgpu", "os.abort()")
     assert command(capsys, "devices", "--real", "--format", "json") == (0, "[]\n", "")
     code, out, err = command(capsys, "devices", "--real")
-    assert (code, err) == (0, "") and "windtunnel doctor says what is missing" in out
+    assert (code, err) == (0, "") and "windtunnel doctor" in out
 
 
 def test_a_folder_of_skus_has_no_part_in_what_is_on_the_host(
