@@ -17,6 +17,7 @@ import pytest
 from windtunnel.app import doctor as doctoring
 from windtunnel.backends.common import system as _system
 from windtunnel.cli import main as cli
+from windtunnel.report.doctor import doctor_lines
 
 Fake = Callable[..., str]
 POCL = "device(label='pthread', kind='cpu', software=True, driver='PoCL 3.0')"
@@ -52,10 +53,10 @@ def test_each_back_end_has_its_state_and_what_is_missing_its_reason_and_what_to_
     assert report["limits"]["cores"] > 0 and report["limits"]["memory_bytes"] > 0
     code, out, err = command(capsys, "doctor")
     assert (code, err) == (0, "")
-    assert re.search(r"opencl +present\n +opencl:0  pthread, software: no accelerator \(PoCL 3.0\)\n", out)
+    assert re.search(r"opencl +present\n +opencl:0  pthread, software on the processor \(PoCL 3.0\)\n", out)
     assert re.search(r"wgpu +missing package: the package 'a_driver_nobody_has' is not installed\n", out)
-    assert re.search(r"vulkan +crashed: .*SIGABRT.*\n +reaches cards; to install: a driver\n", out)
-    assert out.splitlines()[-1] == "windtunnel validate can measure here: opencl:0 (as host@opencl)"
+    assert re.search(r"vulkan +crashed: .*SIGABRT.*\n +for cards; to install: a driver\n", out)
+    assert out.splitlines()[-1] == "Devices that windtunnel validate can measure: opencl:0 (as host@opencl)"
     order = [out.index(word) for word in ("Python 3", "numpy ", "g++", "opencl ", "root", "Limits:", "validate")]
     assert order == sorted(order)
 
@@ -65,7 +66,7 @@ def test_each_back_end_has_its_state_and_what_is_missing_its_reason_and_what_to_
     ("required", "code", "said"),
     [
         (["--require", "opencl"], 0, ""),
-        (["--require", "opencl,wgpu"], 3, "required, and not here: wgpu: the package 'a_driver_nobody_has'"),
+        (["--require", "opencl,wgpu"], 3, "a required back end has no device: wgpu: the package 'a_driver_nobody_has'"),
         (["--require", "vulkan", "--require", "wgpu, opencl"], 3, "vulkan: the process .* to install: a driver; wgpu:"),
         (["--require", "opencll"], 2, "--require: unknown back end 'opencll'.*did you mean 'opencl'"),
     ],
@@ -84,16 +85,16 @@ def test_a_back_end_that_is_required_and_missing_is_exit_3_after_the_report(
 
 def test_where_no_back_end_reaches_anything_nothing_can_be_validated(fake: Fake) -> None:
     fake("opencl", "return []")
-    *_, last = doctoring.lines(doctoring.doctor())
-    assert last == "windtunnel validate can measure here: nothing, as no back end reaches a device"
+    *_, last = doctor_lines(doctoring.doctor())
+    assert last == "Devices that windtunnel validate can measure: none"
 
 
 @pytest.mark.usefixtures("some")
 @pytest.mark.parametrize("root", [True, False])
 def test_it_says_what_being_root_changes(monkeypatch: pytest.MonkeyPatch, root: bool) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0 if root else 1000)
-    text = "\n".join(doctoring.lines(doctoring.doctor()))
-    assert ("Running as root: packets" in text, "Not root: packets runs where" in text) == (root, not root)
+    text = "\n".join(doctor_lines(doctoring.doctor()))
+    assert ("Running as root: " in text, "Not running as root: " in text) == (root, not root)
 
 
 @pytest.mark.usefixtures("some")
@@ -101,9 +102,9 @@ def test_a_card_without_a_driver_and_a_limit_of_address_space_are_told(monkeypat
     card = _system.PciDevice("0000:17:00.0", _system.NVIDIA, 0x2335, 3)
     monkeypatch.setattr(_system, "accelerators", lambda: (card,))
     monkeypatch.setattr(_system, "limits", lambda: _system.Limits(0.5, 2e9, 1e9))
-    text = "\n".join(doctoring.lines(doctoring.doctor()))
-    assert "on the bus at 0000:17:00.0: NVIDIA GPU (10de:2335), which no back end reaches" in text
-    assert "Limits: 0.5 cores, 2.0 GB of memory, 1.0 GB of address space for a process" in text
+    text = "\n".join(doctor_lines(doctoring.doctor()))
+    assert "PCI 0000:17:00.0: NVIDIA GPU (10de:2335) is not reached by any back end" in text
+    assert "Limits: 0.5 cores, 2.0 GB of memory, 1.0 GB of address space per process" in text
 
 
 def compiler(folder: Path, name: str, script: str) -> None:
@@ -125,13 +126,13 @@ def test_compilers_are_asked_and_what_is_missing_or_does_not_work_says_what_to_i
     versions: dict[str, Any] = {one["name"]: one["version"] for one in report["compilers"]}
     assert versions["g++"] == "g++ (of ours) 99.1"
     assert (versions["verilator"], versions["hipcc"], versions["iverilog"]) == (None, None, None)
-    text = "\n".join(doctoring.lines(report))
-    assert "missing (kernels as RTL, simulated): apt install iverilog" in text
+    text = "\n".join(doctor_lines(report))
+    assert "missing (RTL simulation of kernels): apt install iverilog" in text
 
 
 def test_the_packages_it_looks_for_are_those_that_windtunnel_needs(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needed = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
     assert sorted(re.split(r"[<>=]", one)[0] for one in needed) == sorted(doctoring.NEEDED)
     monkeypatch.setattr(doctoring, "NEEDED", ("numpy", "a-package-nobody-has"))
-    text = "\n".join(doctoring.lines(doctoring.doctor()))
+    text = "\n".join(doctor_lines(doctoring.doctor()))
     assert re.search(r"  numpy \d.*\n  missing: pip install a-package-nobody-has\n", text)

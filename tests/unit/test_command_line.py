@@ -281,7 +281,7 @@ def test_a_table_is_never_written_over_itself_nor_over_a_device(tmp_path: Path) 
     table = tmp_path / "in.csv"
     table.write_text("m,n,k,dtype\n64,64,64,float16\n")
     arguments = ["predict", "gemm", "--device", "l4", "--table", table, "--out"]
-    assert "this is the table itself" in command_line(*arguments, table, expect=2).stderr
+    assert "the output is the input table itself" in command_line(*arguments, table, expect=2).stderr
     (tmp_path / "folder").mkdir()
     assert "this is no regular file" in command_line(*arguments, tmp_path / "folder", expect=2).stderr
 

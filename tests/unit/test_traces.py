@@ -313,7 +313,7 @@ def test_the_command_writes_plain_csv_and_names_what_is_wrong(small: Path, tmp_p
     assert done.stdout == f"10 rows in 9.00 s, 1.00 /s on average\nwrote {out}\n"
     assert out.read_text().splitlines()[:3] == ["time_s,size", "0,1", "1,2"]
     for form, time, columns, target, says in (
-        ("csv", "t", {}, small, "this is the trace itself"),
+        ("csv", "t", {}, small, "the output is the input trace itself"),
         ("csv", "tt", {}, out, "--time: the trace"),
         ("csv", None, {}, out, "--time: the column of the arrival is not named"),
         ("azure", None, {}, out, "--format: 'azure' is no format of traces; expected one of csv, azure-llm"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.errors import InputError, Where
@@ -12,9 +12,6 @@ from windtunnel.core.optable import read_op_table
 from windtunnel.core.version import __version__
 from windtunnel.simulation.fleet import device_model as device
 from windtunnel_models.catalogue import Catalogue, shipped_overlay
-
-if TYPE_CHECKING:
-    pass
 
 
 def calibrate(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windtunnel.library.devices import emulator
 from windtunnel.simulation.fleet import device_model as device
 from windtunnel.simulation.run import one_job_s
 from windtunnel_models.catalogue import Catalogue
-
-if TYPE_CHECKING:
-    pass
 
 
 def claims(only: str | None = None, catalogue: Catalogue | None = None) -> list[dict[str, Any]]:

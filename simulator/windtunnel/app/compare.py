@@ -1,10 +1,10 @@
-"""`windtunnel compare`: two scenarios on the same random numbers."""
+"""`windtunnel compare`: two scenarios with common random numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windtunnel.core.errors import InputError, Where
 from windtunnel.scenario.scenario import (
@@ -13,9 +13,6 @@ from windtunnel.scenario.scenario import (
 )
 from windtunnel.simulation import compare as comparing
 from windtunnel_models.catalogue import Catalogue
-
-if TYPE_CHECKING:
-    pass
 
 
 def compare(

@@ -1,20 +1,17 @@
-"""`windtunnel devices` and `windtunnel ops`: what the catalogue holds."""
+"""`windtunnel devices` and `windtunnel ops`: the devices of the catalogue, and the operations."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windtunnel.core.ops import OPERATIONS, describe
 from windtunnel.core.provenance import Provenance
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds import find_kind, kind_names
 
-if TYPE_CHECKING:
-    pass
-
 
 def list_devices(catalogue: Catalogue) -> list[dict[str, Any]]:
-    """What `windtunnel devices` prints: SKU, kind, usual API, vendor, and the weakest provenance of its numbers."""
+    """List the SKUs of the catalogue: kind, default API, vendor, and the least certain provenance of their numbers."""
     return [
         {
             "sku": spec.sku,
@@ -32,8 +29,8 @@ def list_devices(catalogue: Catalogue) -> list[dict[str, Any]]:
 
 
 def list_operations() -> list[dict[str, Any]]:
-    """What `windtunnel ops` prints: each operation's columns and the kinds that run it."""
+    """List the operations: their columns and the device kinds that run them."""
     kinds = {name: find_kind(name) for name in kind_names()}
     return [
-        describe(op, [kind for kind, found in kinds.items() if name in found.costs]) for name, op in OPERATIONS.items()
+        describe(op, [kind for kind, model in kinds.items() if name in model.costs]) for name, op in OPERATIONS.items()
     ]

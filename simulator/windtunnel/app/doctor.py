@@ -1,4 +1,4 @@
-"""`windtunnel doctor`: what this host has, what is missing and what to install, in the order in which it is needed."""
+"""`windtunnel doctor`: the packages, compilers and back ends of this host, and how to install what is missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -24,23 +24,23 @@ from windtunnel.core.version import __version__
 NEEDED = (
     "click", "jinja2", "ml_dtypes", "numba", "numpy", "pydantic", "PyYAML", "scipy", "simpy", "threadpoolctl", "tqdm",
 )  # fmt: skip
-"""Distributions that Windtunnel does not run without, as pyproject.toml has them."""
+"""The required distributions of pyproject.toml."""
 
-# What each is for, and what to install where it is missing.
+# The command that prints the version, the purpose, and how to install it.
 _COMPILERS: Mapping[str, tuple[Sequence[str], str, str]] = {
-    "g++": (("g++", "--version"), "kernels as C++, Metal's syntax", "apt install g++"),
-    "iverilog": (("iverilog", "-V"), "kernels as RTL, simulated", "apt install iverilog"),
+    "g++": (("g++", "--version"), "tests of kernels as C++ and of Metal syntax", "apt install g++"),
+    "iverilog": (("iverilog", "-V"), "RTL simulation of kernels", "apt install iverilog"),
     "verilator": (("verilator", "--version"), "long RTL simulations", "apt install verilator"),
-    "hipcc": (("hipcc", "--version"), "HIP code is compiled, for no AMD card", "apt install hipcc (189 MB)"),
+    "hipcc": (("hipcc", "--version"), "compiling HIP code, without an AMD device", "apt install hipcc (189 MB)"),
 }
 _NVRTC = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc-cu12")
 _ANSWER_S = 20.0
-"""A compiler that does not say its version in so long is taken not to work."""
+"""A compiler that does not print its version within this time counts as missing."""
 
 
 def names_of(required: Sequence[str]) -> list[str]:
-    """The back ends of ``--require opencl,wgpu``; InputError for one that is none."""
-    names = [name.strip() for one in required for name in one.split(",") if name.strip()]
+    """Parse ``--require opencl,wgpu``. Raises InputError for an unknown back end."""
+    names = [name.strip() for value in required for name in value.split(",") if name.strip()]
     for name in names:
         if name not in registry.names():
             raise InputError(
@@ -53,12 +53,12 @@ def names_of(required: Sequence[str]) -> list[str]:
 
 
 def doctor(required: Sequence[str] = ()) -> dict[str, Any]:
-    """What the host has: ``missing`` are those of ``required`` (names of back ends) that reach no device here."""
+    """Describe the host. ``missing`` lists the back ends of ``required`` that found no device."""
     with ThreadPoolExecutor() as pool:
-        asked = {name: pool.submit(_says, command) for name, (command, _, _) in _COMPILERS.items()}
+        versions = {name: pool.submit(_compiler_version, command) for name, (command, _, _) in _COMPILERS.items()}
         probed = probe()
         compilers = [
-            {"name": name, "version": asked[name].result(), "for": what, "install": install}
+            {"name": name, "version": versions[name].result(), "for": what, "install": install}
             for name, (_, what, install) in _COMPILERS.items()
         ]
     wheels = [(name, _version(name)) for name in _NVRTC]
@@ -67,7 +67,7 @@ def doctor(required: Sequence[str] = ()) -> dict[str, Any]:
         {
             "name": "nvrtc",
             "version": nvrtc,
-            "for": "CUDA code is compiled, with or without a card",
+            "for": "compiling CUDA code, with or without a device",
             "install": "pip install nvidia-cuda-nvrtc-cu12 (142 MB)",
         }
     )
@@ -120,60 +120,6 @@ def _backend(probed: Probed) -> dict[str, Any]:
     }
 
 
-def missing_words(report: Mapping[str, Any]) -> str:
-    """Of the back ends that were required and are not here: which, why, and what to install."""
-    said = [
-        f"{one['name']}: {one['why']}; to install: {one['install']}"
-        for one in report["backends"]
-        if one["name"] in report["missing"]
-    ]
-    return f"required, and not here: {'; '.join(said)}"
-
-
-def lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """The report for people."""
-    python = report["python"]
-    yield f"Windtunnel {report['windtunnel']}, Python {python['version']} ({python['executable']})"
-    yield f"  {python['platform']}"
-    yield "  " + ", ".join(f"{one['name']} {one['version']}" for one in report["packages"] if one["version"])
-    lacking = [one["name"] for one in report["packages"] if not one["version"]]
-    if lacking:
-        yield f"  missing: pip install {' '.join(lacking)}"
-    yield ""
-    yield "Compilers, for the tests of what is written in other languages"
-    for one in report["compilers"]:
-        state = one["version"] or f"missing ({one['for']}): {one['install']}"
-        yield f"  {one['name']:<10} {state}"
-    yield ""
-    yield "Back ends of real devices"
-    for one in report["backends"]:
-        yield f"  {one['name']:<10} {one['state'] if one['present'] else one['state'] + ': ' + one['why']}"
-        for device in one["devices"]:
-            software = ", software: no accelerator" if device["software"] else ""
-            yield f"  {'':<10} {device['name']}  {device['label']}{software} ({device['driver']})"
-        if not one["present"]:
-            yield f"  {'':<10} reaches {one['reaches']}; to install: {one['install']}"
-    for device in report["bus"]:
-        if device["address"] in report["unreached"]:
-            yield (
-                f"  on the bus at {device['address']}: {device['what']} ({device['ids']}), which no back end reaches: "
-                "is its driver installed?"
-            )
-    yield ""
-    if report["root"]:
-        yield "Running as root: packets makes its network namespaces by right of it. Nothing else needs it or uses it."
-    else:
-        yield "Not root: packets runs where users may make namespaces, and apt needs sudo. Nothing else is different."
-    limits = report["limits"]
-    space = limits["address_space_bytes"]
-    yield (
-        f"Limits: {limits['cores']:g} cores, {limits['memory_bytes'] / 1e9:,.1f} GB of memory"
-        + ("" if space is None else f", {space / 1e9:,.1f} GB of address space for a process")
-    )
-    ways = [f"{one['name']} (as {one['as']})" if one["as"] else f"{one['name']}" for one in report["validate"]]
-    yield f"windtunnel validate can measure here: {', '.join(ways) or 'nothing, as no back end reaches a device'}"
-
-
 def _is_root() -> bool:
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
@@ -185,13 +131,13 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def _says(command: Sequence[str]) -> str | None:
-    """The first line with a number of what a command says of its version; None where it is not here or says nothing."""
+def _compiler_version(command: Sequence[str]) -> str | None:
+    """Run ``command`` and return the first line of its output that has a digit; None if it is missing or fails."""
     program = which(command[0])
     if program is None:
         return None
     try:
-        process = subprocess.Popen(  # noqa: S603  a compiler of the path, asked for its version
+        process = subprocess.Popen(  # noqa: S603  a compiler on the PATH prints its version
             [program, *command[1:]],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -201,11 +147,11 @@ def _says(command: Sequence[str]) -> str | None:
     except OSError:
         return None
     try:
-        said, _ = process.communicate(timeout=_ANSWER_S)
+        output, _ = process.communicate(timeout=_ANSWER_S)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         return None
-    text = said.decode("utf-8", "replace")
+    text = output.decode("utf-8", "replace")
     return next((line.strip() for line in text.splitlines() if any(c.isdigit() for c in line)), None)

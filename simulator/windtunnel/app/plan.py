@@ -1,8 +1,4 @@
-"""`windtunnel plan` put together: scenario, bounds, search, simulations side by side, and what the answer rests on.
-
-Beside `app` and like it a place that knows several parts: it asks `app.run` about each fleet, and the planning part,
-which knows of no engine, which fleets to ask about.
-"""
+"""`windtunnel plan`: the cheapest fleets for a scenario, and the files that describe them."""
 
 from __future__ import annotations
 
@@ -26,10 +22,10 @@ def plan(
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """The cheapest fleets of the scenario's candidates that meet its targets, with a bound and an explanation.
+    """Find the cheapest fleets of the scenario's candidates that meet its targets, with a lower bound on the cost.
 
-    ``workers``: processes; as many as there are cores unless given, with no influence on the answer. ``progress`` is
-    told how many simulations are done. Raises InputError for what is wrong with the input.
+    ``workers`` is the number of processes (default: one for each core); it does not change the answer. ``progress`` is
+    called with the number of finished simulations. Raises InputError for a scenario that is not valid.
     """
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(Path(scenario), changes, seed=seed)
@@ -38,7 +34,7 @@ def plan(
 
 
 def save(found: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write plan.json and report.html under ``folder``; nothing half-written stays."""
+    """Write plan.json and report.html to ``folder``, each completely or not at all, and return their paths."""
     from windtunnel.core.csvfile import write_whole
     from windtunnel.report.plan import render
 

@@ -1,10 +1,10 @@
-"""`windtunnel predict`: a table of operations, and what a prediction rests on."""
+"""`windtunnel predict`: predicts a table of operations, and names the basis of a prediction."""
 
 from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.device import Cost, Device
@@ -13,35 +13,36 @@ from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.optable import read_op_table
 from windtunnel.library.predict import _cost_rows
 
-if TYPE_CHECKING:
-    pass
-
 
 def known_from(op: str, target: Device) -> str:
-    """One line on what an operation's time rests on: this SKU's measurements, other devices', or a formula."""
+    """Return one line on the basis of a duration: measurements of this SKU, of other devices, or a formula."""
     accuracy = target.accuracy_of(op)
     if accuracy.basis != "measured":
         return accuracy.text
     error = ""
     if accuracy.cross_validation_error is not None:
         groups = accuracy.cross_validation_groups
-        error = f"; {accuracy.cross_validation_error:.1%} off in the mean on those held back ({groups})"
+        error = f"; {accuracy.cross_validation_error:.1%} mean cross-validation error ({groups})"
     return f"{accuracy.fitted_rows:,} measurements of this SKU{error}"
 
 
 def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
-    """Predict every row of a CSV file (plain or .gz), keeping its rows, order and columns; returns the rows.
+    """Predict every row of a CSV file (plain or .gz), and return the number of rows.
 
-    A column of the table that is called like a cost column (measured ``power_w``) is kept as ``<name>_given``.
+    ``out`` has the rows, the order and the columns of ``source``, with the cost columns added.
+
+    A column with the name of a cost column (a measured ``power_w``) is written as ``<name>_given``.
     """
     if out.exists() and out.samefile(source):
-        raise InputError("this is the table itself", where=Where(str(out), field="--out"), expected="another file")
+        raise InputError(
+            "the output is the input table itself", where=Where(str(out), field="--out"), expected="another file"
+        )
     rows = read_op_table(OPERATIONS.find(op), source)
     table = rows.table
     header = [f"{name}_given" if name in Cost.COLUMNS else name for name in table.header]
     twice = [name for name in header if header.count(name) > 1]
     if twice:
-        raise InputError(f"the table would have two columns '{twice[0]}'", where=Where(str(source), 1, field=twice[0]))
+        raise InputError(f"the output would have two columns '{twice[0]}'", where=Where(str(source), 1, field=twice[0]))
     cells: list[dict[str, Any]] = [{}] * len(table.rows)
     for places, group in rows.groups():
         try:

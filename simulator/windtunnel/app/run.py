@@ -16,7 +16,10 @@ from windtunnel.simulation.run import Run
 
 
 def save(finished: Run, folder: Path) -> list[Path]:
-    """Write result.json, jobs.csv, report.html and trace.json.gz under ``folder``; nothing half-written stays."""
+    """Write result.json, jobs.csv, report.html and trace.json.gz to ``folder``, and return their paths.
+
+    The files appear only when all of them are complete. Raises InputError if ``folder`` cannot be written to.
+    """
     from windtunnel.report import html, perfetto, tables
 
     try:
@@ -32,10 +35,10 @@ def save(finished: Run, folder: Path) -> list[Path]:
                 (made / "report.html").write_text(html.render(finished.result, recording), encoding="utf-8")
                 perfetto.write_trace(made / "trace.json.gz", recording, name=finished.result["name"])
             names = sorted(path.name for path in made.iterdir())
-            in_the_way = [name for name in names if (folder / name).exists() and not (folder / name).is_file()]
-            if in_the_way:
+            not_files = [name for name in names if (folder / name).exists() and not (folder / name).is_file()]
+            if not_files:
                 raise InputError(
-                    f"'{in_the_way[0]}' is there already and is no file",
+                    f"'{not_files[0]}' exists and is not a file",
                     where=Where(str(folder), field="--out"),
                     expected="another folder",
                 )
@@ -53,7 +56,7 @@ def save(finished: Run, folder: Path) -> list[Path]:
 def _write_placement(
     result: dict[str, Any], recording: PlacementRecording, folder: Path, sample: np.ndarray | None = None
 ) -> None:
-    """Write jobs.csv (the tasks of ``sample``, or all), report.html and trace.json.gz under ``folder``."""
+    """Write jobs.csv (the tasks of ``sample``, or all), report.html and trace.json.gz to ``folder``."""
     from windtunnel.report import placement as report
     from windtunnel.report import placement_html
 
@@ -63,7 +66,7 @@ def _write_placement(
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse an output folder that cannot be written to before anything runs."""
+    """Raise InputError if ``folder`` cannot be written to, before anything runs."""
     parent = folder
     while not parent.exists() and parent != parent.parent:
         parent = parent.parent
@@ -81,5 +84,5 @@ def check_writable(folder: Path) -> None:
 
 
 def list_policies() -> list[str]:
-    """Every named policy."""
+    """List the names of all policies."""
     return list(POLICIES)

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Point:
-    """What running a point takes, beside its changes and the copies of its input files. Sent to workers."""
+    """What a worker needs to run a point, beside the changes of the point and the copies of the input files."""
 
     inputs: Inputs
     replications: int
     engine: str
     host: DeviceSpec | None
-    """The processor of the machine the sweep was started on, where a fleet names it: the same for every worker."""
+    """The processor on which the sweep was started, if a fleet names ``host``: the same for every worker."""
 
 
 def sweep(
@@ -50,7 +50,7 @@ def sweep(
     cluster: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
-    """Run a scenario at every point of a grid; returns what sweep.json holds.
+    """Run a scenario at every point of a grid, and return the content of sweep.json.
 
     ``over`` are axes, "fleet[0].count=1,2,4"; ``changes`` are made at every point. Points run on ``workers`` processes
     (one a processor unless given) or on the Dask cluster whose scheduler is at ``cluster``. With ``out`` every finished
@@ -80,17 +80,17 @@ def sweep(
 
 
 def _one_at_a_time(real: Sequence[str], workers: int | None, cluster: str | None) -> int:
-    """How many processes run points that measure real devices: one, or each would measure the others too."""
+    """Return the number of worker processes for points that measure real devices: always one."""
     if cluster is not None:
         raise InputError(f"{real[0]} is a device of this host", where=Where(field="--cluster"), expected="no --cluster")
     if workers not in (None, 1):
-        problem = f"{real[0]} is measured by each point, and {workers} at once would measure one another"
-        raise InputError(problem, where=Where(field="--workers"), expected="1, or none given")
+        problem = f"every point measures {real[0]}, and {workers} workers would disturb each other's measurements"
+        raise InputError(problem, where=Where(field="--workers"), expected="1, or no --workers")
     return 1
 
 
 def _drivers(real: Sequence[str]) -> dict[str, str | None]:
-    """What real devices of a sweep are, so that no point that another driver measured is taken for one of it."""
+    """Return the driver of each real device, so that a stored point of another driver is not reused."""
     from windtunnel.backends.discovery import real_devices as probing
 
     here = {row["name"]: f"{row['label']}, {row['driver']}" for row in probing.real_devices()}
@@ -98,12 +98,12 @@ def _drivers(real: Sequence[str]) -> dict[str, str | None]:
 
 
 _PRELOAD = (
-    "windtunnel.app.commands",
+    "windtunnel.app.sweep",
     "windtunnel.engine.process.engine",
     "windtunnel.engine.results.metrics",
     "scipy.special",
 )
-"""What running a point imports: once for all local workers."""
+"""Modules that every point needs; the local workers import them once."""
 
 
 def sweep_work(setup: _Point, tree: Path, task: Task) -> Outcome:
@@ -123,5 +123,5 @@ def sweep_work(setup: _Point, tree: Path, task: Task) -> Outcome:
         return Outcome(error=inputs.restore(str(error), tree), code=error.exit_code)
     except Exception as error:
         lines = "".join(traceback.format_exception(error))
-        said = inputs.restore(f"{type(error).__name__}: {error}".rstrip(": "), tree)
-        return Outcome(error=f"a bug of Windtunnel's: {said}", code=70, traceback=inputs.restore(lines, tree))
+        message = inputs.restore(f"{type(error).__name__}: {error}".rstrip(": "), tree)
+        return Outcome(error=f"a bug in Windtunnel: {message}", code=70, traceback=inputs.restore(lines, tree))

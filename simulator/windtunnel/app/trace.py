@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.ticks import TICKS_PER_SECOND
 
-if TYPE_CHECKING:
-    pass
-
 
 def import_trace(source: Path, form: str, time: str | None, columns: Mapping[str, str], out: Path) -> dict[str, Any]:
-    """Write the trace ``source`` of format ``form`` as plain CSV with time in seconds; its rows, span and mean rate."""
+    """Convert the trace ``source`` of format ``form`` to CSV, with arrival times in seconds.
+
+    Returns ``rows``, ``span_s`` (the time from the first to the last arrival) and ``mean_rate_per_s``. Raises
+    InputError for a trace that cannot be read.
+    """
     from windtunnel.engine.arrivals import export_trace, read_trace
 
     if out.exists() and source.exists() and out.samefile(source):
-        raise InputError("this is the trace itself", where=Where(str(out), field="--out"), expected="another file")
+        raise InputError(
+            "the output is the input trace itself", where=Where(str(out), field="--out"), expected="another file"
+        )
     options = {"format": "--format", "time": "--time", "columns": "--column"}
     rows = read_trace(source, form, time, columns, lambda key, *_: Where(str(source), field=options.get(key)))
     export_trace(rows, out)

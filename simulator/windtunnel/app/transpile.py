@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def transpile(given: str, target: str, block: str | None) -> Emitted:
-    """The kernel that ``FILE.py:KERNEL`` names as source for a target, after executing the file.
+    """Execute ``FILE.py`` and return its kernel, named as ``FILE.py:KERNEL``, as source for ``target``.
 
-    ``block``: threads of a block, ``X``, ``X,Y`` or ``X,Y,Z``; None: a stencil's tile, or else 256,1,1.
+    ``block`` is the block size, ``X``, ``X,Y`` or ``X,Y,Z``. Default: the tile of a stencil, else 256,1,1.
     """
     from windtunnel.codegen import transpile as emitted
     from windtunnel.codegen import with_sizes

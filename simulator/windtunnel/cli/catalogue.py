@@ -84,15 +84,16 @@ def doctor(require: Sequence[str], form: str) -> None:
     \b
     windtunnel doctor --require opencl,wgpu
     """  # noqa: D301
-    from windtunnel.app import doctor as doctoring
+    from windtunnel.app import doctor as doctor_command
+    from windtunnel.report.doctor import doctor_lines, missing_text
 
-    report = doctoring.doctor(doctoring.names_of(require))
+    report = doctor_command.doctor(doctor_command.names_of(require))
     if form == "json":
         print_json(report)
     else:
-        for line in doctoring.lines(report):
+        for line in doctor_lines(report):
             click.echo(line)
     if report["missing"]:
         from windtunnel.core.errors import DeviceNotPresentError
 
-        raise DeviceNotPresentError(doctoring.missing_words(report))
+        raise DeviceNotPresentError(missing_text(report))
