@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 from typing import Any
 
@@ -321,17 +322,18 @@ def test_a_closed_pipe_does_not_read_as_a_missed_target() -> None:
 
 
 def test_an_interrupted_run_exits_130_and_leaves_nothing(tmp_path: Path) -> None:
-    import time
-
+    # The progress bar, drawn on a terminal only, shows that the run has begun.
+    screen, terminal = os.openpty()
+    termios.tcsetwinsize(terminal, (24, 80))  # in one of no size nothing is drawn
     process = subprocess.Popen(
         [sys.executable, "-m", "windtunnel", "run", "scenarios/mm64.yaml", "--replications", "50", "--out", str(tmp_path / "out")],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        stdout=subprocess.DEVNULL, stderr=terminal, cwd=ROOT,
     )  # fmt: skip
-    assert process.stderr is not None
-    process.stderr.read(1)  # the progress bar: the run is under way
-    time.sleep(0.05)
+    os.close(terminal)
+    os.read(screen, 1)
     process.send_signal(signal.SIGINT)
-    process.communicate()
+    process.wait()
+    os.close(screen)
     assert process.returncode == 130
     assert not (tmp_path / "out").exists()
 

@@ -24,7 +24,7 @@ CATALOG = click.option(
 
 
 class Progress:
-    """A bar on standard error, once a run has taken a second."""
+    """A progress bar on standard error once a run has taken a second, where standard error is a terminal."""
 
     def __init__(self, unit: str = " jobs") -> None:
         self._unit = unit
@@ -36,7 +36,7 @@ class Progress:
     def __call__(self, done: int, total: int) -> None:
         self.first = done if self.first is None else self.first
         if self._bar is None:
-            if time.monotonic() - self._began < 1 or done >= total:
+            if time.monotonic() - self._began < 1 or done >= total or not sys.stderr.isatty():
                 return
             from tqdm import tqdm
 
@@ -51,7 +51,7 @@ class Progress:
 
 
 class Counter:
-    """A count of what is done, on standard error, once it has taken a second."""
+    """A running count on standard error once the work has taken a second, where standard error is a terminal."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -60,7 +60,7 @@ class Counter:
 
     def __call__(self, done: int) -> None:
         if self._bar is None:
-            if time.monotonic() - self._began < 1:
+            if time.monotonic() - self._began < 1 or not sys.stderr.isatty():
                 return
             from tqdm import tqdm
 

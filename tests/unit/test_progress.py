@@ -1,0 +1,67 @@
+"""Progress is drawn on a terminal only, and only once the work has taken a second."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from windtunnel import console
+
+
+class Screen(io.StringIO):
+    """A standard error that is a terminal, or says that it is none."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+
+def advance_bar() -> None:
+    progress = console.Progress()
+    progress(0, 1000)
+    progress(500, 1000)
+    progress.close()
+    assert progress.first == 0  # known whether or not a bar is drawn
+
+
+def advance_count() -> None:
+    progress = console.Counter("simulations")
+    progress(0)
+    progress(500)
+    progress.close()
+
+
+def name_stage() -> None:
+    progress = console.Told()
+    progress("measuring gemm")
+    progress.close()
+
+
+@pytest.mark.parametrize("show", [advance_bar, advance_count, name_stage])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_drawn_on_a_terminal_only(
+    show: Callable[[], None], terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter(range(0, 100, 2))
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    screen = Screen(terminal=terminal)
+    monkeypatch.setattr("sys.stderr", screen)
+    show()
+    assert bool(screen.getvalue()) == terminal
+
+
+@pytest.mark.parametrize("show", [advance_bar, advance_count])
+def test_what_takes_less_than_a_second_draws_no_progress(
+    show: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: 0.0))
+    screen = Screen(terminal=True)
+    monkeypatch.setattr("sys.stderr", screen)
+    show()
+    assert screen.getvalue() == ""
