@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from windtunnel import console
+from windtunnel.cli import console
 
 
 class Screen(io.StringIO):
