@@ -144,7 +144,7 @@ def test_a_run_goes_on_until_it_is_precise() -> None:
     assert loose["jobs"] < stopped["jobs"]
     other = run(stop={"relative_error": "10%", "metric": "waiting p95 of short"}).result["statistics"]["stopped"]
     assert other["metric"] == "waiting p95 of short"
-    assert other["reached"] <= 0.10
+    assert other["achieved_error"] <= 0.10
 
 
 def test_a_precision_that_cannot_be_had_is_given_up_and_said() -> None:

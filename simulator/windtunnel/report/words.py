@@ -167,7 +167,7 @@ def struck(faults: Mapping[str, Any]) -> list[str]:
     counts = [(faults["events"].get(word), _SPELLS[word]) for word in _SPELLS] + [(faults["stragglers"], "straggler")]
     operations: dict[str, int] = {}
     for one in faults["by_fault"]:
-        if one["operations"] is not None:
+        if one["eligible_operations"] is not None:
             operations[one["kind"]] = operations.get(one["kind"], 0) + one["occurrences"]
     return [plural(n, word, _MANY.get(word)) for n, word in counts if n] + [
         f"{n:,} {kind}" for kind, n in operations.items() if n
@@ -179,7 +179,7 @@ def never_struck(faults: Mapping[str, Any]) -> str | None:
     idle = []
     for number, one in enumerate(faults["by_fault"]):
         if one["occurrences"] == 0:
-            of = "" if one["operations"] is None else f", of {plural(one['operations'], 'operation')}"
+            of = "" if one["eligible_operations"] is None else f", of {plural(one['eligible_operations'], 'operation')}"
             idle.append(f"faults[{number}] ({one['kind']}{of})")
     return f"never struck: {', '.join(idle)}" if idle else None
 
