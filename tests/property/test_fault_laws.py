@@ -22,10 +22,10 @@ from windtunnel.engine.prepare.fault_schedule import (
     LINK_UP,
     REPAIR,
     SPEED,
+    AffectedDevices,
     FaultSchedule,
-    Struck,
     down_ticks,
-    stretches,
+    straggler_slowdowns,
 )
 from windtunnel.scenario.faults import BrownOut, Failure, Fault, LinkLoss, Straggler, Throttle
 from windtunnel.scenario.scenario import scenario_from_data
@@ -59,7 +59,10 @@ def faults(draw: st.DrawFn) -> Fault:
 
 
 def schedule(stated: list[Fault], devices: int, seed: int = 1, budget_w: float = 500.0) -> FaultSchedule:
-    struck = [[Struck("", -1, 1) if isinstance(fault, BrownOut) else Struck("a", 0, devices)] for fault in stated]
+    struck = [
+        [AffectedDevices("", -1, 1) if isinstance(fault, BrownOut) else AffectedDevices("a", 0, devices)]
+        for fault in stated
+    ]
     return FaultSchedule(stated, struck, budget_w, seed)
 
 
@@ -165,7 +168,7 @@ def test_stragglers_share_is_their_probability() -> None:
     total, number = 0.0, np.arange(5_000)
     for seed in range(40):
         fault = Straggler(kind="straggler", probability=0.03, slowdown=4.0)
-        slow = stretches([fault], seed, ["w"], np.zeros(5_000, dtype=np.int64), number)
+        slow = straggler_slowdowns([fault], seed, ["w"], np.zeros(5_000, dtype=np.int64), number)
         assert slow is not None and set(np.unique(slow)) <= {1.0, 4.0}
         total += (np.count_nonzero(slow > 1) - 150) ** 2 / (5_000 * 0.03 * 0.97)
     assert chi2.ppf(0.0005, 40) < total < chi2.ppf(0.9995, 40)
@@ -173,11 +176,13 @@ def test_stragglers_share_is_their_probability() -> None:
 
 def test_who_straggles_does_not_depend_on_other_workloads() -> None:
     fault = Straggler(kind="straggler", probability=0.3, slowdown=4.0)
-    alone = stretches([fault], 1, ["w"], np.zeros(50, dtype=np.int64), np.arange(50))
-    mixed = stretches([fault], 1, ["v", "w"], np.tile([0, 1], 50), np.repeat(np.arange(50), 2))
+    alone = straggler_slowdowns([fault], 1, ["w"], np.zeros(50, dtype=np.int64), np.arange(50))
+    mixed = straggler_slowdowns([fault], 1, ["v", "w"], np.tile([0, 1], 50), np.repeat(np.arange(50), 2))
     assert alone is not None and mixed is not None and np.array_equal(mixed[1::2], alone)
     picky = Straggler(kind="straggler", probability=1, slowdown=2.0, workloads=["v"])
-    assert np.array_equal(stretches([picky], 1, ["v", "w"], np.tile([0, 1], 5), np.arange(10)), np.tile([2.0, 1.0], 5))
+    assert np.array_equal(
+        straggler_slowdowns([picky], 1, ["v", "w"], np.tile([0, 1], 5), np.arange(10)), np.tile([2.0, 1.0], 5)
+    )
 
 
 @st.composite

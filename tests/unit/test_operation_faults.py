@@ -398,15 +398,15 @@ def test_only_the_process_engine_does_it_and_says_so() -> None:
 
 
 def test_a_plan_is_refused_where_operations_end_jobs_for_good() -> None:
-    from windtunnel.engine.prepare.offered_load import most_lost, offered_load
+    from windtunnel.engine.prepare.offered_load import max_failed_jobs, offered_load
 
     def prepared(fault: dict[str, Any]) -> Any:
         return prepare_run(scenario_from_data(data(fault, jobs=1_000)), windtunnel.catalogue())
 
-    assert most_lost(prepared({"kind": "ecc", "probability": 0.1, "on_failure": "fail"})) == pytest.approx(100)
-    assert most_lost(prepared({"kind": "ecc", "probability": 0.1, "max_attempts": 2})) == pytest.approx(10)
-    assert most_lost(prepared({"kind": "ecc", "call": 1, "times": 7, "max_attempts": 2})) == 3
-    assert most_lost(prepared({"kind": "device-lost", "call": 1, "reset_time": "1 s"})) == 0
+    assert max_failed_jobs(prepared({"kind": "ecc", "probability": 0.1, "on_failure": "fail"})) == pytest.approx(100)
+    assert max_failed_jobs(prepared({"kind": "ecc", "probability": 0.1, "max_attempts": 2})) == pytest.approx(10)
+    assert max_failed_jobs(prepared({"kind": "ecc", "call": 1, "times": 7, "max_attempts": 2})) == 3
+    assert max_failed_jobs(prepared({"kind": "device-lost", "call": 1, "reset_time": "1 s"})) == 0
     # What chance adds is not known; what strikes so many times changes no rate.
     assert offered_load(prepared({"kind": "ecc", "probability": 0.1})) is None
     load = offered_load(prepared({"kind": "ecc", "call": 1}))

@@ -1,7 +1,7 @@
-"""What a run writes down as it goes: plain numbers in growing arrays, accounted for when it has ended.
+"""Event log: the records that an engine writes during a run, from which the recording is computed.
 
-A station writes only what cannot be worked out afterwards: when each job started and ended and where, and what
-occupied which engine where a job's own times do not say it.
+An engine writes only what cannot be computed afterwards: when and on which device each job started and ended, and what
+occupied which hardware engine where the times of the jobs do not show it. All times are ticks.
 """
 
 from __future__ import annotations
@@ -16,29 +16,34 @@ from windtunnel.engine.prepare.prepared import Prepared
 from windtunnel.engine.prepare.programs import Compiled
 
 
-def numbers(values: np.ndarray) -> array[int]:
-    """An int64 array as one whose elements are plain integers, quick to read one by one."""
+def int_array(values: np.ndarray) -> array[int]:
+    """Return a copy of an integer array whose elements are Python integers, which are faster to read one by one."""
     return array("q", values.astype(np.int64, copy=False).tobytes())
+
+
+def _ints() -> array[int]:
+    return array("q")
 
 
 @dataclass
 class Intervals:
-    """What occupied which engine of which device, when, and at what power above idle: one row each."""
+    """One row for each interval in which work occupied a hardware engine; ``watts`` are above idle."""
 
-    device: array[int] = field(default_factory=lambda: array("q"))
-    lane: array[int] = field(default_factory=lambda: array("q"))
-    name: array[int] = field(default_factory=lambda: array("q"))
-    start: array[int] = field(default_factory=lambda: array("q"))
-    end: array[int] = field(default_factory=lambda: array("q"))
+    device: array[int] = field(default_factory=_ints)
+    lane: array[int] = field(default_factory=_ints)
+    name: array[int] = field(default_factory=_ints)
+    start: array[int] = field(default_factory=_ints)
+    end: array[int] = field(default_factory=_ints)
     watts: array[float] = field(default_factory=lambda: array("d"))
     words: dict[str, int] = field(default_factory=dict)
+    """The number that stands for each text in ``lane`` and ``name``."""
 
     def word(self, text: str) -> int:
-        """The number that stands for ``text`` in ``lane`` and ``name``."""
+        """Return the number that stands for ``text`` in ``lane`` and ``name``."""
         return self.words.setdefault(text, len(self.words))
 
     def add(self, device: int, lane: int, name: int, start: int, end: int, watts: float) -> None:
-        """One interval; those of no length leave no trace."""
+        """Add an interval, unless it has no length."""
         if end > start:
             self.device.append(device)
             self.lane.append(lane)
@@ -48,79 +53,79 @@ class Intervals:
             self.watts.append(watts)
 
 
-class Books:
-    """A run's jobs by number, and what is written down of them. Ticks are -1 where it has not come to that."""
+class EventLog:
+    """The jobs of a run by number, and what happened to them. A time is -1 while the event has not happened."""
 
     def __init__(self, prepared: Prepared) -> None:
         self.count = len(prepared.arrival)
-        known = (prepared.arrival, prepared.workload_of, prepared.rank, prepared.eligible)
+        columns = (prepared.arrival, prepared.workload_of, prepared.rank, prepared.eligible)
         if prepared.users:
-            # Which jobs there are is known as they arrive: room for all there may be.
-            known = (np.full(prepared.job_count, -1, dtype=np.int64),) * 4
+            # Jobs of users are entered when they arrive, so the columns have space for the largest possible number.
+            columns = (np.full(prepared.job_count, -1, dtype=np.int64),) * 4
             self.count = 0
-        room = len(known[0])
-        self.arrival, self.workload_of, self.rank, self.eligible = (numbers(a) for a in known)
-        never = np.full(room, -1, dtype=np.int64)
-        self.start, self.finish, self.first, self.device = (numbers(never) for _ in range(4))
-        self.starts = array("q", bytes(8 * room))
-        """How often each job was started, where that is more than once or not at all."""
-        self.lost = bytearray(room)
-        """1 for jobs that were given up."""
-        self.energy = array("d", bytes(8 * room))
-        """Joules above idle; without those of jobs that are their own interval."""
+        capacity = len(columns[0])
+        self.arrival, self.workload_of, self.rank, self.eligible = (int_array(column) for column in columns)
+        never = np.full(capacity, -1, dtype=np.int64)
+        self.start, self.finish, self.first, self.device = (int_array(never) for _ in range(4))
+        self.starts = array("q", bytes(8 * capacity))
+        """The number of attempts of each job that started more than once or not at all; else 0."""
+        self.failed = bytearray(capacity)
+        """1 for jobs that failed."""
+        self.energy = array("d", bytes(8 * capacity))
+        """Energy of each job above idle (J), except for the jobs of ``own_interval``."""
         self.intervals = Intervals()
-        self.gap_ticks, self.gap_tokens, self.gap_end, self.gap_workload = (array("q") for _ in range(4))
+        self.gap_ticks, self.gap_tokens, self.gap_end, self.gap_workload = (_ints() for _ in range(4))
         self.own_interval: set[tuple[int, int]] = set()
-        """(class, workload) whose jobs are of one segment and so are their own interval."""
+        """(class, workload) of jobs that consist of one segment, so that the job's times are the interval's times."""
         self.overlapping: set[int] = set()
-        """Devices that have several jobs in hand at a time."""
-        self.returned_start, self.returned_end, self.returned_jobs = (array("q") for _ in range(3))
-        """From when to when how many jobs were worked on that had to wait again afterwards."""
-        self.reset_on, self.reset_start, self.reset_end = (array("q") for _ in range(3))
-        """Which device was down from when to when because an operation went wrong there."""
+        """Devices that execute several jobs at a time."""
+        self.interrupted_start, self.interrupted_end, self.interrupted_jobs = (_ints() for _ in range(3))
+        """Start and end of each interrupted execution, and the number of jobs that then waited again."""
+        self.reset_on, self.reset_start, self.reset_end = (_ints() for _ in range(3))
+        """Device, start and end of each outage that a failed operation caused."""
         self.corrupted = 0
-        """Jobs that completed with a garbled copy."""
-        self.put_off = 0
-        """How often memory for keys and values ran out."""
+        """Jobs that completed after a corrupted copy."""
+        self.preemptions = 0
+        """Preemptions of sequences because the KV cache was full."""
         self.scaled: list[tuple[int, int]] = []
-        """For each scaled entry, how often more and how often fewer devices were asked for."""
-        self._changes: list[array[int]] = [array("q") for _ in range(4)]
+        """For each scaled entry, how often the controller scaled up and down."""
+        self._changes: list[array[int]] = [_ints() for _ in range(4)]
 
-    def cut(self) -> None:
-        """Give up the room of jobs that did not arrive."""
+    def truncate(self) -> None:
+        """Shorten all columns to the jobs that arrived."""
         columns = (
             self.arrival, self.workload_of, self.rank, self.eligible, self.start, self.finish, self.first, self.device,
-            self.starts, self.lost, self.energy,
+            self.starts, self.failed, self.energy,
         )  # fmt: skip
         for column in columns:
             del column[self.count :]
 
     def add_change(self, tick: int, device: int, before: int, after: int) -> None:
-        """A device of a scaled entry has gone from one state to another."""
+        """Record that a device of a scaled entry changed its state (see ``prepare.autoscaling``)."""
         for column, value in zip(self._changes, (tick, device, before, after), strict=True):
             column.append(value)
 
     def changes_array(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Ticks, devices, states before and after, of all changes in the order they happened."""
+        """Return the ticks, devices, previous states and new states of all changes, in the order they happened."""
         tick, device, before, after = (np.array(column, dtype=np.int64) for column in self._changes)
         return tick, device, before, after
 
-    def add_returned(self, jobs: int, start: int, end: int) -> None:
-        """So many jobs were started and interrupted, and wait again."""
+    def add_interrupted(self, jobs: int, start: int, end: int) -> None:
+        """Record that ``jobs`` jobs were executed from ``start`` to ``end``, were interrupted and wait again."""
         if jobs:
-            self.returned_start.append(start)
-            self.returned_end.append(end)
-            self.returned_jobs.append(jobs)
+            self.interrupted_start.append(start)
+            self.interrupted_end.append(end)
+            self.interrupted_jobs.append(jobs)
 
     def add_gap(self, ticks: int, tokens: int, end: int, workload: int) -> None:
-        """``tokens`` tokens of a workload followed the ones before them after ``ticks``."""
+        """Record that each of ``tokens`` tokens of a workload followed its previous token after ``ticks``."""
         self.gap_ticks.append(ticks)
         self.gap_tokens.append(tokens)
         self.gap_end.append(end)
         self.gap_workload.append(workload)
 
-    def add_gaps_of_lone(self, job: int, compiled: Compiled) -> None:
-        """A request served alone, from its start: its following tokens share the time after the first equally."""
+    def add_gaps_of_request(self, job: int, compiled: Compiled) -> None:
+        """Record the token gaps of a request that was served alone: the time after its first token, divided equally."""
         rank = self.rank[job]
         single = compiled.single
         assert compiled.outputs is not None and compiled.first_ticks is not None and single is not None  # noqa: S101
@@ -130,7 +135,7 @@ class Books:
             self.add_gap(rest // following, following, self.start[job], self.workload_of[job])
 
     def add_gaps_of_batch(self, jobs: Sequence[int], compiled: Compiled, first: int, rest: int) -> None:
-        """A static batch: every step gives each of its jobs a token, until the longest is done."""
+        """Record the token gaps of a static batch: each step gives each unfinished job one token."""
         assert compiled.outputs is not None  # noqa: S101
         outputs = [int(compiled.outputs[self.rank[job]]) for job in jobs]
         steps = max(outputs) - 1

@@ -13,7 +13,7 @@ from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.demand import least_demand
-from windtunnel.engine.prepare.offered_load import most_lost
+from windtunnel.engine.prepare.offered_load import max_failed_jobs
 from windtunnel.engine.prepare.prepare import prepare
 from windtunnel.engine.prepare.prepared import Prepared
 from windtunnel.planning import explain
@@ -120,7 +120,7 @@ class Planner:
     def run(self) -> dict[str, Any]:
         """Bounds, search, explanation."""
         prepared = self._prepared(self.scenario)
-        lost = most_lost(prepared)
+        lost = max_failed_jobs(prepared)
         if lost > _MOST_LOST:
             raise InputError(
                 f"failures may end some {lost:,.0f} of {prepared.job_count:,} jobs for good, so how much work there is "

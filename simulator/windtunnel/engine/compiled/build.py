@@ -30,7 +30,7 @@ from windtunnel.engine.compiled.state import (
 from windtunnel.engine.compiled.structures import ROOT, tree_build, tree_size
 from windtunnel.engine.prepare.jobs import draw_columns, draws
 from windtunnel.engine.prepare.prepared import Prepared
-from windtunnel.engine.prepare.programs import Segment, Variates
+from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws
 from windtunnel.scenario.faults import Straggler
 
 _CANDIDATE = types.NamedTuple(
@@ -364,7 +364,9 @@ def _one_or_all(values: np.ndarray, pool: Pool) -> tuple[int, float]:
     return (-1, float(values[0])) if values.size == 1 else (pool.add(values), 0.0)
 
 
-def _segment(segment: Segment, draws: list[Variates], ticks: Pool, numbers: Pool, words: Words) -> tuple[float, ...]:
+def _segment(
+    segment: Segment, draws: list[ServiceTimeDraws], ticks: Pool, numbers: Pool, words: Words
+) -> tuple[float, ...]:
     watts_at, watts = (-1, segment.watts) if isinstance(segment.watts, float) else (numbers.add(segment.watts), 0.0)
     lane, name = words(segment.engine), words(segment.name)
     if segment.drawn is not None:

@@ -141,7 +141,7 @@ def _prompt_attention(numbers: np.ndarray, c: Records, start: int, chunk: int) -
 def _put_off_youngest(w: Serving, device: int) -> None:
     """Give back the memory of the sequence that came last; it will read again what it had."""
     r, d = w.run[0], w.devices[device]
-    r.put_off += 1
+    r.preemptions += 1
     if d.reading_count:
         slot = d.reading_end
         s = w.slots[slot]

@@ -20,11 +20,11 @@ from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import Words, blank_rows, build, compiled_key, compiled_score, kernel
 from windtunnel.engine.compiled.continuous import close as close_serving
 from windtunnel.engine.compiled.kernel import close
-from windtunnel.engine.compiled.serving import build_serving, serving_books, serving_kernel
+from windtunnel.engine.compiled.serving import build_serving, serving_event_log, serving_kernel
 from windtunnel.engine.compiled.state import Records, Serving, World, records
 from windtunnel.engine.compiled.tallied import tallied
-from windtunnel.engine.event_log import Books
-from windtunnel.engine.prepare.fault_schedule import look_ahead
+from windtunnel.engine.event_log import EventLog
+from windtunnel.engine.prepare.fault_schedule import initial_horizon
 from windtunnel.engine.prepare.jobs import JobBlock, job_blocks
 from windtunnel.engine.prepare.prepared import Prepared
 from windtunnel.engine.results import accounting
@@ -53,7 +53,7 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     if prepared.policy.batch.kind == "continuous":
         served = _drive(prepared, build_serving(prepared, slots=_SLOTS), serving_kernel(), progress)
         close_serving(served)
-        return accounting.record(prepared, serving_books(prepared, served), int(served.run[0].end))
+        return accounting.record(prepared, serving_event_log(prepared, served), int(served.run[0].end))
     words = Words({})
     if prepared.policy.batch.kind == "request":
         words("compute")
@@ -61,7 +61,7 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     close(world)
     if prepared.streamed:
         return tallied(prepared, world, words)
-    return accounting.record(prepared, _books(prepared, world, words), int(world.run[0].end))
+    return accounting.record(prepared, _event_log(prepared, world, words), int(world.run[0].end))
 
 
 def _own_error(prepared: Prepared, error: Exception) -> Exception:
@@ -81,7 +81,7 @@ def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress
     score = compiled_score(prepared.policy.route.score)
     key = compiled_key(prepared.policy.order.key)
     blocks = _records(prepared)
-    horizon, arrived = look_ahead(prepared.arrival, prepared.end), 0
+    horizon, arrived = initial_horizon(prepared.arrival, prepared.end), 0
     while True:
         try:
             code = advance(world, score, key)
@@ -150,7 +150,7 @@ def _record(blocks: Iterator[JobBlock]) -> tuple[Records, np.ndarray] | None:
         return None
     rows = records(len(block.arrival), state.ARRIVAL)
     rows.tick, rows.work, rows.rank, rows.signature = block.arrival, block.workload, block.rank, block.signature
-    rows.stretch = 1.0 if block.stretch is None else block.stretch
+    rows.stretch = 1.0 if block.slowdown is None else block.slowdown
     return rows, block.draws
 
 
@@ -234,19 +234,19 @@ def _more_slots(world: Any) -> Any:
     return world._replace(slots=slots, draws=draws)
 
 
-def _books(prepared: Prepared, world: World, words: Words) -> Books:
+def _event_log(prepared: Prepared, world: World, words: Words) -> EventLog:
     """What the kernel wrote down, in the form that is accounted for."""
-    books = Books(prepared)
+    log = EventLog(prepared)
     jobs = world.jobs
-    books.start, books.finish, books.device = (_plain(a) for a in (jobs.start, jobs.finish, jobs.on))
-    books.energy = array("d", np.ascontiguousarray(jobs.energy).tobytes())
-    books.starts, books.lost = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
-    books.own_interval = {key for key, program in prepared.compiled.items() if prepared.is_own_interval(program)}
+    log.start, log.finish, log.device = (_plain(a) for a in (jobs.start, jobs.finish, jobs.on))
+    log.energy = array("d", np.ascontiguousarray(jobs.energy).tobytes())
+    log.starts, log.failed = _plain(jobs.starts), bytearray(jobs.lost.astype(np.uint8).tobytes())
+    log.own_interval = {key for key, program in prepared.compiled.items() if prepared.is_own_interval(program)}
     written = world.intervals[: world.run[0].written]
     for row in written[written.lane < 0]:
-        books.add_returned(int(row.name), int(row.start), int(row.end))
+        log.add_interrupted(int(row.name), int(row.start), int(row.end))
     written = written[written.lane >= 0]
-    table = books.intervals
+    table = log.intervals
     table.words = dict(words.numbers)
     names = written.name
     if prepared.policy.batch.kind == "request":
@@ -256,29 +256,29 @@ def _books(prepared: Prepared, world: World, words: Words) -> Books:
     table.device, table.lane, table.name = _plain(written.on), _plain(written.lane), _plain(names)
     table.start, table.end = _plain(written.start), _plain(written.end)
     table.watts = array("d", np.ascontiguousarray(written.watts).tobytes())
-    _add_tokens(prepared, books)
-    return books
+    _add_tokens(prepared, log)
+    return log
 
 
 def _plain(values: np.ndarray) -> array[int]:
     return array("q", np.ascontiguousarray(values).tobytes())
 
 
-def _add_tokens(prepared: Prepared, books: Books) -> None:
+def _add_tokens(prepared: Prepared, log: EventLog) -> None:
     """First tokens and gaps of requests that were served alone, in the order in which they ended."""
     generating = [(key, compiled) for key, compiled in prepared.compiled.items() if compiled.first_ticks is not None]
     if not generating:
         return
-    start, finish, device = (np.frombuffer(a, dtype=np.int64) for a in (books.start, books.finish, books.device))
+    start, finish, device = (np.frombuffer(a, dtype=np.int64) for a in (log.start, log.finish, log.device))
     class_of = prepared.class_of_device()
-    first = np.full(books.count, -1, dtype=np.int64)
-    which = np.full(books.count, -1, dtype=np.int64)
+    first = np.full(log.count, -1, dtype=np.int64)
+    which = np.full(log.count, -1, dtype=np.int64)
     for number, ((cls, work), compiled) in enumerate(generating):
         mine = np.flatnonzero((device >= 0) & (prepared.workload_of == work) & (class_of[device] == cls))
         assert compiled.first_ticks is not None  # noqa: S101
         first[mine] = start[mine] + compiled.first_ticks[prepared.rank[mine]]
         which[mine] = number
-    books.first = _plain(first)
+    log.first = _plain(first)
     done = np.flatnonzero((which >= 0) & (finish >= 0))
     for job in done[np.lexsort((device[done], finish[done]))].tolist():
-        books.add_gaps_of_lone(job, generating[which[job]][1])
+        log.add_gaps_of_request(job, generating[which[job]][1])

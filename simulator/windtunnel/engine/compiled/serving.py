@@ -15,7 +15,7 @@ from windtunnel.engine.compiled.build import KEY, SCORE, Pool, estimates, queues
 from windtunnel.engine.compiled.continuous import WORDS, serve
 from windtunnel.engine.compiled.state import Records, Serving, records
 from windtunnel.engine.compiled.structures import ROOT
-from windtunnel.engine.event_log import Books
+from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.decoding import DecoderCosts
 from windtunnel.engine.prepare.prepared import Prepared
 
@@ -118,26 +118,24 @@ def _tables(row: Records, costs: DecoderCosts, prepared: Prepared, numbers: Pool
     row.above_idle = costs.device.power_limit_w - costs.device.idle_power_w
 
 
-def serving_books(prepared: Prepared, world: Serving) -> Books:
+def serving_event_log(prepared: Prepared, world: Serving) -> EventLog:
     """What the kernel wrote down, in the form that is accounted for."""
-    books = Books(prepared)
+    log = EventLog(prepared)
     r, jobs = world.run[0], world.jobs
-    books.start, books.finish, books.first, books.device = (
-        plain(a) for a in (jobs.start, jobs.finish, jobs.first, jobs.on)
-    )
-    books.energy = plain(jobs.energy)
-    books.overlapping = set(range(prepared.device_count))
-    books.put_off = int(r.put_off)
+    log.start, log.finish, log.first, log.device = (plain(a) for a in (jobs.start, jobs.finish, jobs.first, jobs.on))
+    log.energy = plain(jobs.energy)
+    log.overlapping = set(range(prepared.device_count))
+    log.preemptions = int(r.preemptions)
     written = world.intervals[: r.written]
-    table = books.intervals
+    table = log.intervals
     for word in WORDS:
         table.word(word)
     table.device, table.lane, table.name = plain(written.on), plain(written.lane), plain(written.name)
     table.start, table.end, table.watts = plain(written.start), plain(written.end), plain(written.watts)
     gaps = world.gaps[: r.gaps]
-    books.gap_ticks, books.gap_tokens = plain(gaps.ticks), plain(gaps.tokens)
-    books.gap_end, books.gap_workload = plain(gaps.end), plain(gaps.work)
-    return books
+    log.gap_ticks, log.gap_tokens = plain(gaps.ticks), plain(gaps.tokens)
+    log.gap_end, log.gap_workload = plain(gaps.end), plain(gaps.work)
+    return log
 
 
 def plain(values: np.ndarray) -> array[Any]:

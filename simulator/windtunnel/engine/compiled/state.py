@@ -43,7 +43,7 @@ RUN = _layout(
     # Where no more than sums is kept: jobs of a batch, every which job is kept, and the present short time.
     "tallying batch_width stride last_arrival span span_width span_until spans_end hour hour_until "
     # Where batches are continuous: gaps between tokens that were written down, and how often memory ran out.
-    "gaps put_off "
+    "gaps preemptions "
     # What does not change. `careful`: what a device does may be interrupted, slowed, paused or a batch. `looks`: the
     # score asks for more of a device than what the tree holds. `far`: the fleet is larger than the cache.
     "routed by keyed batch batch_size batch_wait batch_tokens gated workloads devices classes draws stretched careful "

@@ -1,7 +1,7 @@
-"""The autoscaling rules of fleet entries, and what they cannot be combined with.
+"""The autoscaling rules of fleet entries, and the checks of what they cannot be combined with.
 
-A device of a scaled entry is off, being provisioned, on, or draining, in this circle; it is rented in all but the
-first.
+A device of a scaled entry passes through the states off, provisioning, on and draining, and then is off again. It is
+rented in all states but off.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ OFF, PROVISIONING, ON, DRAINING = range(4)
 
 
 def rules_by_entry(scenario: Scenario) -> dict[int, Autoscale]:
-    """The rule of each fleet entry that has one.
+    """Return the rule of each scaled fleet entry, by the entry's number.
 
-    Raises InputError where a fault or a budget meets what is scaled: what it should do there is not defined.
+    Raises:
+        InputError: if a fault or a power budget applies to a scaled entry, because that is not modelled.
     """
     rules: dict[int, Autoscale] = {}
     for i, rule in enumerate(scenario.autoscale):
@@ -30,22 +31,22 @@ def rules_by_entry(scenario: Scenario) -> dict[int, Autoscale]:
             named = fault.devices
             if named is None or entry.device in named or entry.name in named:
                 raise InputError(
-                    f"faults[{j}] ({fault.kind}) strikes '{rule.entry}', which autoscale[{i}] scales, and what a "
-                    "controller knows of devices that have failed is not modelled",
+                    f"faults[{j}] ({fault.kind}) applies to '{rule.entry}', which autoscale[{i}] scales; faults of "
+                    "scaled entries are not modelled",
                     where=scenario.where("faults", j),
                     expected="devices: [...] that are not scaled",
                 )
     if rules and scenario.power_budget is not None:
         raise InputError(
-            "a power budget counts every device's idle power, and those of a scaled entry come and go",
+            "power_budget and autoscale cannot be combined, because the idle power of a scaled entry varies",
             where=scenario.where("power_budget"),
-            expected="autoscale or power_budget",
+            expected="either autoscale or power_budget",
         )
     for j, fault in enumerate(scenario.faults):
         if rules and isinstance(fault, BrownOut):
             raise InputError(
-                "a brown-out counts every device's idle power, and those of a scaled entry come and go",
+                "a brown-out and autoscale cannot be combined, because the idle power of a scaled entry varies",
                 where=scenario.where("faults", j),
-                expected="autoscale or brown-outs",
+                expected="either autoscale or brown-outs",
             )
     return rules

@@ -11,7 +11,7 @@ from windtunnel.core.errors import InputError, Where
 from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import to_seconds
 from windtunnel.core.units import format_quantity
-from windtunnel.engine.prepare.fault_schedule import MOST_SPELLS, spells_expected
+from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_count
 from windtunnel.engine.prepare.prepared import FleetClass, JobClass, Prepared
 from windtunnel.engine.prepare.programs import (
     Compiled,
@@ -131,11 +131,11 @@ def check_faults(prepared: Prepared) -> None:
                 where=scenario.where("faults", number),
                 expected="no batch in the policy, or a failure of the device",
             )
-    _check_spells(prepared)
+    _check_fault_count(prepared)
     if prepared.budget_w is None or math.isinf(prepared.budget_w):
         return
     for cls, work in prepared.compiled:
-        most = most_drawn(prepared, cls, work)
+        most = max_power(prepared, cls, work)
         if prepared.idle_w + most > prepared.budget_w:
             name = prepared.workloads[work].workload.name
             raise InputError(
@@ -163,7 +163,7 @@ def _unmodelled(prepared: Prepared) -> Iterator[tuple[str, tuple[str | int, ...]
             yield f"where jobs generate, as those of '{job_class.workload.name}' do", path, "operations"
 
 
-def _check_spells(prepared: Prepared) -> None:
+def _check_fault_count(prepared: Prepared) -> None:
     """Refuse faults that strike so often that their schedule alone would fill the memory."""
     scenario, schedule = prepared.scenario, prepared.faults
     if schedule is None:
@@ -172,16 +172,16 @@ def _check_spells(prepared: Prepared) -> None:
     if end is None:
         end = max(int(prepared.arrival.max(initial=0)), prepared.expected_ticks)
     for number, (fault, struck) in enumerate(zip(schedule.stated, schedule.struck, strict=True)):
-        expected = spells_expected(fault, sum(part.count for part in struck), to_seconds(end))
-        if expected > MOST_SPELLS:
+        expected = expected_count(fault, sum(part.count for part in struck), to_seconds(end))
+        if expected > MAX_INTERVALS:
             raise InputError(
                 f"this fault would strike {expected:,.0f} times",
                 where=scenario.where("faults", number),
-                expected=f"at most {MOST_SPELLS:,} times in a run: rarer faults, fewer devices or an earlier stop",
+                expected=f"at most {MAX_INTERVALS:,} times in a run: rarer faults, fewer devices or an earlier stop",
             )
 
 
-def most_drawn(prepared: Prepared, cls: int, work: int) -> float:
+def max_power(prepared: Prepared, cls: int, work: int) -> float:
     """The most that jobs of the workload ever draw on a device of the class, above idle (W)."""
     if prepared.policy.batch.kind == "request":
         table = prepared.batches(cls, work)

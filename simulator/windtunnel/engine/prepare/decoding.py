@@ -22,7 +22,7 @@ CONTEXT_GRAIN = 64
 """Attention is tabulated at multiples of so many tokens and interpolated between."""
 
 
-class DecoderShelf:
+class DecoderCostCache:
     """The tables of every model on one device, made when first asked for.
 
     ``longest``: each model's longest context over all workloads; ``most_tokens``, ``most_sequences``: of one step.

@@ -30,12 +30,12 @@ _CYCLES, _BLOCK = 8, 256
 """Spells and devices of which draws are made at once."""
 NEVER = MAX_TICKS
 """The end of what lasts for good."""
-MOST_SPELLS = 5_000_000
+MAX_INTERVALS = 5_000_000
 """Spells of one fault above which a run is refused: its schedule alone would take a gigabyte."""
 
 
 @dataclass(frozen=True)
-class Struck:
+class AffectedDevices:
     """Devices that a fault strikes, of one fleet entry: ``count`` from number ``first`` (-1: the fleet's power)."""
 
     name: str
@@ -57,7 +57,7 @@ class FaultSchedule:
     """
 
     stated: Sequence[Fault]
-    struck: Sequence[Sequence[Struck]]
+    struck: Sequence[Sequence[AffectedDevices]]
     budget_w: float
     seed: int
     _known: tuple[int, np.ndarray] = field(default_factory=lambda: (0, np.zeros(0, dtype=EVENT)))
@@ -74,7 +74,7 @@ class FaultSchedule:
         events = self._known[1]
         return events[: np.searchsorted(events["tick"], tick)]
 
-    def spells_begun(self, number: int, tick: int) -> int:
+    def count_begun(self, number: int, tick: int) -> int:
         """How many spells of the fault at this place in the list begin before ``tick``, on all it strikes together."""
         fault = self.stated[number]
         return sum(len(self._marks(number, fault, part, tick)) // 2 for part in self.struck[number])
@@ -108,7 +108,7 @@ class FaultSchedule:
             return _turns(table, LINK_DOWN, LINK_UP)
         return self._levels(table, kind)
 
-    def _marks(self, number: int, fault: Fault, part: Struck, tick: int) -> np.ndarray:
+    def _marks(self, number: int, fault: Fault, part: AffectedDevices, tick: int) -> np.ndarray:
         """Beginnings and ends of a fault's spells that begin before ``tick``, on some devices."""
         at = getattr(fault, "at", None)
         if at is not None:
@@ -128,7 +128,9 @@ class FaultSchedule:
         table["begins"][: len(on)] = True
         return table
 
-    def _drawn(self, number: int, fault: Fault, part: Struck, tick: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _drawn(
+        self, number: int, fault: Fault, part: AffectedDevices, tick: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(devices, beginnings, ends) of drawn spells: of each device all that begin before ``tick``, and more."""
         means = _means(fault)
         found: tuple[list[np.ndarray], ...] = ([], [], [])
@@ -198,7 +200,7 @@ def _means(fault: Fault) -> tuple[float, float]:
     return float(between), float(length)
 
 
-def spells_expected(fault: Fault, devices: int, span_s: float) -> float:
+def expected_count(fault: Fault, devices: int, span_s: float) -> float:
     """How many spells a fault will have on so many devices in ``span_s`` seconds, about."""
     if isinstance(fault, Straggler | OperationFault):
         return 0.0
@@ -207,7 +209,7 @@ def spells_expected(fault: Fault, devices: int, span_s: float) -> float:
     return devices * span_s / sum(_means(fault))
 
 
-def look_ahead(arrival: TickArray, end: int | None) -> int:
+def initial_horizon(arrival: TickArray, end: int | None) -> int:
     """A tick to ask a schedule for at first: most runs end before it, and what stops at a time does so there.
 
     What would strike at the very tick of a run's end does not strike any more.
@@ -244,7 +246,7 @@ def _open_spells(table: np.ndarray) -> Iterator[tuple[int, int, dict[int, int]]]
         yield tick, device, active
 
 
-def stretches(
+def straggler_slowdowns(
     stated: Sequence[Fault], seed: int, names: Sequence[str], workload_of: np.ndarray, rank: np.ndarray
 ) -> FloatArray | None:
     """How much longer each job takes than it should, by its number; None where no straggler is stated.
@@ -253,15 +255,15 @@ def stretches(
     """
     if not any(isinstance(fault, Straggler) for fault in stated):
         return None
-    stretch = np.ones(len(workload_of))
+    slowdown = np.ones(len(workload_of))
     for number, fault in enumerate(stated):
         if isinstance(fault, Straggler):
-            slow = straggling(fault, number, seed, names, workload_of, rank)
-            stretch = np.where(slow, stretch * fault.slowdown, stretch)
-    return stretch
+            slow = is_straggler(fault, number, seed, names, workload_of, rank)
+            slowdown = np.where(slow, slowdown * fault.slowdown, slowdown)
+    return slowdown
 
 
-def straggling(
+def is_straggler(
     fault: Straggler, number: int, seed: int, names: Sequence[str], workload_of: np.ndarray, rank: np.ndarray
 ) -> np.ndarray:
     """Which jobs a fault at this place in the list makes stragglers."""
@@ -302,7 +304,7 @@ def spans(events: np.ndarray, end: int, begins: int, ends: int) -> Iterator[tupl
         yield last, since, end
 
 
-def spells_until(events: np.ndarray, end: int, budget_w: float) -> list[tuple[int, int, int, int]]:
+def intervals_until(events: np.ndarray, end: int, budget_w: float) -> list[tuple[int, int, int, int]]:
     """(device, what, from, until) of all that is wrong before ``end``, by device, what and time (``result.SPELLS``)."""
     found = [(on, 0, first, last) for on, first, last in spans(events, end, FAIL, REPAIR)]
     found += [(on, 1, first, last) for on, first, last in spans(events, end, LINK_DOWN, LINK_UP)]

@@ -15,7 +15,7 @@ from windtunnel.core.rng import stream
 from windtunnel.core.ticks import FloatArray, TickArray
 from windtunnel.engine.arrivals import arrival_blocks, merged_blocks
 from windtunnel.engine.prepare.prepared import Prepared
-from windtunnel.engine.prepare.programs import Variates
+from windtunnel.engine.prepare.programs import ServiceTimeDraws
 from windtunnel.scenario.faults import Straggler
 
 BLOCK = 262_144
@@ -30,13 +30,13 @@ class JobBlock:
     workload: np.ndarray
     rank: np.ndarray
     signature: np.ndarray
-    stretch: FloatArray | None
+    slowdown: FloatArray | None
     draws: FloatArray
 
 
-def draws(prepared: Prepared) -> dict[int, list[Variates]]:
+def draws(prepared: Prepared) -> dict[int, list[ServiceTimeDraws]]:
     """Each workload's columns of draws, one for every stated time that is drawn."""
-    found: dict[int, list[Variates]] = {}
+    found: dict[int, list[ServiceTimeDraws]] = {}
     for (_, work), compiled in prepared.compiled.items():
         columns = found.setdefault(work, [])
         for segment in compiled.segments():
@@ -65,8 +65,8 @@ def _held(prepared: Prepared) -> Iterator[JobBlock]:
             mine = slice(None) if len(known) == 1 and len(prepared.workloads) == 1 else workload == work
             for column, one in enumerate(variates):
                 drawn[mine, column] = one.values[rank[mine]]
-        stretch = None if prepared.stretch is None else prepared.stretch[part]
-        yield JobBlock(prepared.arrival[part], workload, rank, prepared.eligible[part], stretch, drawn)
+        slowdown = None if prepared.slowdown is None else prepared.slowdown[part]
+        yield JobBlock(prepared.arrival[part], workload, rank, prepared.eligible[part], slowdown, drawn)
 
 
 def _drawn(prepared: Prepared) -> Iterator[JobBlock]:
@@ -88,7 +88,7 @@ def _drawn(prepared: Prepared) -> Iterator[JobBlock]:
     alone = len(prepared.workloads) == 1
     for arrival, workload, rank in merged_blocks(streams, limit):
         drawn = np.ones((len(arrival), columns))
-        stretch = np.ones(len(arrival)) if slow else None
+        slowdown = np.ones(len(arrival)) if slow else None
         for work in (0,) if alone else np.unique(workload).tolist():
             mine = workload == work
             count = len(arrival) if alone else int(np.count_nonzero(mine))
@@ -98,13 +98,13 @@ def _drawn(prepared: Prepared) -> Iterator[JobBlock]:
                 else:
                     drawn[mine, column] = take(count)
             for take in slow.get(work, []):
-                assert stretch is not None  # noqa: S101  there is a slowdown
-                stretch[mine] *= take(count)
-        yield JobBlock(arrival, workload, rank, prepared.eligible[workload], stretch, drawn)
+                assert slowdown is not None  # noqa: S101  there is a slowdown
+                slowdown[mine] *= take(count)
+        yield JobBlock(arrival, workload, rank, prepared.eligible[workload], slowdown, drawn)
 
 
 def _slowing(prepared: Prepared) -> dict[int, list[Callable[[int], FloatArray]]]:
-    """For each workload, what its jobs' slowdowns are multiplied from (as in ``faults.stretches``)."""
+    """For each workload, what its jobs' slowdowns are multiplied from (as in ``faults.straggler_slowdowns``)."""
     found: dict[int, list[Callable[[int], FloatArray]]] = {}
     for number, fault in enumerate(prepared.scenario.faults):
         if not isinstance(fault, Straggler):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windtunnel.core.ticks import TICKS_PER_SECOND
-from windtunnel.engine.prepare.operation_faults import concerns
+from windtunnel.engine.prepare.operation_faults import is_eligible
 from windtunnel.engine.prepare.prepared import FleetClass, Prepared
 from windtunnel.engine.prepare.programs import Segment
 from windtunnel.scenario.arrivals import Closed, Deterministic, Trace
@@ -118,7 +118,7 @@ def _lost(prepared: Prepared, fleet_class: FleetClass, work_s: float) -> float:
     return lost
 
 
-def most_lost(prepared: Prepared) -> float:
+def max_failed_jobs(prepared: Prepared) -> float:
     """How many jobs failures may be expected to end for good, on the classes that lose most of them."""
     expected = 0.0
     for work in prepared.workloads:
@@ -155,7 +155,7 @@ def _ended_operations(prepared: Prepared, fleet_class: FleetClass, work: int) ->
     if compiled is None:
         return share, further
     for fault in prepared.scenario.faults:
-        if not isinstance(fault, Ending) or not concerns(prepared, fault, fleet_class, work):
+        if not isinstance(fault, Ending) or not is_eligible(prepared, fault, fleet_class, work):
             continue
         starts = 1 if fault.on_failure == "fail" else fault.max_attempts
         if fault.probability is None:

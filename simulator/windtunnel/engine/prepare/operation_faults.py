@@ -1,8 +1,8 @@
-"""Faults of single operations: which of them strike an operation as it starts, and how often each has (process engine).
+"""Faults of single operations: which of them take effect on an operation when it starts (process engine).
 
-Whether chance strikes belongs to the fault's place in the list, the workload, the job's place in it, the attempt and
-the operation's place in the program. So another fault at the end of the list, or other jobs, change no draw. Numbers of
-calls and times count what the run does, over all devices together, in the order in which operations start.
+The random decision for a fault is keyed by fault index, workload, job index, attempt and operation index. Another fault
+at the end of the list, or other jobs, therefore change no decision. Calls and occurrences are counted over all devices
+together, in the order in which operations start.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from windtunnel.scenario.faults import (
 
 
 @dataclass(frozen=True)
-class Strike:
-    """What becomes of an operation: ``slowdown`` times as long; ended by ``ending`` after ``ticks`` (None: when its own
-    time is over); garbled.
+class OperationEffect:
+    """The effect of faults on an operation.
+
+    The operation takes ``slowdown`` times as long. The fault ``ending`` ends it after ``ticks``, or at its own end if
+    ``ticks`` is None. ``corrupt``: its data are corrupted.
     """
 
     slowdown: float = 1.0
@@ -37,31 +39,33 @@ class Strike:
 
 
 @dataclass
-class _Armed:
+class _Counter:
+    """A fault, its random numbers by workload, and how many operations were eligible and affected."""
+
     fault: OperationFault
     lots: dict[int, Lots]
-    """By workload, where chance strikes."""
     after: int = 0
-    seen: int = 0
-    struck: int = 0
+    eligible: int = 0
+    injected: int = 0
 
-    def would_strike(self, work: int, rank: int, attempt: int, place: int, now: int) -> bool:
-        self.seen += 1
+    def applies(self, work: int, rank: int, attempt: int, place: int, now: int) -> bool:
+        """Count an eligible operation, and return whether the fault applies to it."""
+        self.eligible += 1
         fault = self.fault
-        if fault.most is not None and self.struck >= fault.most:
+        if fault.most is not None and self.injected >= fault.most:
             return False
         if fault.probability is not None:
             return self.lots[work].at(rank, attempt, place) < fault.probability
-        return now >= self.after if fault.call is None else self.seen >= fault.call
+        return now >= self.after if fault.call is None else self.eligible >= fault.call
 
 
 @dataclass
-class Strikes:
-    """The faults of operations of one run."""
+class OperationFaultInjector:
+    """Injects the faults of single operations of one run."""
 
     prepared: Prepared
-    _armed: dict[int, _Armed] = field(default_factory=dict)
-    _concerned: dict[tuple[int, int, str], list[_Armed]] = field(default_factory=dict)
+    _counters: dict[int, _Counter] = field(default_factory=dict)
+    _eligible: dict[tuple[int, int, str], list[_Counter]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         scenario = self.prepared.scenario
@@ -74,76 +78,82 @@ class Strikes:
                     w.number: Lots(scenario.seed, "faults", str(number), fault.kind, w.workload.name)
                     for w in self.prepared.workloads
                 }
-            self._armed[number] = _Armed(fault, lots, 0 if fault.after is None else to_ticks(fault.after))
+            self._counters[number] = _Counter(fault, lots, 0 if fault.after is None else to_ticks(fault.after))
 
-    def _concerning(self, cls: int, work: int, operation: str) -> list[_Armed]:
+    def _eligible_faults(self, cls: int, work: int, operation: str) -> list[_Counter]:
         key = cls, work, operation
-        if key not in self._concerned:
+        if key not in self._eligible:
             fleet_class = self.prepared.classes[cls]
-            self._concerned[key] = [
-                armed
-                for armed in self._armed.values()
-                if armed.fault.strikes(operation) and concerns(self.prepared, armed.fault, fleet_class, work)
+            self._eligible[key] = [
+                counter
+                for counter in self._counters.values()
+                if counter.fault.strikes(operation) and is_eligible(self.prepared, counter.fault, fleet_class, work)
             ]
-        return self._concerned[key]
+        return self._eligible[key]
 
-    def on(
+    def effect_on(
         self, cls: int, work: int, rank: int, attempt: int, place: int, operation: str, ticks: int, now: int
-    ) -> Strike | None:
-        """What strikes an operation of ``ticks`` that starts now, on a device of the class; None for nothing.
+    ) -> OperationEffect | None:
+        """Return the effect on an operation of ``ticks`` that starts now on a device of the class, or None.
 
-        Of several that end it the one that does so first, and of equals the one that is stated first; the others have
-        not struck then.
+        If several faults would end the operation, the earliest one does, and of equally early ones the one that the
+        scenario lists first. The other faults are not counted as injected.
         """
-        would = [
-            armed
-            for armed in self._concerning(cls, work, operation)
-            if armed.would_strike(work, rank, attempt, place, now)
+        applicable = [
+            counter
+            for counter in self._eligible_faults(cls, work, operation)
+            if counter.applies(work, rank, attempt, place, now)
         ]
-        if not would:
+        if not applicable:
             return None
-        slow = [armed for armed in would if isinstance(armed.fault, SlowCopy)]
+        injected: list[_Counter] = []
         slowdown = 1.0
-        for armed in slow:
-            assert isinstance(armed.fault, SlowCopy)  # noqa: S101
-            slowdown *= armed.fault.factor
-        ends: tuple[float, _Armed, Ending] | None = None
-        for armed in would:
-            if isinstance(armed.fault, Ending):
-                at = _lasts(armed.fault)
-                sooner = round(ticks * slowdown) if at is None else at
-                if ends is None or sooner < ends[0]:
-                    ends = sooner, armed, armed.fault
-        garbled = [] if ends is not None else [armed for armed in would if isinstance(armed.fault, CorruptCopy)]
-        if ends is not None and _lasts(ends[2]) is not None:
-            slow, slowdown = [], 1.0  # it is over before it could be slow
-        for armed in [*slow, *garbled, *([] if ends is None else [ends[1]])]:
-            armed.struck += 1
-        return Strike(
-            slowdown, None if ends is None else ends[2], None if ends is None else _lasts(ends[2]), bool(garbled)
-        )
+        for counter in applicable:
+            if isinstance(counter.fault, SlowCopy):
+                injected.append(counter)
+                slowdown *= counter.fault.factor
+        first: tuple[float, _Counter, Ending] | None = None
+        for counter in applicable:
+            if isinstance(counter.fault, Ending):
+                limit = _time_limit(counter.fault)
+                end = round(ticks * slowdown) if limit is None else limit
+                if first is None or end < first[0]:
+                    first = end, counter, counter.fault
+        if first is None:
+            corrupting = [counter for counter in applicable if isinstance(counter.fault, CorruptCopy)]
+            effect = OperationEffect(slowdown, corrupt=bool(corrupting))
+            injected += corrupting
+        else:
+            limit = _time_limit(first[2])
+            if limit is not None:  # the operation ends before a slow copy could take effect
+                injected, slowdown = [], 1.0
+            effect = OperationEffect(slowdown, first[2], limit)
+            injected.append(first[1])
+        for counter in injected:
+            counter.injected += 1
+        return effect
 
     def counts(self) -> dict[int, tuple[int, int]]:
-        """For each fault of operations, by its place in the list: how many were concerned, and struck."""
-        return {number: (armed.seen, armed.struck) for number, armed in self._armed.items()}
+        """Return the number of eligible and of affected operations of each fault, by its index in the scenario."""
+        return {number: (counter.eligible, counter.injected) for number, counter in self._counters.items()}
 
 
-def concerns(prepared: Prepared, fault: OperationFault, fleet_class: FleetClass, work: int) -> bool:
-    """Whether a fault strikes jobs of the workload on devices of the class."""
+def is_eligible(prepared: Prepared, fault: OperationFault, fleet_class: FleetClass, work: int) -> bool:
+    """Return whether a fault may affect jobs of the workload on devices of the class."""
     entry = prepared.scenario.fleet[fleet_class.number]
     return (fault.workloads is None or prepared.workloads[work].workload.name in fault.workloads) and (
         fault.devices is None or entry.device in fault.devices or entry.name in fault.devices
     )
 
 
-def _lasts(fault: Ending) -> int | None:
-    """After how many ticks the fault ends an operation; None for those that let it take its time."""
+def _time_limit(fault: Ending) -> int | None:
+    """Return after how many ticks the fault ends an operation; None if the operation takes its normal time."""
     if isinstance(fault, Hang):
         return to_ticks(fault.watchdog_timeout)
     return None if isinstance(fault, EccError | CopyFailure) else 0
 
 
-def strikes_of(prepared: Prepared) -> Strikes | None:
-    """What strikes operations in a run; None where nothing does."""
-    stated: Sequence[object] = prepared.scenario.faults
-    return Strikes(prepared) if any(isinstance(fault, OperationFault) for fault in stated) else None
+def operation_faults_of(prepared: Prepared) -> OperationFaultInjector | None:
+    """Return the injector of a run's operation faults; None if the scenario has none."""
+    faults: Sequence[object] = prepared.scenario.faults
+    return OperationFaultInjector(prepared) if any(isinstance(fault, OperationFault) for fault in faults) else None

@@ -17,18 +17,18 @@ from windtunnel.core.units import format_quantity
 from windtunnel.engine.arrivals import MAX_JOBS, arrivals, merged
 from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.checks import check_batches, check_decisions, check_faults, check_needs
-from windtunnel.engine.prepare.decoding import DecoderShelf
-from windtunnel.engine.prepare.fault_schedule import FaultSchedule, Struck, stretches
+from windtunnel.engine.prepare.decoding import DecoderCostCache
+from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
 from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, Prepared
 from windtunnel.engine.prepare.programs import (
     Compiled,
     Source,
     compile_program,
-    grain,
     longest_contexts,
+    round_power,
 )
 from windtunnel.engine.prepare.real_devices import check_executable, check_real
-from windtunnel.engine.prepare.users import first_room, user_class
+from windtunnel.engine.prepare.users import first_capacity, user_class
 from windtunnel.scenario.arrivals import Closed, Trace
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.faults import BrownOut, Straggler
@@ -104,11 +104,11 @@ def prepare(
         expected_jobs=expected_jobs,
         expected_ticks=to_ticks(expected_s),
         sampled=scenario.records != "none",
-        stretch=None if streamed else stretches(scenario.faults, scenario.seed, names, workload_of, rank),
+        slowdown=None if streamed else straggler_slowdowns(scenario.faults, scenario.seed, names, workload_of, rank),
         users=[user_class(scenario, w.number, w.source.count, s) for w, s in zip(closed, of_users, strict=True)],
         limit=limit,
         scaled=[(classes[number], rule) for number, rule in sorted(rules.items())],
-        again=partial(_with_room, scenario, devices, policy, preference, executors),
+        with_capacity=partial(_with_capacity, scenario, devices, policy, preference, executors),
     )
     check_faults(prepared)
     check_real(prepared)
@@ -138,7 +138,7 @@ def _compiled(
         if job_class.source.count:
             for model, context in longest_contexts(job_class.program, job_class.source):
                 longest[model] = max(longest.get(model, 0), context)
-    shelves = [DecoderShelf(c.device, models, longest, most) for c in classes]
+    shelves = [DecoderCostCache(c.device, models, longest, most) for c in classes]
     compiled: _Pairs = {}
     preferences: dict[tuple[int, int], float] = {}
     refusals: dict[int, list[UnsupportedOperationError]] = {}
@@ -202,8 +202,8 @@ def _classes(
                 begin=entry.count,
                 streams=entry.streams,
                 price_usd_per_s=entry.price if entry.price is not None else device.number("price_usd_per_h"),
-                idle_w=grain(device.idle_power_w),
-                active_w=grain(device.active_power_w),
+                idle_w=round_power(device.idle_power_w),
+                active_w=round_power(device.active_power_w),
                 limit_w=device.power_limit_w,
                 executor=executors.get(number),
             )
@@ -212,7 +212,7 @@ def _classes(
     return classes
 
 
-def _with_room(
+def _with_capacity(
     scenario: Scenario,
     devices: Sequence[Device],
     policy: Policy,
@@ -234,7 +234,7 @@ def _workloads(scenario: Scenario, room: int | None) -> list[JobClass]:
     for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
         where = partial(scenario.where, "workload", number, "arrivals")
         if isinstance(workload.arrivals, Closed):
-            count = first_room(workload, workload.arrivals, scenario, where()) if room is None else room
+            count = first_capacity(workload, workload.arrivals, scenario, where()) if room is None else room
             ticks, trace = np.zeros(count, dtype=np.int64), None
         else:
             stream = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where)
@@ -283,15 +283,15 @@ def _schedule(scenario: Scenario, classes: Sequence[FleetClass], budget_w: float
     """When which devices are struck; None where no fault strikes devices or power."""
     if all(isinstance(fault, Straggler) for fault in scenario.faults):
         return None
-    struck: list[list[Struck]] = []
+    struck: list[list[AffectedDevices]] = []
     for fault in scenario.faults:
         named = getattr(fault, "devices", None)
         # A brown-out strikes no device by itself: it has one time line of its own.
         struck.append(
-            [Struck("", -1, 1)]
+            [AffectedDevices("", -1, 1)]
             if isinstance(fault, BrownOut)
             else [
-                Struck(c.name, c.first, c.count)
+                AffectedDevices(c.name, c.first, c.count)
                 for c in classes
                 if named is None or scenario.fleet[c.number].device in named or scenario.fleet[c.number].name in named
             ]

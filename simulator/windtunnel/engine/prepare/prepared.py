@@ -103,7 +103,7 @@ class Prepared:
     """How many jobs will arrive over how long, about; where they are drawn as they are needed."""
     sampled: bool = True
     """Whether a sample of the jobs' times is kept then."""
-    stretch: FloatArray | None = None
+    slowdown: FloatArray | None = None
     """Each job's slowdown by its number, where stragglers are stated."""
 
     users: Sequence[UserClass] = ()
@@ -112,7 +112,7 @@ class Prepared:
     """Jobs after which no more arrive, users' included."""
     scaled: Sequence[tuple[FleetClass, Autoscale]] = ()
     """Classes whose devices come and go, with the rule by which they do."""
-    again: Callable[[int], Prepared] | None = None
+    with_capacity: Callable[[int], Prepared] | None = None
     """The same with draws for so many jobs of each closed workload."""
 
     @property
@@ -120,7 +120,7 @@ class Prepared:
         """Jobs that arrive; where that is not known beforehand, about so many."""
         if self.streamed:
             return self.expected_jobs
-        room = len(self.arrival) + sum(users.room for users in self.users)
+        room = len(self.arrival) + sum(users.capacity for users in self.users)
         return room if self.limit is None else min(room, self.limit)
 
     @property

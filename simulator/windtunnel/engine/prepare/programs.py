@@ -16,7 +16,7 @@ from windtunnel.core.rng import stream
 from windtunnel.core.ticks import FloatArray, TickArray, to_tick_array, to_ticks
 from windtunnel.engine.arrivals import TraceRows
 from windtunnel.engine.arrivals.distributions import unit_variates
-from windtunnel.engine.prepare.decoding import DecoderCosts, DecoderShelf
+from windtunnel.engine.prepare.decoding import DecoderCostCache, DecoderCosts
 from windtunnel.scenario.program import Branch, ColumnRef, Generate, OpStage, Stage, Streams, Value
 
 WATT_GRAIN = 2.0**-20
@@ -33,13 +33,13 @@ _CROWD = 1e6
 """Requests in flight at which every device has long been saturated."""
 
 
-def grain(watts: float) -> float:
+def round_power(watts: float) -> float:
     """``watts`` to the nearest multiple of WATT_GRAIN."""
     return round(watts / WATT_GRAIN) * WATT_GRAIN
 
 
 @dataclass(frozen=True)
-class Variates:
+class ServiceTimeDraws:
     """Draws of mean 1 for a stated time, one a job of a workload in order.
 
     Keyed by seed, workload and the stage's place, so the i-th is the i-th job's in whatever blocks they are drawn.
@@ -67,7 +67,7 @@ class Drawn:
     """A stated time drawn for each job: ``seconds`` times the job's variate."""
 
     seconds: float
-    variates: Variates
+    variates: ServiceTimeDraws
 
     def ticks(self) -> TickArray:
         """Every job's, to the nearest tick."""
@@ -171,7 +171,7 @@ class Source:
     ticks: TickArray
     trace: TraceRows | None
     where: Callable[[tuple[str | int, ...]], Where]
-    _variates: dict[tuple[str | int, ...], Variates] = field(default_factory=dict)
+    _variates: dict[tuple[str | int, ...], ServiceTimeDraws] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -188,14 +188,16 @@ class Source:
         """A trace column's words, job by job."""
         return self._trace(column, path).words(column, self.where(path))
 
-    def variates(self, stage: OpStage) -> Variates:
+    def variates(self, stage: OpStage) -> ServiceTimeDraws:
         """Draws for a stated time, one a job."""
         if stage.path not in self._variates:
             cv = stage.numbers["cv"]
             if isinstance(cv, ColumnRef):
                 raise InputError("cv cannot come from a column", where=self.where(stage.path), expected="a number")
             name = (self.name, "service", *(str(part) for part in stage.path[2:]))
-            self._variates[stage.path] = Variates(self.seed, name, stage.choices["distribution"], cv, self.count)
+            self._variates[stage.path] = ServiceTimeDraws(
+                self.seed, name, stage.choices["distribution"], cv, self.count
+            )
         return self._variates[stage.path]
 
     def _trace(self, column: str, path: tuple[str | int, ...]) -> TraceRows:
@@ -208,7 +210,7 @@ class Source:
         return self.trace
 
 
-def compile_program(program: Sequence[Stage], device: Device, source: Source, decoders: DecoderShelf) -> Compiled:
+def compile_program(program: Sequence[Stage], device: Device, source: Source, decoders: DecoderCostCache) -> Compiled:
     """A workload's program on a device, for every job at once.
 
     Raises UnsupportedOperationError for what the device does not run.
@@ -222,7 +224,7 @@ def compile_program(program: Sequence[Stage], device: Device, source: Source, de
 class _Compiler:
     device: Device
     source: Source
-    decoders: DecoderShelf
+    decoders: DecoderCostCache
     sources: dict[str, Sourced] = field(default_factory=dict)
     operations: set[str] = field(default_factory=set)
     _priced: dict[tuple[str | int, ...], tuple[Segment, FloatArray, FloatArray]] = field(default_factory=dict)
@@ -371,7 +373,7 @@ class _Compiler:
         return max(1, int(np.min(alone_s / each_s) + 1e-9))
 
 
-def _compile_generate(stage: Generate, device: Device, source: Source, decoders: DecoderShelf) -> Compiled:
+def _compile_generate(stage: Generate, device: Device, source: Source, decoders: DecoderCostCache) -> Compiled:
     prompts = source.value(stage.prompt, (*stage.path, "prompt"))
     outputs = source.value(stage.output, (*stage.path, "output"))
     longest = float((prompts + outputs).max())
@@ -537,7 +539,7 @@ def batch_cost(
             time_s *= len(ranks)
         seconds += time_s
         joules += time_s * max(power_w - idle, 0.0)
-    return to_ticks(seconds), grain(joules / seconds) if seconds else 0.0, 0
+    return to_ticks(seconds), round_power(joules / seconds) if seconds else 0.0, 0
 
 
 def _batch_generate(compiled: Compiled, ranks: Sequence[int]) -> tuple[int, float, int]:
@@ -557,7 +559,7 @@ def _batch_generate(compiled: Compiled, ranks: Sequence[int]) -> tuple[int, floa
         context += size
         s, j = costs.linear_and_decode(size, context, 0, 0)
         seconds, joules = seconds + s, joules + j
-    return to_ticks(float(seconds)), grain(float(joules / seconds)), first
+    return to_ticks(float(seconds)), round_power(float(joules / seconds)), first
 
 
 def is_uniform(program: Sequence[Stage]) -> bool:

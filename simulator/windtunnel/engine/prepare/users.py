@@ -1,4 +1,4 @@
-"""Closed workloads made ready to run: users who wait for answers, and room for jobs that nobody can count yet."""
+"""Prepares closed workloads: their users, and random draws for a number of jobs that is not known in advance."""
 
 from __future__ import annotations
 
@@ -10,57 +10,61 @@ import numpy as np
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.arrivals import MAX_JOBS, ThinkTimes
-from windtunnel.engine.prepare.fault_schedule import stretches
+from windtunnel.engine.prepare.fault_schedule import straggler_slowdowns
 from windtunnel.scenario.arrivals import Closed
 from windtunnel.scenario.scenario import Scenario, Workload
 
-_FIRST_ROOM = 200_000
-"""Jobs of a closed workload to draw for at first, at most: how many it will be is known when the run is over."""
+_FIRST_CAPACITY = 200_000
+"""The largest number of jobs of a closed workload for which the first attempt of a run draws random numbers."""
 
 
 @dataclass(frozen=True)
 class UserClass:
-    """The users of a closed workload: when they submit is known only as the run goes."""
+    """The users of a closed workload. The engine computes their arrivals while it runs."""
 
     work: int
     think: ThinkTimes
-    room: int
-    """Jobs of theirs that there are draws for."""
+    capacity: int
+    """The number of jobs for which random numbers are drawn."""
     signature: int
-    """Their jobs' index into ``Prepared.signatures``: all ask for the same memory."""
-    stretch: FloatArray | None
-    """Each job's slowdown by rank, where stragglers are stated."""
+    """The index of their jobs into ``Prepared.signatures``; all jobs need the same memory."""
+    slowdown: FloatArray | None
+    """The slowdown of each job by rank, if the scenario has stragglers; shape (capacity,)."""
 
 
-def user_class(scenario: Scenario, work: int, room: int, signature: int) -> UserClass:
-    """The users of workload ``work``, with draws for ``room`` jobs, which are all of one ``signature``."""
+def user_class(scenario: Scenario, work: int, capacity: int, signature: int) -> UserClass:
+    """Return the users of workload number ``work``, with random draws for ``capacity`` jobs of one ``signature``."""
     workload = scenario.workload[work]
     assert isinstance(workload.arrivals, Closed)  # noqa: S101  only those have users
     names = [w.name for w in scenario.workload]
-    mine = np.full(room, work, dtype=np.int64)
+    mine = np.full(capacity, work, dtype=np.int64)
     return UserClass(
         work=work,
         think=ThinkTimes(workload.arrivals, scenario.seed, workload.name),
-        room=room,
+        capacity=capacity,
         signature=signature,
-        stretch=stretches(scenario.faults, scenario.seed, names, mine, np.arange(room)),
+        slowdown=straggler_slowdowns(scenario.faults, scenario.seed, names, mine, np.arange(capacity)),
     )
 
 
-def first_room(workload: Workload, arrivals: Closed, scenario: Scenario, place: Where) -> int:
-    """How many jobs of a closed workload to draw for: all there can be, or a guess on the high side."""
+def first_capacity(workload: Workload, arrivals: Closed, scenario: Scenario, place: Where) -> int:
+    """Return for how many jobs of a closed workload to draw: the stated number, or a high estimate.
+
+    Raises:
+        InputError: if nothing stops the users, or they would submit too many jobs.
+    """
     stop = scenario.stop
     if stop is None:
         raise InputError(
-            f"the users of '{workload.name}' never end",
+            f"the users of '{workload.name}' submit jobs without end",
             where=place,
             expected="a stop, such as `stop: {jobs: 10000}` or `stop: {time: 10 s}`",
         )
     if stop.jobs is not None:
         if stop.jobs > MAX_JOBS:
             raise InputError(
-                f"'{workload.name}' would have more than {MAX_JOBS:,} jobs", where=place, expected="an earlier stop"
+                f"'{workload.name}' would submit more than {MAX_JOBS:,} jobs", where=place, expected="an earlier stop"
             )
         return stop.jobs
     most = arrivals.most_jobs(stop.time or 0.0)
-    return round(min(1024 + most + 5 * math.sqrt(most), _FIRST_ROOM)) if math.isfinite(most) else _FIRST_ROOM
+    return round(min(1024 + most + 5 * math.sqrt(most), _FIRST_CAPACITY)) if math.isfinite(most) else _FIRST_CAPACITY

@@ -58,7 +58,7 @@ class _Group:
         self.working += change
 
 
-class Scaler:
+class AutoscaleController:
     """Decides at fixed times, and brings devices into service and out of it."""
 
     def __init__(self, context: RunContext) -> None:
@@ -200,8 +200,8 @@ class Scaler:
 
     def _becomes(self, group: _Group, place: int, state: int) -> None:
         before, group.state[place] = group.state[place], state
-        self._context.books.add_change(self._context.env.now, group.fleet_class.first + place, before, state)
+        self._context.log.add_change(self._context.env.now, group.fleet_class.first + place, before, state)
 
     def close(self) -> None:
         """The run is over: write down how often each entry was scaled."""
-        self._context.books.scaled = [(group.ups, group.downs) for group in self.groups]
+        self._context.log.scaled = [(group.ups, group.downs) for group in self.groups]

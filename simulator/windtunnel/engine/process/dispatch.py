@@ -14,9 +14,9 @@ import numpy as np
 from windtunnel.core.policy import Candidate, JobKey
 from windtunnel.core.ticks import TICKS_PER_SECOND, to_seconds
 from windtunnel.engine.prepare.prepared import FAR, FleetClass
-from windtunnel.engine.process.power import PowerGate
 from windtunnel.engine.process.queues import NOT_HERE, LoadIndex, Queue, QueueSet
 from windtunnel.engine.process.stations import TIMER, Alarm, RunContext, SingleStation, Station, event_order
+from windtunnel.engine.process.stations.base import PowerBudget
 
 
 def _job_key(context: RunContext) -> Callable[[int], float] | None:
@@ -24,28 +24,28 @@ def _job_key(context: RunContext) -> Callable[[int], float] | None:
     key = context.prepared.policy.order.key
     if key is None:
         return None
-    books = context.books
+    log = context.log
     workloads = context.prepared.workloads
     signatures = context.prepared.signatures
     compiled = context.prepared.compiled
 
     def of(job: int) -> float:
-        number = books.workload_of[job]
+        number = log.workload_of[job]
         workload = workloads[number]
-        sizes = compiled[signatures[books.eligible[job]][0], number].estimate_s
+        sizes = compiled[signatures[log.eligible[job]][0], number].estimate_s
         return key(
             JobKey(
-                arrival=books.arrival[job],
+                arrival=log.arrival[job],
                 priority=workload.workload.priority,
-                deadline=books.arrival[job] + workload.deadline_ticks,
-                size_s=float(sizes[0] if sizes.size == 1 else sizes[books.rank[job]]),
+                deadline=log.arrival[job] + workload.deadline_ticks,
+                size_s=float(sizes[0] if sizes.size == 1 else sizes[log.rank[job]]),
             )
         )
 
     return of
 
 
-def _take_from(queues: QueueSet, station: Station, batching: bool, gate: PowerGate | None) -> bool:
+def _take_from(queues: QueueSet, station: Station, batching: bool, gate: PowerBudget | None) -> bool:
     """Let a station take from the first queue; where jobs are batched, from a later one while an earlier waits."""
     if batching:
         for queue in queues.in_order(station.class_number):
@@ -106,8 +106,8 @@ class CentralDispatcher(_Dispatcher):
 
     def place(self, job: int) -> None:
         """A job has arrived."""
-        books = self.context.books
-        signature = books.eligible[job]
+        log = self.context.log
+        signature = log.eligible[job]
         classes = self.classes[signature]
         for number in classes:
             if not self.at_once[number]:
@@ -117,11 +117,11 @@ class CentralDispatcher(_Dispatcher):
                 self.stations[device].start(job)
                 return
         else:
-            self.queues.push(job, signature, books.workload_of[job])
+            self.queues.push(job, signature, log.workload_of[job])
             return
         # Some class asks questions before it takes a job (for memory, for company, for power): offer to each in its
         # turn.
-        queue = self.queues.push(job, signature, books.workload_of[job])
+        queue = self.queues.push(job, signature, log.workload_of[job])
         self._offer(classes, queue)
 
     def _take_free(self, number: int) -> int:
@@ -202,8 +202,8 @@ class CentralDispatcher(_Dispatcher):
 
     def requeue(self, job: int, station: Station) -> None:
         """A job that was interrupted waits again, in its old place."""
-        books = self.context.books
-        self.queues.push(job, books.eligible[job], books.workload_of[job])
+        log = self.context.log
+        self.queues.push(job, log.eligible[job], log.workload_of[job])
 
     def wait_only_for(self, gone: Sequence[bool]) -> bool:
         """Whether every job that waits can be served by none but these devices."""
@@ -244,15 +244,15 @@ class RoutedDispatcher(_Dispatcher):
 
     def place(self, job: int) -> None:
         """A job has arrived."""
-        books = self.context.books
+        log = self.context.log
         prepared = self.context.prepared
         now = self.context.env.now
-        number = books.workload_of[job]
-        rank = books.rank[job]
+        number = log.workload_of[job]
+        rank = log.rank[job]
         deadline = prepared.workloads[number].deadline_ticks
         slack = to_seconds(deadline) if deadline < FAR else float("inf")
         best: tuple[float, float, float, int] | None = None
-        for class_number in prepared.signatures[books.eligible[job]]:
+        for class_number in prepared.signatures[log.eligible[job]]:
             device = self.index.best(class_number)
             if self.index.absent(device):
                 continue
@@ -327,13 +327,13 @@ class RoutedDispatcher(_Dispatcher):
 
     def requeue(self, job: int, station: Station) -> None:
         """A job that was interrupted waits again for its device."""
-        self.queues[station.number].push(job, 0, self.context.books.workload_of[job])
+        self.queues[station.number].push(job, 0, self.context.log.workload_of[job])
 
     def wait_only_for(self, gone: Sequence[bool]) -> bool:
         """Whether every job that waits can be served by none but these devices."""
         lost, signatures = _lost_classes(self.context, gone), self.context.prepared.signatures
         return all(gone[device] for device, queues in enumerate(self.queues) if len(queues)) and all(
-            lost.issuperset(signatures[self.context.books.eligible[job]]) for job in self._stranded
+            lost.issuperset(signatures[self.context.log.eligible[job]]) for job in self._stranded
         )
 
     def emptied(self, station: Station) -> list[int]:

@@ -16,14 +16,14 @@ import simpy
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
-from windtunnel.engine.event_log import Books
-from windtunnel.engine.prepare.fault_schedule import FaultSchedule, look_ahead
+from windtunnel.engine.event_log import EventLog
+from windtunnel.engine.prepare.fault_schedule import FaultSchedule, initial_horizon
 from windtunnel.engine.prepare.prepared import Prepared
-from windtunnel.engine.process.autoscaler import Scaler
+from windtunnel.engine.process.autoscaler import AutoscaleController
 from windtunnel.engine.process.dispatch import dispatcher_for
-from windtunnel.engine.process.faults import Incidents
+from windtunnel.engine.process.faults import FaultInjector
 from windtunnel.engine.process.power import PowerGate
-from windtunnel.engine.process.sources import NEVER, Arrivals, ArrivalsOfUsers, KnownArrivals, MoreRoomError
+from windtunnel.engine.process.sources import NEVER, CapacityExceededError, ClosedLoopSource, JobSource, OpenLoopSource
 from windtunnel.engine.process.stations import TIMER, RunContext, event_order, station_for
 from windtunnel.engine.results import accounting
 
@@ -41,33 +41,33 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     while True:
         try:
             return _run(prepared, progress)
-        except MoreRoomError as short:
-            assert prepared.again is not None  # noqa: S101  whoever prepared users for a run can do so again
-            prepared = prepared.again(short.room)
+        except CapacityExceededError as error:
+            assert prepared.with_capacity is not None  # noqa: S101  whoever prepared users for a run can do so again
+            prepared = prepared.with_capacity(error.capacity)
 
 
 def _run(prepared: Prepared, progress: Progress | None) -> Recording:
     env = simpy.Environment(initial_time=0)
-    books = Books(prepared)
-    context = RunContext(env, prepared, books)
+    log = EventLog(prepared)
+    context = RunContext(env, prepared, log)
     stations = [station_for(context, c.first + i, c) for c in prepared.classes for i in range(c.count)]
     context.stations = stations
     if prepared.budget_w is not None:
         context.gate = PowerGate(context, prepared.budget_w, prepared.idle_w)
     context.dispatcher = dispatcher_for(context, stations)
     if prepared.users:
-        context.arrivals = ArrivalsOfUsers(prepared, books, context.stretch)
+        context.job_source = ClosedLoopSource(prepared, log, context.slowdown)
     elif prepared.scaled or prepared.faults is not None:
-        context.arrivals = KnownArrivals(books)
+        context.job_source = OpenLoopSource(log)
     if prepared.scaled:
-        context.scaler = Scaler(context)
-    context.incidents = Incidents(context)
+        context.autoscaler = AutoscaleController(context)
+    injector = context.fault_injector = FaultInjector(context)
     try:
-        if context.arrivals is None:
+        if context.job_source is None:
             _bring_arrivals(context, progress)
             _drain(env, prepared.end)
         else:
-            _bring_all(context, context.arrivals, prepared.faults, progress)
+            _bring_all(context, context.job_source, injector, prepared.faults, progress)
     except OverflowError:
         # A tick that no longer fits where ticks are kept.
         raise InputError(
@@ -79,18 +79,18 @@ def _run(prepared: Prepared, progress: Progress | None) -> Recording:
         _end_of_users(context)
     # A drained run ends with its last job, not with some alarm that nobody waited for any more.
     # Jobs that no device will ever take have arrived all the same, and may have been started.
-    last = max(*books.finish, *books.returned_end, books.arrival[-1])
+    last = max(*log.finish, *log.interrupted_end, log.arrival[-1])
     end = last if prepared.end is None else prepared.end
     for station in stations:
         station.close(end)
-    if context.scaler is not None:
-        context.scaler.close()
+    if context.autoscaler is not None:
+        context.autoscaler.close()
     if progress is not None:
-        progress(books.count)
-    recording = accounting.record(prepared, books, end)
-    if context.strikes is None:
+        progress(log.count)
+    recording = accounting.record(prepared, log, end)
+    if context.operation_faults is None:
         return recording
-    return replace(recording, struck=context.strikes.counts(), corrupted=books.corrupted)
+    return replace(recording, struck=context.operation_faults.counts(), corrupted=log.corrupted)
 
 
 def _drain(env: simpy.Environment, end: int | None) -> None:
@@ -103,10 +103,10 @@ def _drain(env: simpy.Environment, end: int | None) -> None:
 def _bring_arrivals(context: RunContext, progress: Progress | None) -> None:
     """Let time pass from arrival to arrival.
 
-    Arrivals are known in order, so they need no place in SimPy's heap: a third of the time of a short job. Of the
+    JobSource are known in order, so they need no place in SimPy's heap: a third of the time of a short job. Of the
     events of one tick they come last, so all others up to that tick go first.
     """
-    env, arrival, place = context.env, context.books.arrival, context.dispatcher.place
+    env, arrival, place = context.env, context.log.arrival, context.dispatcher.place
     queue, step = env._queue, env.step
     for job, tick in enumerate(arrival):
         while queue and queue[0][0] <= tick:
@@ -118,7 +118,11 @@ def _bring_arrivals(context: RunContext, progress: Progress | None) -> None:
 
 
 def _bring_all(
-    context: RunContext, arrivals: Arrivals, schedule: FaultSchedule | None, progress: Progress | None
+    context: RunContext,
+    arrivals: JobSource,
+    injector: FaultInjector,
+    schedule: FaultSchedule | None,
+    progress: Progress | None,
 ) -> None:
     """Let time pass from event to arrival, to fault, until the run is over.
 
@@ -126,11 +130,10 @@ def _bring_all(
     """
     env, end = context.env, context.prepared.end
     queue, step, place = env._queue, env.step, context.dispatcher.place
-    incidents = context.incidents
     horizon = fault = _NO_FAULT
     gone = np.zeros(0, dtype=np.int64)
     if schedule is not None:
-        horizon = look_ahead(context.prepared.arrival, end)
+        horizon = initial_horizon(context.prepared.arrival, end)
         events = schedule.until(horizon)
         gone = schedule.gone(context.prepared.device_count)
         fault = _first(events, 0, horizon, end)
@@ -156,7 +159,7 @@ def _bring_all(
                 events = schedule.until(horizon)
             else:
                 env._now = fault
-                incidents.happen(events[number])
+                injector.apply(events[number])
                 number += 1
             fault = _first(events, number, horizon, end)
             continue
@@ -185,15 +188,15 @@ def _hopeless(context: RunContext, gone: np.ndarray) -> bool:
 
 
 def _end_of_users(context: RunContext) -> None:
-    prepared, books = context.prepared, context.books
-    books.cut()
-    if prepared.limit is not None and books.count < prepared.limit and not context.outstanding:
+    prepared, log = context.prepared, context.log
+    log.truncate()
+    if prepared.limit is not None and log.count < prepared.limit and not context.outstanding:
         raise InputError(
-            f"only {books.count:,} of {prepared.limit:,} jobs would arrive within the {LONGEST} a run may last",
+            f"only {log.count:,} of {prepared.limit:,} jobs would arrive within the {LONGEST} a run may last",
             where=prepared.scenario.where("stop", "jobs"),
             expected="fewer jobs, more users, shorter think times, or stop: {time: ...}",
         )
-    if not books.count:
+    if not log.count:
         raise InputError(
             "no job arrives before the run stops",
             where=prepared.scenario.where("stop"),

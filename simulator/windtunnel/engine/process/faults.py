@@ -13,13 +13,13 @@ from windtunnel.engine.process.stations import FAULT, Alarm, RunContext, Station
 from windtunnel.scenario.faults import Ending
 
 
-class Incidents:
+class FaultInjector:
     """Applies the events of a fault schedule, one after another."""
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
 
-    def happen(self, event: np.void) -> None:
+    def apply(self, event: np.void) -> None:
         """``event`` (a record of the schedule) happens now."""
         code = int(event["code"])
         gate = self.context.gate
@@ -45,7 +45,7 @@ class Incidents:
                 _be_up(station)
             self._back(station)
 
-    def gone_wrong(self, station: Station, jobs: Sequence[int], ending: Ending) -> None:
+    def operation_failed(self, station: Station, jobs: Sequence[int], ending: Ending) -> None:
         """An operation of ``jobs`` has gone wrong on the device, which may have to be reset."""
         if self.context.gate is not None:
             self.context.gate.release(station)
@@ -53,7 +53,7 @@ class Incidents:
             self._down_for(station, to_ticks(ending.reset_time))
         self._return(station, jobs, JOBS[ending.on_failure], ending.max_attempts)
 
-    def failed(self, station: Station, jobs: Sequence[int], executed: Executed, attempts: int) -> None:
+    def device_failed(self, station: Station, jobs: Sequence[int], executed: Executed, attempts: int) -> None:
         """A device of this host has failed at ``jobs``, which are tried again, elsewhere where it is gone."""
         if self.context.gate is not None:
             self.context.gate.release(station)
@@ -66,9 +66,9 @@ class Incidents:
     def _down_for(self, station: Station, ticks: int) -> None:
         """The device is reset, which takes so long from now."""
         _be_down(station)
-        now, books = self.context.env.now, self.context.books
+        now, log = self.context.env.now, self.context.log
         for column, value in zip(
-            (books.reset_on, books.reset_start, books.reset_end), (station.number, now, now + ticks), strict=True
+            (log.reset_on, log.reset_start, log.reset_end), (station.number, now, now + ticks), strict=True
         ):
             column.append(value)
         Alarm(self.context.env, lambda _event: self._reset(station), event_order(FAULT, station.number)).set(ticks)
@@ -92,23 +92,23 @@ class Incidents:
 
         With a device that is down those that wait for it are moved too.
         """
-        context, books, gate = self.context, self.context.books, self.context.gate
+        context, log, gate = self.context, self.context.log, self.context.gate
         dispatcher = context.dispatcher
         moving = becomes == MIGRATE and dispatcher.follows_load
         moved: list[int] = []
         given_up = 0
         for job in jobs:
-            if becomes == LOSE or books.starts[job] >= attempts:
+            if becomes == LOSE or log.starts[job] >= attempts:
                 context.failed(job, station)
                 given_up += 1
                 continue
-            books.start[job] = books.device[job] = -1
+            log.start[job] = log.device[job] = -1
             if moving:
                 dispatcher.left(job, station)
                 moved.append(job)
             else:
                 dispatcher.requeue(job, station)
-        books.add_returned(len(jobs) - given_up, station.began, context.env.now)
+        log.add_interrupted(len(jobs) - given_up, station.began, context.env.now)
         if moving and not station.up:
             for job in dispatcher.emptied(station):
                 dispatcher.left(job, station)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from windtunnel.engine.process.stations.base import RunContext, Station
+from windtunnel.engine.process.stations.base import RunContext, Station
 
 
 class PowerGate:

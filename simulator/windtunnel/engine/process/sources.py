@@ -11,22 +11,22 @@ from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from windtunnel.core.ticks import MAX_TICKS
-from windtunnel.engine.event_log import Books, numbers
+from windtunnel.engine.event_log import EventLog, int_array
 from windtunnel.engine.prepare.prepared import Prepared
 
 NEVER = MAX_TICKS
 """When the next job arrives, if none does."""
 
 
-class MoreRoomError(Exception):
+class CapacityExceededError(Exception):
     """A closed workload submits more jobs than there are draws for; ``room``: how many to draw for next time."""
 
-    def __init__(self, room: int) -> None:
-        super().__init__(room)
-        self.room = room
+    def __init__(self, capacity: int) -> None:
+        super().__init__(capacity)
+        self.capacity = capacity
 
 
-class Arrivals(Protocol):
+class JobSource(Protocol):
     """The jobs of a run, one after the other."""
 
     tick: int
@@ -37,15 +37,15 @@ class Arrivals(Protocol):
     def take(self) -> int:
         """The next job, which arrives now."""
 
-    def answered(self, job: int, now: int) -> None:
+    def job_finished(self, job: int, now: int) -> None:
         """A job has ended, or was given up."""
 
 
-class KnownArrivals:
+class OpenLoopSource:
     """Jobs whose arrivals are all known beforehand."""
 
-    def __init__(self, books: Books) -> None:
-        self._arrival = books.arrival
+    def __init__(self, log: EventLog) -> None:
+        self._arrival = log.arrival
         self.taken = 0
         self.tick = self._arrival[0] if self._arrival else NEVER
 
@@ -56,23 +56,23 @@ class KnownArrivals:
         self.tick = self._arrival[job + 1] if job + 1 < len(self._arrival) else NEVER
         return job
 
-    def answered(self, job: int, now: int) -> None:
+    def job_finished(self, job: int, now: int) -> None:
         """Nobody waits for an answer."""
 
 
-class ArrivalsOfUsers:
+class ClosedLoopSource:
     """Users, each of whom submits a job, waits for its end and thinks; merged with what is known beforehand.
 
-    The books are filled in as jobs arrive.
+    The log are filled in as jobs arrive.
     """
 
-    def __init__(self, prepared: Prepared, books: Books, stretch: array[float] | None) -> None:
+    def __init__(self, prepared: Prepared, log: EventLog, slowdown: array[float] | None) -> None:
         self._prepared = prepared
-        self._books = books
-        self._stretch = stretch
+        self._log = log
+        self._slowdown = slowdown
         self._end = NEVER if prepared.end is None else prepared.end
         self._classes = {users.work: users for users in prepared.users}
-        self._known = [numbers(a) for a in (prepared.arrival, prepared.workload_of, prepared.rank, prepared.eligible)]
+        self._known = [int_array(a) for a in (prepared.arrival, prepared.workload_of, prepared.rank, prepared.eligible)]
         self._next_known = 0
         self._rank = dict.fromkeys(self._classes, 0)
         self._thought = {users.work: array("q", bytes(8 * users.think.users)) for users in prepared.users}
@@ -99,32 +99,32 @@ class ArrivalsOfUsers:
 
     def take(self) -> int:
         """The next job, which arrives now."""
-        books, job = self._books, self.taken
+        log, job = self._log, self.taken
         arrival, workload_of, rank, eligible = self._known
         known = self._next_known
         if known < len(arrival) and (not self._submits or (arrival[known], workload_of[known]) < self._submits[0][:2]):
             work, place, signature = workload_of[known], rank[known], eligible[known]
-            slow = self._prepared.stretch
+            slow = self._prepared.slowdown
             slowed = 1.0 if slow is None else float(slow[known])
             self._next_known += 1
         else:
             _, work, user = heappop(self._submits)
             users = self._classes[work]
             place, signature = self._rank[work], users.signature
-            if place >= users.room:
-                raise MoreRoomError(2 * users.room)
+            if place >= users.capacity:
+                raise CapacityExceededError(2 * users.capacity)
             self._rank[work] = place + 1
-            slowed = 1.0 if users.stretch is None else float(users.stretch[place])
+            slowed = 1.0 if users.slowdown is None else float(users.slowdown[place])
             self._waiting[job] = work, user
-        books.arrival[job], books.workload_of[job] = self.tick, work
-        books.rank[job], books.eligible[job] = place, signature
-        if self._stretch is not None:
-            self._stretch[job] = slowed
-        self.taken = books.count = job + 1
+        log.arrival[job], log.workload_of[job] = self.tick, work
+        log.rank[job], log.eligible[job] = place, signature
+        if self._slowdown is not None:
+            self._slowdown[job] = slowed
+        self.taken = log.count = job + 1
         self._look()
         return job
 
-    def answered(self, job: int, now: int) -> None:
+    def job_finished(self, job: int, now: int) -> None:
         """Whoever waits for the job's end begins to think."""
         waits = self._waiting.pop(job, None)
         if waits is None:

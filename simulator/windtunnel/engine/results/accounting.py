@@ -29,8 +29,8 @@ from windtunnel.core.result import (
     TokenGaps,
 )
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
-from windtunnel.engine.event_log import Books
-from windtunnel.engine.prepare.fault_schedule import down_ticks, spells_until
+from windtunnel.engine.event_log import EventLog
+from windtunnel.engine.prepare.fault_schedule import down_ticks, intervals_until
 from windtunnel.engine.prepare.prepared import Prepared
 from windtunnel.engine.results.autoscaling import Rent, rent_of, scaling_of
 
@@ -38,23 +38,23 @@ SLICE_LIMIT = 200_000
 """Intervals above this many are shown as a stated sample: the first so many."""
 
 
-def record(prepared: Prepared, books: Books, end: int) -> Recording:
+def record(prepared: Prepared, log: EventLog, end: int) -> Recording:
     """The recording of a run that has stopped at tick ``end``."""
     start, finish, first, device = (
-        np.frombuffer(a, dtype=np.int64) for a in (books.start, books.finish, books.first, books.device)
+        np.frombuffer(a, dtype=np.int64) for a in (log.start, log.finish, log.first, log.device)
     )
-    arrival, workload, rank = (np.frombuffer(a, dtype=np.int64) for a in (books.arrival, books.workload_of, books.rank))
+    arrival, workload, rank = (np.frombuffer(a, dtype=np.int64) for a in (log.arrival, log.workload_of, log.rank))
     status = np.where(finish >= 0, COMPLETED, np.where(start >= 0, RUNNING, QUEUED))
-    status[np.frombuffer(books.lost, dtype=np.uint8) > 0] = FAILED
+    status[np.frombuffer(log.failed, dtype=np.uint8) > 0] = FAILED
     # Where nothing is interrupted, a job that started did so once.
     starts = (start >= 0).astype(np.int64)
     if prepared.interrupts:
-        starts = np.frombuffer(books.starts, dtype=np.int64)
+        starts = np.frombuffer(log.starts, dtype=np.int64)
     first = np.where(first > end, -1, first)
-    energy = np.frombuffer(books.energy, dtype=np.float64).copy()
-    table = _intervals(prepared, books, workload, rank, start, finish, device, energy, end)
-    rent = rent_of(prepared, books, end) if prepared.scaled else None
-    tokens = np.zeros(books.count, dtype=np.int64)
+    energy = np.frombuffer(log.energy, dtype=np.float64).copy()
+    table = _intervals(prepared, log, workload, rank, start, finish, device, energy, end)
+    rent = rent_of(prepared, log, end) if prepared.scaled else None
+    tokens = np.zeros(log.count, dtype=np.int64)
     for job_class in prepared.workloads:
         outputs = next(
             (c.outputs for (_, w), c in prepared.compiled.items() if w == job_class.number and c.outputs is not None),
@@ -85,18 +85,18 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
     # Every array below was made by this run and none is written to after it.
     gaps = [
         np.frombuffer(a, dtype=np.int64) if len(a) else np.zeros(0, dtype=np.int64)
-        for a in (books.gap_ticks, books.gap_tokens, books.gap_end, books.gap_workload)
+        for a in (log.gap_ticks, log.gap_tokens, log.gap_end, log.gap_workload)
     ]
     left, back, again = (
-        np.array(a, dtype=np.int64) for a in (books.returned_start, books.returned_end, books.returned_jobs)
+        np.array(a, dtype=np.int64) for a in (log.interrupted_start, log.interrupted_end, log.interrupted_jobs)
     )
     resets = [
         (on, start, min(stop, end))
-        for on, start, stop in zip(books.reset_on, books.reset_start, books.reset_end, strict=True)
+        for on, start, stop in zip(log.reset_on, log.reset_start, log.reset_end, strict=True)
         if start < end
     ]
     sampled = len(table) > SLICE_LIMIT
-    notes = _notes(prepared, books)
+    notes = _notes(prepared, log)
     if sampled:
         notes.append(f"the timeline shows the first {SLICE_LIMIT:,} intervals of {len(table):,}")
     return Recording(
@@ -107,11 +107,11 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         power=_steps(np.concatenate(at), np.concatenate(watts), idle_w, end),
         waiting=_steps(
             np.concatenate([arrival, begun, left, back]),
-            np.concatenate([np.ones(books.count), -np.ones(len(begun)), -again, again]),
+            np.concatenate([np.ones(log.count), -np.ones(len(begun)), -again, again]),
             0.0,
             end,
         ),
-        slices=_LazySlices(partial(_slices, prepared, books, jobs, table, end)),
+        slices=_LazySlices(partial(_slices, prepared, log, jobs, table, end)),
         token_gaps=TokenGaps(*gaps),
         intervals=table,
         sampled_slices=sampled,
@@ -119,13 +119,13 @@ def record(prepared: Prepared, books: Books, end: int) -> Recording:
         spells=spells_of(prepared, end, resets),
         returned=int(again.sum()),
         extra={"interrupted_at_end": int(again[(back == end) & (left < end)].sum())} if len(back) else {},
-        scaling=[] if rent is None else scaling_of(prepared, books, rent, end, _steps),
+        scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
     )
 
 
 def _intervals(
     prepared: Prepared,
-    books: Books,
+    log: EventLog,
     workload: IntArray,
     rank: IntArray,
     start: TickArray,
@@ -138,7 +138,7 @@ def _intervals(
 
     Adds those jobs' energy to ``energy``.
     """
-    written = books.intervals
+    written = log.intervals
     columns: list[list[np.ndarray]] = [
         [np.frombuffer(a, dtype=np.float64 if a is written.watts else np.int64)] if len(a) else []
         for a in (written.device, written.lane, written.name, written.start, written.end, written.watts)
@@ -146,7 +146,7 @@ def _intervals(
     class_of = prepared.class_of_device()
     for (class_number, number), compiled in prepared.compiled.items():
         single = compiled.single
-        if single is None or (class_number, number) not in books.own_interval:
+        if single is None or (class_number, number) not in log.own_interval:
             continue
         # A device of -1, of a job that never started, picks the last class and is left out with it.
         mine = np.flatnonzero((device >= 0) & (workload == number) & (class_of[device] == class_number))
@@ -198,7 +198,7 @@ def _devices(
 ) -> list[DeviceRecord]:
     count = prepared.device_count
     seconds = to_second_array(table.end - table.start)
-    # A long naive sum drifts by more than the invariant allows; sums of short stretches, added up, do not.
+    # A long naive sum drifts by more than the invariant allows; sums of short parts, do not.
     active_j = np.zeros(count)
     stretch = max(4096, count)
     for begin in range(0, len(table), stretch):
@@ -260,7 +260,7 @@ def spells_of(prepared: Prepared, end: int, resets: Sequence[Reset] = ()) -> Spe
 def _spells(prepared: Prepared, end: int, resets: Sequence[Reset]) -> list[tuple[int, int, int, int]]:
     """(device, what, from, until) by device, what and time; where failures and resets overlap or touch they are one."""
     assert prepared.faults is not None  # noqa: S101  whoever asks has looked
-    found = spells_until(prepared.faults.until(end), end, prepared.faults.budget_w)
+    found = intervals_until(prepared.faults.until(end), end, prepared.faults.budget_w)
     if not resets:
         return found
     kept = [spell for spell in found if spell[1] != 0]
@@ -315,7 +315,7 @@ class _LazySlices(Sequence[Slice]):
         return len(self._made)
 
 
-def _slices(prepared: Prepared, books: Books, jobs: Jobs, table: IntervalTable, end: int) -> list[Slice]:
+def _slices(prepared: Prepared, log: EventLog, jobs: Jobs, table: IntervalTable, end: int) -> list[Slice]:
     """What a timeline shows: each engine's intervals, and where jobs overlap on a device, each job on a slot."""
     order = np.lexsort((table.device, table.start))
     sampled = len(order) > SLICE_LIMIT
@@ -329,7 +329,7 @@ def _slices(prepared: Prepared, books: Books, jobs: Jobs, table: IntervalTable, 
             strict=True,
         )
     ]
-    shared = books.overlapping
+    shared = log.overlapping
     if not shared:
         return slices
     names = [w.workload.name for w in prepared.workloads]
@@ -352,11 +352,11 @@ def _slices(prepared: Prepared, books: Books, jobs: Jobs, table: IntervalTable, 
     return slices
 
 
-def _notes(prepared: Prepared, books: Books) -> list[str]:
+def _notes(prepared: Prepared, log: EventLog) -> list[str]:
     notes = []
-    if books.put_off:
+    if log.preemptions:
         notes.append(
-            f"memory for keys and values ran out {books.put_off:,} times: sequences were put off and read again"
+            f"memory for keys and values ran out {log.preemptions:,} times: sequences were put off and read again"
         )
     silent = [c.name for c in prepared.classes if not c.limit_w]
     if silent:

@@ -13,7 +13,7 @@ from windtunnel.core.ticks import FloatArray, TickArray
 from windtunnel.engine.prepare.autoscaling import OFF, ON
 
 if TYPE_CHECKING:
-    from windtunnel.engine.event_log import Books
+    from windtunnel.engine.event_log import EventLog
     from windtunnel.engine.prepare.prepared import FleetClass, Prepared
 
 _POINTS = 400
@@ -34,10 +34,10 @@ class Rent:
     change: np.ndarray
 
 
-def rent_of(prepared: Prepared, books: Books, end: int) -> Rent:
+def rent_of(prepared: Prepared, log: EventLog, end: int) -> Rent:
     """When the run's devices are rented."""
     begin = np.concatenate([np.arange(c.count) < c.begin for c in prepared.classes])
-    tick, device, before, after = books.changes_array()
+    tick, device, before, after = log.changes_array()
     change = (after != OFF).astype(np.int64) - (before != OFF).astype(np.int64)
     kept = (change != 0) & (tick <= end)
     tick, device, change = tick[kept], device[kept], change[kept]
@@ -49,15 +49,15 @@ def rent_of(prepared: Prepared, books: Books, end: int) -> Rent:
 
 def scaling_of(
     prepared: Prepared,
-    books: Books,
+    log: EventLog,
     rent: Rent,
     end: int,
     steps: Callable[[TickArray, FloatArray, float, int], Steps],
 ) -> list[Scaling]:
     """How each scaled entry's devices came and went; ``steps`` makes a step function of changes."""
-    tick, device, before, after = books.changes_array()
+    tick, device, before, after = log.changes_array()
     found = []
-    for (c, rule), (ups, downs) in zip(prepared.scaled, books.scaled, strict=True):
+    for (c, rule), (ups, downs) in zip(prepared.scaled, log.scaled, strict=True):
         mine = (rent.device >= c.first) & (rent.device < c.first + c.count)
         served = (device >= c.first) & (device < c.first + c.count) & (tick <= end)
         on = (after[served] == ON).astype(np.int64) - (before[served] == ON).astype(np.int64)

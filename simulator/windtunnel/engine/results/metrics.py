@@ -11,7 +11,7 @@ import numpy as np
 from windtunnel.core.result import COMPLETED, FAILED, SPELLS, STATUS, DeviceRecord, IntArray, Recording, distribution
 from windtunnel.core.ticks import to_second_array
 from windtunnel.core.units import to_unit
-from windtunnel.engine.prepare.fault_schedule import straggling
+from windtunnel.engine.prepare.fault_schedule import is_straggler
 from windtunnel.engine.prepare.prepared import Prepared
 from windtunnel.engine.results.autoscaling import rented_devices, sections
 from windtunnel.engine.results.economics import economics
@@ -196,7 +196,7 @@ def _stated(prepared: Prepared, recording: Recording, slow: Mapping[int, np.ndar
             struck = None if slow is None else int(np.count_nonzero(slow[number]))
         else:
             assert prepared.faults is not None  # noqa: S101  it is part of a schedule
-            struck = prepared.faults.spells_begun(number, recording.end)
+            struck = prepared.faults.count_begun(number, recording.end)
         found.append({"kind": fault.kind, "occurrences": struck, "eligible_operations": operations})
     return found
 
@@ -208,7 +208,7 @@ def _slow_jobs(prepared: Prepared, recording: Recording) -> dict[int, np.ndarray
     scenario, workload = prepared.scenario, recording.jobs.workload
     rank = _ranks(workload)
     return {
-        number: straggling(fault, number, scenario.seed, recording.workloads, workload, rank)
+        number: is_straggler(fault, number, scenario.seed, recording.workloads, workload, rank)
         for number, fault in enumerate(scenario.faults)
         if isinstance(fault, Straggler)
     }

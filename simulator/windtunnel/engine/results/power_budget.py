@@ -9,7 +9,7 @@ import numpy as np
 
 from windtunnel.core.result import Recording
 from windtunnel.core.ticks import to_second_array
-from windtunnel.engine.prepare.checks import most_drawn
+from windtunnel.engine.prepare.checks import max_power
 from windtunnel.engine.prepare.fault_schedule import CAP
 from windtunnel.engine.prepare.prepared import Prepared
 
@@ -61,7 +61,7 @@ def _feeds(prepared: Prepared) -> int | None:
     left, fed = budget_w - prepared.idle_w, 0
     needs: dict[int, float] = {}
     for cls, work in prepared.compiled:
-        needs[cls] = min(needs.get(cls, math.inf), most_drawn(prepared, cls, work))
+        needs[cls] = min(needs.get(cls, math.inf), max_power(prepared, cls, work))
     for cls in sorted(needs, key=lambda one: (needs[one], one)):
         count = prepared.classes[cls].count
         # A whole number of watts must not fall short by a rounding.

@@ -5,23 +5,20 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from heapq import heappush
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import simpy
 
+from windtunnel.core.executor import Executed
 from windtunnel.core.ticks import MAX_TICKS, to_ticks
-from windtunnel.engine.event_log import Books, numbers
-from windtunnel.engine.prepare.operation_faults import strikes_of
+from windtunnel.engine.event_log import EventLog, int_array
+from windtunnel.engine.prepare.operation_faults import operation_faults_of
 from windtunnel.engine.prepare.prepared import FleetClass, Prepared
 from windtunnel.engine.prepare.programs import BatchTable, Compiled, batch_cost, batch_table
-from windtunnel.engine.process.power import PowerGate
 from windtunnel.engine.process.queues import Queue
-from windtunnel.engine.process.sources import Arrivals
+from windtunnel.engine.process.sources import JobSource
+from windtunnel.scenario.faults import Ending
 from windtunnel.scenario.program import OpStage
-
-if TYPE_CHECKING:
-    from windtunnel.engine.process.autoscaler import Scaler
-    from windtunnel.engine.process.faults import Incidents
 
 FINISH, FAULT, TIMER, SCALE = 0, 1, 2, 3
 """Kinds of event, in the order in which those of one tick happen; arrivals come after all of them."""
@@ -95,38 +92,81 @@ class Dispatcher(Protocol):
         """The jobs that found no device that is up, to be placed anew."""
 
 
+class PowerBudget(Protocol):
+    """Admits work while the power of the whole fleet stays within its budget (implemented by ``power.PowerGate``)."""
+
+    refused: bool
+    """Whether work was refused since this flag was last cleared."""
+    paused: set[int]
+    """The devices whose work is paused."""
+
+    def may_start(self, station: Station, need_w: float) -> bool:
+        """Reserve ``need_w`` (W above idle) for the station's next work, and return whether the budget allows it."""
+
+    def release(self, station: Station) -> None:
+        """Return the power that the station's work had reserved, because the work ended or stopped."""
+
+    def set_cap(self, cap_w: float) -> None:
+        """Change the budget of the whole fleet to ``cap_w`` watts."""
+
+    def drain(self) -> None:
+        """Resume paused work and start waiting work, as far as the budget allows it."""
+
+
+class JobObserver(Protocol):
+    """Is notified of every job that starts or ends (implemented by ``autoscaler.AutoscaleController``)."""
+
+    def started(self, station: Station) -> None:
+        """Record that the station has taken a job."""
+
+    def ended(self, station: Station) -> None:
+        """Record that a job on the station has completed or failed."""
+
+    def close(self) -> None:
+        """Write the totals to the event log at the end of the run."""
+
+
+class FailureHandler(Protocol):
+    """Decides what happens to jobs that a device could not complete (implemented by ``faults.FaultInjector``)."""
+
+    def operation_failed(self, station: Station, jobs: Sequence[int], ending: Ending) -> None:
+        """Retry, migrate or fail the jobs whose operation failed; reset the device if the fault says so."""
+
+    def device_failed(self, station: Station, jobs: Sequence[int], executed: Executed, attempts: int) -> None:
+        """Retry the jobs that a real device failed to execute, on another device if it is lost."""
+
+
 class RunContext:
-    """What stations and dispatchers share of one run."""
+    """The state of one run that stations and dispatchers share."""
 
     dispatcher: Dispatcher
     stations: Sequence[Station]
-    gate: PowerGate | None = None
-    arrivals: Arrivals | None = None
-    """Where jobs come from, where that has to be known while the run goes."""
-    scaler: Scaler | None = None
-    incidents: Incidents
-    """Where devices or operations are struck."""
+    gate: PowerBudget | None = None
+    job_source: JobSource | None = None
+    """The source of jobs, if later jobs depend on how the run proceeds."""
+    autoscaler: JobObserver | None = None
+    fault_injector: FailureHandler
 
-    def __init__(self, env: simpy.Environment, prepared: Prepared, books: Books) -> None:
+    def __init__(self, env: simpy.Environment, prepared: Prepared, log: EventLog) -> None:
         self.env = env
         self.prepared = prepared
-        self.books = books
-        self.stretch = None if prepared.stretch is None else array("d", prepared.stretch.tobytes())
-        if self.stretch is not None and prepared.users:
-            self.stretch = array("d", [1.0]) * prepared.job_count
-        """Each job's slowdown, where stragglers are stated."""
-        self.strikes = strikes_of(prepared)
-        """What strikes operations, where anything does."""
+        self.log = log
+        self.slowdown = None if prepared.slowdown is None else array("d", prepared.slowdown.tobytes())
+        if self.slowdown is not None and prepared.users:
+            self.slowdown = array("d", [1.0]) * prepared.job_count
+        """The slowdown of each job, if the scenario has stragglers."""
+        self.operation_faults = operation_faults_of(prepared)
+        """Faults of single operations, if the scenario has any."""
         self.outstanding = 0
-        """Jobs that have arrived and neither ended nor been given up; kept up where it is asked for."""
+        """Jobs that have arrived and neither completed nor failed; only maintained if ``job_source`` is set."""
         self.observed = bool(prepared.users or prepared.scaled)
-        """Whether somebody wants to be told of every job that starts and ends."""
+        """Whether the job source or the autoscaler must be notified of every job that starts and ends."""
         self._quick: dict[int, array[int]] = {}
         self._batch_tables: dict[tuple[int, int], BatchTable | None] = {}
 
     def finished(self, job: int, station: Station) -> None:
         """A job has ended now."""
-        self.books.finish[job] = self.env.now
+        self.log.finish[job] = self.env.now
         if self.observed:
             self.observe_end(job, station)
         else:
@@ -136,24 +176,24 @@ class RunContext:
 
     def observe_start(self, station: Station) -> None:
         """A station has taken a job."""
-        if self.scaler is not None:
-            self.scaler.started(station)
+        if self.autoscaler is not None:
+            self.autoscaler.started(station)
 
     def observe_end(self, job: int, station: Station) -> None:
         """A job has ended, or was given up."""
         self.outstanding -= 1
-        if self.arrivals is not None:
-            self.arrivals.answered(job, self.env.now)
-        if self.scaler is not None:
-            self.scaler.ended(station)
+        if self.job_source is not None:
+            self.job_source.job_finished(job, self.env.now)
+        if self.autoscaler is not None:
+            self.autoscaler.ended(station)
 
     def over(self) -> bool:
         """Whether no job is there and none will come."""
-        return self.arrivals is not None and self.arrivals.tick == MAX_TICKS and not self.outstanding
+        return self.job_source is not None and self.job_source.tick == MAX_TICKS and not self.outstanding
 
     def failed(self, job: int, station: Station) -> None:
         """A job is given up now."""
-        self.books.lost[job] = 1
+        self.log.failed[job] = 1
         self.finished(job, station)
 
     def ended(self, station: Station) -> None:
@@ -175,7 +215,7 @@ class RunContext:
         if isinstance(single.ticks, int):
             return single.ticks
         if id(compiled) not in self._quick:
-            self._quick[id(compiled)] = numbers(single.ticks)
+            self._quick[id(compiled)] = int_array(single.ticks)
         return self._quick[id(compiled)]
 
     def batch_cost(self, station: Station, workload: int, jobs: Sequence[int]) -> tuple[int, float, int]:
@@ -186,7 +226,7 @@ class RunContext:
             most = self.prepared.policy.batch.size
             self._batch_tables[key] = batch_table(job_class.program, device, job_class.source, most)
         table = self._batch_tables[key]
-        ranks = [self.books.rank[job] for job in jobs]
+        ranks = [self.log.rank[job] for job in jobs]
         if table is None:
             return batch_cost(job_class.program, device, job_class.source, ranks, station.program(jobs[0]))
         seconds = float(table.seconds[len(jobs) - 1])
@@ -203,7 +243,7 @@ class Station:
     def __init__(self, context: RunContext, number: int, fleet_class: FleetClass) -> None:
         self.context = context
         self.env = context.env
-        self.books = context.books
+        self.log = context.log
         self.number = number
         self.fleet_class = fleet_class
         self.class_number = fleet_class.number
@@ -259,11 +299,11 @@ class Station:
         """Memory a job needs here (bytes); ``shared``: beside another of its model, so without the weights."""
         compiled = self.program(job)
         need = compiled.footprint_bytes
-        own = float(need[0] if need.size == 1 else need[self.books.rank[job]])
+        own = float(need[0] if need.size == 1 else need[self.log.rank[job]])
         return own - compiled.decoder.weight_bytes if shared and compiled.decoder is not None else own
 
     def program(self, job: int) -> Compiled:
         """The job's program, compiled for this class."""
-        compiled = self.compiled[self.books.workload_of[job]]
+        compiled = self.compiled[self.log.workload_of[job]]
         assert compiled is not None  # noqa: S101  routing only offers jobs that the class can run
         return compiled

@@ -8,7 +8,7 @@ import simpy
 
 from windtunnel.core.ticks import TICKS_PER_SECOND, to_ticks
 from windtunnel.engine.prepare.prepared import FleetClass
-from windtunnel.engine.prepare.programs import grain
+from windtunnel.engine.prepare.programs import round_power
 from windtunnel.engine.process.queues import Queue
 from windtunnel.engine.process.stations.base import FINISH, Alarm, RunContext, Station, event_order
 
@@ -46,7 +46,7 @@ class ContinuousStation(Station):
         self.batch = context.prepared.policy.batch
         self.alarm = Alarm(self.env, self._stepped, event_order(FINISH, number))
         self.reading: deque[_Sequence] = deque()
-        self.put_off: deque[_Sequence] = deque()
+        self.preemptions: deque[_Sequence] = deque()
         self.decoding: dict[_Sequence, None] = {}
         self.decoding_of = [0] * len(context.prepared.workloads)
         self.ending: dict[int, list[_Sequence]] = {}
@@ -61,8 +61,8 @@ class ContinuousStation(Station):
         # One model a device, so every program that generates here shares its tables (checked when prepared).
         self.costs = next((c.decoder for c in self.compiled if c is not None and c.decoder is not None), None)
         self.capacity = self.costs.cache_tokens(self.batch.memory) if self.costs is not None else 0
-        words = context.books.intervals
-        context.books.overlapping.add(number)
+        words = context.log.intervals
+        context.log.overlapping.add(number)
         self._lane = words.word("compute")
         self._names = (words.word("decode"), words.word("prefill"), words.word("prefill + decode"))
 
@@ -79,26 +79,26 @@ class ContinuousStation(Station):
         self._begin_step()
 
     def _admit(self, job: int) -> None:
-        books = self.books
+        log = self.log
         compiled = self.program(job)
         assert compiled.prompts is not None and compiled.outputs is not None  # noqa: S101
-        rank = books.rank[job]
+        rank = log.rank[job]
         sequence = _Sequence(job, int(compiled.prompts[rank]), int(compiled.outputs[rank]))
-        books.start[job] = self.env.now
-        books.device[job] = self.number
+        log.start[job] = self.env.now
+        log.device[job] = self.number
         if self.context.observed:
             self.context.observe_start(self)
         self.cached += sequence.prompt
         self.reading.append(sequence)
 
     def _begin_step(self) -> None:
-        books, context = self.books, self.context
+        log, context = self.log, self.context
         size = self.batch.size
         while len(self.reading) + len(self.decoding) < size:
-            if self.put_off:
-                if self.cached + self.put_off[0].prompt + len(self.decoding) > self.capacity:
+            if self.preemptions:
+                if self.cached + self.preemptions[0].prompt + len(self.decoding) > self.capacity:
                     break
-                sequence = self.put_off.popleft()
+                sequence = self.preemptions.popleft()
                 self.cached += sequence.prompt
                 self.reading.append(sequence)
                 continue
@@ -108,7 +108,7 @@ class ContinuousStation(Station):
             job = queue.head()[1]
             compiled = self.program(job)
             assert compiled.prompts is not None  # noqa: S101
-            if self.cached + int(compiled.prompts[books.rank[job]]) + len(self.decoding) > self.capacity:
+            if self.cached + int(compiled.prompts[log.rank[job]]) + len(self.decoding) > self.capacity:
                 break
             self._admit(queue.pop())
         while self.cached + len(self.decoding) > self.capacity and (self.reading or len(self.decoding) > 1):
@@ -136,29 +136,29 @@ class ContinuousStation(Station):
         s, j = costs.linear_and_decode(decoding, self.attended, tokens, ends)
         seconds, joules = seconds + s, joules + j
         ticks = to_ticks(seconds)
-        self._step = (self.env.now, grain(joules / seconds), chunks)
+        self._step = (self.env.now, round_power(joules / seconds), chunks)
         self.stepping = True
         self.alarm.set(ticks)
 
     def _put_off_youngest(self) -> None:
         """Give back the memory of the sequence that came last; it will read again what it had."""
-        self.books.put_off += 1
+        self.log.preemptions += 1
         if self.reading:
             sequence = self.reading.pop()
             self.cached -= sequence.prompt
         else:
             sequence, _ = self.decoding.popitem()
-            self.decoding_of[self.books.workload_of[sequence.job]] -= 1
+            self.decoding_of[self.log.workload_of[sequence.job]] -= 1
             made = 1 + self.steps - sequence.born
             held = sequence.prompt + made
             self.ending[sequence.ends_at].remove(sequence)
             self.attended -= held
             self.cached -= held
-            self.books.energy[sequence.job] += self.per_token_j - sequence.energy_base
+            self.log.energy[sequence.job] += self.per_token_j - sequence.energy_base
             sequence.last = self.env.now
             sequence.prompt, sequence.output = held, sequence.output - made
         sequence.ready = 0
-        self.put_off.appendleft(sequence)
+        self.preemptions.appendleft(sequence)
 
     def _draw(self, now: int) -> None:
         """Write down the present step up to ``now``, and share its energy by tokens."""
@@ -166,14 +166,14 @@ class ContinuousStation(Station):
         read = sum(chunk for _, chunk in chunks)
         decoding = len(self.decoding)
         name = self._names[0 if not chunks else (2 if decoding else 1)]
-        self.books.intervals.add(self.number, self._lane, name, began, now, watts)
+        self.log.intervals.add(self.number, self._lane, name, began, now, watts)
         share = watts * ((now - began) / TICKS_PER_SECOND) / (decoding + read)
         self.per_token_j += share
         for sequence, chunk in chunks:
-            self.books.energy[sequence.job] += share * chunk
+            self.log.energy[sequence.job] += share * chunk
 
     def _stepped(self, _event: simpy.Event) -> None:
-        books, context = self.books, self.context
+        log, context = self.log, self.context
         now = self.env.now
         self._draw(now)
         began, _, chunks = self._step
@@ -183,14 +183,14 @@ class ContinuousStation(Station):
         self.attended += decoding
         for workload, count in enumerate(self.decoding_of):
             if count:
-                books.add_gap(now - began, count, now, workload)
+                log.add_gap(now - began, count, now, workload)
         for sequence in self.ending.pop(self.steps, ()):
             self.decoding.pop(sequence)
-            self.decoding_of[books.workload_of[sequence.job]] -= 1
+            self.decoding_of[log.workload_of[sequence.job]] -= 1
             held = sequence.prompt + sequence.output
             self.attended -= held
             self.cached -= held
-            books.energy[sequence.job] += self.per_token_j - sequence.energy_base
+            log.energy[sequence.job] += self.per_token_j - sequence.energy_base
             context.finished(sequence.job, self)
         for sequence, chunk in chunks:
             sequence.ready += chunk
@@ -202,12 +202,12 @@ class ContinuousStation(Station):
 
     def _first(self, sequence: _Sequence, now: int) -> None:
         """The prompt is read, and with it a token is made."""
-        books, context = self.books, self.context
+        log, context = self.log, self.context
         job = sequence.job
-        if books.first[job] < 0:
-            books.first[job] = now
+        if log.first[job] < 0:
+            log.first[job] = now
         else:
-            books.add_gap(now - sequence.last, 1, now, books.workload_of[job])
+            log.add_gap(now - sequence.last, 1, now, log.workload_of[job])
         self.cached += 1
         if sequence.output == 1:
             self.cached -= sequence.prompt + 1
@@ -218,11 +218,11 @@ class ContinuousStation(Station):
         sequence.born = self.steps
         sequence.ends_at = self.steps + sequence.output - 1
         self.decoding[sequence] = None
-        self.decoding_of[books.workload_of[job]] += 1
+        self.decoding_of[log.workload_of[job]] += 1
         self.ending.setdefault(sequence.ends_at, []).append(sequence)
 
     def close(self, end: int) -> None:
         if self.stepping:
             self._draw(end)
             for sequence in self.decoding:
-                self.books.energy[sequence.job] += self.per_token_j - sequence.energy_base
+                self.log.energy[sequence.job] += self.per_token_j - sequence.energy_base

@@ -23,7 +23,7 @@ class RealStation(SingleStation):
 
     def start(self, job: int) -> None:
         """See ``Station``."""
-        rank = self.books.rank[job]
+        rank = self.log.rank[job]
         self._failed = None
         self._segments = [segment for phase in self.program(job).phases(rank) for segment in phase[0]]
         super().start(job)
@@ -32,7 +32,7 @@ class RealStation(SingleStation):
         segment = self._segments[len(self._segments) - len(self._rest)]
         executor = self.fleet_class.executor
         assert executor is not None  # noqa: S101  what makes a station one of these
-        executed = executor.execute(segment.name, segment.columns(self.books.rank[self.job]))
+        executed = executor.execute(segment.name, segment.columns(self.log.rank[self.job]))
         lane, name, _, watts = self._rest[-1]
         self._rest[-1] = (lane, name, to_ticks(executed.duration_s), watts)
         if executed.problem:
@@ -46,5 +46,5 @@ class RealStation(SingleStation):
         executed, self._failed = self._failed, None
         jobs, self.jobs, self.job = self.jobs, [], -1
         self._rest, self._ending, self._timed = [], None, False
-        self.context.incidents.failed(self, jobs, executed, ATTEMPTS)
+        self.context.fault_injector.device_failed(self, jobs, executed, ATTEMPTS)
         return True

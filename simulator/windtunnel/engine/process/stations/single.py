@@ -8,7 +8,7 @@ from array import array
 import simpy
 
 from windtunnel.core.ticks import to_seconds
-from windtunnel.engine.prepare.operation_faults import Strikes
+from windtunnel.engine.prepare.operation_faults import OperationFaultInjector
 from windtunnel.engine.prepare.prepared import FleetClass
 from windtunnel.engine.prepare.programs import WATT_GRAIN
 from windtunnel.engine.process.queues import Queue
@@ -32,11 +32,11 @@ class SingleStation(Station):
         self._current: tuple[int, int, int, float] = (0, 0, 0, 0.0)
         self._left = 0
         self._speed = 1.0
-        self._stretch = 1.0
+        self._slowdown = 1.0
         self._alarms = 0
         # What can be interrupted needs alarms that can be called off.
         self._paused = False
-        # What is to become of the present operation, where it is struck.
+        # What is to become of the present operation, where it is effect.
         self._ending: Ending | None = None
         self._place = 0
         self._timed = self._garbled = False
@@ -48,20 +48,20 @@ class SingleStation(Station):
                 self.quick.append(None)
             else:
                 self.quick.append(context.quick_ticks(compiled))
-                self.books.own_interval.add((self.class_number, workload))
+                self.log.own_interval.add((self.class_number, workload))
 
     def has_room(self) -> bool:
         return self.job < 0 and self.up and self.linked
 
     def take(self, queue: Queue) -> bool:
-        books, context = self.books, self.context
+        log, context = self.log, self.context
         gate = context.gate
         if self.batch.kind == "none":
             if gate is not None and not gate.may_start(self, self._peak(queue.head()[1])):
                 return False
             self.start(queue.pop())
             return True
-        waited = self.env.now - books.arrival[queue.head()[1]]
+        waited = self.env.now - log.arrival[queue.head()[1]]
         wait = context.prepared.batch_wait_ticks
         if len(queue) < self.batch.size and waited < wait:
             context.dispatcher.look_again(queue.head()[1], wait - waited)
@@ -74,7 +74,7 @@ class SingleStation(Station):
                 break
             memory += need
             jobs.append(job)
-        cost = context.batch_cost(self, books.workload_of[jobs[0]], jobs)
+        cost = context.batch_cost(self, log.workload_of[jobs[0]], jobs)
         if gate is not None and not gate.may_start(self, cost[1]):
             return False
         for _ in jobs:
@@ -84,83 +84,83 @@ class SingleStation(Station):
 
     def _peak(self, job: int) -> float:
         """The most that the job draws above idle here (W)."""
-        rank = self.books.rank[job]
+        rank = self.log.rank[job]
         return max(s.at(rank)[1] for phase in self.program(job).phases(rank) for s in phase[0])
 
     def start(self, job: int) -> None:
-        books = self.books
+        log = self.log
         now = self.env._now
-        books.start[job] = now
-        books.device[job] = self.number
+        log.start[job] = now
+        log.device[job] = self.number
         if self.context.observed:
             self.context.observe_start(self)
         self.job = job
-        quick = self.quick[books.workload_of[job]]
+        quick = self.quick[log.workload_of[job]]
         if quick is not None:
-            ticks = quick if type(quick) is int else quick[books.rank[job]]  # type: ignore[index]
-            self.quick_alarm.set(ticks if self.context.stretch is None else self._stretched(ticks, job))
+            ticks = quick if type(quick) is int else quick[log.rank[job]]  # type: ignore[index]
+            self.quick_alarm.set(ticks if self.context.slowdown is None else self._slowed_down(ticks, job))
             return
         self.began = now
-        books.starts[job] += 1
+        log.starts[job] += 1
         compiled = self.program(job)
-        rank = books.rank[job]
+        rank = log.rank[job]
         if compiled.first_ticks is not None:
-            books.first[job] = now + int(compiled.first_ticks[rank])
+            log.first[job] = now + int(compiled.first_ticks[rank])
         self.jobs = [job]
-        self._stretch = 1.0 if self.context.stretch is None else self.context.stretch[job]
+        self._slowdown = 1.0 if self.context.slowdown is None else self.context.slowdown[job]
         segments = [segment for phase in compiled.phases(rank) for segment in phase[0]]
         self._rest = [(s.engine, s.name, *s.at(rank)) for s in reversed(segments)]
         self._place, self._garbled = 0, False
         self._next()
 
     def _start_batch(self, jobs: list[int], cost: tuple[int, float, int]) -> None:
-        books = self.books
+        log = self.log
         now = self.began = self.env.now
         ticks, watts, first = cost
         compiled = self.program(jobs[0])
         for job in jobs:
-            books.start[job] = now
-            books.device[job] = self.number
+            log.start[job] = now
+            log.device[job] = self.number
             if self.context.observed:
                 self.context.observe_start(self)
-            books.starts[job] += 1
+            log.starts[job] += 1
             if compiled.decoder is not None:
-                books.first[job] = now + first
+                log.first[job] = now + first
         self.job, self.jobs = jobs[0], jobs
-        stretch = self.context.stretch
-        self._stretch = 1.0 if stretch is None else max(stretch[job] for job in jobs)
+        slowdown = self.context.slowdown
+        self._slowdown = 1.0 if slowdown is None else max(slowdown[job] for job in jobs)
         self._rest = [("compute", f"batch of {len(jobs)}", ticks, watts)]
         self._next()
 
-    def _stretched(self, ticks: int, job: int) -> int:
-        stretch = self.context.stretch
-        assert stretch is not None  # noqa: S101
-        return ticks if stretch[job] == 1.0 else round(float(ticks) * stretch[job])
+    def _slowed_down(self, ticks: int, job: int) -> int:
+        slowdown = self.context.slowdown
+        assert slowdown is not None  # noqa: S101
+        return ticks if slowdown[job] == 1.0 else round(float(ticks) * slowdown[job])
 
     def _next(self) -> None:
         lane, name, ticks, watts = self._rest.pop()
-        words = self.books.intervals
+        words = self.log.intervals
         self._current = (words.word(lane), words.word(name), self.env.now, watts)
-        self._left = ticks if self._stretch == 1.0 else round(float(ticks) * self._stretch)
-        if self.context.strikes is not None:
-            self._be_struck(self.context.strikes, name)
+        self._left = ticks if self._slowdown == 1.0 else round(float(ticks) * self._slowdown)
+        if self.context.operation_faults is not None:
+            self._apply_operation_fault(self.context.operation_faults, name)
         self._go()
 
-    def _be_struck(self, strikes: Strikes, operation: str) -> None:
+    def _apply_operation_fault(self, faults: OperationFaultInjector, operation: str) -> None:
         """Let what strikes the present operation change its length and its end."""
-        books, job = self.books, self.job
+        log, job = self.log, self.job
         place, self._place = self._place, self._place + 1
-        work, rank, attempt = books.workload_of[job], books.rank[job], books.starts[job]
-        struck = strikes.on(self.class_number, work, rank, attempt, place, operation, self._left, self.env.now)
-        if struck is None:
+        work, rank, attempt = log.workload_of[job], log.rank[job], log.starts[job]
+        effect = faults.effect_on(self.class_number, work, rank, attempt, place, operation, self._left, self.env.now)
+        if effect is None:
             return
-        self._ending = struck.ending
-        self._garbled = self._garbled or struck.corrupt
-        if struck.slowdown != 1.0:
-            self._left = round(float(self._left) * struck.slowdown)
-        if struck.ticks is not None:
+        self._ending = effect.ending
+        self._garbled = self._garbled or effect.corrupt
+        if effect.slowdown != 1.0:
+            self._left = round(float(self._left) * effect.slowdown)
+        if effect.ticks is not None:
             # A watchdog's time passes however fast the device works.
-            self._left, self._timed = struck.ticks, True
+            self._left, self._timed = effect.ticks, True
 
     @property
     def _pace(self) -> float:
@@ -227,8 +227,8 @@ class SingleStation(Station):
 
     def _rung_quick(self, _event: simpy.Event) -> None:
         job, self.job = self.job, -1
-        books, context = self.books, self.context
-        books.finish[job] = self.env._now
+        log, context = self.log, self.context
+        log.finish[job] = self.env._now
         if context.observed:
             context.observe_end(job, self)
         if context.dispatcher.follows_load:
@@ -261,22 +261,22 @@ class SingleStation(Station):
             return False
         jobs, self.jobs, self.job = self.jobs, [], -1
         self._rest, self._ending, self._timed = [], None, False
-        self.context.incidents.gone_wrong(self, jobs, ending)
+        self.context.fault_injector.operation_failed(self, jobs, ending)
         return True
 
     def _hand_over(self) -> None:
         """What was under way has ended: its jobs are done."""
-        books, context = self.books, self.context
+        log, context = self.log, self.context
         jobs, self.jobs, self.job = self.jobs, [], -1
-        books.corrupted += self._garbled
+        log.corrupted += self._garbled
         compiled = self.program(jobs[0])
         if compiled.outputs is not None:
             # Followed tokens are counted once they are all made, so that a run that stops counts none it did not see.
             if self.batch.kind == "none":
-                books.add_gaps_of_lone(jobs[0], compiled)
+                log.add_gaps_of_request(jobs[0], compiled)
             else:
-                first = books.first[jobs[0]]
-                books.add_gaps_of_batch(jobs, compiled, first, self.env.now - first)
+                first = log.first[jobs[0]]
+                log.add_gaps_of_batch(jobs, compiled, first, self.env.now - first)
         for job in jobs:
             context.finished(job, self)
 
@@ -284,10 +284,10 @@ class SingleStation(Station):
         lane, name, start, watts = self._current
         if self._speed != 1.0:
             watts = math.floor(watts * self._speed / WATT_GRAIN) * WATT_GRAIN
-        self.books.intervals.add(self.number, lane, name, start, end, watts)
+        self.log.intervals.add(self.number, lane, name, start, end, watts)
         energy = watts * to_seconds(end - start) / len(self.jobs)
         for job in self.jobs:
-            self.books.energy[job] += energy
+            self.log.energy[job] += energy
 
     def close(self, end: int) -> None:
         if self.jobs and not self.held and not self._paused:

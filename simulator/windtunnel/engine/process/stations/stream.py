@@ -12,7 +12,7 @@ import simpy
 
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.prepare.prepared import FleetClass
-from windtunnel.engine.prepare.programs import WATT_GRAIN, Phase, grain
+from windtunnel.engine.prepare.programs import WATT_GRAIN, Phase, round_power
 from windtunnel.engine.process.queues import Queue
 from windtunnel.engine.process.stations.base import FINISH, Alarm, RunContext, Station, event_order
 
@@ -89,14 +89,14 @@ class StreamStation(Station):
 
     def __init__(self, context: RunContext, number: int, fleet_class: FleetClass) -> None:
         super().__init__(context, number, fleet_class)
-        context.books.overlapping.add(number)
+        context.log.overlapping.add(number)
         self.slots = list(range(fleet_class.streams))
         self.free_memory = fleet_class.device.memory_bytes
         self.engines: dict[str, _Engine] = {}
         self.running: dict[_Task, None] = {}
         self.demand_w = 0.0
         self.active_w = fleet_class.active_w
-        self.headroom_w = max(grain(fleet_class.limit_w) - fleet_class.idle_w - self.active_w, 0.0)
+        self.headroom_w = max(round_power(fleet_class.limit_w) - fleet_class.idle_w - self.active_w, 0.0)
         self.is_active = False
         self.active_from = self.active_since = 0
         self.active_each_j = 0.0
@@ -116,15 +116,15 @@ class StreamStation(Station):
         self._begin(job, self.footprint(job))
 
     def _begin(self, job: int, need: float) -> None:
-        books = self.books
+        log = self.log
         compiled = self.program(job)
-        rank = books.rank[job]
-        books.start[job] = self.env.now
-        books.device[job] = self.number
+        rank = log.rank[job]
+        log.start[job] = self.env.now
+        log.device[job] = self.number
         if self.context.observed:
             self.context.observe_start(self)
         if compiled.first_ticks is not None:
-            books.first[job] = self.env.now + int(compiled.first_ticks[rank])
+            log.first[job] = self.env.now + int(compiled.first_ticks[rank])
         self.free_memory -= need
         self._phase(_Run(job, heappop(self.slots), list(compiled.phases(rank))[::-1], need), rank)
         self._balance()
@@ -164,7 +164,7 @@ class StreamStation(Station):
         self.active_since = now
 
     def _record_active(self) -> None:
-        words = self.books.intervals
+        words = self.log.intervals
         now = self.env.now
         self.is_active = False
         if self.active_w:
@@ -190,10 +190,10 @@ class StreamStation(Station):
         now = self.env.now
         if now > task.since and task.rate > 0:
             task.left = max(task.left - (now - task.since) * task.rate, 0.0)
-            words = self.books.intervals
+            words = self.log.intervals
             lane = task.engine if task.lane == 0 else f"{task.engine} {task.lane + 1}"
             words.add(self.number, words.word(lane), words.word(task.name), task.since, now, task.drawn)
-            self.books.energy[task.run.job] += task.drawn * ((now - task.since) / TICKS_PER_SECOND)
+            self.log.energy[task.run.job] += task.drawn * ((now - task.since) / TICKS_PER_SECOND)
         task.since = now
 
     def _rung(self, task: _Task, version: int) -> Callable[[simpy.Event], None]:
@@ -208,7 +208,7 @@ class StreamStation(Station):
         self._settle(task)
         task.version += 1
         self._share_active()
-        self.books.energy[task.run.job] += self.active_each_j - task.active_j
+        self.log.energy[task.run.job] += self.active_each_j - task.active_j
         del self.running[task]
         self.demand_w -= task.watts
         engine = self.engines[task.engine]
@@ -221,7 +221,7 @@ class StreamStation(Station):
         else:
             run.open -= 1
             if not run.open and run.phases:
-                self._phase(run, self.books.rank[run.job])
+                self._phase(run, self.log.rank[run.job])
         self._balance()
         if not self.running:
             self._record_active()
@@ -230,7 +230,7 @@ class StreamStation(Station):
             self.free_memory += run.memory
             compiled = self.program(run.job)
             if compiled.first_ticks is not None:
-                self.books.add_gaps_of_lone(run.job, compiled)
+                self.log.add_gaps_of_request(run.job, compiled)
             self.context.finished(run.job, self)
             self.context.dispatcher.feed(self)
 
@@ -240,4 +240,4 @@ class StreamStation(Station):
             self._record_active()
         for task in self.running:
             self._settle(task)
-            self.books.energy[task.run.job] += self.active_each_j - task.active_j
+            self.log.energy[task.run.job] += self.active_each_j - task.active_j
