@@ -258,8 +258,8 @@ def test_its_values_read_back() -> None:
         ([rule(every="0 s")], {}, "zero"),
         ([rule(every="1 ps")], {}, r"autoscale\[0\].every: s would be decided on 100,000,000,000,000 times"),
         ([rule()], {"faults": [{"kind": "failure", "mtbf": "1 h", "mttr": "1 s"}]}, r"faults\[0\].*which autoscale\[0\] scales"),
-        ([rule()], {"power_budget": "100 W"}, "power budget counts"),
-        ([rule()], {"faults": [{"kind": "brown-out", "at": ["1 s"], "duration": "1 s", "budget": "50 W"}]}, "brown-out counts"),
+        ([rule()], {"power_budget": "100 W"}, "power_budget and autoscale"),
+        ([rule()], {"faults": [{"kind": "brown-out", "at": ["1 s"], "duration": "1 s", "budget": "50 W"}]}, "a brown-out and autoscale"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_its_place(rules: Any, more: Any, problem: str, tmp_path: Any) -> None:

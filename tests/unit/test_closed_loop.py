@@ -126,7 +126,7 @@ def test_more_jobs_than_were_reckoned_with_change_nothing(monkeypatch: pytest.Mo
     slow = [{"kind": "straggler", "probability": 0.2, "slowdown": 3.0}]
     data = scenario(mine, stop={"time": "300 s"}, faults=slow)
     roomy = windtunnel.run(scenario_from_data(data))
-    monkeypatch.setattr(users, "_FIRST_ROOM", 20)
+    monkeypatch.setattr(users, "_FIRST_CAPACITY", 20)
     tight = windtunnel.run(scenario_from_data(data))
     assert len(roomy.recording.jobs) > 200
     assert result_json(roomy.result) == result_json(tight.result)
@@ -193,7 +193,7 @@ def test_more_users_are_a_heavier_load() -> None:
         ({"workload": [work("mine", closed(1, mean="-1 s"))]}, "negative"),
         ({"workload": [work("mine", closed(1, distribution="exponential", cv=2.0))]}, "cv of its own"),
         ({"workload": [work("mine", closed(1, distribution="lognorml"))]}, "lognormal"),
-        ({"stop": None}, "never end"),
+        ({"stop": None}, "without end"),
         ({"stop": {"time": "1 s"}}, "no job arrives"),
         ({"workload": [work("mine", {"process": "mix", "processes": [closed()]})]}, "closed"),
     ],

@@ -386,7 +386,7 @@ def test_where_it_is_not_modelled_it_is_refused() -> None:
     with pytest.raises(InputError, match="faults are not modelled where server works on 2 jobs at a time"):
         run(fault, fleet=[{**SERVER, "streams": 2}])
     rule = {"entry": "server", "max": 3, "up": {"queue_per_device": 4}, "provisioning": "1 s"}
-    with pytest.raises(InputError, match=r"faults\[0\] \(ecc\) strikes 'server', which autoscale\[0\] scales"):
+    with pytest.raises(InputError, match=r"faults\[0\] \(ecc\) applies to 'server', which autoscale\[0\] scales"):
         run(fault, autoscale=[rule])
 
 
