@@ -28,7 +28,7 @@ import windtunnel
 from windtunnel import atomic, blockDim, blockIdx, f32, grid, i32, shared, syncthreads, threadIdx, u32
 from windtunnel.codegen import transpile
 from windtunnel.codegen.signature import Buffer, Side
-from windtunnel.emulator.device.launch import Executable
+from windtunnel.emulator.device.executable import Executable
 
 PEERS = Path(__file__).parent / "peers"
 DEVICE = "h100-sxm-80gb"
@@ -358,7 +358,13 @@ def emulated(case: Case) -> tuple[Callable[[bool], None], dict[str, Any]]:
     def launch(watched: bool) -> None:
         missing = [np.ones(arguments[name].size, bool) if name in case.fresh else None for name in arguments]
         executable.launch(
-            found, case.grid, case.block, given, device=DEVICE, checked=watched, missing=missing if watched else ()
+            found,
+            case.grid,
+            case.block,
+            given,
+            device=DEVICE,
+            checked=watched,
+            uninitialised=missing if watched else (),
         )
 
     return launch, arguments

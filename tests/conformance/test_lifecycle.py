@@ -220,5 +220,5 @@ def test_pageable_copies_hold_the_host_and_pinned_ones_do_not(emulated: Any) -> 
         spans = emulated.start_trace()
         held = spent(emulated, lambda copy=copy: copy(array))
         assert held == pytest.approx((spans[0].end - spans[0].start) / 1e12)
-        dispatch_s = emulated.context.dispatch_ticks / 1e12
+        dispatch_s = emulated.context.costs.dispatch_ticks / 1e12
         assert spent(emulated, lambda copy=copy: copy(array, pinned=True)) == pytest.approx(dispatch_s)

@@ -179,11 +179,11 @@ def reads_what_another_writes(a: i32[:]):
 @pytest.mark.parametrize(
     ("grid_of", "why"),
     [
-        (1, "no barrier, meeting of their warp, or fence with an atomic operation is between them"),
+        (1, "no barrier, warp synchronisation, or fence with an atomic operation orders the two accesses"),
         (
             4,
-            "nothing orders threads of two blocks but a fence with an atomic operation, a barrier of the grid or "
-            "another launch",
+            "threads of two blocks are ordered only by a fence with an atomic operation, a grid barrier or another "
+            "launch",
         ),
     ],
 )

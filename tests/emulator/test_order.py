@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel import GridPos, atomic, errors, f32, grid, i32
-from windtunnel.emulator.device.stream_order import Place
-from windtunnel.emulator.races.footprint import Extent, extent_of, uses_of
+from windtunnel.emulator.device.tracked_memory import TrackedBuffer
+from windtunnel.emulator.races.footprint import Extent, extent_of, parameter_uses
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel_models.catalogue import Catalogue
 
@@ -349,7 +349,7 @@ def handed_on(a, b):  # type: ignore[no-untyped-def]
 def test_what_a_function_of_whole_arrays_does_with_each_is_read_off_its_source(
     function: Callable[..., Any], uses: list[tuple[int, int]]
 ) -> None:
-    assert [(use.reads, use.writes) for use in uses_of(function) or ()] == uses
+    assert [(use.reads, use.writes) for use in parameter_uses(function) or ()] == uses
 
 
 @given(*(st.lists(st.booleans(), min_size=12, max_size=12) for _ in range(2)), st.sampled_from([1, 2, 4]))
@@ -358,10 +358,10 @@ def test_extents_meet_where_their_elements_do(one: list[bool], other: list[bool]
     both = [a and b for a, b in zip(one, other, strict=True)]
     assert all((extent is not None) == any(flags) for extent, flags in zip(pair, (one, other), strict=True))
     if pair[0] is not None and pair[1] is not None:
-        assert pair[0].meets(pair[1]) == pair[1].meets(pair[0]) == any(both)
+        assert pair[0].overlaps(pair[1]) == pair[1].overlaps(pair[0]) == any(both)
         assert pair[0].covers(pair[1]) == (both == other)
         prefix = Extent(0, 5 * itemsize)
-        assert pair[0].meets(prefix) == prefix.meets(pair[0]) == any(one[:5])
+        assert pair[0].overlaps(prefix) == prefix.overlaps(pair[0]) == any(one[:5])
 
 
 # Graphs.
@@ -380,7 +380,7 @@ def test_nodes_of_a_graph_that_nothing_orders_are_found_by_the_lines_that_made_t
     for stream in (None, device.stream(), device.stream()):
         right.replay(stream)
         device.synchronize()
-    with pytest.raises(errors.MissingSync, match="let the one wait for the other") as caught:
+    with pytest.raises(errors.MissingSync, match="order the two nodes: with after=") as caught:
         build(tied=False).replay()
     assert caught.value.lines == lines_of(build)
 
@@ -476,7 +476,7 @@ def test_the_host_must_not_write_through_an_old_view_while_a_kernel_has_it(devic
         seen[0] = 5
         device.synchronize()
 
-    with pytest.raises(errors.MissingSync, match=r"through the view that host\(\) gave at line") as caught:
+    with pytest.raises(errors.MissingSync, match=r"through the view that host\(\) returned at line") as caught:
         program()
     assert caught.value.lines == lines_of(program)
 
@@ -551,9 +551,9 @@ def test_what_is_remembered_of_a_buffer_does_not_grow_with_what_is_done(device: 
         stream.wait(event)
         device.launch(add_from, 1, 32, a, turn, 32, stream=stream)
         event.record(stream)
-    place: Place = a.memory.place  # type: ignore[attr-defined]
-    assert len(place.accesses) <= 64
-    assert sum(len(queue.clock) for queue in device.context.order.queues) <= 6  # type: ignore[attr-defined]
+    tracked: TrackedBuffer = a.memory.tracked  # type: ignore[attr-defined]
+    assert len(tracked.accesses) <= 64
+    assert sum(len(stream.clock) for stream in device.context.order.streams) <= 6  # type: ignore[attr-defined]
 
 
 # Leaks, and pointers of the other side.

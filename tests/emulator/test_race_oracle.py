@@ -18,10 +18,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from windtunnel.core.errors import DataRace
-from windtunnel.emulator.device.launch import Executable
-from windtunnel.emulator.lockstep.arrays import Launch
-from windtunnel.emulator.races import watch
-from windtunnel.emulator.threads import machine
+from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.device.executable import Executable
+from windtunnel.emulator.races import shadow_memory
+from windtunnel.emulator.threads import clocks
+from windtunnel.emulator.threads.arrays import ThreadArray
+from windtunnel.emulator.threads.state import Thread
 
 THREADS, BLOCKS, CELLS = 3, 2, 2
 STEPS = ("read", "write", "add", "exch", "fence", "fence_block")
@@ -168,21 +170,19 @@ def test_the_clocks_see_the_races_that_a_search_sees(
     with pytest.MonkeyPatch.context() as patch:
         # What the clocks are told is listened to, in its order; what they make of it is not looked at.
         for name in ("load", "store", "atomic"):
-            plain = getattr(machine.Cells, name)
+            plain = getattr(ThreadArray, name)
 
             def step(self: Any, me: Any, line: int, *rest: Any, plain: Any = plain) -> Any:
                 if self.name == "a":
                     met.append(("touch", me.id, line))
                 return plain(self, me, line, *rest)
 
-            patch.setattr(machine.Cells, name, step)
-        fence = machine.Thread.fence
-        patch.setattr(
-            machine.Thread, "fence", lambda me, block: (met.append(("fence", me.id, block)), fence(me, block))
-        )
-        barrier, together = machine.clocks.barrier, machine.clocks.together
-        patch.setattr(machine.clocks, "barrier", lambda b, i, c: barrier(b, i, heard(met, c)))
-        patch.setattr(machine.clocks, "together", lambda c: together(heard(met, c)))
+            patch.setattr(ThreadArray, name, step)
+        fence = Thread.fence
+        patch.setattr(Thread, "fence", lambda me, block: (met.append(("fence", me.id, block)), fence(me, block)))
+        barrier, synchronise = clocks.barrier, clocks.synchronise
+        patch.setattr(clocks, "barrier", lambda b, i, c: barrier(b, i, heard(met, c)))
+        patch.setattr(clocks, "synchronise", lambda c: synchronise(heard(met, c)))
         try:
             found.threads.run(launch, [a, seen], resident=BLOCKS, seed=seed)
             raced = None
@@ -232,7 +232,7 @@ def test_side_by_side_the_same_races_are_seen(
         found = Executable(function).specialised([a, seen])
         grid, block = (BLOCKS, 1, 1), (THREADS, 1, 1)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(watch._Work, "little", classmethod(lambda *_: not compiled))
+            patch.setattr(shadow_memory._NumpyBudget, "allows", classmethod(lambda *_: not compiled))
             try:
                 if side_by_side:
                     Executable.launch(found, grid, block, [a, seen], device="l4", warp=width)

@@ -244,7 +244,7 @@ def test_a_kernel_waits_for_room_for_its_replies() -> None:
     ring = ring_of(opened(), capacity=2)
     for i in range(5):
         ring.send(i, wait=True)  # two replies, one that waits for room, two messages
-    with pytest.raises(Deadlock, match="all 2 slots for replies are taken, and only this host empties them"):
+    with pytest.raises(Deadlock, match="all 2 slots for replies are full, and only this host empties them"):
         ring.send(5, wait=True)
     assert [int(ring.receive()) for _ in range(5)] == [0, 1, 4, 9, 16]
 
@@ -252,7 +252,7 @@ def test_a_kernel_waits_for_room_for_its_replies() -> None:
 def test_a_host_that_waits_for_what_cannot_come_is_told_why() -> None:
     device = opened()
     ring = ring_of(device, lambda message: None)
-    with pytest.raises(Deadlock, match="no message is under way"):
+    with pytest.raises(Deadlock, match="no message is pending"):
         ring.receive()
     ring.send(1)
     with pytest.raises(Deadlock, match="gave no reply to 1 messages"):

@@ -42,8 +42,8 @@ from windtunnel import (
     u32,
 )  # fmt: skip
 from windtunnel.core.errors import Finding
-from windtunnel.emulator.device.launch import Executable, _sized
-from windtunnel.emulator.lockstep.arrays import Launch
+from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.device.executable import Executable, with_size
 from windtunnel.language import ir
 from windtunnel.language.source import KernelError
 from windtunnel.language.types import scalar_of
@@ -74,7 +74,7 @@ def left_by(case: Any, *, one_by_one: bool) -> dict[str, np.ndarray]:
     grid3, block3 = ((*side, 1, 1)[:3] for side in sides)
     if one_by_one:
         launch = Launch(found.program, grid3, block3, "l4")
-        sized = partial(_sized, shared_bytes=case.shared_bytes)
+        sized = partial(with_size, shared_bytes=case.shared_bytes)
         found.threads.run(launch, [*given.values()], resident=1 << 31, sized=sized)
     else:
         Executable.launch(
@@ -367,7 +367,7 @@ def test_a_wait_for_a_block_that_has_not_begun_says_how_many_fit() -> None:
 
 def test_giving_way_for_ever_is_a_livelock() -> None:
     accelerator = device()
-    with pytest.raises(errors.Deadlock, match="livelock: threads go round loops") as met:
+    with pytest.raises(errors.Deadlock, match="livelock: threads loop through repeated states") as met:
         accelerator.launch(polite, 2, 1, *zeros(accelerator, 2))
     assert met.value.lines == (line_of(polite),)
 
@@ -386,7 +386,7 @@ def test_giving_way_ends_in_another_order() -> None:
 
 def test_a_wait_that_counts_its_turns_is_seen_to_wait() -> None:
     accelerator = device()
-    with pytest.raises(errors.Deadlock, match="which nobody has changed") as met:
+    with pytest.raises(errors.Deadlock, match="which no thread has changed") as met:
         accelerator.launch(counts_its_turns, 1, 2, *zeros(accelerator, 1, 2))
     assert met.value.lines == (line_of(counts_its_turns),)
 
@@ -461,7 +461,7 @@ def test_a_fence_of_the_block_orders_the_block_and_no_other() -> None:
     accelerator = device()
     accelerator.launch(guarded_for_the_block_only, 1, 64, *zeros(accelerator, 1, 1))
     accelerator.synchronize()
-    with pytest.raises(errors.DataRace, match="nothing orders threads of two blocks"):
+    with pytest.raises(errors.DataRace, match="threads of two blocks are ordered only by"):
         accelerator.launch(guarded_for_the_block_only, 2, 1, *zeros(accelerator, 1, 1))
 
 
@@ -508,7 +508,7 @@ def fenced(out: i32[:]):  # type: ignore[no-untyped-def]
 def test_a_launch_too_large_to_be_followed_says_so() -> None:
     accelerator = device()
     out = accelerator.empty(1 << 18, np.int32)
-    with pytest.warns(errors.Unwatched, match="262,144 threads with fences, which is more than 65,536"):
+    with pytest.warns(errors.Unwatched, match="262,144 threads with fences exceed the limit of 65,536"):
         accelerator.launch(fenced, 1024, 256, out)
     assert accelerator.to_host(out).all()
 
@@ -577,7 +577,7 @@ def some_stay_away(out: i32[:]):  # type: ignore[no-untyped-def]
 
 def test_blocks_that_stay_away_from_the_grids_barrier_are_told() -> None:
     accelerator = device()
-    with pytest.raises(errors.BarrierDivergence, match="16 of 24 threads of the grid reach the grid's barrier"):
+    with pytest.raises(errors.BarrierDivergence, match="16 of 24 threads of the grid reach the grid barrier"):
         accelerator.launch(some_stay_away, 3, 8, accelerator.empty(24, np.int32))
 
 
@@ -624,7 +624,7 @@ def test_all_that_a_mask_names_have_to_meet(kernel: Any, seed: int | None) -> No
     with pytest.raises(errors.BarrierDivergence) as met:
         accelerator.launch(kernel, 1, 32, *with_x(accelerator), 0xFFFFFFFF)
     assert met.value.lines == (line_of(kernel), line_of(kernel, "# AND HERE"))
-    assert "the warp's meeting" in str(met.value)
+    assert "the warp synchronisation" in str(met.value)
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1, 2])
@@ -677,7 +677,7 @@ def never_zero(x: i32[:], out: i32[:]):  # type: ignore[no-untyped-def]
 def test_a_loop_that_changes_nothing_is_told(kernel: Any, seed: int | None) -> None:
     accelerator = device(seed)
     x, out = with_x(accelerator)
-    with pytest.raises(errors.Deadlock, match="never ends: it comes to turns that it has made before") as met:
+    with pytest.raises(errors.Deadlock, match="infinite loop at .*: its state repeats") as met:
         accelerator.launch(kernel, 2, 4, *((out,) if kernel is for_ever else (x, out)))
     assert met.value.lines == (line_of(kernel),)
 
@@ -812,7 +812,7 @@ def walks_in_a_circle(after: i32[:], out: i32[:]):  # type: ignore[no-untyped-de
 def test_a_circle_of_several_turns_is_told(seed: int | None) -> None:
     accelerator = device(seed)
     after = accelerator.to_device(np.array([1, 2, 0], np.int32))
-    with pytest.raises(errors.Deadlock, match="never ends") as met:
+    with pytest.raises(errors.Deadlock, match="infinite loop") as met:
         accelerator.launch(walks_in_a_circle, 1, 3, after, *zeros(accelerator, 1))
     assert met.value.lines == (line_of(walks_in_a_circle),)
 
@@ -871,6 +871,6 @@ def stands(out: i32[:], step: i32):  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("seed", [None, 0])
 def test_steps_of_0_that_never_arrive_are_told(seed: int | None) -> None:
     accelerator = device(seed)
-    with pytest.raises(errors.Deadlock, match="never ends") as met:
+    with pytest.raises(errors.Deadlock, match="infinite loop") as met:
         accelerator.launch(stands, 1, 2, *zeros(accelerator, 2), 0)
     assert met.value.lines == (line_of(stands),)

@@ -83,7 +83,7 @@ def test_a_read_of_what_was_not_assigned_names_line_variable_and_thread(
 ) -> None:
     with windtunnel.device("l4", schedule=schedule) as accelerator:
         x = accelerator.to_device(np.ones(64, np.float32))
-        with pytest.raises(errors.UninitializedRead, match=rf"'{name}' is read at line .*# here\)") as found:
+        with pytest.raises(errors.UninitializedRead, match=rf"reads '{name}' at line .*# here\) before any") as found:
             accelerator.launch(kernel, 2, 32, x, 40)
     (((block, _, _), (thread, _, _)),) = found.value.threads
     if schedule is None:

@@ -12,11 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from windtunnel.core.errors import DataRace, UninitializedRead
-from windtunnel.emulator.lockstep.arrays import Global, Launch, Memory, Shared, barrier
-from windtunnel.emulator.lockstep.forms import Affine, layout
-from windtunnel.emulator.lockstep.lanes import Chunk, Lanes, branch
-from windtunnel.emulator.races import rule as races
-from windtunnel.emulator.races import watch
+from windtunnel.emulator.common import symbolic
+from windtunnel.emulator.common.lanes import Lanes, branch
+from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.common.layout import Chunk, layout_of
+from windtunnel.emulator.common.symbolic import AffineValue
+from windtunnel.emulator.lockstep.arrays import GlobalArray, LockstepArray, SharedArray
+from windtunnel.emulator.lockstep.barriers import barrier
+from windtunnel.emulator.races import rule, shadow_memory
 from windtunnel.language import ir
 from windtunnel.language.types import F32
 
@@ -24,7 +27,7 @@ GRID, WARP, SIZE = (3, 1, 1), 4, 64
 PROGRAM = ir.Program("program", "program.py", 1, "", (), [], ())
 
 
-class Looking(races.Plain):
+class Looking(rule.NumpyRecords):
     """The rule itself, at every access."""
 
     def read(self, memory: Any, lanes: Any, line: int, position: Any) -> None:  # type: ignore[override]
@@ -34,8 +37,8 @@ class Looking(races.Plain):
         super().write(memory, self._access(lanes, line, position), value, atomic=atomic)
 
     @staticmethod
-    def _access(lanes: Any, line: int, position: Any) -> races.Access:
-        return races.Access(lanes, line, position, lanes.chunk.epochs, lanes.chunk.warp_epochs)
+    def _access(lanes: Any, line: int, position: Any) -> rule.Access:
+        return rule.Access(lanes, line, position, lanes.chunk.epochs, lanes.chunk.warp_epochs)
 
 
 def chosen(lanes: Lanes, who: Any, forms: bool) -> Lanes | None:
@@ -79,24 +82,26 @@ def run(program: Any, block: Any, own: bool, *, forms: bool, looking: bool, ther
     threads = block[0] * block[1]
     flat, missing = np.zeros(SIZE, np.float32), np.ones(SIZE, bool)
     found = []
-    kept: Memory | None = None
+    kept: LockstepArray | None = None
     for first, blocks in ((0, 2), (2, 1)):
-        chunk = Chunk(GRID, block, first, blocks, WARP, launch)
+        chunk = Chunk(launch, first, blocks)
         if own:
-            memory: Memory = Shared(launch, ir.Declare(1, "part", "shared", (SIZE,), F32), chunk, checked=True)
+            memory: LockstepArray = SharedArray(
+                launch, ir.Declare(1, "part", "shared", (SIZE,), F32), chunk, checked=True
+            )
             if looking:
                 memory.shadow = Looking(memory.flat.size, threads, WARP)  # type: ignore[assignment]
             found.append(memory.flat)
         elif kept is None:
-            memory = kept = Global(launch, "x", (SIZE,), flat)
-            made: Any = Looking if looking else watch.Shadow
-            memory.shadow, memory.missing = made(SIZE, threads, WARP), missing
+            memory = kept = GlobalArray(launch, "x", (SIZE,), flat)
+            made: Any = Looking if looking else shadow_memory.ShadowMemory
+            memory.shadow, memory.uninitialised = made(SIZE, threads, WARP), missing
             found.append(flat)
         else:
             memory = kept
         memory.flat[::2] = 1.0
-        if memory.missing is not None:
-            memory.missing.reshape(-1, SIZE)[:, :there] = False
+        if memory.uninitialised is not None:
+            memory.uninitialised.reshape(-1, SIZE)[:, :there] = False
         try:
             for line, (do, who, where, value) in enumerate(program, 1):
                 step(memory, Lanes(chunk), (do, line, who, where, value), forms)
@@ -105,7 +110,7 @@ def run(program: Any, block: Any, own: bool, *, forms: bool, looking: bool, ther
     return [one.tolist() for one in found]
 
 
-def step(memory: Memory, lanes: Lanes, one: Any, forms: bool) -> None:
+def step(memory: LockstepArray, lanes: Lanes, one: Any, forms: bool) -> None:
     do, line, who, where, value = one
     chunk = lanes.chunk
     if do == "barrier":
@@ -200,7 +205,7 @@ def test_what_is_put_down_is_found_as_what_is_looked_at(
     compiled: bool, program: Any, block: Any, own: bool, there: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(watch, "_LITTLE", 0 if compiled else 2**60)
+        patch.setattr(shadow_memory, "_NUMPY_WORK", 0 if compiled else 2**60)
         fast = run(program, block, own, forms=True, looking=False, there=there)
     assert fast == run(program, block, own, forms=False, looking=True, there=there)
 
@@ -209,7 +214,7 @@ def test_what_is_put_down_is_found_as_what_is_looked_at(
 def test_what_is_put_down_for_long_is_found_when_it_is_worked_through(
     own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_LONGEST", 3)
+    monkeypatch.setattr(shadow_memory, "_MAX_LOGGED", 3)
     program = [*[("read", None, ("own", 1, 4, 0), 0)] * 5, ("write", ("eq", 1), ("same", 0, 0, 0), 2)]
     fast = run(program, (8, 1, 1), own, forms=True, looking=False)
     assert fast == run(program, (8, 1, 1), own, forms=False, looking=True)
@@ -227,7 +232,7 @@ INDEX = st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(-9, 9), st
 @settings(max_examples=200, deadline=None)
 @given(INDEX, INDEX, st.integers(0, 2**31 - 1), WHO)
 def test_a_formula_is_what_its_numbers_are(one: Any, other: Any, factor: int, who: Any) -> None:
-    chunk = Chunk((3, 2, 1), (4, 2, 1), 1, 4, WARP)
+    chunk = Chunk(Launch(PROGRAM, (3, 2, 1), (4, 2, 1), "device", WARP), 1, 4)
     lanes = chosen(Lanes(chunk), who, True)
     if lanes is None:
         return
@@ -257,13 +262,13 @@ def test_a_formula_is_what_its_numbers_are(one: Any, other: Any, factor: int, wh
             formula = operation(value(one, True), value(other, True))
             written = np.broadcast_to(operation(value(one, False), value(other, False)), lanes.size)
             assert np.array_equal(np.broadcast_to(np.asarray(formula), lanes.size), written)
-            if isinstance(formula, Affine):
+            if isinstance(formula, AffineValue):
                 low, high = formula.bounds()
                 assert low <= written.min() and written.max() <= high
 
 
 def test_a_layout_forgets_what_grows_without_end() -> None:
-    chunk = Chunk((2, 1, 1), (8, 1, 1), 0, 2, WARP)
+    chunk = Chunk(Launch(PROGRAM, (2, 1, 1), (8, 1, 1), "device", WARP), 0, 2)
     for limit in range(100):
         np.asarray(Lanes(chunk).thread(0) * np.int32(100) < np.int32(limit))
-    assert len(layout((8, 1, 1), 2).masks) < 100
+    assert len(symbolic._MASKS[layout_of((8, 1, 1), 2)]) < 100

@@ -59,6 +59,13 @@ WITHIN: dict[str, dict[str, set[str]]] = {
         "compiled": {"prepare", "event_log", "results"},
         "choice": {"prepare", "process", "compiled"},
     },
+    "emulator": {
+        "common": set(),
+        "races": {"common"},
+        "lockstep": {"common", "races"},
+        "threads": {"common", "races"},
+        "device": {"common", "races", "lockstep", "threads"},
+    },
 }
 # Packages that a driver or an accelerator library lives in: only `backends` may import them.
 DRIVERS = {"cupy", "pyopencl", "wgpu", "vulkan", "jax", "torch", "pynvml", "cuda"}

@@ -1,1 +1,1 @@
-"""The emulated device: context, memory, streams, events, graphs and ring kernels on a virtual clock."""
+"""The emulated device: memory, streams, events, graphs, kernels and ring kernels on a virtual clock."""

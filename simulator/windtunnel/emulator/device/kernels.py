@@ -1,20 +1,23 @@
-"""What launches on an emulated device compute: thread by thread where a kernel is written so, else on whole arrays."""
+"""The kernels of an emulated device: checks before a launch, and its execution by thread or on whole arrays."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from windtunnel.core.errors import Finding, InvalidArgument, LaunchError
-from windtunnel.emulator.device.handles import EmulatedMemory
-from windtunnel.emulator.device.launch import Executable, shared_bytes
-from windtunnel.emulator.device.residency import registers_beyond, resident_blocks
-from windtunnel.emulator.lockstep.compiler import Compiled
-from windtunnel.emulator.races.footprint import Touching, Trace
+from windtunnel.emulator.device.base import EmulatedDevice
+from windtunnel.emulator.device.executable import CompiledKernel, Executable
+from windtunnel.emulator.device.launch_footprint import LaunchFootprint
+from windtunnel.emulator.device.memory import EmulatedMemory
+from windtunnel.emulator.device.occupancy import exceeded_registers, resident_blocks
+from windtunnel.emulator.device.tracked_memory import CodeLine, StreamClock
+from windtunnel.emulator.races.footprint import FootprintRecorder
 from windtunnel.language import ir
 from windtunnel.language.source import by_thread
 from windtunnel.language.stencil import misfit
@@ -23,164 +26,183 @@ from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.interface import Dims
 from windtunnel.runtime.kernels import Kernel
 
-if TYPE_CHECKING:
-    from windtunnel.emulator.device.context import EmulatedContext
-    from windtunnel.emulator.device.handles import EmulatedMemory
-    from windtunnel.emulator.device.stream_order import Queue
+_SEED_STEP = 3 << 32
+"""The distance between the seeds of a program's launches: a multiple of 3, so that all have one kind of schedule."""
 
 
-_APART = 3 << 32
-"""Between the seeds of a program's launches: a multiple of three, so that all take one kind of order."""
+@dataclass(frozen=True)
+class KernelLaunch:
+    """A launch of a kernel.
+
+    Attributes:
+        function: The kernel.
+        grid: Blocks along x, y and z.
+        block: Threads of a block along x, y and z.
+        arguments: Its arguments, with buffers.
+        arrays: Its arguments, with arrays in place of buffers.
+        shared: Bytes of shared arrays without a declared size.
+    """
+
+    function: Kernel
+    grid: Dims
+    block: Dims
+    arguments: Sequence[Any]
+    arrays: Sequence[Any]
+    shared: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return math.prod(self.grid)
+
+    @property
+    def memories(self) -> list[EmulatedMemory | None]:
+        """The memory of each argument; None for a number."""
+        return [a.memory if isinstance(a, Buffer) else None for a in self.arguments]  # type: ignore[misc]
 
 
 class Kernels:
-    """The kernels of a context. ``checked``: whether what is wrong with them is looked for.
+    """The kernels of a device.
 
-    ``schedule``: seed of the order in which threads are executed; None for the order that is quickest.
+    Args:
+        device: The device.
+        checked: Whether findings are looked for.
+        schedule: Seed of the order in which threads are executed; None for the fastest order.
     """
 
-    def __init__(self, context: EmulatedContext, *, checked: bool, schedule: int | None) -> None:
-        self.context, self.checked, self.schedule = context, checked, schedule
+    def __init__(self, device: EmulatedDevice, *, checked: bool, schedule: int | None) -> None:
+        self.device, self.checked, self.schedule = device, checked, schedule
         self._executables: dict[Kernel, Executable | None] = {}
         self._resident: dict[tuple[Any, ...], int] = {}
-        self._traces: list[str] = []
-        """Of each launch that followed a schedule, the hash of its steps."""
+        self._trace_hashes: list[str] = []
 
     @property
     def trace_hash(self) -> str:
-        """Of all launches; "" where they followed no schedule."""
-        return hashlib.blake2b("".join(self._traces).encode(), digest_size=16).hexdigest() if self._traces else ""
+        """A hash of the visible steps of all launches; empty without a schedule."""
+        hashes = self._trace_hashes
+        return hashlib.blake2b("".join(hashes).encode(), digest_size=16).hexdigest() if hashes else ""
 
-    def check(self, function: Kernel, grid: Dims, block: Dims, given: Sequence[Any], shared: int) -> None:
-        """Before anything takes time: LaunchError where a kernel cannot be launched so."""
+    def check(self, launch: KernelLaunch) -> None:
+        """Raise LaunchError if a launch is not possible on the device. It takes no virtual time."""
+        function, device, problem = launch.function, self.device, None
         if function not in self._executables:
-            numbers = self.context.device.api.numbers
             plain = function.function
-            self._executables[function] = Executable(plain, numbers) if by_thread(plain) else None
-        executable, context, problem = self._executables[function], self.context, None
+            self._executables[function] = Executable(plain, device.device.api.numbers) if by_thread(plain) else None
+        executable = self._executables[function]
         if function.registers:
-            problem = registers_beyond(context.device, block, function.registers)
+            problem = exceeded_registers(device.device, launch.block, function.registers)
         if problem is None and executable is not None:
-            found = executable.specialised(given)
-            lacked = executable.lacking(found)
-            if lacked is not None:
-                raise self._untyped(function, found.program, *lacked)
-            most = context.info.limits.shared_bytes
-            asked = shared_bytes(found) + shared
-            problem = f"{asked:,} bytes of shared memory, of at most {most:,}" if asked > most else None
-            self._gather(function, found, grid, block, asked)
-            problem = problem or misfit(found.program, grid, block, given)
+            kernel = executable.specialised(launch.arrays)
+            missing = executable.first_missing_type(kernel)
+            if missing is not None:
+                raise self._missing_type_error(function, kernel.program, *missing)
+            limit = device.info.limits.shared_bytes
+            shared = kernel.shared_bytes + launch.shared
+            problem = f"{shared:,} bytes of shared memory, of at most {limit:,}" if shared > limit else None
+            self._check_grid_barrier(launch, kernel, shared)
+            problem = problem or misfit(kernel.program, launch.grid, launch.block, launch.arrays)
         if problem is not None:
-            raise context.error(LaunchError, f"launch {function.name}", problem, "configuration")
+            raise device.error(LaunchError, f"launch {function.name}", problem, "configuration")
 
-    def _untyped(self, function: Kernel, program: ir.Program, kind: Scalar, line: int) -> LaunchError:
-        """A type that the API's language lacks: its compiler would say so."""
+    def _missing_type_error(self, function: Kernel, program: ir.Program, kind: Scalar, line: int) -> LaunchError:
+        """Return the error that the API's compiler would report for a type that it does not have."""
         file, number = program.place_of(line)
         at = f"{file}:{number}: {program.text_of(line)}"
-        problem = f"the kernel needs {kind}, which the API '{self.context.info.api}' does not have ({at})"
-        error: LaunchError = self.context.error(LaunchError, f"launch {function.name}", problem, "source")
+        problem = f"the kernel needs {kind}, which the API '{self.device.info.api}' does not have ({at})"
+        error: LaunchError = self.device.error(LaunchError, f"launch {function.name}", problem, "source")
         error.file, error.lines = file, (number,)
         return error
 
-    def execute(
-        self,
-        function: Kernel,
-        grid: Dims,
-        block: Dims,
-        arguments: Sequence[Any],
-        given: Sequence[Any],
-        shared: int,
-        queue: Queue | None,
-        where: tuple[str, int] | None = None,
-    ) -> None:
-        """Compute what a launch does. ``given``: the arguments, with arrays in place of buffers.
+    def execute(self, launch: KernelLaunch, stream: StreamClock | None, where: CodeLine | None = None) -> None:
+        """Execute a launch that was checked. Raises a finding; MissingSync only after the execution.
 
-        ``queue``: the order of its stream, which it has entered; ``where``: the program's line, the caller's unless
-        given. MissingSync, once it is done.
+        Args:
+            launch: The launch.
+            stream: The clock of its stream, in which it is enqueued; None if stream races are not detected.
+            where: The program's line; by default the line of the caller.
         """
-        executable, order = self._executables[function], self.context.order
-        memories: list[Any] = [a.memory if isinstance(a, Buffer) else None for a in arguments]
-        found = None if executable is None else executable.specialised(given)
-        if not memories or order is None or queue is None:
-            self._compute(function, found, grid, block, given, memories, shared, ())
+        function, order = launch.function, self.device.order
+        executable, memories = self._executables[function], launch.memories
+        kernel = None if executable is None else executable.specialised(launch.arrays)
+        if not memories or order is None or stream is None:
+            self._run(launch, kernel, ())
             return
-        order.before(memories)
-        tree = None if found is None else found.program
-        touching = Touching(function.function, tree, memories, given, order.close)
-        self._compute(function, found, grid, block, given, memories, shared, touching.traces)
-        order.launched(queue, function.name, touching.found(), where)
+        order.check_host_writes(memories)
+        program = None if kernel is None else kernel.program
+        is_concurrent = order.may_be_accessed_concurrently
+        footprint = LaunchFootprint(function.function, program, memories, launch.arrays, is_concurrent)
+        self._run(launch, kernel, footprint.recorders)
+        order.record_launch(stream, function.name, footprint.result(), where)
 
-    def _compute(
-        self,
-        function: Kernel,
-        found: Compiled | None,
-        grid: Dims,
-        block: Dims,
-        given: Sequence[Any],
-        memories: Sequence[EmulatedMemory | None],
-        shared: int,
-        traces: Sequence[Trace | None],
+    def _run(
+        self, launch: KernelLaunch, kernel: CompiledKernel | None, recorders: Sequence[FootprintRecorder | None]
     ) -> None:
-        if found is None:
-            self._whole(function, given, memories)
+        if kernel is None:
+            self._run_on_arrays(launch)
             return
-        missing = [
-            memory.missing(a.dtype.itemsize) if memory is not None and memory.unwritten is not False else None
-            for a, memory in zip(given, memories, strict=True)
+        uninitialised = [
+            memory.uninitialised_mask(array.dtype.itemsize)
+            if memory is not None and memory.uninitialised is not False
+            else None
+            for array, memory in zip(launch.arrays, launch.memories, strict=True)
         ]
-        info = self.context.info
+        info = self.device.info
         try:
-            trace = Executable.launch(
-                found,
-                grid,
-                block,
-                given,
+            trace_hash = Executable.launch(
+                kernel,
+                launch.grid,
+                launch.block,
+                launch.arrays,
                 device=info.name,
                 warp=info.limits.warp,
                 checked=self.checked,
-                missing=missing,
-                traces=traces,
-                shared_bytes=shared,
-                resident=self._fits(function, block, shared_bytes(found) + shared),
-                # Each launch of a program in an order of its own.
-                seed=None if self.schedule is None else self.schedule + len(self._traces) * _APART,
+                uninitialised=uninitialised,
+                recorders=recorders,
+                shared_bytes=launch.shared,
+                resident=self._resident_blocks(launch, kernel.shared_bytes + launch.shared),
+                # Each launch of a program has an order of its own.
+                seed=None if self.schedule is None else self.schedule + len(self._trace_hashes) * _SEED_STEP,
             )
         except Finding as finding:
             if self.schedule is not None:
                 finding.under(self.schedule)
             raise
         if self.schedule is not None:
-            self._traces.append(trace)
-        for memory in memories:
-            if memory is not None and isinstance(memory.unwritten, np.ndarray):
-                memory.unwritten = memory.unwritten if memory.unwritten.any() else False
+            self._trace_hashes.append(trace_hash)
+        for memory in launch.memories:
+            if memory is not None and isinstance(memory.uninitialised, np.ndarray):
+                memory.uninitialised = memory.uninitialised if memory.uninitialised.any() else False
 
-    def _whole(self, function: Kernel, given: Sequence[Any], memories: Sequence[EmulatedMemory | None]) -> None:
-        result = function.function(*given)
-        # NumPy's own functions return the array that they were given for their result.
-        if result is not None and not any(result is one for one in given):
-            problem = "it returned a value; a kernel's results go into its arrays"
-            raise self.context.error(InvalidArgument, f"launch {function.name}", problem)
-        for memory in memories:
+    def _run_on_arrays(self, launch: KernelLaunch) -> None:
+        function = launch.function
+        result = function.function(*launch.arrays)
+        # NumPy's own functions return the array that they are given for their result.
+        if result is not None and not any(result is array for array in launch.arrays):
+            problem = "it returned a value, but a kernel must write its results to its arrays"
+            raise self.device.error(InvalidArgument, f"launch {function.name}", problem)
+        for memory in launch.memories:
             if memory is not None:
-                memory.unwritten = False  # what it did not write of whole arrays is not known
+                memory.uninitialised = False  # which elements it did not write is unknown
 
-    def _gather(self, function: Kernel, found: Compiled, grid: Dims, block: Dims, shared: int) -> None:
-        """LaunchError where a barrier of the grid would wait for blocks that cannot be there."""
-        blocks = math.prod(grid)
-        if found.meets and blocks > (fits := self._fits(function, block, shared)):
+    def _check_grid_barrier(self, launch: KernelLaunch, kernel: CompiledKernel, shared: int) -> None:
+        """Raise LaunchError if a grid barrier would wait for blocks that cannot be resident."""
+        if not kernel.lockstep.has_grid_barrier:
+            return
+        resident = self._resident_blocks(launch, shared)
+        if launch.blocks > resident:
             problem = (
-                f"the grid's barrier waits for all {blocks:,} blocks, of which {fits:,} of {math.prod(block):,} "
-                "threads fit on the device at once"
+                f"the grid barrier waits for all {launch.blocks:,} blocks, of which {resident:,} of "
+                f"{math.prod(launch.block):,} threads fit on the device at once"
             )
-            raise self.context.error(LaunchError, f"launch {function.name}", problem, "cooperative")
+            raise self.device.error(LaunchError, f"launch {launch.function.name}", problem, "cooperative")
 
-    def _fits(self, function: Kernel, block: Dims, shared: int) -> int:
-        """Blocks that the device holds at once."""
-        key = (block, shared, function.registers)
-        found = self._resident.get(key)
-        if found is None:
-            limits = self.context.info.limits
-            found = resident_blocks(self.context.device, limits, block, shared, function.registers)
-            self._resident[key] = found
-        return found
+    def _resident_blocks(self, launch: KernelLaunch, shared: int) -> int:
+        """Return the number of blocks that the device holds at once."""
+        registers = launch.function.registers
+        key = (launch.block, shared, registers)
+        resident = self._resident.get(key)
+        if resident is None:
+            limits = self.device.info.limits
+            resident = resident_blocks(self.device.device, limits, launch.block, shared, registers)
+            self._resident[key] = resident
+        return resident

@@ -1,140 +1,144 @@
-"""Emulated ring kernels: when a message is seen, how long it takes, and when its reply can be read.
+"""Ring kernels on an emulated device: when a message is taken, how long it takes, and when its reply can be read.
 
-The kernel's part of the story is worked out only as far as the host's clock, each time that the host does something: so
-neither ever sees what the other does later. A host that waits is moved to the next thing that happens; where nothing
-will, it is told so.
+The kernel is simulated only up to the host's clock, whenever the host does something. So neither side sees what the
+other does later. A host that waits advances to the next event of the kernel. If there is none, that is a deadlock.
 
-Costs, from the API's profile: a write of a message ``persistent_write_s``, a look of the host ``persistent_poll_s``; N
-empty messages and one wait take what `predict launch mode=persistent` says. A message takes the time of its work
-(``Kernel.work``), and none where no work is stated: a kernel that stays has no launch; what its grid's barrier takes
-instead of a kernel's floor is taken to be the same (``planning.launch_or_persist.BARRIER``). A kernel that only looks
-for messages draws nothing here, which flatters it (docs/open-ends.md).
+The costs are those of the API's profile: ``persistent_write_s`` for writing a message and ``persistent_poll_s`` for a
+poll by the host. N empty messages and one wait take what `predict launch mode=persistent` says. A message takes the
+time of its work (``Kernel.work``), and no time if no work is stated, because a persistent kernel has no launch. Its
+grid barrier is assumed to take as long as a kernel's floor (``planning.launch_or_persist.BARRIER``). A kernel that only
+polls draws no power here, which underestimates its energy (docs/open-ends.md).
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from windtunnel.core.errors import Deadlock, DeviceError, InvalidArgument, LaunchError
-from windtunnel.emulator.device.residency import resident_blocks
+from windtunnel.emulator.device.base import EmulatedDevice, RunningRing
+from windtunnel.emulator.device.costs import Price
+from windtunnel.emulator.device.memory import EmulatedMemory
+from windtunnel.emulator.device.occupancy import resident_blocks
 from windtunnel.emulator.device.timeline import StreamTime
 from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.ring import Pattern, RingSpec, Status, Termination, control_block, record_of
 from windtunnel.runtime.ring_queue import RingQueue
 
-if TYPE_CHECKING:
-    from windtunnel.emulator.device.context import EmulatedContext
-
 
 class EmulatedRing:
-    """What both patterns share: the queues, the control block, the handler and the host's waiting."""
+    """What both patterns share: the queues, the control block, the handler, and the host's calls.
+
+    Args:
+        device: The device.
+        spec: The ring kernel.
+    """
 
     pattern: Pattern
 
-    def __init__(self, context: EmulatedContext, spec: RingSpec) -> None:
-        self.context, self.spec, self.host = context, spec, context.host
+    def __init__(self, device: EmulatedDevice, spec: RingSpec) -> None:
+        self.device, self.spec, self.host = device, spec, device.host
         self.name = spec.handler.name
-        bits = context.info.limits.atomic_bits
-        queues = {"bits": bits, "api": context.info.api}
-        self.input = RingQueue(spec.capacity, spec.message, name=f"input of '{self.name}'", **queues)  # type: ignore[arg-type]
-        self.output = (
-            None
-            if spec.reply is None
-            else RingQueue(spec.capacity, spec.reply, name=f"replies of '{self.name}'", **queues)  # type: ignore[arg-type]
-        )
+        bits = device.info.limits.atomic_bits
+        self.input = self._queue("input", spec.message, bits)
+        self.output = None if spec.reply is None else self._queue("replies", spec.reply, bits)
         self.control = np.zeros((), control_block(bits))
         self.control["is_active"] = 1
         self.dead = False
         self.unanswered = 0
-        """Messages whose handler returned None."""
+        """Messages for which the handler returned None."""
         self.failure: DeviceError | None = None
-        self.failed: list[Any] = []
-        """The message that the handler failed on."""
+        self._failed_messages: list[Any] = []
+        """The message on which the handler failed."""
         self.launches = 0
-        self.stream: StreamTime = context.time.stream(blocking=False)
+        self.stream: StreamTime = device.time.stream(blocking=False)
 
-    # What a pattern says.
+    def _queue(self, name: str, record: np.dtype[Any], bits: int) -> RingQueue:
+        label = f"{name} of '{self.name}'"
+        return RingQueue(self.spec.capacity, record, name=label, bits=bits, api=self.device.info.api)
+
+    # What the patterns differ in.
 
     def advance(self, until: int) -> None:
-        """Let the kernel do what it does until a tick."""
+        """Execute what the kernel does until a tick."""
         raise NotImplementedError
 
-    def next(self) -> int | None:
-        """When the kernel will do something next if the host does nothing; None where it never will."""
+    def next_event(self) -> int | None:
+        """Return the tick of the kernel's next action if the host does nothing; None if there is none."""
         raise NotImplementedError
 
     def write_ticks(self) -> int:
-        """What the write of a message holds the host."""
+        """Return the time that writing a message takes the host."""
         raise NotImplementedError
 
     def poll_ticks(self) -> int:
-        """What a look holds the host."""
+        """Return the time that a poll takes the host."""
         raise NotImplementedError
 
-    def busy(self) -> int:
-        """Messages that were taken and whose replies are not there yet."""
+    def in_progress(self) -> int:
+        """Return the number of messages that were taken and are not processed yet."""
         raise NotImplementedError
 
-    def sent(self) -> None:
-        """A message was written."""
+    def on_sent(self) -> None:
+        """React to a message that was written."""
 
-    def taken(self) -> None:
-        """The host took a reply."""
+    def on_reply_taken(self) -> None:
+        """React to a reply that the host took."""
 
-    def ended(self) -> None:
-        """The kernel is to end, now."""
+    def on_end(self) -> None:
+        """End the kernel now."""
 
     # The host's calls.
 
     def send(self, record: Any) -> bool:
-        """See ``RingDevice``."""
+        """Write a message; return False if the queue is full."""
         self._catch_up()
         self.host.spend(self.write_ticks())
         self.advance(self.host.now)
         if not self.input.try_push(record):
             return False
-        self.sent()
+        self.on_sent()
         return True
 
     def poll(self) -> Any | None:
-        """See ``RingDevice``. What is there when the look begins is found."""
+        """Return a reply that is there when the poll begins; None if there is none."""
         self._catch_up()
-        assert self.output is not None  # noqa: S101  who asks for replies was told that there are some
+        assert self.output is not None  # noqa: S101  the caller has checked that the kernel replies
         reply = self.output.try_pop()
         if reply is not None:
-            self.taken()
+            self.on_reply_taken()
         self.host.spend(self.poll_ticks())
         return reply
 
     def wait_reply(self) -> Any:
-        """See ``RingDevice``."""
-        assert self.output is not None  # noqa: S101  who asks for replies was told that there are some
-        self._until(lambda: len(self.output or ()) > 0, "a reply")
+        """Wait for a reply and return it. Raises Deadlock if none can come."""
+        assert self.output is not None  # noqa: S101  the caller has checked that the kernel replies
+        self._wait_until(lambda: len(self.output or ()) > 0, "a reply")
         return self.poll()
 
     def wait_room(self) -> None:
-        """See ``RingDevice``."""
-        self._until(lambda: len(self.input) < self.input.capacity, "room for a message")
+        """Wait until a message can be sent. Raises Deadlock if it never can."""
+        self._wait_until(lambda: len(self.input) < self.input.capacity, "room for a message")
         self.host.spend(self.poll_ticks())
 
     def wait_idle(self) -> None:
-        """See ``RingDevice``."""
-        self._until(lambda: not len(self.input) and not self.busy(), "its messages to be processed")
+        """Wait until all messages are processed. Raises Deadlock if they never are."""
+        self._wait_until(lambda: not len(self.input) and not self.in_progress(), "its messages to be processed")
         self.host.spend(self.poll_ticks())
 
     def activate(self, active: bool) -> None:
-        """See ``RingDevice``."""
+        """Let the kernel take messages, or pause it."""
         self._catch_up()
         self.host.spend(self.write_ticks())
         self.advance(self.host.now)
         self.control["is_active"] = active
 
     def status(self) -> Status:
-        """See ``RingDevice``."""
+        """Read the control block and the queues."""
         self._catch_up()
         self.host.spend(self.poll_ticks())
         control = self.control
@@ -152,57 +156,58 @@ class EmulatedRing:
         )
 
     def terminate(self, drain: bool) -> Termination:
-        """See ``RingDevice``."""
-        left = Termination()
+        """End the kernel; with ``drain``, after all messages that it can still process."""
+        result = Termination()
         self.advance(self.host.now)
         self.host.spend(self.write_ticks())
         self.advance(self.host.now)
         if not drain:
             self.control["is_active"] = 0
-        while self.busy() or (self.failure is None and self.control["is_active"] and len(self.input)):
-            self._take(left)
-            tick = self.next()
+        while self.in_progress() or (self.failure is None and self.control["is_active"] and len(self.input)):
+            self._take_replies(result)
+            tick = self.next_event()
             if tick is None:
                 break
-            self._move(tick)
+            self._advance_host(tick)
         self.control["should_terminate"] = 1
-        self._take(left)
-        left.unprocessed += self.failed
+        self._take_replies(result)
+        result.unprocessed += self._failed_messages
         while len(self.input):
-            left.unprocessed.append(self.input.try_pop())
-        self.ended()
+            result.unprocessed.append(self.input.try_pop())
+        self.on_end()
         self.control["has_terminated"] = 1
         self.host.spend(self.poll_ticks())
-        self.context.rings.remove(self)
-        return left
+        self.device.rings.remove(self)
+        return result
 
-    def _take(self, left: Termination) -> None:
+    def _take_replies(self, result: Termination) -> None:
         while self.output is not None and len(self.output):
-            left.replies.append(self.output.try_pop())
-            self.taken()
+            result.replies.append(self.output.try_pop())
+            self.on_reply_taken()
 
     def kill(self) -> None:
-        """It goes with its device."""
+        """End with the device."""
         self.dead = True
-        self.ended()
-        self.context.rings.remove(self)
+        self.on_end()
+        self.device.rings.remove(self)
 
     # What the patterns use.
 
     def handle(self, message: Any) -> tuple[Any | None, int, float]:
-        """(reply, ticks, joules) of a message; the state's arrays change at once."""
-        spec = self.spec
+        """Call the handler; return (reply, ticks, joules). The arrays of the state change at once."""
+        spec, device = self.spec, self.device
         try:
             for argument in spec.state:
                 if isinstance(argument, Buffer):
                     argument.check_not_freed(f"ring kernel '{self.name}'")
-                    argument.memory.unwritten = False  # type: ignore[attr-defined]  # what it writes is not known
-            given = [self.context.given(argument) for argument in spec.state]
+                    argument.memory.uninitialised = False  # type: ignore[attr-defined]  # what it writes is unknown
+            state = [device.as_array(argument) for argument in spec.state]
             ticks, joules = 0, 0.0
             if spec.handler.work is not None:
-                price = self.context.price(spec.handler.work_of(spec.grid, spec.block, [message, *given]))
+                work = spec.handler.work_of(spec.grid, spec.block, [message, *state])
+                price = device.costs.price_of_work(work)
                 ticks, joules = price.ticks, price.joules
-            reply = spec.handler.function(message, *given)
+            reply = spec.handler.function(message, *state)
             if reply is None or spec.reply is None:
                 self.unanswered += 1
                 return None, ticks, joules
@@ -210,13 +215,13 @@ class EmulatedRing:
         except Exception as error:
             self.control["errors_encountered"] += 1
             problem = f"its handler failed: {error!r}"
-            self.failure = self.context.error(LaunchError, f"ring kernel '{self.name}'", problem, "kernel")
+            self.failure = device.error(LaunchError, f"ring kernel '{self.name}'", problem, "kernel")
             self.failure.__cause__ = error
-            self.failed = [message]
+            self._failed_messages = [message]
             return None, 0, 0.0
 
-    def processed(self) -> None:
-        """One more message is processed; the counter wraps, as one on a device does."""
+    def count_processed(self) -> None:
+        """Count a processed message. The counter wraps around, as one on a device does."""
         counter = self.control["messages_processed"]
         self.control["messages_processed"] = (int(counter) + 1) & (2 ** (8 * counter.dtype.itemsize) - 1)
 
@@ -225,102 +230,111 @@ class EmulatedRing:
         if self.failure is not None:
             raise self.failure
 
-    def _move(self, tick: int) -> None:
+    def _advance_host(self, tick: int) -> None:
         self.host.wait_until(tick)
         self.advance(self.host.now)
 
-    def _until(self, there: Any, what: str) -> None:
+    def _wait_until(self, is_reached: Callable[[], bool], what: str) -> None:
         self._catch_up()
-        while not there():
-            tick = self.next()
+        while not is_reached():
+            tick = self.next_event()
             if tick is None:
-                raise Deadlock(f"the host waits for {what} of ring kernel '{self.name}' on {self.context.info.name}, "
-                               f"which cannot come: {self._why()}")  # fmt: skip
-            self._move(tick)
+                raise Deadlock(
+                    f"deadlock: the host waits for {what} of ring kernel '{self.name}' on {self.device.info.name}, but "
+                    f"{self._deadlock_reason()}"
+                )
+            self._advance_host(tick)
             if self.failure is not None:
                 raise self.failure
 
-    def _why(self) -> str:
+    def _deadlock_reason(self) -> str:
         waiting, replies = len(self.input), len(self.output or ())
         if self.output is not None and replies == self.output.capacity:
-            return f"all {replies:,} slots for replies are taken, and only this host empties them"
+            return f"all {replies:,} slots for replies are full, and only this host empties them"
         if waiting and not self.control["is_active"]:
             return f"it is paused, with {waiting:,} messages waiting"
         if self.unanswered:
-            return f"its handler gave no reply to {self.unanswered:,} messages, and no other is under way"
-        return "no message is under way"
+            return f"its handler gave no reply to {self.unanswered:,} messages, and no other message is pending"
+        return "no message is pending"
 
 
 class PersistentRing(EmulatedRing):
-    """A kernel that stays: it holds its share of the device from its launch until it is terminated."""
+    """A persistent kernel: it holds its share of the device from its launch until it is terminated.
+
+    Raises LaunchError if the device has no room for it.
+    """
 
     pattern: Pattern = "persistent"
 
-    def __init__(self, context: EmulatedContext, spec: RingSpec) -> None:
-        super().__init__(context, spec)
+    def __init__(self, device: EmulatedDevice, spec: RingSpec) -> None:
+        super().__init__(device, spec)
+        costs = device.costs
         blocks, threads = math.prod(spec.grid), math.prod(spec.block)
-        resident = resident_blocks(context.device, context.info.limits, spec.block)
+        resident = resident_blocks(device.device, device.info.limits, spec.block)
         if blocks > resident:
             problem = f"{blocks:,} blocks of {threads:,} threads, of which {resident:,} fit on the device at once"
-            raise context.error(LaunchError, f"launch ring kernel '{self.name}'", problem, "cooperative")
-        self._write, self._look = context.overhead("persistent_write_s"), context.overhead("persistent_poll_s")
-        self.share = min(blocks / context.units, 1.0)
-        self.engine = context.time.engine(context.compute_engine)
-        context.host.spend(context.dispatch_ticks)
+            raise device.error(LaunchError, f"launch ring kernel '{self.name}'", problem, "cooperative")
+        self._write, self._poll = costs.overhead("persistent_write_s"), costs.overhead("persistent_poll_s")
+        self.share = device.share_of(blocks)
+        self.engine = device.time.engine(costs.compute_engine)
+        device.host.spend(costs.dispatch_ticks)
         try:
-            self.free = self.engine.hold(context.host.now + context.latency_ticks, self.share)
+            self._free_at = self.engine.hold(device.host.now + costs.latency_ticks, self.share)
         except ValueError:
-            problem = f"it needs {self.share:.0%} of the device, and ring kernels that run leave {self.engine.free:.0%}"
-            raise context.error(LaunchError, f"launch ring kernel '{self.name}'", problem) from None
+            free = self.engine.free
+            problem = f"it needs {self.share:.0%} of the device, and the running ring kernels leave {free:.0%}"
+            raise device.error(LaunchError, f"launch ring kernel '{self.name}'", problem) from None
         self.launches = 1
-        self._arrived: deque[int] = deque()
+        self._arrivals: deque[int] = deque()
         self._running: tuple[int, Any | None] | None = None
-        self._stalled = False
+        """(end, reply) of the message that is being processed."""
+        self._is_stalled = False
+        """Whether a reply waits for room in the queue."""
 
     def write_ticks(self) -> int:
-        """See ``EmulatedRing``."""
+        """Return the time that writing a message takes the host."""
         return self._write
 
     def poll_ticks(self) -> int:
-        """See ``EmulatedRing``."""
-        return self._look
+        """Return the time that a poll takes the host."""
+        return self._poll
 
-    def busy(self) -> int:
-        """See ``EmulatedRing``."""
+    def in_progress(self) -> int:
+        """Return the number of messages that were taken and are not processed yet."""
         return int(self._running is not None)
 
-    def sent(self) -> None:
-        """See ``EmulatedRing``."""
-        self._arrived.append(self.host.now)
+    def on_sent(self) -> None:
+        """React to a message that was written."""
+        self._arrivals.append(self.host.now)
 
-    def taken(self) -> None:
-        """See ``EmulatedRing``: a reply that waited for room has it now."""
-        if self._stalled and self._running is not None:
-            self._stalled = False
+    def on_reply_taken(self) -> None:
+        """Write the reply that waited for room."""
+        if self._is_stalled and self._running is not None:
+            self._is_stalled = False
             self._running = (max(self._running[0], self.host.now), self._running[1])
             self.advance(self.host.now)
 
     def activate(self, active: bool) -> None:
-        """See ``EmulatedRing``: what waited is seen from now on."""
+        """Let the kernel take messages from now on, or pause it."""
         super().activate(active)
-        self.free = max(self.free, self.host.now) if active else self.free
+        self._free_at = max(self._free_at, self.host.now) if active else self._free_at
 
-    def ended(self) -> None:
-        """See ``EmulatedRing``."""
-        self.engine.release(max(self.free, self.host.now), self.share)
+    def on_end(self) -> None:
+        """End the kernel now."""
+        self.engine.release(max(self._free_at, self.host.now), self.share)
 
-    def next(self) -> int | None:
-        """See ``EmulatedRing``."""
+    def next_event(self) -> int | None:
+        """Return the tick of the kernel's next action if the host does nothing; None if there is none."""
         if self._running is not None:
-            return None if self._stalled else self._running[0]
-        if not self._arrived or not self.control["is_active"]:
+            return None if self._is_stalled else self._running[0]
+        if not self._arrivals or not self.control["is_active"]:
             return None
-        return max(self.free, self._arrived[0])
+        return max(self._free_at, self._arrivals[0])
 
     def advance(self, until: int) -> None:
-        """See ``EmulatedRing``."""
+        """Execute what the kernel does until a tick."""
         while self.failure is None:
-            tick = self.next()
+            tick = self.next_event()
             if tick is None or tick > until:
                 return
             if self._running is None:
@@ -330,81 +344,83 @@ class PersistentRing(EmulatedRing):
 
     def _begin(self, tick: int) -> None:
         message = self.input.try_pop()
-        self._arrived.popleft()
+        self._arrivals.popleft()
         reply, ticks, joules = self.handle(message)
         if self.failure is not None:
-            self.free = tick
+            self._free_at = tick
             return
-        self.context.time.record(self.stream, self.context.compute_engine, self.name, tick, tick + ticks, joules)
+        engine = self.device.costs.compute_engine
+        self.device.time.record(self.stream, engine, self.name, tick, tick + ticks, joules)
         self._running = (tick + ticks, reply)
 
     def _end(self, tick: int) -> None:
-        assert self._running is not None  # noqa: S101  next() gave its end
+        assert self._running is not None  # noqa: S101  next_event() returned its end
         reply = self._running[1]
         if reply is not None and self.output is not None and not self.output.try_push(reply):
-            self._stalled = True
+            self._is_stalled = True
             return
         self._running = None
-        self.free = tick
-        self.processed()
+        self._free_at = tick
+        self.count_processed()
 
 
 class RelaunchRing(EmulatedRing):
-    """A kernel that ends when its queue is empty, and is launched anew when messages are there and it is not running.
+    """A kernel that ends when its queue is empty, and is launched again when there are messages and it is not running.
 
-    A launch takes the messages that are there when it is enqueued. Where host and device share memory, they are seen in
-    place; else they are copied there, and the replies back.
+    A launch takes the messages that are there when it is enqueued. If host and device share memory, the kernel reads
+    them in place; otherwise they are copied to the device, and the replies back.
     """
 
     pattern: Pattern = "relaunch"
 
-    def __init__(self, context: EmulatedContext, spec: RingSpec) -> None:
-        super().__init__(context, spec)
+    def __init__(self, device: EmulatedDevice, spec: RingSpec) -> None:
+        super().__init__(device, spec)
         self._batch: tuple[int, list[Any], int] | None = None
+        """(end, replies, number of messages) of the launch that is running."""
 
     def write_ticks(self) -> int:
-        """See ``EmulatedRing``: a store to the host's own memory."""
+        """Return the time that writing a message takes the host: it is a store to the host's own memory."""
         return 0
 
     def poll_ticks(self) -> int:
-        """See ``EmulatedRing``: whoever waits for a launch is told when it has ended.
+        """Return the time that a poll takes the host: until it is notified that a launch has ended.
 
-        Never nothing, where the way back is hidden in the call's own time: a host that looks again and again gets on.
+        It is never 0, even if the call hides the notification, so that a host that polls repeatedly makes progress.
         """
-        return max(self.context.back_ticks, self.context.overhead("synchronize_s"))
+        return max(self.device.costs.back_ticks, self.device.costs.overhead("synchronize_s"))
 
-    def busy(self) -> int:
-        """See ``EmulatedRing``."""
+    def in_progress(self) -> int:
+        """Return the number of messages that were taken and are not processed yet."""
         return 0 if self._batch is None else self._batch[2]
 
-    def sent(self) -> None:
-        """See ``EmulatedRing``."""
+    def on_sent(self) -> None:
+        """React to a message that was written."""
         self._launch()
 
-    def taken(self) -> None:
-        """See ``EmulatedRing``: replies have room again."""
+    def on_reply_taken(self) -> None:
+        """React to room for another reply."""
         self._launch()
 
     def activate(self, active: bool) -> None:
-        """See ``EmulatedRing``."""
+        """Let the kernel take messages, or pause it."""
         super().activate(active)
         self._launch()
 
-    def next(self) -> int | None:
-        """See ``EmulatedRing``."""
+    def next_event(self) -> int | None:
+        """Return the tick of the kernel's next action if the host does nothing; None if there is none."""
         return None if self._batch is None else self._batch[0]
 
     def advance(self, until: int) -> None:
-        """See ``EmulatedRing``."""
+        """Execute what the kernel does until a tick."""
         if self._batch is None or self._batch[0] > until:
             return
         _, replies, count = self._batch
         self._batch = None
         for reply in replies:
-            assert self.output is not None  # noqa: S101  there are replies
+            assert self.output is not None  # noqa: S101  the kernel replies
             self.output.try_push(reply)
         for _ in range(count):
-            self.processed()
+            self.count_processed()
         self._launch()
 
     def _launch(self) -> None:
@@ -412,45 +428,59 @@ class RelaunchRing(EmulatedRing):
         count = min(len(self.input), room)
         if self._batch is not None or not count or not self.control["is_active"] or self.failure is not None:
             return
-        context, spec = self.context, self.spec
+        device, spec, costs = self.device, self.spec, self.device.costs
         replies: list[Any] = []
-        ticks, joules = context.empty_ticks, 0.0
-        done = 0
-        while done < count:
-            reply, one, energy = self.handle(self.input.try_pop())
+        ticks, joules = costs.empty_ticks, 0.0
+        processed = 0
+        while processed < count:
+            reply, message_ticks, message_joules = self.handle(self.input.try_pop())
             if self.failure is not None:
                 break
-            done, ticks, joules = done + 1, ticks + one, joules + energy
+            processed, ticks, joules = processed + 1, ticks + message_ticks, joules + message_joules
             if reply is not None:
                 replies.append(reply)
         self._copy("h2d", count * spec.message.itemsize)
-        context.host.spend(context.dispatch_ticks)
-        blocks = math.prod(spec.grid)
-        end = context.ring_launch(self.stream, self.name, ticks, joules, min(blocks / context.units, 1.0))
+        device.host.spend(costs.dispatch_ticks)
+        price = Price(ticks, joules, costs.compute_engine)
+        share = device.share_of(math.prod(spec.grid))
+        end = device.enqueue(self.stream, price, self.name, share=share, latency=costs.latency_ticks).end
         if spec.reply is not None and replies:
             end = self._copy("d2h", len(replies) * spec.reply.itemsize) or end
-        self._batch = (end, replies, done)
+        self._batch = (end, replies, processed)
         self.launches += 1
 
     def _copy(self, direction: str, size: int) -> int | None:
-        if self.context.shares_memory:
+        """Enqueue a copy of messages or replies and return its end; None if host and device share memory."""
+        device = self.device
+        if device.shares_memory:
             return None
-        return self.context.ring_copy(self.stream, direction, size, self.name)
+        price = device.costs.price_of_copy(size, direction, "pinned")
+        return device.enqueue(self.stream, price, f"{self.name}: copy {direction}", size=size).end
 
 
-def refuse_waiting(context: EmulatedContext, operation: str) -> None:
-    """Deadlock where the host is to wait for all work of a device on which a kernel stays."""
-    staying = [ring.name for ring in context.rings if ring.pattern == "persistent"]
-    if staying:
-        where = context.info.name
+def start_ring(device: EmulatedDevice, spec: RingSpec) -> EmulatedRing:
+    """Start a ring kernel: persistent if the API supports it, otherwise relaunched.
+
+    Raises:
+        InvalidArgument: If its state holds unified memory, whose pages would have to move while it runs.
+        LaunchError: If the device has no room for it.
+    """
+    memories = [argument.memory for argument in spec.state if isinstance(argument, Buffer)]
+    if any(memory.kind == "unified" for memory in memories) and not device.shares_memory:
+        problem = "unified memory of its state would move while it runs; give it device or pinned memory"
+        raise device.error(InvalidArgument, f"launch ring kernel '{spec.handler.name}'", problem)
+    ring = (PersistentRing if "persistent" in device.info.features else RelaunchRing)(device, spec)
+    device.rings.append(ring)
+    if device.order is not None:
+        device.order.share([memory for memory in memories if isinstance(memory, EmulatedMemory)])
+    return ring
+
+
+def check_can_synchronize(rings: Sequence[RunningRing], device: str) -> None:
+    """Raise Deadlock if the host waits for all work of a device on which a persistent kernel runs."""
+    persistent = [ring.name for ring in rings if ring.pattern == "persistent"]
+    if persistent:
         raise Deadlock(
-            f"{operation} on {where} waits for ring kernel '{staying[0]}', which runs until it is terminated"
+            f"deadlock: synchronize on {device} waits for ring kernel '{persistent[0]}', which runs until it is "
+            "terminated"
         )
-
-
-def check_state(context: EmulatedContext, spec: RingSpec) -> None:
-    """InvalidArgument where a ring kernel's state holds unified memory that would have to move while it runs."""
-    for argument in spec.state:
-        if isinstance(argument, Buffer) and argument.memory.kind == "unified" and not context.shares_memory:
-            problem = "unified memory of its state would move under it; give it device or pinned memory"
-            raise context.error(InvalidArgument, f"launch ring kernel '{spec.handler.name}'", problem)

@@ -1,8 +1,8 @@
-"""Virtual time: one clock for a host program, and what each engine of each of its devices is doing when.
+"""Virtual time: the clock of a host program, and when each hardware engine of its devices is busy.
 
-Nothing here is an event loop. A program's calls come in order; when one comes, all that it depends on has been given
-its time already, so its own follows at once: the earliest at which its stream has come to it, its dependencies have
-ended and its engine has room. Work that comes later may still start earlier, where an engine has a gap.
+There is no event loop. A program's calls come in order. When a call comes, everything that it depends on already has
+its start and end, so its own follow at once: it starts at the earliest tick at which its stream has reached it, its
+dependencies have ended and its engine has room. Work that is enqueued later may still start earlier, in a gap.
 """
 
 from __future__ import annotations
@@ -10,79 +10,80 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+
+from windtunnel.emulator.device.tracked_memory import TrackedBuffer
 
 FULL = 1.0
 _ROUNDING = 1e-9
 
 
 class Host:
-    """The clock of a host program (ticks), which its calls move on. Devices of one program share it.
+    """The clock of a host program, in ticks. Its calls advance it, and the devices of one program share it.
 
-    What a copy to the host's memory brings is there when the copy has ended, and not before: until then the program
-    sees what was there.
+    A copy changes host memory when it ends. Until then the program reads the old values.
     """
 
-    __slots__ = ("_arrivals", "now", "places")
+    __slots__ = ("_pending", "now", "tracked")
 
     def __init__(self) -> None:
         self.now = 0
-        self.places: dict[int, Any] = {}
-        """What `order.Order` knows of the memory that the host sees."""
-        self._arrivals: list[tuple[int, np.ndarray, np.ndarray]] = []
+        self.tracked: dict[int, TrackedBuffer] = {}
+        """The memory that the host can access, by the id of the array that owns it, for `stream_order`."""
+        self._pending: list[tuple[int, np.ndarray, np.ndarray]] = []
 
     def spend(self, ticks: int) -> None:
-        """The host works for ``ticks``."""
+        """Advance the clock by ``ticks`` of work on the host."""
         self.now += ticks
-        if self._arrivals:
+        if self._pending:
             self.deliver(self.now)
 
     def wait_until(self, tick: int) -> None:
-        """The host waits for something that ends at ``tick``, if it has not ended."""
+        """Advance the clock to ``tick``, if it is not past it."""
         self.now = max(self.now, tick)
-        if self._arrivals:
+        if self._pending:
             self.deliver(self.now)
 
     def expect(self, tick: int, array: np.ndarray, data: np.ndarray) -> None:
-        """``data`` will be in ``array`` at ``tick``."""
-        self._arrivals.append((tick, array, data))
+        """Write ``data`` to ``array`` at ``tick``."""
+        self._pending.append((tick, array, data))
         self.deliver(self.now)
 
     def deliver(self, tick: int) -> None:
-        """What ends until ``tick`` is there."""
-        if not self._arrivals:
+        """Write the data of all copies that end by ``tick``."""
+        if not self._pending:
             return
-        for end, array, data in self._arrivals:
+        for end, array, data in self._pending:
             if end <= tick:
                 array[...] = data
-        self._arrivals = [one for one in self._arrivals if one[0] > tick]
+        self._pending = [copy for copy in self._pending if copy[0] > tick]
 
-    def under_way(self, array: np.ndarray) -> np.ndarray:
-        """What will be in ``array``: itself, where nothing is on its way there."""
-        return next((data for _, target, data in reversed(self._arrivals) if target is array), array)
+    def pending_view(self, array: np.ndarray) -> np.ndarray:
+        """Return the data that pending copies will write to ``array``; the array itself if there are none."""
+        return next((data for _, target, data in reversed(self._pending) if target is array), array)
 
 
 class Engine:
-    """How much of an engine is taken when: shares of it, that never add up to more than all.
+    """The share of a hardware engine that is used over time. It never exceeds 1.
 
-    Copy engines and most kernels take all of it; kernels of few blocks leave room for others.
+    Copies and most kernels use the whole engine; kernels of few blocks leave room for others.
     """
 
     __slots__ = ("_ticks", "_used", "held")
 
     def __init__(self) -> None:
-        # A step function: from _ticks[i] on _used[i] is taken, until the next; the last is for ever.
+        # A step function: _used[i] is used from _ticks[i] to the next tick; the last step has no end.
         self._ticks = [0]
         self._used = [0.0]
         self.held = 0.0
-        """The share that is taken until further notice, by kernels that stay."""
+        """The share that persistent kernels hold until they are terminated."""
 
     def place(self, ready: int, ticks: int, share: float = FULL) -> int:
-        """Take ``share`` for ``ticks`` from the earliest tick, ``ready`` or later, that has room for all of it.
+        """Use ``share`` for ``ticks`` from the earliest possible tick, ``ready`` or later, and return that tick.
 
-        ValueError where kernels that stay leave less than ``share``: it would never begin.
+        Raises:
+            ValueError: If persistent kernels leave less than ``share``, so that the work would never begin.
         """
         if not ticks:
             return ready
@@ -96,7 +97,7 @@ class Engine:
         j = i
         while j < len(times) and times[j] < end:
             if used[j] > most:
-                # No room from here on: begin again where this step ends. The last has only what is held: there is one.
+                # There is no room in this step: try again where it ends. The last step holds persistent kernels only.
                 start = times[j + 1]
                 end = start + ticks
                 i = j + 1
@@ -105,9 +106,10 @@ class Engine:
         return start
 
     def hold(self, ready: int, share: float) -> int:
-        """Take ``share`` from the earliest tick, ``ready`` or later, that has room for it until it is released.
+        """Use ``share`` until it is released, from the earliest possible tick, ``ready`` or later; return that tick.
 
-        ValueError where others that stay leave less.
+        Raises:
+            ValueError: If other persistent kernels leave less than ``share``.
         """
         if share > self.free + _ROUNDING:
             raise ValueError(f"{share} of an engine that has {self.free} left")
@@ -121,15 +123,15 @@ class Engine:
         return start
 
     def release(self, tick: int, share: float) -> None:
-        """Give back at ``tick`` what was held."""
+        """Release at ``tick`` a share that was held."""
         self._add(tick, -share)
         self.held -= share
 
     def _add(self, tick: int, share: float) -> None:
-        """``share`` more (less, where it is negative) is taken from ``tick`` on, for ever."""
+        """Change the used share by ``share`` from ``tick`` on, without end."""
         times, used = self._ticks, self._used
         i = bisect_right(times, tick) - 1
-        if i < 0:  # what lies before the oldest step that is kept has been forgotten
+        if i < 0:  # earlier steps were dropped
             i, tick = 0, times[0]
         if times[i] < tick:
             i += 1
@@ -142,7 +144,7 @@ class Engine:
 
     @property
     def free(self) -> float:
-        """The share that is never held."""
+        """The share that persistent kernels leave."""
         return max(FULL - self.held, 0.0)
 
     def _take(self, i: int, start: int, end: int, share: float) -> None:
@@ -159,25 +161,25 @@ class Engine:
             used.insert(j, used[j - 1])
         for k in range(i, j):
             used[k] += share
-        # Neighbours that are alike become one, so that a long queue of full kernels is a single step.
+        # Equal neighbours are merged, so that a long queue of full kernels is a single step.
         for k in (j, i):
             if 0 < k < len(times) and abs(used[k] - used[k - 1]) < _ROUNDING:
                 del times[k], used[k]
 
     def forget(self, before: int) -> None:
-        """Drop what lies before a tick that no later work can be ready at."""
+        """Drop the steps before a tick at which no later work can be ready."""
         i = bisect_right(self._ticks, before) - 1
         if i > 0:
             del self._ticks[:i], self._used[:i]
 
     def steps(self) -> list[tuple[int, float]]:
-        """(tick, share taken from then on), in order."""
+        """Return (tick, share used from then on), in order."""
         return list(zip(self._ticks, self._used, strict=True))
 
 
 @dataclass(slots=True)
 class Span:
-    """One piece of work on an engine: when, on which stream, and the energy it takes above idle."""
+    """One operation on an engine: start and end in ticks, its stream, and its energy above idle in J."""
 
     number: int
     name: str
@@ -191,12 +193,12 @@ class Span:
 
 @dataclass(slots=True)
 class StreamTime:
-    """A queue of work in order. ``blocking``: it and the default stream wait for each other (CUDA's legacy rule)."""
+    """The end of a stream's work. A ``blocking`` stream and the default stream wait for each other, as in CUDA."""
 
     number: int
     blocking: bool = True
     last: int = 0
-    """When what it was given so far has ended."""
+    """The tick at which all work enqueued so far ends."""
 
 
 DEFAULT = 0
@@ -205,28 +207,33 @@ DEFAULT = 0
 
 @dataclass
 class DeviceTime:
-    """The engines and streams of one device, and the energy it has taken."""
+    """The engines and streams of one device, and the energy that it has used.
+
+    Attributes:
+        host: The clock.
+        idle_w: Idle power in W.
+        observers: Called with every span when its times are known.
+        opened_at: The tick at which the device was opened.
+    """
 
     host: Host
     idle_w: float
     engines: dict[str, Engine] = field(default_factory=dict)
     streams: dict[int, StreamTime] = field(default_factory=lambda: {DEFAULT: StreamTime(DEFAULT)})
     observers: list[Callable[[Span], None]] = field(default_factory=list)
-    """Told of every span as it is given its time."""
-    born: int = 0
+    opened_at: int = 0
     _count: int = 0
     _settled_j: float = 0.0
     _open: list[Span] = field(default_factory=list)
     _settle_above: int = 256
     _barrier: int = 0
-    """When the last work of the default stream ends: blocking streams go on from there."""
+    """The tick at which the last work of the default stream ends. Blocking streams continue from there."""
 
     def stream(self, *, blocking: bool = True) -> StreamTime:
-        """A new stream, which begins now."""
+        """Return a new stream, which begins now."""
         number = len(self.streams)
-        found = StreamTime(number, blocking, self.host.now)
-        self.streams[number] = found
-        return found
+        self.streams[number] = StreamTime(number, blocking, self.host.now)
+        return self.streams[number]
 
     def enqueue(
         self,
@@ -240,7 +247,18 @@ class DeviceTime:
         after: Iterable[int] = (),
         size: int = 0,
     ) -> Span:
-        """Give a piece of work its time on ``engine``: after what ``stream`` has, and after the ticks ``after``."""
+        """Enqueue an operation and return its span.
+
+        Args:
+            stream: Its stream: the operation starts after the work enqueued there.
+            engine: Name of its hardware engine.
+            name: Its name in traces.
+            ticks: Its duration.
+            joules: Its energy above idle in J.
+            share: The share of the engine that it uses.
+            after: Ticks before which it does not start.
+            size: Bytes that it copies.
+        """
         ready = max(self.host.now, stream.last, *after)
         if stream.number == DEFAULT:
             for other in self.streams.values():
@@ -248,51 +266,46 @@ class DeviceTime:
                     ready = other.last
         elif stream.blocking and self._barrier > ready:
             ready = self._barrier
-        taken = self.engine(engine)
-        start = taken.place(ready, ticks, share)
-        span = Span(self._count, name, engine, stream.number, start, start + ticks, joules, size)
-        self._count += 1
+        start = self.engine(engine).place(ready, ticks, share)
+        span = self.record(stream, engine, name, start, start + ticks, joules, size)
         stream.last = span.end
         if stream.number == DEFAULT:
             self._barrier = span.end
-        if joules:
-            self._open.append(span)
-            if len(self._open) > self._settle_above:
-                self._settle()
-        for tell in self.observers:
-            tell(span)
         return span
 
     def engine(self, name: str) -> Engine:
-        """The engine of that name."""
-        found = self.engines.get(name)
-        if found is None:
-            found = self.engines[name] = Engine()
-        return found
+        """Return the engine of that name, which is created at first use."""
+        engine = self.engines.get(name)
+        if engine is None:
+            engine = self.engines[name] = Engine()
+        return engine
 
-    def record(self, stream: StreamTime, engine: str, name: str, start: int, end: int, joules: float = 0.0) -> None:
-        """Note work that was given its time elsewhere: a message of a kernel that stays."""
-        span = Span(self._count, name, engine, stream.number, start, end, joules)
+    def record(
+        self, stream: StreamTime, engine: str, name: str, start: int, end: int, joules: float = 0.0, size: int = 0
+    ) -> Span:
+        """Record an operation whose times are known, such as a message of a persistent kernel."""
+        span = Span(self._count, name, engine, stream.number, start, end, joules, size)
         self._count += 1
         if joules:
             self._open.append(span)
             if len(self._open) > self._settle_above:
                 self._settle()
-        for tell in self.observers:
-            tell(span)
+        for observe in self.observers:
+            observe(span)
+        return span
 
     def last(self) -> int:
-        """When all work that was given so far has ended."""
+        """Return the tick at which all work enqueued so far ends."""
         return max(stream.last for stream in self.streams.values())
 
     def energy_j(self, at: int | None = None) -> float:
-        """Energy from the beginning until now, or ``at``: idle power throughout, and each span's share that is done."""
+        """Return the energy in J until now or the tick ``at``: idle energy, and the finished part of each span."""
         now = self.host.now if at is None else at
         self._settle()
-        under_way = sum(
+        unfinished = sum(
             span.joules * (now - span.start) / (span.end - span.start) for span in self._open if span.start < now
         )
-        return self.idle_w * (now - self.born) / 1e12 + self._settled_j + under_way
+        return self.idle_w * (now - self.opened_at) / 1e12 + self._settled_j + unfinished
 
     def _settle(self) -> None:
         now = self.host.now
@@ -300,7 +313,7 @@ class DeviceTime:
         if done:
             self._settled_j += done
             self._open = [span for span in self._open if span.end > now]
-        # So that each span is looked at a few times, however many are under way.
+        # So that each span is visited a few times only, however many are unfinished.
         self._settle_above = max(256, 2 * len(self._open))
         for engine in self.engines.values():
             engine.forget(now)

@@ -1,1 +1,1 @@
-"""Kernels executed for many threads at once, as functions of NumPy arrays."""
+"""Lockstep execution: one statement at a time for many threads, as functions of NumPy arrays."""

@@ -1,9 +1,10 @@
-"""Kernels executed for many threads at once: a kernel becomes a Python function of NumPy arrays.
+"""Compilation of a kernel to a Python function of NumPy arrays that executes many threads in lockstep.
 
-What is the same for all threads is a NumPy scalar, and branches on it are plain branches. A branch that threads take
-differently is executed twice, by those that take it and by those that do not; a loop goes on with those that are still
-in it. So all threads of a chunk are at the same statement, and a barrier only has to ask whether all of its block have
-come. A program that is right in any order is right in this one; one that is not is told so by what watches the arrays.
+A value that is the same for all threads is a NumPy scalar, and a branch on it is a plain branch. A branch that threads
+take differently is executed twice, by the threads that take it and by those that do not. A loop continues with the
+threads that are still in it. So all threads of a chunk are at the same statement, and a barrier only checks whether all
+threads of its block are there. A program that is correct in any order is correct in this order. Programs that are not
+are reported by the checks of the arrays.
 """
 
 from __future__ import annotations
@@ -14,103 +15,106 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.emulator.lockstep import mathematics
-from windtunnel.emulator.lockstep.arrays import assigned, barrier, meet
-from windtunnel.emulator.lockstep.endless_loops import Turns
-from windtunnel.emulator.lockstep.lanes import (
+from windtunnel.emulator.common import mathematics
+from windtunnel.emulator.common.lanes import (
     EMPTY,
     branch,
-    chosen,
     convert,
     full,
     holds,
     narrow,
     put,
     put_into,
+    select_values,
     take,
-    taken,
+    take_copy,
 )
-from windtunnel.emulator.lockstep.source_text import Writer
-from windtunnel.emulator.lockstep.waiting import decides, looks
-from windtunnel.emulator.threads.launch import ByThread
+from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
+from windtunnel.emulator.common.spin_loops import exit_variables, polled_reads
+from windtunnel.emulator.lockstep.barriers import barrier, check_assigned, require_warp
+from windtunnel.emulator.lockstep.infinite_loops import LoopStateTracker
 from windtunnel.language import definite_assignment, flow, ir
 from windtunnel.language.places import global_index, private
 from windtunnel.language.types import BOOL, Scalar
 
 _HELPERS: Mapping[str, Any] = {
-    "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "chosen": chosen,
+    "np": np, "EMPTY": EMPTY, "barrier": barrier, "branch": branch, "select_values": select_values,
     "convert": convert, "full": full, "holds": holds, "narrow": narrow, "put": put, "put_into": put_into, "take": take,
-    "taken": taken, "m": mathematics, "meet": meet, "Turns": Turns, "assigned": assigned,
+    "take_copy": take_copy, "m": mathematics, "require_warp": require_warp, "LoopStateTracker": LoopStateTracker,
+    "check_assigned": check_assigned,
 }  # fmt: skip
-_PLAIN = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
-_FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
+_OPERATORS = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "<", "<=", ">", ">=", "==", "!=")
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """A kernel for some types of arguments. ``run(lanes, warp, memories, scalars)`` executes a chunk of blocks."""
+class LockstepKernel:
+    """A kernel compiled for some argument types, and what its execution depends on.
+
+    Attributes:
+        program: The typed tree.
+        run: ``run(lanes, arrays, scalars)`` executes a chunk of blocks.
+        source: Text of the emitted function.
+        written: Names of the arrays that the kernel stores to, atomically or not.
+        has_spin_loops: Whether memory that threads change decides if a loop continues.
+        polls_atomically: Whether such a loop polls with atomic operations, as locks and flags do.
+        may_diverge: Whether threads of a block may reach a barrier or a warp synchronisation on different paths.
+        has_fences: Whether fences, grid barriers or barriers of part of a warp order accesses.
+        has_grid_barrier: Whether all blocks must be resident at once.
+        private: For each array that only one thread may access at each element, the axes along which that is so.
+    """
 
     program: ir.Program
     run: Callable[..., None]
     source: str
     written: frozenset[str]
-    """Arrays that the kernel stores to, atomically or not."""
-    waits: bool
-    """Whether a loop of it goes on until memory that threads change says so."""
-    spins: bool
-    """Whether such a loop asks with atomic operations, as locks and flags do."""
-    parts: bool
-    """Whether a barrier, or a meeting of warps, stands where threads of a block may part ways."""
-    fences: bool
-    """Whether what comes before what is said by fences, or by barriers of the grid, too."""
-    meets: bool
-    """Whether all blocks meet, so that all have to be there at once."""
-    threads: ByThread
-    """The same, one thread after another."""
+    has_spin_loops: bool
+    polls_atomically: bool
+    may_diverge: bool
+    has_fences: bool
+    has_grid_barrier: bool
     private: Mapping[str, frozenset[int]]
-    """Of them, those in which no two threads can race, and on which axes (``places.private``)."""
 
 
-def compiled(program: ir.Program) -> Compiled:
-    """An inferred kernel, ready to be executed. Its tree is changed: what may be unset is asked for."""
+def compile_lockstep(program: ir.Program) -> LockstepKernel:
+    """Compile a typed kernel. The tree is changed: checks of unassigned variables are inserted."""
     definite_assignment.insert_checks(program)
     stored = written_by(program.body)
-    alone = private(program, sorted(stored))
-    warps = any(_meets_warp(one) for one in ir.walk(program.body))
-    body = flow.lowered(program, leaving=warps)
-    waits = [look for one in ir.walk(body) if isinstance(one, ir.While) for look in looks(one, stored)]
-    scopes = {one.scope for one in ir.walk(body) if isinstance(one, ir.Barrier)}
-    made = _Generator(program, body)
-    source = made.source()
-    names: dict[str, Any] = {**_HELPERS, **made.constants}
-    # The text is made here from a tree of known forms: nothing of a user's gets into it but names and numbers.
+    private_axes = private(program, sorted(stored))
+    has_warp_barriers = any(_synchronises_warp(statement) for statement in ir.walk(program.body))
+    body = flow.lowered(program, leaving=has_warp_barriers)
+    polls = [poll for loop in ir.walk(body) if isinstance(loop, ir.While) for poll in polled_reads(loop, stored)]
+    scopes = {statement.scope for statement in ir.walk(body) if isinstance(statement, ir.Barrier)}
+    generator = _Generator(program, body)
+    source = generator.source()
+    names: dict[str, Any] = {**_HELPERS, **generator.constants}
+    # The text is emitted from a typed tree: of the user's source it holds nothing but names and numbers.
     exec(compile(source, f"<lockstep {program.name}>", "exec"), names)  # noqa: S102
-    return Compiled(
+    has_fences = any(scope.startswith(("fence", "grid")) for scope in scopes)
+    return LockstepKernel(
         program,
         names["run"],
         source,
-        frozenset(stored),
-        bool(waits),
-        any(isinstance(look, ir.Atomic) for look in waits),
-        made.parts,
-        any(scope.startswith(("fence", "grid")) for scope in scopes) or any(map(_in_part, ir.walk(body))),
-        "grid" in scopes,
-        ByThread(program, frozenset(stored)),
-        alone,
+        written=frozenset(stored),
+        has_spin_loops=bool(polls),
+        polls_atomically=any(isinstance(poll, ir.Atomic) for poll in polls),
+        may_diverge=generator.may_diverge,
+        has_fences=has_fences or any(map(_is_partial_warp_barrier, ir.walk(body))),
+        has_grid_barrier="grid" in scopes,
+        private=private_axes,
     )
 
 
 def written_by(body: Sequence[ir.Stmt]) -> set[str]:
-    """Arrays that statements store to."""
-    found = {one.array for one in ir.walk(body) if isinstance(one, ir.Store)}
-    for one in ir.walk(body):
-        found |= {e.array for e in ir.expressions(one) if isinstance(e, ir.Atomic)}
-    return found
+    """Return the names of the arrays that statements store to, atomically or not."""
+    written = {statement.array for statement in ir.walk(body) if isinstance(statement, ir.Store)}
+    for statement in ir.walk(body):
+        written |= {e.array for e in ir.expressions(statement) if isinstance(e, ir.Atomic)}
+    return written
 
 
 @dataclass
 class _Frame:
-    """A set of threads that the code being written is executed by: its variables' names."""
+    """The threads that execute the code being emitted: the name of their lanes, and the names of their variables."""
 
     lanes: str
     names: dict[str, str] = field(default_factory=dict)
@@ -123,44 +127,51 @@ class _Generator(Writer):
         self.types: dict[str, Scalar] = {**program.variables, **program.scalars}
         super().__init__()
         self.varying: set[str] = set()
-        self.parts = False
-        """Whether a barrier, or a meeting of warps, stands where threads of a block may part ways."""
-        while self._vary(body, under=False):
+        self.may_diverge = False
+        """Whether a barrier or a warp synchronisation stands inside a divergent branch."""
+        while self._mark_varying(body, divergent=False):
             pass
 
     def source(self) -> str:
-        """The function's text."""
+        """Return the text of the function."""
         self.emit("lanes_0 = lanes", at=1)
         frame = _Frame("lanes_0")
         for name in self.program.arrays:
-            self.emit(f"a_{name} = memories[{name!r}]")
+            self.emit(f"a_{name} = arrays[{name!r}]")
         for name in self.program.scalars:
             self.emit(f"{self._name(frame, name)} = scalars[{name!r}]")
         for name, kind in self.program.variables.items():
             self.emit(f"{self._name(frame, name)} = {self._constant(kind.dtype.type(0))}")
         self.block(self.body, frame)
-        return "\n".join(["def run(lanes, memories, scalars):", *self.lines, ""])
+        return "\n".join(["def run(lanes, arrays, scalars):", *self.lines, ""])
 
-    # What differs from thread to thread.
+    # Which values vary from thread to thread.
 
-    def _vary(self, body: Sequence[ir.Stmt], *, under: bool) -> bool:
-        """Find variables that do; whether one more was. ``under``: within a branch that threads take differently."""
-        found = False
-        for one in body:
-            if isinstance(one, ir.Assign):
-                if one.name not in self.varying and (under or self.varies(one.value)):
-                    self.varying.add(one.name)
-                    found = True
-            elif isinstance(one, ir.If):
-                inner = under or self.varies(one.condition)
-                found |= self._vary(one.body, under=inner) | self._vary(one.orelse, under=inner)
-            elif isinstance(one, ir.While):
-                found |= self._vary(one.body, under=under or self.varies(one.condition))
-            self.parts |= under and (isinstance(one, ir.Barrier) or _meets_warp(one))
-        return found
+    def _mark_varying(self, body: Sequence[ir.Stmt], *, divergent: bool) -> bool:
+        """Mark the variables that vary; return whether another one was marked.
+
+        Args:
+            body: The statements.
+            divergent: Whether they are inside a branch that threads take differently.
+        """
+        marked = False
+        for statement in body:
+            if isinstance(statement, ir.Assign):
+                if statement.name not in self.varying and (divergent or self.varies(statement.value)):
+                    self.varying.add(statement.name)
+                    marked = True
+            elif isinstance(statement, ir.If):
+                inner = divergent or self.varies(statement.condition)
+                marked |= self._mark_varying(statement.body, divergent=inner)
+                marked |= self._mark_varying(statement.orelse, divergent=inner)
+            elif isinstance(statement, ir.While):
+                inner = divergent or self.varies(statement.condition)
+                marked |= self._mark_varying(statement.body, divergent=inner)
+            self.may_diverge |= divergent and (isinstance(statement, ir.Barrier) or _synchronises_warp(statement))
+        return marked
 
     def varies(self, e: ir.Expr) -> bool:
-        """Whether an expression may have different values."""
+        """Return whether an expression may differ from thread to thread."""
         if isinstance(e, ir.Variable):
             return e.name in self.varying or (e.given is not None and e.given.name in self.varying)
         if isinstance(e, ir.Index):
@@ -174,52 +185,52 @@ class _Generator(Writer):
     # Statements.
 
     def block(self, body: Sequence[ir.Stmt], frame: _Frame) -> None:
-        """Write statements."""
+        """Emit statements."""
         if not body:
             self.emit("pass")
-        for one in body:
-            self.statement(one, frame)
+        for statement in body:
+            self.statement(statement, frame)
 
-    def statement(self, one: ir.Stmt, frame: _Frame) -> None:
-        """Write a statement."""
-        match one:
+    def statement(self, statement: ir.Stmt, frame: _Frame) -> None:
+        """Emit a statement."""
+        match statement:
             case ir.Assign():
-                self.emit(f"{self._name(frame, one.name)} = {self.value(one.value, frame)}")
+                self.emit(f"{self._name(frame, statement.name)} = {self.value(statement.value, frame)}")
             case ir.Store():
-                value = self.value(one.value, frame)
-                indices = [self.value(index, frame) for index in one.indices]
-                self.emit(f"a_{one.array}.store({frame.lanes}, {one.line}, {', '.join([value, *indices])})")
+                value = self.value(statement.value, frame)
+                indices = [self.value(index, frame) for index in statement.indices]
+                self.emit(f"a_{statement.array}.store({frame.lanes}, {statement.line}, {', '.join([value, *indices])})")
             case ir.ExpressionStatement(value=ir.Atomic() as atomic):
                 self.emit(self.atomic(atomic, frame, used=False))
             case ir.ExpressionStatement():
-                self.emit(self.value(one.value, frame))
+                self.emit(self.value(statement.value, frame))
             case ir.Barrier():
-                if one.scope == "warp":
-                    self._meet(one.mask, frame)
-                self.emit(f"barrier({frame.lanes}, {one.line}, {one.scope!r})")
+                if statement.scope == "warp":
+                    self._require_warp(statement.mask, frame)
+                self.emit(f"barrier({frame.lanes}, {statement.line}, {statement.scope!r})")
             case ir.ThreadExit():
                 self.emit(f"{frame.lanes}.chunk.leave({frame.lanes})")
             case ir.Declare():
-                pass  # made before the kernel runs
+                pass  # allocated before the kernel runs
             case ir.If():
-                self._if(one, frame)
+                self._if(statement, frame)
             case ir.While():
-                self._while(one, frame)
+                self._while(statement, frame)
             case _:
-                raise AssertionError(f"{one} should have been lowered")
+                raise AssertionError(f"{statement} is not lowered")
 
-    def _if(self, one: ir.If, frame: _Frame) -> None:
-        condition = self.value(one.condition, frame)
-        if not self.varies(one.condition):
+    def _if(self, statement: ir.If, frame: _Frame) -> None:
+        condition = self.value(statement.condition, frame)
+        if not self.varies(statement.condition):
             self.emit(f"if {condition}:")
-            self._indented(one.body, frame)
-            if one.orelse:
+            self._indented(statement.body, frame)
+            if statement.orelse:
                 self.emit("else:")
-                self._indented(one.orelse, frame)
+                self._indented(statement.orelse, frame)
             return
-        yes, no = self._fresh("yes"), self._fresh("no")
+        yes, no = self._new_name("yes"), self._new_name("no")
         self.emit(f"{yes}, {no} = branch({frame.lanes}, {condition})")
-        for side, body in ((yes, one.body), (no, one.orelse)):
+        for side, body in ((yes, statement.body), (no, statement.orelse)):
             if not body:
                 continue
             self.emit(f"if {side} is not None:")
@@ -228,72 +239,70 @@ class _Generator(Writer):
             self.depth -= 1
 
     def _within(self, side: str, body: Sequence[ir.Stmt], frame: _Frame) -> None:
-        """Statements for some of the threads."""
-        selection, inner = self._fresh("some"), _Frame(self._fresh("lanes"))
+        """Emit statements for some of the threads."""
+        selection, inner = self._new_name("some"), _Frame(self._new_name("lanes"))
         self.emit(f"{selection}, {inner.lanes} = {side}")
         read, assigned = self._used(body)
         for name in sorted(read | assigned):
-            inner.names[name] = self._fresh(f"v_{name}")
+            inner.names[name] = self._new_name(f"v_{name}")
             self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection}, {inner.lanes})")
         self.block(body, inner)
         for name in sorted(assigned):
             outer, dtype = self._name(frame, name), self._dtype(self.types[name])
             self.emit(f"{outer} = put({outer}, {selection}, {inner.names[name]}, {frame.lanes}.size, {dtype})")
 
-    def _while(self, one: ir.While, frame: _Frame) -> None:
-        spins = bool(looks(one, self.stored))
-        turns = self._fresh("turns")
-        self.emit(f"{turns} = Turns({frame.lanes}, {one.line}, {spins})")
-        deciding = sorted(decides(one))
-        if not self.varies(one.condition):
+    def _while(self, statement: ir.While, frame: _Frame) -> None:
+        spins = bool(polled_reads(statement, self.stored))
+        tracker = self._new_name("tracker")
+        self.emit(f"{tracker} = LoopStateTracker({frame.lanes}, {statement.line}, {spins})")
+        state = sorted(exit_variables(statement))
+        if not self.varies(statement.condition):
             self.emit("while True:")
             self.depth += 1
-            values = ", ".join(self._name(frame, name) for name in deciding)
-            self.emit(f"if {turns}.turn(): {turns}.look({frame.lanes}, [{values}])")
-            self.emit(f"if not ({self.value(one.condition, frame)}): break")
-            self.block(one.body, frame)
+            values = ", ".join(self._name(frame, name) for name in state)
+            self.emit(f"if {tracker}.iteration(): {tracker}.compare({frame.lanes}, [{values}])")
+            self.emit(f"if not ({self.value(statement.condition, frame)}): break")
+            self.block(statement.body, frame)
             self.depth -= 1
             return
-        selection, inner = self._fresh("some"), _Frame(self._fresh("lanes"))
-        read, assigned = self._used([one])
+        selection, inner = self._new_name("some"), _Frame(self._new_name("lanes"))
+        read, assigned = self._used([statement])
         size = f"{frame.lanes}.size"
         for name in sorted(read | assigned):
             outer = self._name(frame, name)
-            inner.names[name] = self._fresh(f"v_{name}")
+            inner.names[name] = self._new_name(f"v_{name}")
             self.emit(f"{inner.names[name]} = {outer}")
             if name in assigned:
                 self.emit(f"{outer} = full({outer}, {size}, {self._dtype(self.types[name])})")
         self.emit(f"{selection}, {inner.lanes} = None, {frame.lanes}")
         self.emit("while True:")
         self.depth += 1
-        values = ", ".join(self._name(inner, name) for name in deciding)
-        self.emit(f"if {turns}.turn(): {turns}.look({inner.lanes}, [{values}])")
-        condition = self._fresh("on")
-        self.emit(f"{condition} = {self.value(one.condition, inner)}")
+        values = ", ".join(self._name(inner, name) for name in state)
+        self.emit(f"if {tracker}.iteration(): {tracker}.compare({inner.lanes}, [{values}])")
+        condition = self._new_name("continues")
+        self.emit(f"{condition} = {self.value(statement.condition, inner)}")
         self.emit(f"if not holds({condition}):")
         self.depth += 1
         for name in sorted(assigned):
             outer = self._name(frame, name)
             dtype = self._dtype(self.types[name])
             self.emit(f"{outer} = put_into({outer}, {selection}, {inner.names[name]}, {size}, {dtype})")
-        self.emit(f"{selection} = narrow({selection}, {condition}, {size})")
+        self.emit(f"{selection} = narrow({selection}, {condition})")
         self.emit(f"if {selection} is EMPTY: break")
         self.emit(f"{inner.lanes} = {frame.lanes}.sub({selection})")
         for name in sorted(read | assigned):
-            self.emit(f"{inner.names[name]} = taken({self._name(frame, name)}, {selection}, {inner.lanes})")
+            self.emit(f"{inner.names[name]} = take_copy({self._name(frame, name)}, {selection}, {inner.lanes})")
         self.depth -= 1
-        self.block(one.body, inner)
+        self.block(statement.body, inner)
         self.depth -= 1
 
     def _used(self, body: Sequence[ir.Stmt]) -> tuple[set[str], set[str]]:
-        """(varying variables that statements read, those that they assign)."""
+        """Return (varying variables that statements read, those that they assign)."""
         read, assigned = set(), set()
-        for one in ir.walk(body):
-            if isinstance(one, ir.Assign):
-                assigned.add(one.name)
-            for e in ir.expressions(one):
-                if isinstance(e, ir.Variable):
-                    read.add(e.name)
+        for statement in ir.walk(body):
+            if isinstance(statement, ir.Assign):
+                assigned.add(statement.name)
+            read |= {e.name for e in ir.expressions(statement) if isinstance(e, ir.Variable)}
         return read & self.varying, assigned & self.varying
 
     def _indented(self, body: Sequence[ir.Stmt], frame: _Frame) -> None:
@@ -304,14 +313,14 @@ class _Generator(Writer):
     # Expressions.
 
     def value(self, e: ir.Expr, frame: _Frame) -> str:
-        """What an expression is; what has to come before is written."""
+        """Return the text of an expression, after emitting the statements that it depends on."""
         match e:
             case ir.Literal():
                 return self._literal(e)
             case ir.Variable():
                 if e.given is not None:
-                    given = self._name(frame, e.given.name)
-                    self.emit(f"assigned({frame.lanes}, {e.line}, {e.name!r}, {given})")
+                    assigned = self._name(frame, e.given.name)
+                    self.emit(f"check_assigned({frame.lanes}, {e.line}, {e.name!r}, {assigned})")
                 return self._name(frame, e.name)
             case ir.Index():
                 return self._index(e, frame)
@@ -319,50 +328,43 @@ class _Generator(Writer):
                 return f"a_{e.array}.side({e.side})"
             case ir.Load():
                 indices = [self.value(index, frame) for index in e.indices]
-                return self._held(f"a_{e.array}.load({frame.lanes}, {e.line}, {', '.join(indices)})")
+                return self._emit_temporary(f"a_{e.array}.load({frame.lanes}, {e.line}, {', '.join(indices)})")
             case ir.Atomic():
-                return self._held(self.atomic(e, frame, used=True))
+                return self._emit_temporary(self.atomic(e, frame, used=True))
             case ir.Binary():
                 return self._binary(e, frame)
             case ir.Unary():
                 inner = self.value(e.operand, frame)
-                if e.op == "not":
-                    return f"m.opposite({inner})" if self.varies(e.operand) else f"(not {inner})"
-                return {"-": f"m.negative({inner})", "+": inner, "~": f"(~{inner})", "abs": f"m.absolute({inner})"}[
-                    e.op
-                ]
+                negation = f"m.logical_not({inner})" if self.varies(e.operand) else f"(not {inner})"
+                return unary(e.op, inner, negation)
             case ir.Logic():
                 return self._logic(e, frame)
             case ir.Select():
-                return self._choose(e, frame)
+                return self._select(e, frame)
             case ir.Convert():
-                assert e.operand.type is not None  # noqa: S101  inference has been there
-                inner = self.value(e.operand, frame)
-                if e.to == BOOL:
-                    return f"({inner} != {self._constant(e.operand.type.dtype.type(0))})"
-                return f"convert({inner}, {self._dtype(e.to)})"
+                return self._conversion(e, self.value(e.operand, frame))
             case ir.Call():
                 arguments = ", ".join(self.value(argument, frame) for argument in e.arguments)
                 return f"m.{e.op.partition('.')[2] or e.op}({arguments})"
             case ir.Warp():
                 arguments = ", ".join(self.value(argument, frame) for argument in e.arguments)
-                if _meets_warp(e):
-                    self._meet(e.arguments[0], frame)
+                if _synchronises_warp(e):
+                    self._require_warp(e.arguments[0], frame)
                 call = f"m.{e.op.replace('.', '_')}({frame.lanes}" + (f", {arguments})" if arguments else ")")
-                return self._held(call)
+                return self._emit_temporary(call)
             case _:
-                raise AssertionError(f"{e} is of no known form")
+                raise AssertionError(f"{e} is not an expression of a kernel")
 
-    def _meet(self, mask: ir.Expr | None, frame: _Frame) -> None:
-        """The threads of a warp that a mask names have to be here."""
-        self.emit(f"meet({frame.lanes}, {'None' if mask is None else self.value(mask, frame)})")
+    def _require_warp(self, mask: ir.Expr | None, frame: _Frame) -> None:
+        """Emit the check that the threads of a warp that a mask names are here."""
+        self.emit(f"require_warp({frame.lanes}, {'None' if mask is None else self.value(mask, frame)})")
 
     def atomic(self, e: ir.Atomic, frame: _Frame, *, used: bool) -> str:
-        """A call that does an atomic operation."""
+        """Return the text of a call that performs an atomic operation."""
         values = [self.value(value, frame) for value in e.values]
         indices = [self.value(index, frame) for index in e.indices]
-        given = f"{frame.lanes}, {e.line}, {e.op!r}, [{', '.join(values)}], {used}, {', '.join(indices)}"
-        return f"a_{e.array}.atomic({given})"
+        arguments = f"{frame.lanes}, {e.line}, {e.op!r}, [{', '.join(values)}], {used}, {', '.join(indices)}"
+        return f"a_{e.array}.atomic({arguments})"
 
     def _index(self, e: ir.Index, frame: _Frame) -> str:
         if e.what in ("thread", "block"):
@@ -375,101 +377,103 @@ class _Generator(Writer):
         if axis is not None:
             return f"{frame.lanes}.globally({axis})"
         left, right = self.value(e.left, frame), self.value(e.right, frame)
-        if e.op in _FUNCTIONS:
-            return f"{_FUNCTIONS[e.op]}({left}, {right})"
-        assert e.op in _PLAIN  # noqa: S101  the parser knows no other
+        if e.op in FUNCTIONS:
+            return f"{FUNCTIONS[e.op]}({left}, {right})"
+        assert e.op in _OPERATORS  # noqa: S101  the parser accepts no other
         return f"({left} {e.op} {right})"
 
     def _logic(self, e: ir.Logic, frame: _Frame) -> str:
         if not self.varies(e):
-            if not _needs_lines(e.right):
+            if not _needs_statements(e.right):
                 return f"({self.value(e.left, frame)} {e.op} {self.value(e.right, frame)})"
-            found = self._fresh("t")
-            self.emit(f"{found} = {self.value(e.left, frame)}")
-            self.emit(f"if {found}:" if e.op == "and" else f"if not {found}:")
-            self.depth += 1
-            self.emit(f"{found} = {self.value(e.right, frame)}")
-            self.depth -= 1
-            return found
-        if not _careful(e.right):
+            result = self._new_name("t")
+            self.emit(f"{result} = {self.value(e.left, frame)}")
+            self.emit(f"if {result}:" if e.op == "and" else f"if not {result}:")
+            self._assign(result, e.right, frame)
+            return result
+        if not _is_guarded(e.right):
             return f"({self.value(e.left, frame)} {'&' if e.op == 'and' else '|'} {self.value(e.right, frame)})"
-        # Only those whom the left does not decide evaluate the right.
-        found, yes, no = self._fresh("t"), self._fresh("yes"), self._fresh("no")
-        self.emit(f"{found} = {self.value(e.left, frame)}")
-        self.emit(f"{yes}, {no} = branch({frame.lanes}, {found})")
-        self._some(found, yes if e.op == "and" else no, e.right, frame, BOOL)
-        return found
+        # Only the threads for which the left operand does not decide evaluate the right one.
+        result, yes, no = self._new_name("t"), self._new_name("yes"), self._new_name("no")
+        self.emit(f"{result} = {self.value(e.left, frame)}")
+        self.emit(f"{yes}, {no} = branch({frame.lanes}, {result})")
+        self._put_for(result, yes if e.op == "and" else no, e.right, frame, BOOL)
+        return result
 
-    def _choose(self, e: ir.Select, frame: _Frame) -> str:
-        assert e.type is not None  # noqa: S101  inference has been there
+    def _select(self, e: ir.Select, frame: _Frame) -> str:
+        assert e.type is not None  # noqa: S101  type inference has set it
         condition = self.value(e.condition, frame)
         if not self.varies(e.condition):
-            found = self._fresh("t")
+            result = self._new_name("t")
             self.emit(f"if {condition}:")
-            for chosen, keyword in ((e.yes, "else:"), (e.no, None)):
-                self.depth += 1
-                self.emit(f"{found} = {self.value(chosen, frame)}")
-                self.depth -= 1
-                if keyword:
-                    self.emit(keyword)
-            return found
-        if not _careful(e.yes) and not _careful(e.no):
-            return f"chosen({condition}, {self.value(e.yes, frame)}, {self.value(e.no, frame)})"
-        found, yes, no = self._fresh("t"), self._fresh("yes"), self._fresh("no")
-        self.emit(f"{found} = {self._constant(e.type.dtype.type(0))}")
+            self._assign(result, e.yes, frame)
+            self.emit("else:")
+            self._assign(result, e.no, frame)
+            return result
+        if not _is_guarded(e.yes) and not _is_guarded(e.no):
+            return f"select_values({condition}, {self.value(e.yes, frame)}, {self.value(e.no, frame)})"
+        result, yes, no = self._new_name("t"), self._new_name("yes"), self._new_name("no")
+        self.emit(f"{result} = {self._constant(e.type.dtype.type(0))}")
         self.emit(f"{yes}, {no} = branch({frame.lanes}, {condition})")
         for side, value in ((yes, e.yes), (no, e.no)):
-            self._some(found, side, value, frame, e.type)
-        return found
+            self._put_for(result, side, value, frame, e.type)
+        return result
 
-    def _some(self, found: str, side: str, value: ir.Expr, frame: _Frame, kind: Scalar) -> None:
-        """Put what an expression is for some of the threads into ``found``."""
+    def _assign(self, result: str, value: ir.Expr, frame: _Frame) -> None:
+        self.depth += 1
+        self.emit(f"{result} = {self.value(value, frame)}")
+        self.depth -= 1
+
+    def _put_for(self, result: str, side: str, value: ir.Expr, frame: _Frame, kind: Scalar) -> None:
+        """Emit the evaluation of an expression for some of the threads into ``result``."""
         self.emit(f"if {side} is not None:")
         self.depth += 1
-        selection, inner = self._fresh("some"), _Frame(self._fresh("lanes"))
+        selection, inner = self._new_name("some"), _Frame(self._new_name("lanes"))
         self.emit(f"{selection}, {inner.lanes} = {side}")
         used = {e.name for e in ir.inside(value) if isinstance(e, ir.Variable)} & self.varying
         for name in sorted(used):
-            inner.names[name] = self._fresh(f"v_{name}")
+            inner.names[name] = self._new_name(f"v_{name}")
             self.emit(f"{inner.names[name]} = take({self._name(frame, name)}, {selection}, {inner.lanes})")
-        made = self.value(value, inner)
-        self.emit(f"{found} = put({found}, {selection}, {made}, {frame.lanes}.size, {self._dtype(kind)})")
+        text = self.value(value, inner)
+        self.emit(f"{result} = put({result}, {selection}, {text}, {frame.lanes}.size, {self._dtype(kind)})")
         self.depth -= 1
 
     # Text.
 
     def _name(self, frame: _Frame, name: str) -> str:
-        """A variable as the threads of a frame have it."""
+        """Return the name under which the threads of a frame hold a variable."""
         if name in self.varying and name in frame.names:
             return frame.names[name]
         return f"v_{name}"
 
 
-def _in_part(one: ir.Stmt) -> bool:
-    """Whether some threads of a warp meet without the others: side by side only whole warps' meetings are counted."""
-    if not isinstance(one, ir.Barrier) or one.mask is None:
+def _is_partial_warp_barrier(statement: ir.Stmt) -> bool:
+    """Return whether part of a warp synchronises without the rest. Lockstep counts barriers of whole warps only."""
+    if not isinstance(statement, ir.Barrier) or statement.mask is None:
         return False
-    mask = one.mask.operand if isinstance(one.mask, ir.Convert) else one.mask
+    mask = statement.mask.operand if isinstance(statement.mask, ir.Convert) else statement.mask
     return not (isinstance(mask, ir.Literal) and int(mask.value) & 0xFFFFFFFF == 0xFFFFFFFF)
 
 
-def _meets_warp(one: ir.Stmt | ir.Expr) -> bool:
-    """Whether threads of a warp meet in it."""
-    if isinstance(one, ir.Stmt):
-        return (isinstance(one, ir.Barrier) and one.scope == "warp") or any(map(_meets_warp, ir.expressions(one)))
-    return isinstance(one, ir.Warp) and one.op not in ("lane", "warp_size")
+def _synchronises_warp(node: ir.Stmt | ir.Expr) -> bool:
+    """Return whether threads of a warp wait for each other in a statement or an expression."""
+    if isinstance(node, ir.Stmt):
+        is_barrier = isinstance(node, ir.Barrier) and node.scope == "warp"
+        return is_barrier or any(map(_synchronises_warp, ir.expressions(node)))
+    return isinstance(node, ir.Warp) and node.op not in ("lane", "warp_size")
 
 
-def _careful(e: ir.Expr) -> bool:
-    """Whether an expression must not be evaluated by threads that do not ask for it."""
-    return any(isinstance(one, (ir.Load, ir.Atomic, ir.Warp)) or _asks(one) for one in ir.inside(e))
+def _is_guarded(e: ir.Expr) -> bool:
+    """Return whether threads that do not need an expression must not evaluate it."""
+    return any(isinstance(inner, (ir.Load, ir.Atomic, ir.Warp)) or _is_checked(inner) for inner in ir.inside(e))
 
 
-def _needs_lines(e: ir.Expr) -> bool:
-    lines = (ir.Load, ir.Atomic, ir.Warp, ir.Logic, ir.Select)
-    return any(isinstance(one, lines) or _asks(one) for one in ir.inside(e))
+def _needs_statements(e: ir.Expr) -> bool:
+    """Return whether statements must be emitted before an expression."""
+    kinds = (ir.Load, ir.Atomic, ir.Warp, ir.Logic, ir.Select)
+    return any(isinstance(inner, kinds) or _is_checked(inner) for inner in ir.inside(e))
 
 
-def _asks(e: ir.Expr) -> bool:
-    """Whether it is a variable that may be unset."""
+def _is_checked(e: ir.Expr) -> bool:
+    """Return whether it is a variable that may be unassigned."""
     return isinstance(e, ir.Variable) and e.given is not None

@@ -1,1 +1,1 @@
-"""Race detection: access footprints, the happens-before rule, and the findings it reports."""
+"""Detectors: data races, access footprints, and the findings that are reported in lockstep and thread by thread."""

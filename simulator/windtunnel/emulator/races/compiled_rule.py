@@ -1,7 +1,7 @@
-"""The rule of `races`, compiled by Numba: a record for each element, and what an access of many threads does to them.
+"""The rule of `races.rule`, compiled by Numba: record record for each element, updated by accesses of many threads.
 
-A launch may not need it: it is imported when there is much to watch, since Numba takes half a second to import. Each
-function says only whether there is a race; what it is, `races.Plain` says, from the same records.
+Importing Numba takes half a second, so this module is imported only when there is much to check. Each function reports
+only whether there is a race. `rule.NumpyRecords` makes the finding from the same records.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numba import njit, types
 
-TRACK: Final = np.dtype(
+RECORD: Final = np.dtype(
     [
         ("writer", "u4"),
         ("reader", "u4"),
@@ -33,31 +33,34 @@ TRACK: Final = np.dtype(
     ],
     align=True,
 )
-"""What ``races.Plain`` keeps of an element, threads counted from 1 (0: nobody), and the last access that wrote here."""
-CLEAN, RACE, VALUES, SEVERAL = 0, 1, 2, 3
-"""An access is in order; races; races unless the values are those that are there; was of one element several times."""
+"""What ``rule.NumpyRecords`` keeps of an element, and the stamp of the last access that changed the record.
+
+Threads are counted from 1; 0 stands for none.
+"""
+CLEAN, RACE, COMPARE_VALUES, REPEATED = 0, 1, 2, 3
+"""No race; a race; a race unless each value equals the stored record; no race, but elements were written repeatedly."""
 
 
 def compiled(function: Callable[..., int], signature: types.Type) -> Callable[..., int]:
-    """The function, compiled; its machine code is kept beside the source."""
-    made: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(function)
-    return made
+    """Compile a function. Its machine code is cached beside the source."""
+    machine_code: Callable[..., int] = njit(signature, cache=True, _nrt=False, error_model="numpy")(function)
+    return machine_code
 
 
-def _away(other: int, first: int, threads: int) -> bool:
-    """Whether a thread, counted from 1, is none of the ``threads`` of a block, counted from 0."""
+def _is_outside(other: int, first: int, threads: int) -> bool:
+    """Return whether a thread, counted from 1, is outside the block of ``threads`` threads whose first is ``first``."""
     return other != 0 and (other - 1 < first or other - 1 >= first + threads)
 
 
-away: Final = compiled(_away, types.boolean(types.uint32, types.int64, types.int64))
+is_outside: Final = compiled(_is_outside, types.boolean(types.uint32, types.int64, types.int64))
 
 
 @cache
 def functions() -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]]:
-    """(``read``, ``write``, ``once``), compiled."""
+    """Return ``read``, ``write`` and ``touch_once``, compiled."""
     from numba import from_dtype
 
-    records = types.Array(from_dtype(TRACK), 1, "C")
+    records = types.Array(from_dtype(RECORD), 1, "C")
     places = types.Array(types.int64, 1, "C")
     counts = types.Array(types.int32, 1, "C")
     flags = types.Array(types.boolean, 1, "C")
@@ -66,10 +69,11 @@ def functions() -> tuple[Callable[..., int], Callable[..., int], Callable[..., i
     return (
         compiled(read, types.int64(*who, types.Array(types.uint8, 1, "C"))),
         compiled(write, types.int64(*who, types.boolean, flags)),
-        compiled(once, types.int64(flags, places)),
+        compiled(touch_once, types.int64(flags, places)),
     )
 
 
+# Long: Numba compiles each rule as one flat loop over the threads, without calls on records.
 def read(
     records: Any,
     places: np.ndarray,
@@ -81,90 +85,112 @@ def read(
     threads: int,
     warp: int,
     epochs: np.ndarray,
-    meetings: np.ndarray,
+    warp_epochs: np.ndarray,
     line: int,
     stamp: int,
     scratch: np.ndarray,
 ) -> int:
-    """Elements are read by ``size`` threads: ``place + places[i]`` (or ``place + i``) by thread ``numbers[i]`` (or
-    ``number + i``) of the chunk, whose first is thread ``base`` of the launch. ``scratch``: a byte each.
+    """Record that ``size`` threads read elements.
+
+    Thread ``numbers[i]`` of the chunk (or ``number + i`` if ``numbers`` is empty) reads element ``place + places[i]``
+    (or ``place + i`` if ``places`` is empty).
+
+    Args:
+        records: One ``RECORD`` for each element of the array.
+        places: Positions, or empty.
+        place: Offset of the positions.
+        numbers: Numbers of the threads within the chunk, or empty.
+        number: Number of the first thread if ``numbers`` is empty.
+        size: Number of threads.
+        base: Number of the chunk's first thread in the launch.
+        threads: Threads of a block.
+        warp: Threads of a warp.
+        epochs: Barriers that each block of the chunk has passed.
+        warp_epochs: Warp barriers that each thread of the chunk has passed.
+        line: Line of the access.
+        stamp: A number that no earlier access has had.
+        scratch: One byte for each of the threads.
+
+    Returns:
+        ``CLEAN`` or ``RACE``. After a race, the records are unchanged.
     """
-    listed, given = len(places) > 0, len(numbers) > 0
+    listed, numbered = len(places) > 0, len(numbers) > 0
     start, block = 0, 0
     first = True
-    # First whether all are in order, and what each finds; nothing is changed before that is known.
+    # First check all accesses. No record changes before all are known to be free of races.
     for i in range(size):
-        me = numbers[i] if given else number + i
+        me = numbers[i] if numbered else number + i
         if me < start or me >= start + threads:
             block = me // threads
             start = block * threads
         at = place + (places[i] if listed else i)
-        one = records[at]
-        writer = one.writer
+        record = records[at]
+        writer = record.writer
         if writer != 0 and writer != base + me + 1:
             other = writer - 1 - base - start
             if other < 0 or other >= threads:
                 return RACE
-            if one.write_epoch >= epochs[block] and (
-                other // warp != (me - start) // warp or one.write_warp >= meetings[me]
+            if record.write_epoch >= epochs[block] and (
+                other // warp != (me - start) // warp or record.write_warp >= warp_epochs[me]
             ):
                 return RACE
-        reader = one.reader
+        reader = record.reader
         kind = 0
         if reader != 0:
             other = reader - 1 - base - start
             if other < 0 or other >= threads:
                 kind = 2
-            elif one.read_epoch >= epochs[block] or away(one.other, base + start, threads):
+            elif record.read_epoch >= epochs[block] or is_outside(record.other, base + start, threads):
                 kind = 1
             if kind != 0:
                 first = False
         scratch[i] = kind
-    crowd = not first
+    has_others = not first
     for i in range(size):
-        me = numbers[i] if given else number + i
+        me = numbers[i] if numbered else number + i
         if me < start or me >= start + threads:
             block = me // threads
             start = block * threads
         at = place + (places[i] if listed else i)
-        one = records[at]
+        record = records[at]
         if scratch[i] != 0:
-            if one.reader == base + me + 1:
-                one.read_line = line
-                one.read_warp = meetings[me]
+            if record.reader == base + me + 1:
+                record.read_line = line
+                record.read_warp = warp_epochs[me]
             continue
-        if one.stamp == stamp:
-            crowd = True
-        one.stamp = stamp
-        one.reader = base + me + 1
-        one.read_epoch = epochs[block]
-        one.read_line = line
-        one.read_warp = meetings[me]
-        one.beside = 0
-        one.other = 0
-    if crowd:
+        if record.stamp == stamp:
+            has_others = True
+        record.stamp = stamp
+        record.reader = base + me + 1
+        record.read_epoch = epochs[block]
+        record.read_line = line
+        record.read_warp = warp_epochs[me]
+        record.beside = 0
+        record.other = 0
+    if has_others:
         for i in range(size):
-            me = numbers[i] if given else number + i
+            me = numbers[i] if numbered else number + i
             if me < start or me >= start + threads:
                 start = me // threads * threads
             at = place + (places[i] if listed else i)
-            one = records[at]
-            if one.reader == base + me + 1:
+            record = records[at]
+            if record.reader == base + me + 1:
                 continue
-            other = one.reader - 1 - base - start
+            other = record.reader - 1 - base - start
             if other < 0 or other >= threads:
-                one.other = base + me + 1
-                one.other_line = line
+                record.other = base + me + 1
+                record.other_line = line
             elif other // warp == (me - start) // warp:
-                one.beside = base + me + 1
-                one.beside_warp = meetings[me]
-                one.beside_line = line
-            elif not away(one.other, base + start, threads):
-                one.other = base + me + 1
-                one.other_line = line
+                record.beside = base + me + 1
+                record.beside_warp = warp_epochs[me]
+                record.beside_line = line
+            elif not is_outside(record.other, base + start, threads):
+                record.other = base + me + 1
+                record.other_line = line
     return CLEAN
 
 
+# Long: see `read`.
 def write(
     records: Any,
     places: np.ndarray,
@@ -176,83 +202,92 @@ def write(
     threads: int,
     warp: int,
     epochs: np.ndarray,
-    meetings: np.ndarray,
+    warp_epochs: np.ndarray,
     line: int,
     stamp: int,
     atomic: bool,
     same: np.ndarray,
 ) -> int:
-    """Elements are written; see ``read``. ``same``: who writes what is there already; empty where nobody has looked."""
-    listed, given = len(places) > 0, len(numbers) > 0
+    """Record that threads write elements, atomically or not. Most arguments are those of ``read``.
+
+    ``same`` states whether each thread writes the value that is stored already; it is empty if that is not known.
+    """
+    listed, numbered = len(places) > 0, len(numbers) > 0
     start, block = 0, 0
-    looked = len(same) > 0
+    compared = len(same) > 0
     values = False
     for i in range(size):
-        me = numbers[i] if given else number + i
+        me = numbers[i] if numbered else number + i
         if me < start or me >= start + threads:
             block = me // threads
             start = block * threads
         at = place + (places[i] if listed else i)
-        one = records[at]
+        record = records[at]
         mine = base + me + 1
-        writer = one.writer
+        writer = record.writer
         if writer not in (0, mine):
             other = writer - 1 - base - start
             if (
                 other < 0
                 or other >= threads
                 or (
-                    one.write_epoch >= epochs[block]
-                    and (other // warp != (me - start) // warp or one.write_warp >= meetings[me])
+                    record.write_epoch >= epochs[block]
+                    and (other // warp != (me - start) // warp or record.write_warp >= warp_epochs[me])
                 )
             ):
                 if atomic:
-                    if not one.atomic:
+                    if not record.atomic:
                         return RACE
-                elif one.atomic:
+                elif record.atomic:
                     return RACE
-                elif not looked:
+                elif not compared:
                     values = True
                 elif not same[i]:
                     return RACE
-        reader = one.reader
+        reader = record.reader
         if reader != 0:
             other = reader - 1 - base - start
-            near = 0 <= other < threads
-            alike = near and other // warp == (me - start) // warp
-            now = near and one.read_epoch >= epochs[block]
-            if reader != mine and (not near or (now and not (alike and one.read_warp < meetings[me]))):
+            same_block = 0 <= other < threads
+            same_warp = same_block and other // warp == (me - start) // warp
+            same_interval = same_block and record.read_epoch >= epochs[block]
+            if reader != mine and (
+                not same_block or (same_interval and not (same_warp and record.read_warp < warp_epochs[me]))
+            ):
                 return RACE
-            if now and one.beside not in (0, mine) and not (alike and one.beside_warp < meetings[me]):
+            if (
+                same_interval
+                and record.beside not in (0, mine)
+                and not (same_warp and record.beside_warp < warp_epochs[me])
+            ):
                 return RACE
-            if one.other != 0 and (now or away(one.other, base + start, threads)):
+            if record.other != 0 and (same_interval or is_outside(record.other, base + start, threads)):
                 return RACE
     if values:
-        return VALUES
-    several = False
+        return COMPARE_VALUES
+    repeated = False
     for i in range(size):
-        me = numbers[i] if given else number + i
+        me = numbers[i] if numbered else number + i
         if me < start or me >= start + threads:
             block = me // threads
             start = block * threads
         at = place + (places[i] if listed else i)
-        one = records[at]
-        if one.stamp == stamp:
-            several = True
-        one.stamp = stamp
-        one.writer = base + me + 1
-        one.write_epoch = epochs[block]
-        one.write_line = line
-        one.write_warp = meetings[me]
-        one.atomic = atomic
-        one.reader = 0
-        one.beside = 0
-        one.other = 0
-    return SEVERAL if several and not atomic else CLEAN
+        record = records[at]
+        if record.stamp == stamp:
+            repeated = True
+        record.stamp = stamp
+        record.writer = base + me + 1
+        record.write_epoch = epochs[block]
+        record.write_line = line
+        record.write_warp = warp_epochs[me]
+        record.atomic = atomic
+        record.reader = 0
+        record.beside = 0
+        record.other = 0
+    return REPEATED if repeated and not atomic else CLEAN
 
 
-def once(touched: np.ndarray, places: np.ndarray) -> int:
-    """Touch elements: a race may be (``RACE``) where one was touched already, and then not all of them are touched."""
+def touch_once(touched: np.ndarray, places: np.ndarray) -> int:
+    """Mark elements as touched. Returns ``RACE`` at the first that was touched already; the rest is then not marked."""
     for place in places:
         if touched[place]:
             return RACE

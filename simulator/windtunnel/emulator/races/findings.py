@@ -1,42 +1,101 @@
-"""What is said of a data race, whoever finds it: threads side by side (`races`) and one by one (`threads.cells`)."""
+"""The findings of a launch. Lockstep execution and execution thread by thread report them with the same words."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from windtunnel.core.errors import DataRace
-
-if TYPE_CHECKING:
-    from windtunnel.emulator.lockstep.arrays import Launch
+from windtunnel.core.errors import DataRace, Deadlock, OutOfBounds, UninitializedRead
+from windtunnel.emulator.common.launch import Launch
 
 READ, WRITE, ATOMIC = "reads", "writes", "atomically changes"
-"""What a thread does with an element, in words."""
-_ACROSS = (
-    "nothing orders threads of two blocks but a fence with an atomic operation, a barrier of the grid or another launch"
+"""The kinds of access, as they stand in messages."""
+_ACROSS_BLOCKS = (
+    "threads of two blocks are ordered only by a fence with an atomic operation, a grid barrier or another launch"
 )
-_WITHIN = "no barrier, meeting of their warp, or fence with an atomic operation is between them"
+_WITHIN_BLOCK = "no barrier, warp synchronisation, or fence with an atomic operation orders the two accesses"
 
 
-class Touch(NamedTuple):
-    """What a thread does with an element, and at which line."""
+class AccessReport(NamedTuple):
+    """An access, as a message states it: the thread's number in the launch, the kind of access, and the line."""
 
     thread: int
-    verb: str
+    kind: str
     line: int
 
 
-def race(launch: Launch, array: str, index: int | tuple[int, ...], one: Touch, other: Touch) -> DataRace:
-    """The finding that nothing orders ``one`` and ``other``, which came before it. Its threads are as its lines are."""
-    told = ", and ".join(f"{launch.who(t.thread)} {t.verb} it at {launch.at(t.line)}" for t in (one, other))
-    threads = [launch.thread(t.thread) for t in (one, other)]
-    (file, line), (other_file, before) = (launch.program.place_of(t.line) for t in (one, other))
-    if file == other_file and before < line:
+def race(
+    launch: Launch, array: str, index: int | tuple[int, ...], later: AccessReport, earlier: AccessReport
+) -> DataRace:
+    """Return the finding that nothing orders two accesses. Its threads are in the order of its lines."""
+    accesses = ", and ".join(
+        f"{launch.describe_thread(access.thread)} {access.kind} it at {launch.describe_line(access.line)}"
+        for access in (later, earlier)
+    )
+    threads = [launch.thread(access.thread) for access in (later, earlier)]
+    (file, line), (earlier_file, earlier_line) = (launch.program.place_of(a.line) for a in (later, earlier))
+    if file == earlier_file and earlier_line < line:
         threads.reverse()
-    same = launch.block_of(one.thread) == launch.block_of(other.thread)
+    same_block = launch.block_of(later.thread) == launch.block_of(earlier.thread)
     return DataRace(
-        f"{launch.where()}: data race on element {index} of '{array}': {told}; {_WITHIN if same else _ACROSS}",
-        **launch.found_at(one.line, other.line),
+        f"{launch}: data race on element {index} of '{array}': {accesses}; "
+        f"{_WITHIN_BLOCK if same_block else _ACROSS_BLOCKS}",
+        **launch.position_of(later.line, earlier.line),
         array=array,
         index=index,
         threads=tuple(threads),
     )
+
+
+def out_of_bounds(
+    launch: Launch, array: str, shape: Sequence[int], index: tuple[int, ...], thread: int, line: int, others: int = 0
+) -> OutOfBounds:
+    """Return the finding that a thread, and ``others`` more, access an index outside an array."""
+    shown = index[0] if len(index) == 1 else index
+    return OutOfBounds(
+        f"{launch}: index {shown} is out of bounds for '{array}' of {' x '.join(map(str, shape))} elements, at "
+        f"{launch.describe_line(line)}: {launch.describe_thread(thread)}" + _and_others(others),
+        **launch.position_of(line),
+        array=array,
+        index=shown,
+        threads=(launch.thread(thread),),
+    )
+
+
+def uninitialised_element(
+    launch: Launch, array: str, index: int | tuple[int, ...], thread: int, line: int
+) -> UninitializedRead:
+    """Return the finding that a thread reads an element before any write."""
+    return UninitializedRead(
+        f"{launch}: uninitialised read: {launch.describe_thread(thread)} reads element {index} of '{array}' at "
+        f"{launch.describe_line(line)} before any write",
+        **launch.position_of(line),
+        array=array,
+        index=index,
+        threads=(launch.thread(thread),),
+    )
+
+
+def uninitialised_variable(launch: Launch, name: str, thread: int, line: int) -> UninitializedRead:
+    """Return the finding that a thread reads a variable to which it has assigned nothing."""
+    return UninitializedRead(
+        f"{launch}: uninitialised variable: {launch.describe_thread(thread)} reads '{name}' at "
+        f"{launch.describe_line(line)} before any assignment",
+        file=launch.program.file,
+        lines=(line,),
+        threads=(launch.thread(thread),),
+    )
+
+
+def infinite_loop(launch: Launch, thread: int, line: int, others: int = 0) -> Deadlock:
+    """Return the finding that a loop of a thread, and of ``others`` more, repeats a state."""
+    return Deadlock(
+        f"{launch}: infinite loop at {launch.describe_line(line)}: its state repeats, for "
+        f"{launch.describe_thread(thread)}" + _and_others(others),
+        **launch.position_of(line),
+        threads=(launch.thread(thread),),
+    )
+
+
+def _and_others(count: int) -> str:
+    return f", and {count:,} other threads" if count else ""

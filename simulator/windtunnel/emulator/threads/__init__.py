@@ -1,1 +1,1 @@
-"""Kernels executed thread by thread: what waits for others, in any order that a seed picks, with what orders it."""
+"""Execution thread by thread: in any order that a seed selects, with happens-before order by vector clocks."""

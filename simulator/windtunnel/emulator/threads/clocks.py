@@ -1,13 +1,15 @@
-"""Who knows of what: vector clocks of threads, kept short by counting a block's barriers instead of its threads.
+"""Happens-before order of threads: vector clocks, kept short by counting a block's barriers instead of its threads.
 
-An access is known to a thread if it is its own, if it was made in an interval between barriers of its block that the
-thread knows to have ended, or if its thread has released it and this one acquired what was released.
+An access happens before what a thread does now if it is the thread's own, if it was made in a barrier interval of its
+block that the thread knows to have ended, or if its thread released it and this thread acquired what was released.
 
-- A block's barrier tells all its threads all that each of them knew; `syncwarp` does so for a warp.
-- A fence makes what a thread knows ready to be released: to all (`threadfence`), or to its block (`threadfence_block`).
-- An atomic operation releases what was made ready, and acquires what those before it on the same element released,
-  as a chain of read-modify-writes does in the PTX and C++ memory models. Without a fence before it, it releases
-  nothing: that is CUDA's relaxed order. Acquiring needs no fence here, though PTX asks for one: programs leave it out.
+- A block's barrier gives each of its threads the knowledge of all of them; `syncwarp` does so for a warp.
+- A fence prepares what a thread knows for release: to all threads (`threadfence`) or to its block
+  (`threadfence_block`).
+- An atomic operation releases what was prepared, and acquires what earlier atomic operations on the same element
+  released, as a chain of read-modify-writes does in the PTX and C++ memory models. Without a fence before it, it
+  releases nothing: that is CUDA's relaxed order. Acquiring needs no fence here, although PTX requires one, because
+  programs omit it.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 
-class Access(NamedTuple):
-    """Who touched an element, and when by the thread's own clocks."""
+class ClockedAccess(NamedTuple):
+    """An access of an element, with the clocks of its thread."""
 
     thread: int
     clock: int
@@ -30,181 +32,184 @@ class Access(NamedTuple):
     kind: str
 
 
-class Known(NamedTuple):
-    """``blocks``: intervals of a block that have ended, as far as is known; ``threads``: a thread's clock, likewise.
+class KnownClocks(NamedTuple):
+    """What a thread knows of other threads. Instances are never changed, because threads share them.
 
-    ``acquired``: of elements' atomic operations, how many releases of each are known; what those hold is asked for
-    where it is needed, and not copied. None of them is ever changed: threads share them.
+    Attributes:
+        blocks: For each block, the barrier intervals known to have ended.
+        threads: For each thread, its clock as far as it is known.
+        acquired: For each element's releases, how many of them are known. Their contents are looked up when needed.
     """
 
     blocks: dict[int, int]
     threads: dict[int, int]
-    acquired: dict[Released, int]
+    acquired: dict[Releases, int]
 
-    def covers(self, access: Access) -> bool:
-        """Whether an access is among what is known."""
+    def covers(self, access: ClockedAccess) -> bool:
+        """Return whether an access is known."""
         if self.blocks.get(access.block, 0) > access.interval or self.threads.get(access.thread, 0) > access.clock:
             return True
         if not self.acquired:
             return False
-        asked: dict[Released, int] = {}
-        waiting = list(self.acquired.items())
-        while waiting:
-            one, upto = waiting.pop()
-            if asked.get(one, 0) >= upto:
+        visited: dict[Releases, int] = {}
+        pending = list(self.acquired.items())
+        while pending:
+            releases, count = pending.pop()
+            if visited.get(releases, 0) >= count:
                 continue
-            asked[one] = upto
-            if _at(one.blocks.get(access.block), upto) > access.interval:
+            visited[releases] = count
+            if _value_at(releases.blocks.get(access.block), count) > access.interval:
                 return True
-            if _at(one.threads.get(access.thread), upto) > access.clock:
+            if _value_at(releases.threads.get(access.thread), count) > access.clock:
                 return True
-            for other, entries in one.acquired.items():
-                known = _at(entries, upto)
+            for other, history in releases.acquired.items():
+                known = _value_at(history, count)
                 if known:
-                    waiting.append((other, known))
+                    pending.append((other, known))
         return False
 
 
 _History = list[tuple[int, int]]
-"""(number of a release, what was known by then), rising."""
+"""(number of a release, what was known by then), both increasing."""
 
 
-def _at(history: _History | None, upto: int) -> int:
-    """What was known by a release; 0 for nothing."""
+def _value_at(history: _History | None, count: int) -> int:
+    """Return what was known after ``count`` releases; 0 for nothing."""
     if not history:
         return 0
-    if history[-1][0] <= upto:
+    if history[-1][0] <= count:
         return history[-1][1]
-    place = bisect_right(history, upto, key=itemgetter(0))
+    place = bisect_right(history, count, key=itemgetter(0))
     return history[place - 1][1] if place else 0
 
 
-def merged(known: Iterable[Known]) -> Known:
-    """All that any of them knows."""
+def join(clocks: Iterable[KnownClocks]) -> KnownClocks:
+    """Return everything that any of several threads knows."""
     blocks: dict[int, int] = {}
     threads: dict[int, int] = {}
-    acquired: dict[Released, int] = {}
+    acquired: dict[Releases, int] = {}
     seen: set[int] = set()
-    # A list, so that all of them are there until the end: what is told apart by `id` must not be replaced meanwhile.
-    for one in list(known):
-        _add(blocks, one.blocks, seen)
-        _add(threads, one.threads, seen)
-        _add(acquired, one.acquired, seen)
-    return Known(blocks, threads, acquired)
+    # The list keeps all of them alive, so that no two dictionaries can have the same `id` one after another.
+    for known in list(clocks):
+        _update(blocks, known.blocks, seen)
+        _update(threads, known.threads, seen)
+        _update(acquired, known.acquired, seen)
+    return KnownClocks(blocks, threads, acquired)
 
 
-def _add(mine: dict[Any, int], theirs: dict[Any, int], seen: set[int]) -> None:
-    if id(theirs) in seen:
+def _update(target: dict[Any, int], source: dict[Any, int], seen: set[int]) -> None:
+    if id(source) in seen:
         return
-    seen.add(id(theirs))
-    for key, value in theirs.items():
-        if mine.get(key, 0) < value:
-            mine[key] = value
+    seen.add(id(source))
+    for key, value in source.items():
+        if target.get(key, 0) < value:
+            target[key] = value
 
 
 class Clock:
-    """A thread's own clock, and what it knows of others."""
+    """A thread's own clock, and what the thread knows of others."""
 
-    __slots__ = ("block", "interval", "known", "now", "ready", "ready_block", "thread")
+    __slots__ = ("block", "interval", "known", "now", "prepared", "prepared_for_block", "thread")
 
     def __init__(self, thread: int, block: int) -> None:
         self.thread, self.block = thread, block
         self.now, self.interval = 1, 0
-        self.known = Known({}, {}, {})
-        self.ready: Known | None = None
-        """What the next atomic operation releases to all."""
-        self.ready_block: Known | None = None
-        """And to the block."""
+        self.known = KnownClocks({}, {}, {})
+        self.prepared: KnownClocks | None = None
+        """What the next atomic operation releases to all threads."""
+        self.prepared_for_block: KnownClocks | None = None
+        """What the next atomic operation releases to the thread's block."""
 
-    def knows(self, access: Access) -> bool:
-        """Whether an access comes before what this thread does now."""
+    def happens_after(self, access: ClockedAccess) -> bool:
+        """Return whether an access happens before what this thread does now."""
         return access.thread == self.thread or self.known.covers(access)
 
-    def told(self) -> Known:
-        """What this thread knows, with all that it has done; what it does from now on is not in it."""
+    def release(self) -> KnownClocks:
+        """Return what this thread knows and has done. What it does from now on is not included."""
         self.now += 1
         return self.known._replace(threads={**self.known.threads, self.thread: self.now})
 
     def fence(self, *, block: bool) -> None:
-        """Make what this thread knows ready to be released."""
-        told = self.told()
-        self.ready_block = told
+        """Prepare what this thread knows for release: to its block only, or to all threads."""
+        released = self.release()
+        self.prepared_for_block = released
         if not block:
-            self.ready = told
+            self.prepared = released
 
 
-class Released:
-    """What an element's atomic operations have released, one after another: to all, and to the block of each."""
+class Releases:
+    """What the atomic operations on one element have released, in order: to all threads, and to the block of each."""
 
-    __slots__ = ("_last", "_of_blocks", "acquired", "blocks", "number", "threads")
+    __slots__ = ("_last", "_of_blocks", "acquired", "blocks", "count", "threads")
 
     def __init__(self) -> None:
-        self.number = 0
+        self.count = 0
         """Releases so far."""
         self.blocks: dict[int, _History] = {}
         self.threads: dict[int, _History] = {}
-        self.acquired: dict[Released, _History] = {}
-        self._last: dict[int, Known] = {}
-        """Of each thread, what it released last."""
-        self._of_blocks: dict[int, Released] = {}
+        self.acquired: dict[Releases, _History] = {}
+        self._last: dict[int, KnownClocks] = {}
+        """For each thread, what it released last."""
+        self._of_blocks: dict[int, Releases] = {}
 
-    def meet(self, clock: Clock) -> None:
-        """An atomic operation by a thread: it acquires what is there and adds what it has made ready."""
-        self._met(clock, clock.ready)
-        if clock.ready_block is not clock.ready or clock.block in self._of_blocks:
-            self._of_blocks.setdefault(clock.block, Released())._met(clock, clock.ready_block)
+    def acquire_and_release(self, clock: Clock) -> None:
+        """Apply an atomic operation: the thread acquires all releases and adds what it has prepared."""
+        self._apply(clock, clock.prepared)
+        if clock.prepared_for_block is not clock.prepared or clock.block in self._of_blocks:
+            self._of_blocks.setdefault(clock.block, Releases())._apply(clock, clock.prepared_for_block)
 
-    def _met(self, clock: Clock, ready: Known | None) -> None:
+    def _apply(self, clock: Clock, prepared: KnownClocks | None) -> None:
         known = clock.known
-        if known.acquired.get(self, 0) < self.number:
-            clock.known = known._replace(acquired={**known.acquired, self: self.number})
-        if ready is None or self._last.get(clock.thread) is ready:
+        if known.acquired.get(self, 0) < self.count:
+            clock.known = known._replace(acquired={**known.acquired, self: self.count})
+        if prepared is None or self._last.get(clock.thread) is prepared:
             return
-        self._last[clock.thread] = ready
-        self.number += 1
-        for mine, theirs in ((self.blocks, ready.blocks), (self.threads, ready.threads)):
-            for key, value in theirs.items():
-                history = mine.setdefault(key, [])
-                if not history or history[-1][1] < value:
-                    history.append((self.number, value))
-        for other, value in ready.acquired.items():
-            history = self.acquired.setdefault(other, []) if other is not self else []
-            if not history or history[-1][1] < value:
-                history.append((self.number, value))
+        self._last[clock.thread] = prepared
+        self.count += 1
+        for histories, values in ((self.blocks, prepared.blocks), (self.threads, prepared.threads)):
+            for key, value in values.items():
+                self._append(histories.setdefault(key, []), value)
+        for other, value in prepared.acquired.items():
+            if other is not self:
+                self._append(self.acquired.setdefault(other, []), value)
+
+    def _append(self, history: _History, value: int) -> None:
+        if not history or history[-1][1] < value:
+            history.append((self.count, value))
 
 
 def barrier(block: int, interval: int, clocks: Iterable[Clock]) -> None:
-    """All threads of a block meet: each knows all that the others do, and the block's next ``interval`` begins."""
+    """Synchronise all threads of a block: each knows what all know, and the block's next ``interval`` begins."""
     clocks = list(clocks)
-    blocks, threads, acquired = merged(clock.known for clock in clocks)
+    blocks, threads, acquired = join(clock.known for clock in clocks)
     blocks[block] = interval
-    mine = {clock.thread for clock in clocks}
+    own = {clock.thread for clock in clocks}
     _share_fences(clocks)
-    # What the block's own threads did is covered by the count of its barriers.
-    known = Known(blocks, {thread: now for thread, now in threads.items() if thread not in mine}, acquired)
+    # The count of the block's barriers covers what its own threads did.
+    known = KnownClocks(blocks, {thread: now for thread, now in threads.items() if thread not in own}, acquired)
     for clock in clocks:
         clock.known, clock.interval = known, interval
 
 
-def together(clocks: Iterable[Clock]) -> None:
-    """Some threads meet, a warp's: each knows all that the others do."""
+def synchronise(clocks: Iterable[Clock]) -> None:
+    """Synchronise some threads, such as a warp's: each knows what all know."""
     clocks = list(clocks)
     _share_fences(clocks)
-    known = merged(clock.told() for clock in clocks)
+    known = join(clock.release() for clock in clocks)
     for clock in clocks:
         clock.known = known
 
 
 def _share_fences(clocks: list[Clock]) -> None:
-    """What some have fenced before they meet, an atomic operation of any of them releases after it.
+    """Let an atomic operation of any thread release what all threads fenced before they synchronised.
 
-    So last-block reductions are written: all fence, all meet, one counts. By PTX it is in order where fences are
-    sequentially consistent, as CUDA's are, and the one that acquires has its own.
+    Last-block reductions rely on this: all threads fence, all synchronise, one increments a counter. By PTX this is
+    ordered if fences are sequentially consistent, as CUDA's are, and the acquiring thread has a fence of its own.
     """
-    fenced = [clock.ready for clock in clocks if clock.ready is not None]
-    for_block = [clock.ready_block for clock in clocks if clock.ready_block is not None]
+    prepared = [clock.prepared for clock in clocks if clock.prepared is not None]
+    for_block = [clock.prepared_for_block for clock in clocks if clock.prepared_for_block is not None]
     if for_block:
-        shared = merged(fenced) if fenced else None
-        block = merged(for_block)
+        shared = join(prepared) if prepared else None
+        shared_in_block = join(for_block)
         for clock in clocks:
-            clock.ready, clock.ready_block = shared, block
+            clock.prepared, clock.prepared_for_block = shared, shared_in_block

@@ -1,225 +1,207 @@
-"""Nobody can go on: who waits for whom, and what is said of it."""
+"""Reports about threads that cannot continue: barrier divergence, deadlock and livelock."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windtunnel.core.errors import BarrierDivergence, Deadlock, Finding
+from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.threads.state import LaunchState, Thread
 
-if TYPE_CHECKING:
-    from windtunnel.emulator.lockstep.arrays import Launch
-    from windtunnel.emulator.threads.cells import Cells
-    from windtunnel.emulator.threads.machine import Machine, Thread
-
-
-class Look(NamedTuple):
-    """What a waiting thread looked at, what it found, and where it did."""
-
-    cells: Cells
-    at: int
-    value: Any
-    line: int
+_MAX_SHOWN = 4
+"""Threads of a cycle that a message names."""
 
 
-_SHOWN = 4
-"""Threads of a circle that a message tells of."""
-
-
-def parted(
-    launch: Launch, came: Sequence[Thread], ended: Sequence[Thread], what: str, of: str, number: tuple[int, int]
+def divergence_error(
+    launch: Launch, arrived: Sequence[Thread], ended: Sequence[Thread], what: str, of: str, counts: tuple[int, int]
 ) -> BarrierDivergence:
-    """Some come to a barrier, and others never do: they have ended, or wait at another.
+    """Return the finding that some threads reach a barrier and others end or wait at another one.
 
-    ``number``: threads that have come, and all.
+    Args:
+        launch: The launch.
+        arrived: Threads that wait, at this barrier or at another.
+        ended: Threads that have ended.
+        what: Name of the barrier, for the message.
+        of: What the threads belong to, for the message.
+        counts: (threads that reach the barrier, all threads).
     """
-    first = came[0]
-    other = next((one for one in came if one.meeting != first.meeting and _line(one) != _line(first)), None)
+    first = arrived[0]
+    other = next((one for one in arrived if one.arrival != first.arrival and one.line != first.line), None)
     if other is None:
         other = ended[0]
-        tail = f"{launch.who(other.id)} has ended without"
-        lines: tuple[int, ...] = (_line(first),)
-        reach = f"{number[0]:,} of {number[1]:,} threads {of} reach"
+        lines: tuple[int, ...] = (first.line,)
+        reach = f"{counts[0]:,} of {counts[1]:,} threads {of} reach"
+        rest = f"{launch.describe_thread(other.id)} has ended without"
     else:
-        tail = f"{launch.who(other.id)} waits at another, at {launch.at(_line(other))}"
-        lines = (_line(first), _line(other))
+        lines = (first.line, other.line)
         reach = f"some threads {of} reach"
+        rest = f"{launch.describe_thread(other.id)} waits at another, at {launch.describe_line(other.line)}"
     return BarrierDivergence(
-        f"{launch.where()}: {reach} {what} at {launch.at(_line(first))}: {launch.who(first.id)} does, {tail}",
-        **launch.found_at(*lines),
+        f"{launch}: barrier divergence: {reach} {what} at {launch.describe_line(first.line)}: "
+        f"{launch.describe_thread(first.id)} does, {rest}",
+        **launch.position_of(*lines),
         threads=(launch.thread(first.id), launch.thread(other.id)),
     )
 
 
-def _line(thread: Thread) -> int:
-    """Where a thread waits."""
-    if thread.meeting is not None:
-        return thread.meeting.line
-    return thread.looks[0].line if thread.looks else 0
+def deadlock_error(state: LaunchState, threads: Sequence[Thread], not_begun: Sequence[int]) -> Finding:
+    """Return the finding that no thread can continue.
 
-
-def stuck(machine: Machine, threads: Sequence[Thread], unborn: Sequence[int]) -> Finding:
-    """What is found where no thread can go on. ``unborn``: blocks that have not begun."""
-    if not any(one.waits is not None for one in threads):
-        return _never_meets(machine, threads, unborn)
-    graph = _Graph(machine, threads)
-    circle = graph.circle()
-    shown = circle or graph.chain()
-    launch = machine.launch
-    told = [f"{launch.who(one.id)} waits {graph.reason(one)}" for one in shown[:_SHOWN]]
-    if len(shown) > _SHOWN:
-        told.append(f"and so on, {len(shown)} threads in a circle")
+    Args:
+        state: The state of the launch.
+        threads: The threads that have not ended.
+        not_begun: Blocks that have not begun.
+    """
+    if not any(thread.is_waiting for thread in threads):
+        return _barrier_error(state, threads, not_begun)
+    graph = _WaitGraph(state, threads)
+    cycle = graph.cycle()
+    shown = cycle or graph.chain()
+    launch = state.launch
+    reasons = [f"{launch.describe_thread(one.id)} waits {graph.reason(one)}" for one in shown[:_MAX_SHOWN]]
+    if len(shown) > _MAX_SHOWN:
+        reasons.append(f"and so on, in a cycle of {len(shown)} threads")
     others = len(threads) - len(shown)
-    text = "; ".join(told) + (f"; {others:,} other threads wait too" if others else "")
-    lines = list(dict.fromkeys(_line(one) for one in shown))
+    text = "; ".join(reasons) + (f"; {others:,} other threads wait too" if others else "")
+    lines = list(dict.fromkeys(one.line for one in shown))
+    polled = shown[0].polled[0] if shown[0].polled else None
     return Deadlock(
-        f"{launch.where()}: deadlock: {text}{_residency(machine, unborn)}",
-        **launch.found_at(*lines[:2]),
-        array=shown[0].looks[0].cells.name if shown[0].looks else None,
-        index=shown[0].looks[0].cells.index_of(shown[0].looks[0].at) if shown[0].looks else None,
+        f"{launch}: deadlock: {text}{_residency(state, not_begun)}",
+        **launch.position_of(*lines[:2]),
+        array=polled.array.name if polled else None,
+        index=polled.array.index_of(polled.at) if polled else None,
         threads=tuple(launch.thread(one.id) for one in shown[:2]),
     )
 
 
-def endless(machine: Machine, one: Thread, line: int) -> Finding:
-    """A loop of one thread whose turns leave everything as it was."""
-    launch = machine.launch
+def livelock_error(launch: Launch, threads: Sequence[Thread]) -> Finding:
+    """Return the finding that threads keep changing what the others wait for, and none makes progress."""
+    looping = [one for one in threads if one.loops] or list(threads)
+    shown = [one for one in looping[:2] if one.loops]
+    loops = "; ".join(
+        f"{launch.describe_thread(one.id)} in the loop at {launch.describe_line(one.loops[0].line)}" for one in shown
+    )
+    others = len(looping) - len(shown)
     return Deadlock(
-        f"{launch.where()}: the loop at {launch.at(line)} never ends: it comes to turns that it has made before, for "
-        f"{launch.who(one.id)}",
-        **launch.found_at(line),
-        threads=(launch.thread(one.id),),
+        f"{launch}: livelock: threads loop through repeated states without progress: {loops}"
+        + (f"; {others:,} other threads" if others > 0 else ""),
+        **launch.position_of(*[one.loops[0].line for one in shown]),
+        threads=tuple(launch.thread(one.id) for one in looping[:2]),
     )
 
 
-def livelock(machine: Machine, threads: Sequence[Thread]) -> Finding:
-    """Threads go round and round, and change what the others wait for, and none comes out."""
-    launch = machine.launch
-    turning = [one for one in threads if one.loops] or list(threads)
-    told = [f"{launch.who(one.id)} in the loop at {launch.at(one.loops[0].line)}" for one in turning[:2] if one.loops]
-    others = len(turning) - len(told)
-    return Deadlock(
-        f"{launch.where()}: livelock: threads go round loops, come to states that they have been in before, and none "
-        f"comes out: {'; '.join(told)}" + (f"; {others:,} other threads" if others > 0 else ""),
-        **launch.found_at(*[one.loops[0].line for one in turning[:2] if one.loops]),
-        threads=tuple(launch.thread(one.id) for one in turning[:2]),
-    )
-
-
-def _residency(machine: Machine, unborn: Sequence[int]) -> str:
-    if not unborn:
+def _residency(state: LaunchState, not_begun: Sequence[int]) -> str:
+    if not not_begun:
         return ""
     return (
-        f". {len(unborn):,} of {machine.blocks:,} blocks have not begun: {machine.launch.device} holds "
-        f"{machine.resident:,} of this size at once, and those that wait never end"
+        f". {len(not_begun):,} of {state.blocks:,} blocks have not begun: {state.launch.device} holds "
+        f"{state.resident:,} of this size at once, and the resident blocks that wait never end"
     )
 
 
-def _never_meets(machine: Machine, threads: Sequence[Thread], unborn: Sequence[int]) -> Finding:
-    """All wait at barriers or for their warps, at places where they do not meet."""
-    launch = machine.launch
-    at_warp = [one for one in threads if one.meeting is not None and one.meeting.what not in ("block", "grid")]
-    if at_warp:
-        first = at_warp[0]
-        mates = [one for one in threads if one.block is first.block and one.warp == first.warp]
-        others = [one for one in mates if one.meeting != first.meeting and _line(one) != _line(first)]
+def _barrier_error(state: LaunchState, threads: Sequence[Thread], not_begun: Sequence[int]) -> Finding:
+    """Return the finding about threads that all wait at barriers or for their warps, but not at the same place."""
+    launch = state.launch
+    at_warp = next((one for one in threads if one.arrival is not None and one.arrival.is_of_warp), None)
+    if at_warp is not None:
+        mates = [one for one in threads if one.block is at_warp.block and one.warp == at_warp.warp]
+        others = [one for one in mates if one.arrival != at_warp.arrival and one.line != at_warp.line]
         if others:
-            what = "the warp's meeting"
-            return parted(
-                launch, [first, others[0]], first.block.ended, what, "of a warp", (len(mates) - len(others), len(mates))
-            )
-    at_grid = [one for one in threads if one.meeting is not None and one.meeting.what == "grid"]
-    if at_grid and unborn:
+            counts = (len(mates) - len(others), len(mates))
+            arrived, ended = [at_warp, others[0]], at_warp.block.ended
+            return divergence_error(launch, arrived, ended, "the warp synchronisation", "of a warp", counts)
+    at_grid = [one for one in threads if one.arrival is not None and one.arrival.kind == "grid"]
+    if at_grid and not_begun:
         return Deadlock(
-            f"{launch.where()}: the grid's barrier at {launch.at(_line(at_grid[0]))} waits for all {machine.blocks:,} "
-            f"blocks{_residency(machine, unborn)}",
-            **launch.found_at(_line(at_grid[0])),
+            f"{launch}: deadlock: the grid barrier at {launch.describe_line(at_grid[0].line)} waits for all "
+            f"{state.blocks:,} blocks{_residency(state, not_begun)}",
+            **launch.position_of(at_grid[0].line),
             threads=(launch.thread(at_grid[0].id),),
         )
-    ended = [one for block in machine.live.values() for one in block.ended]
-    ended += [machine.gone] if machine.gone is not None else []
+    ended = [one for block in state.live.values() for one in block.ended]
+    ended += [state.last_exited] if state.last_exited is not None else []
     first = at_grid[0] if at_grid else threads[0]
-    rest = [one for one in threads if _line(one) != _line(first)]
-    if not rest and not ended:
+    elsewhere = [one for one in threads if one.line != first.line]
+    if not elsewhere and not ended:
         return Deadlock(
-            f"{launch.where()}: {launch.who(first.id)} waits at {launch.at(_line(first))} for threads that have ended",
-            **launch.found_at(_line(first)),
+            f"{launch}: deadlock: {launch.describe_thread(first.id)} waits at {launch.describe_line(first.line)} for "
+            "threads that have ended",
+            **launch.position_of(first.line),
             threads=(launch.thread(first.id),),
         )
-    what = "the grid's barrier" if at_grid else "the barrier"
-    everybody = machine.blocks * machine.threads if at_grid else machine.threads
-    came = at_grid or first.block.came
-    of = "of the grid" if at_grid else "of a block"
-    return parted(launch, [first, *rest[:1]], ended, what, of, (len(came), everybody))
+    arrived = [first, *elsewhere[:1]]
+    if at_grid:
+        counts = (len(at_grid), state.blocks * state.threads)
+        return divergence_error(launch, arrived, ended, "the grid barrier", "of the grid", counts)
+    counts = (len(first.block.arrived), state.threads)
+    return divergence_error(launch, arrived, ended, "the barrier", "of a block", counts)
 
 
-class _Graph:
-    """Who waits for whom."""
+class _WaitGraph:
+    """Which thread waits for which."""
 
-    def __init__(self, machine: Machine, threads: Sequence[Thread]) -> None:
-        self.machine = machine
+    def __init__(self, state: LaunchState, threads: Sequence[Thread]) -> None:
+        self.launch = state.launch
         self.live = {one.id: one for one in threads}
         self.edges = {one.id: self._waits_for(one) for one in threads}
 
-    def _waits_for(self, one: Thread) -> list[int]:
-        """Threads that could let it go on: who changed last what it looks at, or who has not come."""
-        if one.waits is not None:
-            found = []
-            for look in one.looks:
-                last = look.cells.touched.changed.get(look.at) if look.cells.touched is not None else None
-                if last is not None and last[0] in self.live:
-                    found.append(last[0])
-            return found
-        if one.meeting is None:
+    def _waits_for(self, thread: Thread) -> list[int]:
+        """Return the threads that could let one continue: those that changed last what it polls, or did not arrive."""
+        if thread.is_waiting:
+            changes = [
+                read.array.memory.last_change.get(read.at) for read in thread.polled if read.array.memory is not None
+            ]
+            return [change[0] for change in changes if change is not None and change[0] in self.live]
+        if thread.arrival is None:
             return []
-        mates = list((self.live if one.meeting.what == "grid" else one.block.live).values())
-        if one.meeting.what not in ("block", "grid"):
-            mates = [other for other in mates if other.warp == one.warp]
-        return [other.id for other in mates if other.meeting is None or other.meeting.what != one.meeting.what]
+        mates = list((self.live if thread.arrival.kind == "grid" else thread.block.live).values())
+        if thread.arrival.is_of_warp:
+            mates = [mate for mate in mates if mate.warp == thread.warp]
+        return [mate.id for mate in mates if mate.arrival is None or mate.arrival.kind != thread.arrival.kind]
 
-    def circle(self) -> list[Thread]:
-        """Threads that wait for each other in a circle; none where there is no circle (a thread of its own is one)."""
+    def cycle(self) -> list[Thread]:
+        """Return threads that wait for each other in a cycle, or one that waits for itself; empty if there is none."""
         done: set[int] = set()
         for start in self.edges:
             path: list[int] = []
             at: int | None = start
-            on = set()
+            on_path = set()
             while at is not None and at not in done:
-                if at in on:
-                    return [self.live[one] for one in path[path.index(at) :]]
-                on.add(at)
+                if at in on_path:
+                    return [self.live[thread] for thread in path[path.index(at) :]]
+                on_path.add(at)
                 path.append(at)
                 after = self.edges[at]
-                at = next((one for one in after if one in on), after[0] if after else None)
-            done |= on
+                at = next((thread for thread in after if thread in on_path), after[0] if after else None)
+            done |= on_path
         return []
 
     def chain(self) -> list[Thread]:
-        """Where there is no circle: one that waits for what nobody will change, and one that waits for it."""
-        first = next(one for one in self.live.values() if one.waits is not None and not self.edges[one.id])
+        """Return a thread that waits for what no thread will change and, if any, a thread that waits for it."""
+        first = next(one for one in self.live.values() if one.is_waiting and not self.edges[one.id])
         after = next(
             (self.live[one] for one, edges in self.edges.items() if first.id in edges and one != first.id), None
         )
         return [first] if after is None else [first, after]
 
-    def reason(self, one: Thread) -> str:
-        """What it waits for, in words."""
-        launch = self.machine.launch
-        if one.meeting is not None:
-            what = {"block": "at the barrier", "grid": "at the grid's barrier", "warp": "at the warp's barrier"}
-            where = what.get(one.meeting.what, "for its warp")
-            missing = [self.live[other] for other in self.edges[one.id]]
-            tail = f", to which {launch.who(missing[0].id)} has not come" if missing else ""
-            return f"{where} at {launch.at(one.meeting.line)}{tail}"
-        look = one.looks[0]
-        cells = look.cells
-        last = cells.touched.changed.get(look.at) if cells.touched is not None else None
+    def reason(self, thread: Thread) -> str:
+        """Return what a thread waits for, as the end of a sentence."""
+        launch = self.launch
+        if thread.arrival is not None:
+            barriers = {"block": "at the barrier", "grid": "at the grid barrier", "warp": "at the warp barrier"}
+            where = barriers.get(thread.arrival.kind, "for its warp")
+            missing = [self.live[other] for other in self.edges[thread.id]]
+            rest = f", which {launch.describe_thread(missing[0].id)} has not reached" if missing else ""
+            return f"{where} at {launch.describe_line(thread.arrival.line)}{rest}"
+        read = thread.polled[0]
+        array = read.array
+        last = array.memory.last_change.get(read.at) if array.memory is not None else None
         if last is None:
-            changed = "which nobody has changed"
-        elif last[0] == one.id:
-            changed = f"which it changed last itself, at {launch.at(last[1])}"
+            changed = "which no thread has changed"
+        elif last[0] == thread.id:
+            changed = f"which this thread changed last, at {launch.describe_line(last[1])}"
         else:
             ended = "" if last[0] in self.live else ", and has ended"
-            changed = f"which {launch.who(last[0])} changed last, at {launch.at(last[1])}{ended}"
-        index = cells.index_of(look.at)
-        return f"at {launch.at(look.line)} for element {index} of '{cells.name}', {look.value}, {changed}"
+            changed = f"which {launch.describe_thread(last[0])} changed last, at {launch.describe_line(last[1])}{ended}"
+        element = f"element {array.index_of(read.at)} of '{array.name}'"
+        return f"at {launch.describe_line(read.line)} for {element}, {read.value}, {changed}"

@@ -1,4 +1,4 @@
-"""A launch, thread by thread: the arrays that threads can meet in, and the order that a seed picks."""
+"""A launch that is executed thread by thread: the arrays that threads share, and the schedule that a seed selects."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.emulator.lockstep.arrays import Launch
-from windtunnel.emulator.races.footprint import Trace
-from windtunnel.emulator.threads.cells import Cells, Stretch
+from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.races.footprint import FootprintRecorder
+from windtunnel.emulator.threads.arrays import MemoryRange, ThreadArray
 from windtunnel.emulator.threads.machine import Machine
-from windtunnel.emulator.threads.program import Threaded, threaded
+from windtunnel.emulator.threads.program import ThreadProgram, compile_thread
 from windtunnel.emulator.threads.schedule import schedule_of
 from windtunnel.language import ir
 from windtunnel.language.types import Array
 
 
-class ByThread:
-    """An inferred kernel for threads that are executed one by one, compiled once for each way that buffers coincide."""
+class ThreadKernel:
+    """A typed kernel for execution thread by thread, compiled once for each set of arrays that threads share.
+
+    Args:
+        program: The typed tree.
+        written: Names of the arrays that the kernel stores to.
+    """
 
     def __init__(self, program: ir.Program, written: frozenset[str]) -> None:
         self.program, self.written = program, written
-        self._compiled: dict[tuple[frozenset[str], bool], Threaded] = {}
+        self._compiled: dict[tuple[frozenset[str], bool], ThreadProgram] = {}
 
     def run(
         self,
@@ -32,45 +37,55 @@ class ByThread:
         *,
         resident: int,
         checked: bool = True,
-        missing: Sequence[np.ndarray | None] = (),
-        traces: Sequence[Trace | None] = (),
+        uninitialised: Sequence[np.ndarray | None] = (),
+        recorders: Sequence[FootprintRecorder | None] = (),
         seed: int | None = None,
-        sized: Callable[[ir.Declare], ir.Declare] = lambda one: one,
+        sized: Callable[[ir.Declare], ir.Declare] = lambda declared: declared,
     ) -> str:
-        """Execute it in place. The hash of the steps that threads could see of each other; "" without a ``seed``.
+        """Execute the kernel on arrays, in place.
 
-        ``resident``: blocks that the device holds at once. ``missing``, ``traces``: as ``execute.Executable.launch``.
+        Args:
+            launch: The launch.
+            arguments: Arrays and numbers of the types that the kernel was compiled for.
+            resident: Blocks that the device holds at once.
+            checked: Whether uninitialised reads and races are detected.
+            uninitialised: For each argument, flags of the elements that nothing has written.
+            recorders: For each argument, what records the accessed elements.
+            seed: Selects the schedule; None for round robin.
+            sized: Returns a declared array with the size that the launch gives it.
+
+        Returns:
+            A hash of the steps that are visible to other threads; empty without a seed.
         """
-        program = self.program
-        stretches: dict[int, Stretch] = {}
-        changed = {_begin(a) for p, a in self._arrays(arguments) if p in self.written}
-        met = frozenset(p for p, a in self._arrays(arguments) if _begin(a) in changed)
-        cells: dict[str, Cells] = {}
+        ranges: dict[int, MemoryRange] = {}
+        named = self._named_arrays(arguments)
+        changed = {_address(array) for name, array in named if name in self.written}
+        shared = frozenset(name for name, array in named if _address(array) in changed)
+        arrays: dict[str, ThreadArray] = {}
         scalars: dict[str, Any] = {}
-        absent, noted = list(missing) or [None] * len(arguments), list(traces) or [None] * len(arguments)
-        for number, (parameter, argument, unwritten, trace) in enumerate(
-            zip(program.parameters, arguments, absent, noted, strict=True)
-        ):
-            name = parameter.name
-            if not isinstance(program.arrays.get(name), Array):
-                scalars[name] = program.scalars[name].dtype.type(argument)
+        nothing = [None] * len(arguments)
+        flags, recorders = list(uninitialised) or nothing, list(recorders) or nothing
+        for number, parameter in enumerate(self.program.parameters):
+            name, argument = parameter.name, arguments[number]
+            if not isinstance(self.program.arrays.get(name), Array):
+                scalars[name] = self.program.scalars[name].dtype.type(argument)
                 continue
-            begin = _begin(argument)
-            cells[name] = Cells(
+            is_shared = name in shared
+            arrays[name] = ThreadArray(
                 launch,
                 name,
                 argument.shape,
                 argument.reshape(-1),
                 number=number,
-                missing=unwritten if checked else None,
-                touched=stretches.setdefault(begin, Stretch()) if name in met else None,
-                watched=checked and name in met,
-                noted=trace,
+                uninitialised=flags[number] if checked else None,
+                memory=ranges.setdefault(_address(argument), MemoryRange()) if is_shared else None,
+                checked=checked and is_shared,
+                recorder=recorders[number],
             )
         machine = Machine(
-            self._kernel(met, fine=seed is not None),
+            self._program_for(shared, every_access=seed is not None),
             launch,
-            cells,
+            arrays,
             scalars,
             ready=schedule_of(seed, math.prod(launch.grid) * math.prod(launch.block)),
             resident=resident,
@@ -82,18 +97,19 @@ class ByThread:
             machine.run()
         return machine.hash() if seed is not None else ""
 
-    def _arrays(self, arguments: Sequence[Any]) -> list[tuple[str, np.ndarray]]:
+    def _named_arrays(self, arguments: Sequence[Any]) -> list[tuple[str, np.ndarray]]:
         named = zip(self.program.parameters, arguments, strict=True)
         return [(p.name, a) for p, a in named if isinstance(self.program.arrays.get(p.name), Array)]
 
-    def _kernel(self, met: frozenset[str], *, fine: bool) -> Threaded:
-        found = self._compiled.get((met, fine))
-        if found is None:
-            found = self._compiled[met, fine] = threaded(self.program, set(met), fine=fine)
-        return found
+    def _program_for(self, shared: frozenset[str], *, every_access: bool) -> ThreadProgram:
+        program = self._compiled.get((shared, every_access))
+        if program is None:
+            program = compile_thread(self.program, set(shared), every_access=every_access)
+            self._compiled[shared, every_access] = program
+        return program
 
 
-def _begin(array: np.ndarray) -> int:
-    """Where an array lies: parameters that begin at one place are one array."""
+def _address(array: np.ndarray) -> int:
+    """Return the address of an array. Parameters that begin at one address are one array."""
     interface: Mapping[str, Any] = array.__array_interface__
     return int(interface["data"][0])

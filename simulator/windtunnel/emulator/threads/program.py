@@ -1,9 +1,9 @@
-"""A kernel as a Python generator of one thread, which stops before each step that others can see.
+"""Compilation of a kernel to a Python generator of one thread, which stops before each step visible to other threads.
 
-It stops at all of them where a seed picks the order; else at atomic operations, meetings and turns of loops that may
-wait: what plain accesses find in an order where they race is said to be a race in any. Values are NumPy scalars of
-their own types, so that numbers are those of `lockstep`, bit for bit. Between two stops a thread touches nothing that
-others do, or nothing whose order they could tell: what happens depends on the order of the stops alone.
+With a seed it stops at every such step. Without one it stops at atomic operations, barriers and iterations of spin
+loops only: plain accesses that race are reported in any order. Values are NumPy scalars of their own types, so that
+results equal those of lockstep execution bit for bit. Between two stops a thread accesses nothing that others access,
+or nothing whose order they could observe: the results depend on the order of the stops alone.
 """
 
 from __future__ import annotations
@@ -14,135 +14,156 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.emulator.lockstep import mathematics
-from windtunnel.emulator.lockstep.lanes import convert
-from windtunnel.emulator.lockstep.source_text import Writer
-from windtunnel.emulator.lockstep.waiting import decides, waits_on
+from windtunnel.emulator.common import mathematics
+from windtunnel.emulator.common.lanes import convert
+from windtunnel.emulator.common.source_text import FUNCTIONS, Writer, unary
+from windtunnel.emulator.common.spin_loops import exit_variables, spin_state
 from windtunnel.language import ir
-from windtunnel.language.types import BOOL
 
-_FUNCTIONS = {"min": "m.minimum", "max": "m.maximum", "**": "m.power"}
-
-
-_LONG = 1024
-"""Turns of a loop before it is asked whether they do anything."""
+_LONG_LOOP = 1024
+"""Iterations of a loop before its states are compared."""
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """What a thread stops for until others of its block or warp have come: a barrier, a shuffle or a vote."""
+class BarrierArrival:
+    """The event that a thread waits for others of its block, warp or grid.
+
+    Attributes:
+        line: Line of the barrier, shuffle or vote.
+        kind: ``block``, ``warp`` or ``grid`` for barriers, otherwise ``shuffle.up``, ``vote.any`` and so on.
+        mask: The lanes that must arrive, for events of a warp.
+        value: The value that the thread offers in a shuffle or a vote.
+        argument: The distance or lane of a shuffle.
+    """
 
     line: int
-    what: str
-    """``block``, ``warp`` or ``grid`` for barriers, else ``shuffle.up``, ``vote.any`` ..."""
+    kind: str
     mask: int = 0xFFFFFFFF
     value: Any = None
     argument: int = 0
 
+    @property
+    def is_of_warp(self) -> bool:
+        """Whether the thread waits for its warp."""
+        return self.kind not in ("block", "grid")
+
 
 WAIT = object()
-"""What a thread yields that goes round a loop until somebody changes what it looks at."""
+"""The event that a thread waits in a spin loop until a polled element changes."""
 
 
 @dataclass(frozen=True)
-class Threaded:
-    """``run(me, cells, scalars)`` is a thread: it yields None before a visible step, ``WAIT`` or a ``Meeting``."""
+class ThreadProgram:
+    """A kernel compiled for execution thread by thread.
+
+    Attributes:
+        program: The typed tree.
+        run: ``run(thread, arrays, scalars)`` is a generator: it yields None before a visible step, ``WAIT``, or a
+            ``BarrierArrival``.
+        source: Text of the emitted function.
+    """
 
     program: ir.Program
     run: Callable[..., Iterator[Any]]
     source: str
 
 
-def counted(me: Any, line: int, start: Any, stop: Any, step: Any) -> Iterator[Any]:
-    """The values of a range, as numbers of their own type. Deadlock for steps of 0 that never arrive."""
+def counted(thread: Any, line: int, start: Any, stop: Any, step: Any) -> Iterator[Any]:
+    """Yield the values of a range in their own type. Raises Deadlock for a step of 0 that never reaches the end."""
     kind, at, end, by = type(start), int(start), int(stop), int(step)
     if by == 0 and at > end:
-        me.stands(line)
+        thread.report_zero_step(line)
     while at < end if by > 0 else at > end:
         yield kind(at)
         at += by
 
 
-def threaded(program: ir.Program, stored: set[str], *, fine: bool) -> Threaded:
-    """An inferred kernel as a generator. ``stored``: the arrays that threads can meet in.
+def compile_thread(program: ir.Program, stored: set[str], *, every_access: bool) -> ThreadProgram:
+    """Compile a typed kernel to a generator.
 
-    ``fine``: it stops before plain accesses, too.
+    Args:
+        program: The typed tree.
+        stored: Names of the parameters that threads share and change.
+        every_access: Whether the generator stops before plain accesses of these arrays too.
     """
-    made = _Generator(program, stored, fine=fine)
-    source = made.source()
-    helpers = {"np": np, "m": mathematics, "convert": convert, "counted": counted, "WAIT": WAIT, "Meeting": Meeting}
-    names: dict[str, Any] = {**helpers, **made.constants}
-    # The text is made here from a tree of known forms: nothing of a user's gets into it but names and numbers.
+    generator = _Generator(program, stored, every_access=every_access)
+    source = generator.source()
+    helpers = {
+        "np": np, "m": mathematics, "convert": convert, "counted": counted, "WAIT": WAIT,
+        "BarrierArrival": BarrierArrival,
+    }  # fmt: skip
+    names: dict[str, Any] = {**helpers, **generator.constants}
+    # The text is emitted from a typed tree: of the user's source it holds nothing but names and numbers.
     exec(compile(source, f"<thread of {program.name}>", "exec"), names)  # noqa: S102
-    return Threaded(program, names["thread"], source)
+    return ThreadProgram(program, names["run"], source)
 
 
 class _Generator(Writer):
-    def __init__(self, program: ir.Program, stored: set[str], *, fine: bool) -> None:
-        self.program, self.stored, self.fine = program, stored, fine
-        self.shared = stored | {name for name, one in program.declared.items() if one.space == "shared"}
+    def __init__(self, program: ir.Program, stored: set[str], *, every_access: bool) -> None:
+        self.program, self.stored, self.every_access = program, stored, every_access
+        self.shared = stored | {name for name, declared in program.declared.items() if declared.space == "shared"}
         super().__init__()
 
     def source(self) -> str:
-        """The function's text."""
-        for stem, given in (("t", "index"), ("b", "block_index"), ("n", "block_size"), ("g", "grid_size")):
-            self.emit(f"{stem}_0, {stem}_1, {stem}_2 = me.{given}")
+        """Return the text of the function."""
+        for stem, attribute in (("t", "index"), ("b", "block_index"), ("n", "block_size"), ("g", "grid_size")):
+            self.emit(f"{stem}_0, {stem}_1, {stem}_2 = thread.{attribute}")
         for name in self.program.arrays:
-            self.emit(f"a_{name} = cells[{name!r}]")
+            self.emit(f"a_{name} = arrays[{name!r}]")
         for name in self.program.scalars:
             self.emit(f"v_{name} = scalars[{name!r}]")
         for name, kind in self.program.variables.items():
             self.emit(f"v_{name} = {self._constant(kind.dtype.type(0))}")
         self.block(self.program.body)
-        # A kernel without a step that others see is a generator all the same.
+        # This makes a generator of a kernel that has no visible step.
         self.emit("return")
         self.emit("yield")
-        return "\n".join(["def thread(me, cells, scalars):", *self.lines, ""])
+        return "\n".join(["def run(thread, arrays, scalars):", *self.lines, ""])
 
     # Statements.
 
     def block(self, body: Sequence[ir.Stmt]) -> None:
-        """Write statements."""
+        """Emit statements."""
         if not body:
             self.emit("pass")
-        for one in body:
-            self.statement(one)
+        for statement in body:
+            self.statement(statement)
 
     def _inner(self, body: Sequence[ir.Stmt]) -> None:
         self.depth += 1
         self.block(body)
         self.depth -= 1
 
-    def statement(self, one: ir.Stmt) -> None:
-        """Write a statement."""
-        match one:
+    def statement(self, statement: ir.Stmt) -> None:
+        """Emit a statement."""
+        match statement:
             case ir.Assign():
-                self.emit(f"v_{one.name} = {self.value(one.value)}")
+                self.emit(f"v_{statement.name} = {self.value(statement.value)}")
             case ir.Store():
-                value = self.value(one.value)
-                indices = [self.value(index) for index in one.indices]
-                self._stop(one.array, atomic=False)
-                self.emit(f"a_{one.array}.store(me, {one.line}, {', '.join([value, *indices])})")
+                value = self.value(statement.value)
+                indices = [self.value(index) for index in statement.indices]
+                self._stop(statement.array, atomic=False)
+                self.emit(f"a_{statement.array}.store(thread, {statement.line}, {', '.join([value, *indices])})")
             case ir.ExpressionStatement(value=ir.Atomic() as atomic):
                 self._atomic(atomic)
             case ir.ExpressionStatement():
-                self.value(one.value)
+                self.value(statement.value)
             case ir.Barrier():
-                self._barrier(one)
+                self._barrier(statement)
             case ir.Declare():
-                pass  # made before the thread runs
+                pass  # allocated before the thread runs
             case ir.If():
-                self.emit(f"if {self.value(one.condition)}:")
-                self._inner(one.body)
-                if one.orelse:
+                self.emit(f"if {self.value(statement.condition)}:")
+                self._inner(statement.body)
+                if statement.orelse:
                     self.emit("else:")
-                    self._inner(one.orelse)
+                    self._inner(statement.orelse)
             case ir.While():
-                self._while(one)
+                self._while(statement)
             case ir.For():
-                start, stop, step = (self.value(e) for e in (one.start, one.stop, one.step))
-                self.emit(f"for v_{one.name} in counted(me, {one.line}, {start}, {stop}, {step}):")
-                self._inner(one.body)
+                start, stop, step = (self.value(e) for e in (statement.start, statement.stop, statement.step))
+                self.emit(f"for v_{statement.name} in counted(thread, {statement.line}, {start}, {stop}, {step}):")
+                self._inner(statement.body)
             case ir.Break():
                 self.emit("break")
             case ir.Continue():
@@ -150,52 +171,53 @@ class _Generator(Writer):
             case ir.Return():
                 self.emit("return")
             case _:
-                raise AssertionError(f"{one} is of no known form")
+                raise AssertionError(f"{statement} is not a statement of a kernel")
 
-    def _barrier(self, one: ir.Barrier) -> None:
-        if one.scope.startswith("fence"):
-            self.emit(f"me.fence({one.scope == 'fence.block'})")
+    def _barrier(self, statement: ir.Barrier) -> None:
+        if statement.scope.startswith("fence"):
+            self.emit(f"thread.fence({statement.scope == 'fence.block'})")
         else:
-            mask = "" if one.mask is None else f", int({self.value(one.mask)})"
-            self.emit(f"yield Meeting({one.line}, {one.scope!r}{mask})")
+            mask = "" if statement.mask is None else f", int({self.value(statement.mask)})"
+            self.emit(f"yield BarrierArrival({statement.line}, {statement.scope!r}{mask})")
 
-    def _while(self, one: ir.While) -> None:
-        held = waits_on(one, self.shared)
-        loop, turns, kept = self._fresh("loop"), self._fresh("turns"), self._fresh("kept")
-        if held is not None:
-            self.emit(f"{loop} = me.enter({one.line})")
+    def _while(self, statement: ir.While) -> None:
+        state_names = spin_state(statement, self.shared)
+        loop, count, kept = self._new_name("loop"), self._new_name("count"), self._new_name("kept")
+        if state_names is not None:
+            self.emit(f"{loop} = thread.enter({statement.line})")
         else:
-            self.emit(f"{turns}, {kept} = 0, None")
+            self.emit(f"{count}, {kept} = 0, None")
         self.emit("while True:")
         self.depth += 1
-        if held is not None:
-            state = "".join(f"v_{name}, " for name in sorted(held))
-            self.emit(f"yield WAIT if {loop}.turn(({state})) else None")
+        if state_names is not None:
+            state = "".join(f"v_{name}, " for name in sorted(state_names))
+            self.emit(f"yield WAIT if {loop}.iterate(({state})) else None")
         else:
-            state = "".join(f"v_{name}, " for name in sorted(decides(one)))
-            self.emit(f"{turns} += 1")
-            self.emit(f"if {turns} >= {_LONG}: {kept} = me.endless({one.line}, {turns}, ({state}), {kept})")
-        condition = self.value(one.condition)
+            state = "".join(f"v_{name}, " for name in sorted(exit_variables(statement)))
+            self.emit(f"{count} += 1")
+            self.emit(f"if {count} >= {_LONG_LOOP}:")
+            self.emit(f"    {kept} = thread.check_progress({statement.line}, {count}, ({state}), {kept})")
+        condition = self.value(statement.condition)
         self.emit(f"if not {condition}: break")
-        self.block(one.body)
+        self.block(statement.body)
         self.depth -= 1
-        if held is not None:
+        if state_names is not None:
             self.emit(f"{loop}.leave()")
 
     def _stop(self, array: str, *, atomic: bool) -> None:
-        if array in self.shared and (self.fine or atomic):
+        if array in self.shared and (self.every_access or atomic):
             self.emit("yield")
 
     # Expressions.
 
     def value(self, e: ir.Expr) -> str:
-        """What an expression is; what has to come before is written."""
+        """Return the text of an expression, after emitting the statements that it depends on."""
         match e:
             case ir.Literal():
                 return self._literal(e)
             case ir.Variable():
                 if e.given is not None:
-                    self.emit(f"if not v_{e.given.name}: me.unset({e.line}, {e.name!r})")
+                    self.emit(f"if not v_{e.given.name}: thread.require_assigned({e.line}, {e.name!r})")
                 return f"v_{e.name}"
             case ir.Index():
                 stem = {"thread": "t", "block": "b", "block_size": "n", "grid_size": "g"}[e.what]
@@ -205,61 +227,56 @@ class _Generator(Writer):
             case ir.Load():
                 indices = [self.value(index) for index in e.indices]
                 self._stop(e.array, atomic=False)
-                return self._held(f"a_{e.array}.load(me, {e.line}, {', '.join(indices)})")
+                return self._emit_temporary(f"a_{e.array}.load(thread, {e.line}, {', '.join(indices)})")
             case ir.Atomic():
                 return self._atomic(e)
             case ir.Binary():
                 left, right = self.value(e.left), self.value(e.right)
-                if e.op in _FUNCTIONS:
-                    return f"{_FUNCTIONS[e.op]}({left}, {right})"
+                if e.op in FUNCTIONS:
+                    return f"{FUNCTIONS[e.op]}({left}, {right})"
                 return f"({left} {e.op} {right})"
             case ir.Unary():
                 inner = self.value(e.operand)
-                return {
-                    "not": f"(not {inner})", "-": f"m.negative({inner})", "+": inner, "~": f"(~{inner})",
-                    "abs": f"m.absolute({inner})",
-                }[e.op]  # fmt: skip
+                return unary(e.op, inner, f"(not {inner})")
             case ir.Logic():
-                found = self._held(self.value(e.left))
-                self.emit(f"if {found}:" if e.op == "and" else f"if not {found}:")
-                self._into(found, e.right)
-                return found
+                result = self._emit_temporary(self.value(e.left))
+                self.emit(f"if {result}:" if e.op == "and" else f"if not {result}:")
+                self._into(result, e.right)
+                return result
             case ir.Select():
-                found = self._fresh("t")
+                result = self._new_name("t")
                 self.emit(f"if {self.value(e.condition)}:")
-                self._into(found, e.yes)
+                self._into(result, e.yes)
                 self.emit("else:")
-                self._into(found, e.no)
-                return found
+                self._into(result, e.no)
+                return result
             case ir.Convert():
-                assert e.operand.type is not None  # noqa: S101  inference has been there
-                inner = self.value(e.operand)
-                if e.to == BOOL:
-                    return f"({inner} != {self._constant(e.operand.type.dtype.type(0))})"
-                return f"convert({inner}, {self._dtype(e.to)})"
+                return self._conversion(e, self.value(e.operand))
             case ir.Call():
                 arguments = ", ".join(self.value(argument) for argument in e.arguments)
                 return f"m.{e.op.partition('.')[2] or e.op}({arguments})"
             case ir.Warp():
                 return self._warp(e)
             case _:
-                raise AssertionError(f"{e} is of no known form")
+                raise AssertionError(f"{e} is not an expression of a kernel")
 
-    def _into(self, found: str, value: ir.Expr) -> None:
+    def _into(self, result: str, value: ir.Expr) -> None:
         self.depth += 1
-        self.emit(f"{found} = {self.value(value)}")
+        self.emit(f"{result} = {self.value(value)}")
         self.depth -= 1
 
     def _atomic(self, e: ir.Atomic) -> str:
         values = [self.value(value) for value in e.values]
         indices = [self.value(index) for index in e.indices]
         self._stop(e.array, atomic=True)
-        return self._held(f"a_{e.array}.atomic(me, {e.line}, {e.op!r}, ({', '.join(values)},), {', '.join(indices)})")
+        return self._emit_temporary(
+            f"a_{e.array}.atomic(thread, {e.line}, {e.op!r}, ({', '.join(values)},), {', '.join(indices)})"
+        )
 
     def _warp(self, e: ir.Warp) -> str:
         if e.op in ("lane", "warp_size"):
-            return f"me.{e.op}"
+            return f"thread.{e.op}"
         mask, value, *rest = (self.value(argument) for argument in e.arguments)
         argument = f", int({rest[0]})" if rest else ""
-        self.emit(f"yield Meeting({e.line}, {e.op!r}, int({mask}), {value}{argument})")
-        return self._held("me.result")
+        self.emit(f"yield BarrierArrival({e.line}, {e.op!r}, int({mask}), {value}{argument})")
+        return self._emit_temporary("thread.result")

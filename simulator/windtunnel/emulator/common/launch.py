@@ -1,0 +1,80 @@
+"""One launch of a kernel: its configuration, and how findings name its threads and lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import TypedDict
+
+from windtunnel.language import ir
+from windtunnel.runtime.interface import Dims
+
+
+class CodePosition(TypedDict):
+    """The keyword arguments of a finding that say where it is."""
+
+    file: str
+    lines: tuple[int, ...]
+
+
+@dataclass
+class Launch:
+    """The configuration of a launch.
+
+    Attributes:
+        program: The kernel's typed tree.
+        grid: Blocks along x, y and z.
+        block: Threads of a block along x, y and z.
+        device: Name of the device, for messages.
+        warp: Threads of a warp.
+        ignores_partial_warps: Whether a warp may synchronise while some of its threads are elsewhere.
+        checked: Whether reads of uninitialised variables are detected.
+    """
+
+    program: ir.Program
+    grid: Dims
+    block: Dims
+    device: str
+    warp: int = 32
+    ignores_partial_warps: bool = True
+    checked: bool = True
+
+    def thread(self, identity: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Return (``blockIdx``, ``threadIdx``) of a thread, given its number in the launch."""
+        per_block = self.block[0] * self.block[1] * self.block[2]
+        return _unflatten(identity // per_block, self.grid), _unflatten(identity % per_block, self.block)
+
+    def block_of(self, identity: int) -> int:
+        """Return the number of a thread's block."""
+        return identity // (self.block[0] * self.block[1] * self.block[2])
+
+    def describe_thread(self, identity: int) -> str:
+        """Return the name of a thread for messages, such as ``thread 3 of block 0``."""
+        block, thread = self.thread(identity)
+        return f"thread {_short(thread, self.block)} of block {_short(block, self.grid)}"
+
+    def describe_line(self, line: int) -> str:
+        """Return a source line for messages: its number, its file if it is another one, and its text."""
+        text = self.program.text_of(line)
+        file, number = self.program.place_of(line)
+        other = "" if file == self.program.file else f" of {PurePath(file).name}"
+        return f"line {number}{other}" + (f" ({text})" if text else "")
+
+    def position_of(self, *lines: int) -> CodePosition:
+        """Return the file of the first of these lines, and those of the lines that are in this file."""
+        places = [self.program.place_of(line) for line in lines]
+        file = places[0][0] if places else self.program.file
+        return {"file": file, "lines": tuple(sorted({line for name, line in places if name == file}))}
+
+    def __str__(self) -> str:
+        """Return the beginning of every message about the launch: kernel and device."""
+        return f"{self.program.name} on {self.device}"
+
+
+def _unflatten(number: int, sides: Dims) -> tuple[int, int, int]:
+    return number % sides[0], number // sides[0] % sides[1], number // (sides[0] * sides[1])
+
+
+def _short(index: tuple[int, int, int], sides: Dims) -> str:
+    used = max((axis + 1 for axis in range(3) if sides[axis] > 1), default=1)
+    return str(index[0]) if used == 1 else str(index[:used])

@@ -1,0 +1,213 @@
+"""Functions of a kernel's values in their own types, and the exchanges between threads of a warp."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from windtunnel.emulator.common.lanes import Lanes, Value
+from windtunnel.emulator.common.symbolic import SymbolicValue, materialise
+
+_BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+def _elementwise(ufunc: Any) -> Any:
+    def function(*values: Value) -> Any:
+        return ufunc(*map(materialise, values))
+
+    return function
+
+
+sqrt, exp, exp2, log, log2, log10 = map(_elementwise, (np.sqrt, np.exp, np.exp2, np.log, np.log2, np.log10))
+sin, cos, tan, asin, acos, atan = map(_elementwise, (np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan))
+sinh, cosh, tanh, floor, ceil, trunc = map(_elementwise, (np.sinh, np.cosh, np.tanh, np.floor, np.ceil, np.trunc))
+fabs, isnan, isinf, erf, erfc = map(_elementwise, (np.absolute, np.isnan, np.isinf, special.erf, special.erfc))
+expm1, log1p, cbrt = map(_elementwise, (np.expm1, np.log1p, np.cbrt))
+# Unsigned numbers are negated modulo their range. Of a number and NaN, fmin and fmax return the number, as in C.
+negative, absolute, minimum, maximum = map(_elementwise, (np.negative, np.absolute, np.fmin, np.fmax))
+power = pow = _elementwise(np.power)  # noqa: A001  the name it has in kernels
+atan2, hypot, fmod, copysign = map(_elementwise, (np.arctan2, np.hypot, np.fmod, np.copysign))
+
+
+def logical_not(value: Value) -> Any:
+    """Return the negation of a condition."""
+    return ~value if isinstance(value, SymbolicValue) else np.logical_not(value)
+
+
+def rsqrt(value: Value) -> Any:
+    """Return the reciprocal of the square root."""
+    value = materialise(value)
+    return value.dtype.type(1) / np.sqrt(value)
+
+
+def fma(a: Value, b: Value, c: Value) -> Any:
+    """Return ``a * b + c``, computed in the next wider type and rounded.
+
+    For float32 the result equals a fused multiply-add, except if the exact sum lies half-way between two float32
+    numbers. For float64 product and sum are rounded separately.
+    """
+    a, b, c = (materialise(v) for v in (a, b, c))
+    wide = np.float32 if a.dtype.itemsize == 2 else np.float64
+    return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(a.dtype)
+
+
+def tf32(value: Value) -> Any:
+    """Round a float32 to 10 bits of mantissa, ties to even, by the integer arithmetic that `codegen` emits."""
+    return _tf32(value, even=True)
+
+
+def tf32_away(value: Value) -> Any:
+    """Round a float32 to 10 bits of mantissa, ties away from zero, as PTX's ``cvt.rna.tf32.f32``."""
+    return _tf32(value, even=False)
+
+
+def _tf32(value: Value, *, even: bool) -> Any:
+    bits = np.asarray(materialise(value), np.float32).view(np.uint32)
+    # The sign is a separate bit, so adding to the others rounds away from zero on both sides of it.
+    half = np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1)) if even else np.uint32(0x1000)
+    rounded = np.where(np.isfinite(bits.view(np.float32)), (bits + half) & np.uint32(0xFFFFE000), bits)
+    return rounded.astype(np.uint32).view(np.float32)[()]
+
+
+_SMALLEST_NORMAL = np.finfo(np.float32).smallest_normal
+
+
+def flush(value: Value) -> Any:
+    """Replace subnormal float32 values by zero of the same sign."""
+    value = materialise(value)
+    is_subnormal = np.abs(value) < _SMALLEST_NORMAL
+    if not is_subnormal.any():
+        return value  # the usual case
+    flushed: Any = np.where(is_subnormal, np.copysign(np.float32(0), value), value)
+    return flushed[()]
+
+
+def popc(value: Value) -> Any:
+    """Return the number of set bits."""
+    value = np.asarray(materialise(value))
+    return np.bitwise_count(value.view(_BITS[value.dtype.itemsize])).astype(np.int32)[()]
+
+
+def clz(value: Value) -> Any:
+    """Return the number of leading zero bits."""
+    value = np.asarray(materialise(value))
+    bits, width = value.view(_BITS[value.dtype.itemsize]), 8 * value.dtype.itemsize
+    zeros = np.full(bits.shape, width, np.int32)
+    # A float64 holds 32 bits exactly, so wider numbers are split into halves.
+    for shift in range(0, width, 32):
+        half = (bits >> bits.dtype.type(shift)) & bits.dtype.type(min(2**32 - 1, 2**width - 1))
+        top = np.frexp(half.astype(np.float64))[1] + shift
+        zeros = np.where(half != 0, width - top, zeros).astype(np.int32)
+    return zeros[()]
+
+
+def ffs(value: Value) -> Any:
+    """Return the position of the lowest set bit, counted from 1; 0 if no bit is set."""
+    value = np.asarray(materialise(value))
+    bits = value.view(_BITS[value.dtype.itemsize])
+    lowest = bits & (~bits + bits.dtype.type(1))
+    return np.where(bits == 0, 0, 8 * value.dtype.itemsize - clz(lowest)).astype(np.int32)[()]
+
+
+def brev(value: Value) -> Any:
+    """Return the bits in reverse order."""
+    value = np.asarray(materialise(value))
+    width = value.dtype.itemsize
+    as_bytes = np.ascontiguousarray(value).reshape(-1, 1).view(np.uint8)
+    flipped = np.packbits(np.unpackbits(as_bytes[:, ::-1], axis=1)[:, ::-1], axis=1)
+    if width > 1:
+        flipped = flipped[:, ::-1]
+    return np.ascontiguousarray(flipped).view(value.dtype).reshape(value.shape)[()]
+
+
+# Warps. All arrays below have one element for each active thread.
+
+
+def lane(lanes: Lanes) -> Any:
+    """Return the threads' lane numbers within their warps."""
+    return (lanes.linear % lanes.chunk.warp).astype(np.int32)
+
+
+def warp_size(lanes: Lanes) -> Any:
+    """Return the number of threads of a warp."""
+    return np.int32(lanes.chunk.warp)
+
+
+def _warps(lanes: Lanes, mask: Value) -> np.ndarray:
+    """Return the number of each thread's group within the chunk: threads of one warp that state the same mask."""
+    chunk = lanes.chunk
+    per_block = -(-chunk.threads // chunk.warp)
+    warps = np.asarray(lanes.blocks * per_block + lanes.linear // chunk.warp)
+    masks = np.asarray(materialise(mask))
+    if not masks.ndim:
+        return warps
+    _, groups = np.unique(np.stack([warps, masks.astype(np.int64)]), axis=1, return_inverse=True)
+    return np.asarray(groups).reshape(-1)
+
+
+def _from_lane(lanes: Lanes, mask: Value, value: Value, source: np.ndarray) -> Any:
+    """Return the value of the thread at lane ``source`` of the same warp; a thread's own value if there is none."""
+    chunk = lanes.chunk
+    own = np.broadcast_to(np.asarray(materialise(value)), lanes.size)
+    values = np.zeros(chunk.size, own.dtype)
+    is_active = np.zeros(chunk.size, bool)
+    numbers = lanes.numbers
+    values[numbers], is_active[numbers] = own, True
+    linear = lanes.linear
+    target = linear - linear % chunk.warp + source
+    in_warp = (source >= 0) & (source < chunk.warp) & (target < chunk.threads)
+    place = np.where(in_warp, numbers - linear + target, numbers)
+    takes_part = is_active[place]
+    masks = np.asarray(materialise(mask))
+    if masks.ndim:
+        stated = np.zeros(chunk.size, masks.dtype)
+        stated[numbers] = masks
+        takes_part &= stated[place] == masks
+    return np.where(in_warp & takes_part, values[place], own)
+
+
+def shuffle_index(lanes: Lanes, mask: Value, value: Value, source: Value) -> Any:
+    """Return the value of the thread at lane ``source``."""
+    index = np.broadcast_to(np.asarray(materialise(source)), lanes.size)
+    return _from_lane(lanes, mask, value, index % lanes.chunk.warp)
+
+
+def shuffle_up(lanes: Lanes, mask: Value, value: Value, distance: Value) -> Any:
+    """Return the value of the thread ``distance`` lanes below."""
+    return _from_lane(lanes, mask, value, lane(lanes) - np.asarray(materialise(distance)))
+
+
+def shuffle_down(lanes: Lanes, mask: Value, value: Value, distance: Value) -> Any:
+    """Return the value of the thread ``distance`` lanes above."""
+    return _from_lane(lanes, mask, value, lane(lanes) + np.asarray(materialise(distance)))
+
+
+def shuffle_xor(lanes: Lanes, mask: Value, value: Value, pattern: Value) -> Any:
+    """Return the value of the thread whose lane number is this one's, exclusive or ``pattern``."""
+    return _from_lane(lanes, mask, value, lane(lanes) ^ np.asarray(materialise(pattern)))
+
+
+def vote_any(lanes: Lanes, mask: Value, predicate: Value) -> Any:
+    """Return whether the predicate is true for any active thread of the warp."""
+    warps = _warps(lanes, mask)
+    return np.bincount(warps, _as_weights(lanes, predicate))[warps] > 0
+
+
+def vote_all(lanes: Lanes, mask: Value, predicate: Value) -> Any:
+    """Return whether the predicate is true for all active threads of the warp."""
+    warps = _warps(lanes, mask)
+    return np.bincount(warps, _as_weights(lanes, predicate))[warps] == np.bincount(warps)[warps]
+
+
+def vote_ballot(lanes: Lanes, mask: Value, predicate: Value) -> Any:
+    """Return a bit for each of the warp's first 32 threads, set if the predicate is true for it."""
+    warps = _warps(lanes, mask)
+    lane_of = lane(lanes)
+    weight = np.where(lane_of < 32, np.exp2(lane_of), 0.0)
+    return np.bincount(warps, _as_weights(lanes, predicate) * weight)[warps].astype(np.uint32)
+
+
+def _as_weights(lanes: Lanes, predicate: Value) -> np.ndarray:
+    return np.broadcast_to(np.asarray(materialise(predicate)), lanes.size).astype(np.float64)

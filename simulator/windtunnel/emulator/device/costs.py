@@ -1,0 +1,164 @@
+"""The time and energy of an emulated device's operations, by its device model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from windtunnel.core.device import Device, Parameters
+from windtunnel.core.errors import InputError, UnsupportedOperationError
+from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.provenance import Provenance
+from windtunnel.core.ticks import to_ticks
+from windtunnel.runtime.interface import Interval
+from windtunnel.runtime.kernels import Work
+
+
+@dataclass(frozen=True)
+class Price:
+    """The cost of an operation.
+
+    Attributes:
+        ticks: Its duration.
+        joules: Its energy above idle in J.
+        engine: The hardware engine that executes it.
+    """
+
+    ticks: int
+    joules: float
+    engine: str
+
+
+@dataclass(frozen=True)
+class _LaunchParts:
+    """How the time of a launch divides between host and device, in ticks."""
+
+    dispatch: int
+    latency: int
+    back: int
+    empty: int
+    node: int
+
+
+class DeviceCosts:
+    """The prices of operations, and the overheads of the device's API.
+
+    Args:
+        device: The device model.
+        interval: Which values of the model are used: the best ones, or an end of the 90% interval.
+    """
+
+    def __init__(self, device: Device, interval: Interval) -> None:
+        self.device, self.interval = device, interval
+        self.provenance: Provenance | None = None
+        """The least certain provenance of the times used so far; None as long as nothing took time."""
+        self._prices: dict[tuple[Any, ...], Price] = {}
+        self._launch_provenance = Provenance.MEASURED
+        best, parts = self._launch_parts("best"), self._launch_parts(interval)
+        # At an end of the interval, each part is at its own end and never on the other side of its best value.
+        further = {"low": min, "best": max, "high": max}[interval]
+        self.dispatch_ticks = further(best.dispatch, parts.dispatch)
+        """The time that a launch takes on the host."""
+        self.latency_ticks = further(best.latency, parts.latency)
+        """The time from a launch on the host until the kernel may begin."""
+        self.back_ticks = further(best.back, parts.back)
+        """The time until a waiting host is notified."""
+        self.empty_ticks = further(best.empty, parts.empty)
+        """The duration of an empty kernel."""
+        self.node_ticks = further(best.node, parts.node)
+        """The time from node to node of a graph."""
+
+    def _launch_parts(self, interval: Interval) -> _LaunchParts:
+        """Divide the model's time of one launch and of many into the parts of host and device."""
+        try:
+            one, many = (self._launch_s(count, interval) for count in (1, 1001))
+        except UnsupportedOperationError:
+            one = many = 0.0
+        each = to_ticks((many - one) / 1000)
+        floor = min(to_ticks(Parameters(self.device).maybe("kernel_floor_s") or 0.0), to_ticks(one))
+        # Back to back, the slower of enqueuing and executing sets the pace. Where that is the device, the host is free
+        # again after the API's own dispatch.
+        dispatch = each if each > floor + 1 else min(self.overhead("dispatch_s", interval), each)
+        # A kernel may begin and end before the call that enqueues it has returned. Then the latency is negative.
+        rest = max(to_ticks(one) - dispatch - floor, -dispatch)
+        back = min(self.overhead("synchronize_s", interval), max(rest, 0))
+        return _LaunchParts(dispatch, rest - back, back, floor, self.overhead("graph_node_s", interval))
+
+    def _launch_s(self, count: int, interval: Interval) -> float:
+        columns = {"mode": "stream", "count": count}
+        seconds, self._launch_provenance, *_ = self._cost("launch", columns, interval)
+        return seconds
+
+    def overhead(self, name: str, interval: Interval | None = None) -> int:
+        """Return an overhead of the API in ticks; 0 if its profile has none of this name."""
+        sourced = self.device.api.values.get(name)
+        if sourced is None:
+            return 0
+        value = {"low": sourced.low, "best": sourced.value, "high": sourced.high}[interval or self.interval]
+        return to_ticks(sourced.value if value is None else value)
+
+    def note_overhead(self, name: str) -> None:
+        """Record that an overhead of the API was spent."""
+        provenance = self.device.api.values[name].provenance
+        self.provenance = max(self.provenance or Provenance.MEASURED, provenance)
+
+    def price(self, op: str, columns: Mapping[str, Any]) -> Price:
+        """Return the price of one operation. Raises InputError, or UnsupportedOperationError."""
+        key = (op, *columns.items())
+        price = self._prices.get(key)
+        if price is None:
+            seconds, provenance, power_w, engine = self._cost(op, columns, self.interval)
+            above_idle_w = max(power_w - self.device.idle_power_w, 0.0)
+            price = self._prices[key] = Price(to_ticks(seconds), above_idle_w * seconds, engine)
+            self.provenance = max(self.provenance or Provenance.MEASURED, provenance, self._launch_provenance)
+        return price
+
+    def price_of_copy(self, size: int, direction: str, memory: str) -> Price:
+        """Return the price of a copy of ``size`` bytes."""
+        return self.price("copy", {"bytes": max(size, 1), "direction": direction, "memory": memory})
+
+    def price_of_work(self, works: Sequence[Work]) -> Price:
+        """Return the price of operations that are executed one after another, on the engine of the first.
+
+        Raises:
+            InputError: If the work is not a list of operations.
+            UnsupportedOperationError: If the device has no cost model for one of them.
+        """
+        prices = []
+        if not works:
+            raise InputError("a kernel's work is an empty list", expected="one operation, or several")
+        for work in works:
+            if isinstance(work, tuple):
+                op, columns = work[0], dict(work[1])
+            else:
+                columns = dict(work)
+                if "op" not in columns:
+                    raise InputError(f"a kernel's work of {sorted(columns)} names no operation", expected="a key 'op'")
+                op = columns.pop("op")
+            try:
+                prices.append(self.price(str(op), columns))
+            except UnsupportedOperationError as error:
+                raise UnsupportedOperationError(
+                    f"no cost model for '{op}' on this device: {error}; declare the kernel's work with "
+                    "@kernel(work=...)"
+                ) from None
+        if len(prices) == 1:
+            return prices[0]
+        return Price(sum(p.ticks for p in prices), sum(p.joules for p in prices), prices[0].engine)
+
+    @property
+    def compute_engine(self) -> str:
+        """The hardware engine that executes kernels."""
+        try:
+            return self.price("kernel", {"threads": 1, "bytes": 1, "flops": 0.0}).engine
+        except UnsupportedOperationError:
+            return "compute"  # devices whose engines are of one kind
+
+    def _cost(self, op: str, columns: Mapping[str, Any], interval: Interval) -> tuple[float, Provenance, float, str]:
+        """Return (seconds, their provenance, power in W, hardware engine) of an operation."""
+        rows = one_row(OPERATIONS.find(op), columns)
+        cost = self.device.cost(rows, intervals=interval != "best")
+        durations = {"low": cost.duration_low_s, "best": cost.duration_s, "high": cost.duration_high_s}
+        seconds = float(durations[interval][0])
+        return seconds, Provenance(int(cost.provenance[0])), float(cost.power_w[0]), self.device.engine_of(rows)

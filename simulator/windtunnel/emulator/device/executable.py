@@ -1,0 +1,269 @@
+"""A kernel written thread by thread: compilation for argument types, and the choice of how a launch is executed."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.device import Numbers
+from windtunnel.core.errors import BarrierDivergence, Unwatched, caller
+from windtunnel.emulator.common.lanes import Lanes
+from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.common.layout import Chunk
+from windtunnel.emulator.device.number_formats import adapt_numbers, first_missing_type
+from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, RecordedArray, SharedArray
+from windtunnel.emulator.lockstep.barriers import LockstepStalledError
+from windtunnel.emulator.lockstep.compiler import LockstepKernel, compile_lockstep
+from windtunnel.emulator.races.footprint import FootprintRecorder
+from windtunnel.emulator.races.shadow_memory import ShadowMemory
+from windtunnel.emulator.threads.launch import ThreadKernel
+from windtunnel.language import ir
+from windtunnel.language.infer import infer
+from windtunnel.language.specialise import specialised
+from windtunnel.language.types import Array, Scalar, Type
+from windtunnel.runtime.interface import Dims
+
+CHUNK_THREADS = 1 << 15
+"""Threads of a chunk, so that their values stay in a processor's second-level cache."""
+MAX_THREADS = 1 << 16
+"""Threads that are executed one by one because of fences or waiting: this many take some ten seconds."""
+MAX_SPINNING_THREADS = 1 << 12
+"""Threads with locks and flags that are executed one by one at once. More are first tried in lockstep."""
+
+
+@dataclass(frozen=True)
+class CompiledKernel:
+    """A kernel compiled for some argument types, for both ways of execution."""
+
+    lockstep: LockstepKernel
+    threads: ThreadKernel
+
+    @property
+    def program(self) -> ir.Program:
+        """The typed tree."""
+        return self.lockstep.program
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of the shared arrays that the kernel declares with a size."""
+        arrays = [declared for declared in self.program.declared.values() if declared.space == "shared"]
+        return sum(math.prod(array.shape) * array.element.dtype.itemsize for array in arrays)
+
+
+class Executable:
+    """A kernel, compiled for each combination of argument types when it is first launched with it.
+
+    Args:
+        function: The kernel's Python function.
+        numbers: The number formats of the device's API.
+    """
+
+    def __init__(self, function: Callable[..., Any], numbers: Numbers | None = None) -> None:
+        self.function = function
+        self.numbers = numbers or Numbers()
+        self._compiled: dict[tuple[Type, ...], CompiledKernel] = {}
+        self._missing_types: dict[int, tuple[Scalar, int] | None] = {}
+
+    def specialised(self, arguments: Sequence[Any]) -> CompiledKernel:
+        """Return the kernel compiled for arguments of these types. Raises KernelError."""
+        program, types = specialised(self.function, arguments)
+        key = tuple(types.values())
+        kernel = self._compiled.get(key)
+        if kernel is None:
+            lockstep = compile_lockstep(adapt_numbers(infer(program, types), self.numbers))
+            kernel = CompiledKernel(lockstep, ThreadKernel(lockstep.program, lockstep.written))
+            self._compiled[key] = kernel
+        return kernel
+
+    def first_missing_type(self, kernel: CompiledKernel) -> tuple[Scalar, int] | None:
+        """Return a type that the kernel needs and the device's API lacks, with its line; None if there is none."""
+        if id(kernel) not in self._missing_types:
+            self._missing_types[id(kernel)] = first_missing_type(kernel.program, self.numbers.lacks)
+        return self._missing_types[id(kernel)]
+
+    @staticmethod
+    def launch(
+        kernel: CompiledKernel,
+        grid: Dims,
+        block: Dims,
+        arguments: Sequence[Any],
+        *,
+        device: str,
+        warp: int = 32,
+        checked: bool = True,
+        uninitialised: Sequence[np.ndarray | None] = (),
+        recorders: Sequence[FootprintRecorder | None] = (),
+        shared_bytes: int = 0,
+        resident: int = 1 << 31,
+        seed: int | None = None,
+    ) -> str:
+        """Execute a kernel on arrays, in place.
+
+        It is executed thread by thread with a seed, and where fences order threads or locks and flags make them wait;
+        otherwise in lockstep.
+
+        Args:
+            kernel: The kernel.
+            grid: Blocks along x, y and z.
+            block: Threads of a block along x, y and z.
+            arguments: Arrays and numbers of the types that the kernel was compiled for.
+            device: Name of the device, for messages.
+            warp: Threads of a warp.
+            checked: Whether findings are looked for.
+            uninitialised: For each argument, flags of the elements that nothing has written. Writes clear them.
+            recorders: For each argument, what records the accessed elements.
+            shared_bytes: Bytes of the shared arrays that the kernel declares without a size.
+            resident: Blocks that the device holds at once.
+            seed: Selects the order in which threads are executed.
+
+        Returns:
+            A hash of the steps that are visible to other threads; empty without a seed.
+
+        Raises:
+            Finding: The first one.
+        """
+        launch = Launch(kernel.program, grid, block, device, warp, checked=checked)
+        blocks, threads = math.prod(grid), math.prod(block)
+        lockstep = kernel.lockstep
+
+        def run_threads() -> str:
+            return kernel.threads.run(
+                launch,
+                arguments,
+                resident=resident,
+                checked=checked,
+                uninitialised=uninitialised,
+                recorders=recorders,
+                seed=seed,
+                sized=lambda declared: with_size(declared, shared_bytes),
+            )
+
+        fits = blocks * threads <= MAX_SPINNING_THREADS or blocks > resident
+        if seed is not None or (lockstep.polls_atomically and fits):
+            return run_threads()
+        if checked and lockstep.has_fences:
+            if blocks * threads <= MAX_THREADS:
+                return run_threads()
+            warnings.warn_explicit(
+                f"{launch}: race detection skipped: {blocks * threads:,} threads with fences exceed the limit of "
+                f"{MAX_THREADS:,}",
+                Unwatched,
+                *caller(),
+            )
+        launch.ignores_partial_warps = not lockstep.may_diverge or blocks * threads > MAX_THREADS
+        may_stall = lockstep.has_spin_loops or lockstep.may_diverge
+        before = _Snapshot(lockstep, arguments, uninitialised, recorders) if may_stall else None
+        try:
+            _run_lockstep(lockstep, launch, arguments, uninitialised, recorders, shared_bytes)
+        except LockstepStalledError:
+            assert before is not None  # noqa: S101  only spin loops and divergent warps stall
+            before.restore()
+            return run_threads()
+        except BarrierDivergence:
+            # Thread by thread, the others are seen to continue: to another barrier, or to their end.
+            if before is None or blocks * threads > MAX_THREADS:
+                raise
+            before.restore()
+            run_threads()
+            raise
+        return ""
+
+
+class _Snapshot:
+    """The state that a launch may change, as it was before."""
+
+    def __init__(
+        self,
+        kernel: LockstepKernel,
+        arguments: Sequence[Any],
+        uninitialised: Sequence[np.ndarray | None],
+        recorders: Sequence[FootprintRecorder | None],
+    ) -> None:
+        self._recorders = recorders
+        named = zip(kernel.program.parameters, arguments, strict=True)
+        self._arrays = [(array, array.copy()) for p, array in named if p.name in kernel.written]
+        self._arrays += [(flags, flags.copy()) for flags in uninitialised if flags is not None]
+
+    def restore(self) -> None:
+        """Restore the state."""
+        for array, copy in self._arrays:
+            array[...] = copy
+        for recorder in self._recorders:
+            if recorder is not None:
+                recorder.marks.clear()
+
+
+def _run_lockstep(
+    kernel: LockstepKernel,
+    launch: Launch,
+    arguments: Sequence[Any],
+    uninitialised: Sequence[np.ndarray | None],
+    recorders: Sequence[FootprintRecorder | None],
+    shared_bytes: int,
+) -> None:
+    program, grid, checked = kernel.program, launch.grid, launch.checked
+    arrays: dict[str, LockstepArray] = {}
+    scalars: dict[str, Any] = {}
+    nothing = [None] * len(arguments)
+    flags, recorders = list(uninitialised) or nothing, list(recorders) or nothing
+    for number, parameter in enumerate(program.parameters):
+        name, argument, recorder = parameter.name, arguments[number], recorders[number]
+        if not isinstance(program.arrays.get(name), Array):
+            scalars[name] = program.scalars[name].dtype.type(argument)
+            continue
+        about = launch, name, argument.shape, argument.reshape(-1)
+        parameter_array = GlobalArray(*about) if recorder is None else RecordedArray(*about, recorder)
+        parameter_array.copies_reads = bool(kernel.written)
+        parameter_array.uninitialised = flags[number] if checked else None
+        arrays[name] = parameter_array
+    blocks, threads = math.prod(grid), math.prod(launch.block)
+    # Only execution thread by thread follows the order that fences make.
+    finds_races = checked and not kernel.has_fences
+    if finds_races:
+        _add_shadow_memory(kernel, arrays, launch)
+    step = blocks if kernel.has_grid_barrier else max(CHUNK_THREADS // threads, 1)
+    # Whole rows of the grid, if they fit: their elements are then views of a two-dimensional array.
+    step -= step % grid[0] if grid[0] < step < blocks else 0
+    with np.errstate(all="ignore"):
+        for first in range(0, blocks, step):
+            chunk = Chunk(launch, first, min(step, blocks - first))
+            own: dict[str, LockstepArray] = {
+                name: (SharedArray if declared.space == "shared" else LocalArray)(
+                    launch, with_size(declared, shared_bytes), chunk, checked=checked
+                )
+                for name, declared in program.declared.items()
+            }
+            if not finds_races:
+                for array in own.values():
+                    array.shadow = None
+            kernel.run(Lanes(chunk), {**arrays, **own}, scalars)
+
+
+def _add_shadow_memory(kernel: LockstepKernel, arrays: dict[str, LockstepArray], launch: Launch) -> None:
+    """Add shadow memory to the arrays in which threads may race. Parameters that are one buffer share it."""
+    used = frozenset(axis for axis in range(3) if launch.grid[axis] * launch.block[axis] > 1)
+    by_address: dict[int, list[str]] = {}
+    for name, array in arrays.items():
+        by_address.setdefault(array.flat.__array_interface__["data"][0], []).append(name)
+    for names in by_address.values():
+        written = [name for name in names if name in kernel.written]
+        if not written:
+            continue
+        private_axes = kernel.private.get(written[0])
+        if len(names) == 1 and private_axes is not None and private_axes >= used:
+            continue
+        shadow = ShadowMemory(arrays[names[0]].flat.size, math.prod(launch.block), launch.warp)
+        for name in names:
+            arrays[name].shadow = shadow
+
+
+def with_size(declared: ir.Declare, shared_bytes: int) -> ir.Declare:
+    """Return a declared array with the size that the launch gives it, if it is declared without one."""
+    if declared.shape != (0,):
+        return declared
+    return replace(declared, shape=(shared_bytes // declared.element.dtype.itemsize,))

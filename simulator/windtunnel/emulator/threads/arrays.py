@@ -1,0 +1,267 @@
+"""A kernel's arrays in execution thread by thread: bounds, uninitialised elements, races, and waiting threads."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from windtunnel.emulator.common.atomics import change_one
+from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.races.findings import (
+    ATOMIC,
+    READ,
+    WRITE,
+    AccessReport,
+    out_of_bounds,
+    race,
+    uninitialised_element,
+)
+from windtunnel.emulator.races.footprint import FootprintRecorder
+from windtunnel.emulator.threads.clocks import Clock, ClockedAccess, Releases
+
+
+class Accessor(Protocol):
+    """What an array needs to know of the thread that accesses it."""
+
+    id: int
+    clock: Clock
+    changes: int
+    """Elements whose value the thread has changed."""
+    trace: array[int] | None
+
+    @property
+    def loops(self) -> Sequence[object]:
+        """The spin loops that the thread is in."""
+
+    def record_poll(self, polled: PolledRead) -> None:
+        """Record that the thread has read an element in a spin loop."""
+
+    def report_change(self, memory: MemoryRange, at: int) -> None:
+        """Report that an element has changed for which threads wait."""
+
+
+class Waiter(Protocol):
+    """A thread that waits for elements to change."""
+
+    def wake_if_polls(self, polled: PolledRead) -> bool:
+        """Continue if the thread still waits for this element; return whether it does."""
+
+
+class PolledRead(NamedTuple):
+    """A read in a spin loop: the element, the value that was read, and the line."""
+
+    array: ThreadArray
+    at: int
+    value: Any
+    line: int
+
+    def has_changed(self) -> bool:
+        """Return whether the element holds another value now."""
+        return bool(self.value != self.array.flat[self.at])
+
+
+class _ElementRecord:
+    """The last plain write of an element, and the atomic operations and reads since."""
+
+    __slots__ = ("atomics", "reads", "write")
+
+    def __init__(self) -> None:
+        self.write: ClockedAccess | None = None
+        self.atomics: dict[int, ClockedAccess] = {}
+        self.reads: dict[int, ClockedAccess] = {}
+
+
+class MemoryRange:
+    """The records of a range of memory, whichever arrays refer to it."""
+
+    def __init__(self) -> None:
+        self.elements: dict[int, _ElementRecord] = {}
+        self.releases: dict[int, Releases] = {}
+        self.last_change: dict[int, tuple[int, int]] = {}
+        """For each element, the thread and the line that changed it last."""
+        self.waiting: dict[int, dict[bytes, deque[tuple[Waiter, PolledRead]]]] = {}
+        """For each element, the threads that wait until it changes, by the bytes that they have read."""
+
+    def record_change(self, at: int, thread: Accessor, line: int) -> None:
+        """Record that an element has another value than before."""
+        self.last_change[at] = (thread.id, line)
+        thread.changes += 1
+        if at in self.waiting:
+            thread.report_change(self, at)
+
+
+class ThreadArray:
+    """An array of a kernel.
+
+    Args:
+        launch: The launch.
+        name: Name of the array in the kernel.
+        shape: Its shape.
+        flat: Its elements.
+        number: The number that stands for it in a trace.
+        uninitialised: Flags of the elements that nothing has written; None if they are not checked.
+        memory: The records of its memory; None if no two threads access the same element of it.
+        checked: Whether races are detected.
+        recorder: Records the accessed elements, for work of other streams.
+    """
+
+    def __init__(
+        self,
+        launch: Launch,
+        name: str,
+        shape: Sequence[int],
+        flat: np.ndarray,
+        *,
+        number: int,
+        uninitialised: np.ndarray | None = None,
+        memory: MemoryRange | None = None,
+        checked: bool = False,
+        recorder: FootprintRecorder | None = None,
+    ) -> None:
+        self.launch, self.name, self.shape, self.flat = launch, name, tuple(shape), flat
+        self.number, self.uninitialised, self.memory = number, uninitialised, memory
+        self.checked, self.recorder = checked, recorder
+        self.sides = [np.int32(side) for side in self.shape]
+
+    def side(self, number: int) -> np.int32:
+        """Return the length of a side."""
+        return self.sides[number]
+
+    # What a thread does with it.
+
+    def load(self, thread: Accessor, line: int, *indices: Any) -> Any:
+        """Return an element. Raises OutOfBounds, UninitializedRead or DataRace."""
+        at = self._position(thread, line, indices)
+        if self.uninitialised is not None and self.uninitialised[at]:
+            raise uninitialised_element(self.launch, self.name, self.index_of(at), thread.id, line)
+        if self.recorder is not None:
+            self.recorder.mark(READ, at)
+        value = self.flat[at]
+        if self.memory is not None:
+            if self.checked:
+                self._check_read(thread.clock, line, at)
+            if thread.loops:
+                thread.record_poll(PolledRead(self, at, value, line))
+            if thread.trace is not None:
+                thread.trace.extend((thread.id, line, self.number, at, 0))
+        return value
+
+    def store(self, thread: Accessor, line: int, value: Any, *indices: Any) -> None:
+        """Set an element. Raises OutOfBounds or DataRace."""
+        at = self._position(thread, line, indices)
+        flat, memory = self.flat, self.memory
+        if self.recorder is not None:
+            self.recorder.mark(WRITE, at)
+        if memory is None:
+            flat[at] = value
+        else:
+            if self.checked:
+                self._check_write(thread.clock, line, at, value)
+            before = flat[at]
+            flat[at] = value
+            if before != flat[at]:
+                memory.record_change(at, thread, line)
+            if thread.trace is not None:
+                thread.trace.extend((thread.id, line, self.number, at, 1))
+        if self.uninitialised is not None:
+            self.uninitialised[at] = False
+
+    def atomic(self, thread: Accessor, line: int, op: str, values: Sequence[Any], *indices: Any) -> Any:
+        """Change an element and return the value before. Raises OutOfBounds, UninitializedRead or DataRace."""
+        at = self._position(thread, line, indices)
+        if self.uninitialised is not None:
+            if op != "exch" and self.uninitialised[at]:
+                raise uninitialised_element(self.launch, self.name, self.index_of(at), thread.id, line)
+            self.uninitialised[at] = False
+        if self.recorder is not None:
+            self.recorder.mark(ATOMIC, at)
+        flat, memory = self.flat, self.memory
+        before = flat[at]
+        if memory is not None:
+            if self.checked:
+                self._check_atomic(thread.clock, line, at)
+                releases = memory.releases.get(at)
+                if releases is None:
+                    releases = memory.releases[at] = Releases()
+                releases.acquire_and_release(thread.clock)
+            if thread.loops:
+                thread.record_poll(PolledRead(self, at, before, line))
+            if thread.trace is not None:
+                thread.trace.extend((thread.id, line, self.number, at, 2))
+        flat[at] = change_one(op, before, values)
+        if memory is not None and before != flat[at]:
+            memory.record_change(at, thread, line)
+        return before
+
+    # Races.
+
+    def _record_of(self, at: int) -> _ElementRecord:
+        assert self.memory is not None  # noqa: S101  the caller has checked it
+        record = self.memory.elements.get(at)
+        if record is None:
+            record = self.memory.elements[at] = _ElementRecord()
+        return record
+
+    def _check_read(self, clock: Clock, line: int, at: int) -> None:
+        record = self._record_of(at)
+        access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, READ)
+        self._require_order(clock, record.write, at, access)
+        for other in record.atomics.values():
+            self._require_order(clock, other, at, access)
+        record.reads[clock.thread] = access
+
+    def _check_write(self, clock: Clock, line: int, at: int, value: Any) -> None:
+        record = self._record_of(at)
+        access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, WRITE)
+        if not _equal(self.flat[at], value):  # several threads may write the same value
+            self._require_order(clock, record.write, at, access)
+        for other in (*record.atomics.values(), *record.reads.values()):
+            self._require_order(clock, other, at, access)
+        record.write = access
+        if record.atomics or record.reads:
+            record.atomics, record.reads = {}, {}
+
+    def _check_atomic(self, clock: Clock, line: int, at: int) -> None:
+        record = self._record_of(at)
+        access = ClockedAccess(clock.thread, clock.now, clock.block, clock.interval, line, ATOMIC)
+        self._require_order(clock, record.write, at, access)
+        for other in record.reads.values():
+            self._require_order(clock, other, at, access)
+        record.atomics[clock.thread] = access
+
+    def _require_order(self, clock: Clock, earlier: ClockedAccess | None, at: int, access: ClockedAccess) -> None:
+        """Raise DataRace if an earlier access does not happen before this one."""
+        if earlier is None or clock.happens_after(earlier):
+            return
+        reports = (AccessReport(one.thread, one.kind, one.line) for one in (access, earlier))
+        raise race(self.launch, self.name, self.index_of(at), *reports)
+
+    # Positions.
+
+    def _position(self, thread: Accessor, line: int, indices: Sequence[Any]) -> int:
+        """Return the position of an element in the flat array. Raises OutOfBounds."""
+        at = 0
+        for index, side in zip(indices, self.shape, strict=True):
+            number = int(index)
+            if not 0 <= number < side:
+                stated = tuple(int(i) for i in indices)
+                raise out_of_bounds(self.launch, self.name, self.shape, stated, thread.id, line)
+            at = at * side + number
+        return at
+
+    def index_of(self, at: int) -> int | tuple[int, ...]:
+        """Return the index of the element at a position of the flat array, as the source states it."""
+        index = []
+        for side in reversed(self.shape):
+            index.append(at % side)
+            at //= side
+        return index[0] if len(index) == 1 else tuple(reversed(index))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Return whether values are equal. NaN equals NaN."""
+    return bool(a == b or (a != a and b != b))  # noqa: PLR0124
