@@ -38,7 +38,11 @@ from attention_model import (
     seconds,
     similar,
 )
-from shipping import ship
+
+from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.learned.overlay import Fit
+from windtunnel_models.learned.read import CALIBRATION
+from windtunnel_models.learned.write import update_overlay
 
 SOURCE = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), attention; fitted by benchmarks/accuracy/fit_attention.py"
 
@@ -333,23 +337,18 @@ def run_ship(tables: list[Table]) -> None:
         error = np.abs(np.exp(whole - table.y) - 1.0)
         usual = table.rows["head_dim"] <= 256
         cells = [f"{name} {100 * error[index].mean():.1f}%" for name, index in _cells(table)]
-        fit = {
-            "rows": len(table.y),
-            "held_out": float(error[usual].mean()),
-            "inside": float((np.abs(whole - table.y) <= inner)[usual].mean()),
-            "half_width": float(np.median(np.sinh(inner[usual]))),
-            "split": "whole head sets",
-            "note": f"errors on head sets held back: {', '.join(cells)}; the figures beside leave head_dim 512 out",
-        }
-        path = ship(
-            table.sku,
+        fit = Fit(
             "attention",
-            source=SOURCE,
-            values=values,
-            arrays=arrays,
-            measurements=len(table.y),
-            fit=fit,
+            len(table.y),
+            float(error[usual].mean()),
+            float((np.abs(whole - table.y) <= inner)[usual].mean()),
+            float(np.median(np.sinh(inner[usual]))),
+            "whole head sets",
+            f"errors on head sets held back: {', '.join(cells)}; the figures beside leave head_dim 512 out",
         )
+        path = CALIBRATION / f"{table.sku}.yaml"
+        device = Catalogue().device(table.sku, calibrated=False)
+        update_overlay(path, device, "attention", SOURCE, values, fit=fit, arrays=arrays)
         print(path.name, fit, "half-widths", arrays["halfwidth"].round(3).tolist())
 
 

@@ -25,11 +25,14 @@ import numpy as np
 import split as sp
 import torch
 from scipy.optimize import minimize
-from shipping import ship
 
 from windtunnel.core.ops import OPERATIONS, Rows
+from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds.gpu import gemm_learned as learned
 from windtunnel_models.kinds.gpu.gemm import formula_s
+from windtunnel_models.learned.overlay import Fit
+from windtunnel_models.learned.read import CALIBRATION
+from windtunnel_models.learned.write import update_overlay
 
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", message="X does not have valid feature names")
@@ -298,12 +301,12 @@ def run_ship(data: dict[tuple[str, str, str], sp.Table], skus: Sequence[str]) ->
             print(sku, t.dtype, t.clock, len(t), json.dumps(shown), f"{time.perf_counter() - began:.0f} s", flush=True)
         rows = sum(len(t) for key, t in data.items() if key[0] == sku)
         first = report["bfloat16/burst"]
-        fit = {name: first[short] for name, short in (("held_out", "mape"), ("inside", "inside"), ("half_width",) * 2)}
         others = ", ".join(f"{name} {100 * found['mape']:.1f}%" for name, found in report.items())
         note = f"errors on shapes held back: {others}; the figures beside are of bfloat16 in bursts"
-        fit = {"rows": rows, **fit, "split": "whole (n, k)", "note": note}
-        arrays = pack(sku, fitted)
-        ship(sku, "gemm", source=SOURCE, values=values, arrays=arrays, measurements=rows, fit=fit)
+        fit = Fit("gemm", rows, first["mape"], first["inside"], first["half_width"], "whole (n, k)", note)
+        device = Catalogue().device(sku, calibrated=False)
+        path = CALIBRATION / f"{sku}.yaml"
+        update_overlay(path, device, "gemm", SOURCE, values, fit=fit, arrays=pack(sku, fitted))
 
 
 def run_held(data: dict[tuple[str, str, str], sp.Table], folds: int) -> None:

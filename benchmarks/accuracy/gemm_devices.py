@@ -20,8 +20,9 @@ from windtunnel.core.csvfile import Table as CsvTable
 from windtunnel.core.device import Device
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.optable import OpTable
-from windtunnel_models.catalogue import Catalogue, read_overlay
+from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.calibrate import Calibration, calibrate
+from windtunnel_models.learned.read import read_overlay
 from windtunnel_models.learned.write import overlay_data, overlay_text
 
 DEVICES = (*sp.FOUR, "arc-pro-b60")
@@ -78,7 +79,7 @@ def after(catalogue: Catalogue, t: sp.Table, count: int, draw: int) -> dict[str,
     began = time.perf_counter()
     device, found = calibrated_on(catalogue, t.sku, as_table(few), few.seconds)
     took = time.perf_counter() - began
-    return judge(device, t.take(rest)) | {"seconds": took, "said": found.error_after}
+    return judge(device, t.take(rest)) | {"seconds": took, "said": found.cross_validation_error}
 
 
 def main() -> None:

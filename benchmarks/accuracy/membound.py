@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import yaml
 from scipy.optimize import least_squares
 from split import interval_metrics, metrics
 
@@ -32,9 +31,9 @@ from windtunnel.core.ops import Elementwise, Rows
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds.gpu import KIND
-from windtunnel_models.learned.overlay import Overlay
+from windtunnel_models.learned.overlay import Fit, Overlay
 from windtunnel_models.learned.transfer import relatives, taught
-from windtunnel_models.learned.write import values_data
+from windtunnel_models.learned.write import update_overlay
 
 CATALOGUE = Catalogue()
 DEVICES = {
@@ -255,26 +254,23 @@ def write_overlays(tables: list[Table], folder: Path) -> None:
     pooled = fit(tables)
     for sku in sorted({t.sku for t in tables}):
         mine = [t for t in tables if t.sku == sku]
-        numbers = {k: Sourced(v, Provenance.PUBLISHED, "fit") for k, v in own_numbers(mine, pooled).items()}
         error, inside, half = held_out(mine, pooled)
-        path = folder / f"{sku}.yaml"
-        data = yaml.safe_load(path.read_text()) if path.exists() else {"schema": 1, "sku": sku}
-        data.setdefault("sources", {})["eager"] = {
-            "text": "sitar-lab/NeuSight@6945927 (MIT), eager PyTorch, float32; benchmarks/accuracy/membound.py",
-            "provenance": "published",
-        }
-        values = data["values"] = data.get("values") or {}
-        for name, entry in values_data(CATALOGUE.device(sku, calibrated=False), numbers, "eager").items():
-            values[name] = entry
-        data.setdefault("fit", {})["elementwise"] = {
-            "rows": sum(len(t.seconds) for t in mine),
-            "held_out": round(error, 4),
-            "inside": round(inside, 4),
-            "half_width": round(half, 4),
-            "split": "whole (operation, width) groups, five folds",
-            "note": "rows over three times the launch floor",
-        }
-        path.write_text(yaml.safe_dump(data, sort_keys=False, width=120, allow_unicode=True))
+        update_overlay(
+            folder / f"{sku}.yaml",
+            CATALOGUE.device(sku, calibrated=False),
+            "eager",
+            "sitar-lab/NeuSight@6945927 (MIT), eager PyTorch, float32; benchmarks/accuracy/membound.py",
+            own_numbers(mine, pooled),
+            fit=Fit(
+                "elementwise",
+                sum(len(t.seconds) for t in mine),
+                error,
+                inside,
+                half,
+                "whole (operation, width) groups, five folds",
+                "rows over three times the launch floor",
+            ),
+        )
         print(f"{sku} held out {error:.1%} inside {inside:.0%} half-width {half:.0%}", file=sys.stderr, flush=True)
 
 

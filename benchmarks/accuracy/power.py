@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import yaml
 from scipy.optimize import least_squares
 from split import shape_fold
 
@@ -26,7 +25,7 @@ from windtunnel.core.ops import Gemm, Rows
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds.gpu.power import activity_of, power_w, sustained_s
-from windtunnel_models.learned.write import values_data
+from windtunnel_models.learned.write import update_overlay
 
 CATALOGUE = Catalogue()
 SKU = "b200-sxm-180gb"
@@ -257,16 +256,9 @@ def main() -> None:
 
 def write(tables: list[Table], folder: Path) -> None:
     """The numbers into the device's overlay, beside what it holds of other things."""
-    numbers = {k: Sourced(v, Provenance.PUBLISHED, "fit") for k, v in fit(tables).items()}
-    path = folder / f"{SKU}.yaml"
-    data = yaml.safe_load(path.read_text()) if path.exists() else {"schema": 1, "sku": SKU}
-    data.setdefault("sources", {})["power"] = {
-        "text": "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), sustained products; benchmarks/accuracy/power.py",
-        "provenance": "published",
-    }
-    values = data["values"] = data.get("values") or {}
-    values.update(values_data(CATALOGUE.device(SKU, calibrated=False), numbers, "power"))
-    path.write_text(yaml.safe_dump(data, sort_keys=False, width=120, allow_unicode=True))
+    source = "ai-dynamo/aiconfigurator@095f58a (Apache-2.0), sustained products; benchmarks/accuracy/power.py"
+    device = CATALOGUE.device(SKU, calibrated=False)
+    update_overlay(folder / f"{SKU}.yaml", device, "power", source, fit(tables))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ import numpy.typing as npt
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.ops import OPERATIONS, Gemm, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced
-from windtunnel_models.catalogue import HERE, Catalogue
+from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.learned.overlay import Fit
+from windtunnel_models.learned.read import CALIBRATION
+from windtunnel_models.learned.write import update_overlay
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.intp]
@@ -505,44 +508,23 @@ def row_by_row(outcomes: Sequence[Outcome]) -> list[str]:
     return lines
 
 
-def _figure(study: Study, path: str, value: float) -> str:
-    """Four digits of a fitted number; what was chosen or taken as known in full."""
-    return f"{value:.4g}" if path in study.fitted else f"{value:.10g}"
-
-
-def overlay_text(sku: str, outcomes: Sequence[Outcome], sources: Mapping[str, str]) -> str:
-    """A SKU's overlay: the numbers that all rows give, and how the fits did on rows left out."""
-    text = ["schema: 1", f"sku: {sku}", "sources:"]
-    for op, source in sources.items():
-        text.append(f'  {op}: {{text: "{source}", provenance: published}}')
-    values: dict[str, list[str]] = {}
-    fits: list[str] = []
-    for outcome in outcomes:
-        study = outcome.study
-        for path, value in outcome.values.items():
-            name, _, key = path.partition(".")
-            parameter = CATALOGUE.device(sku).kind.parameter(name)
-            unit = "" if parameter.unit == "1" else f" {parameter.unit}"
-            entry = f"{{value: {_figure(study, path, value)}{unit}, source: {study.source}}}"
-            values.setdefault(name, []).append(f"    {key}: {entry}" if key else entry)
-        split = list(study.groups)[-1]
-        found, low, high = outcome.held_out[split]
-        error = np.abs(found / study.seconds - 1.0).mean()
-        inside = ((study.seconds >= low) & (study.seconds <= high)).mean()
-        half = np.median((high - low) / 2.0 / found)
-        fits += [
-            f"  {study.op}:",
-            f"    rows: {len(study)}",
-            f"    held_out: {error:.4f}",
-            f"    inside: {inside:.3f}",
-            f"    half_width: {half:.3f}",
-            f"    split: one {split} left out",
-            f"    note: benchmarks/accuracy/small_tables.py, {DATE}",
-        ]
-    text.append("values:")
-    for name, entries in values.items():
-        text += [f"  {name}: {entries[0]}"] if entries[0].startswith("{") else [f"  {name}:", *entries]
-    return "\n".join([*text, "fit:", *fits, ""])
+def write_overlay(outcome: Outcome) -> None:
+    """Write the numbers that all rows give into the SKU's overlay, and the fits' quality on rows left out."""
+    study = outcome.study
+    split = list(study.groups)[-1]
+    found, low, high = outcome.held_out[split]
+    values = {p: float(f"{v:.4g}") if p in study.fitted else v for p, v in outcome.values.items()}
+    fit = Fit(
+        study.op,
+        len(study),
+        float(np.abs(found / study.seconds - 1.0).mean()),
+        float(((study.seconds >= low) & (study.seconds <= high)).mean()),
+        float(np.median((high - low) / 2.0 / found)),
+        f"one {split} left out",
+        f"benchmarks/accuracy/small_tables.py, {DATE}",
+    )
+    device = CATALOGUE.device(study.sku, calibrated=False)
+    update_overlay(CALIBRATION / f"{study.sku}.yaml", device, study.source, study.text, values, fit=fit)
 
 
 def main() -> None:
@@ -579,10 +561,8 @@ def main() -> None:
     if options.write:
         PUBLISHED.parent.mkdir(parents=True, exist_ok=True)
         PUBLISHED.write_text("\n".join(text))
-        for sku in dict.fromkeys(outcome.study.sku for outcome in outcomes):
-            of_sku = [outcome for outcome in outcomes if outcome.study.sku == sku]
-            sources = {outcome.study.source: outcome.study.text for outcome in of_sku}
-            (HERE / "calibration" / f"{sku}.yaml").write_text(overlay_text(sku, of_sku, sources))
+        for outcome in outcomes:
+            write_overlay(outcome)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from windtunnel.codegen import transpile
 from windtunnel.core.device import KERNEL_TYPES, Numbers
 from windtunnel.core.errors import InputError, LaunchError
 from windtunnel.language.types import SCALARS
-from windtunnel_models.catalogue import Catalogue, api_names, api_profile
+from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.specs import api_names, api_profile
 
 KNOWN = Catalogue()
 
@@ -249,8 +250,8 @@ def test_what_a_profile_states_has_its_source_and_what_it_does_not_is_numpys() -
 @pytest.mark.parametrize(
     ("numbers", "message"),
     [
-        ("tf32: {value: nearest-up, source: sheet}", "'nearest-up' is not what 'tf32' may be"),
-        ("lacks: {value: [f46], source: sheet}", "'f46' is not what 'lacks' may be.*did you mean 'f64'"),
+        ("tf32: {value: nearest-up, source: sheet}", "'nearest-up' is not a valid value of 'tf32'"),
+        ("lacks: {value: [f46], source: sheet}", "'f46' is not a valid value of 'lacks'.*did you mean 'f64'"),
         ("subnormals: {value: kept}", "'subnormals' needs its source"),
         ("subnormals: {value: kept, provenance: assumed}", "'subnormals' needs its source"),
         ("halves: {value: kept, source: sheet}", "unknown key 'halves'"),
@@ -259,7 +260,7 @@ def test_what_a_profile_states_has_its_source_and_what_it_does_not_is_numpys() -
 def test_a_slip_in_a_profile_is_said_with_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbers: str, message: str
 ) -> None:
-    from windtunnel_models import catalogue
+    from windtunnel_models import specs
 
     (tmp_path / "apis").mkdir()
     file = tmp_path / "apis" / "own.yaml"
@@ -267,6 +268,6 @@ def test_a_slip_in_a_profile_is_said_with_its_line(
     file.write_text(
         f"{head}sources: {{sheet: {{text: a sheet, provenance: datasheet}}}}\nvalues: {{}}\nnumbers:\n  {numbers}\n"
     )
-    monkeypatch.setattr(catalogue, "HERE", tmp_path)
+    monkeypatch.setattr(specs, "HERE", tmp_path)
     with pytest.raises(InputError, match=f"own.yaml:9.*{message}"):
         api_profile("own")

@@ -18,8 +18,8 @@ from windtunnel.emulator.device.timeline import Host
 from windtunnel.library.devices import _emulated_backends
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.selection import select
-from windtunnel_models.catalogue import api_names
 from windtunnel_models.kinds import kind_names
+from windtunnel_models.specs import api_names
 
 SEED = ("cuda", "metal", "wgpu", "cpu")
 KNOWN = windtunnel.catalogue()

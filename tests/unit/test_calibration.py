@@ -74,7 +74,7 @@ def test_a_device_of_known_law_is_found_again_within_a_percent(tmp_path: Path) -
     found = measured(tmp_path / "t.csv", SIZES, LAW)
     assert found.values["floor_s"].value == pytest.approx(9e-6, rel=0.01)
     assert found.values["rate_bytes_per_s"].value == pytest.approx(2.5e11, rel=0.01)
-    assert found.error_after < 0.01 < found.error_before
+    assert found.cross_validation_error < 0.01 < found.error_before
     assert not found.outliers
     assert not found.duplicates
 
@@ -106,7 +106,7 @@ def test_repeated_points_are_named_and_their_median_counts(tmp_path: Path) -> No
     assert found.duplicates == [(2, 42, 43)]
     assert found.distinct == 40
     assert found.rows == 42
-    assert found.error_after < 0.01
+    assert found.cross_validation_error < 0.01
 
 
 def test_too_few_distinct_rows_are_refused_however_often_they_are_repeated(tmp_path: Path) -> None:
@@ -121,9 +121,9 @@ def test_the_interval_holds_nine_tenths_of_rows_that_no_fit_saw(tmp_path: Path) 
     sizes = np.round(np.exp(rng.uniform(np.log(1e3), np.log(1e9), 200)))
     seconds = (9e-6 + 12.0 * sizes / 2.5e11) * np.exp(rng.normal(0.0, 0.08, 200))
     found = measured(tmp_path / "t.csv", sizes[:100], seconds[:100])
-    assert 0.85 <= found.inside <= 0.97
-    assert 0.10 < found.half_width < 0.20  # 1.645 x 0.08 = 0.13
-    assert 0.04 < found.error_after < 0.09  # mean |error| of such noise is 0.064: no fit can do better
+    assert 0.85 <= found.interval_coverage <= 0.97
+    assert 0.10 < found.interval_half_width < 0.20  # 1.645 x 0.08 = 0.13
+    assert 0.04 < found.cross_validation_error < 0.09  # mean |error| of such noise is 0.064: no fit can do better
 
 
 def test_leaving_a_point_out_in_closed_form_is_leaving_it_out() -> None:
@@ -131,7 +131,7 @@ def test_leaving_a_point_out_in_closed_form_is_leaving_it_out() -> None:
     z, residual = rng.normal(size=(12, 2)), rng.normal(0.0, 0.1, 12)
     none, noise = np.zeros(12), np.ones(12)
     scales = Scales(0.12, 0.06, 0.03, 0.0)
-    error, deviation = Process(z, residual, none, noise, scales).left_out()
+    error, deviation = Process(z, residual, none, noise, scales).leave_one_out()
     for i in range(12):
         kept = np.arange(12) != i
         rest = Process(z[kept], residual[kept], none[kept], noise[kept], scales)
@@ -282,8 +282,8 @@ def test_a_named_outlier_sets_no_interval_however_few_rows_there_are(tmp_path: P
     seconds[5] *= 1000.0
     found = measured(tmp_path / "t.csv", SIZES[:12], seconds)
     assert [outlier.line for outlier in found.outliers] == [7]
-    assert found.half_width < 3.0 * clean.half_width
-    assert found.error_after < 0.2
+    assert found.interval_half_width < 3.0 * clean.interval_half_width
+    assert found.cross_validation_error < 0.2
 
 
 def test_repeats_that_contradict_each_other_are_outliers(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_predict_gives_no_wider_interval_than_was_reported(products: Path, tmp_p
     at = {name: lines[0].index(name) for name in ("duration_s", "duration_low_s", "duration_high_s")}
     value, low, high = (np.array([float(line[at[name]]) for line in lines[1:]]) for name in at)
     # These rows were fitted, so their interval is the narrower one; nothing that was fitted with them is added again.
-    assert 0.01 < np.median((high - low) / 2.0 / value) < 1.1 * json.loads(said)["half_width"]
+    assert 0.01 < np.median((high - low) / 2.0 / value) < 1.1 * json.loads(said)["interval_half_width"]
 
 
 def test_a_calibration_overwrites_neither_its_measurements_nor_an_overlay_its_predictions(
@@ -371,7 +371,7 @@ def test_a_calibration_says_what_it_stands_in_place_of(tmp_path: Path) -> None:
     table = root / "scenarios" / "measurements" / "arc-pro-b60-gemm.csv"
     code, said = command("calibrate", "gemm", table, "--device", "arc-pro-b60", "--out", tmp_path / "o.yaml")
     assert code == 0, said
-    assert "in place of the shipped calibration (gemm)" in said
+    assert "it replaces the shipped calibration (gemm)" in said
 
 
 def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path) -> None:
@@ -400,7 +400,7 @@ def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path
         )
     )
     report = calibrate_command.calibrate("gemm", path, "l40s", out=tmp_path / "o.yaml", catalogue=catalogue)
-    assert report["power"]["error_left_out"] < 0.5 * report["power"]["error_before"]
+    assert report["power"]["cross_validation_error"] < 0.5 * report["power"]["error_before"]
     path.write_text(path.read_text().replace("power_w", "note"))
     assert calibrate_command.calibrate("gemm", path, "l40s", catalogue=catalogue)["power"] is None
 
@@ -441,10 +441,12 @@ def test_a_fit_that_rows_left_out_do_not_bear_out_says_so(spread: float, tmp_pat
         lines.append(f"{n},{1.3 * seconds * math.exp(spread * rng.standard_normal()):.6g}")
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
     report = calibrate_command.calibrate("vector_add", tmp_path / "rows.csv", "l4", out=tmp_path / "made.yaml")
-    assert report["better"] is (spread == 0.0)
+    assert report["improves_on_prior"] is (spread == 0.0)
     if spread:
-        assert report["level_alone"]
-    assert any("no better than without" in line for line in calibration_lines(report)) is (spread > 0.0)
+        assert report["constant_factor_only"]
+    assert any("no improvement over the uncalibrated model" in line for line in calibration_lines(report)) is (
+        spread > 0.0
+    )
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.3])
@@ -459,10 +461,10 @@ def test_what_varies_with_size_is_kept_where_rows_left_out_are_nearer_with_it(sl
         lines.append(f"{n},{factor * seconds:.6g}")
     (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
     report = calibrate_command.calibrate("vector_add", tmp_path / "rows.csv", "l4", out=tmp_path / "made.yaml")
-    assert report["better"]
-    assert report["level_alone"] is (slope == 0.0)
+    assert report["improves_on_prior"]
+    assert report["constant_factor_only"] is (slope == 0.0)
     overlay = " ".join((tmp_path / "made.yaml").read_text().split())
     assert ("one factor for all sizes" in overlay) is (slope == 0.0)
-    assert any("one factor for all sizes" in line for line in calibration_lines(report)) is (slope == 0.0)
+    assert any("a single factor is used for all sizes" in line for line in calibration_lines(report)) is (slope == 0.0)
     # What is written is what was judged: a residual that knows no sizes.
     assert ("wide: 0.0, narrow: 0.0" in overlay) is (slope == 0.0)

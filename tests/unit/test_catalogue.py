@@ -9,8 +9,9 @@ import pytest
 import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.provenance import Provenance
-from windtunnel_models.catalogue import Catalogue, api_names, api_profile
+from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds import find_kind, kind_names
+from windtunnel_models.specs import api_names, api_profile
 
 SKU = """\
 schema: 1

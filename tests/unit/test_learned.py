@@ -12,9 +12,10 @@ import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance
-from windtunnel_models import catalogue
-from windtunnel_models.catalogue import Catalogue, read_overlay, shipped_overlay
-from windtunnel_models.learned.transfer import nearest, relation, relatives
+from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.learned import read
+from windtunnel_models.learned.read import read_overlay, shipped_overlay
+from windtunnel_models.learned.transfer import closest, relation, relatives
 
 KNOWN = Catalogue()
 CALIBRATED = [sku for sku in KNOWN.skus() if sku != "host" and shipped_overlay(sku, KNOWN.spec(sku).kind) is not None]
@@ -51,9 +52,9 @@ def test_kinship_follows_from_what_a_datasheet_states(sku: str, other: str, expe
 
 def test_the_same_die_answers_alone_and_weights_sum_to_one() -> None:
     measured = [KNOWN.spec(sku) for sku in ("a100-sxm-80gb", "h100-sxm-80gb", "l40s")]
-    of_h200 = nearest(relatives(KNOWN.spec("h200-sxm-141gb"), measured))
+    of_h200 = closest(relatives(KNOWN.spec("h200-sxm-141gb"), measured))
     assert [kin.sku for kin in of_h200] == ["h100-sxm-80gb"]
-    of_b200 = nearest(relatives(KNOWN.spec("b200-sxm-180gb"), measured))
+    of_b200 = closest(relatives(KNOWN.spec("b200-sxm-180gb"), measured))
     assert len(of_b200) == 3
     assert sum(kin.weight for kin in of_b200) == pytest.approx(1.0)
     assert of_b200[0].sku == "h100-sxm-80gb"
@@ -65,16 +66,14 @@ def without(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> object:
     """A catalogue whose calibration folder lacks one SKU's files."""
 
     def make(sku: str) -> Catalogue:
-        folder = tmp_path / "models"
-        shutil.copytree(catalogue.HERE, folder, ignore=shutil.ignore_patterns("__pycache__", "kinds"))
-        for path in (folder / "calibration").glob(f"{sku}.*"):
-            path.unlink()
-        monkeypatch.setattr(catalogue, "HERE", folder)
-        catalogue.shipped_overlay.cache_clear()
+        folder = tmp_path / "calibration"
+        shutil.copytree(read.CALIBRATION, folder, ignore=shutil.ignore_patterns(f"{sku}.*"))
+        monkeypatch.setattr(read, "CALIBRATION", folder)
+        read.shipped_overlay.cache_clear()
         return Catalogue()
 
     yield make
-    catalogue.shipped_overlay.cache_clear()
+    read.shipped_overlay.cache_clear()
 
 
 @pytest.mark.parametrize("sku", LEARNED)
@@ -168,6 +167,6 @@ def test_points_that_were_cut_are_refused_where_they_stand(tmp_path: Path) -> No
 
 def test_an_array_file_that_is_missing_is_named(without: object, tmp_path: Path) -> None:
     known = without("nothing")  # type: ignore[operator]
-    (catalogue.HERE / "calibration" / "a100-sxm-80gb.npz").unlink()
+    (read.CALIBRATION / "a100-sxm-80gb.npz").unlink()
     with pytest.raises(InputError, match=r"a100-sxm-80gb\.npz: the array file cannot be read"):
         known.device("a100-sxm-80gb").cost(products())

@@ -20,6 +20,7 @@ from windtunnel.validation.compare import halves
 from windtunnel.validation.rows import Measurement
 from windtunnel_models import catalogue as catalogue_module
 from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.learned import read as read_module
 
 FLOOR_S, BANDWIDTH, RATE = 8e-6, 150e9, 20e12
 NOISE = 0.01
@@ -115,7 +116,8 @@ class WithLawful(Catalogue):
 @pytest.fixture
 def catalogue(monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalogue]:
     find = catalogue_module.find_kind
-    monkeypatch.setattr(catalogue_module, "find_kind", lambda name: LAWFUL if name == "lawful" else find(name))
+    for module in (catalogue_module, read_module):
+        monkeypatch.setattr(module, "find_kind", lambda name: LAWFUL if name == "lawful" else find(name))
     yield WithLawful()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Kind, Parameter, Parameters, Raw
+from windtunnel.core.device import Parameters, Raw
 from windtunnel.core.ops import (
     BYTES_PER_ELEMENT,
     CODECS,
@@ -26,19 +26,15 @@ from windtunnel.core.ops import (
     Stencil,
     VectorAdd,
 )
-from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel_models.kinds._cpu_drivers import DRIVERS, driven_s
-from windtunnel_models.kinds._cpu_drivers import PARAMETERS as DRIVER_PARAMETERS
 from windtunnel_models.kinds._shared import (
-    COMMON,
-    EXACT,
     active_power_w,
     api_time_s,
     launched_s,
     limit,
-    power_shares,
     service,
 )
+from windtunnel_models.kinds._tables import read_kind
 
 DTYPES = ("float32", "float16", "bfloat16", "int8")
 SCHEMES = ("rsa2048", "ecdsa_p256")
@@ -66,196 +62,6 @@ _FLUID = (
     "the EPYC 9654 not among them"
 )
 _ISSUES = "intel/QAT_Engine issues 71, 132 and 232: 939 to 1316 sign/s in software, Xeons of 2014 to 2021"
-
-
-def _published(value: float, source: str, low: float | None = None, high: float | None = None) -> Sourced:
-    return Sourced(value, Provenance.PUBLISHED, source, low, high)
-
-
-_PARAMETERS = (
-    *COMMON,
-    Parameter("cores", "1", "physical cores", required=True),
-    Parameter("threads", "1", "threads that an operation may use; all cores unless given"),
-    Parameter(
-        "clock_hz",
-        "Hz",
-        "clock: guaranteed, of one busy core, of all",
-        keys=("base", "boost", "all_core"),
-        required=True,
-    ),
-    Parameter("simd_bits", "1", "width of the vector registers in use", required=True),
-    Parameter("fma_units", "1", "vector multiply-adds of that width a core starts each cycle", required=True),
-    Parameter(
-        "dtype_rate",
-        "1",
-        "multiply-adds of a type a cycle, beside float32's",
-        keys=DTYPES,
-        defaults={
-            "float32": Sourced(1.0, Provenance.DATASHEET, "by definition"),
-            "float16": assumed(0.9, 0.5, 2.0, "converted to float32 in registers, unless AVX512-FP16 is there"),
-            "bfloat16": assumed(1.0, 0.5, 2.0, "converted to float32 in registers, unless AVX512-BF16 is there"),
-            "int8": assumed(1.0, 0.5, 4.0, "widened, unless VNNI is there"),
-        },
-    ),
-    Parameter(
-        "kernel_efficiency",
-        "1",
-        "attained fraction of the vector units' peak when data is at hand",
-        keys=KERNELS,
-        defaults={
-            "gemm": assumed(
-                0.75, 0.4, 0.92, "a tuned BLAS attains 0.8 to 0.9 on large squares, much less on thin ones"
-            ),
-            "attention": assumed(0.4, 0.15, 0.7, "softmax between two small products"),
-            "elementwise": assumed(0.5, 0.2, 0.9, "loads and stores share issue slots with arithmetic"),
-            "stencil": assumed(0.25, 0.1, 0.5, "eight operations for eight loads a cell"),
-            "fft": assumed(0.15, 0.05, 0.3, "shuffles and strided passes"),
-        },
-    ),
-    Parameter("memory_bytes", "B", "memory of the machine", required=True),
-    Parameter("memory_bytes_s", "B/s", "peak rate of memory, all channels", required=True),
-    Parameter(
-        "memory_efficiency",
-        "1",
-        "attained fraction of it, all cores busy",
-        default=_published(0.465, _FLUID, 0.385, 0.8),
-    ),
-    Parameter(
-        "core_bytes_s",
-        "B/s",
-        "what one core draws from memory",
-        default=assumed(20e9, 10e9, 40e9, "a core's outstanding misses over the latency of memory"),
-    ),
-    Parameter("llc_bytes", "B", "last-level cache", required=True),
-    Parameter(
-        "llc_core_bytes_s",
-        "B/s",
-        "what one core draws from the last-level cache",
-        default=assumed(40e9, 20e9, 100e9, "10 to 30 bytes a cycle at 3 to 4 GHz"),
-    ),
-    Parameter(
-        "wake_s",
-        "s",
-        "waking a pool of threads and meeting at its barrier",
-        default=assumed(6e-6, 1e-6, 60e-6, "spinning pools answer in one microsecond, sleeping ones in fifty"),
-    ),
-    Parameter(
-        "aes_blocks_per_cycle",
-        "1",
-        "AES rounds a core starts each cycle (AES-NI 1 or 2, VAES 4); 0 without the instructions",
-        required=True,
-    ),
-    Parameter(
-        "aes_latency_cycles",
-        "1",
-        "cycles from one round of a block to its next",
-        default=assumed(4, 3, 7, "3 on recent Intel, 4 on Zen, 7 on Haswell and before"),
-    ),
-    Parameter(
-        "aes_efficiency",
-        "1",
-        "attained fraction of the AES units, authentication included",
-        default=_published(0.62, f"{_HOST}: AES-256-GCM 10.5 GB/s of 16.9 at 1 MiB", 0.4, 0.95),
-    ),
-    Parameter(
-        "aes_software_bytes_s",
-        "B/s",
-        "one core without AES instructions, 256-bit keys",
-        default=_published(
-            0.2e9, "intel/QAT_Engine issue 132: 0.39 GB/s of two processes, AES-NI disabled", 0.1e9, 0.3e9
-        ),
-    ),
-    Parameter(
-        "crypto_call_s",
-        "s",
-        "entering a cryptographic library once",
-        default=_published(0.78e-6, f"{_HOST}: 3.5 GB/s at 4 KiB against 10.5 at 1 MiB", 0.1e-6, 2e-6),
-    ),
-    Parameter(
-        "codec_bytes_s",
-        "B/s",
-        "one core, level 1, uncompressed bytes",
-        keys=CODEC_KEYS,
-        defaults={
-            "compress_deflate": _published(0.48e9, f"{_HOST}: isal", 0.2e9, 0.8e9),
-            "compress_lz4": assumed(0.65e9, 0.4e9, 0.9e9, "lz4 claims 0.5 to 0.8 GB/s a core on mixed data"),
-            "compress_zstd": assumed(0.45e9, 0.3e9, 0.6e9, "zstd claims 0.4 to 0.5 GB/s a core at level 1"),
-            "decompress_deflate": assumed(0.45e9, 0.25e9, 1.2e9, "zlib 0.3 to 0.4, isal and libdeflate up to 1.2 GB/s"),
-            "decompress_lz4": assumed(3.5e9, 2e9, 5e9, "lz4 claims 3 to 5 GB/s a core"),
-            "decompress_zstd": assumed(1.3e9, 0.8e9, 2e9, "zstd claims 1 to 1.7 GB/s a core"),
-        },
-    ),
-    Parameter(
-        "level_growth",
-        "1",
-        "factor on the time of compression for each level above the first",
-        keys=CODECS,
-        defaults={
-            "deflate": _published(1.64, f"{_HOST}: isal 0.48 GB/s, zlib at level 6 0.04", 1.3, 1.8),
-            "lz4": assumed(1.3, 1.1, 1.6, "levels above 2 search as deeply as deflate does"),
-            "zstd": assumed(1.35, 1.2, 1.5, "level 19 is some two hundred times slower than level 1"),
-        },
-    ),
-    Parameter(
-        "sign_rate",
-        "/s",
-        "signatures a second of one core",
-        keys=SCHEMES,
-        defaults={
-            "rsa2048": _published(1316.0, _ISSUES, 900.0, 3000.0),
-            "ecdsa_p256": assumed(40e3, 15e3, 70e3, "OpenSSL's assembly for P-256 on recent cores"),
-        },
-    ),
-    Parameter(
-        "packet_rate",
-        "/s",
-        "packets a second that one core forwards through the kernel",
-        default=_published(0.56e6, f"{_HOST}: AF_PACKET over a veth pair; XDP 1.2 M/s", 0.3e6, 1.2e6),
-    ),
-    Parameter(
-        "packet_cores",
-        "1",
-        "cores that forward packets",
-        default=assumed(1, 1, 4, "one receive queue, unless the adapter is told to spread"),
-    ),
-    Parameter(
-        "network_bytes_s",
-        "B/s",
-        "network adapter, each way",
-        default=assumed(12.5e9, 1.25e9, 50e9, "100 Gbit/s: what servers of this class are sold with"),
-    ),
-    Parameter(
-        "network_latency_s",
-        "s",
-        "a message from one machine to the next",
-        default=assumed(15e-6, 2e-6, 50e-6, "kernel networking 10 to 50 us; RDMA 2"),
-    ),
-    Parameter(
-        "round_trip_s",
-        "s",
-        "an empty kernel launched and waited for, by API",
-        keys=("native", *DRIVERS),
-        defaults={
-            "native": _published(0.5e-6, f"{_HOST}: an empty compiled function called from Python", 0.05e-6, 1e-6),
-            "opencl": _published(
-                107e-6, "clpeak launch_transfer.csv: PoCL on EPYC 7662, 7663, 7A53 186, 107, 108 us", 24e-6, 186e-6
-            ),
-            "vulkan": _published(159e-6, f"{_HOST}: lavapipe, Mesa 22.3.6", 120e-6, 190e-6),
-            "wgpu": _published(312e-6, f"{_HOST}: wgpu on lavapipe, Mesa 22.3.6", 100e-6, 400e-6),
-        },
-    ),
-    Parameter(
-        "compile_s",
-        "s",
-        "compiling a small kernel at first use, by API",
-        keys=("opencl",),
-        defaults={
-            "opencl": _published(50e-3, f"{_HOST}: PoCL compiles 35 to 64 ms at the first enqueue", 35e-3, 64e-3)
-        },
-    ),
-    *DRIVER_PARAMETERS,
-    power_shares(base=0.2, cores=0.65, memory=0.15),
-)
 
 
 def threads_of(p: Parameters) -> float:
@@ -487,10 +293,8 @@ def _packets(p: Parameters, rows: Rows) -> Raw:
 
 _SPREAD = "efficiencies vary with library, shape and neighbours; their ranges widen the interval further"
 
-KIND = Kind(
-    name="cpu",
-    doc="cores, SIMD and AES instructions, shared memory, threads that must be woken",
-    parameters=_PARAMETERS,
+KIND = read_kind(
+    "cpu",
     costs={
         "gemm": _gemm,
         "attention": _attention,
@@ -509,27 +313,5 @@ KIND = Kind(
         "sign": _sign,
         "packets": _packets,
         "service": service,
-    },
-    errors={
-        **{
-            op: assumed(1.4, 1.2, 2.5, _SPREAD)
-            for op in (
-                "gemm",
-                "attention",
-                "elementwise",
-                "vector_add",
-                "kernel",
-                "stencil",
-                "fft",
-                "copy",
-                "launch",
-                "all_reduce",
-                "send_recv",
-                "packets",
-            )
-        },
-        **{op: assumed(1.3, 1.1, 2.0, _SPREAD) for op in ("aes", "sign")},
-        **{op: assumed(1.6, 1.2, 3.0, f"{_SPREAD}; data matters most") for op in ("compress", "decompress")},
-        "service": EXACT,
     },
 )

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from windtunnel.core.device import Kind, Parameter, Parameters, Raw, StrArray
+from windtunnel.core.device import Parameters, Raw, StrArray
 from windtunnel.core.ops import FloatArray, Rows
-from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel_models.kinds._shared import (
-    COMMON,
-    EXACT,
     active_power_w,
     api_time_s,
     engines_by_op,
@@ -22,9 +19,9 @@ from windtunnel_models.kinds._shared import (
     limit,
     linked_s,
     per_request_s,
-    power_shares,
     service,
 )
+from windtunnel_models.kinds._tables import read_kind
 
 FRAMING_BYTES = 20.0
 """Preamble and start (8 bytes) and the least gap (12) that Ethernet puts around each frame: IEEE 802.3."""
@@ -36,90 +33,6 @@ _ARM = "one Arm Cortex-A72/A78 core in software; not published for these cards"
 _C_ENGINE = (
     "Li et al., IEEE Micro 44(2) 2024: BlueField's engine is up to 26.8 times a core's speed; the engine's 5.5 Gbit/s "
     "is takashimakazuki/dpdk_compression's"
-)
-
-_PARAMETERS = (
-    *COMMON,
-    Parameter("line_rate_bytes_s", "B/s", "network port, each way", required=True),
-    Parameter("packet_rate", "/s", "packets a second that the pipeline forwards at most", required=True),
-    Parameter(
-        "packet_latency_s",
-        "s",
-        "a packet from one port to the other through the pipeline",
-        default=assumed(1e-6, 0.5e-6, 5e-6, "cut-through adapters take about a microsecond; not published"),
-    ),
-    Parameter("memory_bytes", "B", "memory of the Arm complex", required=True),
-    Parameter("memory_bytes_s", "B/s", "peak rate of that memory", required=True),
-    Parameter(
-        "memory_efficiency", "1", "attained fraction of it", default=assumed(0.75, 0.5, 0.9, "as DDR systems attain")
-    ),
-    Parameter("arm_cores", "1", "Arm cores, which set up and control what the engines do", required=True),
-    Parameter(
-        "arm_bytes_s",
-        "B/s",
-        "one Arm core doing an engine's work",
-        keys=BULK,
-        defaults={
-            **{f"aes_{mode}": assumed(1.5e9, 0.8e9, 3e9, f"{_ARM}; with AES instructions") for mode in ("gcm", "ctr")},
-            "aes_cbc": assumed(0.8e9, 0.4e9, 1.2e9, f"{_ARM}; with AES instructions, one block after another"),
-            "compress_deflate": Sourced(5.5e9 / 8 / 26.8, Provenance.PUBLISHED, _C_ENGINE, 15e6, 80e6),
-            "compress_lz4": assumed(0.3e9, 0.15e9, 0.5e9, _ARM),
-            "decompress_deflate": assumed(0.2e9, 0.1e9, 0.35e9, _ARM),
-            "decompress_lz4": assumed(1.2e9, 0.6e9, 2.5e9, _ARM),
-        },
-    ),
-    Parameter(
-        "arm_sign_rate",
-        "/s",
-        "signatures a second of one Arm core",
-        keys=SCHEMES,
-        defaults={
-            "rsa2048": assumed(300, 150, 700, _ARM),
-            "ecdsa_p256": assumed(12000, 5000, 25000, _ARM),
-        },
-    ),
-    Parameter("engine_bytes_s", "B/s", "an offload engine, large requests", keys=BULK),
-    Parameter("engine_sign_rate", "/s", "signatures a second of the public-key engine", keys=SCHEMES),
-    Parameter(
-        "engine_latency_s",
-        "s",
-        "a small request to an engine, submitted and noticed",
-        default=assumed(15e-6, 5e-6, 60e-6, "work queue, engine and completion over the on-chip bus; not published"),
-    ),
-    Parameter(
-        "engine_requests",
-        "1",
-        "requests that an engine works on at once",
-        default=assumed(8, 2, 32, "not published; several contexts hide each other's memory accesses"),
-    ),
-    Parameter(
-        "rdma_latency_s",
-        "s",
-        "a small RDMA write, posted to completed, through one switch",
-        default=assumed(
-            2e-6, 1.2e-6, 5e-6, "what adapters of this generation are known for; not read in a source here"
-        ),
-    ),
-    Parameter(
-        "message_rate",
-        "/s",
-        "RDMA messages a second at most",
-        default=assumed(
-            100e6, 30e6, 215e6, "vendors claim 200 M/s over many queue pairs; one application drives fewer"
-        ),
-    ),
-    Parameter(
-        "transport_efficiency",
-        "1",
-        "payload over wire bytes of RDMA in 4 KiB packets",
-        default=Sourced(
-            4096.0 / (4096.0 + 78.0),
-            Provenance.DATASHEET,
-            "RoCEv2: Ethernet 18 with its check, preamble and gap 20, IPv4 20, UDP 8, BTH 12 bytes a packet",
-        ),
-    ),
-    Parameter("host_link_bytes_s", "B/s", "PCIe to the host, each way", required=True),
-    power_shares(base=0.3, network=0.3, engines=0.2, arm=0.3, memory=0.1),
 )
 
 
@@ -215,10 +128,8 @@ def _launch(p: Parameters, rows: Rows) -> Raw:
 
 _UNMEASURED = "no measurement of these cards here; published ones of one generation differ by this"
 
-KIND = Kind(
-    name="dpu",
-    doc="a network port, a packet pipeline, offload engines, Arm cores",
-    parameters=_PARAMETERS,
+KIND = read_kind(
+    "dpu",
     costs={
         "packets": _packets,
         "rdma": _rdma,
@@ -229,25 +140,6 @@ KIND = Kind(
         "copy": _copy,
         "launch": _launch,
         "service": service,
-    },
-    errors={
-        "packets": assumed(1.3, 1.1, 2.0, _UNMEASURED),
-        "rdma": assumed(1.5, 1.2, 3.0, _UNMEASURED),
-        "aes": assumed(1.8, 1.3, 3.0, _UNMEASURED),
-        "compress": assumed(2.0, 1.4, 3.5, f"{_UNMEASURED}; and the data compressed matters"),
-        "decompress": assumed(2.0, 1.4, 3.5, f"{_UNMEASURED}; and the data compressed matters"),
-        "sign": assumed(1.8, 1.3, 3.0, _UNMEASURED),
-        "copy": assumed(1.4, 1.1, 2.0, "the bus of another host"),
-        "launch": assumed(2.0, 1.4, 4.0, _UNMEASURED),
-        "service": EXACT,
-    },
-    fits={
-        "packets": {"packet_rate": 0.3, "packet_latency_s": 0.6},
-        "rdma": {"rdma_latency_s": 0.4, "message_rate": 0.5},
-        "aes": {"engine_bytes_s": 0.5, "engine_latency_s": 0.6, "arm_bytes_s": 0.4},
-        "compress": {"engine_bytes_s": 0.5, "engine_latency_s": 0.6, "arm_bytes_s": 0.4},
-        "decompress": {"engine_bytes_s": 0.5, "engine_latency_s": 0.6, "arm_bytes_s": 0.4},
-        "sign": {"engine_sign_rate": 0.6, "engine_latency_s": 0.6, "arm_sign_rate": 0.4},
     },
     engine=engines_by_op(
         network=("packets", "rdma"), crypto=("aes", "sign"), compression=("compress", "decompress"), dma=("copy",)

@@ -22,20 +22,17 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Kind, Parameter, Parameters, Raw, StrArray
+from windtunnel.core.device import Parameters, Raw, StrArray
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Fft, FloatArray, Gemm, Rows, Stencil, VectorAdd
-from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel_models.kinds._shared import (
-    COMMON,
-    EXACT,
     active_power_w,
     api_time_s,
     launched_s,
     limit,
     linked_s,
-    power_shares,
     service,
 )
+from windtunnel_models.kinds._tables import read_kind
 
 DESIGNS = ("gemm", "gemv", "vector_add", "stencil", "fft")
 LANES = ("gemm_float32", "gemm_float16", "gemm_int8", "gemv", "vector_add", "stencil", "fft")
@@ -46,193 +43,6 @@ _CLOSED_AT = "Vitis builds for 300 MHz by default; published designs closed at 2
 _FFT = "pc2/hpcc_fpga_eval_21 experiments/1_fpga/fft_N1-929864.out (fft1d_float_8, two kernels, 239 GFLOP/s)"
 _STREAM = "pc2/hpcc_fpga_eval_21 (STREAM triad 33.9 of 38.5 GB/s on two DDR banks, U280; 67.7 of 76.8 on four, 520N)"
 _WIDE_PORT = "a 512-bit AXI port carries sixteen 4-byte elements a cycle; that is what HLS builds unless told otherwise"
-
-
-def _published(value: float, source: str) -> Sourced:
-    return Sourced(value, Provenance.PUBLISHED, source)
-
-
-_PARAMETERS = (
-    *COMMON,
-    Parameter("memory_bytes", "B", "memory on the card that operands must fit in", required=True),
-    Parameter("memory_banks", "1", "independent memory banks: DDR channels or HBM pseudo-channels", required=True),
-    Parameter("bank_bytes_s", "B/s", "peak rate of one memory bank", required=True),
-    Parameter(
-        "memory_efficiency",
-        "1",
-        "attained fraction of the banks' peak in long bursts",
-        default=_published(0.88, _STREAM),
-    ),
-    Parameter(
-        "on_chip_bytes",
-        "B",
-        "block RAM that can hold operands between kernels (cache=warm)",
-        default=assumed(16e6, 4e6, 40e6, "what a design leaves of 24 to 57 MB of block RAM is the designer's choice"),
-    ),
-    Parameter("host_link_bytes_s", "B/s", "attained rate to and from the host", keys=("h2d", "d2h"), required=True),
-    Parameter(
-        "clock_hz",
-        "Hz",
-        "clock of the design for an operation",
-        keys=DESIGNS,
-        defaults={
-            "gemm": assumed(250e6, 200e6, 333e6, f"{_CLOSED_AT}, those that fill the card at the low end"),
-            "fft": _published(250e6, f"{_FFT}: implied by the rate"),
-            **{design: assumed(300e6, 240e6, 333e6, _CLOSED_AT) for design in ("gemv", "vector_add", "stencil")},
-        },
-    ),
-    Parameter(
-        "lanes",
-        "1",
-        "items a compute unit takes each initiation interval: multiply-adds (gemm, gemv), elements, cells, points",
-        keys=LANES,
-        defaults={
-            "gemm_float32": _published(256, f"{_GEMM}: efficiencies are stated against 256 multiply-adds a cycle"),
-            "gemm_float16": assumed(512, 256, 1024, "half the DSP slices a multiply-add of float32 takes"),
-            "gemm_int8": assumed(1024, 512, 4096, "a DSP slice does two 8-bit multiply-adds; float32 takes about five"),
-            "gemv": _published(64, f"{_GEMV}: efficiencies are stated against 64 multiply-adds a cycle, 16 channels"),
-            "vector_add": assumed(16, 8, 16, _WIDE_PORT),
-            "stencil": assumed(16, 4, 32, _WIDE_PORT),
-            "fft": _published(8, _FFT),
-        },
-    ),
-    Parameter(
-        "initiation_interval",
-        "1",
-        "cycles between two starts",
-        keys=DESIGNS,
-        defaults={
-            design: Sourced(1.0, Provenance.DATASHEET, "a pipelined loop that meets its timing starts every cycle")
-            for design in DESIGNS
-        },
-    ),
-    Parameter(
-        "issue_rate",
-        "1",
-        "fraction of the intervals in which an iteration starts: the rest wait for memory",
-        keys=DESIGNS,
-        defaults={
-            "gemv": assumed(
-                0.85, 0.65, 1.0, "a stream as wide as its memory ports waits for refresh and row changes of the memory"
-            ),
-            **{
-                design: Sourced(1.0, Provenance.DATASHEET, "streams: the memory term carries the waiting")
-                for design in ("gemm", "vector_add", "stencil", "fft")
-            },
-        },
-    ),
-    Parameter(
-        "pipeline_depth",
-        "1",
-        "cycles from the first item in to the first result out, first memory access included",
-        keys=DESIGNS,
-        defaults={
-            **{
-                design: assumed(
-                    1500, 400, 4000, "memory, kernel start, array and result each take some hundred cycles, in turn"
-                )
-                for design in ("gemm", "gemv")
-            },
-            **{
-                design: assumed(200, 60, 600, "a read from card memory is 60 to 150 cycles, the datapath tens more")
-                for design in ("vector_add", "stencil", "fft")
-            },
-        },
-    ),
-    Parameter(
-        "compute_units",
-        "1",
-        "copies of the kernel: a batch is dealt out among them, one item runs on one",
-        keys=DESIGNS,
-        defaults={
-            "gemm": _published(4, _GEMM),
-            "gemv": _published(1, _GEMV),
-            "vector_add": assumed(1, 1, 4, "one kernel, as a first HLS design has"),
-            "stencil": assumed(1, 1, 4, "one kernel, as a first HLS design has"),
-            "fft": _published(2, _FFT),
-        },
-    ),
-    Parameter(
-        "memory_ports",
-        "1",
-        "memory banks a compute unit of the design is wired to",
-        keys=DESIGNS,
-        defaults={
-            "gemm": _published(1, _GEMM),
-            "gemv": _published(16, f"{_GEMV}: sixteen channels"),
-            "vector_add": assumed(3, 1, 3, "one port for each operand where there are banks enough"),
-            "stencil": assumed(2, 1, 2, "one port in, one out"),
-            "fft": assumed(2, 1, 2, "one port in, one out"),
-        },
-    ),
-    Parameter(
-        "port_bytes",
-        "B",
-        "bytes that a memory port carries each cycle",
-        default=Sourced(64.0, Provenance.DATASHEET, "512 bits, the widest AXI port of Vitis HLS"),
-    ),
-    Parameter(
-        "tile",
-        "1",
-        "edge of the square blocks in which a product is worked off",
-        default=assumed(
-            64, 64, 128, "Vitis BLAS builds its float32 kernel for 4 blocks of 16 (gemmMBlocks, ddrWidth) unless told"
-        ),
-    ),
-    Parameter(
-        "row_cycle_s",
-        "s",
-        "from opening one row of a memory bank to opening the next (tRC)",
-        default=Sourced(46e-9, Provenance.DATASHEET, "JEDEC DDR4 speed bins: 45 to 47 ns; HBM2 as much", 40e-9, 50e-9),
-    ),
-    Parameter(
-        "row_bytes",
-        "B",
-        "bytes of an open row that bursts in turn can use",
-        default=assumed(2048, 1024, 4096, "a DDR4 device has rows of 1 or 2 KiB; a controller may interleave some"),
-    ),
-    Parameter(
-        "reconfigure_s",
-        "s",
-        "loading a bitstream; building one takes 2 to 12 hours and happens elsewhere",
-        default=_published(6.96, f"{_GEMM} on an Alveo U250: loadXclbin 6960.98 ms"),
-    ),
-    Parameter(
-        "round_trip_s",
-        "s",
-        "an empty kernel launched and waited for on this card, by API",
-        keys=("xrt", "opencl"),
-        defaults={
-            "xrt": assumed(
-                90e-6, 30e-6, 250e-6, "OpenCL measured 79 us on a U280 and 180 us on a 520N; XRT lies below it"
-            ),
-        },
-    ),
-    Parameter(
-        "dispatch_s",
-        "s",
-        "host time to enqueue one kernel on this card, back to back, by API",
-        keys=("xrt", "opencl"),
-        defaults={
-            "xrt": assumed(
-                4e-6, 1.5e-6, 12e-6, "a command written to the card's scheduler; OpenCL enqueues take 6.55 us elsewhere"
-            ),
-        },
-    ),
-    Parameter(
-        "settled_share",
-        "1",
-        "what a command costs once very many are in flight, as a share of what the first ones cost",
-        default=assumed(0.95, 0.8, 1.0, "the scheduler and the host fetch completions of many commands at once"),
-    ),
-    Parameter(
-        "settling_commands",
-        "1",
-        "commands in flight at which half of that saving is reached",
-        default=assumed(10e3, 300, 100e3, "of the order of the queues between host and scheduler; not documented"),
-    ),
-    power_shares(base=0.3, logic=0.5, memory=0.2),
-)
 
 
 def _pipeline(
@@ -450,10 +260,8 @@ def _engine(_p: Parameters, rows: Rows) -> str:
 
 _ANOTHER_DESIGN = "the pipeline is exact for a known design; another engineer's design differs by this much"
 
-KIND = Kind(
-    name="fpga",
-    doc="fixed pipelines at a fixed clock; memory banks; deterministic",
-    parameters=_PARAMETERS,
+KIND = read_kind(
+    "fpga",
     costs={
         "gemm": _gemm,
         "vector_add": _vector_add,
@@ -463,24 +271,5 @@ KIND = Kind(
         "launch": _launch,
         "service": service,
     },
-    errors={
-        "gemm": _published(
-            1.12,
-            "gemm on a U250 and gemv on a U280, each of 13 kernel times left out of its fit: 12 lie within this",
-        ),
-        "vector_add": assumed(1.3, 1.1, 2.0, _ANOTHER_DESIGN),
-        "stencil": assumed(1.5, 1.2, 3.0, _ANOTHER_DESIGN),
-        "fft": assumed(1.3, 1.1, 2.0, _ANOTHER_DESIGN),
-        "copy": assumed(1.25, 1.1, 1.6, "links attain 70 to 95% of what was measured on another host"),
-        "launch": _published(1.15, "each of 15 counts of commands left out of the fit: 13 lie within this"),
-        "service": EXACT,
-    },
     engine=_engine,
-    fits={
-        "gemm": {"issue_rate": 0.12, "pipeline_depth": 0.6, "row_cycle_s": 0.08},
-        "vector_add": {"memory_efficiency": 0.1, "pipeline_depth": 0.6},
-        "stencil": {"memory_efficiency": 0.1, "pipeline_depth": 0.6},
-        "fft": {"memory_efficiency": 0.1, "pipeline_depth": 0.6, "clock_hz": 0.15},
-        "launch": {"round_trip_s": 0.6, "dispatch_s": 0.6, "settled_share": 0.1, "settling_commands": 1.5},
-    },
 )

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from windtunnel.core.device import Kind, Parameter, Parameters, Raw, StrArray
+from windtunnel.core.device import Parameters, Raw, StrArray
 from windtunnel.core.ops import CODECS, FloatArray, Rows
-from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel_models.kinds._shared import (
-    COMMON,
-    EXACT,
     active_power_w,
     api_time_s,
     engines_by_op,
@@ -23,59 +20,13 @@ from windtunnel_models.kinds._shared import (
     limit,
     linked_s,
     per_request_s,
-    power_shares,
     service,
 )
+from windtunnel_models.kinds._tables import read_kind
 
 _CODECS = tuple(f"{way}_{codec}" for way in ("compress", "decompress") for codec in CODECS)
 SERVICES = ("aes_gcm", "aes_ctr", "aes_cbc", *_CODECS)
 SCHEMES = ("rsa2048", "ecdsa_p256")
-
-
-def _published(value: float, source: str) -> Sourced:
-    return Sourced(value, Provenance.PUBLISHED, source)
-
-
-_PARAMETERS = (
-    *COMMON,
-    Parameter("engines", "1", "engines that work side by side; one request runs on one", required=True),
-    Parameter(
-        "request_latency_s",
-        "s",
-        "a small request submitted, worked on and noticed, one at a time: driver, bus and polling included",
-        keys=("bulk", *SCHEMES),
-        required=True,
-    ),
-    Parameter("bulk_bytes_s", "B/s", "all engines together, large requests", keys=SERVICES, required=True),
-    Parameter("sign_rate", "/s", "signatures a second, all engines together", keys=SCHEMES, required=True),
-    Parameter(
-        "queue_pairs",
-        "1",
-        "queue pairs in use at most: one a process or thread that submits",
-        default=assumed(16, 1, 48, "what a driver configures by default lies between 6 and 48 a device"),
-    ),
-    Parameter(
-        "queue_pair_depth",
-        "1",
-        "requests kept in flight in one queue pair before a caller opens another",
-        default=Sourced(72.0, Provenance.PUBLISHED, "intel/QAT_Engine README and its users: -async_jobs 72 a process"),
-    ),
-    Parameter("queue_pair_sign_rate", "/s", "signatures a second that one queue pair carries", keys=SCHEMES),
-    Parameter(
-        "segment_bytes",
-        "B",
-        "longest single request: longer ones are cut, and their segments fly together",
-        default=assumed(64.0 * 1024, 16.0 * 1024, 512.0 * 1024, "QATzip cuts at 64 KiB unless told otherwise"),
-    ),
-    Parameter(
-        "level_slowdown",
-        "1",
-        "time added for each compression level above the first, as a fraction",
-        default=assumed(0.15, 0.0, 0.5, "deeper searches; the hardware maps nine levels to a few depths"),
-    ),
-    Parameter("host_link_bytes_s", "B/s", "bus to the host's memory, each way", required=True),
-    power_shares(base=0.3, engines=0.6, link=0.1),
-)
 
 
 def _bulk(p: Parameters, rows: Rows, kind: str, size: FloatArray, slower: FloatArray) -> Raw:
@@ -145,10 +96,8 @@ def _launch(p: Parameters, rows: Rows) -> Raw:
 
 _OTHER_HOSTS = "host processor, driver and polling differ: published rates of one card differ by this"
 
-KIND = Kind(
-    name="qat",
-    doc="crypto and compression engines behind queue pairs; throughput needs requests in flight",
-    parameters=_PARAMETERS,
+KIND = read_kind(
+    "qat",
     costs={
         "aes": _aes,
         "compress": _codec,
@@ -157,23 +106,6 @@ KIND = Kind(
         "copy": _copy,
         "launch": _launch,
         "service": service,
-    },
-    errors={
-        "aes": assumed(1.6, 1.2, 2.5, _OTHER_HOSTS),
-        "compress": assumed(1.8, 1.3, 3.0, f"{_OTHER_HOSTS}; and the data compressed matters"),
-        "decompress": assumed(1.8, 1.3, 3.0, f"{_OTHER_HOSTS}; and the data compressed matters"),
-        "sign": _published(
-            1.35, "one process's rate told from the other card's share of its engines errs by 30 and 23%"
-        ),
-        "copy": assumed(1.4, 1.1, 2.0, "the bus of another host"),
-        "launch": assumed(1.8, 1.3, 3.0, _OTHER_HOSTS),
-        "service": EXACT,
-    },
-    fits={
-        "sign": {"request_latency_s": 0.5, "sign_rate": 0.4, "queue_pair_sign_rate": 0.4},
-        "aes": {"request_latency_s": 0.5, "bulk_bytes_s": 0.4},
-        "compress": {"request_latency_s": 0.5, "bulk_bytes_s": 0.4, "level_slowdown": 0.7},
-        "decompress": {"request_latency_s": 0.5, "bulk_bytes_s": 0.4},
     },
     engine=engines_by_op(cipher=("aes",), compression=("compress", "decompress"), public_key=("sign",), dma=("copy",)),
 )

@@ -14,21 +14,17 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Kind, Parameter, Parameters, Raw
+from windtunnel.core.device import Parameters, Raw
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Attention, Elementwise, FloatArray, Rows
-from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel_models.kinds._shared import (
-    API_KEYS,
-    COMMON,
-    EXACT,
     active_power_w,
     api_time_s,
     launched_s,
     limit,
     linked_s,
-    power_shares,
     service,
 )
+from windtunnel_models.kinds._tables import read_kind
 
 MATRIX_DTYPES = ("bfloat16", "int8", "float32")
 _BOOK = "jax-ml/scaling-book tpus.md@04d8de5"
@@ -48,125 +44,6 @@ _OPS_PER_ELEMENT = {
     "ln": 8.0,
 }
 """Vector instructions an element (divisions and transcendentals are polynomials); counts of the usual expansions."""
-
-
-def _published(value: float, source: str) -> Sourced:
-    return Sourced(value, Provenance.PUBLISHED, source)
-
-
-_PARAMETERS = (
-    *COMMON,
-    Parameter("memory_bytes", "B", "HBM of one chip", required=True),
-    Parameter("memory_bytes_s", "B/s", "peak rate of HBM", required=True),
-    Parameter(
-        "memory_efficiency",
-        "1",
-        "attained fraction of HBM's peak",
-        default=assumed(0.9, 0.75, 1.0, "stacked memory attains 80 to 95% of its peak on GPUs"),
-    ),
-    Parameter(
-        "vmem_bytes",
-        "B",
-        "on-chip memory that holds operands",
-        default=Sourced(128.0 * 2**20, Provenance.DATASHEET, f"{_BOOK}: 128 MiB on TPU v5e"),
-    ),
-    Parameter(
-        "vmem_speedup",
-        "1",
-        "rate of VMEM over that of HBM",
-        default=Sourced(22.0, Provenance.DATASHEET, f"{_BOOK}: around 22 times HBM"),
-    ),
-    Parameter(
-        "vmem_tile",
-        "1",
-        "rows of A that are worked off together when neither operand fits half of VMEM",
-        default=assumed(1024, 512, 2048, "a block of A, B and C each, twice buffered, in VMEM; the compiler's choice"),
-    ),
-    Parameter(
-        "vmem_panel",
-        "1",
-        "elements of B held at once when neither operand fits half of VMEM: a panel of whole columns",
-        default=assumed(2.0**23, 2.0**22, 2.0**24, "an eighth of 128 MiB in bfloat16, twice buffered a quarter"),
-    ),
-    Parameter("arrays", "1", "systolic arrays (MXUs) of one chip, over all its cores", required=True),
-    Parameter("array_rows", "1", "rows R of an array: the depth K it takes at once", required=True),
-    Parameter("array_columns", "1", "columns C of an array: the width N it takes at once", required=True),
-    Parameter("clock_hz", "Hz", "rows an array takes a second", required=True),
-    Parameter(
-        "passes",
-        "1",
-        "passes through the array that a product of this type takes, beside bfloat16's one",
-        keys=MATRIX_DTYPES,
-        defaults={
-            "bfloat16": Sourced(1.0, Provenance.DATASHEET, "the array's own type"),
-            "int8": Sourced(0.5, Provenance.DATASHEET, f"{_BOOK}: int8 twice the rate of bfloat16 since v5e"),
-            "float32": Sourced(
-                1.0,
-                Provenance.DATASHEET,
-                "JAX's default precision rounds float32 to bfloat16; 3 at precision HIGH, 6 at HIGHEST",
-            ),
-        },
-    ),
-    Parameter(
-        "issue_rate",
-        "1",
-        "fraction of cycles in which an array takes a row: the rest wait for VMEM",
-        keys=MATRIX_DTYPES,
-        defaults={
-            "bfloat16": assumed(0.88, 0.65, 0.97, _ATTAINED),
-            "int8": assumed(0.8, 0.5, 0.95, f"{_ATTAINED}; rows of int8 are used up twice as fast as they are fetched"),
-            "float32": assumed(0.82, 0.5, 0.95, f"{_ATTAINED}; float32 must be rounded on its way"),
-        },
-    ),
-    Parameter(
-        "exposed_fill",
-        "1",
-        "share of loading and draining a tile that its neighbours do not hide: 1 is an array with one set of weights",
-        default=Sourced(
-            0.0, Provenance.DATASHEET, f"{_BOOK}: the next tile's weights load while this one's are used", 0.0, 0.1
-        ),
-    ),
-    Parameter(
-        "vector_ops_s",
-        "FLOP/s",
-        "vector instructions a second times their width",
-        default=assumed(
-            6e12, 3e12, 14e12, "8x128 lanes of 4 units at 1 to 1.75 GHz, one or two cores; no rate is published"
-        ),
-    ),
-    Parameter("link_bytes_s", "B/s", "one ICI link, one way", required=True),
-    Parameter("torus_dimensions", "1", "dimensions of the torus of chips", required=True),
-    Parameter("wraps_at", "1", "length from which an axis of a slice closes into a ring", required=True),
-    Parameter("pod_chips", "1", "chips that ICI connects at most", required=True),
-    Parameter(
-        "hop_s",
-        "s",
-        "latency from a chip to its neighbour",
-        default=assumed(1e-6, 0.5e-6, 4e-6, "the scaling book reckons with half a microsecond; software adds to it"),
-    ),
-    Parameter(
-        "link_efficiency",
-        "1",
-        "attained fraction of a link's rate",
-        default=assumed(0.9, 0.7, 1.0, "headers and unevenness; not published"),
-    ),
-    Parameter("host_link_bytes_s", "B/s", "PCIe between host and chip, each way", required=True),
-    Parameter(
-        "round_trip_s",
-        "s",
-        "an empty program called and waited for on this chip's host, by API",
-        keys=API_KEYS,
-        defaults={
-            "jax": assumed(
-                120e-6,
-                95e-6,
-                150e-6,
-                "the host's Python and runtime set it, not the chip: about 120 us in one campaign",
-            ),
-        },
-    ),
-    power_shares(base=0.25, matrix=0.5, vector=0.1, memory=0.25, link=0.1),
-)
 
 
 def systolic_cycles(
@@ -328,10 +205,8 @@ def _engine(_p: Parameters, rows: Rows) -> str:
     return "compute"
 
 
-KIND = Kind(
-    name="tpu",
-    doc="weight-stationary systolic arrays, VMEM and HBM, a torus of links",
-    parameters=_PARAMETERS,
+KIND = read_kind(
+    "tpu",
     costs={
         "gemm": _gemm,
         "attention": _attention,
@@ -342,26 +217,5 @@ KIND = Kind(
         "launch": _launch,
         "service": service,
     },
-    errors={
-        "gemm": _published(
-            1.085,
-            "84 timings of a v6e, each (n,k) left out of its fit: 93% lie within this, 86% if asked as cache=cold",
-        ),
-        "attention": assumed(1.6, 1.3, 2.5, "no measurement here; fused kernels differ by this between versions"),
-        "elementwise": assumed(1.4, 1.2, 2.0, "no measurement here; instruction counts of the compiler vary"),
-        "all_reduce": assumed(1.5, 1.2, 2.5, "no measurement here; small slices do not close their rings"),
-        "send_recv": assumed(1.5, 1.2, 2.5, "no measurement here"),
-        "copy": assumed(1.4, 1.1, 2.0, "PCIe rates of a shared host"),
-        "launch": assumed(1.3, 1.1, 2.0, "the host's processor sets it"),
-        "service": EXACT,
-    },
     engine=_engine,
-    fits={
-        "gemm": {"issue_rate": 0.12, "memory_efficiency": 0.08},
-        "attention": {"issue_rate": 0.12, "memory_efficiency": 0.08, "vector_ops_s": 0.4},
-        "elementwise": {"memory_efficiency": 0.08, "vector_ops_s": 0.4},
-        "all_reduce": {"link_efficiency": 0.1, "hop_s": 0.6},
-        "send_recv": {"link_efficiency": 0.1, "hop_s": 0.6},
-        "launch": {"round_trip_s": 0.4},
-    },
 )

@@ -1,39 +1,59 @@
-"""What an overlay holds: numbers fitted to one SKU, residuals learned on it, and how the fit did on unseen rows."""
+"""What an overlay contains: numbers fitted to one SKU, residuals learned on it, and the quality of the fits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from windtunnel.core.device import ModelAccuracy
 from windtunnel.core.provenance import Sourced
-from windtunnel_models.learned.law import Law
+from windtunnel_models.learned.linear_model import LinearCostModel
 
 
 @dataclass(frozen=True)
 class Fit:
-    """How well one operation of a device is known: what its measurements were and what was left out of the fit.
+    """The quality of the fit of one operation.
 
-    ``rows``: measurements that were fitted. ``held_out``: mean absolute percentage error (as a fraction) on rows that
-    the fit in question did not see, by whole ``split``; ``inside``: share of those within the 90% interval, and
-    ``half_width`` its median half-width over the value. ``split`` and ``note`` say how.
+    Attributes:
+        op: The operation.
+        rows: The number of fitted measurements.
+        cross_validation_error: Mean absolute relative error (a fraction) on rows that the fit did not use.
+        interval_coverage: The share of those rows inside the 90% prediction interval.
+        interval_half_width: The interval's median half-width relative to the value.
+        cross_validation_groups: How the rows were divided for cross-validation.
+        note: How the fit was made.
     """
+
+    OPTIONAL: ClassVar = (
+        "cross_validation_error",
+        "interval_coverage",
+        "interval_half_width",
+        "cross_validation_groups",
+        "note",
+    )
 
     op: str
     rows: int
-    held_out: float | None = None
-    inside: float | None = None
-    half_width: float | None = None
-    split: str = ""
+    cross_validation_error: float | None = None
+    interval_coverage: float | None = None
+    interval_half_width: float | None = None
+    cross_validation_groups: str = ""
     note: str = ""
 
     def accuracy(self) -> ModelAccuracy:
-        """The same, as a device says it."""
+        """Return the same as a device reports it."""
         text = f"fitted to {self.rows:,} measurements of this SKU" + (f"; {self.note}" if self.note else "")
         return ModelAccuracy(
-            self.op, "measured", text, self.rows, self.held_out, self.inside, self.half_width, self.split
+            self.op,
+            "measured",
+            text,
+            self.rows,
+            self.cross_validation_error,
+            self.interval_coverage,
+            self.interval_half_width,
+            self.cross_validation_groups,
         )
 
 
@@ -41,22 +61,32 @@ class Fit:
 class LearnedEntry:
     """A residual as a file states it, before it is bound to a device.
 
-    ``form``: ``points`` (rows with their log ratios, for a Gaussian process) or ``arrays`` (a compact file that the
-    operation's own module reads). ``data``: what the form needs. ``source``: how many measurements, from where.
-    ``laws``: what the log ratios of some choices (with strokes between them) are over in place of the formula.
+    Attributes:
+        form: ``points`` (rows with their log ratios, for a Gaussian process) or ``arrays`` (a compact file that the
+            operation's own module reads).
+        data: What the form needs.
+        source: The number of measurements, and their origin.
+        linear_models: The models that replace the formula for some choices, by the choices joined with slashes. The log
+            ratios of these choices are relative to the model.
     """
 
     form: str
     data: Mapping[str, Any]
     source: Sourced
-    laws: Mapping[str, Law] = field(default_factory=dict)
+    linear_models: Mapping[str, LinearCostModel] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Overlay:
-    """One calibration file: ``values`` lie over the SKU's own; ``learned`` residuals and ``fits`` are by operation.
+    """One calibration file.
 
-    ``api``: what the device was reached through when it was measured, where the file says so.
+    Attributes:
+        sku: The SKU that was fitted.
+        values: Parameters that replace those of the SKU file, by ``name`` or ``name.key``, in SI units.
+        learned: Residuals by operation.
+        fits: The quality of the fit, by operation.
+        path: The file.
+        api: The API through which the device was measured, if the file says so.
     """
 
     sku: str

@@ -1,4 +1,4 @@
-"""Fitting the numbers that a device's power depends on to measured power."""
+"""Fitting the numbers of the power model to measured power."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from windtunnel.core.optable import OpTable
 from windtunnel.core.provenance import Provenance, Sourced
 
 POWER = "power"
-"""The entry of a kind's ``fits`` for what power depends on, whatever the operation."""
+"""The entry of a kind's ``fits`` for the numbers of the power model, for all operations."""
 
 SHORTEST_S = 1e-4
-"""A board's meter sees nothing of what is shorter: such rows carry the power of whatever ran around them."""
+"""The shortest time that a board's power meter resolves; shorter rows show the power of other work."""
 
 FEWEST_ROWS, FOLDS = 10, 5
 
 _TYPICAL_ERROR = 0.08
-"""Error of power (log) that weighs as much as one standard deviation of the prior."""
+"""The error of power (log) that has the weight of one standard deviation of the prior."""
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class PowerFit:
-    """The numbers, and mean absolute percentage errors (fractions): before, and of the fit on rows left out."""
+    """The fitted numbers, and mean absolute relative errors (fractions) before the fit and in cross-validation."""
 
     values: dict[str, Sourced]
     error_before: float
-    error_after: float
+    cross_validation_error: float
 
 
 def robust(error: FloatArray) -> FloatArray:
-    """The signed root of the pseudo-Huber loss of errors: squares of it grow linearly for far ones."""
+    """Return the signed root of the pseudo-Huber loss, whose squares grow linearly for large errors."""
     return np.asarray(np.sign(error) * np.sqrt(2.0 * (np.sqrt(1.0 + error**2) - 1.0)))
 
 
 def fit_power(device: Device, table: OpTable, seconds: FloatArray, power_w: FloatArray) -> PowerFit | None:
-    """Fit to rows that lasted long enough to have a power of their own; None where rows or numbers are too few."""
+    """Fit to the rows that last long enough for a power meter; return None if rows or numbers are too few."""
     return _Power(device, table, seconds, power_w).fit()
 
 
@@ -65,6 +65,7 @@ class _Power:
         self.count = sum(len(watts) for _, watts in self.parts)
 
     def fit(self) -> PowerFit | None:
+        """See ``fit_power``."""
         if self.count < FEWEST_ROWS or not self.deviations:
             return None
         folds = [np.random.default_rng(len(watts)).permutation(len(watts)) % FOLDS for _, watts in self.parts]
@@ -92,7 +93,7 @@ class _Power:
         }
 
     def _errors(self, shifts: FloatArray, kept: Sequence[Mask]) -> FloatArray:
-        """log(modelled / measured) of the rows kept."""
+        """Return log(modelled / measured) of the rows kept."""
         target = replace(self.device, values={**self.device.values, **self._moved(shifts)})
         errors = [
             np.log(target.cost(rows, intervals=False).power_w / watts)[mask]

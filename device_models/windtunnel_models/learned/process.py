@@ -1,9 +1,11 @@
-"""A Gaussian process over a residual that was measured at some points: what calibration of a few rows leaves.
+"""A Gaussian process over the residual of a calibration.
 
-log(time / formula) is taken as a level, two smooth parts (wide and narrow) over the kind's coordinates, and a mix of
-what the device's relatives say; the scales are those of greatest marginal likelihood over a small grid, so that few
-points are trusted little. Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006, chapters
-2.2 (prediction), 5.4.1 (likelihood) and 5.4.2 (leaving one out in closed form).
+log(time / formula) is modelled as a level, two smooth parts (wide and narrow) over the kind's coordinates, and a share
+of the residual of the device's relatives. The scales maximise the marginal likelihood over a small grid, so that few
+points have little influence.
+
+Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning", MIT Press 2006,
+chapters 2.2 (prediction), 5.4.1 (likelihood) and 5.4.2 (leaving one out in closed form).
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ from windtunnel.core.ops import FloatArray
 _MOST_JUDGED, _MOST_ROUNDS = 250, 4
 
 MOST_POINTS = 500
-"""Points that a process keeps; more rows than that are merged with their neighbours first (time goes as the cube)."""
+"""The most points of a process. More rows are merged with their neighbours first, because time grows as the cube."""
 
 _CHUNK = 20_000
-"""Rows asked at once, so that memory stays bounded (20,000 x 500 distances are 80 MB)."""
+"""Rows predicted at once, so that memory stays bounded (20,000 x 500 distances are 80 MB)."""
 
 _LEVEL_SD = 0.3
 _GRID: Mapping[str, tuple[float, ...]] = {
@@ -37,12 +39,12 @@ _NARROW_LENGTH = 0.7
 """Standard deviations of the logarithm, and lengths in the kind's coordinates (1 is about a factor of 8 in size)."""
 
 Z90 = 1.6449
-"""Standard deviations that hold 90% of a normal distribution."""
+"""Standard deviations that contain 90% of a normal distribution."""
 
 
 @dataclass(frozen=True)
 class Scales:
-    """A process's hyper-parameters: standard deviations of its parts, and the share of the relatives' answer."""
+    """A process's hyper-parameters: standard deviations (log) of its parts, and the share of the relatives."""
 
     wide: float
     narrow: float
@@ -50,7 +52,7 @@ class Scales:
     mix: float
 
     def covariance(self, squared: FloatArray) -> FloatArray:
-        """Prior covariance of two points at ``squared`` distance."""
+        """Return the prior covariance of two points at a squared distance."""
         return np.asarray(
             _LEVEL_SD**2
             + self.wide**2 * np.exp(squared * (-0.5 / _WIDE_LENGTH**2))
@@ -59,12 +61,12 @@ class Scales:
 
     @property
     def prior_variance(self) -> float:
-        """Variance of the residual where nothing near was measured."""
+        """The variance of the residual far from all points."""
         return _LEVEL_SD**2 + self.wide**2 + self.narrow**2
 
 
 def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Squared distances between the rows of ``a`` (n x d) and of ``b`` (m x d): n x m."""
+    """Return the squared distances between the rows of ``a`` (n x d) and of ``b`` (m x d), shape n x m."""
     cross = a @ b.T
     apart = (a**2).sum(1)[:, None] + (b**2).sum(1)[None, :] - 2.0 * cross
     return np.asarray(np.maximum(apart, 0.0))
@@ -73,10 +75,15 @@ def squared_distances(a: FloatArray, b: FloatArray) -> FloatArray:
 class Process:
     """The posterior of a residual given points.
 
-    ``z``: coordinates (n x d); ``residual``: log(time / formula) (n); ``relatives``: what relatives say there (n), zero
-    where there are none; ``noise_factor``: each point's noise variance over the common one (1 for a plain row, less for
-    merged rows, much more for an outlier). ``calibration`` multiplies the spread, so that 90% of what is left out lies
-    inside (conformal); 1 before it is known.
+    Args:
+        z: Coordinates (n x d).
+        residual: log(time / formula) (n).
+        relatives: The residual of relatives at the points (n), zero if there are none.
+        noise_factor: The noise variance of each point relative to the common one (n): 1 for a plain row, less for
+            merged rows, much more for an outlier.
+        scales: The hyper-parameters.
+        calibration: The factor on the half-width by which the interval contains 90% of rows left out (conformal
+            prediction), or 1 before it is known.
     """
 
     def __init__(
@@ -101,16 +108,16 @@ class Process:
 
     @property
     def log_likelihood(self) -> float:
-        """Logarithm of the marginal likelihood, less its constant."""
+        """The logarithm of the marginal likelihood, without its constant."""
         return float(-0.5 * self._half @ self._half - np.log(np.diag(self._factor)).sum())
 
-    def left_out(self) -> tuple[FloatArray, FloatArray]:
-        """Each point's error and standard deviation when the process is asked without it (closed form)."""
+    def leave_one_out(self) -> tuple[FloatArray, FloatArray]:
+        """Return each point's error and standard deviation if the process is fitted without it (closed form)."""
         precision = (self._whitener**2).sum(0)
         return self._weights / precision, 1.0 / np.sqrt(precision)
 
     def __call__(self, z: FloatArray, relatives: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Mean of the residual and 90% half-width of one measurement, at coordinates ``z`` (m x d)."""
+        """Return the mean residual and the 90% half-width of one measurement (m each), at coordinates ``z`` (m x d)."""
         mean, spread = np.empty(len(z)), np.empty(len(z))
         for start in range(0, len(z), _CHUNK):
             part = slice(start, start + _CHUNK)
@@ -128,13 +135,20 @@ def best_scales(
     relatives: FloatArray,
     noise_factor: FloatArray,
     *,
-    level_alone: bool = False,
+    may_be_flat: bool = False,
     flat: bool = False,
 ) -> Scales:
-    """The scales of greatest marginal likelihood over the grid, one after another until none moves.
+    """Return the scales of greatest marginal likelihood over the grid, by coordinate descent.
 
-    ``level_alone``: the smooth parts may be nothing, where what lies beneath was fitted to these very points; ``flat``:
-    they are nothing. Of more than ``_MOST_JUDGED`` points an even part is judged: four scales need no more.
+    Above ``_MOST_JUDGED`` points every k-th is used: four scales need no more.
+
+    Args:
+        z: As for ``Process``, with ``residual``, ``relatives`` and ``noise_factor``.
+        residual: As above.
+        relatives: As above.
+        noise_factor: As above.
+        may_be_flat: Whether the smooth parts may be zero, for a base that was fitted to the same points.
+        flat: Whether they are zero.
     """
     step = max(1, -(-len(z) // _MOST_JUDGED))
     judged = (z[::step], residual[::step], relatives[::step], noise_factor[::step])
@@ -145,7 +159,7 @@ def best_scales(
     for _ in range(_MOST_ROUNDS):
         before = best
         for name in names:
-            for value in (0.0, *_GRID[name]) if level_alone and name in smooth else _GRID[name]:
+            for value in (0.0, *_GRID[name]) if may_be_flat and name in smooth else _GRID[name]:
                 tried = replace(best, **{name: value})
                 reached = _log_likelihood(judged, tried)
                 if reached > likelihood:
@@ -158,14 +172,14 @@ def best_scales(
 def _log_likelihood(judged: tuple[FloatArray, FloatArray, FloatArray, FloatArray], scales: Scales) -> float:
     try:
         return Process(*judged, scales).log_likelihood
-    except np.linalg.LinAlgError:  # points so near that they look the same: more noise will do
+    except np.linalg.LinAlgError:  # points too near to each other for this noise
         return -np.inf
 
 
 def merge(z: FloatArray, most: int = MOST_POINTS) -> npt.NDArray[np.int64]:
-    """The group of each row when rows near to each other are merged until at most ``most`` groups stay.
+    """Return the group of each row, where near rows are merged into at most ``most`` groups.
 
-    Rows fall into cells of a grid over the coordinates; the cells grow until few enough are filled.
+    Rows fall into cells of a grid over the coordinates, which grow until few enough are filled.
     """
     size = 0.05
     while True:

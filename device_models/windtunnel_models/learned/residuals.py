@@ -1,4 +1,4 @@
-"""Residuals bound to a device: from points, from a compact array file, and carried over from relatives."""
+"""Residuals bound to a device: from points, from a compact array file, and transferred from relatives."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from windtunnel.core.device import Correction, Device, ModelAccuracy, Parameters
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.ops import CONTEXT, OPERATIONS, FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance, Sourced
-from windtunnel_models.learned.law import Law
+from windtunnel_models.learned.linear_model import LinearCostModel
 from windtunnel_models.learned.overlay import LearnedEntry
 from windtunnel_models.learned.process import Process, Scales
 
 STAND_IN = {"float16": "bfloat16", "bfloat16": "float16", "int8": "fp8", "fp8": "int8", "tf32": "bfloat16"}
-"""Number formats whose kernels stand in for each other where only one was measured: same width, same libraries."""
+"""The number format whose residual is used if a format was not measured: same width, same libraries."""
 
 LOG_RATIO, NOISE = "log_ratio", "noise_factor"
-"""Columns of a residual's points beside the operation's own."""
+"""Columns of a residual's points in addition to the operation's own."""
 
 _FREE = tuple(column.name for column in CONTEXT if column.name == "dispatch")
-"""Context that a residual of the device's own time does not depend on."""
+"""The context on which a residual does not depend, because it concerns the device's own time."""
 
 
 def coordinates(device: Device, rows: Rows) -> FloatArray:
-    """Where rows lie for a residual (n x d): the kind's own measure, or the logarithms of the columns."""
+    """Return the coordinates of rows for a residual (n x d): the kind's own, or the logarithms of the columns."""
     own = device.kind.coordinates.get(rows.op.name)
     if own is not None:
         return own(Parameters(device), rows)
@@ -40,68 +40,75 @@ def coordinates(device: Device, rows: Rows) -> FloatArray:
 
 
 def choice_key(rows: Rows) -> tuple[str, ...]:
-    """The choices that tell one residual from another: all but how the operation was dispatched."""
+    """Return the choices that identify a residual: all except how the operation was dispatched."""
     return tuple(word for name, word in rows.choices.items() if name not in _FREE)
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A process over points of ``choices``; with ``law``, over what that leaves and not the formula."""
+class _ChoiceResidual:
+    """The process for one combination of choices, relative to the formula or to a linear model if there is one."""
 
     process: Process
     choices: Mapping[str, str]
-    law: Law | None
+    linear_model: LinearCostModel | None
 
-    def ask(self, frozen: Device, rows: Rows, relatives: Residual | None) -> tuple[FloatArray, FloatArray]:
-        """Logarithm of the time over the formula's, and its 90% half-width."""
-        if self.law is None:
+    def log_ratio(self, frozen: Device, rows: Rows, relatives: Residual | None) -> tuple[FloatArray, FloatArray]:
+        """Return the logarithm of the time over the formula's, and its 90% half-width."""
+        if self.linear_model is None:
             return self.process(coordinates(frozen, rows), relatives_of(relatives, rows))
-        # Other choices that it answers for differ from its own as the formula says.
+        # Other choices for which this process is used differ from its own by the formula.
         rows = replace(rows, choices=self.choices)
         z = coordinates(frozen, rows)
-        return self.law.over(*self.process(z, np.zeros(len(z))), frozen, rows, self.process.calibration)
+        return self.linear_model.log_ratio(*self.process(z, np.zeros(len(z))), frozen, rows, self.process.calibration)
 
 
 class PointsResidual:
     """A Gaussian process for every combination of choices, over points that a file lists.
 
-    ``device``: frozen as it was fitted; ``beneath``: what relatives say, which the processes mix in.
+    Args:
+        entry: The residual as the file states it.
+        device: The device with its parameters as they were at the fit.
+        op: The operation.
+        base: The residual transferred from relatives, which the processes mix in.
+        path: The file, for error messages.
     """
 
     def __init__(
-        self, entry: LearnedEntry, device: Device, op: str, beneath: Residual | None, path: Path | None = None
+        self, entry: LearnedEntry, device: Device, op: str, base: Residual | None, path: Path | None = None
     ) -> None:
-        self._entry, self._device, self._beneath, self._path = entry, device, beneath, path
+        self._entry, self._device, self._base, self._path = entry, device, base, path
         self._op: type[Operation] = OPERATIONS.find(op)
 
     @property
     def origin(self) -> Sourced:
-        """How many measurements, from where, and what stands in place of the formula."""
+        """The number of measurements, their origin, and the linear models that replace the formula."""
         source = self._entry.source
-        said = [source.source, *(f"{key}: {law.words()}" for key, law in self._entry.laws.items())]
-        return replace(source, source="; ".join(said))
+        parts = [source.source, *(f"{key}: {model.describe()}" for key, model in self._entry.linear_models.items())]
+        return replace(source, source="; ".join(parts))
 
     def __call__(self, rows: Rows) -> Correction | None:
-        """The process's answer for the rows' choices, or for those that stand in for them."""
+        """Return the correction from the process of the rows' choices, or of a substitute for them."""
         key = choice_key(rows)
-        found = self._processes.get(key) or self._stand_in(rows)
-        if found is None:
-            return None if self._beneath is None else self._beneath(rows)
-        mean, spread = found.ask(self._device, rows, self._beneath)
+        residual = self._processes.get(key) or self._stand_in(rows)
+        if residual is None:
+            return None if self._base is None else self._base(rows)
+        mean, spread = residual.log_ratio(self._device, rows, self._base)
         return Correction(mean.reshape(rows.shape), spread.reshape(rows.shape))
 
-    def _stand_in(self, rows: Rows) -> _Asked | None:
-        """The process of another clock, cache or number format, in that order; None for another phase or operator."""
+    def _stand_in(self, rows: Rows) -> _ChoiceResidual | None:
+        """Return the process of another clock, cache or number format, in that order, or None."""
         context = [column.name for column in CONTEXT]
-        for held in self._processes:
+        for measured in self._processes:
             names = [name for name in rows.choices if name not in _FREE]
-            differ = [name for name, word in zip(names, held, strict=True) if rows.choices[name] != word]
-            if all(name in context or STAND_IN.get(rows.choices[name]) == held[names.index(name)] for name in differ):
-                return self._processes[held]
+            differ = [name for name, word in zip(names, measured, strict=True) if rows.choices[name] != word]
+            if all(
+                name in context or STAND_IN.get(rows.choices[name]) == measured[names.index(name)] for name in differ
+            ):
+                return self._processes[measured]
         return None
 
     @cached_property
-    def _processes(self) -> Mapping[tuple[str, ...], _Asked]:
+    def _processes(self) -> Mapping[tuple[str, ...], _ChoiceResidual]:
         try:
             return self._read()
         except (KeyError, IndexError, ValueError, TypeError, StopIteration, np.linalg.LinAlgError) as error:
@@ -111,42 +118,49 @@ class PointsResidual:
                 expected=f"what `windtunnel calibrate {self._op.name}` wrote: a header, points, scales",
             ) from None
 
-    def _read(self) -> Mapping[tuple[str, ...], _Asked]:
-        found = {}
+    def _read(self) -> Mapping[tuple[str, ...], _ChoiceResidual]:
+        processes = {}
         for rows, residual, noise in read_points(self._op, str(self._entry.data["points"])):
             key = choice_key(rows)
             name = "/".join(key)
             stated = self._entry.data["scales"][name]
             scales = Scales(*(_within(stated, part, 10.0) for part in ("wide", "narrow", "noise", "mix")))
             z = coordinates(self._device, rows)
-            law = self._entry.laws.get(name)
-            beneath = relatives_of(self._beneath, rows) if law is None else np.zeros(len(z))
-            process = Process(z, residual, beneath, noise, scales, _within(stated, "calibration", 1000.0))
-            found[key] = _Asked(process, rows.choices, law and law.doubted(rows, noise, scales))
-        unread = set(self._entry.laws) - {"/".join(key) for key in found}
+            model = self._entry.linear_models.get(name)
+            base = relatives_of(self._base, rows) if model is None else np.zeros(len(z))
+            process = Process(z, residual, base, noise, scales, _within(stated, "calibration", 1000.0))
+            processes[key] = _ChoiceResidual(
+                process, rows.choices, model and model.with_covariance(rows, noise, scales)
+            )
+        unread = set(self._entry.linear_models) - {"/".join(key) for key in processes}
         if unread:
-            raise ValueError(f"a law of {', '.join(sorted(unread))}, of which there are no points")
-        return found
+            raise ValueError(f"a linear model of {', '.join(sorted(unread))}, which has no points")
+        return processes
 
 
-def _within(stated: Mapping[str, Any], name: str, most: float) -> float:
-    """A scale as an overlay states it; ValueError unless it is between nothing and ``most``."""
+def _within(stated: Mapping[str, Any], name: str, largest: float) -> float:
+    """Return a scale from an overlay; raises ValueError unless it is between zero and ``largest``."""
     value = float(stated[name])
-    if not 0.0 <= value <= most or (value == 0.0 and name not in ("wide", "narrow", "mix")):
-        raise ValueError(f"{name} is {value:g}, where 0 to {most:g} makes sense")
+    if not 0.0 <= value <= largest or (value == 0.0 and name not in ("wide", "narrow", "mix")):
+        raise ValueError(f"{name} is {value:g}, expected 0 to {largest:g}")
     return value
 
 
-def relatives_of(beneath: Residual | None, rows: Rows) -> FloatArray:
-    """What relatives say of the rows; zero where they say nothing."""
-    correction = None if beneath is None else beneath(rows)
+def relatives_of(base: Residual | None, rows: Rows) -> FloatArray:
+    """Return the log factor that relatives predict for the rows, or zero if they predict none."""
+    correction = None if base is None else base(rows)
     if correction is None:
         return np.zeros(rows.shape)
     return np.asarray(np.broadcast_to(correction.log_factor, rows.shape), dtype=np.float64)
 
 
 def read_points(op: type[Operation], text: str) -> Sequence[tuple[Rows, FloatArray, FloatArray]]:
-    """A residual's points from their text (a header and a line each), grouped by choices: rows, log ratios, noise."""
+    """Return the points of a residual grouped by choices: rows, log ratios and noise factors.
+
+    Args:
+        op: The operation.
+        text: A header, and one line for each point.
+    """
     reader = csv.reader(io.StringIO(text))
     header = next(reader)
     lines = [line for line in reader if line]
@@ -155,7 +169,7 @@ def read_points(op: type[Operation], text: str) -> Sequence[tuple[Rows, FloatArr
     groups: dict[tuple[str, ...], list[int]] = {}
     for i, key in enumerate(zip(*(columns[name] for name in words), strict=True)):
         groups.setdefault(key, []).append(i)
-    found = []
+    grouped = []
     for key, places in groups.items():
         choices = dict(zip(words, key, strict=True))
         for column in op.all_columns():
@@ -170,29 +184,29 @@ def read_points(op: type[Operation], text: str) -> Sequence[tuple[Rows, FloatArr
         ratio = np.array([float(columns[LOG_RATIO][i]) for i in places])
         noise = np.array([float(columns[NOISE][i]) for i in places])
         if not (np.isfinite(ratio).all() and np.isfinite(noise).all() and (noise > 0.0).all()):
-            raise ValueError(f"{LOG_RATIO} and {NOISE} are numbers, the latter above zero")
-        found.append((Rows(op, ordered, numbers), ratio, noise))
-    return found
+            raise ValueError(f"{LOG_RATIO} and {NOISE} must be numbers, the latter above zero")
+        grouped.append((Rows(op, ordered, numbers), ratio, noise))
+    return grouped
 
 
 class ArraysResidual:
-    """A residual that the kind evaluates from a compact array file, read when first asked.
+    """A residual that the kind evaluates from a compact array file, read on first use.
 
-    ``beneath`` (what relatives say) answers for choices that were not measured on this device.
+    ``base``, the residual of relatives, is used for choices that were not measured on this device.
     """
 
-    def __init__(self, entry: LearnedEntry, device: Device, op: str, path: Path, beneath: Residual | None) -> None:
-        self._entry, self._device, self._op, self._path, self._beneath = entry, device, op, path, beneath
+    def __init__(self, entry: LearnedEntry, device: Device, op: str, path: Path, base: Residual | None) -> None:
+        self._entry, self._device, self._op, self._path, self._base = entry, device, op, path, base
 
     @property
     def origin(self) -> Sourced:
-        """How many measurements, from where."""
+        """The number of measurements, and their origin."""
         return self._entry.source
 
     def __call__(self, rows: Rows) -> Correction | None:
-        """The kind's answer from the arrays, with the device as it was fitted."""
-        found = self._device.kind.learned[self._op](self._arrays, Parameters(self._device), rows)
-        return found if found is not None or self._beneath is None else self._beneath(rows)
+        """Return the kind's correction from the arrays, for the device as it was fitted."""
+        correction = self._device.kind.learned[self._op](self._arrays, Parameters(self._device), rows)
+        return correction if correction is not None or self._base is None else self._base(rows)
 
     @cached_property
     def _arrays(self) -> Mapping[str, Any]:
@@ -207,68 +221,71 @@ class ArraysResidual:
 
 
 @dataclass(frozen=True)
-class Member:
-    """A relative: its weight, the share of its residual that is believed, and the residual."""
+class TransferSource:
+    """A relative: its weight, the share of its residual that is used, and the residual."""
 
     weight: float
     share: float
     residual: Residual
 
 
-class Transferred:
-    """What relatives' residuals say together: their weighted mean, with the error that such answers were seen to have.
+class TransferredResidual:
+    """The weighted mean of the residuals of relatives.
 
-    ``relation``: that of the nearest. ``spread``: factor that held 90% of rows when whole devices were left out.
-    ``names``: the relatives', for people.
+    Args:
+        sources: The relatives.
+        relation: The relation of the nearest of them.
+        spread: The factor that contained 90% of the rows in cross-validation by whole devices.
+        names: The names of the relatives, for messages.
     """
 
-    def __init__(self, members: Sequence[Member], relation: str, spread: Sourced, names: str) -> None:
-        self._members, self._spread, self._relation, self._names = members, spread, relation, names
+    def __init__(self, sources: Sequence[TransferSource], relation: str, spread: Sourced, names: str) -> None:
+        self._sources, self._spread, self._relation, self._names = sources, spread, relation, names
 
     @property
     def origin(self) -> Sourced:
-        """How many measurements of other devices."""
-        count = sum(member.residual.origin.value for member in self._members)
+        """The number of measurements of other devices, and their origin."""
+        count = sum(source.residual.origin.value for source in self._sources)
         if self._relation == "die":
             return Sourced(count, Provenance.PUBLISHED, f"measurements of {self._names}, the same die")
-        reason = f"carried over from {self._names}; {self._spread.source}"
+        reason = f"transferred from {self._names}; {self._spread.source}"
         return Sourced(count, Provenance.ASSUMED, "other devices' measurements", count, count, reason)
 
     def accuracy(self, op: str) -> ModelAccuracy:
-        """How well ``op`` is known from relatives alone."""
-        kin = {
+        """Return the accuracy of ``op`` as predicted from relatives alone."""
+        relation = {
             "die": "the same die",
-            "generation": "a like design",
+            "generation": "a similar design",
             "class": "other classes of device",
             "maker": "other makers",
         }[self._relation]
-        guessed = self._spread.provenance is Provenance.ASSUMED
-        why = (
+        is_assumed = self._spread.provenance is Provenance.ASSUMED
+        reason = (
             f"the spread is assumed: {self._spread.reason}"
-            if guessed
+            if is_assumed
             else f"the spread is that of {self._spread.source}"
         )
-        text = f"carried over from {self._names} ({kin}); {why}"
+        text = f"transferred from {self._names} ({relation}); {reason}"
         return ModelAccuracy(op, "transfer", text, int(self.origin.value), error_factor=self._spread.value)
 
     def __call__(self, rows: Rows) -> Correction | None:
-        """The weighted mean over the relatives that know the rows' choices."""
+        """Return the weighted mean over the relatives that have a residual for the rows' choices."""
         if self._relation != "die" and "clock" in rows.choices:
-            # What the power cap does to a loop is the board's own; only the kernels are alike.
+            # The effect of the power cap differs between boards; only the kernels are similar.
             rows = replace(rows, choices={**rows.choices, "clock": "burst"})
         total, mean = 0.0, np.zeros(rows.shape)
-        for member in self._members:
-            found = member.residual(rows)
-            if found is not None:
-                mean = mean + member.weight * member.share * found.log_factor
-                total += member.weight
+        for source in self._sources:
+            correction = source.residual(rows)
+            if correction is not None:
+                mean = mean + source.weight * source.share * correction.log_factor
+                total += source.weight
         if not total:
             return None
         return Correction(mean / total, np.full(rows.shape, np.log(self._spread.value)))
 
 
-def bind(entry: LearnedEntry, device: Device, op: str, path: Path | None, beneath: Residual | None) -> Residual:
-    """The residual that ``entry`` states, over ``device`` as it was fitted; ``path`` is the overlay's file."""
+def bind(entry: LearnedEntry, device: Device, op: str, path: Path | None, base: Residual | None) -> Residual:
+    """Return the residual that ``entry`` states, for ``device`` as it was fitted; ``path`` is the overlay's file."""
     if entry.form == "arrays":
-        return ArraysResidual(entry, device, op, (path or Path()).parent / str(entry.data["file"]), beneath)
-    return PointsResidual(entry, device, op, beneath, path)
+        return ArraysResidual(entry, device, op, (path or Path()).parent / str(entry.data["file"]), base)
+    return PointsResidual(entry, device, op, base, path)

@@ -1,8 +1,8 @@
-"""What the measurements of some devices say of another: who is related to whom, and how near.
+"""Transfer: which measured devices are related to another device, and how closely.
 
-A device of the same die knows the kernels that will run; one of the same generation and memory knows most of the
-library's choices; anything else knows the form of the answer and little more. Nearness is set by lineage alone, which
-a datasheet states, so that a device nobody measured has relatives too.
+A device of the same die runs the same kernels. One of the same generation and memory technology shares most of the
+library's choices. Any other shares little more than the form of the formula. The relation follows from the lineage
+alone, which a datasheet states, so that a device without measurements has relatives too.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.learned.overlay import Overlay
 
 RELATIONS = ("die", "generation", "class", "maker")
-"""From the nearest: the same die; the same maker and memory class within two generations; the same maker; another."""
+"""From the nearest: same die; same maker and memory class within two generations; same maker; another maker."""
 
 _YEARS_A_GENERATION = 2.0
 _CLASS_APART = _VENDOR_APART = 2.0
-"""Another memory (so another balance of the design) or another maker count as two generations."""
-
+"""Another memory technology (so another balance of the design) or another maker counts as two generations."""
 
 _LEAST_RANGE = 1.2
+"""A transferred value ranges over at least this factor in either direction."""
 
 
 @dataclass(frozen=True)
 class Relative:
-    """A measured device, how it is related to the one in question, and its weight beside the others."""
+    """A measured device, its relation to the device in question, and its weight among all relatives."""
 
     sku: str
     relation: str
@@ -36,7 +36,7 @@ class Relative:
 
 
 def relation(spec: DeviceSpec, other: DeviceSpec) -> tuple[str, float]:
-    """How ``other`` is related to ``spec``, and its distance in generations."""
+    """Return the relation of ``other`` to ``spec``, and its distance in generations."""
     mine, theirs = spec.lineage, other.lineage
     same = mine.die is not None and theirs.die is not None and mine.die.casefold() == theirs.die.casefold()
     if same and spec.vendor.casefold() == other.vendor.casefold():
@@ -51,41 +51,43 @@ def relation(spec: DeviceSpec, other: DeviceSpec) -> tuple[str, float]:
 
 
 def same_units(spec: DeviceSpec, other: DeviceSpec) -> bool:
-    """Whether as many compute units are enabled: waves of tiles, and so dips of a residual, then end alike."""
-    mine, theirs = (one.values.get("compute_units") for one in (spec, other))
+    """Return whether the same number of compute units is enabled, so that waves of tiles end at the same sizes."""
+    mine, theirs = spec.values.get("compute_units"), other.values.get("compute_units")
     return mine is None or theirs is None or mine.value == theirs.value
 
 
 def relatives(spec: DeviceSpec, measured: Sequence[DeviceSpec]) -> list[Relative]:
-    """The measured devices that bear on ``spec``, nearest first; weights fall as exp(-generations apart)."""
-    found = [(other.sku, *relation(spec, other)) for other in measured if other.sku != spec.sku]
-    found = sorted(found, key=lambda entry: (RELATIONS.index(entry[1]), entry[2], entry[0]))
-    return [Relative(sku, kin, math.exp(-far)) for sku, kin, far in found]
+    """Return the measured devices as relatives of ``spec``, nearest first, with weights exp(-generations apart)."""
+    related = [(other.sku, *relation(spec, other)) for other in measured if other.sku != spec.sku]
+    related = sorted(related, key=lambda entry: (RELATIONS.index(entry[1]), entry[2], entry[0]))
+    return [Relative(sku, name, math.exp(-far)) for sku, name, far in related]
 
 
-def nearest(kin: Sequence[Relative]) -> list[Relative]:
-    """Those of the same die alone, where there are any; else those of the same maker; else all. Weights sum to 1.
+def closest(related: Sequence[Relative]) -> list[Relative]:
+    """Return the relatives of the same die, or else of the same maker, or else all, with weights that sum to 1.
 
-    Another maker's numbers hold another library's habits and another campaign's host.
+    Numbers of another maker depend on another library and on another campaign's host.
     """
-    kept = [relative for relative in kin if relative.relation == "die"]
-    kept = kept or [relative for relative in kin if relative.relation != "maker"] or list(kin)
+    kept = [relative for relative in related if relative.relation == "die"]
+    kept = kept or [relative for relative in related if relative.relation != "maker"] or list(related)
     total = sum(relative.weight for relative in kept)
     return [Relative(r.sku, r.relation, r.weight / total) for r in kept]
 
 
-def taught(kin: Sequence[Relative], overlays: Mapping[str, Overlay], names: Sequence[str]) -> dict[str, Sourced]:
-    """Values of the parameters ``names`` as relatives' overlays have them: weighted geometric means.
+def transferred_values(
+    related: Sequence[Relative], overlays: Mapping[str, Overlay], names: Sequence[str]
+) -> dict[str, Sourced]:
+    """Return the parameters ``names`` as weighted geometric means of the values in the relatives' overlays.
 
-    Their range is that of the relatives, and a fifth either way at least. Where whole devices left out gave the spread
-    of the whole answer (``Transferred``), that holds it already.
+    The range of each value is that of the relatives, and at least a fifth in either direction. Where the error of the
+    whole prediction was found by leaving out whole devices (``TransferredResidual``), that error includes this range.
     """
     paths = dict.fromkeys(
-        path for relative in kin for path in overlays[relative.sku].values if path.partition(".")[0] in names
+        path for relative in related for path in overlays[relative.sku].values if path.partition(".")[0] in names
     )
-    found: dict[str, Sourced] = {}
+    values: dict[str, Sourced] = {}
     for path in paths:
-        have = nearest([r for r in kin if path in overlays[r.sku].values])
+        have = closest([r for r in related if path in overlays[r.sku].values])
         numbers = [overlays[r.sku].values[path].value for r in have]
         if min(numbers) > 0.0:
             value = math.exp(sum(r.weight * math.log(x) for r, x in zip(have, numbers, strict=True)))
@@ -94,9 +96,9 @@ def taught(kin: Sequence[Relative], overlays: Mapping[str, Overlay], names: Sequ
         names_of = ", ".join(r.sku for r in have)
         if have[0].relation == "die":
             source = overlays[have[0].sku].values[path].source
-            found[path] = Sourced(value, Provenance.PUBLISHED, f"{names_of}, the same die: {source}")
+            values[path] = Sourced(value, Provenance.PUBLISHED, f"{names_of}, the same die: {source}")
         else:
-            reason = f"carried over from {names_of}, weighted by nearness of vendor, generation and memory"
+            reason = f"transferred from {names_of}, weighted by nearness of vendor, generation and memory"
             low, high = min(*numbers, value / _LEAST_RANGE), max(*numbers, value * _LEAST_RANGE)
-            found[path] = Sourced(value, Provenance.ASSUMED, "other devices' measurements", low, high, reason)
-    return found
+            values[path] = Sourced(value, Provenance.ASSUMED, "other devices' measurements", low, high, reason)
+    return values

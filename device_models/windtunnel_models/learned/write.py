@@ -1,71 +1,79 @@
-"""A calibration as the file that `predict --calibration` and the shipped `calibration/` folder read."""
+"""Overlays as files: the one writer for `windtunnel calibrate` and for ``benchmarks/accuracy``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from windtunnel.core.device import Device
 from windtunnel.core.ops import OPERATIONS
-from windtunnel.core.provenance import Sourced
-from windtunnel_models.learned.calibrate import Calibration, Points
-from windtunnel_models.learned.law import UNITS, Law
+from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel_models.learned.calibration import Calibration, Points
+from windtunnel_models.learned.linear_model import UNITS, LinearCostModel
+from windtunnel_models.learned.overlay import Fit
 from windtunnel_models.learned.residuals import LOG_RATIO, NOISE, choice_key
 
 _DIGITS = 6
 
 
-def overlay_data(found: Calibration, source: str, note: str) -> dict[str, Any]:
-    """The overlay of one calibration, as plain data: numbers, the residual's points, and how the fit did."""
-    op = found.op
-    points = "\n".join(_point_lines(found.points)) if found.points else ""
-    scales = {
-        "/".join(choice_key(kept.group.rows)): {
-            "wide": kept.process.scales.wide,
-            "narrow": kept.process.scales.narrow,
-            "noise": kept.process.scales.noise,
-            "mix": kept.process.scales.mix,
-            "calibration": _round(found.width),
-        }
-        for kept in found.points
-    }
+def overlay_data(result: Calibration, source: str, note: str) -> dict[str, Any]:
+    """Return the overlay of one calibration as plain data.
+
+    Args:
+        result: The calibration.
+        source: The origin of the measurements.
+        note: How the calibration was made.
+    """
+    op = result.op
     data: dict[str, Any] = {
         "schema": 1,
-        "sku": found.device.spec.sku,
-        "api": found.device.api.name,
+        "sku": result.device.spec.sku,
+        "api": result.device.api.name,
         "sources": {"measurements": {"text": source, "provenance": "measured"}},
-        "values": values_data(found.device, found.values, "measurements"),
+        "values": values_data(result.device, result.values, "measurements"),
     }
-    if points:
-        stated = {"form": "points", "measurements": found.rows, "source": "measurements"}
-        laws = {one.key: law_data(one.law) for one in found.laws}
-        data["learned"] = {op: {**stated, **({"law": laws} if laws else {}), "scales": scales, "points": points + "\n"}}
+    if result.points:
+        entry: dict[str, Any] = {"form": "points", "measurements": result.rows, "source": "measurements"}
+        if result.linear_models:
+            entry["linear_model"] = {fitted.key: _linear_data(fitted.model) for fitted in result.linear_models}
+        entry["scales"] = {"/".join(choice_key(p.group.rows)): _scales_data(p, result.width) for p in result.points}
+        entry["points"] = "\n".join(_point_lines(result.points)) + "\n"
+        data["learned"] = {op: entry}
+    notes = [note, *(["one factor for all sizes"] if result.constant_factor_only else [])]
+    notes += [f"{fitted.key}: {fitted.model.describe()}, then its residual" for fitted in result.linear_models]
     data["fit"] = {
         op: {
-            "rows": found.rows,
-            "held_out": _round(found.error_after),
-            "inside": _round(found.inside),
-            "half_width": _round(found.half_width),
-            "split": "rows at random, five folds",
-            "note": "; ".join(
-                [
-                    note,
-                    *(["one factor for all sizes"] if found.level_alone else []),
-                    *(f"{one.key}: {one.law.words()}, then its residual" for one in found.laws),
-                ]
-            ),
+            "rows": result.rows,
+            "cross_validation_error": _round(result.cross_validation_error),
+            "interval_coverage": _round(result.interval_coverage),
+            "interval_half_width": _round(result.interval_half_width),
+            "cross_validation_groups": "rows at random, five folds",
+            "note": "; ".join(notes),
         }
     }
     return data
 
 
-def law_data(law: Law) -> dict[str, str]:
-    """A law's numbers as quantities; a term that takes no time is left out."""
-    return {name: f"{value!r} {UNITS[name]}" for name, value in law.numbers.items()}
+def _scales_data(points: Points, width: float) -> dict[str, float]:
+    scales = points.process.scales
+    return {
+        "wide": scales.wide,
+        "narrow": scales.narrow,
+        "noise": scales.noise,
+        "mix": scales.mix,
+        "calibration": _round(width),
+    }
+
+
+def _linear_data(model: LinearCostModel) -> dict[str, str]:
+    """Return the numbers of a model as quantities, without the terms that take no time."""
+    return {name: f"{value!r} {UNITS[name]}" for name, value in model.numbers.items()}
 
 
 def values_data(device: Device, values: Mapping[str, Sourced], source: str) -> dict[str, Any]:
-    """Parameters as an overlay holds them: name (or name and key) to a quantity with its source."""
+    """Return parameters as an overlay states them: by name, or by name and key, a quantity with its source."""
     data: dict[str, Any] = {}
     for path, sourced in sorted(values.items()):
         name, _, key = path.partition(".")
@@ -99,12 +107,57 @@ def _point_lines(kept: Sequence[Points]) -> list[str]:
     return lines
 
 
+def update_overlay(
+    path: Path,
+    device: Device,
+    name: str,
+    source: str,
+    values: Mapping[str, float],
+    *,
+    fit: Fit | None = None,
+    arrays: Mapping[str, Any] | None = None,
+) -> None:
+    """Write published numbers into an overlay file; what the file has under other names is kept.
+
+    Args:
+        path: The YAML file. Arrays go into the ``.npz`` file beside it, under ``<op>.``.
+        device: The SKU without its own calibration.
+        name: The name of the source within the file.
+        source: The origin of the measurements.
+        values: Parameters by ``name`` or ``name.key``, in SI units.
+        fit: The quality of the fit of one operation.
+        arrays: The residual of that operation as the kind reads it.
+    """
+    import numpy as np
+    import yaml
+
+    data = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    data = {"schema": 1, "sku": device.spec.sku, **data}
+    data.setdefault("sources", {})[name] = {"text": source, "provenance": "published"}
+    sourced = {key: Sourced(value, Provenance.PUBLISHED, source) for key, value in values.items()}
+    data["values"] = {**(data.get("values") or {}), **values_data(device, sourced, name)}
+    if fit is not None:
+        stated = {key: value for key, value in asdict(fit).items() if key != "op" and value not in (None, "")}
+        data.setdefault("fit", {})[fit.op] = {
+            key: _round(value) if isinstance(value, float) else value for key, value in stated.items()
+        }
+    if fit is not None and arrays:
+        file, prefix = path.with_suffix(".npz"), f"{fit.op}."
+        kept = dict(np.load(file)) if file.is_file() else {}
+        kept = {key: array for key, array in kept.items() if not key.startswith(prefix)}
+        np.savez_compressed(file, **kept, **{prefix + key: array for key, array in arrays.items()})
+        entry = {"form": "arrays", "measurements": fit.rows, "source": name, "file": file.name}
+        data.setdefault("learned", {})[fit.op] = entry
+    order = ("schema", "sku", "api", "sources", "values", "learned", "fit")
+    path.write_text(overlay_text({key: data[key] for key in order if key in data}), encoding="utf-8")
+
+
 def overlay_text(data: Mapping[str, Any]) -> str:
-    """The overlay as YAML, points as one block of lines."""
+    """Return the overlay as YAML, with points as one block of lines."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Long text as a literal block."""
+        """Writes text of several lines as a literal block."""
 
     def block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
         style = "|" if "\n" in text else None

@@ -11,7 +11,8 @@ from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.optable import read_op_table
 from windtunnel.core.version import __version__
 from windtunnel.simulation.fleet import device_model as device
-from windtunnel_models.catalogue import Catalogue, shipped_overlay
+from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.learned.read import shipped_overlay
 
 
 def calibrate(

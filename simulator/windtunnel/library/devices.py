@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.simulation.fleet import device_model
-from windtunnel_models.catalogue import Catalogue, api_names
+from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds import kind_names
+from windtunnel_models.specs import api_names
 
 if TYPE_CHECKING:
     from windtunnel.emulator.device.timeline import Host

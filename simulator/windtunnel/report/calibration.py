@@ -1,4 +1,4 @@
-"""What a calibration found, as lines for the terminal."""
+"""The result of a calibration as lines for the terminal."""
 
 from __future__ import annotations
 
@@ -11,57 +11,66 @@ _SHOWN = 10
 
 
 def lines(report: Mapping[str, Any]) -> Iterator[str]:
-    """``report`` as `windtunnel calibrate` prints it."""
+    """Yield the lines that `windtunnel calibrate` prints for ``report``."""
     yield f"{report['op']} on {report['device']}: {report['rows']} measurements, {report['distinct']} of them distinct"
     if report["launch_bound"]:
-        yield f"  {report['launch_bound']} are nearly all launch: they tell of the host, and of the device nothing"
+        yield f"  {report['launch_bound']} rows are launch-bound and carry no information about the device"
     yield from (f"  warning: {warning}" for warning in report["warnings"])
     for group in report["duplicates"][:_SHOWN]:
-        yield f"  lines {', '.join(map(str, group))} are the same point: their median counts, as that many measurements"
+        yield f"  lines {', '.join(map(str, group))} are the same point; their median counts as that many measurements"
     yield from _more(report["duplicates"], "repeated points")
     for outlier in report["outliers"][:_SHOWN]:
         yield (
-            f"  line {outlier['line']} is an outlier: measured {quantity(outlier['measured_s'], 's')}, the others say "
-            f"{quantity(outlier['expected_s'], 's')}; weighed down"
+            f"  line {outlier['line']} is an outlier (measured {quantity(outlier['measured_s'], 's')}, predicted "
+            f"{quantity(outlier['expected_s'], 's')}); its weight is reduced"
         )
     yield from _more(report["outliers"], "outliers")
-    yield f"  error before {_percent(report['error_before'])}; on rows left out {_percent(report['error_left_out'])}"
-    if not report["better"]:
+    yield _errors("error before", report)
+    if not report["improves_on_prior"]:
         yield (
-            "  warning: rows left out are answered no better than without these measurements: they are too few, or too "
-            "unlike one another, and the overlay may make other sizes worse"
+            "  warning: cross-validation shows no improvement over the uncalibrated model: the rows are too few or too "
+            "different, and the overlay may make other sizes worse"
         )
-    if report["level_alone"]:
-        yield "  one factor for all sizes: what varies with them was no nearer to rows left out"
-    inside, half = _percent(report["inside"]), _percent(report["half_width"])
-    yield f"  90% interval on rows left out: {inside} inside, half-width {half} in the median"
-    for law in report["laws"]:
+    if report["constant_factor_only"]:
         yield (
-            f"  {law['choices']}: {_law(law)}, in place of the formula: {_percent(law['error_left_out'])} off on rows "
-            f"left out, where that is {_percent(law['error_left_out_of_formula'])} off"
+            "  a single factor is used for all sizes; a size-dependent fit did not reduce the cross-validation error"
+        )
+    coverage, half = _percent(report["interval_coverage"]), _percent(report["interval_half_width"])
+    yield f"  90% prediction interval, cross-validated: coverage {coverage}, median half-width {half}"
+    for model in report["linear_models"]:
+        error, formula = (_percent(model[key]) for key in ("cross_validation_error", "formula_cross_validation_error"))
+        yield (
+            f"  {model['combination']}: {_terms(model)}; replaces the formula (cross-validation error {error} instead "
+            f"of {formula})"
         )
     if report["power"] is not None:
-        power = report["power"]
-        before, after = _percent(power["error_before"]), _percent(power["error_left_out"])
-        yield f"  power: error before {before}; on rows left out {after}"
+        yield _errors("power: error before", report["power"])
     if report["instead_of"]:
         shipped = ", ".join(report["instead_of"])
-        yield f"  it stands in place of the shipped calibration ({shipped}); other devices answer for what it lacks"
+        yield (
+            f"  it replaces the shipped calibration ({shipped}); operations without data use transfer from other "
+            "devices"
+        )
     if report["numbers"]:
-        yield "  learned (one standard deviation as a factor):"
+        yield "  fitted (one standard deviation as a factor):"
     for entry in report["numbers"]:
         before, after = f"{entry['before']:.4g}", f"{entry['after']:.4g}"
         yield f"    {entry['parameter']:<40} {before:>10} -> {after:<10} x/÷ {entry['sd_factor']:.2f}"
 
 
-def _law(law: Mapping[str, Any]) -> str:
-    """The terms of a law that take time."""
-    said = (
+def _errors(label: str, report: Mapping[str, Any]) -> str:
+    before, after = _percent(report["error_before"]), _percent(report["cross_validation_error"])
+    return f"  {label} {before}; cross-validation error {after}"
+
+
+def _terms(model: Mapping[str, Any]) -> str:
+    """Return the terms of a linear model that take time."""
+    terms = (
         ("launch_s", "a launch of {}", "s"),
         ("bytes_per_s", "bytes at {}", "B/s"),
         ("flops_per_s", "operations at {}", "FLOP/s"),
     )
-    return " + ".join(text.format(quantity(law[name], unit)) for name, text, unit in said if name in law)
+    return " + ".join(text.format(quantity(model[name], unit)) for name, text, unit in terms if name in model)
 
 
 def _more(items: list[Any], what: str) -> Iterator[str]:

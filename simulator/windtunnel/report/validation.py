@@ -138,7 +138,11 @@ def fit_notes(fits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             refused.setdefault(one["device"], []).append(f"{one['op']} ({one['refused']})")
         else:
             written = f"; overlay {one['overlay']}" if one["overlay"] else ""
-            doubt = "" if one["calibration"]["better"] else "; its own rows left out are answered no better with it"
+            doubt = (
+                ""
+                if one["calibration"]["improves_on_prior"]
+                else "; its own rows left out are answered no better with it"
+            )
             yield f"{one['op']} on {one['device']}: {one['split']}{written}{doubt}"
     for device, each in refused.items():
         yield f"not fitted on {device}: {', '.join(each)}"

@@ -13,7 +13,8 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Batch, Policy
 from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario
-from windtunnel_models.catalogue import Catalogue, read_overlay
+from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.learned.read import read_overlay
 
 if TYPE_CHECKING:
     pass

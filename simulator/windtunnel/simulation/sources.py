@@ -58,6 +58,6 @@ def _source_row(target: Device, path: str, sourced: Sourced) -> dict[str, Any]:
 
 
 def _api_unit(name: str) -> str:
-    from windtunnel_models.catalogue import API_PARAMETERS
+    from windtunnel_models.specs import API_PARAMETERS
 
     return next(parameter.unit for parameter in API_PARAMETERS if parameter.name == name)

@@ -13,27 +13,16 @@ Patarasu and Yuan, JPDC 69(2), 2009. What was fitted, and how it does on what wa
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from windtunnel.core.device import Kind, Parameters, Raw
+from windtunnel.core.device import Parameters, Raw
 from windtunnel.core.ops import Rows
-from windtunnel.core.provenance import Provenance, Sourced, assumed
-from windtunnel_models.kinds._shared import EXACT, limit, service
+from windtunnel_models.kinds._shared import limit, service
+from windtunnel_models.kinds._tables import read_kind
 from windtunnel_models.kinds.gpu import attention, gemm, gemm_learned
 from windtunnel_models.kinds.gpu.kernel import in_context, memory_rate, traffic_s
-from windtunnel_models.kinds.gpu.parameters import (
-    ATTENTION_DATA,
-    COLLECTIVE_DATA,
-    COLLECTIVE_FITS,
-    COPY_FITS,
-    EAGER_DATA,
-    GEMM_DATA,
-    MEMBOUND_DATA,
-    PARAMETERS,
-    STENCIL_FITS,
-    STREAM_FITS,
-    fitted,
-)
 from windtunnel_models.kinds.gpu.power import Activity
 from windtunnel_models.kinds.gpu.streaming import elementwise, fft, kernel, stencil, vector_add
 from windtunnel_models.kinds.gpu.transfers import all_reduce, copy, engine, launch, send_recv
@@ -68,89 +57,29 @@ def aes(p: Parameters, rows: Rows) -> Raw:
     return Raw(raw.duration_s / flying, raw.power_w, raw.bound)
 
 
-POWER_FITS = {"power_share": 0.3, "type_power": 0.3, "throttle_exponent": 0.3, "power_cap_share": 0.05}
-"""How far (log, one standard deviation) a board's shares of power may lie from those of the one that was measured."""
-
-_LEFT_OUT = "whole devices left out (reports/validation/published)"
-
-
-def _spread(value: float, source: str) -> Sourced:
-    return Sourced(value, Provenance.PUBLISHED, source)
-
-
-_SAME_DIE = "no two measured devices share a die: campaigns of one device differ by up to 12%, and memory by more"
-
-TRANSFER_ERRORS = {
-    "gemm": {
-        "die": assumed(1.25, 1.1, 1.5, _SAME_DIE),
-        "generation": _spread(1.45, _LEFT_OUT),
-        "class": _spread(1.5, _LEFT_OUT),
-        "maker": assumed(
-            1.75, 1.5, 2.5, "one device of another maker left out: its p90 error is 80%, a host floor included"
-        ),
-    },
-    "attention": {
-        "die": assumed(1.25, 1.1, 1.5, _SAME_DIE),
-        "generation": _spread(1.5, _LEFT_OUT + ", 16-bit keys"),
-        "class": assumed(1.6, 1.3, 2.0, "one step further than the generation that was left out"),
-        "maker": assumed(1.8, 1.4, 2.5, "two steps further than the generation that was left out"),
-    },
-}
-"""Factor that holds 90% of a device's measurements about what its relatives say of it."""
-
-KIND = Kind(
-    name="gpu",
-    doc="compute units behind caches, copy engines beside them, an API in front",
-    parameters=(*PARAMETERS, *gemm.PARAMETERS, *attention.PARAMETERS),
-    costs={
-        "gemm": gemm.gemm,
-        "attention": attention.attention,
-        "elementwise": elementwise,
-        "vector_add": vector_add,
-        "kernel": kernel,
-        "stencil": stencil,
-        "fft": fft,
-        "copy": copy,
-        "launch": launch,
-        "all_reduce": all_reduce,
-        "send_recv": send_recv,
-        "aes": aes,
-        "service": service,
-    },
-    errors={
-        # Of formats that were measured on no device; the rest have a spread of their own.
-        "gemm": fitted(1.6, 1.3, 2.5, GEMM_DATA + "; one set of numbers for all devices, shapes held back"),
-        "attention": fitted(1.5, 1.2, 1.7, ATTENTION_DATA + "; one set of numbers for all devices, shapes held back"),
-        "elementwise": fitted(1.28, 1.09, 1.51, EAGER_DATA + "; residuals of devices left out whole"),
-        "stencil": fitted(1.4, 1.1, 2.0, MEMBOUND_DATA + "; spread between devices"),
-        "all_reduce": fitted(1.25, 1.19, 2.0, COLLECTIVE_DATA + "; residuals of sizes left out, inside a node"),
-        "send_recv": fitted(1.19, 1.04, 1.6, COLLECTIVE_DATA + "; residuals of sizes left out"),
-        "vector_add": assumed(1.3, 1.1, 1.6, "a plain stream varies less than the stencils measured on many devices"),
-        "kernel": assumed(1.6, 1.2, 2.5, "what a kernel's stated work leaves out: divergence, banks, occupancy"),
-        "fft": assumed(1.6, 1.2, 2.5, "libraries differ in radix and passes; no measurement at hand"),
-        "copy": assumed(1.25, 1.1, 1.6, "links attain 0.65 to 0.92 of their rate, by host and driver"),
-        "launch": assumed(1.5, 1.2, 3.0, "launch times differ between hosts and driver versions by half"),
-        "aes": assumed(2.0, 1.3, 4.0, "carried over from one published implementation on one design"),
-        "service": EXACT,
-    },
-    engine=engine,
-    fits={
-        "gemm": gemm.FITS,
-        "attention": attention.FITS,
-        "elementwise": STREAM_FITS,
-        "vector_add": STREAM_FITS,
-        "fft": STREAM_FITS,
-        "stencil": STENCIL_FITS,
-        "copy": COPY_FITS,
-        "all_reduce": COLLECTIVE_FITS,
-        "send_recv": COLLECTIVE_FITS,
-        "power": POWER_FITS,
-    },
+KIND = replace(
+    read_kind(
+        "gpu",
+        costs={
+            "gemm": gemm.gemm,
+            "attention": attention.attention,
+            "elementwise": elementwise,
+            "vector_add": vector_add,
+            "kernel": kernel,
+            "stencil": stencil,
+            "fft": fft,
+            "copy": copy,
+            "launch": launch,
+            "all_reduce": all_reduce,
+            "send_recv": send_recv,
+            "aes": aes,
+            "service": service,
+        },
+        engine=engine,
+        parameters=(*gemm.PARAMETERS, *attention.PARAMETERS),
+        fits={"gemm": gemm.FITS, "attention": attention.FITS},
+    ),
     own_numbers={"gemm": gemm.own_numbers, "attention": attention.own_numbers},
     coordinates={"gemm": gemm.coordinates, "attention": attention.coordinates},
-    transfer_errors=TRANSFER_ERRORS,
-    # Of other dies the numbers are taken and not the residual: it gained under a point where it gained at all, and
-    # its dips lie where the other device's waves end.
-    transfer_shares={"gemm": {"die": 1.0}, "attention": {"die": 1.0}},
     learned={"gemm": gemm_learned.learned, "attention": attention.learned},
 )

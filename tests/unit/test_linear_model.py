@@ -18,12 +18,12 @@ from windtunnel.report.calibration import lines
 from windtunnel.simulation.fleet import device_model
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.calibrate import clearly_better
-from windtunnel_models.learned.law import LAWFUL, Law, fit_law, terms
+from windtunnel_models.learned.linear_model import LINEAR_OPERATIONS, LinearCostModel, fit_linear_model, terms
 from windtunnel_models.learned.process import Scales
 
 CONTEXT = {"dispatch": "device", "clock": "burst", "cache": "cold"}
 PLAIN = Scales(0.0, 0.0, 0.01, 0.0)
-TRUE = Law.of({"launch_s": 5e-6, "bytes_per_s": 400e9, "flops_per_s": 10e12})
+TRUE = LinearCostModel.of({"launch_s": 5e-6, "bytes_per_s": 400e9, "flops_per_s": 10e12})
 
 
 def products(*sides: float, choices: dict[str, str] | None = None) -> Rows:
@@ -45,10 +45,10 @@ def slips(count: int, sd: float, seed: int = 0) -> FloatArray:
     return np.exp(np.random.default_rng(seed).normal(0.0, sd, count))
 
 
-def fitted(rows: Rows, seconds: FloatArray) -> Law:
+def fitted(rows: Rows, seconds: FloatArray) -> LinearCostModel:
     """The law of ``rows``, with what they leave open when their noise is a percent."""
     noise = np.ones(len(seconds))
-    return fit_law(rows, seconds, noise).doubted(rows, noise, PLAIN)
+    return fit_linear_model(rows, seconds, noise).with_covariance(rows, noise, PLAIN)
 
 
 def one(op: type[Operation], values: dict[str, float | str]) -> Rows:
@@ -57,7 +57,7 @@ def one(op: type[Operation], values: dict[str, float | str]) -> Rows:
     return Rows(op, words, {name: np.array([value]) for name, value in values.items() if not isinstance(value, str)})
 
 
-@pytest.mark.parametrize("name", sorted(LAWFUL))
+@pytest.mark.parametrize("name", sorted(LINEAR_OPERATIONS))
 def test_each_count_of_an_operation_that_may_have_a_law_adds_to_its_bytes_or_operations(name: str) -> None:
     op = OPERATIONS.find(name)
     values = op.complete({c.name: 8.0 if c.kind != "choice" else c.choices[0] for c in op.columns})
@@ -70,7 +70,7 @@ def test_each_count_of_an_operation_that_may_have_a_law_adds_to_its_bytes_or_ope
 @pytest.mark.parametrize("bandwidth", [50e9, 3e12])
 @pytest.mark.parametrize("rate", [1e11, 1e15])
 def test_a_law_is_found_within_a_percent_whatever_its_numbers(launch: float, bandwidth: float, rate: float) -> None:
-    true = Law.of({"launch_s": launch, "bytes_per_s": bandwidth, "flops_per_s": rate})
+    true = LinearCostModel.of({"launch_s": launch, "bytes_per_s": bandwidth, "flops_per_s": rate})
     found = fitted(SEEN, true.seconds(SEEN) * slips(64, 0.01))
     between = products(64.0, 256.0, 1024.0)
     assert found.seconds(between) == pytest.approx(true.seconds(between), rel=0.01)
@@ -84,10 +84,10 @@ def test_rows_that_are_a_thousand_times_too_long_bend_no_law() -> None:
 
 def test_no_number_of_a_law_is_below_zero_and_one_that_takes_no_time_is_not_written() -> None:
     sizes = copies(np.logspace(4, 9, 40))
-    law = fit_law(sizes, sizes.numbers["bytes"] / 1e10 * slips(40, 0.05), np.ones(40))
+    law = fit_linear_model(sizes, sizes.numbers["bytes"] / 1e10 * slips(40, 0.05), np.ones(40))
     assert min(law.each_s) >= 0.0
     assert set(law.numbers) <= {"launch_s", "bytes_per_s"}
-    assert Law.of({"bytes_per_s": 1e10}).numbers == {"bytes_per_s": 1e10}
+    assert LinearCostModel.of({"bytes_per_s": 1e10}).numbers == {"bytes_per_s": 1e10}
 
 
 def test_what_rows_leave_open_holds_the_truth_as_often_as_it_says_also_far_away() -> None:
@@ -100,7 +100,7 @@ def test_what_rows_leave_open_holds_the_truth_as_often_as_it_says_also_far_away(
 
 
 def test_a_term_that_no_row_shows_makes_what_depends_on_it_unsure() -> None:
-    never_computing = Law.of({"launch_s": 5e-6, "bytes_per_s": 50e9, "flops_per_s": 1e15})
+    never_computing = LinearCostModel.of({"launch_s": 5e-6, "bytes_per_s": 50e9, "flops_per_s": 1e15})
     law = fitted(SEEN, never_computing.seconds(SEEN) * slips(64, 0.01))
     near, far = law.deviation(SEEN).max(), law.deviation(products(32768.0))[0]
     assert far > 5.0 * near
@@ -108,11 +108,11 @@ def test_a_term_that_no_row_shows_makes_what_depends_on_it_unsure() -> None:
 
 def test_rows_of_launches_alone_and_rows_that_do_not_tell_bytes_from_operations_bear_no_law() -> None:
     small = products(8.0, 16.0, 24.0, 32.0)
-    assert not fitted(small, TRUE.seconds(small) * slips(64, 0.01)).tells(small)
+    assert not fitted(small, TRUE.seconds(small) * slips(64, 0.01)).is_identified(small)
     m = np.logspace(0, 4, 40).round()
     strip = replace(SEEN, numbers={"m": m, "n": m * 0 + 512, "k": m * 0 + 512, "batch": m * 0 + 1})
-    assert not fitted(strip, TRUE.seconds(strip) * slips(40, 0.01)).tells(strip)
-    assert fitted(SEEN, TRUE.seconds(SEEN) * slips(64, 0.01)).tells(SEEN)
+    assert not fitted(strip, TRUE.seconds(strip) * slips(40, 0.01)).is_identified(strip)
+    assert fitted(SEEN, TRUE.seconds(SEEN) * slips(64, 0.01)).is_identified(SEEN)
 
 
 KNOWN = Catalogue()
@@ -148,7 +148,7 @@ def test_an_overlay_states_its_law_with_units_and_the_device_says_that_it_stands
 ) -> None:
     text = overlay.read_text()
     assert re.search(
-        r"law:\n +float32/burst/cold: \{launch_s: [\d.e-]+ s, bytes_per_s: [\d.e+]+ B/s, flops_per_s: ", text
+        r"linear_model:\n +float32/burst/cold: \{launch_s: [\d.e-]+ s, bytes_per_s: [\d.e+]+ B/s, flops_per_s: ", text
     )
     assert "bytes / " in lawful.accuracy_of("gemm").text
     assert "float32/burst/cold: " in lawful.sources(SEEN)["learned.gemm"].source
@@ -162,7 +162,7 @@ def test_times_far_beyond_the_rows_follow_the_law_and_their_interval_is_no_narro
     assert cost.duration_s == pytest.approx(TRUE.seconds(far), rel=0.02)
     assert (cost.duration_low_s <= TRUE.seconds(far)).all()
     assert (cost.duration_high_s >= TRUE.seconds(far)).all()
-    half = lawful.accuracy_of("gemm").interval_half_width
+    half = lawful.accuracy_of("gemm").half_width
     assert half is not None
     assert ((cost.duration_high_s / cost.duration_s) > 1.0 + 0.95 * half).all()
 
@@ -198,8 +198,8 @@ def test_rows_shaped_as_the_kinds_formula_says_keep_it(tmp_path: Path) -> None:
     sizes = products(48.0, 300.0, 1100.0, 2500.0)
     seconds = 1.6 * model.cost(sizes, intervals=False).duration_s * slips(64, 0.02)
     found = calibrate_command.calibrate("gemm", table(tmp_path / "t.csv", sizes, seconds), "l4", catalogue=KNOWN)
-    assert found["laws"] == []
-    assert found["error_left_out"] < 0.05
+    assert found["linear_models"] == []
+    assert found["cross_validation_error"] < 0.05
 
 
 def test_a_law_that_is_nearer_by_no_more_than_chance_is_not_chosen() -> None:
@@ -215,13 +215,13 @@ def test_a_law_that_is_nearer_by_no_more_than_chance_is_not_chosen() -> None:
 def test_calibrate_tells_the_law_and_what_the_formula_would_have_left(tmp_path: Path) -> None:
     measured = table(tmp_path / "t.csv", SEEN, TRUE.seconds(SEEN) * slips(64, 0.01))
     found = calibrate_command.calibrate("gemm", measured, "l4", catalogue=KNOWN)
-    (law,) = found["laws"]
-    assert law["choices"] == "float32/burst/cold"
+    (law,) = found["linear_models"]
+    assert law["combination"] == "float32/burst/cold"
     assert law["bytes_per_s"] == pytest.approx(400e9, rel=0.02)
     assert law["flops_per_s"] == pytest.approx(10e12, rel=0.02)
     assert law["launch_s"] == pytest.approx(5e-6, rel=0.02)
-    assert law["error_left_out"] < law["error_left_out_of_formula"]
-    assert any("a launch of" in line and "in place of the formula" in line for line in lines(found))
+    assert law["cross_validation_error"] < law["formula_cross_validation_error"]
+    assert any("a launch of" in line and "replaces the formula" in line for line in lines(found))
 
 
 @pytest.mark.parametrize(
@@ -230,9 +230,9 @@ def test_calibrate_tells_the_law_and_what_the_formula_would_have_left(tmp_path: 
         (r"launch_s: [^,}]+", "launch: 5 us", "did you mean 'launch_s'"),
         (r"launch_s: [^,}]+", "launch_s: -5 us", "expected zero or more"),
         (r"bytes_per_s: [^,}]+", "bytes_per_s: 4 GB", "bytes_per_s"),
-        (r"\{launch_s: .*?\}", "{}", "one at least"),
+        (r"\{launch_s: .*?\}", "{}", "at least one number"),
         (r"\{launch_s: .*?\}", "7", "not a mapping"),
-        (r"law:\n( +)float32/burst/cold", r"law:\n\1float64/burst/cold", "float64/burst/cold"),
+        (r"linear_model:\n( +)float32/burst/cold", r"linear_model:\n\1float64/burst/cold", "float64/burst/cold"),
     ],
 )
 def test_a_slip_in_a_law_is_named(overlay: Path, tmp_path: Path, old: str, new: str, said: str) -> None:
