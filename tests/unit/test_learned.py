@@ -115,11 +115,11 @@ def test_a_format_nobody_measured_takes_the_kernels_of_its_width() -> None:
 def test_how_well_a_device_is_known_is_told_by_its_fit_or_its_relatives() -> None:
     own, kin = KNOWN.device("a100-sxm-80gb").accuracy_of("gemm"), KNOWN.device("mi300x").accuracy_of("gemm")
     assert own.basis == "measured"
-    assert own.held_out is not None
-    assert 0.0 < own.held_out < 0.2
+    assert own.cross_validation_error is not None
+    assert 0.0 < own.cross_validation_error < 0.2
     assert kin.basis == "transfer"
-    assert kin.factor is not None
-    assert kin.factor > 1.2
+    assert kin.error_factor is not None
+    assert kin.error_factor > 1.2
     assert KNOWN.device("mi300x").accuracy_of("fft").basis == "formula"
 
 

@@ -162,7 +162,7 @@ def test_times_far_beyond_the_rows_follow_the_law_and_their_interval_is_no_narro
     assert cost.duration_s == pytest.approx(TRUE.seconds(far), rel=0.02)
     assert (cost.duration_low_s <= TRUE.seconds(far)).all()
     assert (cost.duration_high_s >= TRUE.seconds(far)).all()
-    half = lawful.accuracy_of("gemm").half_width
+    half = lawful.accuracy_of("gemm").interval_half_width
     assert half is not None
     assert ((cost.duration_high_s / cost.duration_s) > 1.0 + 0.95 * half).all()
 
