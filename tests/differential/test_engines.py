@@ -17,11 +17,12 @@ from windtunnel.app.run import list_policies
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
 from windtunnel.engine.choice import choose, unsupported_by_compiled
+from windtunnel.engine.compiled import kernel_sources
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.compiled import serving
 from windtunnel.engine.prepare.fault_schedule import FAIL
-from windtunnel.engine.prepare.prepare import expected_jobs
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.scenario import expected_jobs
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.process.dispatch import CentralDispatcher
 from windtunnel.engine.results import invariants
@@ -35,7 +36,7 @@ ROUTES = ["central", "round-robin", "least-loaded", "shortest-expected-completio
 ORDERS = ["arrival", "priority", "deadline", "shortest"]
 
 
-def prepared(data: dict[str, Any]) -> Prepared:
+def prepared(data: dict[str, Any]) -> PreparedRun:
     return prepare_run(scenario_from_data(data), windtunnel.catalogue())
 
 
@@ -459,6 +460,12 @@ def test_auto_takes_the_compiled_engine_for_the_main_job() -> None:
             compared.append(path.stem)
             assert_same(process.run(ready), compiled.run(ready))
     assert {"azure-code", "failures", "rack-power-cap", "ml-inference"} <= set(compared)
+
+
+def test_cached_machine_code_depends_on_all_that_the_kernels_import() -> None:
+    sources = {"/".join(path.parts[-2:]) for path in kernel_sources()}
+    assert sources >= {"compiled/kernel.py", "compiled/structures.py", "results/sketch.py", "core/policy.py"}
+    assert "compiled/run.py" not in sources  # only drives the kernels
 
 
 def test_auto_compiles_what_generates_many_tokens() -> None:

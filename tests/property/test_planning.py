@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel.app import plan as planner
-from windtunnel.engine.prepare.demand import below, least_demand
-from windtunnel.engine.prepare.prepare import prepare
+from windtunnel.engine.prepare.demand import minimum_demand, tangent_below
+from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning.bounds import Cut, Replicated
 from windtunnel.planning.planner import Planner
 from windtunnel.planning.search import Search, Space, Verdict, brute_force
@@ -170,7 +170,7 @@ def test_a_line_below_a_table_is_below_it_and_no_line_through_zero_or_level_says
 ) -> None:
     values = np.cumsum(steps)
     x = np.arange(1, len(values) + 1)
-    fixed, slope = below(values, at)
+    fixed, slope = tangent_below(values, at)
     assert fixed >= 0 and slope >= 0
     assert (fixed + slope * x <= values * (1 + 1e-9)).all()
     assert fixed + slope * at >= max(values.min(), (values / x).min() * at) * (1 - 1e-9)
@@ -249,7 +249,7 @@ def test_whatever_a_fleet_achieves_the_bound_lets_pass(data: dict[str, Any]) -> 
     )
     devices = fleet_devices(scenario, KNOWN)
     prepared = prepare(variant(scenario, Case((1,))), devices, policy_of(scenario))
-    demand = least_demand(prepared)
+    demand = minimum_demand(prepared)
     recording = finished.recording
     counts = (data["fleet"][0]["count"],)
     # Work: what the devices were busy with is no less than what the finished jobs ask for at the least.
@@ -323,7 +323,7 @@ def test_jobs_that_come_at_once_fill_what_the_limit_leaves() -> None:
     data["workload"][0]["ops"][0]["service"] = {"distribution": "deterministic", "mean": "1 ms"}
     scenario = scenario_from_data(data)
     devices = fleet_devices(scenario, KNOWN)
-    demand = least_demand(prepare(variant(scenario, Case((1,))), devices, policy_of(scenario)))
+    demand = minimum_demand(prepare(variant(scenario, Case((1,))), devices, policy_of(scenario)))
     bounds = Replicated([demand], scenario.parsed_targets())
     assert bounds.load((4,))[0] == pytest.approx(100 / 4 / 25.0001, rel=1e-5)
     assert bounds.load((3,))[0] == pytest.approx(100 / 3 / 25.0001, rel=1e-5)

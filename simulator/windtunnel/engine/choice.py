@@ -7,8 +7,8 @@ from collections.abc import Callable
 from windtunnel.core.errors import InputError, Where, nearest
 from windtunnel.core.result import Recording
 from windtunnel.engine.compiled.support import unsupported_feature
-from windtunnel.engine.prepare.prepare import can_be_streamed, expected_jobs
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.scenario import can_be_streamed, expected_jobs
 from windtunnel.engine.process import engine as process
 from windtunnel.scenario.scenario import Scenario
 
@@ -35,7 +35,7 @@ def wants_streaming(scenario: Scenario, engine: str) -> bool:
     return scenario.records is not None or expected_jobs(scenario) > STREAMED_FROM_JOBS
 
 
-def unsupported_by_compiled(prepared: Prepared) -> str | None:
+def unsupported_by_compiled(prepared: PreparedRun) -> str | None:
     """Return the part of a scenario that only the process engine supports; None where both engines can run it."""
     feature = unsupported_feature(prepared)
     if feature is not None:
@@ -45,7 +45,7 @@ def unsupported_by_compiled(prepared: Prepared) -> str | None:
     return policy_compile_error(prepared)
 
 
-def choose(prepared: Prepared, requested: str) -> tuple[str, str]:
+def choose(prepared: PreparedRun, requested: str) -> tuple[str, str]:
     """Return the engine that runs a prepared scenario, and the reason for the choice.
 
     ``auto`` takes the compiled engine wherever it supports the scenario, except for runs that are so small that the
@@ -79,7 +79,7 @@ def choose(prepared: Prepared, requested: str) -> tuple[str, str]:
     return "process", f"only the process engine supports {unsupported}"
 
 
-def _size(prepared: Prepared) -> tuple[str, bool]:
+def _size(prepared: PreparedRun) -> tuple[str, bool]:
     """Return the size of a run in words, and whether it ends before the compiled engine would be loaded."""
     steps = sequence_steps(prepared)
     few_jobs = prepared.job_count < COMPILED_FROM_JOBS
@@ -96,7 +96,7 @@ def _size(prepared: Prepared) -> tuple[str, bool]:
     return size, False
 
 
-def sequence_steps(prepared: Prepared) -> int | None:
+def sequence_steps(prepared: PreparedRun) -> int | None:
     """Return the steps that all jobs would take in continuous batches if each was served alone; None for other runs.
 
     A step produces one token, or processes as many prompt tokens as a step may hold.
@@ -115,7 +115,7 @@ def sequence_steps(prepared: Prepared) -> int | None:
     return total
 
 
-def run_on(engine: str, prepared: Prepared, progress: Callable[[int], None] | None = None) -> Recording:
+def run_on(engine: str, prepared: PreparedRun, progress: Callable[[int], None] | None = None) -> Recording:
     """Run a prepared scenario on an engine that ``choose`` returned; ``progress`` receives the number of arrivals."""
     if engine == "process":
         return process.run(prepared, progress)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.programs import Compiled
 
 
@@ -56,7 +56,7 @@ class Intervals:
 class EventLog:
     """The jobs of a run by number, and what happened to them. A time is -1 while the event has not happened."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: PreparedRun) -> None:
         self.count = len(prepared.arrival)
         columns = (prepared.arrival, prepared.workload_of, prepared.rank, prepared.eligible)
         if prepared.users:

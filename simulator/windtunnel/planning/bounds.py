@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.ticks import FloatArray
-from windtunnel.engine.prepare.demand_profile import Demand
+from windtunnel.engine.prepare.demand import Demand
 from windtunnel.scenario.target import Target
 
 Counts = tuple[int, ...]

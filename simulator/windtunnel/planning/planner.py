@@ -12,10 +12,10 @@ import numpy as np
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.units import format_quantity
-from windtunnel.engine.prepare.demand import least_demand
+from windtunnel.engine.prepare.demand import minimum_demand
 from windtunnel.engine.prepare.offered_load import max_failed_jobs
-from windtunnel.engine.prepare.prepare import prepare
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
+from windtunnel.engine.prepare.scenario import prepare
 from windtunnel.planning import explain
 from windtunnel.planning.analysis import Explanation
 from windtunnel.planning.bounds import Counts, Replicated
@@ -128,7 +128,7 @@ class Planner:
                 where=self.scenario.where("faults"),
                 expected="jobs: retry or migrate and enough attempts; `windtunnel sweep` compares such fleets",
             )
-        demand = least_demand(prepared)
+        demand = minimum_demand(prepared)
         longest = float(np.where(demand.eligible, demand.alone_s, 0.0).max())
         setting = Setting(self.scenario, self.catalogue, self.asked.confidence, 1, longest, self.asked.replications)
         bounds = Replicated([demand], self.targets)
@@ -138,7 +138,7 @@ class Planner:
             setting = self._enough(simulator, bounds, most)
             if setting.replications > 1:
                 demands = [demand] + [
-                    least_demand(self._prepared(self.scenario.reseeded(replication_seed(self.scenario.seed, i))))
+                    minimum_demand(self._prepared(self.scenario.reseeded(replication_seed(self.scenario.seed, i))))
                     for i in range(1, setting.replications)
                 ]
                 longest = max(float(np.where(d.eligible, d.alone_s, 0.0).max()) for d in demands)
@@ -150,7 +150,7 @@ class Planner:
         finally:
             simulator.close()
 
-    def _prepared(self, scenario: Scenario) -> Prepared:
+    def _prepared(self, scenario: Scenario) -> PreparedRun:
         ones = variant(scenario, Case((1,) * self.entries))
 
         def preference(use: str, api: str, kind: str) -> float:
@@ -202,7 +202,7 @@ class Planner:
             simulator.setting = replace(simulator.setting, replications=self.asked.replications)
         return simulator.setting
 
-    def _searched(self, prepared: Prepared) -> dict[str, Any]:
+    def _searched(self, prepared: PreparedRun) -> dict[str, Any]:
         asked, key = self.asked, OBJECTIVES[self.asked.objective]
         weights, per_watt = self._objective()
         work = self.bounds.least(np.zeros(self.entries), self.most, self.entries, work_w=1.0, whole=False).value
@@ -445,7 +445,7 @@ class Planner:
             "breaks": explain.broken(evaluation),
         }
 
-    def _entries(self, prepared: Prepared, alone: Mapping[int, str]) -> list[dict[str, Any]]:
+    def _entries(self, prepared: PreparedRun, alone: Mapping[int, str]) -> list[dict[str, Any]]:
         """Each candidate, and why it was left out or not found to do it alone."""
         rows = []
         for i, name in enumerate(self.names):
@@ -463,7 +463,7 @@ class Planner:
             )
         return rows
 
-    def _excluded(self, prepared: Prepared, entry: int) -> str | None:
+    def _excluded(self, prepared: PreparedRun, entry: int) -> str | None:
         """Why an entry can run no job at all."""
         if self.demand.eligible[entry].any():
             return None

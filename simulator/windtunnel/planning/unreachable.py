@@ -10,7 +10,7 @@ import numpy as np
 
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity
-from windtunnel.engine.prepare.demand_profile import Demand
+from windtunnel.engine.prepare.demand import Demand
 from windtunnel.planning.bounds import PERCENTILES, Bound, Replicated
 from windtunnel.scenario.target import Target
 

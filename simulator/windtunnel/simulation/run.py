@@ -24,7 +24,7 @@ from windtunnel.simulation.versions import versions
 from windtunnel_models.catalogue import Catalogue
 
 if TYPE_CHECKING:
-    from windtunnel.engine.prepare.prepared import Prepared
+    from windtunnel.engine.prepare.prepared import PreparedRun
 
 
 from dataclasses import dataclass
@@ -51,13 +51,13 @@ FIRST_JOBS, MOST_JOBS = 20_000, 50_000_000
 """Jobs of the first attempt at a precision, and those after which it is given up."""
 
 
-def prepare_run(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") -> Prepared:
+def prepare_run(scenario: Scenario, catalogue: Catalogue, engine: str = "auto") -> PreparedRun:
     """A scenario made ready for an engine; InputError for what can be known to be wrong before anything runs.
 
     Long runs are made ready to be streamed, where the compiled engine will run them.
     """
     from windtunnel.engine.choice import unsupported_by_compiled, wants_streaming
-    from windtunnel.engine.prepare.prepare import prepare
+    from windtunnel.engine.prepare.scenario import prepare
 
     def preference(use: str, api: str, kind: str) -> float:
         return recommendation(use).preference(api=api, kind=kind)
@@ -168,7 +168,7 @@ def _simulate(
     from windtunnel.engine.results.metrics import summarise
 
     recordings: list[Recording] = []
-    first: Prepared | None = None
+    first: PreparedRun | None = None
     chosen = why = ""
     real: list[dict[str, Any]] = []
     drawn = opened()
@@ -226,7 +226,7 @@ def _simulate(
     return result, recordings[0]
 
 
-def _real(prepared: Prepared, recording: Recording) -> list[dict[str, Any]]:
+def _real(prepared: PreparedRun, recording: Recording) -> list[dict[str, Any]]:
     """Of each device of this host what it did in a run, beside what its model says of the same operations."""
     found = []
     jobs = recording.jobs
@@ -293,7 +293,7 @@ def replication_seed(seed: int, replication: int) -> int:
 
 def one_job_s(target: Device, ops: Sequence[Mapping[str, Any]]) -> float:
     """How long one job of the program ``ops`` takes on ``target``, alone, in the process engine (s)."""
-    from windtunnel.engine.prepare.prepare import prepare
+    from windtunnel.engine.prepare.scenario import prepare
     from windtunnel.engine.process import engine as process
     from windtunnel.engine.results import invariants
 

@@ -1,43 +1,55 @@
-"""The compiled engine: the fleet's semantics over arrays, with Numba."""
+"""The compiled engine: the fleet as a state machine over arrays, compiled by Numba."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import re
 from pathlib import Path
 
-_KEPT = Path(__file__).parent / "__pycache__"
-_SOURCES = (
-    *sorted(Path(__file__).parent.glob("*.py")),
-    *(
-        Path(__file__).parents[1] / name
-        for name in (
-            "prepare/decoding.py",
-            "prepare/fault_schedule.py",
-            "prepare/prepared.py",
-            "prepare/programs.py",
-            "results/sketch.py",
-        )
-    ),
-)
+_HERE = Path(__file__).parent
+_CACHE = _HERE / "__pycache__"
+_KERNELS = ("kernel", "continuous")
+"""The modules whose functions Numba compiles; the modules that they import follow from their text."""
+_IMPORT = re.compile(r"^from (windtunnel[\w.]*) import", re.MULTILINE)
 
 
-def _forget_stale_code() -> None:
-    """Throw away machine code that was kept of other sources.
+def kernel_sources() -> list[Path]:
+    """Return the files on which the kernels' machine code depends, sorted.
 
-    Numba looks only at the file a function is in, not at those of the functions and constants that it uses.
+    These are the modules of the kernels, the modules of this package that they import, and the modules outside of it
+    from which any of these takes a constant or a function.
+    """
+    package = Path(__file__).parents[2]
+    sources: set[Path] = set()
+    remaining = [_HERE / f"{name}.py" for name in _KERNELS]
+    while remaining:
+        source = remaining.pop()
+        if source in sources:
+            continue
+        sources.add(source)
+        if source.parent == _HERE:
+            modules = _IMPORT.findall(source.read_text(encoding="utf-8"))
+            remaining += [package.joinpath(*module.split(".")[1:]).with_suffix(".py") for module in modules]
+    return sorted(sources)
+
+
+def _delete_stale_code() -> None:
+    """Delete cached machine code that was compiled from other sources.
+
+    Numba compares only the file of a function, and not the files of the functions and constants that it uses.
     """
     digest = hashlib.blake2b(digest_size=16)
-    for source in _SOURCES:
+    for source in kernel_sources():
         digest.update(source.read_bytes())
-    stamp = _KEPT / "sources.txt"
-    with contextlib.suppress(OSError):  # installed where nothing can be written: then nothing changes either
+    stamp = _CACHE / "sources.txt"
+    with contextlib.suppress(OSError):  # in a read-only installation nothing changes either
         if stamp.exists() and stamp.read_text(encoding="utf-8") == digest.hexdigest():
             return
-        for kept in _KEPT.glob("*.nb[ic]"):
-            kept.unlink(missing_ok=True)
-        _KEPT.mkdir(exist_ok=True)
+        for code in _CACHE.glob("*.nb[ic]"):
+            code.unlink(missing_ok=True)
+        _CACHE.mkdir(exist_ok=True)
         stamp.write_text(digest.hexdigest(), encoding="utf-8")
 
 
-_forget_stale_code()
+_delete_stale_code()

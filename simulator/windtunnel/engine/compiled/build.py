@@ -29,7 +29,7 @@ from windtunnel.engine.compiled.state import (
 )
 from windtunnel.engine.compiled.structures import ROOT, tree_build, tree_size
 from windtunnel.engine.prepare.jobs import draw_columns, draws
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.programs import Segment, ServiceTimeDraws
 from windtunnel.scenario.faults import Straggler
 
@@ -173,7 +173,7 @@ class Words:
         return self.numbers.setdefault(text, len(self.numbers))
 
 
-def build(prepared: Prepared, words: Words, *, slots: int) -> World:
+def build(prepared: PreparedRun, words: Words, *, slots: int) -> World:
     """The world at tick 0, with no job in it yet and no block of arrivals."""
     batching = prepared.policy.batch.kind == "request"
     devices = prepared.device_count
@@ -248,7 +248,7 @@ def blank_rows(count: int) -> Records:
     return rows
 
 
-def run_record(prepared: Prepared, ints: Pool, queue_at: np.ndarray, queues_of: np.ndarray) -> Records:
+def run_record(prepared: PreparedRun, ints: Pool, queue_at: np.ndarray, queues_of: np.ndarray) -> Records:
     """The record that says where the run is, at tick 0."""
     policy, classes = prepared.policy, prepared.classes
     run = records(1, state.RUN)
@@ -278,7 +278,9 @@ def run_record(prepared: Prepared, ints: Pool, queue_at: np.ndarray, queues_of: 
     return run
 
 
-def _programs(prepared: Prepared, words: Words, ints: Pool, numbers: Pool) -> tuple[Records, Records, Records, Records]:
+def _programs(
+    prepared: PreparedRun, words: Words, ints: Pool, numbers: Pool
+) -> tuple[Records, Records, Records, Records]:
     """Programs, ways through them, segments and workloads."""
     works = len(prepared.workloads)
     programs = records(len(prepared.classes) * works, state.PROGRAM)
@@ -318,7 +320,7 @@ def _programs(prepared: Prepared, words: Words, ints: Pool, numbers: Pool) -> tu
     )
 
 
-def estimates(prepared: Prepared, cls: int, work: int, program: Records, numbers: Pool) -> None:
+def estimates(prepared: PreparedRun, cls: int, work: int, program: Records, numbers: Pool) -> None:
     """Fill in what a route is told of the workload on the class."""
     compiled = prepared.compiled[cls, work]
     program.estimate_at, program.estimate = _one_or_all(compiled.estimate_s, numbers)
@@ -328,7 +330,7 @@ def estimates(prepared: Prepared, cls: int, work: int, program: Records, numbers
     program.preference = prepared.preference[cls, work]
 
 
-def trees(prepared: Prepared, layout: np.dtype) -> tuple[Records, Records]:
+def trees(prepared: PreparedRun, layout: np.dtype) -> tuple[Records, Records]:
     """Classes, and the trees of their devices."""
     rows = records(len(prepared.classes), layout)
     size = 0
@@ -377,7 +379,7 @@ def _segment(
     return (state.BY_JOB, 0, ticks.add(segment.ticks), 0, watts_at, lane, name, 0.0, watts)
 
 
-def queues_by_class(prepared: Prepared, batching: bool) -> tuple[np.ndarray, np.ndarray, int]:
+def queues_by_class(prepared: PreparedRun, batching: bool) -> tuple[np.ndarray, np.ndarray, int]:
     """Which central queues each class takes from, and how many queues there are."""
     works = len(prepared.workloads) if batching else 1
     if prepared.policy.route.score is not None:

@@ -22,18 +22,18 @@ from windtunnel.engine.compiled.continuous import close as close_serving
 from windtunnel.engine.compiled.kernel import close
 from windtunnel.engine.compiled.serving import build_serving, serving_event_log, serving_kernel
 from windtunnel.engine.compiled.state import Records, Serving, World, records
-from windtunnel.engine.compiled.tallied import tallied
+from windtunnel.engine.compiled.streamed import streamed_recording
 from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.fault_schedule import initial_horizon
 from windtunnel.engine.prepare.jobs import JobBlock, job_blocks
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results import accounting
 
 Progress = Callable[[int], None]
 _SLOTS = 1024
 
 
-def policy_compile_error(prepared: Prepared) -> str | None:
+def policy_compile_error(prepared: PreparedRun) -> str | None:
     """Return which part of the policy Numba cannot compile, and its message; None where it compiles."""
     policy = prepared.policy
     for part, compile_part, function in (
@@ -48,7 +48,7 @@ def policy_compile_error(prepared: Prepared) -> str | None:
     return None
 
 
-def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
+def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
     """Run a prepared scenario to its end, and account for all of it: what the process engine records, to the tick."""
     if prepared.policy.batch.kind == "continuous":
         served = _drive(prepared, build_serving(prepared, slots=_SLOTS), serving_kernel(), progress)
@@ -60,11 +60,11 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
     world = _drive(prepared, build(prepared, words, slots=_SLOTS), kernel(), progress)
     close(world)
     if prepared.streamed:
-        return tallied(prepared, world, words)
+        return streamed_recording(prepared, world, words)
     return accounting.record(prepared, _event_log(prepared, world, words), int(world.run[0].end))
 
 
-def _own_error(prepared: Prepared, error: Exception) -> Exception:
+def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
     """What a user's own policy raised, as an error of its file; anything else is this engine's own."""
     own = [f for f in (prepared.policy.route.score, prepared.policy.order.key) if isinstance(f, OwnFunction)]
     if not own:
@@ -76,7 +76,7 @@ def _own_error(prepared: Prepared, error: Exception) -> Exception:
     )
 
 
-def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress: Progress | None) -> Any:
+def _drive(prepared: PreparedRun, world: Any, advance: Callable[..., int], progress: Progress | None) -> Any:
     """Let the kernel go on until the run is over, giving it what it asks for; the world then, its end noted."""
     score = compiled_score(prepared.policy.route.score)
     key = compiled_key(prepared.policy.order.key)
@@ -125,7 +125,7 @@ def _drive(prepared: Prepared, world: Any, advance: Callable[..., int], progress
     return world
 
 
-def _records(prepared: Prepared) -> Iterator[tuple[Records, np.ndarray]]:
+def _records(prepared: PreparedRun) -> Iterator[tuple[Records, np.ndarray]]:
     """Blocks of jobs as the kernel reads them. The next is made on a thread of its own while the kernel works.
 
     Not where the process may use one thread (``NUMBA_NUM_THREADS=1``): it is then one of several that share a machine.
@@ -186,13 +186,13 @@ def _thin_sample(world: World) -> None:
     world.run[0].stride *= 2
 
 
-def _more_faults(prepared: Prepared, world: World, horizon: int) -> World:
+def _more_faults(prepared: PreparedRun, world: World, horizon: int) -> World:
     assert prepared.faults is not None  # noqa: S101  without a schedule nothing is asked for
     world.run[0].faults_until = MAX_TICKS if horizon == prepared.end else horizon
     return world._replace(faults=prepared.faults.until(horizon).view(np.recarray))
 
 
-def _hopeless(prepared: Prepared, world: World) -> bool:
+def _hopeless(prepared: PreparedRun, world: World) -> bool:
     """Whether all that wait, nothing being under way, do so for devices that have failed for good."""
     assert prepared.faults is not None  # noqa: S101  only then can it come to this
     r = world.run[0]
@@ -234,7 +234,7 @@ def _more_slots(world: Any) -> Any:
     return world._replace(slots=slots, draws=draws)
 
 
-def _event_log(prepared: Prepared, world: World, words: Words) -> EventLog:
+def _event_log(prepared: PreparedRun, world: World, words: Words) -> EventLog:
     """What the kernel wrote down, in the form that is accounted for."""
     log = EventLog(prepared)
     jobs = world.jobs
@@ -264,7 +264,7 @@ def _plain(values: np.ndarray) -> array[int]:
     return array("q", np.ascontiguousarray(values).tobytes())
 
 
-def _add_tokens(prepared: Prepared, log: EventLog) -> None:
+def _add_tokens(prepared: PreparedRun, log: EventLog) -> None:
     """First tokens and gaps of requests that were served alone, in the order in which they ended."""
     generating = [(key, compiled) for key, compiled in prepared.compiled.items() if compiled.first_ticks is not None]
     if not generating:

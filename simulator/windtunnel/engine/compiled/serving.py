@@ -17,7 +17,7 @@ from windtunnel.engine.compiled.state import Records, Serving, records
 from windtunnel.engine.compiled.structures import ROOT
 from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.decoding import DecoderCosts
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 
 _ROWS = 2**21
 
@@ -52,7 +52,7 @@ def _empty() -> Serving:
     )
 
 
-def build_serving(prepared: Prepared, *, slots: int) -> Serving:
+def build_serving(prepared: PreparedRun, *, slots: int) -> Serving:
     """The world at tick 0, with no job in it yet and no block of arrivals."""
     devices = prepared.device_count
     ints, numbers = Pool(np.int64), Pool(np.float64)
@@ -107,7 +107,7 @@ def build_serving(prepared: Prepared, *, slots: int) -> Serving:
     )
 
 
-def _tables(row: Records, costs: DecoderCosts, prepared: Prepared, numbers: Pool) -> None:
+def _tables(row: Records, costs: DecoderCosts, prepared: PreparedRun, numbers: Pool) -> None:
     """What steps cost on a class: its one model's tables."""
     batch = prepared.policy.batch
     assert costs.linear.shape[1] == batch.tokens + 1 and costs.head.shape[1] == batch.size + 1  # noqa: S101
@@ -118,7 +118,7 @@ def _tables(row: Records, costs: DecoderCosts, prepared: Prepared, numbers: Pool
     row.above_idle = costs.device.power_limit_w - costs.device.idle_power_w
 
 
-def serving_event_log(prepared: Prepared, world: Serving) -> EventLog:
+def serving_event_log(prepared: PreparedRun, world: Serving) -> EventLog:
     """What the kernel wrote down, in the form that is accounted for."""
     log = EventLog(prepared)
     r, jobs = world.run[0], world.jobs

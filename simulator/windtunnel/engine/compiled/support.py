@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from windtunnel.engine.prepare.prepared import Prepared, kind_of_station
+from windtunnel.engine.prepare.prepared import PreparedRun, kind_of_station
 from windtunnel.scenario.faults import OperationFault
 
 
-def unsupported_feature(prepared: Prepared) -> str | None:
+def unsupported_feature(prepared: PreparedRun) -> str | None:
     """Return the feature of a scenario that only the process engine has; None where there is none.
 
     A policy of the user's own may still not compile: ``run.policy_compile_error`` finds that.

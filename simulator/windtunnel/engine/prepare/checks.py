@@ -12,7 +12,7 @@ from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import to_seconds
 from windtunnel.core.units import format_quantity
 from windtunnel.engine.prepare.fault_schedule import MAX_INTERVALS, expected_count
-from windtunnel.engine.prepare.prepared import FleetClass, JobClass, Prepared
+from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun
 from windtunnel.engine.prepare.programs import (
     Compiled,
 )
@@ -112,7 +112,7 @@ def check_batches(
             )
 
 
-def check_faults(prepared: Prepared) -> None:
+def check_faults(prepared: PreparedRun) -> None:
     """Refuse faults and budgets where the engine does not know what they would do, or nothing could ever start."""
     scenario = prepared.scenario
     stated = [key for key, here in (("faults", scenario.faults), ("power_budget", scenario.power_budget)) if here]
@@ -146,7 +146,7 @@ def check_faults(prepared: Prepared) -> None:
             )
 
 
-def _unmodelled(prepared: Prepared) -> Iterator[tuple[str, tuple[str | int, ...], str]]:
+def _unmodelled(prepared: PreparedRun) -> Iterator[tuple[str, tuple[str | int, ...], str]]:
     """(what, where, what is modelled instead) of all that faults and budgets are not modelled with."""
     for fleet_class in prepared.classes:
         if fleet_class.streams > 1:
@@ -163,7 +163,7 @@ def _unmodelled(prepared: Prepared) -> Iterator[tuple[str, tuple[str | int, ...]
             yield f"where jobs generate, as those of '{job_class.workload.name}' do", path, "operations"
 
 
-def _check_fault_count(prepared: Prepared) -> None:
+def _check_fault_count(prepared: PreparedRun) -> None:
     """Refuse faults that strike so often that their schedule alone would fill the memory."""
     scenario, schedule = prepared.scenario, prepared.faults
     if schedule is None:
@@ -181,7 +181,7 @@ def _check_fault_count(prepared: Prepared) -> None:
             )
 
 
-def max_power(prepared: Prepared, cls: int, work: int) -> float:
+def max_power(prepared: PreparedRun, cls: int, work: int) -> float:
     """The most that jobs of the workload ever draw on a device of the class, above idle (W)."""
     if prepared.policy.batch.kind == "request":
         table = prepared.batches(cls, work)
@@ -195,7 +195,7 @@ MOST_DECISIONS = 5_000_000
 """Decisions of one autoscaling rule above which a run is refused: it would do little else."""
 
 
-def check_decisions(prepared: Prepared) -> None:
+def check_decisions(prepared: PreparedRun) -> None:
     """Refuse autoscaling that decides more often than a run could be waited for."""
     end = prepared.end
     span = max(int(prepared.arrival.max(initial=0)), prepared.expected_ticks) if end is None else end

@@ -1,30 +1,99 @@
-"""The least that each job of a prepared run asks of each class of devices (core/demand.py says what of).
+"""The minimum demand of a run's jobs on each class of devices, from which planning derives its lower bounds.
 
-Jobs one at a time or on streams take exactly their segments. In a batch a job takes a share of what the batch does
-together, and the least share is found from the device's own tables: docs/planning.md derives each of them.
+Every figure is at most what the engine charges, whatever the counts of devices and however jobs are batched. What is
+impossible with these figures is therefore impossible. Jobs that run one at a time or on streams take exactly their
+segments. A job in a batch takes a share of what the batch does together, and the smallest share follows from the
+device's own tables: docs/planning.md derives each of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray
 from windtunnel.engine.prepare.decoding import CONTEXT_GRAIN, DecoderCosts
-from windtunnel.engine.prepare.demand_profile import Demand, Resource
-from windtunnel.engine.prepare.prepared import FleetClass, JobClass, Prepared
+from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun
 from windtunnel.engine.prepare.programs import Compiled, Segment, batch_cost, is_uniform
 from windtunnel.scenario.program import OpStage
 
+BoolArray = npt.NDArray[np.bool_]
 _POWER_SLACK = 1 - 1e-6
-"""The engine rounds powers to a grain; a bound on energy stays below that."""
+"""A factor on energies: the engine rounds powers to multiples of a small unit, and the bound must stay below that."""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A resource of every device of a class that jobs occupy: the device itself, or one of its hardware engines.
+
+    A device offers ``capacity`` seconds of it in each second. ``whole_s`` and ``first_s`` are the minimum seconds that
+    each job occupies it in total, and until its first result; shape (jobs,), and 0 where the class cannot run the job.
+    """
+
+    class_number: int
+    name: str
+    capacity: float
+    whole_s: FloatArray
+    first_s: FloatArray
+
+
+@dataclass(frozen=True)
+class Demand:
+    """The minimum demand of n jobs, in order of arrival, on each of c classes of devices (fleet entries).
+
+    Attributes:
+        arrival_s: Arrival times (s); shape (n,).
+        workload: The workload number of each job; shape (n,).
+        workloads: The names of the workloads.
+        resources: The resources that jobs occupy.
+        eligible: Whether the class can run the job; shape (c, n).
+        alone_s: The minimum time from the job's start to its end (s); shape (c, n).
+        alone_first_s: The minimum time from the job's start to its first result (s); shape (c, n).
+        energy_j: The minimum energy above idle (J); shape (c, n).
+        gap_s: The minimum time between two tokens of one job, 0 if no job generates tokens (s); shape (c,).
+        idle_w: The idle power of one device (W); shape (c,).
+        following: The number of tokens after the first; shape (n,).
+        end_s: The time at which the run stops, or None if it drains.
+        notes: Explanations of demands that have no known bound and are therefore 0.
+        max_warm_up: The largest share of the jobs that the warm-up may exclude from time statistics.
+    """
+
+    arrival_s: FloatArray
+    workload: npt.NDArray[np.int64]
+    workloads: Sequence[str]
+    resources: Sequence[Resource]
+    eligible: BoolArray
+    alone_s: FloatArray
+    alone_first_s: FloatArray
+    energy_j: FloatArray
+    gap_s: FloatArray
+    idle_w: FloatArray
+    following: FloatArray
+    end_s: float | None
+    notes: Sequence[str] = ()
+    max_warm_up: float = 0.0
+
+    @property
+    def judged(self) -> BoolArray:
+        """The jobs whose times count however long the warm-up is; shape (n,)."""
+        return np.arange(len(self)) >= int(len(self) * self.max_warm_up)
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    @property
+    def classes(self) -> int:
+        """The number of classes of devices."""
+        return len(self.eligible)
 
 
 @dataclass
-class _Least:
-    """One workload on one class, by rank: seconds of each resource, alone and energy."""
+class _Minimum:
+    """The minimum demand of one workload on one class; arrays have one element for each job, by rank."""
 
     whole: dict[str, FloatArray]
     first: dict[str, FloatArray]
@@ -35,8 +104,8 @@ class _Least:
     note: str | None = None
 
 
-def least_demand(prepared: Prepared) -> Demand:
-    """What the jobs of ``prepared`` ask for at least, on each of its classes; counts of devices do not enter."""
+def minimum_demand(prepared: PreparedRun) -> Demand:
+    """Return the minimum demand of the jobs on each class of devices; it does not depend on the counts of devices."""
     jobs, classes = len(prepared.arrival), len(prepared.classes)
     eligible = np.zeros((classes, jobs), dtype=bool)
     alone, alone_first, energy = (np.zeros((classes, jobs)) for _ in range(3))
@@ -52,26 +121,26 @@ def least_demand(prepared: Prepared) -> Demand:
         first: dict[str, FloatArray] = {}
         for w in prepared.workloads:
             compiled = prepared.compiled.get((c.number, w.number))
-            mine = np.flatnonzero(prepared.workload_of == w.number)
-            if compiled is None or not len(mine):
+            indices = np.flatnonzero(prepared.workload_of == w.number)
+            if compiled is None or not len(indices):
                 continue
-            able = runs[prepared.eligible[mine], c.number]
-            eligible[c.number, mine] = able
-            ranks = prepared.rank[mine]
+            able = runs[prepared.eligible[indices], c.number]
+            eligible[c.number, indices] = able
+            ranks = prepared.rank[indices]
             if compiled.outputs is not None:
-                following[mine] = compiled.outputs[ranks] - 1
+                following[indices] = compiled.outputs[ranks] - 1
             if not able.any():
                 continue
-            least = _least(prepared, c, w, compiled, ranks)
-            for target, found in ((whole, least.whole), (first, least.first)):
-                for name, seconds in found.items():
-                    target.setdefault(name, np.zeros(jobs))[mine] = np.where(able, seconds, 0.0)
-            alone[c.number, mine] = least.alone_s
-            alone_first[c.number, mine] = least.alone_first_s
-            energy[c.number, mine] = np.where(able, least.energy_j * _POWER_SLACK, 0.0)
-            gap[c.number] = max(gap[c.number], least.gap_s)
-            if least.note is not None:
-                notes.append(least.note)
+            minimum = _minimum(prepared, c, w, compiled, ranks)
+            for target, parts in ((whole, minimum.whole), (first, minimum.first)):
+                for name, seconds in parts.items():
+                    target.setdefault(name, np.zeros(jobs))[indices] = np.where(able, seconds, 0.0)
+            alone[c.number, indices] = minimum.alone_s
+            alone_first[c.number, indices] = minimum.alone_first_s
+            energy[c.number, indices] = np.where(able, minimum.energy_j * _POWER_SLACK, 0.0)
+            gap[c.number] = max(gap[c.number], minimum.gap_s)
+            if minimum.note is not None:
+                notes.append(minimum.note)
         for name, seconds in whole.items():
             capacity = float(c.streams) if name == "device" else 1.0
             resources.append(Resource(c.number, name, capacity, seconds, first.get(name, np.zeros(jobs))))
@@ -89,17 +158,17 @@ def least_demand(prepared: Prepared) -> Demand:
         following=following,
         end_s=None if prepared.end is None else prepared.end / TICKS_PER_SECOND,
         notes=list(dict.fromkeys(notes)),
-        left_out=_left_out(prepared),
+        max_warm_up=_max_warm_up(prepared),
     )
 
 
-def _left_out(prepared: Prepared) -> float:
-    """The largest share of jobs that the warm-up may be (steady.warm_up): none where every job counts."""
+def _max_warm_up(prepared: PreparedRun) -> float:
+    """Return the largest share of the jobs that the warm-up can exclude (see ``results.steady``)."""
     stationary = all(w.workload.arrivals.stationary for w in prepared.workloads)
     return 0.5 if stationary and prepared.scenario.warm_up == "auto" else 0.0
 
 
-def _least(prepared: Prepared, c: FleetClass, w: JobClass, compiled: Compiled, ranks: np.ndarray) -> _Least:
+def _minimum(prepared: PreparedRun, c: FleetClass, w: JobClass, compiled: Compiled, ranks: np.ndarray) -> _Minimum:
     batch = prepared.policy.batch
     if batch.kind == "none":
         return _one_by_one(prepared, c, compiled, w.source.count, ranks)
@@ -114,10 +183,10 @@ def _least(prepared: Prepared, c: FleetClass, w: JobClass, compiled: Compiled, r
         share, joules = float((seconds / sizes).min()), float((seconds * costs[:, 1] / sizes).min())
         return _flat(len(ranks), share, float(seconds.min()), joules)
     if all(isinstance(stage, OpStage) and stage.op.name == "service" for stage in w.program):
-        # A batch of stated times lasts as long as its longest, so each of at most `size` jobs has at least this part.
+        # A batch of stated times takes as long as its longest job, so each of at most `size` jobs takes this share.
         alone = _one_by_one(prepared, c, compiled, w.source.count, ranks)
         seconds = alone.alone_s
-        return _Least(
+        return _Minimum(
             {"device": seconds / batch.size}, {"device": seconds / batch.size}, seconds, seconds, alone.energy_j * 0.0
         )
     return _flat(
@@ -125,45 +194,45 @@ def _least(prepared: Prepared, c: FleetClass, w: JobClass, compiled: Compiled, r
         0.0,
         0.0,
         0.0,
-        f"no bound is known for batches of '{w.workload.name}', whose jobs differ: taken as 0",
+        f"no lower bound is known for batches of '{w.workload.name}', whose jobs differ; 0 is used",
     )
 
 
-def _flat(jobs: int, share_s: float, alone_s: float, energy_j: float, note: str | None = None) -> _Least:
+def _flat(jobs: int, share_s: float, alone_s: float, energy_j: float, note: str | None = None) -> _Minimum:
     seconds = np.full(jobs, share_s)
     alone = np.full(jobs, alone_s)
-    return _Least({"device": seconds}, {"device": seconds}, alone, alone, np.full(jobs, energy_j), 0.0, note)
+    return _Minimum({"device": seconds}, {"device": seconds}, alone, alone, np.full(jobs, energy_j), 0.0, note)
 
 
-def _one_by_one(prepared: Prepared, c: FleetClass, compiled: Compiled, count: int, ranks: np.ndarray) -> _Least:
-    """Jobs on their own or on streams: the segments themselves; side by side a phase lasts as long as its longest."""
+def _one_by_one(prepared: PreparedRun, c: FleetClass, compiled: Compiled, count: int, ranks: np.ndarray) -> _Minimum:
+    """Return the demand of jobs without batches. A phase takes as long as the longest of its streams."""
     length, joules = np.zeros(count), np.zeros(count)
     engines: dict[str, FloatArray] = {}
     shared = c.streams > 1
     for number, phases in enumerate(compiled.variants):
-        mine = np.arange(count) if compiled.variant_of is None else np.flatnonzero(compiled.variant_of == number)
+        members = np.arange(count) if compiled.variant_of is None else np.flatnonzero(compiled.variant_of == number)
         for phase in phases:
-            longest = np.zeros(len(mine))
+            longest = np.zeros(len(members))
             shared = shared or len(phase) > 1
             for body in phase:
-                alone = np.zeros(len(mine))
+                alone = np.zeros(len(members))
                 for segment in body:
-                    seconds, watts = _of(segment, mine)
+                    seconds, watts = _time_and_power(segment, members)
                     alone += seconds
-                    joules[mine] += seconds * np.maximum(watts - (c.active_w if shared else 0.0), 0.0)
-                    engines.setdefault(segment.engine, np.zeros(count))[mine] += segment.share * seconds
+                    joules[members] += seconds * np.maximum(watts - (c.active_w if shared else 0.0), 0.0)
+                    engines.setdefault(segment.engine, np.zeros(count))[members] += segment.share * seconds
                 longest = np.maximum(longest, alone)
-            length[mine] += longest
+            length[members] += longest
     first = length if compiled.first_ticks is None else compiled.first_ticks / TICKS_PER_SECOND
     whole = {"device": length[ranks]}
     if shared:
         whole |= {f"engine {name}": seconds[ranks] for name, seconds in engines.items()}
     until = {"device": np.broadcast_to(first, (count,))[ranks]} if compiled.first_ticks is not None else dict(whole)
-    return _Least(whole, until, whole["device"], until["device"], joules[ranks])
+    return _Minimum(whole, until, whole["device"], until["device"], joules[ranks])
 
 
-def _of(segment: Segment, ranks: np.ndarray) -> tuple[FloatArray, FloatArray]:
-    """(seconds, watts above idle) of a segment for the jobs of those ranks."""
+def _time_and_power(segment: Segment, ranks: np.ndarray) -> tuple[FloatArray, FloatArray]:
+    """Return the time (s) and the power above idle (W) of a segment for the jobs of these ranks."""
     seconds = np.asarray(segment.ticks, dtype=np.float64) / TICKS_PER_SECOND
     watts = np.asarray(segment.watts, dtype=np.float64)
     return (
@@ -172,8 +241,11 @@ def _of(segment: Segment, ranks: np.ndarray) -> tuple[FloatArray, FloatArray]:
     )
 
 
-def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | None) -> _Least:
-    """Decoding in batches of at most ``size`` sequences and, continuously, ``chunk`` tokens a step (None: static)."""
+def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | None) -> _Minimum:
+    """Return the demand of token generation in batches of at most ``size`` sequences.
+
+    ``chunk`` is the maximum number of tokens in a step of a continuous batch, or None for static batches.
+    """
     costs = compiled.decoder
     assert costs is not None and compiled.prompts is not None and compiled.outputs is not None  # noqa: S101
     prompts = compiled.prompts[ranks].astype(np.float64)
@@ -181,9 +253,9 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
     decoded = outputs - 1
     most = costs.linear.shape[1] - 1 if chunk is None else min(chunk, costs.linear.shape[1] - 1)
     size = min(size, costs.head.shape[1] - 1)
-    found: list[FloatArray] = []
-    for i in (0, 1):
-        linear, head = _never_less(costs.linear[i, 1 : most + 1]), _never_less(costs.head[i, 1 : size + 1])
+    totals: list[FloatArray] = []
+    for i in (0, 1):  # seconds, then joules
+        linear, head = _lower_envelope(costs.linear[i, 1 : most + 1]), _lower_envelope(costs.head[i, 1 : size + 1])
         a_token = float((linear / np.arange(1, most + 1)).min())
         a_head = float((head / np.arange(1, size + 1)).min())
         read = prompts * a_token
@@ -192,31 +264,33 @@ def _generating(compiled: Compiled, ranks: np.ndarray, size: int, chunk: int | N
             each = float((together / np.arange(1, len(together) + 1)).min())
             passed = read + a_head + decoded * each
         else:
-            # A step costs at least `fixed + slope * tokens`, and decoding takes at least decoded / size steps. Either
-            # form holds for any set of these jobs; the one that says more of all of them is taken.
+            # A step costs at least `fixed + slope * tokens`, and decoding takes at least decoded / size steps. Both
+            # bounds hold for any set of these jobs; the one with the larger sum over all jobs is used.
             tokens = prompts + decoded
-            fixed, slope = below(linear, min(float(tokens.sum()) / max(float(decoded.sum()) / size, 1e-9), float(most)))
+            fixed, slope = tangent_below(
+                linear, min(float(tokens.sum()) / max(float(decoded.sum()) / size, 1e-9), float(most))
+            )
             forms = [fixed * decoded / size + slope * tokens, tokens * a_token]
             passed = max(forms, key=lambda form: float(form.sum())) + a_head * outputs
         alpha, beta = _attention(costs, i, size, float(np.mean(prompts + decoded / 2)))
         attended = decoded * alpha + beta * (decoded * prompts + decoded * (decoded + 1) / 2)
         own = _prefill(costs, prompts) if i == 0 else np.zeros_like(prompts)
-        found += [read + a_head + own, passed + own + attended]
-    first, whole = found[0], found[1]
-    # What one step takes at least, whoever else is in it.
+        totals += [read + a_head + own, passed + own + attended]
+    first, whole = totals[0], totals[1]
+    # The minimum duration of one step, whatever else it processes.
     gap = float(
         costs.linear[0, 1 : most + 1].min() + costs.head[0, 1 : size + 1].min() + costs.decode[0, 1 : size + 1].min()
     )
     alone_first = _alone_first(costs, prompts, most, size)
-    return _Least(
-        {"device": whole}, {"device": first}, alone_first + decoded * gap, alone_first, found[3], gap if chunk else 0.0
+    return _Minimum(
+        {"device": whole}, {"device": first}, alone_first + decoded * gap, alone_first, totals[3], gap if chunk else 0.0
     )
 
 
 def _alone_first(costs: DecoderCosts, prompts: FloatArray, most: int, size: int) -> FloatArray:
-    """The least time until a prompt is read, in as many steps as its tokens need."""
-    linear = _never_less(costs.linear[0, 1 : most + 1])
-    fixed, slope = below(linear, min(float(prompts.mean()), float(most)))
+    """Return the minimum time until a prompt is processed, in as many steps as its tokens need (s)."""
+    linear = _lower_envelope(costs.linear[0, 1 : most + 1])
+    fixed, slope = tangent_below(linear, min(float(prompts.mean()), float(most)))
     return (
         np.ceil(prompts / most) * fixed
         + slope * prompts
@@ -226,30 +300,31 @@ def _alone_first(costs: DecoderCosts, prompts: FloatArray, most: int, size: int)
 
 
 def _prefill(costs: DecoderCosts, prompts: FloatArray) -> FloatArray:
-    """Attention of whole prompts: in chunks it takes no less, since the chunks' differences add up to it."""
+    """Return the cost of attention over whole prompts; the costs of their chunks add up to the same (s)."""
     grid = np.arange(costs.prefill.shape[1]) * float(CONTEXT_GRAIN)
-    # The engine's table is read by its index, so its first point stands for no tokens.
+    # The engine reads its table by index, so the first point represents zero tokens.
     read: FloatArray = np.interp(prompts, grid, costs.prefill[0])
     return read
 
 
 def _attention(costs: DecoderCosts, i: int, size: int, context: float) -> tuple[float, float]:
-    """(alpha, beta), neither negative: a step over b sequences of mean context x costs at least b(alpha + beta x)."""
+    """Return alpha, beta >= 0 such that a step over b sequences of mean context x costs at least b (alpha + beta x)."""
     table = costs.decode[i, 1 : size + 1]
-    least = _never_less((table / np.arange(1, size + 1)[:, None]).min(axis=0))
-    fixed, slope = below(least, context / CONTEXT_GRAIN, start=0)
+    least = _lower_envelope((table / np.arange(1, size + 1)[:, None]).min(axis=0))
+    fixed, slope = tangent_below(least, context / CONTEXT_GRAIN, start=0)
     return fixed, slope / CONTEXT_GRAIN
 
 
-def _never_less(values: FloatArray) -> FloatArray:
-    """The largest rising sequence below ``values``: what at least that many cost."""
+def _lower_envelope(values: FloatArray) -> FloatArray:
+    """Return the largest non-decreasing sequence that is nowhere above ``values``."""
     return np.minimum.accumulate(values[::-1])[::-1]
 
 
-def below(values: FloatArray, at: float, start: int = 1) -> tuple[float, float]:
-    """(a, b), neither negative, with a + b x at most ``values`` at x = start, start + 1, ..., and greatest at ``at``.
+def tangent_below(values: FloatArray, at: float, start: int = 1) -> tuple[float, float]:
+    """Return the line a + b x with a, b >= 0 that lies below ``values`` and is largest at ``at``.
 
-    The tangent of the lower convex hull, held at a >= 0. ``values`` must not fall.
+    ``values`` are the points at x = start, start + 1, ... and must not decrease. The line is the tangent of their lower
+    convex hull, restricted to a >= 0.
     """
     x = np.arange(start, start + len(values), dtype=np.float64)
     hull: list[int] = []

@@ -14,7 +14,7 @@ import numpy as np
 from windtunnel.core.rng import stream
 from windtunnel.core.ticks import FloatArray, TickArray
 from windtunnel.engine.arrivals import arrival_blocks, merged_blocks
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.programs import ServiceTimeDraws
 from windtunnel.scenario.faults import Straggler
 
@@ -34,7 +34,7 @@ class JobBlock:
     draws: FloatArray
 
 
-def draws(prepared: Prepared) -> dict[int, list[ServiceTimeDraws]]:
+def draws(prepared: PreparedRun) -> dict[int, list[ServiceTimeDraws]]:
     """Each workload's columns of draws, one for every stated time that is drawn."""
     found: dict[int, list[ServiceTimeDraws]] = {}
     for (_, work), compiled in prepared.compiled.items():
@@ -45,17 +45,17 @@ def draws(prepared: Prepared) -> dict[int, list[ServiceTimeDraws]]:
     return found
 
 
-def draw_columns(prepared: Prepared) -> int:
+def draw_columns(prepared: PreparedRun) -> int:
     """How many draws a job may have; at least one."""
     return max(1, max((len(columns) for columns in draws(prepared).values()), default=0))
 
 
-def job_blocks(prepared: Prepared) -> Iterator[JobBlock]:
+def job_blocks(prepared: PreparedRun) -> Iterator[JobBlock]:
     """All jobs of the run."""
     return _drawn(prepared) if prepared.streamed else _held(prepared)
 
 
-def _held(prepared: Prepared) -> Iterator[JobBlock]:
+def _held(prepared: PreparedRun) -> Iterator[JobBlock]:
     columns, known = draw_columns(prepared), draws(prepared)
     for first in range(0, len(prepared.arrival), BLOCK):
         part = slice(first, first + BLOCK)
@@ -69,7 +69,7 @@ def _held(prepared: Prepared) -> Iterator[JobBlock]:
         yield JobBlock(prepared.arrival[part], workload, rank, prepared.eligible[part], slowdown, drawn)
 
 
-def _drawn(prepared: Prepared) -> Iterator[JobBlock]:
+def _drawn(prepared: PreparedRun) -> Iterator[JobBlock]:
     scenario = prepared.scenario
     columns = draw_columns(prepared)
     takers = {work: [one.drawing() for one in known] for work, known in draws(prepared).items()}
@@ -103,7 +103,7 @@ def _drawn(prepared: Prepared) -> Iterator[JobBlock]:
         yield JobBlock(arrival, workload, rank, prepared.eligible[workload], slowdown, drawn)
 
 
-def _slowing(prepared: Prepared) -> dict[int, list[Callable[[int], FloatArray]]]:
+def _slowing(prepared: PreparedRun) -> dict[int, list[Callable[[int], FloatArray]]]:
     """For each workload, what its jobs' slowdowns are multiplied from (as in ``faults.straggler_slowdowns``)."""
     found: dict[int, list[Callable[[int], FloatArray]]] = {}
     for number, fault in enumerate(prepared.scenario.faults):

@@ -9,7 +9,7 @@ import numpy as np
 
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.prepare.operation_faults import is_eligible
-from windtunnel.engine.prepare.prepared import FleetClass, Prepared
+from windtunnel.engine.prepare.prepared import FleetClass, PreparedRun
 from windtunnel.engine.prepare.programs import Segment
 from windtunnel.scenario.arrivals import Closed, Deterministic, Trace
 from windtunnel.scenario.faults import CorruptCopy, Ending, Failure, Fault, OperationFault
@@ -30,7 +30,7 @@ class Load:
         return self.offered > 1 + 1e-9 or (self.offered >= 1 - 1e-9 and not self.steady)
 
 
-def offered_load(prepared: Prepared) -> Load | None:
+def offered_load(prepared: PreparedRun) -> Load | None:
     """The least busy that the fleet's busiest part can be, however jobs are shared out; None where that is not known.
 
     The fluid limit: jobs of each workload, at their mean rate, are divided among the classes that can run them so that
@@ -76,7 +76,7 @@ def offered_load(prepared: Prepared) -> Load | None:
     return Load(_least(prepared, rates, rows, capacities), steady)
 
 
-def _work_s(prepared: Prepared, fleet_class: FleetClass, work: int) -> dict[str, float]:
+def _work_s(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> dict[str, float]:
     """Mean seconds that a job of the workload takes of the device, and of each engine that serves jobs side by side."""
     compiled = prepared.compiled.get((fleet_class.number, work))
     if compiled is None:
@@ -106,7 +106,7 @@ def _mean_s(segment: Segment) -> float:
     return float(np.mean(segment.ticks)) / TICKS_PER_SECOND
 
 
-def _lost(prepared: Prepared, fleet_class: FleetClass, work_s: float) -> float:
+def _lost(prepared: PreparedRun, fleet_class: FleetClass, work_s: float) -> float:
     """The share of jobs of so much work that failures of the class end for good, about.
 
     Each start of one is struck before its end with probability 1 - exp(-work / MTBF).
@@ -118,7 +118,7 @@ def _lost(prepared: Prepared, fleet_class: FleetClass, work_s: float) -> float:
     return lost
 
 
-def max_failed_jobs(prepared: Prepared) -> float:
+def max_failed_jobs(prepared: PreparedRun) -> float:
     """How many jobs failures may be expected to end for good, on the classes that lose most of them."""
     expected = 0.0
     for work in prepared.workloads:
@@ -131,7 +131,7 @@ def max_failed_jobs(prepared: Prepared) -> float:
     return expected
 
 
-def _failures(prepared: Prepared, fleet_class: FleetClass) -> list[Failure]:
+def _failures(prepared: PreparedRun, fleet_class: FleetClass) -> list[Failure]:
     """Failures at drawn times that strike devices of the class."""
     entry = prepared.scenario.fleet[fleet_class.number]
     return [
@@ -148,7 +148,7 @@ def _adds_work(fault: Fault) -> bool:
     return isinstance(fault, OperationFault) and not isinstance(fault, CorruptCopy) and fault.most is None
 
 
-def _ended_operations(prepared: Prepared, fleet_class: FleetClass, work: int) -> tuple[float, float]:
+def _ended_operations(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> tuple[float, float]:
     """(share of its jobs, further jobs) of the workload that struck operations end for good on the class, at most."""
     compiled = prepared.compiled.get((fleet_class.number, work))
     share, further = 0.0, 0.0
@@ -169,7 +169,7 @@ def _ended_operations(prepared: Prepared, fleet_class: FleetClass, work: int) ->
     return share, further
 
 
-def _up(prepared: Prepared, fleet_class: FleetClass) -> float:
+def _up(prepared: PreparedRun, fleet_class: FleetClass) -> float:
     """The share of time in which a device of the class has not failed, in the long run."""
     up = 1.0
     for fault in _failures(prepared, fleet_class):
@@ -178,7 +178,7 @@ def _up(prepared: Prepared, fleet_class: FleetClass) -> float:
     return up
 
 
-def _least(prepared: Prepared, rates: np.ndarray, rows: list[np.ndarray], capacities: list[float]) -> float:
+def _least(prepared: PreparedRun, rates: np.ndarray, rows: list[np.ndarray], capacities: list[float]) -> float:
     classes, works = len(prepared.classes), len(rates)
     if classes == 1:
         return max(float(rates @ row) / capacity for row, capacity in zip(rows, capacities, strict=True))

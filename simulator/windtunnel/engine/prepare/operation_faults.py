@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from windtunnel.core.rng import Lots
 from windtunnel.core.ticks import to_ticks
-from windtunnel.engine.prepare.prepared import FleetClass, Prepared
+from windtunnel.engine.prepare.prepared import FleetClass, PreparedRun
 from windtunnel.scenario.faults import (
     CopyFailure,
     CorruptCopy,
@@ -63,7 +63,7 @@ class _Counter:
 class OperationFaultInjector:
     """Injects the faults of single operations of one run."""
 
-    prepared: Prepared
+    prepared: PreparedRun
     _counters: dict[int, _Counter] = field(default_factory=dict)
     _eligible: dict[tuple[int, int, str], list[_Counter]] = field(default_factory=dict)
 
@@ -138,7 +138,7 @@ class OperationFaultInjector:
         return {number: (counter.eligible, counter.injected) for number, counter in self._counters.items()}
 
 
-def is_eligible(prepared: Prepared, fault: OperationFault, fleet_class: FleetClass, work: int) -> bool:
+def is_eligible(prepared: PreparedRun, fault: OperationFault, fleet_class: FleetClass, work: int) -> bool:
     """Return whether a fault may affect jobs of the workload on devices of the class."""
     entry = prepared.scenario.fleet[fleet_class.number]
     return (fault.workloads is None or prepared.workloads[work].workload.name in fault.workloads) and (
@@ -153,7 +153,7 @@ def _time_limit(fault: Ending) -> int | None:
     return None if isinstance(fault, EccError | CopyFailure) else 0
 
 
-def operation_faults_of(prepared: Prepared) -> OperationFaultInjector | None:
+def operation_faults_of(prepared: PreparedRun) -> OperationFaultInjector | None:
     """Return the injector of a run's operation faults; None if the scenario has none."""
     faults: Sequence[object] = prepared.scenario.faults
     return OperationFaultInjector(prepared) if any(isinstance(fault, OperationFault) for fault in faults) else None

@@ -69,7 +69,7 @@ class JobClass:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRun:
     """Everything a run needs. Job arrays are in order of arrival, and leave out the jobs of users (``users``)."""
 
     scenario: Scenario
@@ -112,7 +112,7 @@ class Prepared:
     """Jobs after which no more arrive, users' included."""
     scaled: Sequence[tuple[FleetClass, Autoscale]] = ()
     """Classes whose devices come and go, with the rule by which they do."""
-    with_capacity: Callable[[int], Prepared] | None = None
+    with_capacity: Callable[[int], PreparedRun] | None = None
     """The same with draws for so many jobs of each closed workload."""
 
     @property
@@ -170,7 +170,7 @@ class Prepared:
         return np.repeat(np.arange(len(self.classes)), [c.count for c in self.classes])
 
 
-def kind_of_station(prepared: Prepared, fleet_class: FleetClass) -> str:
+def kind_of_station(prepared: PreparedRun, fleet_class: FleetClass) -> str:
     """``continuous``, ``stream``, ``single`` or ``real``: what a class's fleet entry and the policy's batching need."""
     if fleet_class.executor is not None:
         return "real"

@@ -6,7 +6,7 @@ import numpy as np
 
 from windtunnel.core.errors import InputError, UnsupportedOperationError
 from windtunnel.core.executor import MOST_REAL_S, Executor
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.programs import Compiled
 
 _MOST_ASKED = 1000
@@ -37,7 +37,7 @@ def check_executable(program: Compiled, executor: Executor, count: int) -> None:
                     raise UnsupportedOperationError(f"{executor.name} does not do it: {refused}")
 
 
-def check_real(prepared: Prepared) -> None:
+def check_real(prepared: PreparedRun) -> None:
     """InputError for what no fleet with real devices can do, and for what would take too long."""
     scenario = prepared.scenario
     for fleet_class in prepared.classes:

@@ -27,7 +27,7 @@ class UserClass:
     capacity: int
     """The number of jobs for which random numbers are drawn."""
     signature: int
-    """The index of their jobs into ``Prepared.signatures``; all jobs need the same memory."""
+    """The index of their jobs into ``PreparedRun.signatures``; all jobs need the same memory."""
     slowdown: FloatArray | None
     """The slowdown of each job by rank, if the scenario has stragglers; shape (capacity,)."""
 

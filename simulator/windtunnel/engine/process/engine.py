@@ -18,7 +18,7 @@ from windtunnel.core.result import Recording
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
 from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.fault_schedule import FaultSchedule, initial_horizon
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.process.autoscaler import AutoscaleController
 from windtunnel.engine.process.dispatch import dispatcher_for
 from windtunnel.engine.process.faults import FaultInjector
@@ -32,7 +32,7 @@ _REPORT_MASK = 255
 _NO_FAULT = MAX_TICKS + 1
 
 
-def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
+def run(prepared: PreparedRun, progress: Progress | None = None) -> Recording:
     """Run a prepared scenario to its end, and account for all of it.
 
     ``progress`` is told now and then how many jobs have arrived. Where users submit more jobs than there are draws for,
@@ -46,7 +46,7 @@ def run(prepared: Prepared, progress: Progress | None = None) -> Recording:
             prepared = prepared.with_capacity(error.capacity)
 
 
-def _run(prepared: Prepared, progress: Progress | None) -> Recording:
+def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
     env = simpy.Environment(initial_time=0)
     log = EventLog(prepared)
     context = RunContext(env, prepared, log)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from windtunnel.core.ticks import MAX_TICKS
 from windtunnel.engine.event_log import EventLog, int_array
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 
 NEVER = MAX_TICKS
 """When the next job arrives, if none does."""
@@ -66,7 +66,7 @@ class ClosedLoopSource:
     The log are filled in as jobs arrive.
     """
 
-    def __init__(self, prepared: Prepared, log: EventLog, slowdown: array[float] | None) -> None:
+    def __init__(self, prepared: PreparedRun, log: EventLog, slowdown: array[float] | None) -> None:
         self._prepared = prepared
         self._log = log
         self._slowdown = slowdown

@@ -31,14 +31,14 @@ from windtunnel.core.result import (
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.fault_schedule import down_ticks, intervals_until
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.autoscaling import Rent, rent_of, scaling_of
 
 SLICE_LIMIT = 200_000
 """Intervals above this many are shown as a stated sample: the first so many."""
 
 
-def record(prepared: Prepared, log: EventLog, end: int) -> Recording:
+def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
     """The recording of a run that has stopped at tick ``end``."""
     start, finish, first, device = (
         np.frombuffer(a, dtype=np.int64) for a in (log.start, log.finish, log.first, log.device)
@@ -124,7 +124,7 @@ def record(prepared: Prepared, log: EventLog, end: int) -> Recording:
 
 
 def _intervals(
-    prepared: Prepared,
+    prepared: PreparedRun,
     log: EventLog,
     workload: IntArray,
     rank: IntArray,
@@ -194,7 +194,7 @@ def _steps(ticks: TickArray, changes: FloatArray, base: float, end: int) -> Step
 
 
 def _devices(
-    prepared: Prepared, jobs: Jobs, table: IntervalTable, rent: Rent | None, resets: Sequence[Reset], end: int
+    prepared: PreparedRun, jobs: Jobs, table: IntervalTable, rent: Rent | None, resets: Sequence[Reset], end: int
 ) -> list[DeviceRecord]:
     count = prepared.device_count
     seconds = to_second_array(table.end - table.start)
@@ -235,7 +235,7 @@ Reset = tuple[int, int, int]
 """(device, from, until) of a time in which a device was down because an operation had gone wrong there."""
 
 
-def down_of(prepared: Prepared, end: int, resets: Sequence[Reset] = ()) -> IntArray:
+def down_of(prepared: PreparedRun, end: int, resets: Sequence[Reset] = ()) -> IntArray:
     """For each device, the time until ``end`` in which it had failed, or was being reset."""
     if prepared.faults is None:
         return np.zeros(prepared.device_count, dtype=np.int64)
@@ -248,7 +248,7 @@ def down_of(prepared: Prepared, end: int, resets: Sequence[Reset] = ()) -> IntAr
     return down
 
 
-def spells_of(prepared: Prepared, end: int, resets: Sequence[Reset] = ()) -> Spells | None:
+def spells_of(prepared: PreparedRun, end: int, resets: Sequence[Reset] = ()) -> Spells | None:
     """What was wrong until ``end``, from the schedule and ``resets``; None where nothing strikes devices or power."""
     if prepared.faults is None:
         return None
@@ -257,7 +257,7 @@ def spells_of(prepared: Prepared, end: int, resets: Sequence[Reset] = ()) -> Spe
     return Spells(*(np.ascontiguousarray(column) for column in rows.T))
 
 
-def _spells(prepared: Prepared, end: int, resets: Sequence[Reset]) -> list[tuple[int, int, int, int]]:
+def _spells(prepared: PreparedRun, end: int, resets: Sequence[Reset]) -> list[tuple[int, int, int, int]]:
     """(device, what, from, until) by device, what and time; where failures and resets overlap or touch they are one."""
     assert prepared.faults is not None  # noqa: S101  whoever asks has looked
     found = intervals_until(prepared.faults.until(end), end, prepared.faults.budget_w)
@@ -315,7 +315,7 @@ class _LazySlices(Sequence[Slice]):
         return len(self._made)
 
 
-def _slices(prepared: Prepared, log: EventLog, jobs: Jobs, table: IntervalTable, end: int) -> list[Slice]:
+def _slices(prepared: PreparedRun, log: EventLog, jobs: Jobs, table: IntervalTable, end: int) -> list[Slice]:
     """What a timeline shows: each engine's intervals, and where jobs overlap on a device, each job on a slot."""
     order = np.lexsort((table.device, table.start))
     sampled = len(order) > SLICE_LIMIT
@@ -352,7 +352,7 @@ def _slices(prepared: Prepared, log: EventLog, jobs: Jobs, table: IntervalTable,
     return slices
 
 
-def _notes(prepared: Prepared, log: EventLog) -> list[str]:
+def _notes(prepared: PreparedRun, log: EventLog) -> list[str]:
     notes = []
     if log.preemptions:
         notes.append(

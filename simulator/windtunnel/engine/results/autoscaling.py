@@ -14,7 +14,7 @@ from windtunnel.engine.prepare.autoscaling import OFF, ON
 
 if TYPE_CHECKING:
     from windtunnel.engine.event_log import EventLog
-    from windtunnel.engine.prepare.prepared import FleetClass, Prepared
+    from windtunnel.engine.prepare.prepared import FleetClass, PreparedRun
 
 _POINTS = 400
 """Steps above this many are given as means over so many equal times."""
@@ -34,7 +34,7 @@ class Rent:
     change: np.ndarray
 
 
-def rent_of(prepared: Prepared, log: EventLog, end: int) -> Rent:
+def rent_of(prepared: PreparedRun, log: EventLog, end: int) -> Rent:
     """When the run's devices are rented."""
     begin = np.concatenate([np.arange(c.count) < c.begin for c in prepared.classes])
     tick, device, before, after = log.changes_array()
@@ -48,7 +48,7 @@ def rent_of(prepared: Prepared, log: EventLog, end: int) -> Rent:
 
 
 def scaling_of(
-    prepared: Prepared,
+    prepared: PreparedRun,
     log: EventLog,
     rent: Rent,
     end: int,
@@ -76,7 +76,7 @@ def scaling_of(
     return found
 
 
-def sections(prepared: Prepared, recording: Recording) -> list[dict[str, Any]]:
+def sections(prepared: PreparedRun, recording: Recording) -> list[dict[str, Any]]:
     """The result's ``autoscale``: one object a scaled entry. Defined in docs/metrics.md."""
     found = []
     for (c, _), one in zip(prepared.scaled, recording.scaling, strict=True):
@@ -103,7 +103,7 @@ def sections(prepared: Prepared, recording: Recording) -> list[dict[str, Any]]:
     return found
 
 
-def rented_devices(prepared: Prepared, recording: Recording, c: FleetClass) -> float:
+def rented_devices(prepared: PreparedRun, recording: Recording, c: FleetClass) -> float:
     """How many devices of a class were rented, on average over the run."""
     if not recording.end or not prepared.scaled:
         return float(c.begin)

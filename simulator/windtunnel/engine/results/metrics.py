@@ -12,7 +12,7 @@ from windtunnel.core.result import COMPLETED, FAILED, SPELLS, STATUS, DeviceReco
 from windtunnel.core.ticks import to_second_array
 from windtunnel.core.units import to_unit
 from windtunnel.engine.prepare.fault_schedule import is_straggler
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.autoscaling import rented_devices, sections
 from windtunnel.engine.results.economics import economics
 from windtunnel.engine.results.power_budget import power_budget
@@ -36,7 +36,7 @@ _OF_THE_FIRST = ("autoscale", "power_budget")
 _ORDER = ("arrived", "completed", "dropped", "failed", "running", "queued")
 
 
-def summarise(prepared: Prepared, recordings: Sequence[Recording], targets: Sequence[Target]) -> dict[str, Any]:
+def summarise(prepared: PreparedRun, recordings: Sequence[Recording], targets: Sequence[Target]) -> dict[str, Any]:
     """The measured part of result.json, from one recording or from several replications.
 
     With replications, job counts are totals over all of them, values are means over them (devices' too), and intervals
@@ -67,7 +67,7 @@ def _notes(statistics: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
+def _one(prepared: PreparedRun, recording: Recording) -> dict[str, Any]:
     span_s = recording.end / 1e12
     devices = [
         {
@@ -136,7 +136,7 @@ def _one(prepared: Prepared, recording: Recording) -> dict[str, Any]:
     }
 
 
-def _faults(prepared: Prepared, recording: Recording) -> dict[str, Any] | None:
+def _faults(prepared: PreparedRun, recording: Recording) -> dict[str, Any] | None:
     """What went wrong and what became of it; None where the scenario states no fault."""
     if not prepared.scenario.faults:
         return None
@@ -180,7 +180,7 @@ def _faults(prepared: Prepared, recording: Recording) -> dict[str, Any] | None:
     }
 
 
-def _stated(prepared: Prepared, recording: Recording, slow: Mapping[int, np.ndarray] | None) -> list[dict[str, Any]]:
+def _stated(prepared: PreparedRun, recording: Recording, slow: Mapping[int, np.ndarray] | None) -> list[dict[str, Any]]:
     """Of each fault that the scenario states, in its order, how often it struck.
 
     Spells of each device apart, jobs that straggle (None where not every job is kept), and operations: of those also
@@ -201,7 +201,7 @@ def _stated(prepared: Prepared, recording: Recording, slow: Mapping[int, np.ndar
     return found
 
 
-def _slow_jobs(prepared: Prepared, recording: Recording) -> dict[int, np.ndarray] | None:
+def _slow_jobs(prepared: PreparedRun, recording: Recording) -> dict[int, np.ndarray] | None:
     """By straggler's place in the list of faults, which jobs it slowed; None where not every job is kept."""
     if recording.tally is not None:
         return None
@@ -240,7 +240,7 @@ def _mean_utilisation(recording: Recording) -> float:
     return float(np.average(shares, weights=np.array(rented, dtype=np.float64)))
 
 
-def _times(times: Times, work: int | None, prepared: Prepared, recording: Recording) -> dict[str, Any]:
+def _times(times: Times, work: int | None, prepared: PreparedRun, recording: Recording) -> dict[str, Any]:
     by_status = times.counts(work)
     counts = {"arrived": int(by_status.sum())} | {name: int(by_status[code]) for code, name in enumerate(STATUS)}
     samples, steady = times.samples(work), times.steady
@@ -283,7 +283,7 @@ def _times(times: Times, work: int | None, prepared: Prepared, recording: Record
 
 
 def _serving(
-    found: Mapping[str, Mapping[str, Estimate] | None], work: int | None, prepared: Prepared, recording: Recording
+    found: Mapping[str, Mapping[str, Estimate] | None], work: int | None, prepared: PreparedRun, recording: Recording
 ) -> dict[str, Any] | None:
     """Token times and rates of a workload, or of all; None where no job generates tokens."""
     if not any(

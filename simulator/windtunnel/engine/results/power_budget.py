@@ -11,13 +11,13 @@ from windtunnel.core.result import Recording
 from windtunnel.core.ticks import to_second_array
 from windtunnel.engine.prepare.checks import max_power
 from windtunnel.engine.prepare.fault_schedule import CAP
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 
 SERIES = 400
 """Steps of the budget above which the least in each of as many equal times is kept."""
 
 
-def power_budget(prepared: Prepared, recording: Recording) -> dict[str, Any] | None:
+def power_budget(prepared: PreparedRun, recording: Recording) -> dict[str, Any] | None:
     """The budget over time (W, None where only a brown-out limits it), and what it feeds; None without a budget."""
     if prepared.budget_w is None:
         return None
@@ -39,7 +39,7 @@ def power_budget(prepared: Prepared, recording: Recording) -> dict[str, Any] | N
     }
 
 
-def _steps(prepared: Prepared, end: int) -> tuple[np.ndarray, np.ndarray]:
+def _steps(prepared: PreparedRun, end: int) -> tuple[np.ndarray, np.ndarray]:
     """(ticks, watts): what the budget was from each tick on, the first being 0."""
     steps = {0: float(prepared.budget_w or 0.0)}
     if prepared.faults is not None:
@@ -50,7 +50,7 @@ def _steps(prepared: Prepared, end: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array([tick for tick, _ in kept], dtype=np.int64), np.array([value for _, value in kept])
 
 
-def _feeds(prepared: Prepared) -> int | None:
+def _feeds(prepared: PreparedRun) -> int | None:
     """How many devices at most can work at once within the budget; None where there is no limit but in a brown-out.
 
     The devices whose work draws least count first, each at the most that the least demanding of its workloads draws.

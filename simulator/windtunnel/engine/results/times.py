@@ -14,7 +14,7 @@ import numpy as np
 from windtunnel.core.result import COMPLETED, IntArray, Recording, Tally
 from windtunnel.core.ticks import to_second_array
 from windtunnel.engine.prepare.offered_load import Load, offered_load
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.sample import BatchedSample, Histograms
 from windtunnel.engine.results.steady import (
     LEAST_JOBS,
@@ -64,14 +64,14 @@ class Times(Protocol):
         """Latency, waiting, first and next token (s) of a workload, or of all, without the warm-up."""
 
 
-def times_of(prepared: Prepared, recording: Recording) -> Times:
+def times_of(prepared: PreparedRun, recording: Recording) -> Times:
     """The times of a run."""
     if recording.tally is not None:
         return _SummedTimes(prepared, recording.tally)
     return _EveryTime(prepared, recording)
 
 
-def _settled(prepared: Prepared, load: Load | None, waits: BatchedSample) -> Growth:
+def _settled(prepared: PreparedRun, load: Load | None, waits: BatchedSample) -> Growth:
     """Whether the run can have, and shows, a steady state. A few jobs are a burst and not a system that grows."""
     if all(isinstance(w.workload.arrivals, Closed) for w in prepared.workloads):
         found = growth(waits)
@@ -100,11 +100,11 @@ def _too_short(load: Load | None, jobs: int, service_scv: float) -> str | None:
 class _EveryTime:
     """From every job's times."""
 
-    def __init__(self, prepared: Prepared, recording: Recording) -> None:
+    def __init__(self, prepared: PreparedRun, recording: Recording) -> None:
         self.recording = recording
         self.steady = self._steady(prepared)
 
-    def _steady(self, prepared: Prepared) -> Steady:
+    def _steady(self, prepared: PreparedRun) -> Steady:
         jobs = self.recording.jobs
         if not all(w.workload.arrivals.stationary for w in prepared.workloads):
             return Steady(0, 0, "arrivals change with time: every job counts", UNBOUNDED, None)
@@ -157,11 +157,11 @@ class _EveryTime:
 class _SummedTimes:
     """From sums and histograms of a run too long to keep every job's times."""
 
-    def __init__(self, prepared: Prepared, tally: Tally) -> None:
+    def __init__(self, prepared: PreparedRun, tally: Tally) -> None:
         self.tally = tally
         self.steady = self._steady(prepared)
 
-    def _steady(self, prepared: Prepared) -> Steady:
+    def _steady(self, prepared: PreparedRun) -> Steady:
         nothing = Steady(0, 0, "arrivals change with time: every job counts", UNBOUNDED, None)
         if not all(w.workload.arrivals.stationary for w in prepared.workloads):
             return nothing

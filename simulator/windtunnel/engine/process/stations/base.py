@@ -13,7 +13,7 @@ from windtunnel.core.executor import Executed
 from windtunnel.core.ticks import MAX_TICKS, to_ticks
 from windtunnel.engine.event_log import EventLog, int_array
 from windtunnel.engine.prepare.operation_faults import operation_faults_of
-from windtunnel.engine.prepare.prepared import FleetClass, Prepared
+from windtunnel.engine.prepare.prepared import FleetClass, PreparedRun
 from windtunnel.engine.prepare.programs import BatchTable, Compiled, batch_cost, batch_table
 from windtunnel.engine.process.queues import Queue
 from windtunnel.engine.process.sources import JobSource
@@ -147,7 +147,7 @@ class RunContext:
     autoscaler: JobObserver | None = None
     fault_injector: FailureHandler
 
-    def __init__(self, env: simpy.Environment, prepared: Prepared, log: EventLog) -> None:
+    def __init__(self, env: simpy.Environment, prepared: PreparedRun, log: EventLog) -> None:
         self.env = env
         self.prepared = prepared
         self.log = log

@@ -22,11 +22,11 @@ from windtunnel.core.ticks import TICKS_PER_SECOND, FloatArray
 from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import Words
 from windtunnel.engine.compiled.state import World
-from windtunnel.engine.prepare.prepared import Prepared
+from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.accounting import down_of, spells_of
 
 
-def tallied(prepared: Prepared, world: World, words: Words) -> Recording:
+def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Recording:
     """The recording of a run whose jobs were drawn as they were needed."""
     r = world.run[0]
     end = int(r.end)
@@ -109,7 +109,7 @@ def _means(world: World, name: str, end: int) -> Steps:
     return Steps(ticks, sums / widths, end)
 
 
-def _devices(prepared: Prepared, world: World, end: int) -> list[DeviceRecord]:
+def _devices(prepared: PreparedRun, world: World, end: int) -> list[DeviceRecord]:
     found: list[DeviceRecord] = []
     down = down_of(prepared, end)
     for fleet_class in prepared.classes:

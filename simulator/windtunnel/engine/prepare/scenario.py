@@ -19,7 +19,7 @@ from windtunnel.engine.prepare.autoscaling import rules_by_entry
 from windtunnel.engine.prepare.checks import check_batches, check_decisions, check_faults, check_needs
 from windtunnel.engine.prepare.decoding import DecoderCostCache
 from windtunnel.engine.prepare.fault_schedule import AffectedDevices, FaultSchedule, straggler_slowdowns
-from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, Prepared
+from windtunnel.engine.prepare.prepared import FAR, FleetClass, JobClass, PreparedRun
 from windtunnel.engine.prepare.programs import (
     Compiled,
     Source,
@@ -48,7 +48,7 @@ def prepare(
     streamed: bool = False,
     room: int | None = None,
     executors: Mapping[int, Executor] | None = None,
-) -> Prepared:
+) -> PreparedRun:
     """``scenario`` on ``devices`` (one a fleet entry, configured) under ``policy``.
 
     ``executors``: of the fleet entries, by their place, that are devices of this host.
@@ -85,7 +85,7 @@ def prepare(
     of_users = eligible[len(arrival) :].tolist()
     eligible = eligible[: len(arrival)]
     names = [w.name for w in scenario.workload]
-    prepared = Prepared(
+    prepared = PreparedRun(
         scenario=scenario,
         policy=policy,
         classes=classes,
@@ -219,7 +219,7 @@ def _with_capacity(
     preference: Preference | None,
     executors: Mapping[int, Executor] | None,
     room: int,
-) -> Prepared:
+) -> PreparedRun:
     if room > MAX_JOBS:
         raise InputError(
             f"the users would submit more than {MAX_JOBS:,} jobs",
