@@ -17,9 +17,8 @@ from windtunnel.app.run import list_policies
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Recording
 from windtunnel.engine.choice import choose, unsupported_by_compiled
-from windtunnel.engine.compiled import kernel_sources
+from windtunnel.engine.compiled import kernel_sources, serving
 from windtunnel.engine.compiled import run as compiled
-from windtunnel.engine.compiled import serving
 from windtunnel.engine.prepare.fault_schedule import FAIL
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.scenario import expected_jobs
