@@ -46,7 +46,7 @@ LIMIT_S = 60.0
 """For one kernel's compilation and run: the slowest takes some two seconds."""
 
 UNTYPED = dict.fromkeys(("unannotated", "unannotated_f64"), "parameter 'a' has no type")
-NO_SIZE = {"dynamic_shared_memory": "has no shared array of a size that the launch gives"}
+NO_SIZE = {"dynamic_shared_memory": "has no shared array whose size the launch sets"}
 F64 = (
     "daxpy", "dot_f64", "spmv_csr_scalar", "spmv_csr_warp_a_row", "jacobi_step", "power_iteration_step", "heat_3d",
     "page_rank_pull", "mandelbrot", "simpson_strips", "newton_square_roots", "functions_f64", "as_numba_has_it",

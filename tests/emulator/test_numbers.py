@@ -228,11 +228,11 @@ def test_what_is_inferred_is_refused_too_and_what_is_there_runs() -> None:
 
 @pytest.mark.parametrize("target", ["wgsl", "metal"])
 def test_the_emulator_refuses_the_types_that_the_emitter_refuses(target: str) -> None:
-    from windtunnel.codegen.metal import MetalEmitter
-    from windtunnel.codegen.wgsl import WgslEmitter
+    from windtunnel.codegen.metal import METAL
+    from windtunnel.codegen.wgsl import WGSL
 
-    emitter, api = {"wgsl": (WgslEmitter, "wgpu"), "metal": (MetalEmitter, "metal")}[target]
-    assert set(emitter.missing) == api_profile(api).numbers.lacks
+    tokens, api = {"wgsl": (WGSL, "wgpu"), "metal": (METAL, "metal")}[target]
+    assert set(tokens.missing) == api_profile(api).numbers.lacks
 
 
 def test_profiles_name_the_types_of_the_kernel_language() -> None:

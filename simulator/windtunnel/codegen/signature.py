@@ -1,25 +1,25 @@
-"""How an emitted kernel is called: which arguments it takes, in which order and with which types.
+"""The calling convention of an emitted kernel: its arguments, their order and their types.
 
-The order is the same for every target: the arrays, in the order of the parameters; then, for each array that has
-several sides or whose shape the kernel asks for, its sides as ``i32``; then the scalars, in the order of the
-parameters; then what the target adds (``fpga``: the grid's three sizes as ``i32``). In ``wgsl`` all that is no array is
-a member of one uniform struct, in the binding after the arrays; in ``glsl`` it is one of a push-constant block.
+The order is the same for every target. First come the arrays, in the order of the parameters. Then come the sides of
+each array that has several dimensions or whose shape the kernel reads, as ``i32``. Then come the scalars, in the order
+of the parameters. Some targets add arguments (``fpga``: the grid's three sizes as ``i32``). In ``wgsl`` everything but
+the arrays is a member of one uniform struct, in the binding after the arrays; in ``glsl``, of a push-constant block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from windtunnel.codegen.analysis import Facts
 from windtunnel.language import ir
-from windtunnel.language.types import BOOL, F32, I32, U8, U32, Array, Scalar
+from windtunnel.language.types import F32, I32, U8, Scalar
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """An array argument: a pointer, or the buffer bound to ``position``. It holds ``element`` as NumPy does."""
+    """An array argument: a pointer, or the buffer at binding ``position``. Its elements have NumPy's layout."""
 
     name: str
     element: Scalar
@@ -30,7 +30,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Side:
-    """The length of side ``side`` of ``array``, an ``i32``."""
+    """The length of dimension ``side`` of ``array``, an ``i32``."""
 
     name: str
     array: str
@@ -41,10 +41,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Value:
-    """A scalar argument. ``type`` is what the kernel calls it, ``passed`` what is passed.
+    """A scalar argument. ``type`` is its type in the kernel, ``passed`` the type that the caller passes.
 
-    ``f16`` and ``bf16`` are passed as ``f32``, ``bool`` as ``u8`` (``wgsl``, ``glsl``: ``u32``); ``glsl`` takes
-    integers of fewer bits as those of 32.
+    ``f16`` and ``bf16`` are passed as ``f32``, and ``bool`` as ``u8`` (``wgsl``, ``glsl``: ``u32``). ``glsl`` takes
+    narrow integers as 32-bit ones.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Value:
 
 @dataclass(frozen=True)
 class GridSize:
-    """The blocks of the grid along an axis, an ``i32``: of targets that do not know their grid."""
+    """The number of blocks along an axis, an ``i32``, for targets that have no built-in for it."""
 
     name: str
     axis: int
@@ -68,11 +68,11 @@ Argument = Buffer | Side | Value | GridSize
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments in order of the function that the source calls ``name``: the kernel's name, where that may be one.
+    """The name and the arguments, in order, of the emitted function.
 
-    ``glsl`` calls every function ``main``, and has its numbers at the next multiple of their own sizes.
-    ``uniform``: the binding that holds all but the arrays as one struct of 4-byte members in order, whose size is
-    rounded up to 16 bytes; None where they are arguments of their own.
+    ``name`` is the kernel's name, changed if it is reserved in a target. A ``glsl`` function is always called ``main``,
+    and each number is at the next multiple of its own size. ``uniform`` is the binding of the struct that holds
+    everything but the arrays, as 4-byte members in order, its size rounded up to 16 bytes; None if there is none.
     """
 
     name: str
@@ -82,68 +82,68 @@ class Signature:
     @property
     def buffers(self) -> list[Buffer]:
         """The array arguments."""
-        return [one for one in self.arguments if isinstance(one, Buffer)]
+        return [argument for argument in self.arguments if isinstance(argument, Buffer)]
 
     @property
     def numbers(self) -> list[Side | Value | GridSize]:
-        """All others."""
-        return [one for one in self.arguments if not isinstance(one, Buffer)]
+        """All other arguments."""
+        return [argument for argument in self.arguments if not isinstance(argument, Buffer)]
 
     def described(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the signature as plain data, for JSON."""
         rows: list[dict[str, Any]] = []
-        for one in self.arguments:
-            row: dict[str, Any] = {"name": one.name, "position": one.position}
-            match one:
+        for argument in self.arguments:
+            row: dict[str, Any] = {"name": argument.name, "position": argument.position}
+            match argument:
                 case Buffer():
-                    row |= {"is": "array", "element": str(one.element), "dimensions": one.dimensions}
-                    row |= {"written": one.written}
+                    row |= {"is": "array", "element": str(argument.element), "dimensions": argument.dimensions}
+                    row |= {"written": argument.written}
                 case Side():
-                    row |= {"is": "side", "array": one.array, "side": one.side, "type": str(one.type)}
+                    row |= {"is": "side", "array": argument.array, "side": argument.side, "type": str(argument.type)}
                 case Value():
-                    row |= {"is": "scalar", "type": str(one.type), "passed": str(one.passed)}
+                    row |= {"is": "scalar", "type": str(argument.type), "passed": str(argument.passed)}
                 case GridSize():
-                    row |= {"is": "grid size", "axis": one.axis, "type": str(one.type)}
+                    row |= {"is": "grid size", "axis": argument.axis, "type": str(argument.type)}
             rows.append(row)
         return {"name": self.name, "arguments": rows, "uniform": self.uniform}
 
 
-def signature_of(program: ir.Program, facts: Facts, target: str) -> Signature:
-    """The calling convention for an inferred kernel on ``target``."""
-    found: list[Argument] = []
+@dataclass(frozen=True)
+class Conventions:
+    """The differences between targets in how a kernel is called."""
+
+    fixed_block: bool = False
+    """Whether the size of a block is a part of the source."""
+    grid_size: bool = False
+    """Whether the grid's sizes are arguments."""
+    uniform: bool = False
+    """Whether everything but the arrays is one uniform struct."""
+    passed: Mapping[str, Scalar] = field(default_factory=lambda: {"bool": U8, "f16": F32, "bf16": F32})
+    """The types that scalars are passed as, where they differ from the kernel's."""
+
+
+def signature_of(program: ir.Program, facts: Facts, conventions: Conventions) -> Signature:
+    """Return the calling convention of an inferred kernel."""
+    arguments: list[Argument] = []
     taken = {*program.variables, *program.scalars, *program.arrays, program.name}
 
     def free(name: str) -> str:
         return free(f"{name}_") if name in taken else name
 
-    for parameter in program.parameters:
-        kind = program.arrays.get(parameter.name)
-        if kind is not None:
-            written = parameter.name in facts.written
-            found.append(Buffer(parameter.name, kind.element, kind.dimensions, written, len(found)))
-    buffers = len(found)
-    for array, kind in _sized(program, facts):
-        found += [Side(free(f"{array}_shape{at}"), array, at, I32, len(found) + at) for at in range(kind.dimensions)]
+    arrays = [(one.name, program.arrays[one.name]) for one in program.parameters if one.name in program.arrays]
+    for name, kind in arrays:
+        arguments.append(Buffer(name, kind.element, kind.dimensions, name in facts.written, len(arguments)))
+    for name, kind in arrays:
+        if kind.dimensions > 1 or name in facts.sized:
+            first = len(arguments)
+            arguments += [Side(free(f"{name}_shape{n}"), name, n, I32, first + n) for n in range(kind.dimensions)]
     for parameter in program.parameters:
         scalar = program.scalars.get(parameter.name)
         if scalar is not None:
-            found.append(Value(parameter.name, scalar, _passed(scalar, target), len(found)))
-    if target == "fpga":
-        found += [GridSize(free(f"grid_size_{axis}"), at, I32, len(found) + at) for at, axis in enumerate("xyz")]
-    uniform = buffers if target == "wgsl" and len(found) > buffers else None
-    return Signature(program.name, tuple(found), uniform)
-
-
-def _sized(program: ir.Program, facts: Facts) -> Iterator[tuple[str, Array]]:
-    for parameter in program.parameters:
-        kind = program.arrays.get(parameter.name)
-        if kind is not None and (kind.dimensions > 1 or parameter.name in facts.sized):
-            yield parameter.name, kind
-
-
-def _passed(scalar: Scalar, target: str) -> Scalar:
-    if scalar == BOOL:
-        return U32 if target in ("wgsl", "glsl") else U8
-    if target == "glsl" and scalar.bits < 32 and scalar.kind != "float":
-        return I32 if scalar.kind == "int" else U32
-    return F32 if scalar.kind == "float" and scalar.bits == 16 else scalar
+            passed = conventions.passed.get(scalar.name, scalar)
+            arguments.append(Value(parameter.name, scalar, passed, len(arguments)))
+    if conventions.grid_size:
+        first = len(arguments)
+        arguments += [GridSize(free(f"grid_size_{axis}"), n, I32, first + n) for n, axis in enumerate("xyz")]
+    uniform = len(arrays) if conventions.uniform and len(arguments) > len(arrays) else None
+    return Signature(program.name, tuple(arguments), uniform)
