@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel.app import plan as planner
+from windtunnel.core.result import distribution
 from windtunnel.engine.prepare.demand import minimum_demand, tangent_below
 from windtunnel.engine.prepare.scenario import prepare
-from windtunnel.planning.bounds import Cut, Replicated
+from windtunnel.planning.bounds import DualCut, Replicated
 from windtunnel.planning.planner import Planner
 from windtunnel.planning.search import Search, Space, Verdict, brute_force
 from windtunnel.planning.simulate import Case, simulate, variant
@@ -89,7 +90,7 @@ def test_a_plan_equals_brute_force_and_is_never_below_its_bound(data: dict[str, 
     key = {"cost": "cost_usd_per_h", "power": "power_w"}[data["plan"]["objective"]]
 
     def judge(counts: tuple[int, ...]) -> dict[str, Any]:
-        return simulate(one.simulator.setting, Case(counts))
+        return simulate(one.candidates.simulator.setting, Case(counts))
 
     def evaluate(fleets: Any) -> list[Verdict]:
         verdicts = []
@@ -145,11 +146,11 @@ def test_a_search_that_may_not_look_at_everything_still_finds_the_best_where_mor
         asked.extend(fleets)
         return verdicts(fleets)
 
-    def load(counts: Any) -> tuple[float, Cut]:
+    def load(counts: Any) -> tuple[float, DualCut]:
         # A bound that knows four fifths of the first need.
         offered = float(np.array(counts) @ table[:, 0])
         theta = 0.8 * need[0] / offered if offered else math.inf
-        return theta, Cut(table[None, :, 0] / max(offered, 1e-300), np.array([theta]))
+        return theta, DualCut(table[None, :, 0] / max(offered, 1e-300), np.array([theta]))
 
     space = Space(most, 2, lambda fleets: np.asarray(fleets, dtype=float) @ prices, load)
     found = Search(space, counted, data.draw(st.sampled_from([12, 25, 60]))).run()
@@ -161,7 +162,7 @@ def test_a_search_that_may_not_look_at_everything_still_finds_the_best_where_mor
         assert found.value == best[1]
     elif found.best is not None:
         assert found.value >= best[1]
-        assert found.left > 0
+        assert found.unexplored > 0
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=60), st.floats(1, 60))
@@ -238,8 +239,7 @@ def test_whatever_a_fleet_achieves_the_bound_lets_pass(data: dict[str, Any]) -> 
     metric, statistic = data.pop("metric"), data.pop("statistic")
     plain = scenario_from_data(data)
     finished = windtunnel.run(plain, catalogue=KNOWN)
-    result = finished.result
-    times = ((result["serving"] or {}) if metric in ("ttft", "itl") else result).get(f"{metric}_s")
+    times = distribution(finished.result, metric)
     reached = None if times is None else times[statistic]["value"]
     if reached is None or reached == 0:
         return
@@ -272,7 +272,7 @@ def test_whatever_a_fleet_achieves_the_bound_lets_pass(data: dict[str, Any]) -> 
     elif recording.end / 1e12 > float(recording.jobs.arrival[-1]) / 1e12 + bounds.first.slack_s:
         return
     assert bounds.load(counts)[0] <= 1 + 1e-7
-    cost = bounds.least(np.array([1.0]), (50,), 1)
+    cost = bounds.lower_bound(np.array([1.0]), (50,), 1)
     assert cost.value <= counts[0] + 1e-6
 
 
@@ -328,6 +328,6 @@ def test_jobs_that_come_at_once_fill_what_the_limit_leaves() -> None:
     bounds = Replicated([demand], scenario.parsed_targets())
     assert bounds.load((4,))[0] == pytest.approx(100 / 4 / 25.0001, rel=1e-5)
     assert bounds.load((3,))[0] == pytest.approx(100 / 3 / 25.0001, rel=1e-5)
-    assert bounds.least(np.array([1.0]), (50,), 1).counts == (4,)
+    assert bounds.lower_bound(np.array([1.0]), (50,), 1).counts == (4,)
     finished = windtunnel.run(scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 4}]}), catalogue=KNOWN)
     assert finished.result["targets"][0]["met"]

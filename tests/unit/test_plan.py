@@ -16,7 +16,7 @@ from windtunnel.app import plan as planner
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import result_json
-from windtunnel.planning import explain
+from windtunnel.planning import evaluation
 from windtunnel.planning import judge as judging
 from windtunnel.planning import simulate as simulating
 from windtunnel.planning.planner import Planner
@@ -88,12 +88,12 @@ def test_the_explanation_says_what_binds_what_breaks_and_what_moves_the_answer(f
     told = found["explanation"]
     assert told["binding"]["text"] == "latency p95 <= 15 ms"
     assert 0 <= told["binding"]["headroom"] < 1
-    assert told["next_cheapest"]["breaks"]
-    what = [change["what"] for change in told["changes"]]
+    assert told["next_cheapest"]["violations"]
+    what = [change["change"] for change in told["changes"]]
     assert what[:2] == ["20% more load", "20% less load"]
     assert any("10% slower" in one for one in what)
     for change in told["changes"]:
-        assert change["holds"] or change["breaks"]
+        assert change["still_meets"] or change["violations"]
     points = found["curve"]["points"]
     assert [p["load"] for p in points] == sorted(p["load"] for p in points)
     assert points[-1]["value_s"] > points[0]["value_s"]
@@ -106,20 +106,20 @@ def test_the_explanation_says_what_binds_what_breaks_and_what_moves_the_answer(f
 
 def test_each_change_is_told_with_the_value_and_interval_that_it_rests_on(found: dict[str, Any]) -> None:
     for change in found["explanation"]["changes"]:
-        sentence = next(s for s in found["explanation"]["sentences"] if s.startswith(change["what"] + ":"))
+        sentence = next(s for s in found["explanation"]["sentences"] if s.startswith(change["change"] + ":"))
         bound = change["binding"]
-        assert explain.shown(bound["value"], "s") in sentence and "95% interval" in sentence
-        if change["holds"]:
-            assert f"{explain.percent(change['room'])} is left to the limit at its upper end" in sentence
-            assert change["room"] == pytest.approx((bound["limit"] - bound["high"]) / bound["limit"])
+        assert evaluation.shown(bound["value"], "s") in sentence and "95% CI" in sentence
+        if change["still_meets"]:
+            assert f"headroom {evaluation.percent(change['headroom'])} at the CI upper bound" in sentence
+            assert change["headroom"] == pytest.approx((bound["limit"] - bound["high"]) / bound["limit"])
 
 
 def test_a_wider_interval_about_the_same_value_is_called_that() -> None:
-    before = {"value": 0.125, "worst": 0.240, "limit": 1.0}
-    assert explain.only_less_sure(before, {"value": 0.160, "worst": 0.980})
-    assert not explain.only_less_sure(before, {"value": 0.800, "worst": 0.980})
-    assert not explain.only_less_sure(before, {"value": 0.130, "worst": 0.250})
-    assert not explain.only_less_sure(before, {"value": 0.130, "worst": None})
+    before = {"value": 0.125, "worse_end": 0.240, "limit": 1.0}
+    assert evaluation.explained_by_interval(before, {"value": 0.160, "worse_end": 0.980})
+    assert not evaluation.explained_by_interval(before, {"value": 0.800, "worse_end": 0.980})
+    assert not evaluation.explained_by_interval(before, {"value": 0.130, "worse_end": 0.250})
+    assert not evaluation.explained_by_interval(before, {"value": 0.130, "worse_end": None})
 
 
 def test_under_more_load_the_cheapest_known_fleet_is_named_and_not_just_more_of_the_same() -> None:
@@ -129,7 +129,7 @@ def test_under_more_load_the_cheapest_known_fleet_is_named_and_not_just_more_of_
     answer = planner.plan(scenario_from_data(data), workers=1)
     assert answer["fleets"][0]["text"] == "5 × slow"
     more = answer["explanation"]["changes"][0]
-    assert more["what"] == "20% more load" and not more["holds"]
+    assert more["change"] == "20% more load" and not more["still_meets"]
     assert more["devices"] == {"fast": 1} and more["objective_text"] == "5.20 USD/h"
     more_of_the_same = scenario_from_data(data | {"fleet": [data["fleet"][0] | {"count": 7}]})
     scaled = [w.model_copy(update={"arrivals": w.arrivals.scaled(1.2)}) for w in more_of_the_same.workload]
@@ -204,8 +204,8 @@ def test_a_table_too_wide_for_a_terminal_has_its_targets_below_one_another(found
 
 def test_an_overloaded_fleet_is_called_unstable_and_by_how_much(found: dict[str, Any]) -> None:
     failed = [f for f in found["simulated"] if f["text"] == "2 × slow"]
-    assert failed and "times as much work arrives as the fleet can do" in failed[0]["breaks"][0]
-    assert failed[0]["breaks"][0].startswith("unstable: ")
+    assert failed and "times as much work arrives as the fleet can do" in failed[0]["violations"][0]
+    assert failed[0]["violations"][0].startswith("unstable: ")
     assert "nothing was measured" not in report.text(found)
 
 
@@ -244,7 +244,7 @@ def test_no_fleet_is_exit_1_with_the_reason(tmp_path: Path) -> None:
         ({"targets": []}, "no target to plan for"),
         ({"fleet": [{"device": "server", "name": "free"}]}, "price of every candidate.*free"),
         ({"plan": {"max": {"slwo": 3}}}, "no 'slwo'.*did you mean 'slow'"),
-        ({"plan": {"objective": "carbon"}}, "without an intensity"),
+        ({"plan": {"objective": "carbon"}}, "needs the carbon intensity"),
         ({"plan": {"confidence": "10%"}}, "50% to 99.9%"),
         ({"plan": {"knids": 1}}, "unknown key 'knids'"),
     ],
@@ -269,12 +269,12 @@ def test_with_a_spare_a_change_is_judged_without_it_too() -> None:
     answer = planner.plan(scenario_from_data(data), workers=1)
     more = answer["explanation"]["changes"][0]
     count = answer["fleets"][0]["devices"]["server"]
-    assert more["what"] == "20% more load" and not more["holds"]
+    assert more["change"] == "20% more load" and not more["still_meets"]
     # The whole fleet would do; it is one device short that it does not.
     one = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None)
     one.run()
-    assert simulating.simulate(one.simulator.setting, simulating.Case((count,), 1.2))["met"]
-    assert more["breaks"][0].startswith("without 1 of slow: latency p95")
+    assert simulating.simulate(one.candidates.simulator.setting, simulating.Case((count,), 1.2))["met"]
+    assert more["violations"][0].startswith("without 1 of slow: latency p95")
     assert [p["met"] for p in answer["curve"]["points"]] == [True, False]
 
 
@@ -288,8 +288,8 @@ def test_a_higher_confidence_never_accepts_what_a_lower_one_refuses(found: dict[
 def test_too_short_a_run_is_judged_by_replications_and_says_so() -> None:
     answer = planner.plan(scenario_from_data(plan_scenario(stop={"jobs": 150}, plan={"loads": [], "replications": 3})))
     assert answer["replications"] == 3
-    assert "one run gives no interval to latency p95" in answer["notes"][0]
-    assert all(t["interval"] == "replications" for f in answer["fleets"] for t in f["targets"])
+    assert "one run gives no confidence interval for latency p95" in answer["notes"][0]
+    assert all(t["interval_source"] == "replications" for f in answer["fleets"] for t in f["targets"])
 
 
 def trace_scenario(tmp_path: Path, **changes: Any) -> dict[str, Any]:
@@ -317,15 +317,15 @@ def test_a_fleet_that_a_fixed_trace_gives_no_interval_is_never_called_good(tmp_p
     path = _write(tmp_path, trace_scenario(tmp_path) | {"targets": ["latency p99 <= 1 s"]})
     answer = planner.plan(path, workers=1)
     alone = next(f for f in answer["simulated"] if f["text"] == "1 × slow")
-    assert alone["targets"][0]["interval"] == "none" and alone["targets"][0]["value"] < 1
+    assert alone["targets"][0]["interval_source"] == "none" and alone["targets"][0]["value"] < 1
     assert alone["verdict"] == "unknown" and not alone["met"]
-    assert [f["text"] for f in answer["unconfirmed"]] == ["1 × slow"]
+    assert [f["text"] for f in answer["inconclusive"]] == ["1 × slow"]
     # Dearer, but confirmed.
     assert answer["fleets"][0]["cost_usd_per_h"] > alone["cost_usd_per_h"]
-    assert all(t["interval"] == "run" for f in answer["fleets"] for t in f["targets"])
+    assert all(t["interval_source"] == "run" for f in answer["fleets"] for t in f["targets"])
     text = report.text(answer)
     assert "Cannot be told with confidence:" in text and "(no interval)" in text
-    assert "1 × slow: latency p99 ≤ 1 s cannot be told with confidence" in text
+    assert "1 × slow: latency p99 ≤ 1 s is inconclusive" in text
 
 
 def test_where_nothing_can_be_confirmed_the_answer_says_so_and_is_exit_1(tmp_path: Path) -> None:
@@ -336,12 +336,12 @@ def test_where_nothing_can_be_confirmed_the_answer_says_so_and_is_exit_1(tmp_pat
     assert done.exit_code == 1
     answer = json.loads(done.stdout)
     assert answer["fleets"] == [] and answer["gap"] is None
-    assert answer["unconfirmed"][0]["targets"][0]["why"].startswith("the run is too short")
+    assert answer["inconclusive"][0]["targets"][0]["reason"].startswith("the run is too short")
     said = report.verdict(answer)
-    assert "no fleet can be confirmed to meet both targets" in said and answer["unconfirmed"][0]["text"] in said
+    assert "no fleet can be confirmed to meet both targets" in said and answer["inconclusive"][0]["text"] in said
     # Those that follow are dearer, and none fails outright.
-    costs = [f["cost_usd_per_h"] for f in answer["unconfirmed"]]
-    assert costs == sorted(costs) and all(f["verdict"] == "unknown" for f in answer["unconfirmed"])
+    costs = [f["cost_usd_per_h"] for f in answer["inconclusive"]]
+    assert costs == sorted(costs) and all(f["verdict"] == "unknown" for f in answer["inconclusive"])
 
 
 def test_a_fleet_too_near_its_capacity_for_its_run_is_judged_by_a_longer_one() -> None:
@@ -380,7 +380,7 @@ def test_what_no_seed_draws_is_known_and_what_repeats_exactly_is_exact(tmp_path:
     steady = scenario_from_data(data)
     assert judging.repeats(steady)
     answer = planner.plan(steady, workers=1)
-    assert answer["fleets"] and all(t["interval"] == "exact" for f in answer["fleets"] for t in f["targets"])
+    assert answer["fleets"] and all(t["interval_source"] == "exact" for f in answer["fleets"] for t in f["targets"])
 
 
 def test_replications_end_with_the_first_that_rules_a_fleet_out() -> None:
@@ -391,12 +391,12 @@ def test_replications_end_with_the_first_that_rules_a_fleet_out() -> None:
     assert answer["replications"] == 4
     one = Planner(scenario_from_data(data), windtunnel.catalogue(), 1, None)
     one.run()
-    overloaded = simulating.simulate(one.simulator.setting, simulating.Case((1, 0)))
+    overloaded = simulating.simulate(one.candidates.simulator.setting, simulating.Case((1, 0)))
     assert overloaded["runs"] == 1 and overloaded["verdict"] == "fails"
     # What it did not look into is no verdict, and is not given as a reason.
     assert {t["verdict"] for t in overloaded["targets"]} <= {"missed", "unknown"}
-    assert not any("completed" in reason for reason in explain.broken(overloaded))
-    roomy = simulating.simulate(one.simulator.setting, simulating.Case((0, 4)))
+    assert not any("completed" in reason for reason in evaluation.violations(overloaded))
+    roomy = simulating.simulate(one.candidates.simulator.setting, simulating.Case((0, 4)))
     assert roomy["runs"] == 4 and roomy["met"]
     # A share is at most all of it, and its interval too.
     assert roomy["targets"][1]["high"] <= 1
@@ -408,8 +408,8 @@ def test_targets_that_no_row_reads_do_not_multiply_the_programs_and_a_load_is_wo
         scenario_from_data(data | {"plan": {"loads": [], "replications": 3}}), windtunnel.catalogue(), 1, None
     )
     one.run()
-    assert [len(group) for group in one.bounds.groups] == [3]
-    assert one.bounds.load((2, 1)) is one.bounds.load((2, 1))
+    assert [len(group) for group in one.candidates.bounds.groups] == [3]
+    assert one.candidates.bounds.load((2, 1)) is one.candidates.bounds.load((2, 1))
 
 
 @pytest.mark.parametrize(
@@ -427,18 +427,18 @@ def test_a_placement_scenario_is_refused_for_what_it_is(arguments: list[str], ro
 def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:
     loads = np.linspace(0.05, 0.95, 91)
     # 1 / (1 - x) between a and b is furthest below its chord where its slope is the chord's: (1-x)^2 = (1-a)(1-b).
-    assert explain.knee(loads.tolist(), (1 / (1 - loads)).tolist()) == pytest.approx(
+    assert evaluation.knee(loads.tolist(), (1 / (1 - loads)).tolist()) == pytest.approx(
         1 - (0.95 * 0.05) ** 0.5, abs=0.011
     )
-    assert explain.knee(loads.tolist(), loads.tolist()) is None
-    assert explain.knee([0.5, 1.0], [1.0, 9.0]) is None
+    assert evaluation.knee(loads.tolist(), loads.tolist()) is None
+    assert evaluation.knee([0.5, 1.0], [1.0, 9.0]) is None
 
 
 def test_the_shipped_scenario_leaves_out_nobody_for_memory(root: Path) -> None:
     from windtunnel.scenario.scenario import read_scenario
 
     one = Planner(read_scenario(root / "scenarios" / "azure-conv-plan.yaml"), windtunnel.catalogue(), 1, None)
-    prepared = one._prepared(one.scenario)
+    prepared = one.prepared(one.scenario)
     assert set(prepared.signatures) == {tuple(range(6))}
     assert len(prepared.arrival) == 19_366
 
@@ -461,7 +461,7 @@ targets: [latency p99 <= 1 s]
 plan: {loads: []}
 """
     )
-    with pytest.raises(InputError, match="nothing bounds it from below"):
+    with pytest.raises(InputError, match="no lower bound exists"):
         planner.plan(scenario)
     rare = ["faults=[{kind: failure, mtbf: 1000 h, mttr: 1 h}]"]
     assert planner.plan(scenario, changes=rare)["fleets"]
@@ -472,7 +472,10 @@ def test_what_a_fleet_did_with_a_fixed_trace_is_a_fact_and_its_times_are_a_sampl
     target = parse_target("completed >= 99 %")
     assert judging.judged(target, [row], [{}], 0.95, fixed=True)["verdict"] == "met"
     assert judging.judged(target, [row], [{}], 0.95)["verdict"] == "unknown"
-    missing = {"latency_s": {"p99": {"value": 1.0, "low": None, "high": None}}, "statistics": {"missing": {}}}
+    missing = {
+        "latency_s": {"p99": {"value": 1.0, "low": None, "high": None}},
+        "statistics": {"missing_interval_reasons": {}},
+    }
     assert (
         judging.judged(parse_target("latency p99 <= 2 s"), [row], [missing], 0.95, fixed=True)["verdict"] == "unknown"
     )

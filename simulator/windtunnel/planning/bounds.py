@@ -41,7 +41,7 @@ def keep_up_s(span_s: float, targets: Sequence[Target], longest_s: float) -> flo
 
 
 @dataclass(frozen=True)
-class Late:
+class LatenessLimit:
     """A target of time as a bound reads it: of the jobs ``mine``, at most ``most`` take longer than ``limit_s``.
 
     ``until``: to the end (``whole``) or to the first token (``first``).
@@ -54,13 +54,13 @@ class Late:
     mine: np.ndarray
 
 
-def lates(demand: Demand, targets: Sequence[Target]) -> list[Late]:
+def lateness_limits(demand: Demand, targets: Sequence[Target]) -> list[LatenessLimit]:
     """What the targets of latency and of time to first token say of how many jobs may be late.
 
     A percentile p of n values (linear between order statistics) is within a limit only if at most
     n - 1 - floor((n - 1) p) of them are beyond it. A mean within L leaves at most n / k beyond k L (Markov).
     """
-    found: list[Late] = []
+    found: list[LatenessLimit] = []
     for target in targets:
         until = {"latency": "whole", "ttft": "first"}.get(target.metric)
         if until is None or target.comparison != "<=":
@@ -71,9 +71,9 @@ def lates(demand: Demand, targets: Sequence[Target]) -> list[Late]:
         n = int(mine.sum())
         if target.statistic is not None and target.statistic in PERCENTILES:
             most = n - 1 - math.floor((n - 1) * PERCENTILES[target.statistic])
-            found.append(Late(target.text, until, target.limit, most, mine))
+            found.append(LatenessLimit(target.text, until, target.limit, most, mine))
         else:
-            found += [Late(target.text, until, k * target.limit, n / k, mine) for k in _MARKOV]
+            found += [LatenessLimit(target.text, until, k * target.limit, n / k, mine) for k in _MARKOV]
     return found
 
 
@@ -175,7 +175,7 @@ class Bounds:
     def __init__(self, demand: Demand, targets: Sequence[Target], slack_s: float = 0.0) -> None:
         self.demand = demand
         self.targets = list(targets)
-        self.lates = lates(demand, targets)
+        self.lates = lateness_limits(demand, targets)
         start, last = float(demand.arrival_s[0]), float(demand.arrival_s[-1])
         able = np.where(demand.eligible, demand.alone_s, 0.0)
         self.slack_s = max(keep_up_s(last - start, targets, float(able.max())), slack_s)
@@ -322,7 +322,7 @@ class Bounds:
             values += (least[here] * total[here] / self.run_s * _SHRINK).tolist()
         self._work_w = (np.array(columns, dtype=np.int64), np.array(values))
 
-    def _windows(self, late: Late, bins: _Bins) -> list[tuple[np.ndarray, float]]:
+    def _windows(self, late: LatenessLimit, bins: _Bins) -> list[tuple[np.ndarray, float]]:
         """The busiest stretches of several lengths: what comes in one in time is done within it and the limit."""
         demand = self.demand
         mine = np.flatnonzero(self.judged & late.mine)
@@ -348,7 +348,7 @@ class Bounds:
 
     # Asking.
 
-    def least(
+    def lower_bound(
         self, weights: FloatArray, most: Sequence[int], kinds: int, *, work_w: float = 0.0, whole: bool = True
     ) -> Bound:
         """The least of ``weights`` times counts, plus ``work_w`` for each watt above idle that the work takes.
@@ -475,44 +475,47 @@ class Replicated:
         self.groups = [[Bounds(demand, some, longest) for demand in demands] for some in alone]
         self.demand = demands[0]
         self.first = self.groups[0][0]
-        self._loads: dict[Counts, tuple[float, Cut]] = {}
+        self._loads: dict[Counts, tuple[float, DualCut]] = {}
 
-    def least(
+    def lower_bound(
         self, weights: FloatArray, most: Sequence[int], kinds: int, *, work_w: float = 0.0, whole: bool = True
     ) -> Bound:
-        """As ``Bounds.least``."""
+        """As ``Bounds.lower_bound``."""
         found = [
-            min((b.least(weights, most, kinds, work_w=work_w, whole=whole) for b in group), key=lambda one: one.value)
+            min(
+                (b.lower_bound(weights, most, kinds, work_w=work_w, whole=whole) for b in group),
+                key=lambda one: one.value,
+            )
             for group in self.groups
         ]
         return max(found, key=lambda one: one.value)
 
-    def load(self, counts: Sequence[int]) -> tuple[float, Cut]:
+    def load(self, counts: Sequence[int]) -> tuple[float, DualCut]:
         """The load of a fleet at best, and what it says of other fleets; worked out once for each."""
         key = tuple(int(n) for n in counts)
         if key not in self._loads:
             self._loads[key] = self._load(key)
         return self._loads[key]
 
-    def _load(self, counts: Counts) -> tuple[float, Cut]:
-        worst, cut = -1.0, Cut(np.zeros((1, self.demand.classes)), np.zeros(1))
+    def _load(self, counts: Counts) -> tuple[float, DualCut]:
+        worst, cut = -1.0, DualCut(np.zeros((1, self.demand.classes)), np.zeros(1))
         for group in self.groups:
             loads = [bounds.load(counts) for bounds in group]
             least = min(load for load, _ in loads)
             if least > worst:
                 worst = least
-                cut = Cut(np.stack([w for _, w in loads]), np.array([load for load, _ in loads]))
+                cut = DualCut(np.stack([w for _, w in loads]), np.array([load for load, _ in loads]))
         return worst, cut
 
 
 @dataclass(frozen=True)
-class Cut:
+class DualCut:
     """What one fleet's load says of all others: the load of m is at least the least of ``loads`` / (``weights`` m)."""
 
     weights: FloatArray
     loads: FloatArray
 
-    def least_load(self, fleets: np.ndarray) -> FloatArray:
+    def min_load(self, fleets: np.ndarray) -> FloatArray:
         """For each row of counts, the least that its load can be."""
         offered = np.asarray(fleets, dtype=np.float64) @ self.weights.T
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -10,7 +10,7 @@ import numpy as np
 
 from windtunnel.core.result import distribution
 from windtunnel.core.units import to_unit
-from windtunnel.planning import explain
+from windtunnel.planning.evaluation import headroom
 from windtunnel.scenario.arrivals import Closed, Deterministic, Mix, Trace
 from windtunnel.scenario.faults import is_drawn
 from windtunnel.scenario.program import Branch, OpStage, Stage, Streams
@@ -33,7 +33,7 @@ def judged(
 
     ``met``: the worse end of the interval is within the limit. ``missed``: it is not, or the value itself is not where
     there is no interval, which would hold the value. ``unknown``: the value is within the limit and has no interval,
-    for the reason ``why``. ``rows`` and ``results``: of one run, or of several replications, whose mean is the value
+    for the reason ``reason``. ``rows`` and ``results``: of one run, or of several replications, whose mean is the value
     and whose Student interval is the interval. ``repeats``: nothing is drawn, so that any further run is this one.
     ``fixed``: nothing is drawn, and what comes is a trace: what the whole fleet did with it is a fact, and its times
     are a sample.
@@ -41,17 +41,17 @@ def judged(
     values = [row["value"] for row in rows]
     value = None if any(v is None for v in values) else float(np.mean(values))
     low = high = None
-    interval, why = "none", None
+    source, reason = "none", None
     if target.metric in _EXACT:
         low = high = value
-        interval = "exact"
+        source = "exact"
     elif value is None:
         result = next(r for r, v in zip(results, values, strict=True) if v is None)
-        why = _no_value(target, result)
+        reason = _no_value(target, result)
     elif len(values) > 1:
         half = student(len(values) - 1, confidence) * float(np.std(values, ddof=1)) / math.sqrt(len(values))
         # None of what targets speak of is negative, and a share is no more than all.
-        low, high, interval = max(value - half, 0.0), value + half, "replications"
+        low, high, source = max(value - half, 0.0), value + half, "replications"
         if METRICS[target.metric].unit == "1":
             high = min(high, 1.0)
     else:
@@ -61,23 +61,23 @@ def judged(
             widen = 1.0
             if confidence != 0.95:
                 widen = max(student(n, confidence) / student(n, 0.95) for n in (9, 10**6))
-            low, high, interval = value - (value - found[0]) * widen, value + (found[1] - value) * widen, "run"
+            low, high, source = value - (value - found[0]) * widen, value + (found[1] - value) * widen, "run"
         elif repeats or (fixed and not METRICS[target.metric].per_workload):
             low = high = value
-            interval = "exact"
+            source = "exact"
         else:
-            why = _missing(target, results[0])
+            reason = _missing(target, results[0])
     limit = to_unit(target.limit, target.unit)
-    worst = value if low is None or high is None else (high if target.comparison == "<=" else low)
-    within = worst is not None and (worst <= limit if target.comparison == "<=" else worst >= limit)
-    verdict = "missed" if not within else ("unknown" if interval == "none" else "met")
-    found_out = {
+    worse_end = value if low is None or high is None else (high if target.comparison == "<=" else low)
+    within = worse_end is not None and (worse_end <= limit if target.comparison == "<=" else worse_end >= limit)
+    verdict = "missed" if not within else ("unknown" if source == "none" else "met")
+    row = {
         "text": target.text, "met": verdict == "met", "verdict": verdict, "value": value, "low": low, "high": high,
-        "worst": None if verdict == "unknown" else worst, "limit": limit, "unit": target.unit,
+        "worse_end": None if verdict == "unknown" else worse_end, "limit": limit, "unit": target.unit,
         "comparison": target.comparison, "metric": target.metric, "statistic": target.statistic,
-        "workload": target.workload, "interval": interval, "confidence": confidence, "why": why,
+        "workload": target.workload, "interval_source": source, "confidence": confidence, "reason": reason,
     }  # fmt: skip
-    return found_out | {"headroom": explain.headroom(found_out)}
+    return row | {"headroom": headroom(row)}
 
 
 def _part(target: Target, result: Mapping[str, Any]) -> Mapping[str, Any]:

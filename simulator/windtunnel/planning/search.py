@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from windtunnel.core.ticks import FloatArray
-from windtunnel.planning.bounds import Counts, Cut
+from windtunnel.planning.bounds import Counts, DualCut
 
 ROUND = 4
 """Fleets asked for at a time. A number of its own: workers only decide how quickly they come back."""
@@ -29,12 +29,12 @@ _CUTS = 200
 class Verdict:
     """What the simulation says of a fleet: whether it meets everything, and its value of the objective.
 
-    ``told``: whether it says so at all; a fleet of which it does not is not chosen, and rules out no other.
+    ``conclusive``: whether it says so at all; a fleet of which it does not is not chosen, and rules out no other.
     """
 
     met: bool
     value: float
-    told: bool = True
+    conclusive: bool = True
 
 
 class Evaluate(Protocol):
@@ -45,36 +45,36 @@ class Evaluate(Protocol):
 
 @dataclass(frozen=True)
 class Space:
-    """Fleets to choose from: at most ``most`` of each entry, at most ``kinds`` entries in one fleet.
+    """Fleets to choose from: at most ``max_counts`` of each entry, at most ``max_entries`` entries in one fleet.
 
-    ``floor`` gives, for an array of counts (fleets, entries), the least that the objective can be.
+    ``lower_bound`` gives, for an array of counts (fleets, entries), the least that the objective can be.
     """
 
-    most: Counts
-    kinds: int
-    floor: Callable[[np.ndarray], FloatArray]
-    load: Callable[[Sequence[int]], tuple[float, Cut]]
+    max_counts: Counts
+    max_entries: int
+    lower_bound: Callable[[np.ndarray], FloatArray]
+    load: Callable[[Sequence[int]], tuple[float, DualCut]]
     """See ``Replicated.load``."""
 
 
 @dataclass
-class Found:
-    """What a search has found. ``proof`` says in how far nothing cheaper is left:
+class SearchResult:
+    """What a search has result. ``proof`` says in how far nothing cheaper is left:
 
     ``exhaustive``: every cheaper fleet was simulated or is ruled out by the bound. ``monotone``: every cheaper fleet
-    was, or is part of a larger one that failed. ``open``: ``left`` cheaper fleets were not looked at.
+    was, or is part of a larger one that failed. ``open``: ``unexplored`` cheaper fleets were not looked at.
     """
 
     verdicts: dict[Counts, Verdict] = field(default_factory=dict)
     best: Counts | None = None
     proof: str = "open"
-    left: int = 0
+    unexplored: int = 0
     considered: int = 0
     rounds: int = 0
-    alone: dict[int, str] = field(default_factory=dict)
+    single_entry_reasons: dict[int, str] = field(default_factory=dict)
     """Why an entry was not found to do it alone."""
     notes: list[str] = field(default_factory=list)
-    harmed: Counts | None = None
+    larger_fleet_fails: Counts | None = None
     """A fleet with one device more than the best that fails where the best does not: more is not always better."""
 
     @property
@@ -90,44 +90,45 @@ class Search:
         self.space = space
         self.evaluate = evaluate
         self.budget = budget
-        self.found = Found()
-        self.cuts: list[Cut] = []
+        self.result = SearchResult()
+        self.cuts: list[DualCut] = []
         self.impossible: set[Counts] = set()
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         """Fleets of one entry first, by bisection; then whatever may be cheaper than the best of them."""
         self._alone()
         fleets = self._fleets()
-        self.found.considered = len(fleets)
+        self.result.considered = len(fleets)
         self._mixed(fleets)
         self._neighbours()
-        return self.found
+        return self.result
 
-    def screened(self) -> Found:
+    def run_bound_only(self) -> SearchResult:
         """What the bound says of each entry alone, where it rules out every fleet; nothing is simulated."""
         self.budget = 0
         self._alone()
-        self.found.proof = "exhaustive"
-        return self.found
+        self.result.proof = "exhaustive"
+        return self.result
 
     # Asking.
 
     def _ask(self, fleets: Sequence[Counts]) -> None:
-        found = self.found
-        new = [f for f in dict.fromkeys(fleets) if f not in found.verdicts][: self.budget - len(found.verdicts)]
+        result = self.result
+        new = [f for f in dict.fromkeys(fleets) if f not in result.verdicts][: self.budget - len(result.verdicts)]
         if not new:
             return
-        found.rounds += 1
+        result.rounds += 1
         for counts, verdict in zip(new, self.evaluate(new), strict=True):
-            found.verdicts[counts] = verdict
+            result.verdicts[counts] = verdict
             if verdict.met and (
-                found.best is None or (verdict.value, sum(counts), counts) < (found.value, sum(found.best), found.best)
+                result.best is None
+                or (verdict.value, sum(counts), counts) < (result.value, sum(result.best), result.best)
             ):
-                found.best = counts
+                result.best = counts
 
     @property
     def _spent(self) -> bool:
-        return len(self.found.verdicts) >= self.budget
+        return len(self.result.verdicts) >= self.budget
 
     def _load(self, counts: Counts) -> float:
         """A fleet's load at best; what it says of others is kept."""
@@ -137,24 +138,24 @@ class Search:
             self.cuts.append(cut)
         return load
 
-    def _floor(self, counts: Counts) -> float:
-        return float(self.space.floor(np.array([counts]))[0])
+    def _lower_bound(self, counts: Counts) -> float:
+        return float(self.space.lower_bound(np.array([counts]))[0])
 
     # One entry alone.
 
     def _alone(self) -> None:
-        entries = range(len(self.space.most))
+        entries = range(len(self.space.max_counts))
         low: dict[int, int] = {}
         high: dict[int, int] = {}
         step: dict[int, int] = {}
         for e in entries:
             one = self._load(self._only(e, 1))
             if not np.isfinite(one):
-                self.found.alone[e] = "cannot"
+                self.result.single_entry_reasons[e] = "cannot"
                 continue
             least = max(1, int(np.ceil(one - 1e-9)))
-            if least > self.space.most[e]:
-                self.found.alone[e] = "too few"
+            if least > self.space.max_counts[e]:
+                self.result.single_entry_reasons[e] = "too few allowed"
                 continue
             low[e], step[e] = least - 1, max(1, least // 4)
         active = set(low)
@@ -163,19 +164,19 @@ class Search:
             for e in sorted(active):
                 if e in high and high[e] - low[e] == 1:
                     active.discard(e)
-                elif e not in high and low[e] >= self.space.most[e]:
-                    self.found.alone[e] = "most"
+                elif e not in high and low[e] >= self.space.max_counts[e]:
+                    self.result.single_entry_reasons[e] = "maximum fails"
                     active.discard(e)
-                elif self._floor(self._only(e, low[e] + 1)) > _GIVE_UP * self.found.value:
-                    self.found.alone.setdefault(e, "dear")
+                elif self._lower_bound(self._only(e, low[e] + 1)) > _GIVE_UP * self.result.value:
+                    self.result.single_entry_reasons.setdefault(e, "too expensive")
                     active.discard(e)
                 elif e in high:
                     probes[e] = (low[e] + high[e]) // 2
                 else:
-                    probes[e] = min(low[e] + step[e], self.space.most[e])
+                    probes[e] = min(low[e] + step[e], self.space.max_counts[e])
             self._ask([self._only(e, n) for e, n in probes.items()])
             for e, n in probes.items():
-                verdict = self.found.verdicts.get(self._only(e, n))
+                verdict = self.result.verdicts.get(self._only(e, n))
                 if verdict is None:
                     continue
                 if verdict.met:
@@ -185,16 +186,16 @@ class Search:
                     step[e] *= 2
 
     def _only(self, entry: int, count: int) -> Counts:
-        return tuple(count if e == entry else 0 for e in range(len(self.space.most)))
+        return tuple(count if e == entry else 0 for e in range(len(self.space.max_counts)))
 
     # Several entries.
 
     def _fleets(self) -> np.ndarray:
         """Every fleet whose floor is below the best's value, as rows of counts."""
-        entries, best = len(self.space.most), self.found.value
+        entries, best = len(self.space.max_counts), self.result.value
         blocks: list[np.ndarray] = []
         total = 0
-        for kinds in range(1, min(self.space.kinds, entries) + 1):
+        for kinds in range(1, min(self.space.max_entries, entries) + 1):
             for chosen in combinations(range(entries), kinds):
                 ranges = [np.arange(1, self._most(e, best) + 1) for e in chosen]
                 size = int(np.prod([len(r) for r in ranges]))
@@ -204,7 +205,7 @@ class Search:
                     # Too many to list: the largest steps that leave few enough, said in the notes.
                     stride = int(np.ceil((size / _MOST_FLEETS) ** (1 / kinds)))
                     ranges = [r[::stride] for r in ranges]
-                    self.found.notes.append(
+                    self.result.notes.append(
                         f"mixes of {kinds} entries were looked at in steps of {stride} devices: there are too many"
                     )
                     size = int(np.prod([len(r) for r in ranges]))
@@ -214,32 +215,34 @@ class Search:
                 block = block[self._cheaper(block)]
                 total += len(block)
                 blocks.append(block)
-        self.found.notes = list(dict.fromkeys(self.found.notes))
+        self.result.notes = list(dict.fromkeys(self.result.notes))
         return np.concatenate(blocks) if blocks else np.zeros((0, entries), dtype=np.int64)
 
     def _most(self, entry: int, best: float) -> int:
         """The most devices of an entry that a cheaper fleet can have."""
-        low, high = 0, self.space.most[entry]
+        low, high = 0, self.space.max_counts[entry]
         while low < high:
             middle = (low + high + 1) // 2
-            if self._floor(self._only(entry, middle)) < best:
+            if self._lower_bound(self._only(entry, middle)) < best:
                 low = middle
             else:
                 high = middle - 1
         return low
 
     def _cheaper(self, fleets: np.ndarray) -> np.ndarray:
-        return self.space.floor(fleets) < self.found.value * (1 - 1e-12) if len(fleets) else np.zeros(0, dtype=bool)
+        return (
+            self.space.lower_bound(fleets) < self.result.value * (1 - 1e-12) if len(fleets) else np.zeros(0, dtype=bool)
+        )
 
     def _open(self, fleets: np.ndarray) -> tuple[np.ndarray, FloatArray]:
         """Those still worth a look, with the least that the load of each can be."""
         fleets = fleets[self._cheaper(fleets)]
         load = np.zeros(len(fleets))
         for cut in self.cuts:
-            load = np.maximum(load, cut.least_load(fleets))
+            load = np.maximum(load, cut.min_load(fleets))
         kept = load <= 1
         fleets, load = fleets[kept], load[kept]
-        done = self.found.verdicts.keys() | self.impossible
+        done = self.result.verdicts.keys() | self.impossible
         fresh = np.array([tuple(row) not in done for row in fleets.tolist()], dtype=bool)
         return (fleets[fresh], load[fresh]) if len(fleets) else (fleets, load)
 
@@ -248,7 +251,7 @@ class Search:
         # The bound is asked about the cheapest until it lets one pass; each refusal rules out many more.
         passed: set[Counts] = set()
         for _ in range(_CUTS):
-            order = np.argsort(self.space.floor(fleets), kind="stable").tolist() if len(fleets) else []
+            order = np.argsort(self.space.lower_bound(fleets), kind="stable").tolist() if len(fleets) else []
             asked = next((c for c in (tuple(fleets[i].tolist()) for i in order) if c not in passed), None)
             if asked is None:
                 break
@@ -256,7 +259,7 @@ class Search:
                 fleets, load = self._open(fleets)
             else:
                 passed.add(asked)
-        if len(fleets) <= self.budget - len(self.found.verdicts):
+        if len(fleets) <= self.budget - len(self.result.verdicts):
             self._exhaust(fleets)
             return
         self._frontier(fleets, load)
@@ -266,9 +269,9 @@ class Search:
         while True:
             fleets, _ = self._open(fleets)
             if not len(fleets):
-                self.found.proof = "exhaustive"
+                self.result.proof = "exhaustive"
                 return
-            floor = self.space.floor(fleets)
+            floor = self.space.lower_bound(fleets)
             order = np.lexsort((*fleets.T[::-1], floor))[:ROUND]
             self._ask([tuple(fleets[i].tolist()) for i in order])
 
@@ -276,15 +279,15 @@ class Search:
         """The largest fleets below the best's value, the least busy first: one that fails rules out all its parts."""
         while True:
             fleets, load = self._open(fleets)
-            for counts, verdict in self.found.verdicts.items():
-                if verdict.told and not verdict.met and len(fleets):
+            for counts, verdict in self.result.verdicts.items():
+                if verdict.conclusive and not verdict.met and len(fleets):
                     outside = (fleets > np.array(counts)).any(axis=1)
                     fleets, load = fleets[outside], load[outside]
             if not len(fleets):
-                self.found.proof = "monotone"
+                self.result.proof = "monotone"
                 return
             if self._spent:
-                self.found.left = len(fleets)
+                self.result.unexplored = len(fleets)
                 return
             largest = np.flatnonzero(_maximal(fleets))
             order = largest[np.lexsort((*fleets[largest].T[::-1], load[largest]))]
@@ -295,26 +298,26 @@ class Search:
                     asked.append(counts)
                 if len(asked) == ROUND:
                     break
-            before = self.found.best
+            before = self.result.best
             self._ask(asked)
-            if self.found.best != before:
+            if self.result.best != before:
                 self._shrink()
 
     def _shrink(self) -> None:
         """The new best with as few of each entry as will do, the dearest first."""
-        best = self.found.best
+        best = self.result.best
         if best is None:
             return
-        for e in sorted((e for e, n in enumerate(best) if n), key=lambda e: -self._floor(self._only(e, 1))):
+        for e in sorted((e for e, n in enumerate(best) if n), key=lambda e: -self._lower_bound(self._only(e, 1))):
             low, high = -1 if sum(n > 0 for n in best) > 1 else 0, best[e]
             while high - low > 1 and not self._spent:
                 middle = (low + high) // 2
                 less = tuple(middle if i == e else n for i, n in enumerate(best))
-                if less in self.impossible or (less not in self.found.verdicts and self._load(less) > 1):
+                if less in self.impossible or (less not in self.result.verdicts and self._load(less) > 1):
                     low = middle
                     continue
                 self._ask([less])
-                verdict = self.found.verdicts.get(less)
+                verdict = self.result.verdicts.get(less)
                 if verdict is not None and verdict.met:
                     high = middle
                 else:
@@ -323,15 +326,15 @@ class Search:
 
     def _neighbours(self) -> None:
         """One device more than the best must do as well; where it does not, more is not always better here."""
-        best = self.found.best
-        if best is None or self.found.proof == "exhaustive":
+        best = self.result.best
+        if best is None or self.result.proof == "exhaustive":
             return
         more = [tuple(n + (e == i) for e, n in enumerate(best)) for i in range(len(best)) if best[i]]
-        self._ask([m for m in more if all(n <= most for n, most in zip(m, self.space.most, strict=True))][:ROUND])
+        self._ask([m for m in more if all(n <= most for n, most in zip(m, self.space.max_counts, strict=True))][:ROUND])
         for m in more:
-            verdict = self.found.verdicts.get(m)
-            if verdict is not None and verdict.told and not verdict.met:
-                self.found.harmed = m
+            verdict = self.result.verdicts.get(m)
+            if verdict is not None and verdict.conclusive and not verdict.met:
+                self.result.larger_fleet_fails = m
                 return
 
 
@@ -362,4 +365,4 @@ def brute_force(most: Counts, kinds: int, evaluate: Evaluate) -> tuple[Counts, f
     return (min(met)[2], min(met)[0]) if met else None
 
 
-__all__ = ["Evaluate", "Found", "Search", "Space", "Verdict", "brute_force"]
+__all__ = ["Evaluate", "Search", "SearchResult", "Space", "Verdict", "brute_force"]

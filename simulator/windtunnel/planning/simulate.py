@@ -1,4 +1,4 @@
-"""Fleets as cases, each simulated through `simulation.run` and judged with confidence, side by side on processes."""
+"""Simulates fleets through `simulation.run`, in parallel processes, and judges each with confidence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -85,81 +86,101 @@ def entry_name(scenario: Scenario, entry: int) -> str:
 # One simulation.
 
 
-def simulate(setting: Setting, case: Case) -> dict[str, Any]:
-    """What a fleet does, judged with confidence: plain data, the same wherever it is worked out.
+@dataclass(frozen=True)
+class _Outcome:
+    """One run: its result, how long after the last arrival its last job may complete, and whether it did."""
 
-    One run judges where it gives every target an interval that is needed. Else the fleet is looked at for longer, or
-    by replications: see ``_further``. It must still hold in the first run, for which the bound is reckoned.
+    result: dict[str, Any]
+    keep_up_s: float
+    keeps_up: bool
+
+    @property
+    def rules_out(self) -> bool:
+        """Whether this run alone rules the fleet out: every run needs all values, and must keep up."""
+        return not self.keeps_up or any(row["value"] is None for row in self.result["targets"])
+
+
+def simulate(setting: Setting, case: Case) -> dict[str, Any]:
+    """Simulate a fleet and judge it with confidence; the evaluation is plain data, the same in every process.
+
+    One run is enough where it gives every target the interval that it needs. Otherwise a longer run or replications
+    follow: see ``_further``. The fleet must still hold in the first run, for which the lower bound is computed.
     """
     scenario = variant(setting.scenario, case)
-    targets = scenario.parsed_targets()
     slowest = min([speed for speed, n in zip(case.speeds, case.counts, strict=bool(case.speeds)) if n], default=1.0)
-    repeated, fixed = repeats(scenario), not draws(scenario)
-
-    def run(asked: Scenario) -> tuple[dict[str, Any], tuple[float, bool]]:
-        found = simulation.run(asked, catalogue=setting.catalogue)
-        return found.result, _behind_s(asked, found, targets, setting.longest_s / slowest)
-
-    def verdicts(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [
-            judged(
-                target, [r["targets"][i] for r in results], results, setting.confidence, repeats=repeated, fixed=fixed
-            )
-            for i, target in enumerate(targets)
-        ]
-
-    def fails(one: tuple[dict[str, Any], tuple[float, bool]]) -> bool:
-        """Whether a run alone rules a fleet out, whatever others give: none may lack a value, and all must keep up."""
-        return not one[1][1] or any(row["value"] is None for row in one[0]["targets"])
-
-    runs = [run(scenario)]
-    for one in _replicas(scenario, setting.replications):
-        if fails(runs[-1]):
+    run = partial(_run, setting, longest_s=setting.longest_s / slowest)
+    outcomes = [run(scenario)]
+    for replica in _replicas(scenario, setting.replications):
+        if outcomes[-1].rules_out:
             break
-        runs.append(run(one))
-    results, found, by = [result for result, _ in runs], verdicts([result for result, _ in runs]), "run"
+        outcomes.append(run(replica))
+    results, judged_by = [outcome.result for outcome in outcomes], "run"
+    targets = _judged(scenario, setting, results)
     if setting.replications > 1:
-        by = "replications"
-        if len(runs) < setting.replications:
-            # It was not gone on with, so of the rest too little is known for a verdict.
-            found = [t if t["value"] is None else t | _UNJUDGED for t in found]
-    elif setting.further > 1 and runs[0][1][1] and {"unknown"} <= {t["verdict"] for t in found} <= {"unknown", "met"}:
-        further, by = _further(scenario, setting.further)
+        judged_by = "replications"
+        if len(outcomes) < setting.replications:
+            # The remaining replications were not made, so the other targets have no verdict.
+            targets = [t if t["value"] is None else t | _UNJUDGED for t in targets]
+    elif (
+        setting.further > 1
+        and outcomes[0].keeps_up
+        and {"unknown"} <= {t["verdict"] for t in targets} <= {"unknown", "met"}
+    ):
+        further, judged_by = _further(scenario, setting.further)
         if further:
-            more = [run(one) for one in further]
-            results = [result for result, _ in (runs + more if by == "replications" else more)]
-            found = verdicts(results)
-            runs += more
-            if by == "longer":
-                found = [
-                    t | {"why": f"{t['why']}, even in a run {setting.further} times as long"} if t["why"] else t
-                    for t in found
-                ]
-    slack, keeps = runs[0][1][0], all(up for _, (_, up) in runs)
-    told = {t["verdict"] for t in found}
-    verdict = "fails" if not keeps or "missed" in told else ("unknown" if "unknown" in told else "meets")
-    # Where more is simulated of some fleets than of others, what they draw is that of the run which all share: the
-    # bound of an objective of power holds for that one.
-    shared = results if setting.replications > 1 else [runs[0][0]]
-    first = runs[0][0]
+            more = [run(another) for another in further]
+            results = [o.result for o in (outcomes + more if judged_by == "replications" else more)]
+            targets = _judged(scenario, setting, results)
+            outcomes += more
+            if judged_by == "longer":
+                factor = f", even in a run {setting.further} times as long"
+                targets = [t | {"reason": t["reason"] + factor} if t["reason"] else t for t in targets]
+    verdicts = {t["verdict"] for t in targets}
+    fails = "missed" in verdicts or not all(outcome.keeps_up for outcome in outcomes)
+    verdict = "fails" if fails else ("unknown" if "unknown" in verdicts else "meets")
+    # Where more is simulated of some fleets than of others, power is that of the run which all fleets share, because
+    # the lower bound of the objective holds for that run.
+    shared = results if setting.replications > 1 else [outcomes[0].result]
+    return {
+        "counts": list(case.counts),
+        "met": verdict == "meets",
+        "verdict": verdict,
+        "judged_by": judged_by,
+        "runs": len(outcomes),
+        "keeps_up": all(outcome.keeps_up for outcome in outcomes),
+        "keep_up_s": outcomes[0].keep_up_s,
+        "targets": targets,
+        **_measurements(outcomes[0].result, shared, results),
+    }
 
-    def mean(of: Sequence[Mapping[str, Any]], pick: Callable[[Mapping[str, Any]], float | None]) -> float | None:
-        known = [v for v in (pick(r) for r in of) if v is not None]
-        return float(np.mean(known)) if known else None
+
+def _run(setting: Setting, scenario: Scenario, longest_s: float) -> _Outcome:
+    finished = simulation.run(scenario, catalogue=setting.catalogue)
+    return _Outcome(finished.result, *_behind_s(scenario, finished, scenario.parsed_targets(), longest_s))
+
+
+def _judged(scenario: Scenario, setting: Setting, results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    repeated, fixed = repeats(scenario), not draws(scenario)
+    return [
+        judged(target, [r["targets"][i] for r in results], results, setting.confidence, repeats=repeated, fixed=fixed)
+        for i, target in enumerate(scenario.parsed_targets())
+    ]
+
+
+def _measurements(
+    first: Mapping[str, Any], shared: Sequence[Mapping[str, Any]], results: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What was measured: power and cost of the runs in ``shared``, times and utilisation of ``results``."""
+
+    def mean(runs: Sequence[Mapping[str, Any]], pick: Callable[[Mapping[str, Any]], float | None]) -> float | None:
+        values = [value for value in map(pick, runs) if value is not None]
+        return float(np.mean(values)) if values else None
 
     def site(key: str) -> Callable[[Mapping[str, Any]], float | None]:
         return lambda r: None if r["site"] is None else r["site"][key]
 
     return {
-        "counts": list(case.counts),
-        "met": verdict == "meets",
-        "verdict": verdict,
-        "judged_by": by,
-        "runs": len(runs),
-        "keeps_up": keeps,
-        "keep_up_s": slack,
-        "unstable": next((r["statistics"]["steady_state_reason"] for r in results if _grows(r)), None),
-        "targets": found,
+        "unstable": next((r["statistics"]["steady_state_reason"] for r in results if _unstable(r)), None),
         "cost_usd_per_h": first["cost_usd_per_h"],
         "power_w": mean(shared, lambda r: r["average_power_w"]),
         "peak_power_w": max(r["peak_power_w"] for r in shared),
@@ -175,12 +196,12 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
 
 
 _UNJUDGED = {
-    "met": False, "verdict": "unknown", "low": None, "high": None, "worst": None, "headroom": None, "interval": "none",
-    "why": "the fleet fails by something else, and no more runs were made",
+    "met": False, "verdict": "unknown", "low": None, "high": None, "worse_end": None, "headroom": None,
+    "interval_source": "none", "reason": "no further replications: another target already fails",
 }  # fmt: skip
 
 
-def _grows(result: Mapping[str, Any]) -> bool:
+def _unstable(result: Mapping[str, Any]) -> bool:
     return bool(result["statistics"]["steady_state"] == "unstable")
 
 
@@ -237,12 +258,12 @@ class Simulator:
         self.setting = setting
         self.workers = workers
         self.progress = progress
-        self.known: dict[Case, dict[str, Any]] = {}
+        self.evaluations: dict[Case, dict[str, Any]] = {}
         self.longest_s = 0.0
         self._pool: ProcessPoolExecutor | None = None
 
     def __call__(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
-        new = [case for case in dict.fromkeys(cases) if case not in self.known]
+        new = [case for case in dict.fromkeys(cases) if case not in self.evaluations]
         while new and (self.workers == 1 or len(new) == 1 or self.longest_s < _POOL_ABOVE_S):
             began = time.monotonic()
             self.keep(new[0], simulate(self.setting, new.pop(0)))
@@ -256,13 +277,13 @@ class Simulator:
                 coming = self._pool.map(_in_worker, new)
             for case, found in zip(new, coming, strict=True):
                 self.keep(case, found)
-        return [self.known[case] for case in cases]
+        return [self.evaluations[case] for case in cases]
 
     def keep(self, case: Case, found: dict[str, Any]) -> None:
         """Remember what a case does."""
-        self.known[case] = found
+        self.evaluations[case] = found
         if self.progress is not None:
-            self.progress(len(self.known))
+            self.progress(len(self.evaluations))
 
     def close(self) -> None:
         """End the workers."""

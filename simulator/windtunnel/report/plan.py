@@ -41,8 +41,8 @@ def text(plan: Mapping[str, Any]) -> str:
     lines = [printable(f"{plan['name']}: {verdict(plan)}"), ""]
     if plan["fleets"]:
         lines += _table(plan["fleets"])
-    if plan["unconfirmed"]:
-        lines += [*([""] if plan["fleets"] else []), "Cannot be told with confidence:", *_table(plan["unconfirmed"])]
+    if plan["inconclusive"]:
+        lines += [*([""] if plan["fleets"] else []), "Cannot be told with confidence:", *_table(plan["inconclusive"])]
     for line in _bounds(plan):
         lines += wrap(line, width=_WIDTH, subsequent_indent=" " * 9) or [""]
     lines.append("")
@@ -55,9 +55,9 @@ def text(plan: Mapping[str, Any]) -> str:
 
 def verdict(plan: Mapping[str, Any]) -> str:
     """The answer in one line."""
-    if not plan["fleets"] and not plan["unconfirmed"]:
+    if not plan["fleets"] and not plan["inconclusive"]:
         return "no fleet meets the targets"
-    best = (plan["fleets"] or plan["unconfirmed"])[0]
+    best = (plan["fleets"] or plan["inconclusive"])[0]
     targets = len(best["targets"])
     every = "the target" if targets == 1 else "both targets" if targets == 2 else f"all {targets} targets"
     if not plan["fleets"]:
@@ -145,12 +145,12 @@ def measured(target: Mapping[str, Any]) -> str:
     def shown(value: float) -> str:
         return share(value) if unit == "%" else quantity(value * factor, unit)
 
-    if target["interval"] in ("run", "replications") and target["low"] != target["high"]:
+    if target["interval_source"] in ("run", "replications") and target["low"] != target["high"]:
         low, high = target["low"], target["high"]
         if unit == "%":
             return f"{share(value)} ({share(low)[:-1]} to {share(high)})"
         return f"{shown(value)} ({words.spread(low * factor, high * factor, unit)})"
-    return shown(value) + (" (no interval)" if target["interval"] == "none" else "")
+    return shown(value) + (" (no interval)" if target["interval_source"] == "none" else "")
 
 
 _LEAST = {"cost": "cost", "power": "draw", "carbon": "emit"}
@@ -164,9 +164,9 @@ def _amount(value: float, unit: str) -> str:
 def _bounds(plan: Mapping[str, Any]) -> list[str]:
     """What no fleet can do better than, in the objective's own unit, how much was looked at, and the curve's turn."""
     bound, objective = plan["lower_bound"], plan["objective"]
-    lines = [""] if plan["fleets"] or plan["unconfirmed"] else []
+    lines = [""] if plan["fleets"] or plan["inconclusive"] else []
     if bound["objective"] is None:
-        lines.append("bound    no fleet of these candidates can meet the targets, whatever its counts within `most`")
+        lines.append("bound    no fleet of these candidates can meet the targets, whatever its counts within `max`")
     else:
         unit = bound["objective_unit"]
         average = "" if objective == "cost" else " on average"
@@ -204,7 +204,7 @@ def render(plan: Mapping[str, Any]) -> str:
         f"script-src {' '.join(_hash(script) for script in scripts.values())}"
     )
     header, *rows = _page_rows(plan["fleets"]) if plan["fleets"] else [[]]
-    unconfirmed_header, *unconfirmed = _page_rows(plan["unconfirmed"]) if plan["unconfirmed"] else [[]]
+    unconfirmed_header, *unconfirmed = _page_rows(plan["inconclusive"]) if plan["inconclusive"] else [[]]
     curve = plan["curve"]
     return (
         _environment()
@@ -232,8 +232,8 @@ def render(plan: Mapping[str, Any]) -> str:
                 [
                     f["text"],
                     f"{f['cost_usd_per_h']:,.2f} USD/h",
-                    share(f["load_at_best"]),
-                    "meets all" if f["met"] else _signs("; ".join(f["breaks"])),
+                    share(f["min_load"]),
+                    "meets all" if f["met"] else _signs("; ".join(f["violations"])),
                 ]
                 for f in sorted(plan["simulated"], key=lambda f: (f["cost_usd_per_h"], f["text"]))
             ],
@@ -276,7 +276,7 @@ def _point(point: Mapping[str, Any]) -> list[str]:
         quantity(point["value_s"], "s"),
         words.spread(point["low_s"], point["high_s"], "s"),
         share(point["utilisation"]),
-        share(point["least_load"]),
+        share(point["min_load"]),
         said,
     ]
 

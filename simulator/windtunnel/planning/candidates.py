@@ -1,0 +1,178 @@
+"""The candidate entries of a plan: their names, prices and bounds, and the simulated evaluations of fleets of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from windtunnel.core.device import Device
+from windtunnel.core.ticks import FloatArray
+from windtunnel.core.units import format_quantity
+from windtunnel.engine.prepare.demand import Demand
+from windtunnel.planning.bounds import Counts, Replicated
+from windtunnel.planning.evaluation import violations
+from windtunnel.planning.search import Verdict
+from windtunnel.planning.simulate import Case, Simulator
+from windtunnel.scenario.plan import Plan
+from windtunnel.scenario.scenario import Scenario
+
+OBJECTIVES: Mapping[str, str] = {"cost": "cost_usd_per_h", "power": "power_w", "carbon": "carbon_kg_per_h"}
+"""The key of an evaluation that each objective minimises."""
+UNITS: Mapping[str, str] = {"cost": "USD/h", "power": "W", "carbon": "kg/h"}
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The entries that a plan may use, and what is known of fleets made of them.
+
+    ``prices`` are in USD/h, one for each entry. ``max_counts`` is how many devices of each entry a fleet may have.
+    ``notes`` collects what a reader of the plan must know.
+    """
+
+    scenario: Scenario
+    plan: Plan
+    names: Sequence[str]
+    devices: Sequence[Device]
+    prices: FloatArray
+    demand: Demand
+    bounds: Replicated
+    max_counts: Counts
+    simulator: Simulator
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def entries(self) -> int:
+        """The number of candidate entries."""
+        return len(self.names)
+
+    @property
+    def objective(self) -> str:
+        """The key of an evaluation that the plan minimises."""
+        return OBJECTIVES[self.plan.objective]
+
+    @cached_property
+    def weights(self) -> tuple[FloatArray, float]:
+        """What each device, and each watt of work above idle power, adds to the objective at least."""
+        if self.plan.objective == "cost":
+            return self.prices, 0.0
+        per_watt = 1.0
+        if self.plan.objective == "carbon":
+            site = self.scenario.site
+            assert site is not None and site.carbon is not None  # noqa: S101  checked before
+            # Grams per joule in the hour with the least carbon, as kg in an hour.
+            per_watt = site.pue * min(site.carbon) * 3.6
+        return self.demand.idle_w * per_watt, per_watt
+
+    # What the bounds say.
+
+    def may_be_feasible(self, case: Case) -> bool:
+        """Return whether every job can run on some device of the fleet."""
+        return any(case.counts) and math.isfinite(self.bounds.load(case.counts)[0])
+
+    def min_load(self, counts: Sequence[int]) -> float | None:
+        """Return a lower bound on the load of a fleet in its busiest period; None where it cannot do the work."""
+        load = self.bounds.load(tuple(counts))[0]
+        return load if math.isfinite(load) else None
+
+    def objective_lower_bound(self, counts: Sequence[int]) -> float:
+        """Return what the devices of a fleet add to the objective at least; fleets are ranked by it."""
+        return float(np.asarray(counts, dtype=np.float64) @ self.weights[0])
+
+    # What the simulation says.
+
+    def _cases(self, case: Case) -> list[Case]:
+        """The fleet, and with ``spare`` the fleet without that many devices of each entry."""
+        cases = [case]
+        if self.plan.spare:
+            for i, n in enumerate(case.counts):
+                if n:
+                    less = tuple(max(0, m - self.plan.spare) if i == j else m for j, m in enumerate(case.counts))
+                    cases.append(replace(case, counts=less))
+        return cases
+
+    def judge(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
+        """Simulate fleets, each under a load and with speeds, and return their evaluations."""
+        self.simulator([part for case in cases for part in self._cases(case) if self.may_be_feasible(part)])
+        return [self.evaluation(case) for case in cases]
+
+    def verdicts(self, fleets: Sequence[Counts]) -> list[Verdict]:
+        """Simulate fleets and return their verdicts for the search."""
+        verdicts = []
+        for evaluation in self.judge([Case(counts) for counts in fleets]):
+            value = evaluation[self.objective]
+            conclusive = evaluation["verdict"] != "unknown"
+            verdicts.append(Verdict(evaluation["met"], math.inf if value is None else value, conclusive))
+        return verdicts
+
+    def possible_verdicts(self, fleets: Sequence[Counts]) -> list[Verdict]:
+        """Return verdicts that count an inconclusive fleet as one that meets the targets."""
+        return [Verdict(v.met or not v.conclusive, v.value) for v in self.verdicts(fleets)]
+
+    def evaluation(self, fleet: Case) -> dict[str, Any]:
+        """Return what was simulated of a fleet; with ``spare`` also whether it works without that many devices."""
+        whole, *degraded_cases = self._cases(fleet)
+        evaluation = dict(self.simulator.evaluations[whole])
+        for case in degraded_cases:
+            if evaluation["verdict"] == "fails":
+                break
+            entry = next(i for i, (a, b) in enumerate(zip(fleet.counts, case.counts, strict=True)) if a != b)
+            lost = f"without {self.plan.spare} of {self.names[entry]}"
+            if not self.may_be_feasible(case):
+                evaluation |= {
+                    "met": False, "verdict": "fails", "spare_violations": f"{lost} no device serves every job"
+                }  # fmt: skip
+                continue
+            degraded = self.simulator.evaluations[case]
+            times = [t for t in degraded["targets"] if t["unit"] == "s" or t["metric"] in ("throughput", "completed")]
+            if not degraded["keeps_up"] or not all(t["met"] for t in times):
+                fails = not degraded["keeps_up"] or any(t["verdict"] == "missed" for t in times)
+                evaluation |= {
+                    "met": False, "verdict": "fails" if fails else "unknown",
+                    "spare_violations": f"{lost}: {'; '.join(violations(degraded))}",
+                }  # fmt: skip
+        return evaluation
+
+    # Words and rows.
+
+    def named(self, counts: Sequence[int]) -> dict[str, int]:
+        """Return the devices of a fleet by entry, without entries of which it has none."""
+        return {name: int(n) for name, n in zip(self.names, counts, strict=True) if n}
+
+    def text(self, counts: Sequence[int]) -> str:
+        """Return a fleet as text, such as ``2 × large + 1 × small``."""
+        return " + ".join(f"{n:,} × {name}" for name, n in self.named(counts).items())
+
+    def objective_text(self, evaluation: Mapping[str, Any]) -> str:
+        """Return the value of the objective of a fleet as text."""
+        value, unit = evaluation[self.objective], UNITS[self.plan.objective]
+        if value is None:
+            return "nothing measured"
+        return f"{value:,.2f} {unit}" if unit != "W" else format_quantity(value, "W")
+
+    def row(self, evaluation: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a fleet as plan.json holds it."""
+        devices: dict[str, int] = {}
+        for device, n in zip(self.devices, evaluation["counts"], strict=True):
+            if n:
+                devices[device.label] = devices.get(device.label, 0) + n
+        kept = {
+            key: evaluation[key]
+            for key in (
+                "cost_usd_per_h", "power_w", "peak_power_w", "energy_cost_usd_per_h", "total_cost_usd_per_h",
+                "carbon_kg_per_h", "utilisation", "p50_s", "p99_s", "keeps_up", "verdict", "judged_by",
+            )
+        }  # fmt: skip
+        return {
+            "devices": devices,
+            "entries": self.named(evaluation["counts"]),
+            "text": self.text(evaluation["counts"]),
+            **kept,
+            "min_load": self.min_load(evaluation["counts"]),
+            "targets": [dict(target) for target in evaluation["targets"]],
+            "violations": violations(evaluation),
+        }
