@@ -17,11 +17,11 @@ from windtunnel.backends.discovery import registry
 MODULE = """
 import os, signal, sys, time, json
 from pathlib import Path
-from windtunnel.backends.common.backend import Found, RealBackend
+from windtunnel.backends.common.backend import DetectedDevice, RealBackend
 HERE = Path({here!r})
 def device(index=0, **more):
     told = dict(backend={name!r}, index=index, label="a card", kind="gpu", software=False, driver="1.0", api="opencl")
-    return Found(**(told | more))
+    return DetectedDevice(**(told | more))
 def leave_pid():
     (HERE / f"{{os.getpid()}}.pid").touch()
 def opened(index):  # something that runs programs
@@ -36,7 +36,7 @@ def opened_software(index):
 def find():
     leave_pid()
 {body}
-BACKEND = RealBackend(name={name!r}, reaches="cards", install="a driver", find=find, operations=None, {options})
+BACKEND = RealBackend(name={name!r}, description="cards", install="a driver", find=find, operations=None, {options})
 """
 
 

@@ -558,8 +558,8 @@ def _cuda(fake: FakeCupy, there: SimpleNamespace) -> Any:
                     self.dynamic + self.static, fake._properties["sharedMemPerBlock"]
                 ) or (shared_mem + self.static > fake._properties["sharedMemPerBlockOptin"]):
                     raise CUDARuntimeError(1)
-                wide = "this_grid()" in self.module.source
-                assert wide == enable_cooperative_groups
+                cooperative = "this_grid()" in self.module.source
+                assert cooperative == enable_cooperative_groups
                 host = built(self.module.source, self.name, fake._hip)
                 sizes = [one.nbytes for one in args]
                 assert sizes == host.sizes, f"arguments of {sizes} bytes for parameters of {host.sizes}"

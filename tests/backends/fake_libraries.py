@@ -177,7 +177,7 @@ def _cublas(fake: Any) -> Any:
         scales = [sums.from_address(at).value for at in (alpha, beta)]
         rounded = computeType == 77 or (computeType == 68 and fake.handles[handle] & 3 == 3)
         given = ((A, Atype, lda, strideA, transa), (B, Btype, ldb, strideB, transb), (C, Ctype, ldc, strideC, 0))
-        wide = np.int32 if computeType == 72 else np.float32
+        cooperative = np.int32 if computeType == 72 else np.float32
 
         def matrix(which: int, number: int) -> np.ndarray:
             address, kind_of, ld, stride, _ = given[which]
@@ -187,7 +187,7 @@ def _cublas(fake: Any) -> Any:
             return _columns(flat, rows, columns, ld)
 
         def operand(which: int, number: int) -> np.ndarray:
-            found = np.ascontiguousarray(matrix(which, number)).astype(wide)
+            found = np.ascontiguousarray(matrix(which, number)).astype(cooperative)
             found = tf32(found) if rounded and given[which][1] == 0 else found
             return found.T if given[which][4] else found
 
@@ -195,7 +195,7 @@ def _cublas(fake: Any) -> Any:
             for number in range(batchCount):
                 out = matrix(2, number)
                 made = scales[0] * (operand(0, number) @ operand(1, number))
-                out[...] = (made + scales[1] * out.astype(wide) if scales[1] else made).astype(out.dtype)
+                out[...] = (made + scales[1] * out.astype(cooperative) if scales[1] else made).astype(out.dtype)
 
         fake.enqueue(stream, run, (A, B, C))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.backends.fake_cupy import FakeCupy
 
-from windtunnel.backends.cuda import driver as _cupy
+from windtunnel.backends.cuda import context as cupy_context
 from windtunnel.backends.cuda.trials import CupyOperations
 from windtunnel.core import errors
 from windtunnel.core.ops import OPERATIONS
@@ -23,7 +23,7 @@ def columns(op: str, /, **given: Any) -> dict[str, float | str]:
 def operations() -> Iterator[CupyOperations]:
     cupy = FakeCupy()
     cupy.stay.add("windtunnel_echo")  # what stays has to run while the host goes on
-    found = CupyOperations(_cupy.context(cupy, "cuda", 0), {"cupy": "a stand-in"})
+    found = CupyOperations(cupy_context.open_context(cupy, "cuda", 0), {"cupy": "a stand-in"})
     yield found
     found.close()
 
@@ -63,9 +63,9 @@ def test_what_stays_has_no_numbers_before_it_ran_and_is_cuda_s_alone(operations:
     asked = columns("launch", mode="persistent")
     trial = operations.trial("launch", asked)
     assert trial.timer == "host" and trial.check() == math.inf
-    rocm = CupyOperations(_cupy.context(FakeCupy(hip=True, warpSize=64), "hip", 0), {})
+    rocm = CupyOperations(cupy_context.open_context(FakeCupy(hip=True, warpSize=64), "hip", 0), {})
     why = rocm.refusal("launch", asked)
-    assert why is not None and "takes HIP" in why
-    with pytest.raises(errors.UnsupportedOperationError, match="takes HIP"):
+    assert why is not None and "requires HIP" in why
+    with pytest.raises(errors.UnsupportedOperationError, match="requires HIP"):
         rocm.trial("launch", asked)
     rocm.close()

@@ -14,7 +14,7 @@ from tests.backends.fake_cupy import FakeCupy
 from tests.backends.test_cuda_operations import columns
 from tests.backends.test_nvml import FakeNvml
 
-from windtunnel.backends.cuda import driver as _cupy
+from windtunnel.backends.cuda import context as cupy_context
 from windtunnel.backends.cuda.libraries import Libraries, LibraryTrial
 from windtunnel.backends.cuda.nvml import Nvml
 from windtunnel.backends.cuda.trials import CupyOperations
@@ -27,7 +27,7 @@ ODD = {"m": 5, "n": 8, "k": 12}
 
 def made(cupy: FakeCupy) -> CupyOperations:
     name = "hip" if cupy._hip else "cuda"
-    return CupyOperations(_cupy.context(cupy, name, 0), {"cupy": "a stand-in"})
+    return CupyOperations(cupy_context.open_context(cupy, name, 0), {"cupy": "a stand-in"})
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_the_note_says_which_library_of_which_version_and_how(operations: CupyOp
         trial.close()
     assert notes["one"].startswith("cuBLAS 12.9.1, gemmEx: bfloat16, sums in float32; ")
     assert notes["many"].startswith("cuBLAS 12.9.1, gemmStridedBatchedEx: float32 rounded to TF32")
-    assert notes["transform"].startswith("cuFFT 11.4.1: complex float32, not in place, 128 bytes of working memory; ")
+    assert notes["transform"].startswith("cuFFT 11.4.1: complex float32, out of place, 128 bytes of working memory; ")
     assert {"cuBLAS": "12.9.1", "cuFFT": "11.4.1", "cupy": "a stand-in"}.items() <= operations.versions.items()
 
 
@@ -238,7 +238,7 @@ def test_calls_that_come_after_the_hold_has_ended_are_made_again_behind_a_longer
     trial.run(4)
     assert cupy.calls.count("gemmEx") == 12 and trial.hold_s >= 4 * before
     cupy.late = 1000
-    with pytest.raises(errors.LaunchError, match="4 calls were not enqueued while the device was held"):
+    with pytest.raises(errors.LaunchError, match="4 calls could not be enqueued within a hold"):
         trial.run(4)
     cupy.late = 0
     trial.close()
@@ -276,16 +276,16 @@ def test_one_by_one_is_timed_by_the_host(
 @pytest.mark.parametrize(
     ("op", "given", "says"),
     [
-        ("gemm", {"dtype": "fp8"}, "cuBLASLt's, which CuPy does not reach"),
-        ("gemm", {"dtype": "fp8_block"}, "cuBLASLt's"),
-        ("gemm", {"dtype": "nvfp4"}, "cuBLASLt's"),
-        ("gemm", {"dtype": "float32", "dispatch": "graph"}, "no cuBLAS while a stream is captured"),
-        ("gemm", {"dtype": "float32", "clock": "sustained"}, "a sustained clock is"),
-        ("gemm", {"dtype": "int8", "k": 6}, "rows of int8 of whole words, 4 elements each: k is no multiple of 4"),
-        ("gemm", {"dtype": "float16", "k": 2**31}, "sizes up to 2,147,483,647: k is more"),
-        ("fft", {"n": 12, "dtype": "float16"}, "12 points are no power of two"),
-        ("fft", {"n": 2**20, "batch": 2**12}, "4,294,967,296 points in all are more"),
-        ("fft", {"n": 16, "clock": "sustained"}, "a sustained clock is"),
+        ("gemm", {"dtype": "fp8"}, "cuBLASLt, which CuPy does not call"),
+        ("gemm", {"dtype": "fp8_block"}, "cuBLASLt"),
+        ("gemm", {"dtype": "nvfp4"}, "cuBLASLt"),
+        ("gemm", {"dtype": "float32", "dispatch": "graph"}, "not call cuBLAS while a stream is captured"),
+        ("gemm", {"dtype": "float32", "clock": "sustained"}, "clock=sustained describes"),
+        ("gemm", {"dtype": "int8", "k": 6}, "int8 rows of a multiple of 4 elements; not so for k"),
+        ("gemm", {"dtype": "float16", "k": 2**31}, "sizes up to 2,147,483,647; too large: k"),
+        ("fft", {"n": 12, "dtype": "float16"}, "a power of two, not 12 points"),
+        ("fft", {"n": 2**20, "batch": 2**12}, "not 4,294,967,296"),
+        ("fft", {"n": 16, "clock": "sustained"}, "clock=sustained describes"),
     ],
 )  # fmt: skip
 def test_what_is_not_done_is_refused_in_words(
@@ -304,7 +304,7 @@ def test_what_is_not_done_is_refused_in_words(
         ("NVIDIA_TF32_OVERRIDE", "0", "tf32", "forbids TF32"),
         ("NVIDIA_TF32_OVERRIDE", "0", "float32", None),
         ("NVIDIA_TF32_OVERRIDE", "1", "float32", "round fp32 to TF32"),
-        ("CUBLAS_EMULATE_SINGLE_PRECISION", "1", "float32", "put fp32 together from bfloat16"),
+        ("CUBLAS_EMULATE_SINGLE_PRECISION", "1", "float32", "emulate fp32 with bfloat16"),
         ("CUBLAS_EMULATE_SINGLE_PRECISION", "1", "float16", None),
     ],
 )
@@ -319,8 +319,8 @@ def test_an_environment_that_changes_what_is_computed_is_refused(
 def test_tf32_where_the_device_has_none_and_half_transforms_are_refused_by_its_capability() -> None:
     old = made(FakeCupy(major=5, minor=2))
     tf32, half = columns("gemm", dtype="tf32", **ODD), columns("fft", n=16, dtype="float16")
-    assert "from compute capability 8.0 on; Stand-in (no GPU) has 5.2" in (old.refusal("gemm", tf32) or "")
-    assert "from compute capability 5.3 on" in (old.refusal("fft", half) or "")
+    assert "requires compute capability 8.0; Stand-in (no GPU) has 5.2" in (old.refusal("gemm", tf32) or "")
+    assert "requires compute capability 5.3" in (old.refusal("fft", half) or "")
     old.close()
 
 
@@ -332,7 +332,7 @@ def test_a_library_that_is_not_installed_is_refused_with_what_to_install_and_not
     operations = made(cupy)
     given = {"gemm": {"dtype": "float32", **ODD}, "fft": {"n": 16}}
     why = operations.refusal(op, columns(op, **given[op]))
-    assert why is not None and f"{library}, which does '{op}' here, does not load (Failure finding" in why
+    assert why is not None and f"'{op}' requires {library}, which does not load (Failure finding" in why
     assert f'pip install nvidia-{module}-cu12, or "windtunnel[cuda]"' in why and library not in operations.versions
     with pytest.raises(errors.UnsupportedOperationError, match="does not load"):
         operations.trial(op, columns(op, **given[op]))
@@ -347,7 +347,7 @@ def test_a_library_that_does_not_start_is_refused_with_its_own_word(cupy: FakeCu
     cupy.library_fails["create"] = 1
     operations = made(cupy)
     why = operations.refusal("gemm", columns("gemm", dtype="float32", **ODD))
-    assert why == "cuBLAS, which does 'gemm' here, does not start: CUBLAS_STATUS_NOT_INITIALIZED"
+    assert why == "'gemm' requires cuBLAS, which does not start: CUBLAS_STATUS_NOT_INITIALIZED"
     operations.close()
 
 
@@ -388,7 +388,7 @@ def test_an_error_of_the_runtime_s_in_a_library_s_call_is_told_as_everywhere(
 def test_operands_beyond_the_share_of_memory_are_refused_before_they_are_made(
     operations: CupyOperations, op: str, given: dict[str, Any]
 ) -> None:
-    with pytest.raises(errors.DeviceOutOfMemory, match="one set of operands is"):
+    with pytest.raises(errors.DeviceOutOfMemory, match="one set of operands has"):
         operations.trial(op, columns(op, **given))
 
 
@@ -412,12 +412,12 @@ def test_hip_s_libraries_are_the_same_calls_in_cublas_10_s_types() -> None:
 @pytest.mark.parametrize(
     ("op", "given", "says"),
     [
-        ("gemm", {"dtype": "bfloat16"}, "know float32 and float16, and not bfloat16"),
+        ("gemm", {"dtype": "bfloat16"}, "support float32 and float16, not bfloat16"),
         ("gemm", {"dtype": "int8"}, "not int8"),
         ("gemm", {"dtype": "tf32"}, "not tf32"),
-        ("gemm", {"dtype": "float32", "dispatch": "graph"}, "'hip' has no graphs"),
-        ("fft", {"n": 16, "dispatch": "graph"}, "'hip' has no graphs"),
-        ("fft", {"n": 16, "dtype": "float16"}, "hipFFT has no transforms in float16"),
+        ("gemm", {"dtype": "float32", "dispatch": "graph"}, "'hip' does not support graphs"),
+        ("fft", {"n": 16, "dispatch": "graph"}, "'hip' does not support graphs"),
+        ("fft", {"n": 16, "dtype": "float16"}, "hipFFT does not support float16"),
     ],
 )
 def test_what_hip_s_libraries_are_not_asked_for(op: str, given: dict[str, Any], says: str) -> None:
@@ -430,7 +430,7 @@ def test_what_hip_s_libraries_are_not_asked_for(op: str, given: dict[str, Any], 
 def test_without_its_library_hip_says_where_it_comes_from() -> None:
     cupy = FakeCupy(hip=True, warpSize=64)
     cupy.without.add("cublas")
-    found = Libraries(_cupy.context(cupy, "hip", 0))
+    found = Libraries(cupy_context.open_context(cupy, "hip", 0))
     assert "hipBLAS" in found.missing["gemm"] and found.missing["gemm"].endswith("it comes with ROCm")
 
 
@@ -438,7 +438,7 @@ def test_without_its_library_hip_says_where_it_comes_from() -> None:
 
 
 def test_a_device_s_conditions_are_what_nvml_says_and_no_versions() -> None:
-    context = _cupy.context(FakeCupy(), "cuda", 0)
+    context = cupy_context.open_context(FakeCupy(), "cuda", 0)
     context.driver.nvml = Nvml(FakeNvml(nvmlDeviceGetTemperature=3), "handle")
     operations = CupyOperations(context, {})
     assert operations.conditions() == {

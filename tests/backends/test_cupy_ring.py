@@ -10,8 +10,17 @@ import numpy as np
 import pytest
 from tests.backends.fake_cupy import FakeCupy, nvrtc
 
-from windtunnel.backends.cuda import driver as _cupy
-from windtunnel.backends.cuda.persistent import MESSAGE, OPTIONS, SOURCE, HostEnd, Persistent, Shared, measure, size_for
+from windtunnel.backends.cuda import context as cupy_context
+from windtunnel.backends.cuda.persistent import (
+    MESSAGE,
+    OPTIONS,
+    SOURCE,
+    HostEnd,
+    PersistentKernel,
+    SharedQueues,
+    measure,
+    size_for,
+)
 from windtunnel.core.errors import DeviceHang, InputError, UnsupportedOperationError
 from windtunnel.runtime.ring_queue import EXCHANGE, HEAD, LOAD, READ, STORE, TAIL, WRITE, Outcome, pop_steps, push_steps
 
@@ -20,17 +29,17 @@ def message(number: int) -> bytes:
     return number.to_bytes(8, "little") * (MESSAGE // 8)
 
 
-def shared(capacity: int) -> Shared:
+def shared(capacity: int) -> SharedQueues:
     held = np.zeros(size_for(capacity) + 64, np.uint8)
     begin = -held.ctypes.data % 64
-    return Shared(held[begin : begin + size_for(capacity)], capacity)
+    return SharedQueues(held[begin : begin + size_for(capacity)], capacity)
 
 
 @pytest.fixture
-def context() -> _cupy.CupyContext:
+def context() -> cupy_context.CupyContext:
     cupy = FakeCupy()
     cupy.stay.add("windtunnel_echo")
-    return _cupy.context(cupy, "cuda", 0)
+    return cupy_context.open_context(cupy, "cuda", 0)
 
 
 @pytest.mark.parametrize("arch", ["sm_90", "sm_80", "sm_70", "sm_61"])
@@ -46,67 +55,67 @@ def test_sequence_numbers_are_accessed_at_system_scope() -> None:
     assert b"ld.volatile.global.u64" in older and b"membar.sys" in older
 
 
-def test_each_command_is_answered_with_itself_and_in_order(context: _cupy.CupyContext) -> None:
+def test_each_command_is_answered_with_itself_and_in_order(context: cupy_context.CupyContext) -> None:
     measured = measure(context, 300, warm_up=10)
     assert measured.wrong == 0
     assert measured.injection_s.shape == measured.round_trip_s.shape == (300,)
     assert (measured.injection_s > 0).all() and (measured.round_trip_s >= measured.injection_s).all()
 
 
-def test_commands_are_sent_ahead_until_the_queue_is_full_and_none_is_lost(context: _cupy.CupyContext) -> None:
+def test_commands_are_sent_ahead_until_the_queue_is_full_and_none_is_lost(context: cupy_context.CupyContext) -> None:
     sent, received = 0, []
-    with Persistent(context, capacity=8) as ring:
+    with PersistentKernel(context, capacity=8) as ring:
         while len(received) < 2000:
             while sent < 2000 and ring.host.send(message(sent)):
                 sent += 1
             while (reply := ring.host.receive()) is not None:
                 received.append(reply)
     assert received == [message(number) for number in range(2000)]
-    assert (ring.host.done, ring.host.ended) == (2000, "told")
+    assert (ring.host.done, ring.host.ended) == (2000, "stopped")
 
 
-def test_what_was_sent_before_it_is_told_to_end_is_done(context: _cupy.CupyContext) -> None:
-    with Persistent(context, capacity=8) as ring:
+def test_what_was_sent_before_it_is_told_to_end_is_done(context: cupy_context.CupyContext) -> None:
+    with PersistentKernel(context, capacity=8) as ring:
         for number in range(5):
             assert ring.host.send(message(number))
     assert [ring.host.receive() for _ in range(6)] == [*map(message, range(5)), None]
 
 
-def test_it_ends_by_itself_when_it_hears_nothing(context: _cupy.CupyContext) -> None:
-    with Persistent(context, patience_s=0.05) as ring:
+def test_it_ends_by_itself_when_it_hears_nothing(context: cupy_context.CupyContext) -> None:
+    with PersistentKernel(context, timeout_s=0.05) as ring:
         ring._stream.synchronize()
-        assert ring.host.ended == "heard nothing"
-        with pytest.raises(DeviceHang, match="no reply in 0.05 s; it heard nothing"):
+        assert ring.host.ended == "timed out"
+        with pytest.raises(DeviceHang, match="no reply in 0.05 s; the kernel timed out"):
             ring.call(message(1))
 
 
-def test_it_is_left_when_a_program_fails(context: _cupy.CupyContext) -> None:
-    with pytest.raises(ZeroDivisionError), Persistent(context) as ring:
+def test_it_is_left_when_a_program_fails(context: cupy_context.CupyContext) -> None:
+    with pytest.raises(ZeroDivisionError), PersistentKernel(context) as ring:
         raise ZeroDivisionError
-    assert ring.host.ended == "told"
+    assert ring.host.ended == "stopped"
 
 
 @pytest.mark.parametrize("capacity", [0, 1, 3, 100])
-def test_a_capacity_that_is_no_power_of_two_is_refused(context: _cupy.CupyContext, capacity: int) -> None:
+def test_a_capacity_that_is_no_power_of_two_is_refused(context: cupy_context.CupyContext, capacity: int) -> None:
     with pytest.raises(InputError, match="a ring queue of"):
-        Persistent(context, capacity=capacity)
+        PersistentKernel(context, capacity=capacity)
 
 
 def test_a_host_that_reorders_stores_and_an_api_without_the_kernel_are_refused(
-    context: _cupy.CupyContext, monkeypatch: pytest.MonkeyPatch
+    context: cupy_context.CupyContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hip = _cupy.context(FakeCupy(hip=True), "hip", 0)
-    with pytest.raises(UnsupportedOperationError, match="takes HIP"):
-        Persistent(hip)
+    hip = cupy_context.open_context(FakeCupy(hip=True), "hip", 0)
+    with pytest.raises(UnsupportedOperationError, match="requires HIP"):
+        PersistentKernel(hip)
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
     with pytest.raises(UnsupportedOperationError, match="may reorder stores"):
-        Persistent(context)
+        PersistentKernel(context)
 
 
 class Device:
     """The device's side by the steps that `runtime.ring_queue` proves, one at a time, on the same memory."""
 
-    def __init__(self, block: Shared) -> None:
+    def __init__(self, block: SharedQueues) -> None:
         at, count = block.offsets, 2 + block.layout.capacity
         self.block = block
         self.queues = [

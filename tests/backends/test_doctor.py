@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from windtunnel.app import doctor as doctoring
-from windtunnel.backends.common import system as _system
+from windtunnel.backends.common import system
 from windtunnel.cli import main as cli
 from windtunnel.report.doctor import doctor_lines
 
@@ -99,9 +99,9 @@ def test_it_says_what_being_root_changes(monkeypatch: pytest.MonkeyPatch, root: 
 
 @pytest.mark.usefixtures("some")
 def test_a_card_without_a_driver_and_a_limit_of_address_space_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    card = _system.PciDevice("0000:17:00.0", _system.NVIDIA, 0x2335, 3)
-    monkeypatch.setattr(_system, "accelerators", lambda: (card,))
-    monkeypatch.setattr(_system, "limits", lambda: _system.Limits(0.5, 2e9, 1e9))
+    card = system.PciDevice("0000:17:00.0", 0x10DE, 0x2335, 3)
+    monkeypatch.setattr(system, "accelerators", lambda: (card,))
+    monkeypatch.setattr(system, "limits", lambda: system.Limits(0.5, 2e9, 1e9))
     text = "\n".join(doctor_lines(doctoring.doctor()))
     assert "PCI 0000:17:00.0: NVIDIA GPU (10de:2335) is not reached by any back end" in text
     assert "Limits: 0.5 cores, 2.0 GB of memory, 1.0 GB of address space per process" in text

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from windtunnel.backends.cuda import nvml as _nvml
-from windtunnel.backends.cuda.nvml import Nvml, Sampler, nvml_of
+from windtunnel.backends.cuda import nvml
+from windtunnel.backends.cuda.nvml import Nvml, State, nvml_of, throttle_reasons
 
 
 class NVMLError(Exception):
@@ -109,7 +108,7 @@ def test_what_a_device_has_not_is_none_and_other_errors_are_raised() -> None:
     )  # fmt: skip
     bare = device(**lacks)
     assert bare.energy_j() is None and bare.power_limit_w() is None
-    assert bare.state() == _nvml.State(None, None, None, None, None)
+    assert bare.state() == State(None, None, None, None, None)
     with pytest.raises(NVMLError):
         device(nvmlDeviceGetTotalEnergyConsumption=15).energy_j()  # GPU is lost
 
@@ -122,9 +121,9 @@ def test_power_of_the_moment_comes_before_the_mean_of_a_second() -> None:
 
 
 def test_reasons_that_are_not_known_stand_for_themselves() -> None:
-    assert _nvml.reasons(0) == ()
-    assert _nvml.reasons(0x1) == ("idle",)
-    assert _nvml.reasons(0x4 | 0x1000) == ("power cap", "0x1000")
+    assert throttle_reasons(0) == ()
+    assert throttle_reasons(0x1) == ("idle",)
+    assert throttle_reasons(0x4 | 0x1000) == ("power cap", "0x1000")
 
 
 def test_without_the_package_the_library_or_the_device_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,63 +137,5 @@ def test_without_the_package_the_library_or_the_device_there_is_none(monkeypatch
     assert nvml_of("0000:1B:00.0") is None
 
 
-def watched(seconds: float, powers: list[int | None], lacks: dict[str, int] | None = None) -> Sampler:
-    """A window of ``seconds`` by a clock of the test's own, with a look for each of ``powers`` (mW), spread over it."""
-    found = device(**(lacks or {}))
-    # Begin, looks, end.
-    times = iter([0.0, *(seconds * i / (len(powers) - 1) for i in range(len(powers))), seconds])
-    left = iter(powers)
-
-    def look(handle: str) -> int:
-        value = next(left)
-        if value is None:
-            raise NVMLError(15)
-        return value
-
-    found._nvml.instant = None
-    found._nvml.nvmlDeviceGetPowerUsage = look
-    sampler = Sampler(found, interval_s=0.0, clock=lambda: next(times))
-    sampler._end.wait = lambda _: sampler.count == len(powers)  # type: ignore[method-assign,assignment]
-    with sampler:
-        sampler._thread.join()  # type: ignore[union-attr]
-    return sampler
-
-
-def test_the_mean_power_of_a_window_is_by_the_trapezoidal_rule_with_its_count() -> None:
-    sampler = watched(1.0, [100_000, 300_000, 500_000, 100_000, 100_000])
-    assert sampler.count == 5 and sampler.window_s == 1.0
-    assert sampler.mean_power_w == pytest.approx((200 + 400 + 300 + 100) / 4)
-    assert sampler.energy_j == 70.0
-
-
-def test_a_window_too_short_to_tell_tells_nothing() -> None:
-    assert watched(0.2, [100_000, 100_000, 100_000]).mean_power_w == 100.0
-    short = watched(0.099, [100_000, 100_000, 100_000])
-    assert short.count == 3 and short.mean_power_w is None and short.energy_j is None
-    assert watched(1.0, [100_000, 100_000]).mean_power_w is None
-
-
-def test_without_a_counter_of_energy_there_is_still_power() -> None:
-    sampler = watched(1.0, [100_000] * 4, {"nvmlDeviceGetTotalEnergyConsumption": 3})
-    assert sampler.energy_j is None and sampler.mean_power_w == 100.0
-
-
-def test_a_failing_look_ends_the_looking_and_is_kept() -> None:
-    found = device(nvmlDeviceGetFieldValues=15)
-    with Sampler(found, interval_s=0.001) as sampler:
-        pass
-    assert isinstance(sampler.failure, NVMLError) and sampler.count == 0 and sampler.mean_power_w is None
-
-
-def test_it_looks_by_itself_and_ends_with_its_block() -> None:
-    with Sampler(device(), interval_s=0.001) as sampler:
-        begin = time.monotonic()
-        while sampler.count < 5 and time.monotonic() - begin < 30:
-            time.sleep(0.001)
-    assert sampler.count >= 5 and set(sampler.powers_w) == {650.5}
-    assert sampler.times_s == sorted(sampler.times_s)
-    assert not sampler._thread.is_alive()  # type: ignore[union-attr]
-
-
 def test_nothing_is_ever_set() -> None:
-    assert "nvmlDeviceSet" not in Path(_nvml.__file__).read_text()
+    assert "nvmlDeviceSet" not in Path(nvml.__file__).read_text()

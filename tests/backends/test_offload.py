@@ -18,20 +18,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel.backends.common import host_work as _hostwork
+from windtunnel.backends.common import host_work
 from windtunnel.backends.common.host_work import HostDevice, llc_bytes, processor_name
 from windtunnel.backends.discovery.registry import backend
 from windtunnel.backends.offload import backend as offload
-from windtunnel.backends.offload import jobs as _offload_jobs
-from windtunnel.backends.offload import sample_data as _mixture
-from windtunnel.backends.offload.jobs import (
+from windtunnel.backends.offload import sample_data, trials
+from windtunnel.backends.offload.trials import (
     Buffers,
     Digest,
     InFlight,
     compressor,
     decompressor,
+    decrypts,
     encryptor,
-    opened,
     read_back,
 )
 from windtunnel.core.errors import (
@@ -123,7 +122,7 @@ def test_encryption_gives_the_published_answers_and_its_check_agrees(case: str) 
     mode, key, nonce, plain, answer = KNOWN[case]
     slot = encrypted(mode, bytes.fromhex(key), bytes.fromhex(plain), bytes.fromhex(nonce))
     assert slot.out[: len(answer) // 2].hex() == answer
-    assert opened(mode, bytes.fromhex(key), slot)
+    assert decrypts(mode, bytes.fromhex(key), slot)
 
 
 @given(st.sampled_from(["gcm", "ctr", "cbc"]), st.sampled_from([16, 24, 32]), st.data())
@@ -134,15 +133,15 @@ def test_the_check_takes_what_is_right_and_finds_any_bit_that_is_not(mode: str, 
     plain = data.draw(st.binary(min_size=size, max_size=size))
     nonce = data.draw(st.binary(min_size=12 if mode == "gcm" else 16, max_size=12 if mode == "gcm" else 16))
     slot = encrypted(mode, key, plain, nonce)
-    assert opened(mode, key, slot)
+    assert decrypts(mode, key, slot)
     # Beyond the text, only gcm has something to say: its tag.
     slot.out[data.draw(st.integers(0, size + (15 if mode == "gcm" else -1)))] ^= 1 << data.draw(st.integers(0, 7))
-    assert not opened(mode, key, slot)
+    assert not decrypts(mode, key, slot)
 
 
 @pytest.mark.parametrize("first", ["ff" * 16, "00" * 8 + "ff" * 8, "ff" * 15 + "fe"])
 def test_a_counter_carries_into_its_upper_half(first: str) -> None:
-    assert opened("ctr", bytes(16), encrypted("ctr", bytes(16), bytes(100), bytes.fromhex(first)))
+    assert decrypts("ctr", bytes(16), encrypted("ctr", bytes(16), bytes(100), bytes.fromhex(first)))
 
 
 LEVELS = [*(("deflate", n) for n in range(1, 10)), ("lz4", 1), ("lz4", 12), ("zstd", 1), ("zstd", 22)]
@@ -159,7 +158,7 @@ def test_what_is_compressed_comes_back_by_either_way(data: bytes, how: tuple[str
 def test_deflate_of_one_library_is_inflated_by_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     from isal import isal_zlib
 
-    data = _mixture.mixture(1 << 16)
+    data = sample_data.mixture(1 << 16)
     inflated: list[str] = []
     inflate, isal_inflate = zlib.decompress, isal_zlib.decompress
     monkeypatch.setattr(zlib, "decompress", lambda *a: (inflated.append("zlib"), inflate(*a))[1])
@@ -170,23 +169,23 @@ def test_deflate_of_one_library_is_inflated_by_the_other(monkeypatch: pytest.Mon
 
 
 def test_levels_that_isal_lacks_are_zlibs() -> None:
-    data = _mixture.mixture(1 << 16)
+    data = sample_data.mixture(1 << 16)
     assert compressor("deflate", 6)(data) == zlib.compress(data, 6, wbits=-15)
     assert compressor("deflate", 3)(data) != zlib.compress(data, 3, wbits=-15)
 
 
 def test_rsa_signatures_are_told_from_wrong_ones_without_the_library_that_made_them() -> None:
-    sign, holds = _offload_jobs.signer("rsa2048")
+    sign, holds = trials.signer("rsa2048")
     slot = Digest(bytes(range(32)))
     sign(slot)
     assert holds(slot)
     slot.signature = bytes([slot.signature[0] ^ 1]) + slot.signature[1:]
     assert not holds(slot)
-    assert not _offload_jobs.rsa_holds(3233, 17, bytes(32), b"")
+    assert not trials.rsa_holds(3233, 17, bytes(32), b"")
 
 
 def test_a_signature_of_another_digest_does_not_hold() -> None:
-    sign, holds = _offload_jobs.signer("ecdsa_p256")
+    sign, holds = trials.signer("ecdsa_p256")
     slot = Digest(bytes(32))
     sign(slot)
     assert holds(slot)
@@ -198,9 +197,9 @@ def test_a_signature_of_another_digest_does_not_hold() -> None:
 
 
 def test_the_mixture_is_the_same_every_time_and_halves() -> None:
-    data = _mixture.mixture(1 << 20)
-    _mixture.mixture.cache_clear()
-    assert _mixture.mixture(1 << 20) == data
+    data = sample_data.mixture(1 << 20)
+    sample_data.mixture.cache_clear()
+    assert sample_data.mixture(1 << 20) == data
     assert len(data) == 1 << 20
     assert 1.9 < len(data) / len(compressor("deflate", 1)(data)) < 2.2
     # Any part of it is like the whole: no request is all noise or all text.
@@ -212,13 +211,13 @@ def test_the_mixture_is_the_same_every_time_and_halves() -> None:
 @settings(max_examples=15)
 @given(st.integers(1, 5000))
 def test_a_mixture_has_the_length_that_is_asked_for(size: int) -> None:
-    assert len(_mixture.mixture(size)) == size
+    assert len(sample_data.mixture(size)) == size
 
 
 @given(st.integers(1, 70), st.integers(0, 200))
 def test_operands_are_cut_from_the_pool_and_a_longer_one_repeats_it(size: int, number: int) -> None:
     pool = bytes(range(32))
-    piece = _mixture.cut(pool, size, number)
+    piece = sample_data.cut(pool, size, number)
     assert len(piece) == size
     assert piece in pool * 4
 
@@ -276,7 +275,7 @@ def test_every_column_of_in_flight_is_tested() -> None:
 
 def test_what_was_compressed_is_told_with_its_ratio(device: HostDevice) -> None:
     trial = device.trial("compress", {"bytes": 65536, "cache": "warm"})
-    assert "ratio not known before a run" in trial.note
+    assert "ratio unknown before a run" in trial.note
     trial.run()
     shrunk = float(trial.note.rpartition("ratio ")[2])
     assert 1.6 < shrunk < 2.5
@@ -462,8 +461,8 @@ def test_cold_operands_outgrow_the_last_level_cache_and_warm_ones_are_one_a_thre
 def test_more_memory_than_a_trial_may_have_is_refused_before_it_is_taken(
     device: HostDevice, op: str, columns: dict[str, Any], cache: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_hostwork, "available_bytes", lambda: 5.0 * 2**30)
-    with pytest.raises(DeviceOutOfMemory, match="of at most 2 GiB a trial") as raised:
+    monkeypatch.setattr(host_work, "available_bytes", lambda: 5.0 * 2**30)
+    with pytest.raises(DeviceOutOfMemory, match="a trial may allocate 2 GiB") as raised:
         device.trial(op, columns | {"cache": cache})
     assert (raised.value.code.name, raised.value.code.number) == ("ENOMEM", 12)
 
@@ -498,7 +497,7 @@ def test_a_cache_that_nobody_tells_is_assumed_and_said_to_be(tmp_path: Path) -> 
         cache_folder(tmp_path, ("?", "Data", "?")), sysconf=unknown
     )
     found = llc_bytes(tmp_path, sysconf=lambda _: 0)
-    assert found.bytes == _hostwork.ASSUMED_CACHE_BYTES
+    assert found.bytes == host_work.ASSUMED_CACHE_BYTES
     assert "assumed" in found.source
 
 

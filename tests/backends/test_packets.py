@@ -20,11 +20,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windtunnel.backends.common import host_work as _hostwork
+from windtunnel.backends.common import host_work
 from windtunnel.backends.discovery.registry import backend
 from windtunnel.backends.packets import backend as packets
-from windtunnel.backends.packets import veth as _veth
-from windtunnel.backends.packets.backend import VethDevice
+from windtunnel.backends.packets import driver, trials, veth
+from windtunnel.backends.packets.trials import VethDevice
 from windtunnel.core.errors import (
     CopyError,
     DeviceHang,
@@ -83,7 +83,7 @@ def test_it_is_found_by_who_has_the_right_and_says_why_it_is_not_by_others() -> 
         (found,) = backend("packets").find()
         assert (found.name, found.kind, found.software, found.api) == ("packets:0", "cpu", True, "native")
         assert found.driver.startswith("Linux ")
-        assert "AF_PACKET over veth, namespaces by right, pyroute2" in found.driver
+        assert "AF_PACKET over veth, namespaces as root, pyroute2" in found.driver
         return
     try:
         (found,) = backend("packets").find()
@@ -126,30 +126,30 @@ def as_anybody(most: str, *command: str) -> str:
 
 
 def test_without_rights_and_without_user_namespaces_the_reason_is_stated() -> None:
-    told = json.loads(as_anybody("0", "-P", _veth.__file__))
+    told = json.loads(as_anybody("0", "-P", veth.__file__))
     if "no user namespace" in told:  # this very process is who may make none
         assert not may_make_namespaces()
         with pytest.raises(DeviceNotPresentError) as raised:
             packets.find()
         assert_stated(str(raised.value))
         return
-    assert "may make neither a network namespace (Operation not permitted) nor a user namespace" in told["error"]
-    assert "it needs root, or a kernel that lets users make user namespaces" in told["error"]
+    assert "may not create a network namespace (Operation not permitted) or a user namespace" in told["error"]
+    assert "run as root, or on a kernel that permits user namespaces" in told["error"]
 
 
 def test_the_reason_is_what_find_raises() -> None:
     program = (
-        "from windtunnel.backends import packets\n"
+        "from windtunnel.backends.packets import backend as packets\n"
         "from windtunnel.core.errors import DeviceNotPresentError\n"
         "try:\n    packets.find()\nexcept DeviceNotPresentError as reason:\n    print(reason.exit_code, reason)\n"
     )
     told = as_anybody("0", "-c", program)
     if "no user namespace" not in told:
-        assert told.startswith("3 packets:0 is not here: may make neither a network namespace")
+        assert told.startswith("3 packets:0 not found: this process may not create a network namespace")
 
 
 def test_without_rights_it_is_here_in_a_user_namespace_where_those_may_be_made() -> None:
-    told = json.loads(as_anybody("any", "-P", _veth.__file__))
+    told = json.loads(as_anybody("any", "-P", veth.__file__))
     if "no user namespace" in told:
         assert not may_make_namespaces()
         return
@@ -169,15 +169,15 @@ def test_a_missing_package_is_an_import_error_that_names_it(monkeypatch: pytest.
 def test_a_system_without_network_namespaces_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not backend("packets").present()
-    with pytest.raises(DeviceNotPresentError, match="needs Linux"):
+    with pytest.raises(DeviceNotPresentError, match="requires Linux"):
         packets.find()
 
 
 def test_a_child_that_says_nothing_is_told_and_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     silent = tmp_path / "silent.py"
     silent.write_text("import time; time.sleep(600)")
-    monkeypatch.setattr(_veth, "__file__", str(silent))
-    monkeypatch.setattr(packets, "START_S", 0.2)
+    monkeypatch.setattr(veth, "__file__", str(silent))
+    monkeypatch.setattr(driver, "START_S", 0.2)
     with pytest.raises(DeviceNotPresentError, match="did not answer"):
         packets.find()
 
@@ -230,9 +230,9 @@ def test_cold_frames_outgrow_the_last_level_cache_and_are_right(
     assert trial.check() == 0.0
     cold = asked[0]["rows"] * 2 * asked[0]["frame_bytes"]
     assert asked[0]["frame_bytes"] == 1514
-    assert cold > _hostwork.llc_bytes().bytes
+    assert cold > host_work.llc_bytes().bytes
     device.trial("packets", SMALL)
-    assert asked[-1]["rows"] == _veth.MOST_IN_A_BATCH
+    assert asked[-1]["rows"] == veth.MAX_BATCH
 
 
 def test_seconds_are_those_of_all_the_packets_of_one_operation(
@@ -276,7 +276,7 @@ class Wire:
     def __init__(self, between: Callable[[int, bytes], bytes | None], wait_s: float = 60.0) -> None:
         first, near = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         far, second = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
-        second.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _veth._timeval(wait_s))
+        second.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, veth._timeval(wait_s))
         self.here, self.there = (
             End(first, b"B" * 6 + b"A" * 6 + b"\x88\xb5"),
             End(second, b"A" * 6 + b"B" * 6 + b"\x88\xb5"),
@@ -294,9 +294,9 @@ class Wire:
         self._thread = threading.Thread(target=carry)
         self._thread.start()
 
-    def ring(self, frame_bytes: int, rows: int, batch: int = 4) -> _veth.Ring:
+    def ring(self, frame_bytes: int, rows: int, batch: int = 4) -> veth.Ring:
         """Its batches small: a socket pair holds few messages."""
-        made = _veth.Ring(self.here, self.there, frame_bytes, rows)  # type: ignore[arg-type]
+        made = veth.Ring(self.here, self.there, frame_bytes, rows)  # type: ignore[arg-type]
         made._batch = batch
         return made
 
@@ -359,8 +359,8 @@ def test_batches_fit_the_receivers_buffer() -> None:
     with Wire(lambda _, frame: frame) as wire:
         room = wire.here.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         for size in (60, 1514, 9014):
-            batch = _veth.Ring(wire.here, wire.there, size, 8)._batch  # type: ignore[arg-type]
-            assert 1 <= batch <= _veth.MOST_IN_A_BATCH
+            batch = veth.Ring(wire.here, wire.there, size, 8)._batch  # type: ignore[arg-type]
+            assert 1 <= batch <= veth.MAX_BATCH
             assert batch == 1 or batch * (2 * size + 1024) <= room // 2
 
 
@@ -403,10 +403,10 @@ def test_a_round_trip_of_no_frame_is_refused(device: VethDevice, count: int, siz
 
 
 def test_more_memory_than_a_trial_may_have_is_refused(device: VethDevice, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_hostwork, "available_bytes", lambda: 5.0 * 2**30)
-    with pytest.raises(DeviceOutOfMemory, match="of at most 2 GiB a trial"):
+    monkeypatch.setattr(host_work, "available_bytes", lambda: 5.0 * 2**30)
+    with pytest.raises(DeviceOutOfMemory, match="a trial may allocate 2 GiB"):
         device.round_trip_s(1_000_000, size=9018)
-    monkeypatch.setattr(_hostwork, "available_bytes", lambda: 2.5 * 2**20)
+    monkeypatch.setattr(host_work, "available_bytes", lambda: 2.5 * 2**20)
     with pytest.raises(DeviceOutOfMemory, match="frames of 1,514 bytes") as raised:
         device.trial("packets", {"count": 1, "bytes": 1518})
     assert raised.value.code.name == "ENOMEM"
@@ -461,7 +461,7 @@ def test_a_closed_trial_gives_its_frames_back(own: VethDevice, monkeypatch: pyte
 
 def test_a_child_that_hangs_is_ended_and_the_error_is_a_hang(own: VethDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = own.trial("packets", SMALL)
-    monkeypatch.setattr(packets, "ANSWER_S", 0.2)
+    monkeypatch.setattr(trials, "ANSWER_S", 0.2)
     os.kill(pid_of(own), signal.SIGSTOP)
     with pytest.raises(DeviceHang, match="no answer in 0.2") as raised:
         trial.run()
@@ -477,7 +477,7 @@ def test_a_child_that_is_gone_is_a_lost_device(own: VethDevice) -> None:
     own._child._process.wait()
     before = signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # as the command line has it
     try:
-        with pytest.raises(DeviceLost, match="its process is gone"):
+        with pytest.raises(DeviceLost, match="its process has ended"):
             trial.run()
     finally:
         signal.signal(signal.SIGPIPE, before)
@@ -497,7 +497,7 @@ def test_what_the_kernel_refuses_is_an_error_and_the_child_goes_on(own: VethDevi
 def test_the_child_does_not_outlive_who_started_it(device: VethDevice) -> None:
     program = (
         "import os, signal\n"
-        "from windtunnel.backends import packets\n"
+        "from windtunnel.backends.packets import backend as packets\n"
         "print(packets.operations(0)._child._process.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

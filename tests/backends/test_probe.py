@@ -14,7 +14,7 @@ import pytest
 
 from windtunnel.backends.discovery import probe as _probe
 from windtunnel.backends.discovery import registry
-from windtunnel.backends.discovery.probe import Probed, forget, probe
+from windtunnel.backends.discovery.probe import ProbeResult, forget, probe
 from windtunnel.core.errors import InputError
 
 Fake = Callable[..., str]
@@ -45,7 +45,7 @@ def runs(pid: int) -> bool:
     return True
 
 
-def one(name: str) -> Probed:
+def one(name: str) -> ProbeResult:
     (found,) = probe([name])
     return found
 
@@ -53,7 +53,7 @@ def one(name: str) -> Probed:
 def test_a_driver_that_is_right_tells_its_devices(fake: Fake, tmp_path: Path) -> None:
     fake("right", "return [device(0, memory_bytes=1e9), device(1, label='another', software=True)]")
     found = one("right")
-    assert found.present and found.why == "" and found.kind_of_failure is None
+    assert found.present and found.why == "" and found.failure is None
     assert [(d.name, d.label, d.software, d.memory_bytes) for d in found.devices] == [
         ("right:0", "a card", False, 1e9),
         ("right:1", "another", True, 0.0),
@@ -75,12 +75,12 @@ def test_a_driver_that_is_right_tells_its_devices(fake: Fake, tmp_path: Path) ->
         ("sys.exit(3)", "failed", "SystemExit: 3"),
         ("import a_driver_nobody_has", "missing package", "the package 'a_driver_nobody_has' is not installed"),
         ("raise ImportError('libcard.so.1 is not here')", "missing package", "libcard.so.1 is not here"),
-        ("return []", "absent", "its driver answers, and has no device"),
+        ("return []", "absent", "its driver reports no device"),
         ("return [42]", "failed", "TypeError"),
         ("return [device(memory_bytes=float('nan'))]", "failed", "ValueError"),
         ("return [device(label=object())]", "failed", "TypeError"),
-        ("return [device(label=7)]", "failed", "is no answer"),
-        ("return [device(backend='other')]", "failed", "is no answer"),
+        ("return [device(label=7)]", "failed", "invalid answer from its driver"),
+        ("return [device(backend='other')]", "failed", "invalid answer from its driver"),
     ],
 )
 def test_a_driver_that_is_not_right_is_not_present_for_a_reason(
@@ -88,7 +88,7 @@ def test_a_driver_that_is_not_right_is_not_present_for_a_reason(
 ) -> None:
     found = one(fake("wrong", body, "timeout_s=2.0" if failure == "hung" else "timeout_s=60.0"))
     assert not found.present and found.devices == ()
-    assert (found.kind_of_failure, said in found.why) == (failure, True), found.why
+    assert (found.failure, said in found.why) == (failure, True), found.why
     assert none_is_left(tmp_path)
 
 
@@ -109,7 +109,7 @@ def test_garbage_on_the_descriptor_is_no_answer(fake: Fake, tmp_path: Path, writ
         """,
     )
     found = one("garbage")
-    assert not found.present and found.kind_of_failure == "failed" and "is no answer" in found.why
+    assert not found.present and found.failure == "failed" and "invalid answer from its driver" in found.why
     assert len(found.why) < 400
     assert none_is_left(tmp_path)
 
@@ -123,7 +123,7 @@ def test_garbage_without_end_is_not_read_to_its_end(fake: Fake, tmp_path: Path) 
         """,
         "timeout_s=10.0",
     )
-    assert one("endless").kind_of_failure == "failed"  # and not hung
+    assert one("endless").failure == "failed"  # and not hung
     assert none_is_left(tmp_path)
 
 
@@ -166,7 +166,7 @@ def test_a_process_that_the_driver_leaves_with_the_descriptor_is_not_waited_for_
         f"timeout_s={5 if failure == 'hung' else 60}",
     )
     found = one("stays")
-    assert found.kind_of_failure == failure and found.present == (failure is None)
+    assert found.failure == failure and found.present == (failure is None)
     assert len(list(tmp_path.glob("*.pid"))) == 2
     assert none_is_left(tmp_path)
 
@@ -186,8 +186,8 @@ def test_a_back_end_whose_files_are_not_here_is_not_asked(fake: Fake, tmp_path: 
     fake("nowhere", "return [device()]", "present=lambda: False")
     fake("unsure", "return [device()]", "present=lambda: Path('/nobody/has/this').read_text()")
     nowhere, unsure = probe(["nowhere", "unsure"])
-    assert (nowhere.kind_of_failure, unsure.kind_of_failure) == ("absent", "failed")
-    assert "nothing of it is on this host" in nowhere.why and "FileNotFoundError" in unsure.why
+    assert (nowhere.failure, unsure.failure) == ("absent", "failed")
+    assert "no package, driver or device file was found" in nowhere.why and "FileNotFoundError" in unsure.why
     assert not list(tmp_path.glob("*.pid"))
 
 
@@ -195,7 +195,7 @@ def test_a_back_end_whose_package_is_not_installed_is_not_asked_either(fake: Fak
     fake("lacks", "return [device()]", "packages=('json', 'a_driver_nobody_has')")
     fake("has", "return [device()]", "packages=('json',)")
     lacks, has = probe(["lacks", "has"])
-    assert (lacks.kind_of_failure, lacks.why) == (
+    assert (lacks.failure, lacks.why) == (
         "missing package",
         "the package 'a_driver_nobody_has' is not installed",
     )
@@ -264,7 +264,7 @@ def test_files_of_the_working_directory_are_not_taken_for_modules(
     (tmp_path / "a_driver_nobody_has.py").touch()
     (tmp_path / "json.py").write_text("raise SystemExit('taken')")
     monkeypatch.chdir(tmp_path)
-    assert one("looks").kind_of_failure == "missing package"
+    assert one("looks").failure == "missing package"
     monkeypatch.syspath_prepend(tmp_path)  # what the asking process can import, it can
     (tmp_path / "json.py").unlink()
     forget()
@@ -276,14 +276,14 @@ def test_an_interrupt_while_waiting_leaves_no_process(
 ) -> None:
     for name in ("sleeps_a", "sleeps_b"):
         fake(name, "time.sleep(1000)", "timeout_s=60.0")
-    look = _probe._Child.look
+    update = _probe._Child.update
 
     def interrupted(child: _probe._Child) -> None:
-        look(child)
+        update(child)
         if len(list(tmp_path.glob("*.pid"))) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(_probe._Child, "look", interrupted)
+    monkeypatch.setattr(_probe._Child, "update", interrupted)
     with pytest.raises(KeyboardInterrupt):
         probe()
     assert none_is_left(tmp_path)
@@ -293,7 +293,7 @@ def test_no_interpreter_to_start_is_a_failure_in_words(fake: Fake, monkeypatch: 
     fake("right", "return [device()]")
     monkeypatch.setattr(sys, "executable", "/nobody/has/python")
     found = one("right")
-    assert found.kind_of_failure == "failed" and "no process could be started" in found.why
+    assert found.failure == "failed" and "could not be started" in found.why
 
 
 def test_no_descriptor_stays_open(fake: Fake) -> None:
@@ -331,9 +331,9 @@ def test_a_process_that_asks_a_driver_imports_nothing_that_finding_a_device_does
     heavy = [one for one in HEAVY if not (name in IN_NUMPY and one in ("numpy", "ml_dtypes", "scipy"))]
     code = (
         "import json, sys\n"
-        "from windtunnel.backends.discovery.probe_child import _said\n"
-        f"said = _said({name!r})\n"
-        f"print(json.dumps([[one for one in {heavy} if one in sys.modules], 'devices' in said]))"
+        "from windtunnel.backends.discovery.probe_child import _result\n"
+        f"result = _result({name!r})\n"
+        f"print(json.dumps([[one for one in {heavy} if one in sys.modules], 'devices' in result]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     imported, found = json.loads(done.stdout)
@@ -353,8 +353,8 @@ def test_the_command_that_lists_real_devices_imports_nothing_that_is_for_more() 
 
 def test_every_back_end_says_what_a_person_needs_and_is_asked_without_noise(capfd: pytest.CaptureFixture[str]) -> None:
     for backend in registry.backends():
-        assert backend.reaches and backend.install and backend.timeout_s > 0
+        assert backend.description and backend.install and backend.timeout_s > 0
     for found in probe():
-        assert found.present or (found.why and found.kind_of_failure), found
+        assert found.present or (found.why and found.failure), found
         assert [device.index for device in found.devices] == list(range(len(found.devices)))
     assert capfd.readouterr() == ("", "")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import windtunnel
-from windtunnel.backends.common import system as _system
-from windtunnel.backends.discovery import real_devices as probing
+from windtunnel.backends.common import system
+from windtunnel.backends.discovery import real_devices
 from windtunnel.cli import main as cli
 from windtunnel.core import errors
 from windtunnel.library.devices import _real_backends, open_real_device
@@ -50,9 +50,9 @@ def test_devices_real_lists_hardware_first_and_tells_software_apart(
     ]
     code, out, err = command(capsys, "devices", "--real")
     assert (code, err) == (0, "")
-    hardware, software = out.split("software: real code on this host's processor, no accelerator;")
+    hardware, software = out.split("software: executed by this host's processor, not an accelerator;")
     assert hardware.startswith("hardware\n") and "NVIDIA L4" in hardware and "24.0 GB" in hardware
-    assert "cpu-haswell" in software and "are not GPUs" in software and "NVIDIA" not in software
+    assert "cpu-haswell" in software and "are no GPUs" in software and "NVIDIA" not in software
 
 
 def test_where_nothing_is_there_the_list_is_empty_and_quiet(fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,8 +108,8 @@ def test_a_processor_is_the_host_whatever_its_label(fake: Fake) -> None:
     assert model_of("llvmpipe (LLVM 15.0.6, 256 bits)", "cpu") == "host"
     assert host_spec().apis == HOST_APIS
     fake("tpu", f"return [{POCL.replace('device(', 'device(api=' + repr('jax') + ', ')}]")
-    (one,) = probing.reached(probing.probe())
-    assert (one.model, one.modelled_as) == ("host", None)  # no model of the processor through JAX
+    (one,) = real_devices.identify(real_devices.probe())
+    assert (one.sku, one.model) == ("host", None)  # no model of the processor through JAX
 
 
 # Programs.
@@ -127,7 +127,7 @@ def test_a_sku_without_an_api_is_meant_through_its_usual_one(fake: Fake) -> None
     fake("opencl", f"return [{CARD}]", "context=opened")
     with pytest.raises(
         errors.DeviceNotPresentError,
-        match=r"'l4' is not here through cuda; this host reaches it as l4@opencl \(opencl:0\)",
+        match=r"'l4' not found on this host through cuda; available through other APIs: l4@opencl \(opencl:0\)",
     ):
         open_real_device("l4")
     fake("cuda", f"return [{CUDA_CARD}]", "context=opened")
@@ -139,10 +139,10 @@ def test_what_is_not_here_is_said_with_what_is(fake: Fake) -> None:
     fake("wgpu", "os.abort()", "context=opened")
     fake("tpu", f"return [{POCL}]")
     for name, said in [
-        ("opencl:1", "'opencl:1' is not here: opencl reaches 1 device$"),
-        ("wgpu:0", "'wgpu:0' is not here: .*SIGABRT.*; to install: a driver"),
-        ("l4", r"'l4' is not here; what back ends reach on this host is opencl:0 \(host@opencl\)"),
-        ("host", r"'host' is not here through native; this host reaches it as host@opencl \(opencl:0\)"),
+        ("opencl:1", "'opencl:1' not found on this host: opencl detects 1 device$"),
+        ("wgpu:0", "'wgpu:0' not found on this host: .*SIGABRT.*; to install: a driver"),
+        ("l4", r"'l4' not found on this host; available: opencl:0 \(host@opencl\)"),
+        ("host", r"'host' not found on this host through native; .*: host@opencl \(opencl:0\)"),
     ]:
         with pytest.raises(errors.DeviceNotPresentError, match=said) as raised:
             open_real_device(name)
@@ -153,7 +153,7 @@ def test_what_is_not_here_is_said_with_what_is(fake: Fake) -> None:
         ("opencll:0", "did you mean 'opencl'"),
         ("opencl:first", "opencl:0"),
         ("opencl:-1", "opencl:0"),
-        ("tpu:0", "does single operations, and no programs"),
+        ("tpu:0", "executes single operations only, not programs"),
     ]:
         with pytest.raises(errors.InputError, match=said):
             open_real_device(name)
@@ -162,12 +162,12 @@ def test_what_is_not_here_is_said_with_what_is(fake: Fake) -> None:
 def test_selection_takes_hardware_before_software_and_says_which(fake: Fake) -> None:
     fake("opencl", f"return [{POCL}, {CARD.replace('device(', 'device(1, ')}]", "context=opened")
     backends: dict[str, Any] = {**_real_backends()}
-    assert [one.found.name for one in backends["opencl"].devices] == ["opencl:1", "opencl:0"]
-    assert [one.found.name for one in backends["gpu"].devices] == ["opencl:1"]
-    assert [one.found.name for one in backends["cpu"].devices] == ["opencl:0"]
+    assert [one.detected.name for one in backends["opencl"].devices] == ["opencl:1", "opencl:0"]
+    assert [one.detected.name for one in backends["gpu"].devices] == ["opencl:1"]
+    assert [one.detected.name for one in backends["cpu"].devices] == ["opencl:0"]
     choice = windtunnel.select("cuda", "opencl", real=True)
     assert (choice.backend.name, choice.index) == ("opencl", 0)
-    assert "not cuda: no back end of this installation reaches devices through cuda on this host" in choice.reason
+    assert "not cuda: no back end of this installation detects devices with the API cuda on this host" in choice.reason
     for name, index in [("opencl:0", 1), ("opencl:1", 0), ("host@opencl", 1), ("l4", 0), ("l4@opencl", 0)]:
         assert windtunnel.select("opencl", device=name, real=True).index == index
     with pytest.raises(errors.DeviceNotPresentError, match="it reaches 2 devices, and none is 't4'"):
@@ -178,9 +178,9 @@ def test_selection_takes_hardware_before_software_and_says_which(fake: Fake) -> 
 
 def test_a_software_device_is_no_gpu_and_its_reason_says_what_it_is(fake: Fake) -> None:
     fake("opencl", f"return [{POCL}, device(1, kind='fpga', software=True)]", "context=opened_software")
-    with pytest.raises(errors.DeviceNotPresentError, match="not gpu: no back end reaches a gpu on this host"):
+    with pytest.raises(errors.DeviceNotPresentError, match="not gpu: no back end detects a gpu on this host"):
         windtunnel.select("gpu", real=True)
-    with pytest.raises(errors.DeviceNotPresentError, match="not fpga: opencl:1 is software, no fpga"):
+    with pytest.raises(errors.DeviceNotPresentError, match="not fpga: opencl:1 is software, not a fpga"):
         windtunnel.select("fpga", real=True)
     assert "(software, no accelerator), the first of opencl" in windtunnel.select("opencl", real=True).reason
 
@@ -190,19 +190,21 @@ def test_a_device_that_runs_no_programs_is_not_chosen(fake: Fake) -> None:
     fake("wgpu", "raise RuntimeError('no adapter')")
     with pytest.raises(
         errors.DeviceNotPresentError,
-        match="not jax: tpu:0 does single operations and runs no programs; not wgpu: RuntimeError: no adapter; "
+        match="not jax: tpu:0 executes single operations only, not programs; not wgpu: RuntimeError: no adapter; "
         "to install: a driver",
     ):
         windtunnel.select("jax", "wgpu", real=True)
     backend = _real_backends()["jax"]
-    with pytest.raises(errors.DeviceNotPresentError, match="jax has no device 0: tpu:0 does single operations"):
+    with pytest.raises(
+        errors.DeviceNotPresentError, match="jax has no device 0: tpu:0 executes single operations only"
+    ):
         backend.context(0)
 
 
 def test_a_card_on_the_bus_that_no_back_end_reaches_is_noticed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    card = _system.PciDevice("0000:17:00.0", _system.NVIDIA, 0x2335, 3)
-    monkeypatch.setattr(_system, "accelerators", lambda: (card,))
+    card = system.PciDevice("0000:17:00.0", 0x10DE, 0x2335, 3)
+    monkeypatch.setattr(system, "accelerators", lambda: (card,))
     fake("opencl", f"return [{POCL}]")
-    assert probing.unreached(probing.reached(probing.probe())) == [card]
+    assert real_devices.without_backend(real_devices.identify(real_devices.probe())) == [card]
     fake("opencl", f"return [{CARD}]")
-    assert probing.unreached(probing.reached(probing.probe())) == []
+    assert real_devices.without_backend(real_devices.identify(real_devices.probe())) == []

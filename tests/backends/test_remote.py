@@ -26,7 +26,7 @@ from windtunnel.validation.budget import Budget
 FAKE = '''
 """A back end that does what its operations are called, wrongly."""
 import os, subprocess, sys, time
-from windtunnel.backends.common.backend import Found, RealBackend
+from windtunnel.backends.common.backend import DetectedDevice, RealBackend
 from windtunnel.core.errors import DeviceLost
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo
@@ -64,7 +64,7 @@ class Operations:
     if TELLS:
         def conditions(self): return {"sm_clock_hz": 1.98e9, "held_back": ["idle"]}
 
-BACKEND = RealBackend("fakery", "nothing", "nothing", lambda: [Found("fakery", 0, "fake", "gpu", False, "1", "cuda")], Operations)
+BACKEND = RealBackend("fakery", "nothing", "nothing", lambda: [DetectedDevice("fakery", 0, "fake", "gpu", False, "1", "cuda")], Operations)
 '''
 
 
@@ -131,7 +131,7 @@ def test_a_call_that_hangs_is_abandoned_with_its_process_and_says_so_ever_after(
 
 def test_no_call_is_waited_for_longer_than_the_patience_with_its_device(fake: RemoteOperations) -> None:
     trial = fake.trial("vector_add", columns(1))
-    fake.patience_s = 0.2
+    fake.max_wait_s = 0.2
     with pytest.raises(errors.DeviceHang, match="no answer within 0.2 s"):
         trial.run()
 
@@ -250,7 +250,7 @@ def test_an_exception_that_nobody_expects_comes_with_its_trace(fake: RemoteOpera
 
 def test_a_device_that_is_not_there_is_no_child_that_stays() -> None:
     before = set(_children())
-    with pytest.raises(errors.DeviceNotPresentError, match="cpu:9 is not here"):
+    with pytest.raises(errors.DeviceNotPresentError, match="cpu:9 not found"):
         RemoteOperations("cpu", 9)
     assert set(_children()) == before
 

@@ -33,7 +33,7 @@ def columns(op_name: str) -> Any:
 
 def test_where_jax_is_not_installed_it_is_absent_and_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)  # what the import system takes for a package that is not here
-    with pytest.raises(errors.DeviceNotPresentError, match=r"tpu:0 is not here: .*jax.*; pip install 'jax\[tpu\]'"):
+    with pytest.raises(errors.DeviceNotPresentError, match=r"tpu:0 not found: .*jax.*; pip install 'jax\[tpu\]'"):
         TPU.operations(0)
     with pytest.raises(ModuleNotFoundError):
         TPU.find()
@@ -44,7 +44,7 @@ def test_it_is_present_exactly_where_jax_is_installed() -> None:
     (found,) = probe(["tpu"])
     assert TPU.present() is INSTALLED is found.present
     if not INSTALLED:
-        assert found.kind_of_failure == "absent"
+        assert found.failure == "absent"
 
 
 if INSTALLED:
@@ -157,7 +157,7 @@ if INSTALLED:
             ("copy", {"bytes": 8, "direction": "d2d", "dispatch": "eager"}, "timed as it is"),
             ("launch", {"mode": "persistent"}, "no launch of mode persistent"),
             ("copy", {"bytes": 8, "direction": "h2d"}, "pageable memory, not pinned"),
-            ("aes", {"bytes": 8}, "does not run aes here"),
+            ("aes", {"bytes": 8}, "does not support 'aes'"),
         ],
     )
     def test_what_it_does_not_do_is_refused_in_words(device: Any, op: str, given: dict[str, Any], said: str) -> None:
@@ -187,5 +187,5 @@ if INSTALLED:
                 call()
 
     def test_an_index_that_jax_does_not_have_is_not_present() -> None:
-        with pytest.raises(errors.DeviceNotPresentError, match="tpu:99 is not here: JAX has"):
+        with pytest.raises(errors.DeviceNotPresentError, match="tpu:99 not found: tpu has"):
             TPU.operations(99)

@@ -61,13 +61,13 @@ def count_64(total: u64[:], n: u64):  # type: ignore[no-untyped-def]
 @pytest.fixture(params=[False, True], ids=["mapped", "staged"])
 def device(request: pytest.FixtureRequest) -> Iterator[Accelerator]:
     """Both ways of copying, whichever the device is for."""
-    with Accelerator(vulkan.opened(0, staged=request.param)) as found:
+    with Accelerator(vulkan.open_device(0, staged=request.param)) as found:
         yield found
 
 
 @pytest.fixture
 def plain() -> Iterator[Accelerator]:
-    with Accelerator(vulkan.opened(0)) as found:
+    with Accelerator(vulkan.open_device(0)) as found:
         yield found
 
 
@@ -88,7 +88,7 @@ def test_hardware_comes_first_and_software_is_told() -> None:
         assert one.software == (one.kind == "cpu")
         assert one.memory_bytes > 2**28
         assert one.driver and one.vendor and one.name == f"vulkan:{one.index}"
-    assert any(one.software for one in found), "lavapipe is not here: install mesa-vulkan-drivers"
+    assert any(one.software for one in found), "lavapipe not found: install mesa-vulkan-drivers"
 
 
 def test_what_a_device_is_said_to_be_does_not_change_from_one_time_to_the_next() -> None:
@@ -102,29 +102,29 @@ def test_what_a_device_is_said_to_be_does_not_change_from_one_time_to_the_next()
 
 def test_a_device_that_is_not_here_is_named() -> None:
     count = len(backend("vulkan").find())
-    with pytest.raises(errors.DeviceNotPresentError, match=f"Vulkan has no device {count} here; it has {count}"):
-        vulkan.opened(count)
+    with pytest.raises(errors.DeviceNotPresentError, match=f"vulkan:{count} not found: vulkan has {count} device"):
+        vulkan.open_device(count)
 
 
 def test_staged_memory_is_not_mapped_and_mapped_is(device: Accelerator, request: pytest.FixtureRequest) -> None:
     buffer = device.to_device(np.ones(10, np.float32))
-    assert (buffer.memory.handle.seen is None) == request.node.callspec.params["device"]
+    assert (buffer.memory.handle.host_bytes is None) == request.node.callspec.params["device"]
 
 
 @pytest.mark.parametrize("call", ["find", "open"])
 def test_nothing_is_written_to_the_terminal_without_a_runtime_folder(call: str) -> None:
     """In a process of its own: a driver says what it says once."""
-    work = {"find": "vulkan._find()", "open": "vulkan.opened(0).close()"}[call]
+    work = {"find": "vulkan._find()", "open": "vulkan.open_device(0).close()"}[call]
     environment = {name: value for name, value in os.environ.items() if name != "XDG_RUNTIME_DIR"}
     done = subprocess.run(
-        [sys.executable, "-c", f"from windtunnel.backends import vulkan; {work}"],
+        [sys.executable, "-c", f"from windtunnel.backends.vulkan import backend as vulkan; {work}"],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_work_writes_nothing_to_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
-    with Accelerator(vulkan.opened(0)) as device:
+    with Accelerator(vulkan.open_device(0)) as device:
         buffer = device.to_device(np.zeros(100, np.float32))
         device.launch(plus_one, 1, 128, buffer)
         assert device.to_host(buffer).tolist() == [1.0] * 100
@@ -148,12 +148,12 @@ def test_memory_of_odd_sizes_keeps_every_byte(device: Accelerator, size: int) ->
 def test_copies_longer_than_a_stage_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("windtunnel.backends.vulkan.device._CHUNK", 1000)
     data = np.random.default_rng(5).integers(0, 256, 70_123).astype(np.uint8)
-    with Accelerator(vulkan.opened(0, staged=True)) as device:
+    with Accelerator(vulkan.open_device(0, staged=True)) as device:
         assert (device.to_host(device.to_device(data)) == data).all()
 
 
 def test_what_is_staged_may_be_changed_at_once() -> None:
-    with Accelerator(vulkan.opened(0, staged=True)) as device:
+    with Accelerator(vulkan.open_device(0, staged=True)) as device:
         buffer, data = device.empty(100_000, np.int32), np.zeros(100_000, np.int32)
         for turn in range(20):
             data[:] = turn
@@ -166,7 +166,7 @@ def test_a_larger_array_than_a_kernel_takes_is_refused(plain: Accelerator) -> No
     device = driver_of(plain).device
     device.physical = replace(device.physical, bound_bytes=399)
     buffer = plain.to_device(np.zeros(100, np.float32))
-    with pytest.raises(errors.InvalidArgument, match="'a' has 400 bytes, and a kernel takes arrays of at most 399"):
+    with pytest.raises(errors.InvalidArgument, match="'a' has 400 bytes; kernel arguments are limited to 399"):
         plain.launch(plus_one, 1, 128, buffer)
 
 
@@ -198,7 +198,7 @@ def test_a_result_is_the_apis_error_with_its_code(
 def test_more_at_once_than_the_driver_gives_is_out_of_memory(plain: Accelerator) -> None:
     device = driver_of(plain).device
     device.physical = replace(device.physical, largest_bytes=1000)
-    with pytest.raises(errors.DeviceOutOfMemory, match="1,001 bytes at once, of at most 1,000") as caught:
+    with pytest.raises(errors.DeviceOutOfMemory, match="1,001 bytes exceed the largest allocation, 1,000") as caught:
         plain.empty(1001, np.uint8)
     assert (caught.value.code.name, caught.value.code.number) == ("VK_ERROR_OUT_OF_DEVICE_MEMORY", -2)
 
@@ -240,7 +240,7 @@ def test_a_missing_compiler_is_said_with_what_to_install(plain: Accelerator, mon
     spirv._compiled.cache_clear()
     monkeypatch.setenv("PATH", "")
     buffer = plain.to_device(np.zeros(10, np.float32))
-    with pytest.raises(errors.LaunchError, match="glslang, which makes SPIR-V of kernels, is not here: apt install"):
+    with pytest.raises(errors.LaunchError, match="kernels require glslang to compile SPIR-V: apt install"):
         plain.launch(plus_one, 1, 32, buffer)
 
 
@@ -256,7 +256,7 @@ def test_more_numbers_than_the_device_takes_are_refused(plain: Accelerator) -> N
     driver = driver_of(plain)
     driver.physical = replace(driver.physical, push_bytes=4)
     emitted = transpile(of_all_widths, "glsl")
-    with pytest.raises(RefusedError, match="kernel 'of_all_widths' takes 32 bytes of numbers, of at most 4"):
+    with pytest.raises(RefusedError, match="kernel 'of_all_widths' takes 32 bytes of scalar arguments; the limit is 4"):
         driver.build(emitted)
 
 
@@ -317,7 +317,7 @@ def test_two_contexts_in_two_threads_do_not_disturb_each_other() -> None:
     found: dict[int, np.ndarray] = {}
 
     def work(number: int) -> None:
-        with Accelerator(vulkan.opened(0)) as device:
+        with Accelerator(vulkan.open_device(0)) as device:
             buffer = device.to_device(np.full(10_000, number, np.float32))
             for _ in range(100):
                 device.launch(plus_one, 79, 128, buffer)
@@ -380,7 +380,7 @@ def test_a_queue_without_time_stamps_says_so(plain: Accelerator) -> None:
     first.record()
     last.record()
     last.synchronize()
-    with pytest.raises(errors.InvalidArgument, match="have no time stamps"):
+    with pytest.raises(errors.InvalidArgument, match="have no timestamps"):
         last.elapsed_s(first)
 
 
@@ -414,7 +414,7 @@ def resident_bytes() -> int:
 
 
 def used(staged: bool) -> Accelerator:
-    device = Accelerator(vulkan.opened(0, staged))
+    device = Accelerator(vulkan.open_device(0, staged))
     buffer = device.to_device(np.zeros(1000, np.float32))
     event = device.event()
     event.record()
@@ -448,7 +448,7 @@ def test_a_device_that_is_only_forgotten_is_destroyed(monkeypatch: pytest.Monkey
 
 
 def test_a_device_is_closed_when_its_work_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = Accelerator(vulkan.opened(0))
+    device = Accelerator(vulkan.open_device(0))
     buffer = device.to_device(np.zeros(1_000_000, np.float32))
     for _ in range(50):
         device.launch(plus_one, 7813, 128, buffer)
@@ -484,7 +484,7 @@ def test_a_device_that_cannot_be_opened_leaves_nothing(monkeypatch: pytest.Monke
     left = counting(monkeypatch)
     monkeypatch.setattr(Device, "_make_structs", lambda self: (_ for _ in ()).throw(VulkanError("vkTest", -3)))
     with pytest.raises(VulkanError, match="VK_ERROR_INITIALIZATION_FAILED"):
-        vulkan.opened(0)
+        vulkan.open_device(0)
     assert left()["Device"] == 0
     assert {name: count for name, count in left().items() if count} == {}
 
@@ -515,7 +515,7 @@ def test_every_operation_on_floats_is_marked_and_the_rest_is_as_it_was() -> None
 
 
 def test_what_is_no_module_is_refused() -> None:
-    with pytest.raises(spirv.CompilerError, match="no SPIR-V"):
+    with pytest.raises(spirv.CompilerError, match="not SPIR-V"):
         spirv.capabilities(struct.pack("<8I", *range(8)))
 
 
@@ -530,7 +530,7 @@ def test_f64_of_what_glsl_has_for_f32_alone_is_refused_at_its_line() -> None:
 
 def test_memory_that_is_allocated_where_another_was_is_what_kernels_then_see() -> None:
     """A buffer may get the handle of one that was freed; a descriptor set that was bound to that one is not its."""
-    with Accelerator(vulkan.opened(0)) as device:
+    with Accelerator(vulkan.open_device(0)) as device:
         for turn in range(200):
             buffers = [device.to_device(np.full(64 * (1 + turn % 3), turn, np.float32)) for _ in range(4)]
             for buffer in buffers:

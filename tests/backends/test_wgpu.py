@@ -99,7 +99,11 @@ def test_the_device_says_what_it_is_and_where_its_figures_come_from(device: Acce
     assert (found.label, found.kind, found.software, found.driver) == (info.name, info.kind, info.software, info.driver)
     assert info.driver.startswith("wgpu-native ") and " on " in info.driver
     assert info.limits.threads_per_block == limits["max-compute-invocations-per-workgroup"]
-    assert info.limits.atomic_bits == 32 and "adapter's own" in info.limits.source and "memory" in info.limits.source
+    assert (
+        info.limits.atomic_bits == 32
+        and "limits of the adapter" in info.limits.source
+        and "memory" in info.limits.source
+    )
     assert ("float16" in info.features) == ("shader-f16" in driver_of(device).features)
     # Of a software device the memory is the host's.
     if info.software:
@@ -134,9 +138,9 @@ def test_hardware_comes_first_and_opengl_only_where_nothing_better_reaches_the_d
 
 def test_a_device_without_time_stamps_says_so_and_whose_memory_is_not_known_says_so() -> None:
     card = adapter_like("A card", "D3D12", "DiscreteGPU")
-    assert "host's clock" in module._found(0, card).driver
+    assert "host's clock" in module._detected(0, card).driver
     timed = adapter_like("A card", "D3D12", "DiscreteGPU", frozenset({"timestamp-query"}))
-    found = module._found(0, timed)
+    found = module._detected(0, timed)
     assert "clock" not in found.driver and "565.1" in found.driver
     assert (found.kind, found.software, found.memory_bytes) == ("gpu", False, 0.0)
     most = {
@@ -145,11 +149,11 @@ def test_a_device_without_time_stamps_says_so_and_whose_memory_is_not_known_says
         "max-compute-workgroup-storage-size": 49152, "max-buffer-size": 1 << 40,
     }  # fmt: skip
     info = driver_module._info(found, most, frozenset(), 32)
-    assert info.memory_bytes == 1 << 40 and "does not tell" in info.limits.source
+    assert info.memory_bytes == 1 << 40 and "WebGPU reports no size" in info.limits.source
 
 
 def test_a_device_that_is_not_here_is_none() -> None:
-    with pytest.raises(errors.DeviceNotPresentError, match="no device 99 here"):
+    with pytest.raises(errors.DeviceNotPresentError, match="wgpu:99 not found"):
         opened(99)
 
 
@@ -267,7 +271,7 @@ def refused(device: Accelerator, *launch: Any) -> errors.LaunchError:
 def test_more_shared_memory_than_there_is_is_refused(device: Accelerator) -> None:
     error = refused(device, much_shared, 1, 64, device.to_device(np.zeros(64, np.float32)))
     assert error.operation == "launch much_shared"
-    assert error.problem == f"40,000 bytes of shared memory, of at most {device.info.limits.shared_bytes:,}"
+    assert error.problem == f"40,000 bytes of shared memory exceed the limit of {device.info.limits.shared_bytes:,}"
 
 
 def test_an_array_larger_than_can_be_bound_is_refused_in_words(device: Accelerator) -> None:
@@ -330,9 +334,9 @@ def test_what_the_library_only_logs_is_raised_in_its_thread_alone(
 
 def test_messages_are_one_line_but_for_what_points_at_a_source() -> None:
     told = "Validation Error\n\nCaused by:\n  In wgpuDeviceCreateBuffer\n    Too large\n"
-    assert driver_module._words(told) == "In wgpuDeviceCreateBuffer: Too large"
+    assert driver_module._one_line(told) == "In wgpuDeviceCreateBuffer: Too large"
     pointed = "Validation Error\n\nparsing error\n  ┌─ wgsl:1:45\n  │\n1 │ let x = ;"
-    assert driver_module._words(pointed) == pointed
+    assert driver_module._one_line(pointed) == pointed
 
 
 # Threads.

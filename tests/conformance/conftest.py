@@ -19,7 +19,7 @@ from tests.backends.fake_cupy import FakeCupy
 
 import windtunnel
 from windtunnel import f32, grid, threadIdx
-from windtunnel.backends.cuda import driver as _cupy
+from windtunnel.backends.cuda import context as cupy_context
 from windtunnel.backends.discovery.registry import backend
 from windtunnel.runtime.accelerator import Accelerator
 
@@ -135,7 +135,7 @@ def real(name: str, kernels: Kernels = THREADS) -> Subject:
 
 def fake(name: str, cupy: FakeCupy) -> Subject:
     """A back end's driver over a stand-in for CuPy: its calls are tested, and no device."""
-    return Subject(lambda: Accelerator(_cupy.context(cupy, name, 0)), THREADS)
+    return Subject(lambda: Accelerator(cupy_context.open_context(cupy, name, 0)), THREADS)
 
 
 def here(name: str) -> bool:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import windtunnel
-from windtunnel.backends.discovery import real_devices as probing
+from windtunnel.backends.discovery import real_devices
 from windtunnel.core import errors
 from windtunnel.core.recommendation import MATRIX
 from windtunnel.emulator.device.backend import EmulatedBackend
@@ -75,10 +75,12 @@ def test_a_device_asked_for_by_name_is_never_replaced(monkeypatch: pytest.Monkey
     ):
         windtunnel.select("cuda", "cpu", device="l4", machine=["h100-sxm-80gb", "epyc-9654"])
     # Nor is a real one, which tests/backends has more of: here no driver answers.
-    monkeypatch.setattr(probing, "probe", lambda _names=None: [])
-    with pytest.raises(errors.DeviceNotPresentError, match=r"'l4' is not here: .*no back end .* through cuda on this"):
+    monkeypatch.setattr(real_devices, "probe", lambda _names=None: [])
+    with pytest.raises(
+        errors.DeviceNotPresentError, match=r"'l4' is not here: .*no back end .* with the API cuda on this"
+    ):
         windtunnel.select("cuda", device="l4", real=True)
-    with pytest.raises(errors.DeviceNotPresentError, match="not cpu: no back end reaches a cpu on this host"):
+    with pytest.raises(errors.DeviceNotPresentError, match="not cpu: no back end detects a cpu on this host"):
         windtunnel.select(*SEED, real=True)
 
 

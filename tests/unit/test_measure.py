@@ -47,7 +47,7 @@ class Fake:
         self.runs: Counter[float] = Counter()
         self.open = self.closed = 0
         self.joules = 0.0
-        self.patience_s = 0.0
+        self.max_wait_s = 0.0
 
     def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
         return "not that" if op != "vector_add" else None
@@ -79,7 +79,7 @@ class FakeTrial:
     def run(self, count: int = 1) -> float:
         device = self.device
         if self.n in device.strange.get("hangs", ()):
-            device.clock.now += device.patience_s
+            device.clock.now += device.max_wait_s
             raise errors.DeviceHang("hung", operation="run", device="fake", code=code_of("cuda", errors.DeviceHang))
         seconds = law_s(self.n) * self.factor * math.exp(device.sample * device.rng.standard_normal())
         if self.cold:
@@ -229,7 +229,7 @@ def test_a_device_that_hangs_is_opened_anew_and_the_others_are_still_measured() 
 
 
 def wait(device: Fake, most_s: float) -> None:
-    device.patience_s = most_s
+    device.max_wait_s = most_s
 
 
 @pytest.mark.parametrize("budget_s", [12.0, 60.0, 3600.0])

@@ -13,9 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from windtunnel.app import validate as validating
-from windtunnel.backends.common.backend import Found
-from windtunnel.backends.discovery import real_devices as probing
-from windtunnel.backends.discovery.reached import Reached
+from windtunnel.backends.common.backend import DetectedDevice
+from windtunnel.backends.discovery.real_devices import RealDevice
 from windtunnel.cli.main import cli
 from windtunnel.core import errors
 from windtunnel.report.validation import render
@@ -27,17 +26,17 @@ from windtunnel_models.catalogue import Catalogue
 KNOWN = Catalogue()
 
 
-def found(name: str, label: str, kind: str, api: str, *, software: bool) -> Found:
+def found(name: str, label: str, kind: str, api: str, *, software: bool) -> DetectedDevice:
     way, _, number = name.partition(":")
-    return Found(way, int(number), label, kind, software, "driver 1", api)
+    return DetectedDevice(way, int(number), label, kind, software, "driver 1", api)
 
 
-HOST = Reached(found("cpu:0", "a processor", "cpu", "native", software=True), "host", "host@native")
-CIPHERS = Reached(found("offload:0", "a processor", "cpu", "native", software=True), "host", "host@native")
-POCL = Reached(found("opencl:1", "a processor", "cpu", "opencl", software=True), "host", "host@opencl")
-CUDA = Reached(found("cuda:0", "NVIDIA L4", "gpu", "cuda", software=False), "l4", "l4@cuda")
-BOARD = Reached(found("opencl:0", "NVIDIA L4", "gpu", "opencl", software=False), "l4", "l4@opencl")
-RTL = Reached(found("fpga:0", "Icarus", "fpga", "xrt", software=True), None, None)
+HOST = RealDevice(found("cpu:0", "a processor", "cpu", "native", software=True), "host", "host@native")
+CIPHERS = RealDevice(found("offload:0", "a processor", "cpu", "native", software=True), "host", "host@native")
+POCL = RealDevice(found("opencl:1", "a processor", "cpu", "opencl", software=True), "host", "host@opencl")
+CUDA = RealDevice(found("cuda:0", "NVIDIA L4", "gpu", "cuda", software=False), "l4", "l4@cuda")
+BOARD = RealDevice(found("opencl:0", "NVIDIA L4", "gpu", "opencl", software=False), "l4", "l4@opencl")
+RTL = RealDevice(found("fpga:0", "Icarus", "fpga", "xrt", software=True), None, None)
 ALL = (CUDA, BOARD, HOST, CIPHERS, POCL, RTL)
 
 
@@ -45,7 +44,7 @@ ALL = (CUDA, BOARD, HOST, CIPHERS, POCL, RTL)
 def _a_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """A host with all of them."""
     monkeypatch.setattr(measuring, "probe", lambda: ())
-    monkeypatch.setattr(probing, "reached", lambda _: list(ALL))
+    monkeypatch.setattr(measuring, "identify", lambda _: list(ALL))
 
 
 @pytest.mark.usefixtures("_a_host")
@@ -167,7 +166,7 @@ def test_the_host_is_measured_compared_and_written_down(tmp_path: Path) -> None:
     rows: list[Mapping[str, Any]] = document["measurements"]
     assert rows and all(row["latency_s"] > 0 and row["source"] == "cpu:0" and row["error_share"] <= 1.0 for row in rows)
     whys = {one["op"]: one["why"] for one in document["omitted"]}
-    assert "does not run aes here; expected one of" in whys["aes"], "the device's own words"
+    assert "does not support 'aes'; expected one of" in whys["aes"], "the device's own words"
     # What was measured is a file like any other: read back it gives the same figures, and calibrates.
     again = json.loads(run("--against", str(tmp_path / "validation.json"), "--format", "json").stdout)
     assert [(o["op"], o["mape"]) for o in again] == [(o["op"], o["mape"]) for o in results if o["op"] != "makespan"]

@@ -19,7 +19,7 @@ import windtunnel
 from windtunnel.app import plan as planner
 from windtunnel.app import run as run_command
 from windtunnel.app import sweep as sweep_command
-from windtunnel.backends.discovery import executor as reals
+from windtunnel.backends.discovery import executor as real_executor
 from windtunnel.core import errors
 from windtunnel.core.executor import Executed
 from windtunnel.core.ops import OPERATIONS, one_row
@@ -75,7 +75,7 @@ class Fake:
 
 def use(monkeypatch: pytest.MonkeyPatch, *fakes: Fake) -> None:
     named = {fake.name: fake for fake in fakes}
-    monkeypatch.setattr(reals, "executor", lambda name: named[name].begun())
+    monkeypatch.setattr(real_executor, "open_executor", lambda name: named[name].begun())
 
 
 def scenario(fleet: Sequence[Mapping[str, Any]], jobs: int = 40, policy: Any = "fifo", **more: Any) -> Any:
@@ -262,7 +262,7 @@ def test_a_back_end_that_is_none_is_an_error_with_the_nearest(monkeypatch: pytes
 
 
 def test_a_device_that_is_not_here_is_never_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(errors.DeviceNotPresentError, match="'cpu:7' is not here: cpu reaches 1 device"):
+    with pytest.raises(errors.DeviceNotPresentError, match="'cpu:7' not found on this host: cpu detects 1 device"):
         run(scenario([{"real": "cpu:7"}]))
 
 
@@ -280,7 +280,7 @@ def test_a_processor_behind_a_driver_is_not_taken_for_a_gpu(monkeypatch: pytest.
 
 @pytest.mark.parametrize(("backend", "sku"), [("cuda", "l4"), ("hip", "mi300x")])
 def test_a_gpu_without_its_driver_is_absent_and_what_to_install_is_said(backend: str, sku: str) -> None:
-    with pytest.raises(errors.DeviceNotPresentError, match=f"'{backend}:0' is not here: .*to install: pip install"):
+    with pytest.raises(errors.DeviceNotPresentError, match=f"'{backend}:0' not found on this host: .*to install: pip install"):
         run(scenario([{"real": f"{backend}:0", "device": sku}]))
 
 
@@ -312,20 +312,20 @@ def test_what_the_model_says_is_of_the_operations_that_were_done(monkeypatch: py
 
 
 def test_a_run_that_takes_longer_than_its_model_says_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    executor, clock = reals.RealExecutor("cpu:0", Device), itertools.count(0.0, 301.0)
-    monkeypatch.setattr(reals.time, "perf_counter", lambda: next(clock))
+    executor, clock = real_executor.RealExecutor("cpu:0", Device), itertools.count(0.0, 301.0)
+    monkeypatch.setattr(real_executor.time, "perf_counter", lambda: next(clock))
     for _ in range(2):  # each takes 301 s by that clock
         assert not executor.execute("vector_add", COLUMNS).problem
     next(clock)  # what else the simulation does is not the device's
     with pytest.raises(errors.InputError, match="taken 602 s of real time on cpu:0; expected work for at most 600 s"):
         executor.execute("vector_add", COLUMNS)
-    executor.begin()
+    executor.reset()
     assert not executor.execute("vector_add", COLUMNS).problem
 
 
 @pytest.mark.parametrize("share", [math.inf, math.nan, 1.01])
 def test_numbers_that_are_not_finite_are_wrong_and_leave_a_result_that_can_be_written(share: float) -> None:
-    executor = reals.RealExecutor("cpu:0", lambda: Device(share))
+    executor = real_executor.RealExecutor("cpu:0", lambda: Device(share))
     done = executor.execute("vector_add", OPERATIONS.find("vector_add").complete({"n": 10}))
     assert "computed 'vector_add' wrongly" in done.problem
     json.dumps(executor.report(), allow_nan=False)
@@ -333,7 +333,7 @@ def test_numbers_that_are_not_finite_are_wrong_and_leave_a_result_that_can_be_wr
 
 def test_what_is_kept_ready_gives_way_to_what_is_to_be_done() -> None:
     device = Device(room=2)
-    executor = reals.RealExecutor("cpu:0", lambda: device)
+    executor = real_executor.RealExecutor("cpu:0", lambda: device)
     for n in (1, 2, 3, 4):
         assert not executor.execute("vector_add", OPERATIONS.find("vector_add").complete({"n": n})).problem
     assert len(device.open) == 2
@@ -483,7 +483,7 @@ COLUMNS = {"n": 10.0, "dtype": "float32", "dispatch": "device", "clock": "burst"
 
 def test_what_a_first_run_compiles_is_not_charged_and_numbers_are_checked_once_an_operation() -> None:
     device = Device()
-    found = reals.RealExecutor("cpu:0", lambda: device)
+    found = real_executor.RealExecutor("cpu:0", lambda: device)
     assert [found.execute("vector_add", COLUMNS).duration_s for _ in range(3)] == [1e-3] * 3
     report = found.report()
     assert (report["operations"], report["checked"], report["worst_error_share"]) == (3, 1, 0.1)
@@ -492,23 +492,23 @@ def test_what_a_first_run_compiles_is_not_charged_and_numbers_are_checked_once_a
 
 def test_few_operations_stay_ready_so_that_many_do_not_fill_the_memory() -> None:
     device = Device()
-    found = reals.RealExecutor("cpu:0", lambda: device)
+    found = real_executor.RealExecutor("cpu:0", lambda: device)
     for n in range(50):
         found.execute("vector_add", COLUMNS | {"n": float(n)})
         assert len(device.open) <= 8
 
 
 def test_wrong_numbers_are_a_failure_and_not_a_time() -> None:
-    found = reals.RealExecutor("cpu:0", lambda: Device(share=3.0))
+    found = real_executor.RealExecutor("cpu:0", lambda: Device(share=3.0))
     for _ in range(3):  # a job that is tried again does not make it right
         executed = found.execute("vector_add", COLUMNS)
-        assert "wrongly: off by 3 times" in executed.problem and not executed.gone
+        assert "wrongly: the error is 3 times" in executed.problem and not executed.gone
     assert len(found.report()["failures"]) == 3 and found.report()["operations"] == 0
 
 
 def test_a_device_that_hangs_is_opened_anew_and_comes_back_or_is_gone() -> None:
     devices = [Device(fails=errors.DeviceHang), Device()]
-    found = reals.RealExecutor("cpu:0", lambda: devices.pop(0))
+    found = real_executor.RealExecutor("cpu:0", lambda: devices.pop(0))
     executed = found.execute("vector_add", COLUMNS)
     assert executed.gone and executed.back_s is not None and "it failed" in executed.problem
     assert not found.execute("vector_add", COLUMNS).problem
@@ -519,7 +519,7 @@ def test_a_device_that_hangs_is_opened_anew_and_comes_back_or_is_gone() -> None:
             raise errors.DeviceNotPresentError("unplugged")
         return Device(fails=errors.DeviceLost)
 
-    found = reals.RealExecutor("cpu:0", once)
+    found = real_executor.RealExecutor("cpu:0", once)
     executed = found.execute("vector_add", COLUMNS)
     assert executed.gone and executed.back_s is None
     assert "unplugged" in found.report()["failures"][1]
@@ -543,7 +543,7 @@ def test_the_host_itself_in_a_fleet_is_measured_and_said_to_be() -> None:
     mine = jobs.device == 0
     assert (jobs.finish - jobs.start)[mine].sum() == pytest.approx(real["measured_s"] * 1e12, rel=1e-6)
     assert any("'one' is cpu:0" in note and "were measured" in note for note in done.result["notes"])
-    reals.close_all()
+    real_executor.close_all()
 
 
 def test_the_report_tells_measured_devices_from_modelled_ones(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

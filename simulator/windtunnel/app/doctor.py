@@ -14,10 +14,9 @@ from importlib.metadata import PackageNotFoundError, version
 from shutil import which
 from typing import Any
 
-from windtunnel.backends.common import system as _system
-from windtunnel.backends.discovery import real_devices as probing
-from windtunnel.backends.discovery import registry
-from windtunnel.backends.discovery.probe import Probed, probe
+from windtunnel.backends.common import system
+from windtunnel.backends.discovery import real_devices, registry
+from windtunnel.backends.discovery.probe import ProbeResult, probe
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.version import __version__
 
@@ -71,8 +70,8 @@ def doctor(required: Sequence[str] = ()) -> dict[str, Any]:
             "install": "pip install nvidia-cuda-nvrtc-cu12 (142 MB)",
         }
     )
-    found = probing.reached(probed)
-    limits = _system.limits()
+    found = real_devices.identify(probed)
+    limits = system.limits()
     return {
         "windtunnel": __version__,
         "python": {
@@ -83,10 +82,10 @@ def doctor(required: Sequence[str] = ()) -> dict[str, Any]:
         "packages": [{"name": name, "version": _version(name)} for name in NEEDED],
         "compilers": compilers,
         "bus": [
-            {"address": device.address, "ids": device.ids, "kind": device.kind, "what": device.words}
-            for device in _system.accelerators()
+            {"address": device.address, "ids": device.ids, "kind": device.kind, "what": device.label}
+            for device in system.accelerators()
         ],
-        "unreached": [device.address for device in probing.unreached(found)],
+        "unreached": [device.address for device in real_devices.without_backend(found)],
         "backends": [_backend(one) for one in probed],
         "root": _is_root(),
         "limits": {
@@ -97,22 +96,22 @@ def doctor(required: Sequence[str] = ()) -> dict[str, Any]:
         "required": list(required),
         "missing": [one.name for one in probed if one.name in required and not one.present],
         "validate": [
-            {"name": one.found.name, "as": one.modelled_as, "software": one.found.software}
-            for one in sorted(found, key=lambda one: one.found.software)
+            {"name": one.detected.name, "as": one.model, "software": one.detected.software}
+            for one in sorted(found, key=lambda one: one.detected.software)
         ],
     }
 
 
-def _backend(probed: Probed) -> dict[str, Any]:
+def _backend(probed: ProbeResult) -> dict[str, Any]:
     backend = registry.backend(probed.name)
     return {
         "name": probed.name,
-        "state": probed.kind_of_failure or "present",
+        "state": probed.failure or "present",
         "present": probed.present,
         "why": probed.why,
-        "reaches": backend.reaches,
+        "reaches": backend.description,
         "install": backend.install,
-        "took_s": probed.took_s,
+        "took_s": probed.probe_s,
         "devices": [
             {"name": found.name, "label": found.label, "software": found.software, "driver": found.driver}
             for found in probed.devices

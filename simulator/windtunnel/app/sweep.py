@@ -91,9 +91,9 @@ def _one_at_a_time(real: Sequence[str], workers: int | None, cluster: str | None
 
 def _drivers(real: Sequence[str]) -> dict[str, str | None]:
     """Return the driver of each real device, so that a stored point of another driver is not reused."""
-    from windtunnel.backends.discovery import real_devices as probing
+    from windtunnel.backends.discovery import real_devices
 
-    here = {row["name"]: f"{row['label']}, {row['driver']}" for row in probing.real_devices()}
+    here = {row["name"]: f"{row['label']}, {row['driver']}" for row in real_devices.real_devices()}
     return {name: here.get(name) for name in real}
 
 

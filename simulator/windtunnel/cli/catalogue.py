@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -34,7 +35,7 @@ def devices(real: bool, catalogs: Sequence[str], form: str) -> None:
 
 
 def _real_devices(catalogs: Sequence[str], form: str) -> None:
-    from windtunnel.backends.discovery import real_devices as probing
+    from windtunnel.backends.discovery.real_devices import real_devices
 
     if catalogs:
         from windtunnel.core.errors import InputError, Where
@@ -42,15 +43,41 @@ def _real_devices(catalogs: Sequence[str], form: str) -> None:
         raise InputError(
             "--catalog cannot be combined with --real", where=Where(field="--catalog"), expected="--real alone"
         )
-    rows = probing.real_devices()
+    rows = real_devices()
     if form == "json":
         print_json(rows)
         return
-    for title, header, shown in probing.devices_tables(rows):
+    for title, header, shown in _real_device_tables(rows):
         click.secho(title, bold=True)
         print_table(header, shown)
     if not rows:
         click.echo("No back end found a device on this host. Run `windtunnel doctor` to see what is missing.")
+
+
+_SOFTWARE = "software: executed by this host's processor, not an accelerator; lavapipe (llvmpipe) and PoCL are no GPUs"
+
+
+def _real_device_tables(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+    """Return (title, header, rows) of the tables of real devices: hardware and software separately."""
+    header = ("name", "kind", "api", "device", "SKU", "memory", "driver")
+    tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
+    for software, title in ((False, "hardware"), (True, _SOFTWARE)):
+        cells = [
+            (
+                row["name"],
+                row["kind"],
+                row["api"],
+                row["label"],
+                row["model"] or "none in the catalogue",
+                f"{row['memory_bytes'] / 1e9:,.1f} GB" if row["memory_bytes"] else "not reported",
+                row["driver"],
+            )
+            for row in rows
+            if row["software"] is software
+        ]
+        if cells:
+            tables.append((title, header, cells))
+    return tables
 
 
 @click.command()

@@ -88,12 +88,12 @@ def open_real_device(name: str) -> Accelerator:
 
     Raises InputError for an unknown name, and DeviceNotPresentError for a device that is not present.
     """
-    from windtunnel.backends.discovery import real_devices as probing
+    from windtunnel.backends.discovery import real_devices
     from windtunnel.runtime.accelerator import Accelerator
 
     # A misspelt name is a wrong input, and not an absent device.
     usual_api = None if ":" in name else device_model(name, Catalogue()).spec.apis[0]
-    return Accelerator(probing.open_real(name, usual_api))
+    return Accelerator(real_devices.open_real(name, usual_api))
 
 
 def select(
@@ -148,9 +148,9 @@ def _emulated_backends(
 
 
 def _real_backends() -> dict[str, KnownBackend]:
-    from windtunnel.backends.discovery import real_devices as probing
+    from windtunnel.backends.discovery import real_devices
 
-    return {**probing.real_backends(api_names(), kind_names())}
+    return {**real_devices.real_backends(api_names(), kind_names())}
 
 
 def emulator() -> Callable[[Device], Accelerator]:

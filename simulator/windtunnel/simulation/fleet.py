@@ -109,13 +109,13 @@ def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, 
     for number, (entry, model) in enumerate(zip(scenario.fleet, devices, strict=True)):
         if entry.real is None:
             continue
-        from windtunnel.backends.discovery import executor as reals
+        from windtunnel.backends.discovery import executor
 
         where = scenario.where("fleet", number, "real")
         if any(entry.real == other.real for other in scenario.fleet[:number]):
             raise InputError(f"{entry.real} is in the fleet twice", where=where, expected="each real device once")
         try:
-            made = reals.executor(entry.real)
+            made = executor.open_executor(entry.real)
         except InputError as error:
             raise error.at(where) from None
         if made.info.kind != model.kind.name:

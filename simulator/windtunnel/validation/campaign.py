@@ -14,10 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from windtunnel.backends.discovery import executor as reals
-from windtunnel.backends.discovery import real_devices as probing
+from windtunnel.backends.discovery import executor
 from windtunnel.backends.discovery.probe import probe
-from windtunnel.backends.discovery.reached import Reached
+from windtunnel.backends.discovery.real_devices import RealDevice, identify
 from windtunnel.backends.discovery.registry import backend
 from windtunnel.backends.discovery.remote import OPEN_S, RemoteOperations
 from windtunnel.core.device import Device
@@ -153,7 +152,7 @@ def choose(device: str | None, model: str | None, catalogue: Catalogue) -> list[
         backend(device.partition(":")[0])  # a slip in a name is not an absent device
     elif device is not None and model is None:
         device_model(device, catalogue)
-    found = probing.reached(probe())
+    found = identify(probe())
     if device is None:
         if model is not None:
             raise InputError(
@@ -161,7 +160,7 @@ def choose(device: str | None, model: str | None, catalogue: Catalogue) -> list[
                 where=Where(field="--as"),
                 expected="--device NAME --as SKU",
             )
-        named = [(one.found.name, one.modelled_as) for one in found]
+        named = [(one.detected.name, one.model) for one in found]
         chosen = [(name, sku) for name, sku in named if sku is not None]
         if not chosen:
             raise DeviceNotPresentError("no back end reaches a device with a model here; windtunnel doctor says why")
@@ -169,9 +168,9 @@ def choose(device: str | None, model: str | None, catalogue: Catalogue) -> list[
     if model is not None:
         device_model(model, catalogue)
     full = _full(device, catalogue)
-    wanted = [one for one in found if one.is_called(device) or (full is not None and one.modelled_as == full)]
+    wanted = [one for one in found if one.is_called(device) or (full is not None and one.model == full)]
     if not wanted:
-        here = [one.found.name for one in found]
+        here = [one.detected.name for one in found]
         # Of `cuda:0` the processor is no slip of the pen.
         near = nearest(device, [one for one in here if one.split(":")[0] == device.split(":")[0] or ":" not in device])
         raise DeviceNotPresentError(
@@ -179,7 +178,7 @@ def choose(device: str | None, model: str | None, catalogue: Catalogue) -> list[
             + (f" (did you mean {near}?)" if near else "")
             + "; windtunnel doctor says what is missing"
         )
-    return [(one.found.name, model or _model_of(one)) for one in wanted]
+    return [(one.detected.name, model or _model_of(one)) for one in wanted]
 
 
 def _full(device: str, catalogue: Catalogue) -> str | None:
@@ -190,14 +189,14 @@ def _full(device: str, catalogue: Catalogue) -> str | None:
         return None
 
 
-def _model_of(one: Reached) -> str:
-    if one.modelled_as is None:
+def _model_of(one: RealDevice) -> str:
+    if one.model is None:
         raise InputError(
-            f"nothing says which model stands for {one.found.name} ({one.found.label})",
+            f"nothing says which model stands for {one.detected.name} ({one.detected.label})",
             where=Where(field="--as"),
             expected="--as SKU, or SKU@API",
         )
-    return one.modelled_as
+    return one.model
 
 
 def _prefixed(progress: Callable[[str], None], name: str, text: str) -> None:
@@ -246,7 +245,7 @@ def _measure(
 
 def _wait(operations: Any, most_s: float) -> None:
     """See ``Session``."""
-    operations.patience_s = most_s
+    operations.max_wait_s = most_s
 
 
 def _cost_s(model: Device, one: Point) -> float | None:
@@ -308,7 +307,7 @@ def _makespan(
     try:
         for way, entry in ways.items():
             made = scenario_from_data({**data, "fleet": [entry]})
-            with reals.waiting_at_most(patience_s):
+            with executor.max_wait(patience_s):
                 jobs = simulate(made, 1, "process", catalogue)[1].jobs
             unfinished = int((jobs.status != COMPLETED).sum())
             if unfinished:
@@ -317,5 +316,5 @@ def _makespan(
     except (WindtunnelError, RuntimeError) as error:  # what was measured is not lost for it
         return str(error)
     finally:
-        reals.close_all()
+        executor.close_all()
     return {"jobs": _JOBS, "operations": len(points), "predicted_s": ends["predicted"], "measured_s": ends["measured"]}

@@ -1,62 +1,76 @@
-"""What a back end says of itself before its driver is touched, and what it finds."""
+"""The interface between a back end and discovery: the declaration `RealBackend` and the devices that it detects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:  # they import NumPy, which a probe would wait for
+from windtunnel.core.errors import DeviceNotPresentError
+
+if TYPE_CHECKING:  # these modules import NumPy, which would slow down every probe
     from windtunnel.runtime.interface import Context
     from windtunnel.runtime.trial import Operations
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
-class Found:
-    """A device of this host, as a back end's driver tells it."""
+class DetectedDevice:
+    """A device of this host as its driver describes it."""
 
     backend: str
     index: int
     label: str
-    """What the driver calls it: ``NVIDIA H200``."""
+    """The name that the driver reports: ``NVIDIA H200``."""
     kind: str
-    """What it is, not what it stands in for: a processor behind lavapipe is a ``cpu``."""
+    """The kind of the hardware that does the work: a processor behind lavapipe is a ``cpu``."""
     software: bool
-    """Real code, but no accelerator: PoCL, lavapipe, a processor doing what a card would."""
+    """Whether the host's processor does the work, as with PoCL and lavapipe. Such a device is no accelerator."""
     driver: str
     """Name and version of the driver or the library."""
     api: str
     vendor: str = ""
     memory_bytes: float = 0.0
-    """0 where the driver does not say."""
+    """0 if the driver does not report it."""
 
     @property
     def name(self) -> str:
-        """``opencl:0``: how commands and scenarios name it."""
+        """The device's name in commands and scenarios: ``opencl:0``."""
         return f"{self.backend}:{self.index}"
 
 
 @dataclass(frozen=True)
 class RealBackend:
-    """A way to devices of this host.
+    """The declaration of a back end.
 
-    ``find`` touches the driver, which may hang, crash or chatter: `_probe` calls it in a process of its own.
+    ``find`` calls the driver, which may hang, crash or print. `discovery.probe` therefore calls it in a child process.
     """
 
     name: str
-    reaches: str
-    """In words, what kind of devices: shown where none is found."""
+    description: str
+    """The devices that the back end drives, in words: ``NVIDIA GPUs``. Shown when none is found."""
     install: str
-    """What to install where it is missing, in words for a person."""
-    find: Callable[[], Sequence[Found]]
-    """All devices, the back end's own numbering. An ImportError says that a package is missing."""
+    """What to install when the driver is missing, in words."""
+    find: Callable[[], Sequence[DetectedDevice]]
+    """Returns all devices in the back end's own numbering. Raises ImportError if a package is missing."""
     operations: Callable[[int], Operations]
-    """Device ``index`` as one that does operations. DeviceNotPresentError where it is not here."""
+    """Opens the device with this index for single operations. Raises DeviceNotPresentError if there is none."""
     context: Callable[[int], Context] | None = None
-    """Device ``index`` opened for programs; None where there are no programs for it, only operations."""
+    """Opens the device with this index for programs. None if the back end executes single operations only."""
     present: Callable[[], bool] = lambda: True
-    """Quick and without the driver: whether it may be here at all (files of the system, packages). False: no probe."""
+    """Quick check without the driver (system files, packages). If it returns False, the back end is not probed."""
     packages: Sequence[str] = ()
-    """That its driver is reached through. Where one is not installed, no process is started to find that out."""
+    """Python packages that ``find`` imports. If one is not installed, no child process is started."""
     timeout_s: float = 10.0
-    """Of a probe; a driver that takes longer is taken to hang."""
+    """Time limit of a probe. A driver that takes longer is reported as hung."""
+
+
+def device_at(index: int, devices: Sequence[T], backend: str) -> T:
+    """Return ``devices[index]``; raise DeviceNotPresentError if the back end has no device with this index."""
+    if not 0 <= index < len(devices):
+        count = len(devices)
+        raise DeviceNotPresentError(
+            f"{backend}:{index} not found: {backend} has {count} device{'s' * (count != 1)} on this host"
+        )
+    return devices[index]

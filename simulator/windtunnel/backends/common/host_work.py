@@ -1,9 +1,9 @@
-"""Operations on the host's processor, whoever's they are: limits, caches, memory, contexts, opening and closing.
+"""What back ends on the host's processor share: limits, caches, memory, the context of a measurement, open and close.
 
-Such a device is made of jobs, one an operation. A job says what it refuses and makes a trial; columns are completed
-and checked against the registry first, so that a wrong codec or a missing size is the registry's error. A dispatch or
-a clock that would change nothing is refused. Back ends import this to find devices: it imports neither NumPy nor a
-driver.
+Such a device has one `TrialFactory` per operation, which says which columns it refuses and makes trials. Columns are
+completed and checked against the registry first, so that a wrong codec or a missing size is reported by the registry.
+A dispatch or a clock that would not change the measurement is refused. This module is imported to find devices, so it
+imports neither NumPy nor a driver.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.backends.common.backend import Found
+from windtunnel.backends.common import system
+from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.core.errors import (
     DeviceError,
     DeviceNotPresentError,
@@ -35,19 +36,19 @@ if TYPE_CHECKING:
 
 API = "native"
 SHARE = 0.4
-"""Of the host's memory that is free, or of a device's, that a trial takes at most: other work has a claim to it."""
+"""Share of the host's free memory, or of a device's memory, that a trial takes at most."""
 ASSUMED_CACHE_BYTES = 64 * 2**20
 COLD_FACTOR = 2
-"""Cold operands take so many times the last-level cache: with once, a random or hashed replacement still hits."""
+"""Cold operands are this many times the last-level cache: with 1, a random or hashed replacement still hits."""
 
-NO_SUSTAINED = "a sustained clock is what a long run shows at a power cap: it is not asked for a run at a time"
+NO_SUSTAINED = "clock=sustained describes a long run at a power cap and is not measured for single operations"
 
 Columns = Mapping[str, float | str]
 
 
 @dataclass(frozen=True)
 class LastLevelCache:
-    """Its size, and where that was read."""
+    """Size of the last-level cache (bytes), and where it was read."""
 
     bytes: int
     source: str
@@ -57,21 +58,21 @@ _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def llc_bytes(caches: Path = _CACHES, *, sysconf: Callable[[str], int] | None = None) -> LastLevelCache:
-    """The last-level cache that a processor of this host sees (bytes), or an assumption that says it is one.
+    """Return the last-level cache (bytes) that a processor of this host sees, or an assumption marked as one.
 
-    The kernel's own account comes first: on virtual hosts sysconf was seen to give the whole socket's (320 MiB) where
-    the core reaches 32 MiB of it.
+    The kernel's report is used first: on virtual hosts, sysconf was seen to report the whole socket's cache (320 MiB)
+    where the core reaches 32 MiB of it.
     """
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for index in sorted(caches.glob("index*")):
         try:
             if (index / "type").read_text().strip() == "Instruction":
                 continue
-            found[int((index / "level").read_text())] = _size_bytes((index / "size").read_text())
+            sizes[int((index / "level").read_text())] = _size_bytes((index / "size").read_text())
         except (OSError, ValueError):
             continue
-    if found and found[max(found)] > 0:
-        return LastLevelCache(found[max(found)], f"level {max(found)} of {caches}")
+    if sizes and sizes[max(sizes)] > 0:
+        return LastLevelCache(sizes[max(sizes)], f"level {max(sizes)} of {caches}")
     for level in (4, 3, 2):
         try:
             size = (sysconf or os.sysconf)(f"SC_LEVEL{level}_CACHE_SIZE")
@@ -79,18 +80,18 @@ def llc_bytes(caches: Path = _CACHES, *, sysconf: Callable[[str], int] | None = 
             continue
         if size > 0:
             return LastLevelCache(size, f"level {level} of sysconf")
-    return LastLevelCache(ASSUMED_CACHE_BYTES, "assumed: the system does not say")
+    return LastLevelCache(ASSUMED_CACHE_BYTES, "assumed: the system does not report it")
 
 
 def _size_bytes(text: str) -> int:
-    """``32768K`` in bytes."""
+    """Return the size in bytes of a text such as ``32768K``."""
     text = text.strip()
     unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(text[-1:], 1)
     return int(text.rstrip("KMG")) * unit
 
 
 def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """What the processor calls itself; its architecture where it does not say."""
+    """Return the processor's model name; its architecture if the system reports no name."""
     try:
         lines = cpuinfo.read_text(errors="replace").splitlines()
     except OSError:
@@ -102,87 +103,70 @@ def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     return platform.processor() or platform.machine() or "processor"
 
 
-def memory_bytes() -> float:
-    """The host's memory (bytes); 0 where it is not told."""
-    try:
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return 0.0
-
-
 def available_bytes() -> float:
-    """Memory that programs may still have, as Linux says; else half of what is installed."""
+    """Return the memory (bytes) that Linux reports as available; elsewhere half of the installed memory."""
     try:
         for line in Path("/proc/meminfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("MemAvailable:"):
                 return float(line.split()[1]) * 1024.0
     except OSError:
         pass
-    return 0.5 * memory_bytes()
+    return 0.5 * system.memory_bytes()
 
 
-def processors() -> int:
-    """How many of the host's processors this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
-
-
-def host_found(backend: str, label: str, driver: str) -> Found:
-    """The host's processor, as a back end that works on it tells it."""
+def detected_host(backend: str, label: str, driver: str) -> DetectedDevice:
+    """Return the host's processor as device 0 of a back end."""
     name = processor_name().lower()
-    vendors = (one for one in ("AMD", "Intel", "Apple", "Ampere") if one.lower() in name)
-    vendor = next(vendors, platform.machine())
-    return Found(backend, 0, label, "cpu", True, driver, API, vendor, memory_bytes())
+    vendor = next((v for v in ("AMD", "Intel", "Apple", "Ampere") if v.lower() in name), platform.machine())
+    return DetectedDevice(backend, 0, label, "cpu", True, driver, API, vendor, system.memory_bytes())
 
 
-def only_one(backend: str, index: int) -> None:
-    """DeviceNotPresentError for any device but the first: a host is one."""
+def require_first(backend: str, index: int) -> None:
+    """Raise DeviceNotPresentError for any index but 0: the host is one device."""
     if index != 0:
-        raise DeviceNotPresentError(f"{backend}:{index} is not here; the host is one device, {backend}:0")
+        raise DeviceNotPresentError(f"{backend}:{index} not found: the host is one device, {backend}:0")
 
 
 def device_error(kind: type[DeviceError], problem: str, *, operation: str, device: str, api: str = API) -> DeviceError:
-    """An error of the device, with the API's number for it: of ``native``, the operating system's."""
+    """Return an error of the device with the API's number for it; for ``native``, the operating system's."""
     return kind(problem, operation=operation, device=device, code=code_of(api, kind))
 
 
 def cold_operands(
-    bytes_each: float, at_least: int, cache: str, *, most: float = math.inf, beyond_bytes: float | None = None
+    bytes_each: float, at_least: int, cache: str, *, limit: float = math.inf, beyond_bytes: float | None = None
 ) -> int:
-    """How many operands of ``bytes_each`` are rotated: ``at_least``, and for ``cold`` enough to outgrow the caches.
+    """Return how many operands of ``bytes_each`` bytes a trial rotates: ``at_least``, and more for ``cache=cold``.
 
-    ``most``: of tiny ones, which fit into caches whatever is done. ``beyond_bytes``: all together, where it is not the
-    processor's caches that are to be outgrown.
+    Cold operands together exceed twice the last-level cache, or ``beyond_bytes`` if that is given. ``limit`` bounds
+    the number of tiny operands, which fit into caches in any case.
     """
     if cache != "cold":
         return at_least
     beyond = COLD_FACTOR * llc_bytes().bytes if beyond_bytes is None else beyond_bytes
-    return int(max(at_least, min(math.ceil(beyond / bytes_each), most)))
+    return int(max(at_least, min(math.ceil(beyond / bytes_each), limit)))
 
 
-def host_info(found: Found, features: frozenset[str] = frozenset()) -> DeviceInfo:
-    """What is said of the host's processor once it is opened."""
+def host_info(detected: DetectedDevice, features: frozenset[str] = frozenset()) -> DeviceInfo:
+    """Return the description of the host's processor once it is open."""
     from windtunnel.runtime.interface import DeviceInfo
     from windtunnel.runtime.limits import limits_of
 
     return DeviceInfo(
-        name=found.label,
-        kind=found.kind,
-        api=found.api,
-        memory_bytes=found.memory_bytes,
-        limits=limits_of(found.api),
+        name=detected.label,
+        kind=detected.kind,
+        api=detected.api,
+        memory_bytes=detected.memory_bytes,
+        limits=limits_of(detected.api),
         features=features,
         virtual=False,
-        software=found.software,
-        compute_units=processors(),
-        driver=found.driver,
+        software=detected.software,
+        compute_units=system.processors(),
+        driver=detected.driver,
     )
 
 
 class HostTrial(ABC):
-    """A trial on the host's processor: refuses to run when closed, and to be checked before it has run."""
+    """A trial on the host's processor. It cannot run after it was closed, nor be checked before it has run."""
 
     timer: Timer = "host"
 
@@ -193,17 +177,17 @@ class HostTrial(ABC):
         self._off: float | None = None
 
     def run(self, count: int = 1) -> float:
-        """Do it ``count`` times; seconds of one, in the mean."""
+        """Run the operation ``count`` times and return the mean seconds of one. Raises InputError if count < 1."""
         self._require_open("run")
         if count < 1:
-            raise InputError(f"a trial is run {count} times", expected="at least 1")
+            raise InputError(f"count must be at least 1, got {count}")
         self._off = None
         seconds = self._run(count)
         self._ran = True
         return seconds
 
     def check(self) -> float:
-        """How far the last run's numbers are off, as a share of what is allowed."""
+        """Return the error of the last run's result as a share of the tolerance."""
         self._require_open("check")
         if not self._ran:
             raise self.device.error(InvalidArgument, "nothing has run yet", "check")
@@ -212,7 +196,7 @@ class HostTrial(ABC):
         return self._off
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release the operands. Closing again does nothing."""
         if not self.closed:
             self.closed = True
             self._close()
@@ -226,93 +210,98 @@ class HostTrial(ABC):
 
     @abstractmethod
     def _check(self) -> float:
-        """Called once a run: results may be wiped by it."""
+        """Return the error as a share of the tolerance. It is called once for each run, and may erase the result."""
 
     @abstractmethod
     def _close(self) -> None: ...
 
 
-def wrong(requests: int) -> float:
-    """`Trial.check` of what has to be exact: none may be wrong, so one alone is twice what is allowed."""
-    return 2.0 * requests
+def exact_error(wrong_requests: int) -> float:
+    """Return `Trial.check` of results that must be exact: one wrong request gives 2, twice the tolerance."""
+    return 2.0 * wrong_requests
 
 
-Refused = UnsupportedOperationError | None
+Refusal = UnsupportedOperationError | None
 
 
 @dataclass(frozen=True)
-class Job:
-    """One operation of a device: ``make`` it ready (device, complete columns); ``refused``: why not, by its columns."""
+class TrialFactory:
+    """Makes trials of one operation of a device: ``make(device, columns)`` with complete columns.
+
+    ``refusal`` returns the reason why columns are not supported, or None.
+    """
 
     make: Callable[[Any, Columns], HostTrial]
-    refused: Callable[[Columns], Refused] = lambda _: None
+    refusal: Callable[[Columns], Refusal] = lambda _: None
 
 
 class HostDevice:
-    """The host's processor, as a device that does ``jobs``."""
+    """The host's processor as a device with these ``trials``, by operation."""
 
-    def __init__(self, info: DeviceInfo, versions: Mapping[str, str], jobs: Mapping[str, Job]) -> None:
+    def __init__(self, info: DeviceInfo, versions: Mapping[str, str], trials: Mapping[str, TrialFactory]) -> None:
         self.info, self.versions = info, dict(versions)
-        self._jobs = jobs
+        self._factories = trials
         self._trials: list[HostTrial] = []
         self._closed = False
 
     def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
-        """Why ``op`` is not done with these columns; InputError for an operation or a value that nobody knows."""
-        refused = self._refused(op, _complete(op, columns))
-        return None if refused is None else str(refused)
+        """Return why ``op`` is not supported with these columns, or None. Raises InputError for invalid columns."""
+        refusal = self._refusal(op, _complete(op, columns))
+        return None if refusal is None else str(refusal)
 
-    def _refused(self, op: str, columns: Columns) -> Refused:
-        if op not in self._jobs:
-            return UnsupportedOperationError(f"{self.info.name} does not run {op} here", expected=one_of(self._jobs))
-        return self._jobs[op].refused(columns) or self._context_refused(op, columns)
+    def _refusal(self, op: str, columns: Columns) -> Refusal:
+        if op not in self._factories:
+            problem = f"{self.info.name} does not support '{op}'"
+            return UnsupportedOperationError(problem, expected=one_of(self._factories))
+        return self._factories[op].refusal(columns) or self._context_refusal(op, columns)
 
-    def _context_refused(self, op: str, columns: Columns) -> Refused:
-        """What of the context would be the same whatever was asked: it is not taken for measured."""
+    def _context_refusal(self, op: str, columns: Columns) -> Refusal:
+        """Refuse a clock or a dispatch that would not change the measurement."""
         if columns["clock"] != "burst":
             return UnsupportedOperationError(NO_SUSTAINED, expected="clock=burst")
         if columns["dispatch"] != "device":
             return UnsupportedOperationError(
-                "a call on a processor has no dispatch beside itself, and no list to be replayed from",
+                "a call on a processor has no separate dispatch, and no graph to replay",
                 expected="dispatch=device",
             )
         return None
 
     def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
-        """Make ``op`` ready."""
+        """Prepare ``op``. Raises UnsupportedOperationError where `refusal` gives a reason."""
         if self._closed:
             raise self.error(InvalidArgument, "the device is closed", op)
         complete = _complete(op, columns)
-        refused = self._refused(op, complete)
-        if refused is not None:
-            raise refused
-        trial = self._jobs[op].make(self, complete)
+        refusal = self._refusal(op, complete)
+        if refusal is not None:
+            raise refusal
+        trial = self._factories[op].make(self, complete)
         self._trials = [held for held in self._trials if not held.closed]
         self._trials.append(trial)
         return trial
 
     def error(self, kind: type[DeviceError], problem: str, operation: str) -> DeviceError:
-        """An error of this device."""
+        """Return an error of this device, to be raised."""
         return device_error(kind, problem, operation=operation, device=self.info.name, api=self.info.api)
 
     @property
-    def room_bytes(self) -> float:
-        """What a trial may allocate."""
+    def available_bytes(self) -> float:
+        """Memory (bytes) that a trial may allocate."""
         return SHARE * available_bytes()
 
     def require_memory(self, needed_bytes: float, what: str) -> None:
-        """DeviceOutOfMemory where a trial would allocate more than it may."""
-        most = self.room_bytes
-        if needed_bytes > most:
-            needed, limit = (f"{size / 2**30:.3g} GiB" for size in (needed_bytes, most))
-            raise self.error(DeviceOutOfMemory, f"needs {needed} for {what}, of at most {limit} a trial", "allocate")
+        """Raise DeviceOutOfMemory if a trial would allocate more than it may."""
+        limit_bytes = self.available_bytes
+        if needed_bytes > limit_bytes:
+            needed, limit = (f"{size / 2**30:.3g} GiB" for size in (needed_bytes, limit_bytes))
+            problem = f"{what} need {needed}; a trial may allocate {limit}"
+            raise self.error(DeviceOutOfMemory, problem, "allocate")
 
     def energy_j(self) -> float | None:
-        """See ``Operations``: no counter of a processor's is readable without privileges."""
+        """Return None: no energy counter of a processor is readable without privileges."""
         return None
 
     def close(self) -> None:
-        """Close every trial that is open."""
+        """Close every open trial."""
         self._closed = True
         for trial in self._trials:
             trial.close()
@@ -320,6 +309,6 @@ class HostDevice:
 
 
 def _complete(op: str, columns: Mapping[str, Any]) -> Columns:
-    from windtunnel.core.ops import OPERATIONS  # imports NumPy, which finding a device does not wait for
+    from windtunnel.core.ops import OPERATIONS  # imports NumPy, which finding devices must not
 
     return OPERATIONS.find(op).complete(columns)

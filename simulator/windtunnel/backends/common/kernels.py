@@ -1,7 +1,7 @@
-"""Kernels that do operations of the registry on any device that takes the kernel language.
+"""Kernels for operations of the registry, on any device that supports the kernel language.
 
-Plain forms, the same for every API, and no vendor's library: whoever measures with them says so. All arrays have one
-dimension. Element types are the arrays'; floats narrower than 32 bits are added up in ``f32``.
+The kernels are simple, the same for every API, and use no vendor library; a trial's note says so. All arrays have one
+dimension. Floats narrower than 32 bits are summed in ``f32``.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from windtunnel.language.types import f32, i32
 from windtunnel.runtime.kernels import kernel
 
 THREADS = 256
-"""Of a block: what WebGPU allows by default."""
+"""Threads of a block: WebGPU's default limit."""
 TILE, STEP, EACH = 64, 16, 4
-"""A block makes TILE x TILE elements of a product, by 16 x 16 threads of EACH x EACH, in steps of STEP along k."""
+"""A block computes TILE x TILE elements of a GEMM with 16 x 16 threads, EACH x EACH per thread, STEP of k at a time."""
 SIDE = TILE // EACH
 _SLICE = TILE * STEP
 
 
 @kernel
 def empty():
-    """Nothing: what a launch costs."""
+    """Do nothing. It measures the cost of a launch."""
     _ = threadIdx.x
 
 
 def element():
-    """The number of a thread over a grid of blocks in rows: more of them than an axis of WebGPU's grid has."""
+    """Return a thread's number in a grid of several rows, which can have more blocks than one axis of WebGPU's grid."""
     return (blockIdx.y * gridDim.x + blockIdx.x) * blockDim.x + threadIdx.x
 
 
@@ -96,7 +96,7 @@ def relu(a, out, n: i32):
 
 @kernel
 def gelu(a, out, n: i32):
-    """Its usual approximation by tanh (Hendrycks and Gimpel, 2016): not every language has erf."""
+    """GELU approximated with tanh (Hendrycks and Gimpel, 2016), because not every target language has erf."""
     i = element()
     if i < n:
         x = f32(a[i])
@@ -113,14 +113,14 @@ def tanh(a, out, n: i32):
 
 @kernel
 def softmax(a, out, width: i32):
-    """A row a block."""
+    """Softmax of each row of ``width`` elements; one block per row."""
     part = shared.array(THREADS, f32)
     t = threadIdx.x
     begin = blockIdx.x * width
-    most = f32(-math.inf)
+    maximum = f32(-math.inf)
     for c in range(t, width, THREADS):
-        most = max(most, f32(a[begin + c]))
-    part[t] = most
+        maximum = max(maximum, f32(a[begin + c]))
+    part[t] = maximum
     syncthreads()
     s = THREADS // 2
     while s > 0:
@@ -128,11 +128,11 @@ def softmax(a, out, width: i32):
             part[t] = max(part[t], part[t + s])
         syncthreads()
         s //= 2
-    most = part[0]
+    maximum = part[0]
     syncthreads()
     total = f32(0.0)
     for c in range(t, width, THREADS):
-        total += math.exp(f32(a[begin + c]) - most)
+        total += math.exp(f32(a[begin + c]) - maximum)
     part[t] = total
     syncthreads()
     s = THREADS // 2
@@ -143,12 +143,12 @@ def softmax(a, out, width: i32):
         s //= 2
     total = part[0]
     for c in range(t, width, THREADS):
-        out[begin + c] = math.exp(f32(a[begin + c]) - most) / total
+        out[begin + c] = math.exp(f32(a[begin + c]) - maximum) / total
 
 
 @kernel
 def layer_norm(a, out, width: i32):
-    """A row a block: mean 0 and variance 1, with 1e-5 added to the variance; no weights."""
+    """Normalise each row to mean 0 and variance 1, with 1e-5 added to the variance; one block per row, no weights."""
     part = shared.array(THREADS, f32)
     t = threadIdx.x
     begin = blockIdx.x * width
@@ -182,40 +182,42 @@ def layer_norm(a, out, width: i32):
         out[begin + c] = (f32(a[begin + c]) - mean) * scale
 
 
-def _product(fused):
+def _gemm(number, fused):
     @kernel
-    def product(a, b, c, m: i32, n: i32, k: i32):
-        """C[m,n] = A[m,k] @ B[k,n], row-major, ``gridDim.z`` of them; sums in f32."""
-        of_a = shared.array(_SLICE, f32)
-        of_b = shared.array(_SLICE, f32)
-        sums = local.array((EACH, EACH), f32)
+    def gemm(a, b, c, m: i32, n: i32, k: i32):
+        """Compute C[m,n] = A[m,k] @ B[k,n] for a batch of ``gridDim.z`` row-major matrices, with sums in ``number``."""
+        of_a = shared.array(_SLICE, number)
+        of_b = shared.array(_SLICE, number)
+        sums = local.array((EACH, EACH), number)
         x, y = threadIdx.x, threadIdx.y
         t = y * SIDE + x
         top, left = blockIdx.y * TILE, blockIdx.x * TILE
         in_a, in_b, in_c = blockIdx.z * m * k, blockIdx.z * k * n, blockIdx.z * m * n
         for i in range(EACH):
             for j in range(EACH):
-                sums[i, j] = f32(0.0)
+                sums[i, j] = number(0)
         for begin in range(0, k, STEP):
             for part in range(EACH):
                 at = part * SIDE * SIDE + t
                 row, column = top + at // STEP, begin + at % STEP
-                held = f32(0.0)
+                value = number(0)
                 if row < m and column < k:
-                    held = f32(a[in_a + row * k + column])
-                of_a[at] = held
+                    value = number(a[in_a + row * k + column])
+                of_a[at] = value
                 row, column = begin + at // TILE, left + at % TILE
-                held = f32(0.0)
+                value = number(0)
                 if row < k and column < n:
-                    held = f32(b[in_b + row * n + column])
-                of_b[at] = held
+                    value = number(b[in_b + row * n + column])
+                of_b[at] = value
             syncthreads()
             for p in range(STEP):
                 for i in range(EACH):
-                    held = of_a[(y * EACH + i) * STEP + p]
+                    left_factor = of_a[(y * EACH + i) * STEP + p]
                     for j in range(EACH):
-                        other = of_b[p * TILE + x + j * SIDE]
-                        sums[i, j] = fma(held, other, sums[i, j]) if fused else sums[i, j] + held * other
+                        factor = of_b[p * TILE + x + j * SIDE]
+                        sums[i, j] = (
+                            fma(left_factor, factor, sums[i, j]) if fused else sums[i, j] + left_factor * factor
+                        )
             syncthreads()
         for i in range(EACH):
             for j in range(EACH):
@@ -223,56 +225,16 @@ def _product(fused):
                 if row < m and column < n:
                     c[in_c + row * n + column] = sums[i, j]
 
-    return product
+    return gemm
 
 
-product, product_apart = _product(True), _product(False)
-"""With fused multiply-adds, and without: a call of a library on processors (PoCL), an instruction on GPUs."""
-
-
-@kernel
-def product_int8(a, b, c, m: i32, n: i32, k: i32):
-    """The same with 8-bit integers, and sums in i32."""
-    of_a = shared.array(_SLICE, i32)
-    of_b = shared.array(_SLICE, i32)
-    sums = local.array((EACH, EACH), i32)
-    x, y = threadIdx.x, threadIdx.y
-    t = y * SIDE + x
-    top, left = blockIdx.y * TILE, blockIdx.x * TILE
-    in_a, in_b, in_c = blockIdx.z * m * k, blockIdx.z * k * n, blockIdx.z * m * n
-    for i in range(EACH):
-        for j in range(EACH):
-            sums[i, j] = 0
-    for begin in range(0, k, STEP):
-        for part in range(EACH):
-            at = part * SIDE * SIDE + t
-            row, column = top + at // STEP, begin + at % STEP
-            held = 0
-            if row < m and column < k:
-                held = i32(a[in_a + row * k + column])
-            of_a[at] = held
-            row, column = begin + at // TILE, left + at % TILE
-            held = 0
-            if row < k and column < n:
-                held = i32(b[in_b + row * n + column])
-            of_b[at] = held
-        syncthreads()
-        for p in range(STEP):
-            for i in range(EACH):
-                held = of_a[(y * EACH + i) * STEP + p]
-                for j in range(EACH):
-                    sums[i, j] += held * of_b[p * TILE + x + j * SIDE]
-        syncthreads()
-    for i in range(EACH):
-        for j in range(EACH):
-            row, column = top + y * EACH + i, left + x + j * SIDE
-            if row < m and column < n:
-                c[in_c + row * n + column] = sums[i, j]
+gemm, gemm_unfused, gemm_int8 = _gemm(f32, True), _gemm(f32, False), _gemm(i32, False)
+"""With fused multiply-adds for GPUs; without them for processors, where PoCL calls a library function; for int8."""
 
 
 @kernel
 def stencil(a, out, nx: i32, ny: i32, nz: i32):
-    """A cell and its six neighbours (four, where ``nz`` is 1); beyond the edge lies the edge's own cell."""
+    """Combine each cell with its six neighbours (four if ``nz`` is 1). Beyond an edge, the edge cell is used."""
     x = blockIdx.x * blockDim.x + threadIdx.x
     y = blockIdx.y * blockDim.y + threadIdx.y
     z = blockIdx.z
@@ -288,22 +250,22 @@ def stencil(a, out, nx: i32, ny: i32, nz: i32):
 
 
 @kernel
-def transform(real, imaginary, to_real, to_imaginary, cosine, sine, n: i32, m: i32, count: i32):
-    """One pass of Stockham's radix-2 Fourier transform, ``count`` butterflies over a batch of ``n`` points each.
+def fft_pass(real, imaginary, to_real, to_imaginary, cosine, sine, n: i32, m: i32, count: i32):
+    """Compute one pass of Stockham's radix-2 FFT: ``count`` butterflies over a batch of ``n`` points each.
 
-    ``m``: 1, 2, 4 ... n / 2 from pass to pass. ``cosine`` and ``sine``: of 2 pi t / n for t below n / 2.
+    ``m`` is 1, 2, 4 ... n / 2 in successive passes. ``cosine`` and ``sine`` are those of 2 pi t / n for t below n / 2.
     """
     i = element()
     if i < count:
         half = n // 2
         begin, at = i // half * n, i % half
         j = at // m
-        one_r, one_i = real[begin + at], imaginary[begin + at]
-        two_r, two_i = real[begin + at + half], imaginary[begin + at + half]
+        a_r, a_i = real[begin + at], imaginary[begin + at]
+        b_r, b_i = real[begin + at + half], imaginary[begin + at + half]
         to = begin + at + j * m
-        to_real[to] = one_r + two_r
-        to_imaginary[to] = one_i + two_i
+        to_real[to] = a_r + b_r
+        to_imaginary[to] = a_i + b_i
         c, s = cosine[j * m], sine[j * m]
-        off_r, off_i = one_r - two_r, one_i - two_i
-        to_real[to + m] = off_r * c + off_i * s
-        to_imaginary[to + m] = off_i * c - off_r * s
+        d_r, d_i = a_r - b_r, a_i - b_i
+        to_real[to + m] = d_r * c + d_i * s
+        to_imaginary[to + m] = d_i * c - d_r * s

@@ -1,8 +1,8 @@
-"""Operations by kernels of the kernel language, on any device that is an `Accelerator` of a real context.
+"""Single operations by kernels of the kernel language, on any `Accelerator` with a real context.
 
-What is timed: with ``dispatch: device`` the device's own part of each launch, where the driver tells it, else what lies
-between two marks around all of them; with ``eager`` the host's time from the first call to the end of the last, a
-launch's share of it; with ``graph`` a graph of them, replayed.
+With ``dispatch: device`` the device's own time of each launch is measured if the driver reports it, otherwise the time
+between two marks around all launches; where the API supports graphs, a graph of the launches is replayed. ``eager``
+measures the host's time from the first call to the end of the last one, per operation. ``graph`` replays a graph.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from windtunnel.runtime.interface import DeviceInfo
 from windtunnel.runtime.trial import Timer, Trial
 
 _BEYOND_CACHES = 256 << 20
-"""Bytes of operands that cold runs on a device with memory of its own go through.
+"""Total size (bytes) of cold operands on a device with its own memory.
 
-More than the caches of any device of the catalogue hold, but for MI300X's Infinity Cache, which is as large.
+It exceeds the caches of every device of the catalogue, except MI300X's Infinity Cache, which has the same size.
 """
-_PART = 1 << 20
-"""Elements that are compared at once."""
-MOST_SETS = 256
-"""Of operands: those of tiny operations fit into caches whatever is done, and do not show."""
+_CHUNK = 1 << 20
+"""Number of elements that are compared at once."""
+MAX_SETS = 256
+"""Maximum number of sets of operands. Tiny operands fit into caches in any case."""
 
 
 @dataclass
 class KernelTrial:
-    """An operation by kernels; see ``runtime.trial.Trial``."""
+    """An operation by kernels. Implements `runtime.trial.Trial`."""
 
     accelerator: Accelerator
     plan: Plan
@@ -52,10 +52,10 @@ class KernelTrial:
     _graphs: dict[int, Any] = field(default_factory=dict)
 
     def run(self, count: int = 1) -> float:
-        """See ``Trial``."""
+        """Run the operation ``count`` times; return the mean seconds of one."""
         if self._closed:
             raise self.accelerator.make_error(InvalidArgument, "run", "the trial was closed")
-        if self.dispatch == "graph" or (self.dispatch == "device" and self._graphed):
+        if self.dispatch == "graph" or (self.dispatch == "device" and "graphs" in self.accelerator.info.features):
             return self._replay(count)
         context: RealContext[Any, Any] = self.accelerator.context  # type: ignore[assignment]
         context.driver.timed = self.dispatch == "device"
@@ -72,15 +72,7 @@ class KernelTrial:
         last.synchronize()
         if self.dispatch == "eager":
             return (time.perf_counter() - began) / count
-        busy = [context.driver.busy_s(mark) for mark in marks]
-        if any(one is None for one in busy):
-            return last.elapsed_s(first) / count
-        return math.fsum(one for one in busy if one is not None) / count
-
-    @property
-    def _graphed(self) -> bool:
-        """Whether the device's part alone is what a replayed graph takes: no launch waits for the host in it."""
-        return "graphs" in self.accelerator.info.features
+        return _busy_or_elapsed_s(context, marks, first, last) / count
 
     def _replay(self, count: int) -> float:
         if count not in self._graphs:
@@ -90,7 +82,7 @@ class KernelTrial:
                 for step in self._next():
                     before = [graph.launch(step.kernel, step.grid, step.block, *step.arguments, after=before)]
             self._graphs[count] = graph.compile()
-            self._graphs[count].replay()  # a graph is made ready when it is first launched
+            self._graphs[count].replay()  # the first launch prepares the graph
         first, last = self.accelerator.event(), self.accelerator.event()
         self.accelerator.synchronize()
         first.record()
@@ -100,22 +92,22 @@ class KernelTrial:
         return last.elapsed_s(first) / count
 
     def _next(self) -> Sequence[Step]:
-        held = self.sets[self._turn % len(self.sets)]
+        operands = self.sets[self._turn % len(self.sets)]
         self._turn += 1
-        return self.plan.steps(held)
+        return self.plan.steps(operands)
 
     def check(self) -> float:
-        """See ``Trial``: on the first set of operands, run once more from what the host has."""
-        held = self.sets[0]
+        """Execute the first set of operands again from the host's values; return the error as share of tolerance."""
+        operands = self.sets[0]
         for name in self.plan.result:
-            held[name].copy_from(self.plan.arrays[name])
-        for step in self.plan.steps(held):
+            operands[name].copy_from(self.plan.arrays[name])
+        for step in self.plan.steps(operands):
             self.accelerator.launch(step.kernel, step.grid, step.block, *step.arguments)
-        found = [self.accelerator.to_host(held[name]) for name in self.plan.result]
-        return max(share_of(*pair, self.plan.tolerance) for pair in zip(found, self.plan.expected(), strict=True))
+        results = [self.accelerator.to_host(operands[name]) for name in self.plan.result]
+        return max(error_share(*pair, self.plan.tolerance) for pair in zip(results, self.plan.expected(), strict=True))
 
     def close(self) -> None:
-        """See ``Trial``."""
+        """Release the operands. Closing again does nothing."""
         if not self._closed:
             self._closed = True
             self._graphs.clear()
@@ -123,34 +115,42 @@ class KernelTrial:
 
 
 def free_all(sets: Sequence[Mapping[str, Buffer]]) -> None:
-    """Give back the operands of all sets."""
-    for held in sets:
-        for buffer in held.values():
+    """Free the operands of all sets."""
+    for operands in sets:
+        for buffer in operands.values():
             if not buffer.freed:
                 buffer.free()
 
 
-def _copy_room(info: DeviceInfo) -> float:
-    """Bytes that the buffers of copies may take."""
+def _busy_or_elapsed_s(context: RealContext[Any, Any], marks: Sequence[Any], first: Any, last: Any) -> float:
+    """Return the device's own time of the marked work if the driver reports it, else the time from first to last."""
+    times = [context.driver.busy_s(mark) for mark in marks]
+    known = [busy_s for busy_s in times if busy_s is not None]
+    return math.fsum(known) if len(known) == len(times) else float(last.elapsed_s(first))
+
+
+def _max_copy_bytes(info: DeviceInfo) -> float:
+    """Return the memory (bytes) that the buffers of copies may take."""
     return min(SHARE * info.memory_bytes, 4 << 30)
 
 
 def beyond_caches(info: DeviceInfo) -> int | None:
-    """Bytes of operands that cold runs go through, where they are not to outgrow this processor's caches."""
+    """Return the total size (bytes) of cold operands; None to exceed the caches of the host's processor."""
     return None if info.kind == "cpu" else _BEYOND_CACHES
 
 
-def share_of(found: np.ndarray, expected: np.ndarray, tolerance: float) -> float:
-    """The largest error, over what is allowed: ``tolerance`` times the largest number that is expected.
+def error_share(result: np.ndarray, expected: np.ndarray, tolerance: float) -> float:
+    """Return the largest absolute error over ``tolerance`` times the largest expected magnitude.
 
-    Sums of products err by the size of their terms, not by their own: an element near 0 is as far off as any other.
+    The error of a sum of products depends on the size of its terms and not of the sum, so that all elements have the
+    same absolute tolerance. Infinity means that a result is not finite.
     """
     largest = worst = 0.0
-    for begin in range(0, found.size, _PART):  # in parts: of a large result float64 would take the host's memory
-        exact = expected[begin : begin + _PART].astype(np.float64)
-        off = np.abs(found[begin : begin + _PART].astype(np.float64) - exact)
+    for begin in range(0, result.size, _CHUNK):  # in chunks: a large result in float64 would fill the host's memory
+        exact = expected[begin : begin + _CHUNK].astype(np.float64)
+        error = np.abs(result[begin : begin + _CHUNK].astype(np.float64) - exact)
         largest = max(largest, float(np.max(np.abs(exact))))
-        worst = max(worst, float(np.max(off))) if np.isfinite(off).all() else math.inf
+        worst = max(worst, float(np.max(error))) if np.isfinite(error).all() else math.inf
     scale = largest * tolerance
     if scale == 0.0:
         return 0.0 if worst == 0.0 else math.inf
@@ -158,9 +158,9 @@ def share_of(found: np.ndarray, expected: np.ndarray, tolerance: float) -> float
 
 
 class KernelOperations:
-    """A device that does operations by kernels: `runtime.trial.Operations` over a real context.
+    """Single operations by kernels on a real context. Implements `runtime.trial.Operations`.
 
-    ``lacks``: types of numbers that there are kernels for and the API's language, or the device, has not; in words.
+    ``lacks`` maps data types that the API or the device does not support to the reason.
     """
 
     def __init__(
@@ -175,65 +175,54 @@ class KernelOperations:
 
     @property
     def info(self) -> DeviceInfo:
-        """See ``Operations``."""
+        """Description of the device."""
         return self.accelerator.info
 
     def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
-        """See ``Operations``."""
+        """Return why ``op`` is not supported with these columns, or None."""
         OPERATIONS.find(op)
-        name = self.info.name
         if op in ("copy", "launch"):
             if columns["dispatch"] != "device" or columns["clock"] == "sustained":
-                return f"a {op} is timed as it is: ask for dispatch=device and clock=burst"
-            return self._no_copy(columns) if op == "copy" else self._no_launch(columns)
+                return f"{op} is timed without a dispatch: use dispatch=device and clock=burst"
+            return self._copy_refusal(columns) if op == "copy" else self._launch_refusal(columns)
         if op not in PLANS:
-            return f"{name} has no kernel for '{op}' here; it has {', '.join(sorted({*PLANS, 'copy', 'launch'}))}"
+            return f"{self.info.name} has no kernel for '{op}'; it has {', '.join(sorted({*PLANS, 'copy', 'launch'}))}"
         if columns["dispatch"] == "graph" and "graphs" not in self.info.features:
-            return f"the API '{self.info.api}' has no graphs"
+            return f"the API '{self.info.api}' does not support graphs"
         if columns["clock"] == "sustained":
             return NO_SUSTAINED
         dtype = str(columns.get("dtype", "float32"))
         if dtype not in DTYPES[op]:
-            return f"{name} does '{op}' in {', '.join(DTYPES[op])} here, and not in {dtype}"
+            return f"'{op}' has kernels for {', '.join(DTYPES[op])}, not for {dtype}"
         if dtype in self.lacks:
             return self.lacks[dtype]
         if op == "fft" and int(columns["n"]) & (int(columns["n"]) - 1):
-            return f"{columns['n']:g} points are no power of two, which this transform takes"
-        return self.too_large(BYTES[op](columns))
+            return f"the FFT kernel requires a power of two, not {columns['n']:g} points"
+        size, limit = BYTES[op](columns), SHARE * self.info.memory_bytes
+        return f"one set of operands has {size:,.0f} bytes; the limit is {limit:,.0f}" if size > limit else None
 
-    def too_large(self, needed: float) -> str | None:
-        """In words, why operands of so many bytes are never to be had; None where they are, while nothing else is."""
-        whole = SHARE * self.info.memory_bytes
-        return (
-            f"one set of operands is {needed:,.0f} bytes; a trial takes at most {whole:,.0f} here"
-            if needed > whole
-            else None
-        )
-
-    def _no_copy(self, columns: Mapping[str, Any]) -> str | None:
+    def _copy_refusal(self, columns: Mapping[str, Any]) -> str | None:
         memory = columns["memory"]
         if memory == "unified":
-            return "a unified buffer is not copied: the device reads what it touches"
-        room, each = _copy_room(self.info), 2 * int(columns["bytes"])
-        if each > room:
-            return f"two buffers of {columns['bytes']:,.0f} bytes; a trial takes at most {room:,.0f} here"
-        if columns["direction"] == "d2d":
+            return "unified memory is not copied: the device reads it directly"
+        limit, size = _max_copy_bytes(self.info), 2 * int(columns["bytes"])
+        if size > limit:
+            return f"two buffers of {columns['bytes']:,.0f} bytes exceed the limit of {limit:,.0f}"
+        if columns["direction"] == "d2d" or memory == "pageable" or memory in self.info.features:
             return None
-        return (
-            None if memory == "pageable" or memory in self.info.features else f"'{self.info.api}' has no pinned memory"
-        )
+        return f"the API '{self.info.api}' has no pinned memory"
 
-    def _no_launch(self, columns: Mapping[str, Any]) -> str | None:
+    def _launch_refusal(self, columns: Mapping[str, Any]) -> str | None:
         if columns["mode"] == "persistent":
-            return "no kernel that stays is written for this API"
+            return "there is no persistent kernel for this API"
         if columns["mode"] == "graph" and "graphs" not in self.info.features:
-            return f"the API '{self.info.api}' has no graphs"
+            return f"the API '{self.info.api}' does not support graphs"
         return None
 
     def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
-        """See ``Operations``."""
+        """Prepare ``op``. Raises UnsupportedOperationError where `refusal` gives a reason."""
         if self.accelerator.closed:
-            raise self.accelerator.make_error(InvalidArgument, f"make '{op}' ready", "the device was closed")
+            raise self.accelerator.make_error(InvalidArgument, f"prepare '{op}'", "the device was closed")
         refused = self.refusal(op, columns)
         if refused is not None:
             raise UnsupportedOperationError(refused)
@@ -241,37 +230,37 @@ class KernelOperations:
             return CopyTrial(self.accelerator, columns)
         if op == "launch":
             return LaunchTrial(self.accelerator, columns)
-        room = self.room(op, BYTES[op](columns))
+        available = self.available_bytes(op, BYTES[op](columns))
         plan = PLANS[op](columns, self.info)
-        sets, said = self.operands(plan.arrays, columns, room)
-        note = f"{plan.note}; {said}"
+        sets, set_note = self.operands(plan.arrays, columns, available)
+        note = f"{plan.note}; {set_note}"
         timer: Timer = "host" if columns["dispatch"] == "eager" else "device"
         return KernelTrial(self.accelerator, plan, sets, str(columns["dispatch"]), note, timer)
 
-    def room(self, op: str, needed: float) -> float:
-        """Bytes that a trial may take; DeviceOutOfMemory where they are fewer than the ``needed`` of one set."""
-        room = SHARE * self.info.memory_bytes - self.accelerator.allocated_bytes
-        if needed > room:
-            problem = f"one set of operands is {needed:,.0f} bytes; a trial takes at most {room:,.0f} here"
-            raise self.accelerator.make_error(DeviceOutOfMemory, f"make '{op}' ready", problem)
-        return room
+    def available_bytes(self, op: str, needed: float) -> float:
+        """Return the bytes that a trial may take. Raises DeviceOutOfMemory if one set ``needed`` more."""
+        available = SHARE * self.info.memory_bytes - self.accelerator.allocated_bytes
+        if needed > available:
+            problem = f"one set of operands has {needed:,.0f} bytes; {available:,.0f} are available"
+            raise self.accelerator.make_error(DeviceOutOfMemory, f"prepare '{op}'", problem)
+        return available
 
     def operands(
-        self, arrays: Mapping[str, np.ndarray], columns: Mapping[str, Any], room: float
+        self, arrays: Mapping[str, np.ndarray], columns: Mapping[str, Any], available: float
     ) -> tuple[list[dict[str, Buffer]], str]:
-        """(sets of operands on the device, in words how many): for cold runs as many as caches do not hold."""
+        """Return sets of operands on the device and their description; for cold runs, more than caches hold.
+
+        Raises DeviceOutOfMemory if other trials take the memory: fewer sets would not be cold.
+        """
         size = sum(array.nbytes for array in arrays.values())
-        beyond, whole = beyond_caches(self.info), SHARE * self.info.memory_bytes
-        count, alone = (
-            cold_operands(size, 1, str(columns["cache"]), most=min(MOST_SETS, bytes_ // size), beyond_bytes=beyond)
-            for bytes_ in (room, max(room, whole))
+        beyond, total = beyond_caches(self.info), SHARE * self.info.memory_bytes
+        count, required = (
+            cold_operands(size, 1, str(columns["cache"]), limit=min(MAX_SETS, bytes_ // size), beyond_bytes=beyond)
+            for bytes_ in (available, max(available, total))
         )
-        if count < alone:
-            # Fewer sets would be warmer than was asked for; who keeps others ready gives them up first.
-            problem = (
-                f"{alone} sets of {size:,} bytes do not fit beside what is held; a trial takes at most {room:,.0f} now"
-            )
-            raise self.accelerator.make_error(DeviceOutOfMemory, "make operands", problem)
+        if count < required:
+            problem = f"{required} sets of {size:,} bytes exceed the {available:,.0f} bytes that other trials leave"
+            raise self.accelerator.make_error(DeviceOutOfMemory, "allocate operands", problem)
         sets: list[dict[str, Buffer]] = []
         try:
             for _ in range(count):
@@ -284,22 +273,22 @@ class KernelOperations:
         return sets, f"{count} set{'' if count == 1 else 's'} of operands, {count * size / 2**20:.3g} MiB"
 
     def energy_j(self) -> float | None:
-        """See ``Operations``."""
+        """Return the device's energy counter (J); None if it has none."""
         context: RealContext[Any, Any] = self.accelerator.context  # type: ignore[assignment]
         return context.driver.energy_j()
 
     def close(self) -> None:
-        """See ``Operations``."""
+        """Close the device."""
         self.accelerator.close()
 
 
 class LaunchTrial:
-    """``count`` empty kernels and one wait: what a program sees, by the host's clock."""
+    """``count`` launches of an empty kernel and one wait, timed by the host's clock as a program experiences it."""
 
     timer: Timer = "host"
 
     def __init__(self, accelerator: Accelerator, columns: Mapping[str, Any]) -> None:
-        self.accelerator, self.many = accelerator, int(columns["count"])
+        self.accelerator, self.launches = accelerator, int(columns["count"])
         self.note = "empty kernels of one block of one thread, and one wait"
         self._ran = 0
         self._closed = False
@@ -307,22 +296,22 @@ class LaunchTrial:
         if columns["mode"] == "graph":
             graph = accelerator.graph()
             before: list[Any] = []
-            for _ in range(self.many):
+            for _ in range(self.launches):
                 before = [graph.launch(kernels.empty, 1, 1, after=before)]
             self._graph = graph.compile()
             self._graph.replay()
             accelerator.synchronize()
 
     def run(self, count: int = 1) -> float:
-        """See ``Trial``: a wait after each."""
-        self._there()
+        """Run ``count`` times with a wait after each; return the mean seconds of one."""
+        self._require_open()
         total = 0.0
         for _ in range(count):
             began = time.perf_counter()
             if self._graph is not None:
                 self._graph.replay()
             else:
-                for _ in range(self.many):
+                for _ in range(self.launches):
                     self.accelerator.launch(kernels.empty, 1, 1)
             self.accelerator.synchronize()
             total += time.perf_counter() - began
@@ -330,20 +319,20 @@ class LaunchTrial:
         return total / count
 
     def check(self) -> float:
-        """An empty kernel has no numbers: that it was launched is all there is to it."""
+        """Return 0 after a launch, else infinity: an empty kernel has no result."""
         return 0.0 if self._ran else math.inf
 
     def close(self) -> None:
-        """See ``Trial``."""
+        """Refuse further runs."""
         self._closed = True
 
-    def _there(self) -> None:
+    def _require_open(self) -> None:
         if self._closed:
             raise self.accelerator.make_error(InvalidArgument, "run", "the trial was closed")
 
 
 class CopyTrial:
-    """A copy: from or to pageable memory by the host's clock, which waits for it; else by the device's."""
+    """A copy. The host's clock times copies of pageable memory, for which it waits; the device's clock all others."""
 
     def __init__(self, accelerator: Accelerator, columns: Mapping[str, Any]) -> None:
         self.accelerator = accelerator
@@ -351,13 +340,13 @@ class CopyTrial:
         size = int(columns["bytes"])
         pinned = self.memory == "pinned" and self.direction != "d2d"
         self.timer: Timer = "device" if pinned or self.direction == "d2d" else "host"
-        room = _copy_room(accelerator.info)
+        limit = _max_copy_bytes(accelerator.info)
         each = 2 * size
-        if each > room:
-            problem = f"two buffers of {size:,} bytes; a trial takes at most {room:,.0f} here"
-            raise accelerator.make_error(DeviceOutOfMemory, "make 'copy' ready", problem)
-        beyond, most = beyond_caches(accelerator.info), min(16, room // each)
-        count = cold_operands(each, 1, str(columns["cache"]), most=most, beyond_bytes=beyond)
+        if each > limit:
+            problem = f"two buffers of {size:,} bytes exceed the limit of {limit:,.0f}"
+            raise accelerator.make_error(DeviceOutOfMemory, "prepare 'copy'", problem)
+        beyond, max_sets = beyond_caches(accelerator.info), min(16, limit // each)
+        count = cold_operands(each, 1, str(columns["cache"]), limit=max_sets, beyond_bytes=beyond)
         rng = np.random.default_rng(0)
         self.values = rng.integers(0, 256, size, np.uint8)
         self.buffers = [accelerator.empty(size, np.uint8) for _ in range(count)]
@@ -388,7 +377,7 @@ class CopyTrial:
             self.buffers[at].copy_within(self.held[at])
 
     def run(self, count: int = 1) -> float:
-        """See ``Trial``."""
+        """Copy ``count`` times; return the mean seconds of one."""
         context: RealContext[Any, Any] = self.accelerator.context  # type: ignore[assignment]
         self.accelerator.synchronize()
         if self.timer == "host":
@@ -405,13 +394,10 @@ class CopyTrial:
             marks.append(context.default.last)
         last.record()
         last.synchronize()
-        busy = [context.driver.busy_s(mark) for mark in marks]
-        if any(one is None for one in busy):
-            return last.elapsed_s(first) / count
-        return math.fsum(one for one in busy if one is not None) / count
+        return _busy_or_elapsed_s(context, marks, first, last) / count
 
     def check(self) -> float:
-        """All bytes have to have arrived."""
+        """Copy again into cleared memory; return 0 if all bytes arrive, else infinity."""
         target = self.arrays[0] if self.direction == "d2h" else None
         if target is not None:
             target[...] = 0
@@ -420,11 +406,11 @@ class CopyTrial:
         self._turn = 0
         self._copy()
         self.accelerator.synchronize()
-        found = target if target is not None else self.accelerator.to_host(self.buffers[0])
-        return 0.0 if np.array_equal(found, self.values) else math.inf
+        result = target if target is not None else self.accelerator.to_host(self.buffers[0])
+        return 0.0 if np.array_equal(result, self.values) else math.inf
 
     def close(self) -> None:
-        """See ``Trial``."""
+        """Release the buffers."""
         for buffer in (*self.buffers, *self.held):
             if not buffer.freed:
                 buffer.free()

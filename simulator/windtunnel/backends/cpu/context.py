@@ -1,7 +1,7 @@
-"""The host's processors as a device for programs: memory is the host's, and every call is done when it returns.
+"""The host's processor opened for programs. Device memory is host memory, and every call has completed on return.
 
-Streams and events are kept, and nothing overlaps. Kernels of whole arrays run as the Python they are; kernels of
-threads are emitted as C++, which the system's compiler compiles, and one thread of the processor runs all of them.
+There are streams and events, but nothing overlaps. Kernels over whole arrays are called as Python functions. Kernels of
+threads are emitted as C++ and compiled by the system's compiler; one processor thread executes all of them.
 """
 
 from __future__ import annotations
@@ -18,52 +18,53 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.backends.common.backend import Found
+from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.common.context import RealContext, RealFunction, RealStream
+from windtunnel.backends.common.driver import Problem
 from windtunnel.backends.common.host_work import available_bytes, host_info
 from windtunnel.codegen import Buffer as ArrayArgument
 from windtunnel.codegen import Emitted
-from windtunnel.core.errors import DeviceError, DeviceOutOfMemory, LaunchError
+from windtunnel.core.errors import DeviceOutOfMemory, LaunchError
 from windtunnel.runtime.interface import Dims, MemoryKind
 
 
 class HostDriver:
-    """The host as a device: see ``_context.Driver``. A mark is the time at which it was made."""
+    """Implements `common.context.Driver` on the host. A mark is the time at which it was made."""
 
     timed = False
     target = "fpga"
-    """C++ that runs a kernel's threads one after another, from barrier to barrier: for synthesis, and for this."""
+    """C++ that executes a kernel's threads one after another, from barrier to barrier. Synthesis uses it, too."""
 
     def __init__(self) -> None:
         self.folder: Path | None = None
         self.built = 0
 
     def allocate(self, size: int, kind: MemoryKind) -> Any:
-        """See ``Driver``. Pages that nobody has touched take no memory yet: what is not free is refused here."""
+        """Allocate ``size`` bytes. Raises MemoryError if less is free: the pages take no memory until they are used."""
         if size > available_bytes():
-            raise MemoryError(f"{available_bytes():,.0f} bytes of the host's memory are free")
+            raise MemoryError(f"{size:,} bytes exceed the host's free memory of {available_bytes():,.0f} bytes")
         return np.zeros(size, np.uint8)
 
     def free(self, memory: Any) -> None:
-        """See ``Driver``: whoever holds it still sees it."""
+        """Do nothing: the memory is freed when nobody refers to it any more."""
 
     def write(self, memory: Any, data: np.ndarray, queue: None, after: Sequence[int], *, hold: bool) -> int:
-        """See ``Driver``."""
+        """Copy from host to device."""
         memory[: data.size] = data
         return time.perf_counter_ns()
 
     def read(self, data: np.ndarray, memory: Any, queue: None, after: Sequence[int], *, hold: bool) -> int:
-        """See ``Driver``."""
+        """Copy from device to host."""
         data[...] = memory[: data.size]
         return time.perf_counter_ns()
 
     def copy(self, to: Any, memory: Any, size: int, queue: None, after: Sequence[int]) -> int:
-        """See ``Driver``."""
+        """Copy within the device."""
         to[:size] = memory[:size]
         return time.perf_counter_ns()
 
     def build(self, emitted: Emitted) -> Any:
-        """See ``Driver``. DeviceError where there is no compiler, and where it finds fault with the kernel."""
+        """Compile a kernel. Raises LookupError if there is no compiler, or if it rejects the kernel."""
         compiler = shutil.which("g++")
         if compiler is None:
             raise LookupError("kernels of threads need a C++ compiler (g++) to run on processors: install one")
@@ -78,7 +79,7 @@ class HostDriver:
         command = [compiler, *options, str(source), "-o", str(library)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)  # noqa: S603
         if done.returncode:
-            raise LookupError(f"the compiler refused the kernel: {done.stderr.strip()[:2000]}")
+            raise LookupError(f"the compiler rejected the kernel: {done.stderr.strip()[:2000]}")
         return getattr(ctypes.CDLL(str(library)), emitted.signature.name)
 
     def launch(
@@ -91,62 +92,63 @@ class HostDriver:
         queue: None,
         after: Sequence[int],
     ) -> int:
-        """See ``Driver``."""
-        given = []
-        for one, value in zip(emitted.signature.arguments, values, strict=True):
-            if isinstance(one, ArrayArgument):
-                given.append(ctypes.c_void_p(value.ctypes.data))
+        """Execute a kernel."""
+        arguments = []
+        for parameter, value in zip(emitted.signature.arguments, values, strict=True):
+            if isinstance(parameter, ArrayArgument):
+                arguments.append(ctypes.c_void_p(value.ctypes.data))
             else:
-                given.append(np.ctypeslib.as_ctypes_type(value.dtype)(value.item()))
-        kernel(*given)
+                arguments.append(np.ctypeslib.as_ctypes_type(value.dtype)(value.item()))
+        kernel(*arguments)
         return time.perf_counter_ns()
 
     def queue(self, *, non_blocking: bool) -> None:
-        """See ``Driver``: every call is done when it returns."""
+        """Return None: there are no queues, because every call has completed on return."""
 
     def mark(self, queue: None, after: Sequence[int]) -> int:
-        """See ``Driver``."""
+        """Return the present time, which is after all work."""
         return time.perf_counter_ns()
 
     def reached(self, mark: int) -> bool:
-        """See ``Driver``."""
+        """Return True: all work has completed."""
         return True
 
     def wait(self, mark: int) -> None:
-        """See ``Driver``."""
+        """Do nothing: all work has completed."""
 
     def finish(self, queue: None) -> None:
-        """See ``Driver``."""
+        """Do nothing: all work has completed."""
 
     def elapsed_s(self, mark: int, since: int) -> float:
-        """See ``Driver``."""
+        """Return the seconds between two marks."""
         return (mark - since) * 1e-9
 
     def busy_s(self, mark: int) -> float | None:
-        """Marks do not know when their work began."""
+        """Return None: a mark does not record when its work began."""
         return None
 
     def host_view(self, memory: Any, size: int) -> np.ndarray:
-        """See ``Driver``: all memory is the host's."""
-        found: np.ndarray = memory[:size]
-        return found
+        """Return the memory itself, which is the host's."""
+        view: np.ndarray = memory[:size]
+        return view
 
-    def problem(self, error: Exception) -> tuple[type[DeviceError] | None, str] | None:
-        """See ``Driver``."""
+    def problem(self, error: Exception) -> Problem | None:
+        """Translate an error of memory, or of the compiler; None for any other."""
         if isinstance(error, MemoryError):
-            return DeviceOutOfMemory, str(error)
-        return (LaunchError, str(error)) if isinstance(error, (LookupError, subprocess.TimeoutExpired)) else None
+            return Problem(DeviceOutOfMemory, str(error))
+        refused = isinstance(error, (LookupError, subprocess.TimeoutExpired))
+        return Problem(LaunchError, str(error)) if refused else None
 
     def close(self) -> None:
-        """See ``Driver``: all that it holds goes with it."""
+        """Do nothing: memory and compiled kernels are freed with this object."""
 
     def energy_j(self) -> float | None:
-        """The counters that processors have are not readable without privileges."""
+        """Return None: the counters of processors are not readable without privileges."""
         return None
 
 
 class HostContext(RealContext[Any, Any]):
-    """The host's processors, opened."""
+    """The host's processors, opened for programs."""
 
     def launch(
         self,
@@ -157,7 +159,7 @@ class HostContext(RealContext[Any, Any]):
         stream: RealStream[Any, Any] | None,
         shared: int,
     ) -> None:
-        """See ``Context``. A kernel of whole arrays is called on them."""
+        """Launch a kernel of threads, or call a kernel over whole arrays with its arguments."""
         if function.texts is not None:
             super().launch(function, grid, block, arguments, stream, shared)
             return
@@ -165,13 +167,13 @@ class HostContext(RealContext[Any, Any]):
         function.kernel(*(self.array(argument) for argument in arguments))
 
     def array(self, argument: Any) -> Any:
-        """A buffer as NumPy has it; numbers as they are."""
+        """Return a buffer as a NumPy array, and a number unchanged."""
         if not hasattr(argument, "memory"):
             return argument
         data: np.ndarray = argument.memory.handle
         return data[: argument.nbytes].view(argument.dtype).reshape(argument.shape)
 
 
-def opened(found: Found) -> HostContext:
-    """The host's processors, opened for a program."""
-    return HostContext(HostDriver(), host_info(found, frozenset({"threads", "unified"})))
+def open_context(detected: DetectedDevice) -> HostContext:
+    """Open the host's processors for programs."""
+    return HostContext(HostDriver(), host_info(detected, frozenset({"threads", "unified"})))

@@ -1,9 +1,9 @@
-"""Operations on the host's processors, as loops that Numba compiles and divides among threads.
+"""Operations on the host's processors as loops that Numba compiles and divides among threads.
 
-Of functions (exponentials, powers) NumPy's own are vectors, and those that Numba calls are not: they are in `_vectors`.
+NumPy's exponentials and powers are vectorised and those that Numba calls are not, so these functions are in `vectors`.
 
-Arrays have one dimension (rows of ``width`` elements where it matters). Nothing relaxes floating point. Compiled when
-first called, and kept on disk between programs where Numba can.
+All arrays have one dimension. Floating point is not relaxed. Functions are compiled when they are first called, and the
+result is cached on disk if Numba can.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-# Each call's iterations are divided evenly among Numba's threads, one for each processor that the process may use.
+# Iterations are divided evenly among Numba's threads, one for each processor that the process may use.
 _parallel = numba.njit(parallel=True, cache=True, error_model="numpy")
 
 
 @_parallel
 def nothing(out):
-    """Wakes all threads, and waits for them."""
+    """Wake all threads, and wait for them."""
     for i in numba.prange(out.size):
         out[i] = i
 
@@ -72,7 +72,7 @@ def relu(a, out):
 
 @_parallel
 def stencil(a, out, nx, ny, nz):
-    """See ``_kernels.stencil``. The ends of a line are done apart: what looks beyond them keeps a loop from vectors."""
+    """Compute `common.kernels.stencil`. The ends of a line are separate, so that the inner loop can be vectorised."""
     for line in numba.prange(ny * nz):
         z, y = line // ny, line % ny
         here = line * nx

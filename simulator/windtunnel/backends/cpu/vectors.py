@@ -1,6 +1,6 @@
-"""Functions over arrays by NumPy's vectors, divided among threads: NumPy lets go of Python's lock while it works.
+"""Functions over arrays with NumPy's vector code, divided among threads. NumPy releases Python's lock while it works.
 
-Work is done in pieces that stay in a core's cache, since most functions take several passes.
+The arrays are processed in pieces that stay in a core's cache, because most functions take several passes.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import cache
 import numpy as np
 
 _PIECE = 131_072
-"""Elements of a piece: with what passes leave between them some 200 KiB, less than a core's second cache."""
+"""Elements of a piece. With intermediate results it takes about 200 KiB, less than a core's second-level cache."""
 _ALONE = 65_536
-"""Elements that one thread does by itself: dividing the work takes some 50 us."""
+"""Up to this many elements one thread does all the work: dividing it takes about 50 us."""
 _CUBED, _SCALE = np.float32(0.044715), np.float32(math.sqrt(2.0 / math.pi))
 _FACTOR = np.float32(1.5)
 
@@ -26,7 +26,7 @@ def _pool(workers: int) -> ThreadPoolExecutor:
 
 
 def _divided(rows: int, width: int, work: Callable[[int, int], object], workers: int) -> None:
-    """``work`` on rows from and to, in pieces; each thread has its share of them."""
+    """Call ``work(begin, end)`` for pieces of all rows; every thread gets an equal share of them."""
     step = max(_PIECE // width, 1)
 
     def share(begin: int, end: int) -> None:
@@ -41,22 +41,22 @@ def _divided(rows: int, width: int, work: Callable[[int, int], object], workers:
 
 
 def tanh(a: np.ndarray, out: np.ndarray, workers: int) -> None:
-    """Hyperbolic tangents."""
+    """Compute hyperbolic tangents."""
     _divided(a.size, 1, lambda low, high: np.tanh(a[low:high], out=out[low:high]), workers)
 
 
 def power(a: np.ndarray, b: np.ndarray, out: np.ndarray, workers: int) -> None:
-    """Powers."""
+    """Compute powers ``a ** b``."""
     _divided(a.size, 1, lambda low, high: np.power(a[low:high], b[low:high], out=out[low:high]), workers)
 
 
 def powu(a: np.ndarray, out: np.ndarray, workers: int) -> None:
-    """To the power of 1.5."""
+    """Compute ``a ** 1.5``."""
     _divided(a.size, 1, lambda low, high: np.power(a[low:high], _FACTOR, out=out[low:high]), workers)
 
 
 def gelu(a: np.ndarray, out: np.ndarray, workers: int) -> None:
-    """See ``_kernels.gelu``."""
+    """Compute GELU by the formula of `common.kernels.gelu`."""
 
     def work(low: int, high: int) -> None:
         x, to = a[low:high], out[low:high]
@@ -74,7 +74,7 @@ def gelu(a: np.ndarray, out: np.ndarray, workers: int) -> None:
 
 
 def softmax(a: np.ndarray, out: np.ndarray, width: int, workers: int) -> None:
-    """By rows of ``width``."""
+    """Compute the softmax of each row of ``width`` elements."""
     rows, to_rows = a.reshape(-1, width), out.reshape(-1, width)
 
     def work(low: int, high: int) -> None:
@@ -87,7 +87,7 @@ def softmax(a: np.ndarray, out: np.ndarray, width: int, workers: int) -> None:
 
 
 def layer_norm(a: np.ndarray, out: np.ndarray, width: int, workers: int) -> None:
-    """By rows of ``width``: see ``_kernels.layer_norm``."""
+    """Normalise each row of ``width`` elements, as `common.kernels.layer_norm` does."""
     rows, to_rows = a.reshape(-1, width), out.reshape(-1, width)
 
     def work(low: int, high: int) -> None:

@@ -1,17 +1,18 @@
-"""The devices that CuPy sees: what is asked of it before one is opened, for `cuda` and `hip`."""
+"""The devices that CuPy reports, for `cuda` and `hip`. No device is opened."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from windtunnel.backends.common.backend import Found
+from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.cuda.nvml import Nvml, nvml_of
 
 NO_DEVICE, OLD_DRIVER = 100, 35
+"""cudaErrorNoDevice and cudaErrorInsufficientDriver."""
 
 
-def found(cupy: Any, backend: str) -> list[Found]:
-    """All devices that CuPy sees; none where it sees none, and an error where the driver is too old for it."""
+def detected_devices(cupy: Any, backend: str) -> list[DetectedDevice]:
+    """Return all devices that CuPy reports. Raises CUDARuntimeError if the driver is too old for CuPy."""
     runtime = cupy.cuda.runtime
     try:
         count = runtime.getDeviceCount()
@@ -22,27 +23,27 @@ def found(cupy: Any, backend: str) -> list[Found]:
     return [_device(cupy, backend, index) for index in range(count)]
 
 
-def _device(cupy: Any, backend: str, index: int) -> Found:
+def _device(cupy: Any, backend: str, index: int) -> DetectedDevice:
     runtime = cupy.cuda.runtime
     properties = runtime.getDeviceProperties(index)
-    managed = nvml(cupy, index)
+    nvml = nvml_device(cupy, index)
     version = runtime.driverGetVersion()
     api = f"CUDA {version // 1000}.{version % 1000 // 10}" if backend == "cuda" else f"HIP {version}"
-    return Found(
+    return DetectedDevice(
         backend=backend,
         index=index,
         label=_text(properties["name"]),
         kind="gpu",
         software=False,
-        driver=api if managed is None else f"{api}, driver {managed.driver}",
+        driver=api if nvml is None else f"{api}, driver {nvml.driver}",
         api=backend,
         vendor="NVIDIA" if backend == "cuda" else "AMD",
         memory_bytes=float(properties["totalGlobalMem"]),
     )
 
 
-def nvml(cupy: Any, index: int) -> Nvml | None:
-    """What NVML says of it; None where it says nothing."""
+def nvml_device(cupy: Any, index: int) -> Nvml | None:
+    """Return the device in NVML; None on ROCm, and if NVML does not know the device."""
     return None if cupy.cuda.runtime.is_hip else nvml_of(cupy.cuda.runtime.deviceGetPCIBusId(index))
 
 

@@ -1,51 +1,49 @@
-"""A compiled graph as one of the API's: its nodes are captured once, on streams that fork and join by events."""
+"""A compiled graph as a CUDA graph: its nodes are captured once, on streams that fork and join through events."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from windtunnel.backends.cuda.driver import BuiltKernel, CupyDriver
 from windtunnel.runtime.graph import Node
 
-if TYPE_CHECKING:
-    from windtunnel.backends.cuda.driver import Built, CupyDriver
 
+class CapturedGraph:
+    """The nodes of a graph, executed in order by one launch.
 
-class Captured:
-    """The nodes of a graph, in order, as what one launch does.
-
-    ``kernels``: by node, the kernel and what it is given. It holds what the nodes' work needs, but not the nodes.
-    Host's arrays are read and written when the graph is launched; CUDA takes pageable ones, too, as its sample
-    simpleCudaGraphs shows. Those that are not contiguous are gathered before, and scattered after, which the host
-    waits for.
+    ``kernels`` maps a node's number to its kernel and arguments. The object keeps what the nodes' work needs, but not
+    the nodes. Host arrays are read and written when the graph is launched; CUDA accepts pageable arrays, as its sample
+    simpleCudaGraphs shows. Arrays that are not contiguous are gathered before and scattered after the launch, which
+    makes the host wait.
     """
 
     def __init__(
-        self, driver: CupyDriver, nodes: Sequence[Node], kernels: Mapping[int, tuple[Built, tuple[Any, ...]]]
+        self, driver: CupyDriver, nodes: Sequence[Node], kernels: Mapping[int, tuple[BuiltKernel, tuple[Any, ...]]]
     ) -> None:
         self.driver, self.kernels = driver, kernels
         self._gathered: list[tuple[np.ndarray, np.ndarray]] = []
-        """(where it is copied from, an array that is contiguous)."""
+        """Pairs of (array to copy from, contiguous copy)."""
         self._scattered: list[tuple[np.ndarray, np.ndarray]] = []
         self._kept: list[np.ndarray] = []
         self._last: Any = None
-        """After the launch before, where that reads gathered arrays."""
+        """Event after the previous launch, if that reads gathered arrays."""
         cuda = driver.cupy.cuda
         origin = cuda.Stream(non_blocking=True)
         origin.begin_capture()
         try:
             self._capture(nodes, origin)
         except BaseException:
-            with suppress(RuntimeError):  # what went wrong is the news
+            with suppress(RuntimeError):  # the first error is the one to report
                 origin.end_capture()
             raise
         self.graph = origin.end_capture()
 
     def launch(self, queue: Any) -> None:
-        """Do all of it."""
+        """Execute the graph once in ``queue``."""
         if self._gathered and self._last is not None:
             self._last.synchronize()
         for array, whole in self._gathered:

@@ -1,15 +1,14 @@
-"""A kernel that stays on the device and answers commands of 64 bytes: what ``launch mode=persistent`` measures.
+"""A persistent kernel that answers commands of 64 bytes: what ``launch mode=persistent`` measures.
 
-Host and device share one block of pinned memory with two queues, commands and replies, laid out and driven as
-``runtime.ring_queue`` has it: ``head``, ``tail``, then the slots' sequence numbers, of 64 bits each, then the messages.
-Each queue has one producer and one consumer here. So nobody contends for a counter, and a store takes the place of the
-compare-and-exchange, which a device cannot do on the host's memory over PCIe; the order of the steps is the same. A
-sequence number is read with acquire and written with release semantics at system scope (PTX ISA, from compute
-capability 7.0 on; before, by volatile accesses and ``__threadfence_system``). The host's side relies on the order in
-which x86-64 stores and loads.
+Host and device share one block of pinned memory with two queues, for commands and for replies. Their layout and
+protocol are those of ``runtime.ring_queue``: ``head``, ``tail``, the slots' sequence numbers (64 bits each), then the
+messages. Here each queue has one producer and one consumer. A plain store therefore replaces the compare-and-exchange,
+which a device cannot execute on host memory over PCIe; the order of the steps is the same. Sequence numbers are read
+with acquire and written with release semantics at system scope (PTX ISA, from compute capability 7.0; before that, by
+volatile accesses and ``__threadfence_system``). The host's side relies on the memory order of x86-64.
 
-The kernel ends when it is told to, once no command is left, and by itself when it has heard nothing for a while: a
-program that dies leaves nothing running. Until then nothing may wait for the whole device, and ``cudaFree`` does.
+The kernel ends when it is told to stop and no command is left, or after a time without commands, so that nothing keeps
+running when a program dies. While it runs, nothing may wait for the whole device, as ``cudaFree`` does.
 """
 
 from __future__ import annotations
@@ -21,12 +20,13 @@ from typing import Self
 
 import numpy as np
 
-from windtunnel.backends.cuda.driver import CupyContext, Piece
+from windtunnel.backends.cuda.context import CupyContext
+from windtunnel.backends.cuda.driver import Allocation
 from windtunnel.core.errors import DeviceHang, UnsupportedOperationError
 from windtunnel.runtime.ring_queue import Layout
 
 MESSAGE = 64
-"""Bytes of a command, and of a reply."""
+"""Bytes of a command and of a reply."""
 KERNEL = "windtunnel_echo"
 SOURCE = r"""
 typedef unsigned long long word;
@@ -51,7 +51,7 @@ static __device__ __forceinline__ void release(word *at, word value) {
     *(volatile word *)at = value;
 }
 #else
-// The same text on a processor, where it is tested.
+// The same code on a processor, for tests.
 static inline word acquire(const word *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 static inline void release(word *at, word value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 #endif
@@ -66,47 +66,47 @@ static __device__ __forceinline__ word now_ns() {
 static inline word now_ns() { return wt_now_ns(); }
 #endif
 
-// For who looks at the queue from outside: nothing is ordered by it, which a fence would take a microsecond for.
+// Counters for observers of the queue. They order nothing, because a fence would take about a microsecond.
 #if defined(__CUDA_ARCH__)
-static __device__ __forceinline__ void tell(word *at, word value) { *(volatile word *)at = value; }
+static __device__ __forceinline__ void publish(word *at, word value) { *(volatile word *)at = value; }
 #else
-static inline void tell(word *at, word value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
+static inline void publish(word *at, word value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
 #endif
 
 struct alignas(16) part { word low, high; };
 struct message { part parts[4]; };
 
-// Counters: head, tail, sequence numbers. Control: [0] told to stop, [1] commands done, [2] why it ended: 1 it was
-// told, 2 it heard nothing for `patience` ns.
+// Counters: head, tail, sequence numbers. Control: [0] stop request, [1] commands done, [2] why the kernel ended:
+// 1 stop request, 2 no command for `timeout` ns.
 extern "C" __global__ void windtunnel_echo(
-    word *in, const message *commands, word *out, message *replies, word capacity, word *control, word patience) {
-    word taken = 0, given = 0, heard = now_ns(), why = 0;
-    for (unsigned looks = 0; why == 0; ++looks) {
+    word *in, const message *commands, word *out, message *replies, word capacity, word *control, word timeout) {
+    word taken = 0, given = 0, last = now_ns(), why = 0;
+    for (unsigned polls = 0; why == 0; ++polls) {
         word slot = taken & (capacity - 1);
         if (acquire(&in[2 + slot]) != taken + 1) {
-            if (looks % 64) continue;
-            // Told to stop, it looks once more: what was sent before is there by then.
+            if (polls % 64) continue;
+            // After a stop request the queue is polled once more: commands sent before the request are there by then.
             if (acquire(&control[0]) && acquire(&in[2 + slot]) != taken + 1) why = 1;
-            else if (now_ns() - heard > patience) why = 2;
+            else if (now_ns() - last > timeout) why = 2;
             continue;
         }
-        tell(&in[0], taken + 1);
+        publish(&in[0], taken + 1);
         message command = commands[slot];
         release(&in[2 + slot], taken + capacity);
         ++taken;
         word place = given & (capacity - 1);
         while (acquire(&out[2 + place]) != given)
-            if (now_ns() - heard > patience) {
+            if (now_ns() - last > timeout) {
                 why = 2;
                 break;
             }
         if (why) break;
-        tell(&out[1], given + 1);
+        publish(&out[1], given + 1);
         replies[place] = command;
         release(&out[2 + place], given + 1);
         ++given;
-        tell(&control[1], given);
-        heard = now_ns();
+        publish(&control[1], given);
+        last = now_ns();
     }
     release(&control[2], why);
 }
@@ -114,46 +114,47 @@ extern "C" __global__ void windtunnel_echo(
 OPTIONS = ("-std=c++17",)
 
 
-class Shared:
-    """The block that both sides map. ``memory``: its bytes, `size_for` many; they are set to two empty queues.
+class SharedQueues:
+    """The memory block that both sides map: ``memory`` has `size_for` bytes and is initialised to two empty queues.
 
-    ``offsets``: of the commands' counters and messages, the replies' counters and messages, and the control words.
+    ``offsets`` are those of the commands' counters and messages, the replies' counters and messages, and the control
+    words.
     """
 
     def __init__(self, memory: np.ndarray, capacity: int) -> None:
         self.layout = Layout(capacity)
         self.memory = memory
-        self.offsets, size = _places(capacity)
-        assert memory.size >= size  # noqa: S101  whoever makes it asks `size_for`
+        self.offsets, size = _layout(capacity)
+        assert memory.size >= size  # noqa: S101  the caller allocates `size_for` bytes
         memory[:size] = 0
         _, sequences = self.layout.fresh()
         for at in (self.offsets[0], self.offsets[2]):
             memory[at + 16 : at + 16 + 8 * capacity].view(np.uint64)[:] = sequences
 
     def words(self, at: int, count: int) -> memoryview:
-        """Counters, one by one: each access is one of 64 bits."""
+        """Return counters; every access is a single 64-bit access."""
         return self.memory[at : at + 8 * count].view(np.uint64).data
 
     def messages(self, at: int) -> memoryview:
-        """The messages of a queue, one after another."""
+        """Return the messages of a queue, one after another."""
         return self.memory[at : at + MESSAGE * self.layout.capacity].data
 
 
-def _places(capacity: int) -> tuple[tuple[int, int, int, int, int], int]:
+def _layout(capacity: int) -> tuple[tuple[int, int, int, int, int], int]:
     counters = -(-8 * (2 + capacity) // 64) * 64
-    one = counters + MESSAGE * capacity
-    return (0, counters, one, one + counters, 2 * one), 2 * one + 64
+    queue = counters + MESSAGE * capacity
+    return (0, counters, queue, queue + counters, 2 * queue), 2 * queue + 64
 
 
 def size_for(capacity: int) -> int:
-    """Bytes of the block for queues of ``capacity`` messages; InputError for what is no capacity."""
-    return _places(Layout(capacity).capacity)[1]
+    """Return the size (bytes) of the block for queues of ``capacity`` messages. Raises InputError if it is invalid."""
+    return _layout(Layout(capacity).capacity)[1]
 
 
 class HostEnd:
-    """The host's side: it appends commands and takes replies. It never waits."""
+    """The host's side: it sends commands and receives replies, and never waits."""
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: SharedQueues) -> None:
         layout, offsets = shared.layout, shared.offsets
         self.layout = layout
         self._in, self._out = (shared.words(at, 2 + layout.capacity) for at in (offsets[0], offsets[2]))
@@ -162,7 +163,7 @@ class HostEnd:
         self._sent = self._received = 0
 
     def send(self, command: bytes) -> bool:
-        """Append a command of 64 bytes; False where the queue is full."""
+        """Append a command of 64 bytes. Returns False if the queue is full."""
         position = self._sent
         slot = position & self.layout.mask
         if self._in[2 + slot] != position:
@@ -173,7 +174,7 @@ class HostEnd:
         return True
 
     def receive(self) -> bytes | None:
-        """The oldest reply; None where none is there."""
+        """Return the oldest reply; None if there is none."""
         position = self._received
         slot = position & self.layout.mask
         if self._out[2 + slot] != position + 1:
@@ -184,55 +185,58 @@ class HostEnd:
         return reply
 
     def stop(self) -> None:
-        """Tell the kernel to end, once it has done all commands."""
+        """Tell the kernel to end after all commands."""
         self._control[0] = 1
 
     @property
     def done(self) -> int:
-        """Commands that were answered, as the kernel counts them."""
+        """Number of answered commands, as the kernel counts them."""
         return self._control[1]
 
     @property
     def ended(self) -> str:
-        """Why the kernel ended: ``told``, ``heard nothing``; "" while it runs."""
-        return ("", "told", "heard nothing")[self._control[2]]
+        """Why the kernel ended: ``stopped``, ``timed out``; empty while it runs."""
+        return ("", "stopped", "timed out")[self._control[2]]
 
 
-class Persistent:
-    """The kernel on a device, from ``with`` to its end."""
+class PersistentKernel:
+    """The kernel on a device. It runs inside a ``with`` statement."""
 
-    def __init__(self, context: CupyContext, capacity: int = 64, patience_s: float = 2.0) -> None:
-        """``patience_s``: how long the kernel waits for a command before it ends by itself."""
+    def __init__(self, context: CupyContext, capacity: int = 64, timeout_s: float = 2.0) -> None:
+        """Raises UnsupportedOperationError if the device has no such kernel.
+
+        ``timeout_s`` is the time without a command after which the kernel ends by itself.
+        """
         refused = self.refusal(context)
         if refused is not None:
             raise UnsupportedOperationError(refused)
-        self.context, self.patience_s = context, patience_s
+        self.context, self.timeout_s = context, timeout_s
         self._size, self._capacity = size_for(capacity), capacity
         self._running = False
 
     @staticmethod
     def refusal(context: CupyContext) -> str | None:
-        """In words, why there is no such kernel on a device; None where there is."""
+        """Return why the device has no persistent kernel; None if it has one."""
         if context.driver.target != "cuda":
-            return f"the kernel that stays is CUDA's; {context.info.name} takes HIP"
+            return f"the persistent kernel is written in CUDA; {context.info.name} requires HIP"
         if platform.machine() not in ("x86_64", "AMD64"):
             return (
-                f"this processor ({platform.machine()}) may reorder stores, which the host's side of the queue "
-                "does not guard against"
+                f"this processor ({platform.machine()}) may reorder stores, for which the host's side of the queue "
+                "has no fences"
             )
         return None if "pinned" in context.info.features else f"{context.info.name} does not map the host's memory"
 
     def __enter__(self) -> Self:
         context, driver = self.context, self.context.driver
-        with context.driving("launch the kernel that stays"):
+        with context.driving("launch the persistent kernel"):
             driver.make_current()
-            self._piece = Piece(driver, self._size, "pinned")
-            self.shared = Shared(self._piece.view(), self._capacity)
+            self._block = Allocation(driver, self._size, "pinned")
+            self.shared = SharedQueues(self._block.view(), self._capacity)
             self.host = HostEnd(self.shared)
             kernel = driver.load(SOURCE, KERNEL, OPTIONS)
             self._stream = driver.queue(non_blocking=True)
-            places = [np.uint64(self._piece.address + at) for at in self.shared.offsets]
-            numbers = np.uint64(self._capacity), np.uint64(round(self.patience_s * 1e9))
+            places = [np.uint64(self._block.address + at) for at in self.shared.offsets]
+            numbers = np.uint64(self._capacity), np.uint64(round(self.timeout_s * 1e9))
             arguments = (*places[:4], numbers[0], places[4], numbers[1])
             driver.start(kernel, (1, 1, 1), (1, 1, 1), arguments, self._stream, 0)
         self._running = True
@@ -242,46 +246,46 @@ class Persistent:
         if self._running:
             self._running = False
             self.host.stop()
-            with self.context.driving("end the kernel that stays"):
+            with self.context.driving("end the persistent kernel"):
                 self._stream.synchronize()
 
     def call(self, command: bytes) -> tuple[bytes, float, float]:
-        """Send, and wait for the reply: (reply, seconds to send, seconds to the reply). DeviceHang where none comes."""
+        """Send a command; return (reply, seconds to send, seconds to the reply). Raises DeviceHang without a reply."""
         host, clock = self.host, time.perf_counter
         begin = clock()
         sent = host.send(command)
         injected = clock()
-        assert sent  # noqa: S101  the reply to each command before was taken
+        assert sent  # noqa: S101  all earlier replies were received
         while True:
             reply = host.receive()
             end = clock()
             if reply is not None:
                 return reply, injected - begin, end - begin
-            if end - begin > self.patience_s:
-                problem = f"no reply in {self.patience_s:g} s" + (f"; it {host.ended}" if host.ended else "")
-                raise self.context.error(DeviceHang, "call the kernel that stays", problem)
+            if end - begin > self.timeout_s:
+                problem = f"no reply in {self.timeout_s:g} s" + (f"; the kernel {host.ended}" if host.ended else "")
+                raise self.context.error(DeviceHang, "call the persistent kernel", problem)
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Commands to a kernel that stays, one at a time. Seconds of the host's clock, Python's own part included."""
+class CommandTimes:
+    """Times of commands to a persistent kernel, one at a time (s, host clock, Python's own time included)."""
 
     injection_s: np.ndarray
-    """To write a command where the kernel finds it."""
+    """Time to write a command where the kernel finds it; shape (commands,)."""
     round_trip_s: np.ndarray
-    """From the begin of that until the reply was read."""
+    """Time from the start of the write until the reply was read; shape (commands,)."""
     wrong: int
-    """Replies that were not their command."""
+    """Number of replies that differ from their command."""
 
 
-def measure(context: CupyContext, count: int, *, warm_up: int = 100) -> Measured:
-    """``count`` round trips, after ``warm_up`` that are not told."""
+def measure(context: CupyContext, count: int, *, warm_up: int = 100) -> CommandTimes:
+    """Measure ``count`` commands, after ``warm_up`` commands that are not timed."""
     times, wrong = np.empty((count, 2)), 0
-    with Persistent(context) as ring:
+    with PersistentKernel(context) as kernel:
         for number in range(-warm_up, count):
             command = (number % 2**64).to_bytes(8, "little") * (MESSAGE // 8)
-            reply, *both = ring.call(command)
+            reply, *both = kernel.call(command)
             wrong += reply != command
             if number >= 0:
                 times[number] = both
-    return Measured(times[:, 0], times[:, 1], wrong)
+    return CommandTimes(times[:, 0], times[:, 1], wrong)

@@ -1,4 +1,4 @@
-"""What NVIDIA's and AMD's devices do beside kernels of ours: vendors' libraries, commands to a kernel that stays."""
+"""Operations on NVIDIA and AMD GPUs: Windtunnel's kernels, vendor libraries, and a persistent kernel."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from windtunnel.backends.common.trials import KernelOperations
-from windtunnel.backends.cuda.driver import CupyContext
+from windtunnel.backends.cuda.context import CupyContext
 from windtunnel.backends.cuda.libraries import OPERATIONS as LIBRARY
 from windtunnel.backends.cuda.libraries import Libraries
-from windtunnel.backends.cuda.persistent import MESSAGE, Persistent
+from windtunnel.backends.cuda.persistent import MESSAGE, PersistentKernel
 from windtunnel.core.errors import DeviceHang, InvalidArgument
 from windtunnel.runtime.trial import Conditions, Timer, Trial
 
 _WARM_UP = 32
-"""Commands before those that count: the kernel has then begun, and the queue's pages are where they will be."""
+"""Commands that are not timed, after which the kernel runs and the queue's pages are where they will stay."""
 
 
 class CupyOperations(KernelOperations):
-    """`KernelOperations` over CuPy: products and transforms by the vendor's libraries, and a kernel that stays."""
+    """`KernelOperations` over CuPy, with GEMM and FFT by the vendor's libraries and a persistent kernel."""
 
     def __init__(self, context: CupyContext, versions: Mapping[str, str]) -> None:
         self.libraries = Libraries(context)
@@ -28,72 +28,71 @@ class CupyOperations(KernelOperations):
         self._cupy = context
 
     def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
-        """See ``Operations``. No kernel of ours takes a library's place where that is missing."""
+        """Return why ``op`` is not supported, or None. If a library is missing, no kernel replaces it."""
         return self.libraries.refusal(op, columns) if op in LIBRARY else super().refusal(op, columns)
 
-    def _no_launch(self, columns: Mapping[str, Any]) -> str | None:
+    def _launch_refusal(self, columns: Mapping[str, Any]) -> str | None:
         if columns["mode"] != "persistent":
-            return super()._no_launch(columns)
-        return Persistent.refusal(self._cupy)
+            return super()._launch_refusal(columns)
+        return PersistentKernel.refusal(self._cupy)
 
     def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
-        """See ``Operations``."""
+        """Prepare ``op``."""
         if not self.accelerator.closed and self.refusal(op, columns) is None:
             if op in LIBRARY:
                 return self.libraries.trial(self, op, columns)
             if op == "launch" and columns["mode"] == "persistent":
-                return RingTrial(self._cupy, int(columns["count"]))
+                return PersistentTrial(self._cupy, int(columns["count"]))
         return super().trial(op, columns)
 
     def conditions(self) -> Conditions:
-        """See ``Conditioned``: what NVML says; nothing where it does not answer."""
+        """Return what NVML reports of the device; empty if it does not answer."""
         nvml = self._cupy.driver.nvml
         if nvml is None:
             return {}
-        told = {**vars(nvml.state()), "power_limit_w": nvml.power_limit_w()}
+        state = {**vars(nvml.state()), "power_limit_w": nvml.power_limit_w()}
         return {
             name: value if isinstance(value, float) else list(value)
-            for name, value in told.items()
+            for name, value in state.items()
             if value is not None
         }
 
     def close(self) -> None:
-        """See ``Operations``."""
+        """Close the libraries and the device."""
         self.libraries.close()
         super().close()
 
 
-class RingTrial:
-    """``many`` commands written to a kernel that stays, one after another, and the answer of the last read."""
+class PersistentTrial:
+    """Sends ``commands`` commands to a persistent kernel, and waits for all replies."""
 
     timer: Timer = "host"
 
-    def __init__(self, context: CupyContext, many: int) -> None:
-        self.context, self.many = context, many
+    def __init__(self, context: CupyContext, commands: int) -> None:
+        self.context, self.commands = context, commands
         self.note = (
-            "commands of 64 bytes to a kernel of one thread that stays, over memory of the host's; Python's own part "
-            "is in it"
+            "commands of 64 bytes to a persistent kernel of one thread, through host memory; includes Python's own time"
         )
         self._wrong = 0
         self._ran = self._closed = False
 
     def run(self, count: int = 1) -> float:
-        """See ``Trial``. The kernel stays for as long as this: nobody else waits for the device meanwhile."""
+        """Run ``count`` times; return the mean seconds. The kernel runs only during this call."""
         if self._closed:
             raise self.context.error(InvalidArgument, "run", "the trial was closed")
-        with Persistent(self.context) as ring:
-            self._burst(ring, _WARM_UP)
-            total = math.fsum(self._burst(ring, self.many) for _ in range(count))
+        with PersistentKernel(self.context) as kernel:
+            self._burst(kernel, _WARM_UP)
+            total = math.fsum(self._burst(kernel, self.commands) for _ in range(count))
         self._ran = True
         return total / count
 
-    def _burst(self, ring: Persistent, many: int) -> float:
-        """Seconds from the first command until the last reply; as many are under way as the queue takes."""
-        host, clock = ring.host, time.perf_counter
+    def _burst(self, kernel: PersistentKernel, commands: int) -> float:
+        """Return the seconds from the first command to the last reply. The queue is kept as full as possible."""
+        host, clock = kernel.host, time.perf_counter
         sent = received = 0
         began = last = clock()
-        while received < many:
-            if sent < many and host.send(sent.to_bytes(8, "little") * (MESSAGE // 8)):
+        while received < commands:
+            if sent < commands and host.send(sent.to_bytes(8, "little") * (MESSAGE // 8)):
                 sent += 1
                 continue
             reply = host.receive()
@@ -101,15 +100,15 @@ class RingTrial:
                 self._wrong += reply != received.to_bytes(8, "little") * (MESSAGE // 8)
                 received += 1
                 last = clock()
-            elif clock() - last > ring.patience_s:
-                problem = f"{many - received} replies have not come in {ring.patience_s:g} s"
-                raise self.context.error(DeviceHang, "call the kernel that stays", problem)
+            elif clock() - last > kernel.timeout_s:
+                problem = f"{commands - received} replies did not arrive within {kernel.timeout_s:g} s"
+                raise self.context.error(DeviceHang, "call the persistent kernel", problem)
         return clock() - began
 
     def check(self) -> float:
-        """Every reply has to be its command."""
+        """Return 0 if every reply equals its command, else infinity."""
         return 0.0 if self._ran and not self._wrong else math.inf
 
     def close(self) -> None:
-        """See ``Trial``."""
+        """Refuse further runs."""
         self._closed = True

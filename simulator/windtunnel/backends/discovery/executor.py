@@ -1,5 +1,7 @@
-"""Devices of this host in fleets: operations are executed in the back end's own process, timed, and their numbers
-checked; what hangs or dies is told as a failure of the device.
+"""Executes operations of a simulated fleet on devices of this host.
+
+The operations run in the back end's own process, are timed, and have their results checked. An operation that hangs or
+ends its process is reported as a failure of the device.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from windtunnel.backends.discovery import real_devices as probing
+from windtunnel.backends.discovery import real_devices, registry
+from windtunnel.backends.discovery.remote import RemoteOperations
 from windtunnel.core.errors import (
     DeviceError,
     DeviceHang,
@@ -27,16 +30,16 @@ from windtunnel.core.executor import MOST_REAL_S, Columns, Executed
 from windtunnel.runtime.trial import Operations, Trial
 
 LIMIT_S = 60.0
-"""For one operation: one that takes longer is taken to hang."""
+"""Time limit of one operation. One that takes longer is reported as hung."""
 _KEPT = 8
-"""Operations that stay ready: each holds operands beyond the caches."""
+"""Number of operations that stay prepared. Each holds operands that exceed the caches."""
 
 
 class RealExecutor:
-    """A device of this host: see ``core.executor.Executor``.
+    """Executes operations on a device of this host. Implements `core.executor.Executor`.
 
-    ``open`` gives its operations, anew where it was lost. An operation that is met for the first time is made ready,
-    run once and its numbers checked, for no simulated time; what is charged is a run of its own for each job.
+    ``open`` opens the device; it is called again after the device was lost. An operation that occurs for the first time
+    is prepared, executed once and checked, which takes no simulated time. Every job is charged the time of its own run.
     """
 
     def __init__(self, name: str, open: Callable[[], Operations]) -> None:  # noqa: A002
@@ -47,52 +50,55 @@ class RealExecutor:
         self._checked: dict[tuple[object, ...], float] = {}
         self._refused: dict[tuple[object, ...], str | None] = {}
         self._executed: Counter[tuple[str, tuple[tuple[str, Any], ...]]] = Counter()
-        self._spent_s = 0.0
-        self._taken_s = 0.0
+        self._measured_s = 0.0
+        self._real_s = 0.0
         self._timers: set[str] = set()
         self._failures: list[str] = []
 
     def refusal(self, op: str, columns: Columns) -> str | None:
-        """See ``Executor``."""
+        """Return why the device does not support an operation; None if it does."""
         key = (op, *columns.values())
         if key not in self._refused:
-            self._refused[key] = "it is gone" if self._device is None else self._device.refusal(op, columns)
+            self._refused[key] = "the device is lost" if self._device is None else self._device.refusal(op, columns)
         return self._refused[key]
 
     def execute(self, op: str, columns: Columns) -> Executed:
-        """See ``Executor``."""
+        """Execute an operation and wait for it. A failure is part of the answer and raises nothing.
+
+        Raises InputError once the run has taken more real time on the device than a run may.
+        """
         if self._device is None:
-            return Executed(0.0, "the device is gone", gone=True)
-        if self._taken_s > MOST_REAL_S:
+            return Executed(0.0, "the device is lost", gone=True)
+        if self._real_s > MOST_REAL_S:
             raise InputError(
-                f"this run has taken {self._taken_s:,.0f} s of real time on {self.name}",
-                expected=f"work for at most {MOST_REAL_S:g} s on real devices: fewer jobs, or smaller ones",
+                f"this run has taken {self._real_s:,.0f} s of real time on {self.name}",
+                expected=f"work for at most {MOST_REAL_S:g} s on real devices: fewer or smaller jobs",
             )
         began = time.perf_counter()
         try:
-            return self._executed_or_failed(op, columns, began)
+            return self._execute(op, columns, began)
         finally:
-            self._taken_s += time.perf_counter() - began
+            self._real_s += time.perf_counter() - began
 
-    def _executed_or_failed(self, op: str, columns: Columns, began: float) -> Executed:
+    def _execute(self, op: str, columns: Columns, began: float) -> Executed:
         try:
             trial = self._trial(op, columns)
             seconds = trial.run(1)
         except (DeviceHang, DeviceLost) as error:
-            return self._lost(error, time.perf_counter() - began)
+            return self._device_lost(error, time.perf_counter() - began)
         except (DeviceError, UnsupportedOperationError) as error:
             self._failures.append(str(error))
             return Executed(time.perf_counter() - began, str(error))
         self._executed[op, tuple(columns.items())] += 1
-        self._spent_s += seconds
+        self._measured_s += seconds
         return Executed(seconds)
 
     def executed(self) -> Mapping[tuple[str, tuple[tuple[str, Any], ...]], int]:
-        """See ``Executor``."""
+        """Return how often each operation was executed, by its name and columns, without failures."""
         return self._executed
 
     def report(self) -> Mapping[str, Any]:
-        """See ``Executor``."""
+        """Return the entry of the result: driver, operations, times, and failures."""
         return {
             "real": self.name,
             "label": self.info.name,
@@ -101,129 +107,128 @@ class RealExecutor:
             "driver": self.info.driver,
             "versions": self.versions,
             "operations": self._executed.total(),
-            "measured_s": self._spent_s,
+            "measured_s": self._measured_s,
             "timer": sorted(self._timers),
             "checked": len(self._checked),
-            "worst_error_share": max((one for one in self._checked.values() if math.isfinite(one)), default=None),
+            "worst_error_share": max((share for share in self._checked.values() if math.isfinite(share)), default=None),
             "failures": list(self._failures),
         }
 
-    def begin(self) -> None:
-        """Forget what was counted, for a run of its own."""
-        self._executed, self._spent_s, self._failures = Counter(), 0.0, []
-        self._taken_s = 0.0
-        self._checked, self._refused, self._timers = {}, {}, set()
-        for trial in self._ready.values():
-            self._timers.add(trial.timer)
+    def reset(self) -> None:
+        """Reset all counters for a new run, and open the device again if it was lost."""
+        self._executed, self._measured_s, self._failures = Counter(), 0.0, []
+        self._real_s = 0.0
+        self._checked, self._refused = {}, {}
+        self._timers = {trial.timer for trial in self._ready.values()}
         if self._device is None:
             self._device = self._open()
 
     def close(self) -> None:
-        """Give the device back."""
+        """Close the device."""
         self._ready.clear()
         if self._device is not None:
             self._device.close()
             self._device = None
 
-    def _drop_ready(self) -> None:
-        while self._ready:
-            self._ready.popitem()[1].close()
-
     def _trial(self, op: str, columns: Columns) -> Trial:
-        """The operation, ready."""
+        """Return the prepared operation. Raises UnsupportedOperationError if its results are wrong."""
         key = (op, *columns.values())
-        found = self._ready.get(key)
-        if found is None:
-            assert self._device is not None  # noqa: S101  who asks has seen
-            while len(self._ready) >= _KEPT:
-                self._ready.popitem(last=False)[1].close()
-            try:
-                found = self._device.trial(op, columns)
-            except DeviceOutOfMemory:
-                if not self._ready:
-                    raise
-                # What is kept ready for later leaves room for what is to be done.
-                self._drop_ready()
-                found = self._device.trial(op, columns)
-            self._ready[key] = found
-            found.run(1)
-            self._timers.add(found.timer)
+        trial = self._ready.get(key)
+        if trial is None:
+            trial = self._ready[key] = self._prepare(op, columns)
+            trial.run(1)
+            self._timers.add(trial.timer)
         self._ready.move_to_end(key)
         if key not in self._checked:
-            self._checked[key] = found.check()
+            self._checked[key] = trial.check()
         share = self._checked[key]
         if not share <= 1.0:
             raise UnsupportedOperationError(
-                f"{self.name} computed '{op}' wrongly: off by {share:.3g} times what is allowed"
+                f"{self.name} computed '{op}' wrongly: the error is {share:.3g} times the tolerance"
             )
-        return found
+        return trial
 
-    def _lost(self, error: DeviceError, spent_s: float) -> Executed:
-        """The device is gone: it is opened once more, and may be back."""
+    def _prepare(self, op: str, columns: Columns) -> Trial:
+        assert self._device is not None  # noqa: S101  `execute` has checked it
+        while len(self._ready) >= _KEPT:
+            self._ready.popitem(last=False)[1].close()
+        try:
+            return self._device.trial(op, columns)
+        except DeviceOutOfMemory:
+            if not self._ready:
+                raise
+            # Release the operands of all other operations, and try again.
+            while self._ready:
+                self._ready.popitem()[1].close()
+            return self._device.trial(op, columns)
+
+    def _device_lost(self, error: DeviceError, duration_s: float) -> Executed:
+        """Try once to open the lost device again."""
         self._failures.append(str(error))
         self._ready.clear()
-        assert self._device is not None  # noqa: S101  it was there a moment ago
+        assert self._device is not None  # noqa: S101  `execute` has checked it
         self._device.close()
         began = time.perf_counter()
         try:
             self._device = self._open()
-        except (DeviceError, DeviceNotPresentError) as again:
+        except (DeviceError, DeviceNotPresentError) as reason:
             self._device = None
-            self._failures.append(f"it was not there again: {again}")
-            return Executed(spent_s, str(error), gone=True)
-        return Executed(spent_s, str(error), gone=True, back_s=time.perf_counter() - began)
+            self._failures.append(f"it could not be opened again: {reason}")
+            return Executed(duration_s, str(error), gone=True)
+        return Executed(duration_s, str(error), gone=True, back_s=time.perf_counter() - began)
 
 
 _opened: dict[str, RealExecutor] = {}
-_patience_s: ContextVar[float] = ContextVar("patience_s", default=math.inf)
+_max_wait_s: ContextVar[float] = ContextVar("max_wait_s", default=math.inf)
 
 
 @contextmanager
-def waiting_at_most(seconds: float) -> Iterator[None]:
-    """Devices that are opened within are not waited for longer than this at a call: one that takes longer hangs."""
-    before = _patience_s.set(seconds)
+def max_wait(seconds: float) -> Iterator[None]:
+    """Limit each call of devices that are opened within to ``seconds``. One that takes longer is reported as hung."""
+    token = _max_wait_s.set(seconds)
     try:
         yield
     finally:
-        _patience_s.reset(before)
+        _max_wait_s.reset(token)
 
 
-def executor(name: str) -> RealExecutor:
-    """The device that `windtunnel devices --real` calls ``name``; it stays open until the program ends.
+def open_executor(name: str) -> RealExecutor:
+    """Return the executor of the device that `windtunnel devices --real` lists as ``name``, with its counters reset.
 
-    InputError for a name that is none; DeviceNotPresentError where it is not here.
+    The device stays open until the program ends.
+
+    Raises:
+        InputError: if the name is not a back end and a number.
+        DeviceNotPresentError: if the device is not on this host, or does not open.
+
     """
-    found = _opened.get(name)
-    if found is None:
-        from windtunnel.backends.discovery.registry import backend
-
-        way, _, number = name.partition(":")
+    executor = _opened.get(name)
+    if executor is None:
+        backend, _, number = name.partition(":")
         if not number.isdecimal():
-            raise InputError(f"'{name}' names no device of this host", expected="a back end and a number: opencl:0")
-        backend(way)
-        patience_s = _patience_s.get()
+            raise InputError(f"'{name}' is not a device of this host", expected="a back end and a number: opencl:0")
+        registry.backend(backend)
+        max_wait_s = _max_wait_s.get()
+
+        def open_device() -> Operations:
+            device = RemoteOperations(backend, int(number), LIMIT_S)
+            device.max_wait_s = max_wait_s
+            return device
+
         try:
-            found = _opened[name] = RealExecutor(name, lambda: _remote(way, int(number), patience_s))
+            executor = _opened[name] = RealExecutor(name, open_device)
         except (RuntimeError, DeviceNotPresentError):
-            # Whatever a driver says where there is none: what finds devices knows the words for it.
-            probing.require(name)
+            # Drivers raise all kinds of errors for a missing device. Discovery has the reason in words.
+            real_devices.require(name)
             raise
         except DeviceError as error:
-            raise DeviceNotPresentError(f"'{name}' is found and does not open: {error}") from None
-    found.begin()
-    return found
-
-
-def _remote(way: str, number: int, patience_s: float) -> Operations:
-    from windtunnel.backends.discovery.remote import RemoteOperations
-
-    found = RemoteOperations(way, number, LIMIT_S)
-    found.patience_s = patience_s
-    return found
+            raise DeviceNotPresentError(f"'{name}' was detected but does not open: {error}") from None
+    executor.reset()
+    return executor
 
 
 def close_all() -> None:
-    """Give back every device that was opened."""
+    """Close every device that was opened."""
     while _opened:
         _opened.popitem()[1].close()
 

@@ -1,7 +1,7 @@
-"""The child's side of a probe: one back end's driver is asked, and one JSON line goes to a private descriptor.
+"""The child's side of a probe: queries one back end's driver and writes one JSON line to a private descriptor.
 
-Standard output and standard error are the driver's, to chatter on. The process ends at once after the line: what a
-driver does when it is unloaded is not waited for.
+Drivers may print on standard output and standard error. The process ends immediately after the line, without unloading
+the driver.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _PR_SET_PDEATHSIG = 1
 
 
 def answer(name: str, descriptor: int, folders: Sequence[str]) -> None:
-    """Write what ``name``'s ``find`` says to ``descriptor`` and end this process.
+    """Write the result of the back end's ``find`` to ``descriptor`` and end this process.
 
-    ``folders``: where the asking process finds the modules of back ends.
+    ``folders`` are the folders in which the parent process finds the back ends.
     """
     tie_to_parent()
-    os.set_inheritable(descriptor, False)  # what the driver starts has no use for it
+    os.set_inheritable(descriptor, False)  # processes that the driver starts do not need it
     with suppress(ImportError, OSError, ValueError):
         import resource
 
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash that is expected leaves no file
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # an expected crash must not leave a core file
     backends.__path__[:] = folders
-    line = json.dumps(_said(name)).encode() + b"\n"
+    line = json.dumps(_result(name)).encode() + b"\n"
     with suppress(BrokenPipeError):
         while line:
             line = line[os.write(descriptor, line) :]
@@ -42,7 +42,7 @@ def answer(name: str, descriptor: int, folders: Sequence[str]) -> None:
 
 
 def tie_to_parent() -> None:
-    """On Linux, let this process end with the one that started it: no driver that hangs outlives who asked."""
+    """On Linux, let this process end together with its parent, so that a hanging driver does not outlive it."""
     if sys.platform == "linux":
         import ctypes
 
@@ -50,23 +50,23 @@ def tie_to_parent() -> None:
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _said(name: str) -> dict[str, Any]:
-    """``{"devices": [...]}``, or ``{"failure": ..., "why": ...}``."""
+def _result(name: str) -> dict[str, Any]:
+    """Return ``{"devices": [...]}``, or ``{"failure": ..., "why": ...}``."""
     try:
-        said = {"devices": [asdict(device) for device in registry.backend(name).find()]}
-        json.dumps(said, allow_nan=False)
+        result = {"devices": [asdict(device) for device in registry.backend(name).find()]}
+        json.dumps(result, allow_nan=False)
     except ModuleNotFoundError as error:
         return {"failure": "missing package", "why": f"the package '{error.name}' is not installed"}
     except ImportError as error:
-        return {"failure": "missing package", "why": _words(error)}
+        return {"failure": "missing package", "why": _one_line(error)}
     except DeviceNotPresentError as error:
         return {"failure": "absent", "why": str(error)}
-    except BaseException as error:  # a driver's wrapper may exit, too
-        return {"failure": "failed", "why": f"{type(error).__name__}: {_words(error)}".rstrip(": ")}
-    return said
+    except BaseException as error:  # a driver's package may call sys.exit
+        return {"failure": "failed", "why": f"{type(error).__name__}: {_one_line(error)}".rstrip(": ")}
+    return result
 
 
-def _words(error: BaseException) -> str:
-    """What an exception says, on one line of a length that can be read."""
+def _one_line(error: BaseException) -> str:
+    """Return an exception's message on one line of at most 300 characters."""
     text = " ".join(str(error).split())
     return text if len(text) <= 300 else f"{text[:297]}..."

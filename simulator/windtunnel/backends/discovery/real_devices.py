@@ -1,197 +1,233 @@
-"""What back ends reach on this host: `windtunnel devices --real`, and real devices by their names.
+"""The devices that back ends detect on this host, with the SKU of each: for `devices --real`, `doctor` and programs.
 
-No driver is loaded by it, but where a device is opened. `doctor` says the rest: what is missing and what to install.
+A driver is loaded into this process only when a device is opened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.backends.common import system as _system
-from windtunnel.backends.common.backend import Found
+from windtunnel.backends.common import system
+from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.discovery import registry
-from windtunnel.backends.discovery.probe import Probed, probe
-from windtunnel.backends.discovery.reached import Reached, ReachedBackend
-from windtunnel.core.errors import DeviceNotPresentError, InputError
+from windtunnel.backends.discovery.probe import ProbeResult, probe
+from windtunnel.core.errors import DeviceNotPresentError, InputError, UnsupportedOperationError
 from windtunnel_models.labels import HOST, HOST_APIS, model_of
 
 if TYPE_CHECKING:
-    from windtunnel.runtime.interface import Context
+    from windtunnel.runtime.interface import Context, DeviceInfo
 
-NO_GPU = "software: real code on this host's processor, no accelerator; lavapipe (llvmpipe) and PoCL are not GPUs"
-_API_OF = {"jax": "tpu"}
-"""APIs whose back end has another name."""
-
-
-def reached(probed: Iterable[Probed]) -> list[Reached]:
-    """The devices that these back ends found, each with the SKU that it is."""
-    return [_reached(found) for one in probed for found in one.devices]
+_BACKEND_OF_API = {"jax": "tpu"}
+"""The back end of an API, where their names differ."""
 
 
-def _reached(found: Found) -> Reached:
-    if found.software and found.kind != "cpu":  # a program that stands in for a card is not that card
-        return Reached(found, None, None)
-    model = model_of(found.label, found.kind, found.memory_bytes)
-    modelled = model is not None and (model != HOST or found.api in HOST_APIS)
-    return Reached(found, model, f"{model}@{found.api}" if modelled else None)
+@dataclass(frozen=True)
+class RealDevice:
+    """A device that a back end detected on this host, and its SKU."""
+
+    detected: DetectedDevice
+    sku: str | None
+    """SKU of the catalogue, or ``host`` for the processor; None if the catalogue does not have the device."""
+    model: str | None
+    """``SKU@API``, the device model; None if there is no model for this API."""
+
+    @property
+    def runs_programs(self) -> bool:
+        """Whether programs can be opened on it. Otherwise it executes single operations only."""
+        return registry.backend(self.detected.backend).context is not None
+
+    def is_called(self, name: str) -> bool:
+        """Return whether ``name`` (``opencl:0``, ``SKU`` or ``SKU@API``) is a name of this device."""
+        return name in (self.detected.name, self.sku, self.model)
+
+    def open(self) -> Context:
+        """Open the device in this process. Raises UnsupportedOperationError if it does not run programs."""
+        context = registry.backend(self.detected.backend).context
+        if context is None:
+            raise UnsupportedOperationError(
+                f"{self.detected.name} ({self.detected.label}) executes single operations only, not programs"
+            )
+        return context(self.detected.index)
+
+
+@dataclass
+class RealBackendView:
+    """The devices of this host behind one API, or of one kind. Implements ``runtime.selection.KnownBackend``."""
+
+    name: str
+    devices: Sequence[RealDevice]
+    why_absent: str
+    """Why there is no device, in words, for the case that there is none."""
+    _infos: dict[int, DeviceInfo] = field(default_factory=dict)
+
+    def count(self) -> int:
+        """Return the number of devices."""
+        return len(self.devices)
+
+    def absent(self) -> str:
+        """Return why there is no device."""
+        return self.why_absent
+
+    def find(self, device: str) -> int | None:
+        """Return the index of the device called ``SKU``, ``SKU@API`` or ``opencl:0``; None if there is none."""
+        return next((index for index, real in enumerate(self.devices) if real.is_called(device)), None)
+
+    def info(self, index: int = 0) -> DeviceInfo:
+        """Return a device's description. The first call opens the device and closes it again."""
+        if index not in self._infos:
+            context = self.context(index)
+            try:
+                self._infos[index] = context.info
+            finally:
+                context.close()
+        return self._infos[index]
+
+    def context(self, index: int = 0) -> Context:
+        """Open a device for programs. Raises DeviceNotPresentError if there is none with this index."""
+        if not 0 <= index < len(self.devices):
+            why = f"it has {len(self.devices)} on this host" if self.devices else self.why_absent
+            raise DeviceNotPresentError(f"{self.name} has no device {index}: {why}")
+        return self.devices[index].open()
+
+
+def identify(probes: Iterable[ProbeResult]) -> list[RealDevice]:
+    """Return the devices that these probes detected, each with its SKU."""
+    return [_real_device(detected) for probed in probes for detected in probed.devices]
+
+
+def _real_device(detected: DetectedDevice) -> RealDevice:
+    if detected.software and detected.kind != "cpu":  # a program that stands in for a card is not that card
+        return RealDevice(detected, None, None)
+    sku = model_of(detected.label, detected.kind, detected.memory_bytes)
+    modelled = sku is not None and (sku != HOST or detected.api in HOST_APIS)
+    return RealDevice(detected, sku, f"{sku}@{detected.api}" if modelled else None)
 
 
 def real_devices() -> list[dict[str, Any]]:
-    """What `windtunnel devices --real` prints: the devices that back ends reach here, hardware first."""
+    """Return the rows of `windtunnel devices --real`: the devices detected on this host, hardware first."""
     rows = [
         {
-            "name": one.found.name,
-            "kind": one.found.kind,
-            "api": one.found.api,
-            "software": one.found.software,
-            "driver": one.found.driver,
-            "label": one.found.label,
-            "vendor": one.found.vendor,
-            "memory_bytes": one.found.memory_bytes,
-            "backend": one.found.backend,
-            "index": one.found.index,
-            "model": one.model,
-            "programs": one.programs,
+            "name": real.detected.name,
+            "kind": real.detected.kind,
+            "api": real.detected.api,
+            "software": real.detected.software,
+            "driver": real.detected.driver,
+            "label": real.detected.label,
+            "vendor": real.detected.vendor,
+            "memory_bytes": real.detected.memory_bytes,
+            "backend": real.detected.backend,
+            "index": real.detected.index,
+            "model": real.sku,
+            "programs": real.runs_programs,
         }
-        for one in reached(probe())
+        for real in identify(probe())
     ]
     return sorted(rows, key=lambda row: bool(row["software"]))
 
 
-Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-"""A title, the header, the rows."""
+def without_backend(devices: Iterable[RealDevice]) -> list[system.PciDevice]:
+    """Return the accelerators on the PCI bus of whose kind no back end detected a hardware device."""
+    kinds = {real.detected.kind for real in devices if not real.detected.software}
+    return [device for device in system.accelerators() if device.kind not in kinds]
 
 
-def devices_tables(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """The rows of ``real_devices`` for people: hardware apart from software."""
-    header = ("name", "kind", "api", "what it is", "model", "memory", "driver")
-    tables: list[Table] = []
-    for software, title in ((False, "hardware"), (True, NO_GPU)):
-        shown = [
-            (
-                row["name"],
-                row["kind"],
-                row["api"],
-                row["label"],
-                row["model"] or "none in the catalogue",
-                f"{row['memory_bytes'] / 1e9:,.1f} GB" if row["memory_bytes"] else "not said",
-                row["driver"],
-            )
-            for row in rows
-            if row["software"] is software
-        ]
-        if shown:
-            tables.append((title, header, shown))
-    return tables
+def real_backends(apis: Iterable[str], kinds: Iterable[str]) -> dict[str, RealBackendView]:
+    """Return a view for every API and every kind, with the devices that programs can be opened on, hardware first.
 
-
-def unreached(found: Iterable[Reached]) -> list[_system.PciDevice]:
-    """Accelerators on the bus of whose kind no back end reaches one."""
-    kinds = {one.found.kind for one in found if not one.found.software}
-    return [device for device in _system.accelerators() if device.kind not in kinds]
-
-
-# Real devices for programs.
-
-
-def real_backends(apis: Iterable[str], kinds: Iterable[str]) -> dict[str, ReachedBackend]:
-    """Every API and every kind, with the devices of this host that programs can be opened on, hardware first.
-
-    By its kind a software device is found only where it is a processor and is asked for as one.
+    The view of a kind contains software devices only for the kind ``cpu``.
     """
-    probed = probe()
-    found = sorted(reached(probed), key=lambda one: one.found.software)
-    return {
-        **{
-            kind: ReachedBackend(
-                kind,
-                [one for one in found if one.programs and _is_of(one, kind)],
-                _why_no_kind(kind, [one for one in found if one.found.kind == kind]),
-            )
-            for kind in kinds
-        },
-        **{
-            api: ReachedBackend(
-                api,
-                [one for one in found if one.programs and one.found.api == api],
-                _why_no_api(api, probed, [one for one in found if one.found.api == api]),
-            )
-            for api in apis
-        },
-    }
+    probes = probe()
+    devices = sorted(identify(probes), key=lambda real: real.detected.software)
+    views = {}
+    for kind in kinds:
+        of_kind = [real for real in devices if real.detected.kind == kind]
+        usable = [real for real in of_kind if real.runs_programs and (kind == "cpu" or not real.detected.software)]
+        views[kind] = RealBackendView(kind, usable, _why_no_kind(kind, of_kind))
+    for api in apis:
+        of_api = [real for real in devices if real.detected.api == api]
+        usable = [real for real in of_api if real.runs_programs]
+        views[api] = RealBackendView(api, usable, _why_no_api(api, probes, of_api))
+    return views
 
 
-def _is_of(one: Reached, kind: str) -> bool:
-    return one.found.kind == kind and (kind == "cpu" or not one.found.software)
+def _why_no_kind(kind: str, devices: Sequence[RealDevice]) -> str:
+    if not devices:
+        return f"no back end detects a {kind} on this host (see windtunnel doctor)"
+    return _why_unusable(devices, f" {kind}")
 
 
-def _why_no_kind(kind: str, found: Sequence[Reached]) -> str:
-    if not found:
-        return f"no back end reaches a {kind} on this host (windtunnel doctor says what each found)"
-    return _why_not(found, f" {kind}")
+def _why_no_api(api: str, probes: Sequence[ProbeResult], devices: Sequence[RealDevice]) -> str:
+    if devices:
+        return _why_unusable(devices, "")
+    for probed in probes:
+        if probed.name == _BACKEND_OF_API.get(api, api) and not probed.present:
+            return _with_install(probed)
+    return f"no back end of this installation detects devices with the API {api} on this host"
 
 
-def _why_no_api(api: str, probed: Sequence[Probed], found: Sequence[Reached]) -> str:
-    if found:
-        return _why_not(found, "")
-    for one in probed:
-        if one.name == _API_OF.get(api, api) and not one.present:
-            return _with_install(one)
-    return f"no back end of this installation reaches devices through {api} on this host"
-
-
-def _why_not(found: Sequence[Reached], kind: str) -> str:
-    """Of devices that are here and are none that programs are opened on."""
+def _why_unusable(devices: Sequence[RealDevice], kind: str) -> str:
+    """Return why each of these devices cannot be opened for programs."""
     return "; ".join(
-        f"{one.found.name} does single operations and runs no programs"
-        if not one.programs
-        else f"{one.found.name} is software, no{kind or ' accelerator'}"
-        for one in found
+        f"{real.detected.name} executes single operations only, not programs"
+        if not real.runs_programs
+        else f"{real.detected.name} is software, not a{kind or 'n accelerator'}"
+        for real in devices
     )
 
 
 def open_real(name: str, usual_api: str | None) -> Context:
-    """``opencl:0``, ``SKU`` or ``SKU@API``, opened; a SKU without an API is meant through ``usual_api``.
+    """Open the device called ``opencl:0``, ``SKU`` or ``SKU@API`` for programs.
 
-    InputError for a back end that is none; DeviceNotPresentError where the device is not here, with what is.
+    A SKU without an API is opened through ``usual_api``, which is None for names such as ``opencl:0``.
+
+    Raises:
+        InputError: if there is no such back end.
+        DeviceNotPresentError: if the device is not on this host; the message names those that are.
+
     """
     if usual_api is None:
         return require(name).open()
     sku, _, api = name.partition("@")
-    found = reached(probe())
-    meant = [one for one in found if one.modelled_as == f"{sku}@{api or usual_api}"]
-    for one in meant:
-        if one.programs:
-            return one.open()
-    if meant:
-        return meant[0].open()  # which says why not
-    others = [one for one in found if one.model == sku]
-    if others:
-        ways = ", ".join(f"{sku}@{one.found.api} ({one.found.name})" for one in others)
-        raise DeviceNotPresentError(f"'{name}' is not here through {api or usual_api}; this host reaches it as {ways}")
-    here = ", ".join(f"{one.found.name} ({one.modelled_as or one.found.label})" for one in found)
+    devices = identify(probe())
+    matching = [real for real in devices if real.model == f"{sku}@{api or usual_api}"]
+    for real in matching:
+        if real.runs_programs:
+            return real.open()
+    if matching:
+        return matching[0].open()  # raises the reason
+    same_sku = [real for real in devices if real.sku == sku]
+    if same_sku:
+        names = ", ".join(f"{sku}@{real.detected.api} ({real.detected.name})" for real in same_sku)
+        raise DeviceNotPresentError(
+            f"'{name}' not found on this host through {api or usual_api}; available through other APIs: {names}"
+        )
+    names = ", ".join(f"{real.detected.name} ({real.model or real.detected.label})" for real in devices)
     raise DeviceNotPresentError(
-        f"'{name}' is not here; what back ends reach on this host is {here or 'nothing'} (windtunnel doctor says why)"
+        f"'{name}' not found on this host; available: {names or 'nothing'}. Run `windtunnel doctor` for missing drivers"
     )
 
 
-def require(name: str) -> Reached:
-    """``opencl:0``, as its driver tells it.
+def require(name: str) -> RealDevice:
+    """Return the device called ``opencl:0``.
 
-    InputError for a back end that is none; DeviceNotPresentError where the device is not here, with why and what is.
+    Raises:
+        InputError: if there is no such back end, or the name has no number.
+        DeviceNotPresentError: if the device is not on this host; the message says why.
+
     """
     backend, _, number = name.partition(":")
     (probed,) = probe([backend])
     if not number.isdecimal():
-        raise InputError(f"'{name}' is no device", expected=f"a number after the back end: {backend}:0")
-    for one in reached([probed]):
-        if one.found.index == int(number):
-            return one
+        raise InputError(f"'{name}' is not a device", expected=f"a number after the back end: {backend}:0")
+    for real in identify([probed]):
+        if real.detected.index == int(number):
+            return real
     count = len(probed.devices)
-    here = f"{backend} reaches {count} device{'s' * (count != 1)}" if count else _with_install(probed)
-    raise DeviceNotPresentError(f"'{name}' is not here: {here}")
+    why = f"{backend} detects {count} device{'s' * (count != 1)}" if count else _with_install(probed)
+    raise DeviceNotPresentError(f"'{name}' not found on this host: {why}")
 
 
-def _with_install(probed: Probed) -> str:
+def _with_install(probed: ProbeResult) -> str:
     return f"{probed.why}; to install: {registry.backend(probed.name).install}"

@@ -1,4 +1,4 @@
-"""Finds the back ends: each folder of `windtunnel.backends` but ``common`` and ``discovery`` is one.
+"""Finds the back ends: each folder of `windtunnel.backends` except ``common`` and ``discovery`` is one.
 
 The module ``backend`` of every folder is imported whenever devices are listed, and once more by each process that
 queries a driver. It should therefore import little, and its driver only inside the functions that need it.
@@ -19,20 +19,20 @@ _NOT_BACK_ENDS = {"common", "discovery"}
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all back ends, sorted."""
+    """Return the names of all back ends, sorted."""
     return tuple(sorted(m.name for m in iter_modules(package.__path__) if m.ispkg and m.name not in _NOT_BACK_ENDS))
 
 
 @cache
 def backend(name: str) -> RealBackend:
-    """The back end of this name. Raises InputError for an unknown name."""
+    """Return the back end of this name. Raises InputError for an unknown name."""
     if name not in names():
         raise InputError(f"unknown back end '{name}'", expected=one_of(names()), nearest=nearest(name, names()))
-    found = import_module(f"windtunnel.backends.{name}.backend").BACKEND
-    assert isinstance(found, RealBackend) and found.name == name  # noqa: S101  every back end's contract
-    return found
+    declared = import_module(f"windtunnel.backends.{name}.backend").BACKEND
+    assert isinstance(declared, RealBackend) and declared.name == name  # noqa: S101  the contract of a back end
+    return declared
 
 
 def backends() -> tuple[RealBackend, ...]:
-    """All back ends, whether or not their drivers are installed."""
+    """Return all back ends, whether or not their drivers are installed."""
     return tuple(backend(name) for name in names())

@@ -1,4 +1,4 @@
-"""Data to compress: seeded, and neither zeros nor noise."""
+"""Sample data for compression: generated from a seed, and neither zeros nor noise."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy.typing as npt
 from windtunnel.core.rng import stream
 
 SEED = 20
-"""Of all operands: the same bytes on every machine."""
-LEAST_POOL_BYTES = 4 * 2**20
-MOST_POOL_BYTES = 64 * 2**20
+"""Seed of all operands, so that they are the same bytes on every machine."""
+MIN_POOL_BYTES = 4 * 2**20
+MAX_POOL_BYTES = 64 * 2**20
 _PIECE_BYTES = 1024
 _LETTERS = "etaoinshrdlcumwfgypbvkjxqz"
 _LETTER_SHARES = [12.7, 9.1, 8.2, 7.5, 7.0, 6.7, 6.3, 6.1, 6.0, 4.3, 4.0, 2.8, 2.8]
 _LETTER_SHARES += [2.4, 2.4, 2.2, 2.0, 2.0, 1.9, 1.5, 1.0, 0.8, 0.15, 0.15, 0.1, 0.07]
-"""How often each letter comes in English text (%): Lewand, Cryptological Mathematics (2000), rounded."""
+"""Frequency of each letter in English text (%): Lewand, Cryptological Mathematics (2000), rounded."""
 
 Bytes = npt.NDArray[np.uint8]
 
 
 def _words(rng: np.random.Generator, size: int, vocabulary: int, shortest: int, longest: int) -> Bytes:
-    """Words of a vocabulary drawn by Zipf's law (Mandelbrot's shift of 2.7), their letters as often as in English."""
+    """Return words of a random vocabulary, drawn by Zipf's law (Mandelbrot's shift of 2.7), with English letters."""
     letters = np.frombuffer(_LETTERS.encode(), np.uint8)
     weights = np.array(_LETTER_SHARES) / sum(_LETTER_SHARES)
     words = [
@@ -35,7 +35,7 @@ def _words(rng: np.random.Generator, size: int, vocabulary: int, shortest: int, 
     begins = np.cumsum(sizes) - sizes
     shares = 1.0 / (np.arange(vocabulary) + 2.7)
     shares /= shares.sum()
-    # Drawn until there is enough: the mean length tells about how many.
+    # Somewhat more words than the mean length requires.
     drawn = rng.choice(vocabulary, int(size / (sizes * shares).sum() * 1.2) + 256, p=shares)
     lengths = sizes[drawn]
     ends = np.cumsum(lengths)
@@ -49,7 +49,7 @@ _RECORD = np.dtype(
 
 
 def _records(rng: np.random.Generator, size: int) -> Bytes:
-    """Rows of a table: a serial number, a time in microseconds, small codes, a length, a reading."""
+    """Return rows of a table: a serial number, a time in microseconds, small codes, a length, a reading."""
     rows = np.zeros(size // _RECORD.itemsize + 1, _RECORD)
     rows["id"] = np.arange(len(rows)) + rng.integers(2**40)
     rows["time"] = np.cumsum(rng.integers(1, 5000, len(rows))) + 1_700_000_000_000_000
@@ -62,10 +62,10 @@ def _records(rng: np.random.Generator, size: int) -> Bytes:
 
 @lru_cache(maxsize=1)
 def mixture(size: int) -> bytes:
-    """``size`` bytes that compress to about a half: what the model of a processor assumes (1.5 bytes moved a byte).
+    """Return ``size`` bytes that compress to about half, as the processor model assumes (1.5 bytes moved per byte).
 
-    Pieces of 1 KiB in random order: of 16, five are text, four are records, five are lines of a log that repeats
-    itself, and two are noise, as data that was compressed before. Under ISA-L's level 1 the whole shrinks 2.0 times.
+    The data are pieces of 1 KiB in random order. Of 16 pieces, five are text, four are records, five are lines of a
+    repetitive log, and two are noise, like data that is already compressed. ISA-L's level 1 compresses it 2.0 times.
     """
     rng = stream(SEED, "backends", "mixture")
     makers: Sequence[tuple[int, Callable[[int], Bytes]]] = (
@@ -84,13 +84,13 @@ def mixture(size: int) -> bytes:
     return data.reshape(-1)[:size].tobytes()
 
 
-def pool_of(size: int) -> bytes:
-    """Where operands of ``size`` bytes are cut from; longer ones than it repeat it."""
-    return mixture(min(max(LEAST_POOL_BYTES, 1 << (size - 1).bit_length()), MOST_POOL_BYTES))
+def sample_pool(size: int) -> bytes:
+    """Return the data from which operands of ``size`` bytes are cut. Longer operands repeat it."""
+    return mixture(min(max(MIN_POOL_BYTES, 1 << (size - 1).bit_length()), MAX_POOL_BYTES))
 
 
 def cut(pool: bytes, size: int, number: int) -> bytes:
-    """The ``number``th operand of ``size`` bytes of a pool, which is begun again where it ends."""
+    """Return the ``number``th operand of ``size`` bytes of a pool, starting again at its end."""
     if size >= len(pool):
         return (pool * -(-size // len(pool)))[:size]
     begin = number % (len(pool) // size) * size

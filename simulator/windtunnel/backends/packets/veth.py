@@ -1,9 +1,9 @@
-"""What runs in the child process of `packets`: two network namespaces, a veth pair between them, and raw sockets.
+"""The child process of `packets`: two network namespaces, a veth pair between them, and raw sockets.
 
-Run as a script of its own, not imported as a part of the package: a user namespace can be made only by a process of
-one thread, so that nothing may be imported before that starts threads (NumPy's BLAS does). It reads a line of JSON a
-request from its standard input and answers with one, and ends with its input. Namespaces, ports and packets die with
-it; the host's own network is never touched.
+It runs as a separate script and is not imported as a part of the package: only a single-threaded process can create a
+user namespace, so nothing that starts threads may be imported before that (NumPy's BLAS does). It reads one JSON
+request per line from its standard input, answers each with one line, and ends when its input ends. Namespaces, ports
+and packets disappear with it. The host's own network is never changed.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 ETHERTYPE = 0x88B5
-"""Local experiments, IEEE 802 (2014) 9.2.3: nothing else on the pair is of it."""
+"""Local experimental EtherType, IEEE 802 (2014) 9.2.3: no other traffic on the pair uses it."""
 HEADER_BYTES = 14
 SEQUENCE_BYTES = 8
 CHECK_BYTES = 4
-"""The frame check sequence, which a wire carries and a veth pair does not: a frame here is so much shorter."""
+"""The frame check sequence. A wire carries it and a veth pair does not, so frames here are shorter by as much."""
 MTU = 9000
 MESSAGE_BYTES, VECTOR_BYTES = 64, 16
-"""struct mmsghdr and struct iovec of 64-bit Linux."""
-MOST_IN_A_BATCH = 64
+"""Sizes of struct mmsghdr and struct iovec on 64-bit Linux."""
+MAX_BATCH = 64
 WAIT_S = 1.0
-"""A packet that has not come by then is lost: on this path a packet is there before the call that sent it returns."""
+"""A packet that has not arrived by then is lost: here it arrives before the call that sends it returns."""
 
 
 @cache
@@ -56,9 +56,12 @@ def _namespace() -> tuple[int, int]:
 
 
 def leave_the_host() -> str:
-    """Into a network namespace of its own, by right or in a user namespace of its own; which of them, in words."""
+    """Enter a new network namespace, inside a new user namespace if necessary; return in words which of the two.
+
+    Raises RuntimeError if this process may create neither.
+    """
     host = _namespace()
-    how = "namespaces by right"
+    how = "namespaces as root"
     try:
         _call("unshare", CLONE_NEWNET)
     except OSError as plain:
@@ -66,22 +69,22 @@ def leave_the_host() -> str:
             _call("unshare", CLONE_NEWUSER | CLONE_NEWNET)
         except OSError as user:
             raise RuntimeError(
-                f"may make neither a network namespace ({os.strerror(plain.errno or 0)}) nor a user namespace to make "
-                f"one in ({os.strerror(user.errno or 0)}); it needs root, or a kernel that lets users make user "
-                "namespaces (user.max_user_namespaces above 0, and no security module against it)"
+                f"this process may not create a network namespace ({os.strerror(plain.errno or 0)}) or a user "
+                f"namespace ({os.strerror(user.errno or 0)}); run as root, or on a kernel that permits user namespaces "
+                "(user.max_user_namespaces above 0, and no security module that forbids them)"
             ) from None
         how = "namespaces in a user namespace"
     if _namespace() == host:
-        raise RuntimeError("is still in the host's network namespace, which it must not change")
+        raise RuntimeError("the process is still in the host's network namespace, which it must not change")
     return how
 
 
 class Port:
-    """An end of the pair: its raw socket, and what its frames begin with."""
+    """One end of the pair: its raw socket and the Ethernet header of the frames that it sends."""
 
     def __init__(self, name: str, address: bytes, peer: bytes) -> None:
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        # By its type alone: what the kernel itself sends when a port comes up (IPv6) is not delivered.
+        # Bound to the EtherType alone, so that packets of the kernel (IPv6, when a port comes up) are not delivered.
         self.socket.bind((name, ETHERTYPE))
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval(WAIT_S))
         self.header = peer + address + ETHERTYPE.to_bytes(2)
@@ -93,7 +96,7 @@ def _timeval(seconds: float) -> bytes:
 
 
 def pair() -> tuple[Port, Port]:
-    """Two ports, each in a namespace of its own; this process stays in the first."""
+    """Return two ports, each in its own namespace. This process stays in the first port's namespace."""
     from pyroute2 import IPRoute
 
     addresses = [bytes.fromhex("020000000001"), bytes.fromhex("020000000002")]
@@ -127,9 +130,9 @@ def _colons(address: bytes) -> str:
 
 
 class Ring:
-    """``rows`` frames to send and as many to receive into, used in turn; and the kernel's descriptions of them.
+    """``rows`` frames to send and as many buffers to receive them, used in turn, with the kernel's descriptors.
 
-    Every frame is noise behind its number, which no other frame of the ring has, in this lap or another.
+    Every frame is a sequence number followed by noise. No two frames of a ring have the same number, in any lap.
     """
 
     def __init__(self, here: Port, there: Port, frame_bytes: int, rows: int) -> None:
@@ -144,9 +147,9 @@ class Ring:
         self._received: np.ndarray = np.zeros((rows, frame_bytes), np.uint8)
         self._to_send, self._vectors = _messages(self._sent)
         self._to_receive, self._room = _messages(self._received)
-        # As many as surely fit the receiver's buffer; the kernel counts at most twice its size and 1 KiB for a packet.
+        # Batches fit the receiver's buffer; the kernel counts at most twice a packet's size and 1 KiB for it.
         fit = here.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2 // (2 * frame_bytes + 1024)
-        self._batch = max(1, min(MOST_IN_A_BATCH, fit))
+        self._batch = max(1, min(MAX_BATCH, fit))
         self._begin_lap()
 
     def _begin_lap(self) -> None:
@@ -158,7 +161,7 @@ class Ring:
         self._lap, self._at = self._lap + 1, 0
 
     def forward(self, count: int, runs: int) -> dict[str, float]:
-        """``runs`` times ``count`` packets, sent and received by turns in batches: seconds, packets lost and wrong."""
+        """Send and receive ``runs`` times ``count`` packets in batches; return the time and the lost and wrong ones."""
         seconds, lost, wrong = 0.0, 0, 0
         left = runs * count
         in_this = count
@@ -180,7 +183,7 @@ class Ring:
         return {"seconds": seconds, "lost": lost, "wrong": max(wrong, 0)}
 
     def _move(self, plan: list[tuple[int, int]]) -> tuple[float, int]:
-        """The batches of ``plan``: seconds for all, and how many packets did not come."""
+        """Send and receive the batches of ``plan``; return seconds for all, and the number of missing packets."""
         send, receive = _mmsg("sendmmsg", 4), _mmsg("recvmmsg", 5)
         out, back = self._here.socket.fileno(), self._there.socket.fileno()
         to_send, to_receive = self._to_send.ctypes.data, self._to_receive.ctypes.data
@@ -204,13 +207,13 @@ class Ring:
         return time.perf_counter() - begin, missing
 
     def _wrong(self, begin: int, end: int) -> int:
-        """How many of these places do not hold what was sent, number and contents; and how long it says it was."""
+        """Count the buffers in this range whose contents or length differ from the frame that was sent."""
         sent, received = self._sent[begin:end], self._received[begin:end]
         lengths = self._to_receive["len"][begin:end]
         return int(((sent != received).any(axis=1) | (lengths != sent.shape[1])).sum())
 
     def round_trip(self, count: int) -> dict[str, float]:
-        """``count`` packets there and back, one after another: seconds for all, packets lost, wrong ones."""
+        """Send ``count`` packets there and back, one after another; return the time and the lost and wrong ones."""
         import numpy as np
 
         here, there = self._here.socket, self._there.socket
@@ -244,7 +247,7 @@ def _mmsg(name: str, arguments: int) -> Callable[..., int]:
 
 
 def _messages(frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Descriptions of the rows of ``frames`` for sendmmsg and recvmmsg, and the vectors that those point to."""
+    """Return sendmmsg and recvmmsg descriptors of the rows of ``frames``, and the vectors that they point to."""
     import numpy as np
 
     rows, size = frames.shape
@@ -269,14 +272,14 @@ def _messages(frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Server:
-    """Answers requests, each a dictionary with ``do`` and its arguments."""
+    """Answers requests. A request is a dictionary with ``do`` and its arguments."""
 
     def __init__(self, here: Port, there: Port) -> None:
         self._here, self._there = here, there
         self._rings: dict[int, Ring] = {}
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What is told of a request."""
+        """Execute a request and return its answer."""
         do, key = request["do"], request["ring"]
         if do == "prepare":
             self._rings[key] = Ring(self._here, self._there, request["frame_bytes"], request["rows"])
@@ -290,37 +293,37 @@ class Server:
 
 
 def main() -> None:
-    """Serve until the input ends."""
-    # What libraries print must not be taken for an answer.
+    """Serve requests until the input ends."""
+    # Text that libraries print must not be taken for an answer.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
 
-    def say(**told: Any) -> None:
-        answers.write(json.dumps(told) + "\n")
+    def reply(**message: Any) -> None:
+        answers.write(json.dumps(message) + "\n")
 
     try:
         if ctypes.sizeof(ctypes.c_void_p) != 8:
-            raise RuntimeError("knows the kernel's structures of 64-bit systems alone")
+            raise RuntimeError("only the kernel structures of 64-bit systems are supported")
         how = leave_the_host()
         try:
             server = Server(*pair())
         except Exception as error:
-            raise RuntimeError(f"could not set up a veth pair in {how}: {type(error).__name__}: {error}") from error
+            raise RuntimeError(f"cannot create a veth pair in {how}: {type(error).__name__}: {error}") from error
         import pyroute2
 
-        say(ready={"Linux": platform.release(), "pyroute2": pyroute2.__version__, "how": how})
+        reply(ready={"Linux": platform.release(), "pyroute2": pyroute2.__version__, "how": how})
     except Exception as error:
-        # Whatever keeps it from being set up is the reason to tell.
-        say(error=str(error) if type(error) is RuntimeError else f"{type(error).__name__}: {error}")
+        # Whatever prevents the set-up is the reason to report.
+        reply(error=str(error) if type(error) is RuntimeError else f"{type(error).__name__}: {error}")
         return
     for line in sys.stdin:
         request = json.loads(line)
-        # Should whoever asked be gone: not one request more than it allows for.
+        # If the parent is gone, no request runs longer than its limit.
         signal.alarm(int(request["limit_s"]) + 1)
         try:
-            say(answer=server.answer(request))
+            reply(answer=server.answer(request))
         except (OSError, MemoryError) as error:
-            say(failed=f"{type(error).__name__}: {error}")
+            reply(failed=f"{type(error).__name__}: {error}")
         signal.alarm(0)
 
 

@@ -1,7 +1,7 @@
-"""Vulkan's calls through the `vulkan` package's bindings, their results checked here, and the devices they tell of.
+"""Calls of Vulkan through the `vulkan` package's bindings, with checked results, and the description of devices.
 
-The package's own wrappers raise KeyError for results that it does not list, and keep no nested struct alive: only its
-declarations (``ffi``), its loader (``lib``) and its constants are used.
+The package's own wrappers raise KeyError for results that they do not list, and do not keep nested structs alive. Only
+its declarations (``ffi``), its loader (``lib``) and its constants are used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from windtunnel.core.errors import DeviceError, DeviceHang, DeviceLost, DeviceOutOfMemory, InvalidArgument
 
 VERSION = (1, 2)
-"""Of Vulkan, at least: timeline semaphores, and features of numbers in one struct."""
+"""Minimum version of Vulkan: it has timeline semaphores, and one struct with the features of number types."""
 RESULTS: Mapping[int, tuple[str, type[DeviceError] | None]] = {
     1: ("VK_NOT_READY", InvalidArgument),
     2: ("VK_TIMEOUT", DeviceHang),
@@ -39,10 +39,10 @@ RESULTS: Mapping[int, tuple[str, type[DeviceError] | None]] = {
     -1000069000: ("VK_ERROR_OUT_OF_POOL_MEMORY", DeviceOutOfMemory),
     -1000161000: ("VK_ERROR_FRAGMENTATION", DeviceOutOfMemory),
 }
-"""vulkan_core.h's results, and what kind of device error each is; None: what was being done says it."""
+"""Results of vulkan_core.h and their kinds of device error. None: the failed operation decides."""
 CONTROLS = {"denormals": (4464, 4459), "special": (4466, 4461), "nearest": (4467, 4462)}
-"""What a device may promise of floats of a width: (capability, execution mode) of DenormPreserve,
-SignedZeroInfNanPreserve and RoundingModeRTE (SPV_KHR_float_controls)."""
+"""Properties of floating-point arithmetic: (capability, execution mode) of DenormPreserve, SignedZeroInfNanPreserve
+and RoundingModeRTE (SPV_KHR_float_controls)."""
 _VENDORS = {0x1002: "AMD", 0x1010: "Imagination", 0x106B: "Apple", 0x10DE: "NVIDIA", 0x13B5: "Arm", 0x5143: "Qualcomm",
             0x8086: "Intel", 0x10005: "Mesa"}  # fmt: skip
 _CPU, _DISCRETE = 4, 2
@@ -52,7 +52,7 @@ CORE_12 = (
     "storageBuffer8BitAccess", "shaderInt8", "shaderFloat16", "shaderBufferInt64Atomics", "shaderSharedInt64Atomics",
     "shaderSubgroupExtendedTypes", "timelineSemaphore",
 )  # fmt: skip
-_NEEDS: Mapping[int, tuple[str, str]] = {
+_REQUIRED_FEATURES: Mapping[int, tuple[str, str]] = {
     9: ("shaderFloat16", "16-bit floats"), 10: ("shaderFloat64", "64-bit floats"),
     11: ("shaderInt64", "64-bit integers"), 12: ("shaderBufferInt64Atomics", "64-bit atomic operations"),
     22: ("shaderInt16", "16-bit integers"), 39: ("shaderInt8", "8-bit integers"),
@@ -60,39 +60,39 @@ _NEEDS: Mapping[int, tuple[str, str]] = {
     4448: ("storageBuffer8BitAccess", "8-bit numbers in buffers"),
 }  # fmt: skip
 _SUBGROUPS: Mapping[int, int] = {61: 1, 62: 2, 63: 4, 64: 8, 65: 16, 66: 32}
-"""SPIR-V's capability of operations of a subgroup, and VkSubgroupFeatureFlagBits' bit of them."""
+"""SPIR-V capability of subgroup operations, and the bit in VkSubgroupFeatureFlagBits."""
 
 
 class VulkanError(Exception):
-    """A call's result was an error: ``code``."""
+    """A call returned the error ``code``."""
 
-    def __init__(self, call: str, code: int, words: str = "") -> None:
+    def __init__(self, call: str, code: int, detail: str = "") -> None:
         self.code = code
         name = RESULTS.get(code, (f"VkResult {code}", None))[0]
-        super().__init__(f"{call} failed: {name} ({code})" + (f": {words}" if words else ""))
+        super().__init__(f"{call} failed: {name} ({code})" + (f": {detail}" if detail else ""))
 
 
 class RefusedError(Exception):
-    """What the device's own limits or features forbid. ``kind``: None where what was being done says it."""
+    """The device's limits or features do not permit an operation. ``kind`` is None if the operation decides."""
 
-    def __init__(self, words: str, kind: type[DeviceError] | None = None) -> None:
+    def __init__(self, message: str, kind: type[DeviceError] | None = None) -> None:
         self.kind = kind
-        super().__init__(words)
+        super().__init__(message)
 
 
 @cache
 def _runtime_folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="windtunnel-")  # until the process ends
+    return tempfile.TemporaryDirectory(prefix="windtunnel-")  # deleted when the process ends
 
 
 def quiet() -> None:
-    """Some drivers write to stderr where no folder for run-time files is named."""
+    """Set a folder for run-time files, without which some drivers write to stderr."""
     if "XDG_RUNTIME_DIR" not in os.environ:
         os.environ["XDG_RUNTIME_DIR"] = _runtime_folder().name
 
 
 class Api:
-    """The loaded bindings: ``api("vkDeviceWaitIdle", device)`` is the call, with its result checked."""
+    """The loaded bindings. ``api("vkDeviceWaitIdle", device)`` calls a function and checks its result."""
 
     def __init__(self) -> None:
         import vulkan
@@ -110,40 +110,40 @@ class Api:
         return code or 0
 
     def new(self, kind: str, **fields: Any) -> Any:
-        """A pointer to a new struct, with its sType; what its fields point to lives as long as it does."""
-        made = self.ffi.new(f"{kind} *")
+        """Return a pointer to a new struct with its sType. It keeps alive what its fields point to."""
+        struct = self.ffi.new(f"{kind} *")
         if any(name == "sType" for name, _ in self.ffi.typeof(kind).fields):
-            made.sType = getattr(self.vk, _type_of(kind))
+            struct.sType = getattr(self.vk, _type_of(kind))
         for name, value in fields.items():
-            setattr(made, name, value)
-        self._held[made] = [value for value in fields.values() if isinstance(value, self.ffi.CData)]
-        return made
+            setattr(struct, name, value)
+        self._held[struct] = [value for value in fields.values() if isinstance(value, self.ffi.CData)]
+        return struct
 
     def array(self, kind: str, values: Sequence[Any]) -> Any:
-        """Values in a row; those that are pointers to structs are taken as the structs."""
-        made = self.ffi.new(f"{kind}[]", max(len(values), 1))
+        """Return an array of values; pointers to structs are dereferenced."""
+        array = self.ffi.new(f"{kind}[]", max(len(values), 1))
         for at, value in enumerate(values):
             struct = isinstance(value, self.ffi.CData) and self.ffi.typeof(value) == self.ffi.typeof(f"{kind} *")
-            made[at] = value[0] if struct else value
-        self._held[made] = list(values)
-        return made
+            array[at] = value[0] if struct else value
+        self._held[array] = list(values)
+        return array
 
-    def made(self, name: str, kind: str, device: Any, info: Any, *rest: Any) -> Any:
-        """The object that a vkCreate or vkAllocate call makes."""
-        found = self.ffi.new(f"{kind} *")
-        self(name, device, info, *rest, found)
-        return found[0]
+    def create(self, name: str, kind: str, device: Any, info: Any, *rest: Any) -> Any:
+        """Return the object that a vkCreate or vkAllocate function creates."""
+        handle = self.ffi.new(f"{kind} *")
+        self(name, device, info, *rest, handle)
+        return handle[0]
 
     def listed(self, name: str, kind: str, *first: Any) -> list[Any]:
-        """What a call lists that is asked twice: for the number, then for the things."""
+        """Return the list of a function that is called twice: for the count and for the elements."""
         count = self.ffi.new("uint32_t *")
         self(name, *first, count, self.null)
-        found = self.ffi.new(f"{kind}[]", max(count[0], 1))
-        self(name, *first, count, found)
+        elements = self.ffi.new(f"{kind}[]", max(count[0], 1))
+        self(name, *first, count, elements)
         if self.ffi.typeof(kind).kind == "struct":
-            # An array's element is only a place in it, and the array goes: copies.
-            return [self.ffi.new(f"{kind} *", found[at]) for at in range(count[0])]
-        return [found[at] for at in range(count[0])]
+            # Copies, because an element of an array is a reference into it.
+            return [self.ffi.new(f"{kind} *", elements[at]) for at in range(count[0])]
+        return [elements[at] for at in range(count[0])]
 
 
 @cache
@@ -155,21 +155,21 @@ def _type_of(kind: str) -> str:
 
 @cache
 def api() -> Api | None:
-    """The bindings; None where Vulkan's loader is not here. ImportError where the bindings are not."""
+    """Return the bindings; None without Vulkan's loader. Raises ImportError without the bindings."""
     quiet()
     try:
         return Api()
-    except OSError:  # the package says so of libvulkan.so.1
+    except OSError:  # the package could not load libvulkan.so.1
         return None
 
 
-def created_instance(vulkan: Api) -> Any:
-    """A new instance, without layers; None where no driver is installed."""
+def create_instance(vulkan: Api) -> Any:
+    """Create an instance without layers. Returns None if no driver is installed."""
     version = VERSION[0] << 22 | VERSION[1] << 12
     application = vulkan.new("VkApplicationInfo", apiVersion=version)
     info = vulkan.new("VkInstanceCreateInfo", pApplicationInfo=application)
     try:
-        return vulkan.made("vkCreateInstance", "VkInstance", info, vulkan.null)
+        return vulkan.create("vkCreateInstance", "VkInstance", info, vulkan.null)
     except VulkanError as error:
         if error.code == -9:
             return None
@@ -178,21 +178,21 @@ def created_instance(vulkan: Api) -> Any:
 
 @contextmanager
 def instance(vulkan: Api) -> Iterator[Any]:
-    """An instance for as long as it is asked."""
-    found = created_instance(vulkan)
+    """Provide an instance, and destroy it at the end."""
+    handle = create_instance(vulkan)
     try:
-        yield found
+        yield handle
     finally:
-        if found is not None:
-            vulkan("vkDestroyInstance", found, vulkan.null)
+        if handle is not None:
+            vulkan("vkDestroyInstance", handle, vulkan.null)
 
 
 @dataclass(frozen=True)
 class Physical:
-    """A device as Vulkan tells of it, in plain numbers."""
+    """A device as Vulkan describes it."""
 
     number: int
-    """Its place in the loader's own order."""
+    """Index in the loader's order."""
     name: str
     software: bool
     gpu: bool
@@ -200,64 +200,64 @@ class Physical:
     vendor: str
     driver: str
     family: int
-    """The queue family that is used: of computing, with time stamps where one has them."""
+    """The queue family that is used: it computes, and has timestamps if any family has."""
     stamp_bits: int
     tick_s: float
     heap_bytes: int
-    """Of the largest heap of the device's own."""
+    """Size of the largest device-local heap."""
     largest_bytes: int
-    """Of one allocation."""
+    """Largest allocation."""
     bound_bytes: int
-    """Of one array that a kernel takes."""
+    """Largest array that a kernel takes."""
     push_bytes: int
     threads: int
     block: tuple[int, int, int]
     grid: tuple[int, int, int]
     shared_bytes: int
     buffers: int
-    """That a kernel takes, at most."""
+    """Maximum number of arrays that a kernel takes."""
     subgroup: int
     subgroup_operations: int
     units: int
     features: frozenset[str]
     controls: tuple[tuple[str, int], ...]
-    """Of `_vulkan_spirv.CONTROLS`, with the width of the floats."""
+    """Supported entries of `CONTROLS`, with the width of the floats."""
 
-    def lacks(self, capabilities: Sequence[int] | frozenset[int]) -> str | None:
-        """What a module asks for and the device has not, in words."""
+    def missing_feature(self, capabilities: Sequence[int] | frozenset[int]) -> str | None:
+        """Return in words what a module requires and the device does not support; None if there is nothing."""
         for number in sorted(capabilities):
-            if number in _NEEDS and _NEEDS[number][0] not in self.features:
-                feature, words = _NEEDS[number]
-                return f"{self.name} has no {words} ({feature})"
+            if number in _REQUIRED_FEATURES and _REQUIRED_FEATURES[number][0] not in self.features:
+                feature, description = _REQUIRED_FEATURES[number]
+                return f"{self.name} has no {description} ({feature})"
             if number in _SUBGROUPS and not self.subgroup_operations & _SUBGROUPS[number]:
-                return f"{self.name} has not the operations of warps that the kernel asks for"
+                return f"{self.name} does not support the warp operations that the kernel uses"
         return None
 
 
-def physical_devices(vulkan: Api, made: Any) -> list[Physical]:
-    """The devices that this back end can use, hardware first, then in the loader's order."""
-    handles = vulkan.listed("vkEnumeratePhysicalDevices", "VkPhysicalDevice", made)
-    found = [one for number, handle in enumerate(handles) if (one := _described(vulkan, number, handle)) is not None]
-    return sorted(found, key=lambda one: one.software)
+def physical_devices(vulkan: Api, instance_handle: Any) -> list[Physical]:
+    """Return the devices that this back end can use, hardware first, then in the loader's order."""
+    handles = vulkan.listed("vkEnumeratePhysicalDevices", "VkPhysicalDevice", instance_handle)
+    described = (_described(vulkan, number, handle) for number, handle in enumerate(handles))
+    return sorted((device for device in described if device is not None), key=lambda device: device.software)
 
 
 def _described(vulkan: Api, number: int, handle: Any) -> Physical | None:
-    """None for a device without what is asked of all: the version, computing, timeline semaphores."""
+    """Describe a device. None if it lacks the version, compute queues or timeline semaphores."""
     plain = vulkan.new("VkPhysicalDeviceProperties")
     vulkan("vkGetPhysicalDeviceProperties", handle, plain)
     if (plain.apiVersion >> 22, plain.apiVersion >> 12 & 0x3FF) < VERSION:
         return None
     features = features_of(vulkan, handle)
     families = vulkan.listed("vkGetPhysicalDeviceQueueFamilyProperties", "VkQueueFamilyProperties", handle)
-    able = [at for at, one in enumerate(families) if one.queueFlags & vulkan.vk.VK_QUEUE_COMPUTE_BIT]
+    able = [at for at, each in enumerate(families) if each.queueFlags & vulkan.vk.VK_QUEUE_COMPUTE_BIT]
     if not able or "timelineSemaphore" not in features:
         return None
     family = max(able, key=lambda at: families[at].timestampValidBits)
     later = vulkan.new("VkPhysicalDeviceVulkan12Properties")
     middle = vulkan.new("VkPhysicalDeviceVulkan11Properties", pNext=later)
     extensions = {
-        vulkan.ffi.string(one.extensionName).decode()
-        for one in vulkan.listed(
+        vulkan.ffi.string(extension.extensionName).decode()
+        for extension in vulkan.listed(
             "vkEnumerateDeviceExtensionProperties", "VkExtensionProperties", handle, vulkan.null
         )
     }  # fmt: skip
@@ -271,7 +271,7 @@ def _described(vulkan: Api, number: int, handle: Any) -> Physical | None:
     heaps = [memory.memoryHeaps[at] for at in range(memory.memoryHeapCount)]
     limits, kind = plain.limits, plain.deviceType
 
-    def words(text: Any) -> str:
+    def text_of(text: Any) -> str:
         return str(vulkan.ffi.string(text).decode(errors="replace")).strip()
 
     def three(values: Any) -> tuple[int, int, int]:
@@ -279,16 +279,16 @@ def _described(vulkan: Api, number: int, handle: Any) -> Physical | None:
 
     return Physical(
         number=number,
-        name=words(plain.deviceName),
+        name=text_of(plain.deviceName),
         software=kind == _CPU,
         gpu=kind != _CPU,
         discrete=kind == _DISCRETE,
         vendor=_VENDORS.get(plain.vendorID, f"vendor {plain.vendorID:#x}"),
-        driver=f"{words(later.driverName)} {words(later.driverInfo)}".strip(),
+        driver=f"{text_of(later.driverName)} {text_of(later.driverInfo)}".strip(),
         family=family,
         stamp_bits=families[family].timestampValidBits,
         tick_s=limits.timestampPeriod * 1e-9,
-        heap_bytes=max(int(one.size) for one in heaps if one.flags & vulkan.vk.VK_MEMORY_HEAP_DEVICE_LOCAL_BIT),
+        heap_bytes=max(int(heap.size) for heap in heaps if heap.flags & vulkan.vk.VK_MEMORY_HEAP_DEVICE_LOCAL_BIT),
         largest_bytes=int(middle.maxMemoryAllocationSize),
         bound_bytes=int(limits.maxStorageBufferRange),
         push_bytes=int(limits.maxPushConstantsSize),
@@ -306,22 +306,22 @@ def _described(vulkan: Api, number: int, handle: Any) -> Physical | None:
 
 
 def _controls(properties: Any) -> tuple[tuple[str, int], ...]:
-    """What a device promises of floats of 32 and 64 bits."""
+    """Return the properties of floating-point arithmetic that a device supports for 32 and 64 bits."""
     names = {"denormals": "DenormPreserve", "special": "SignedZeroInfNanPreserve", "nearest": "RoundingModeRTE"}
-    alike = {
+    independent = {
         "denormals": properties.denormBehaviorIndependence == 2,
         "nearest": properties.roundingModeIndependence == 2,
     }
-    found: list[tuple[str, int]] = []
-    for what in CONTROLS:
-        able = [bits for bits in (32, 64) if getattr(properties, f"shader{names[what]}Float{bits}")]
-        if len(able) == 2 or not alike.get(what, False):  # where all widths go together, all or none
-            found += [(what, bits) for bits in able]
-    return tuple(found)
+    controls: list[tuple[str, int]] = []
+    for control in CONTROLS:
+        able = [bits for bits in (32, 64) if getattr(properties, f"shader{names[control]}Float{bits}")]
+        if len(able) == 2 or not independent.get(control, False):  # otherwise only both widths together
+            controls += [(control, bits) for bits in able]
+    return tuple(controls)
 
 
 def features_of(vulkan: Api, handle: Any) -> frozenset[str]:
-    """Which of the features that kernels may ask for a device has."""
+    """Return the features of a device that kernels may require."""
     later = vulkan.new("VkPhysicalDeviceVulkan12Features")
     middle = vulkan.new("VkPhysicalDeviceVulkan11Features", pNext=later)
     whole = vulkan.new("VkPhysicalDeviceFeatures2", pNext=middle)
@@ -330,8 +330,8 @@ def features_of(vulkan: Api, handle: Any) -> frozenset[str]:
     return frozenset(name for struct, names in rows for name in names if getattr(struct, name))
 
 
-def created_device(vulkan: Api, handle: Any, physical: Physical) -> Any:
-    """A device with one queue and all the features of its that kernels may ask for."""
+def create_device(vulkan: Api, handle: Any, physical: Physical) -> Any:
+    """Create a device with one queue and all features that kernels may require."""
 
     def on(names: Sequence[str]) -> dict[str, int]:
         return {name: 1 for name in names if name in physical.features}
@@ -341,9 +341,9 @@ def created_device(vulkan: Api, handle: Any, physical: Physical) -> Any:
     whole = vulkan.new("VkPhysicalDeviceFeatures2", pNext=middle)
     for name in on(CORE):
         setattr(whole.features, name, 1)
-    urgency = vulkan.ffi.new("float[]", [1.0])
+    priority = vulkan.ffi.new("float[]", [1.0])
     queue = vulkan.new(
-        "VkDeviceQueueCreateInfo", queueFamilyIndex=physical.family, queueCount=1, pQueuePriorities=urgency
+        "VkDeviceQueueCreateInfo", queueFamilyIndex=physical.family, queueCount=1, pQueuePriorities=priority
     )
     info = vulkan.new("VkDeviceCreateInfo", pNext=whole, queueCreateInfoCount=1, pQueueCreateInfos=queue)
-    return vulkan.made("vkCreateDevice", "VkDevice", handle, info, vulkan.null)
+    return vulkan.create("vkCreateDevice", "VkDevice", handle, info, vulkan.null)

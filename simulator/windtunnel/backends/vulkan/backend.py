@@ -1,6 +1,6 @@
 """Vulkan 1.2 devices through the `vulkan` package: GPUs behind their vendors' drivers, processors behind lavapipe.
 
-Here is what finds them; `_vulkan_driver` opens one.
+This module finds the devices; `vulkan.driver` opens one.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from windtunnel.backends.common.backend import Found, RealBackend
+from windtunnel.backends.common.backend import DetectedDevice, RealBackend, device_at
 from windtunnel.backends.vulkan.api import Physical, api, instance, physical_devices
 from windtunnel.core.errors import DeviceNotPresentError
 
@@ -22,16 +22,16 @@ def _physical() -> list[Physical]:
     vulkan = api()
     if vulkan is None:
         return []
-    with instance(vulkan) as made:
-        return [] if made is None else physical_devices(vulkan, made)
+    with instance(vulkan) as handle:
+        return [] if handle is None else physical_devices(vulkan, handle)
 
 
-def _find() -> Sequence[Found]:
-    return [_found(index, physical) for index, physical in enumerate(_physical())]
+def _find() -> Sequence[DetectedDevice]:
+    return [_detected(index, physical) for index, physical in enumerate(_physical())]
 
 
-def _found(index: int, physical: Physical) -> Found:
-    return Found(
+def _detected(index: int, physical: Physical) -> DetectedDevice:
+    return DetectedDevice(
         backend="vulkan",
         index=index,
         label=physical.name,
@@ -44,15 +44,16 @@ def _found(index: int, physical: Physical) -> Found:
     )
 
 
-def opened(index: int, staged: bool | None = None) -> RealContext[Queue, Mark]:
-    """Device ``index``; ``staged`` as `VulkanDriver` has it. DeviceNotPresentError where it is not here."""
-    from windtunnel.backends.vulkan.driver import context
+def open_device(index: int, staged: bool | None = None) -> RealContext[Queue, Mark]:
+    """Open the device with this index for programs. Raises DeviceNotPresentError if there is none.
 
-    found = _physical()
-    vulkan = api()
-    if vulkan is None or not 0 <= index < len(found):
-        raise DeviceNotPresentError(f"Vulkan has no device {index} here; it has {len(found)}")
-    return context(_found(index, found[index]), vulkan, found[index], staged)
+    ``staged`` selects copies through staging buffers, see `VulkanDriver`.
+    """
+    from windtunnel.backends.vulkan.driver import open_context
+
+    physical, vulkan = device_at(index, _physical(), "vulkan"), api()
+    assert vulkan is not None  # noqa: S101  it has just listed the device
+    return open_context(_detected(index, physical), vulkan, physical, staged)
 
 
 def _operations(index: int) -> Operations:
@@ -60,17 +61,17 @@ def _operations(index: int) -> Operations:
     from windtunnel.backends.vulkan.spirv import INSTALL, compiler
 
     if compiler() is None:
-        raise DeviceNotPresentError(f"operations on vulkan:{index} are kernels, and glslang is not here: {INSTALL}")
-    return operations(opened(index))
+        raise DeviceNotPresentError(f"operations on vulkan:{index} are kernels and need glslang: {INSTALL}")
+    return operations(open_device(index))
 
 
 BACKEND = RealBackend(
     name="vulkan",
-    reaches="GPUs with a Vulkan 1.2 driver, and processors through lavapipe",
+    description="GPUs with a Vulkan 1.2 driver, and processors through lavapipe",
     install='pip install "windtunnel[vulkan]", and the system\'s libvulkan1, glslang-tools and, for processors, '
     "mesa-vulkan-drivers; a GPU needs its vendor's driver too",
     find=_find,
     packages=("vulkan",),
     operations=_operations,
-    context=opened,
+    context=open_device,
 )

@@ -1,7 +1,7 @@
-"""An open Vulkan device: its memory, its one queue, its kernels, its time stamps; all is given back by `Device.close`.
+"""An open Vulkan device: its memory, queue, kernels and timestamps. `Device.close` destroys them all.
 
-All work goes to one queue, a command buffer each, and each ends with a barrier for whatever follows: work is done in
-the order in which it is given, of whatever stream it is. A timeline semaphore counts what is done.
+All work goes to one queue. Each piece is a command buffer that ends with a barrier, so that work is executed in the
+order of submission, whichever stream it belongs to. A timeline semaphore counts what has completed.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.backends.vulkan.api import Api, Physical, RefusedError, VulkanError, created_device, created_instance
+from windtunnel.backends.vulkan.api import Api, Physical, RefusedError, VulkanError, create_device, create_instance
 from windtunnel.core.errors import DeviceOutOfMemory, InvalidArgument
 from windtunnel.runtime.interface import Dims
 
 _SLICE_NS = 1_000_000_000
-"""Of a wait: the host can be interrupted between two."""
+"""Length of one wait. The host can be interrupted between two of them."""
 _STAMPS = 256
-"""Time stamps of a pool."""
+"""Number of timestamps in a pool."""
 _IN_FLIGHT = 1024
-"""Command buffers under way, at most: who gives more work waits."""
+"""Maximum number of command buffers in flight. Submitting more waits for the first of them."""
 _CHUNK = 1 << 26
-"""Bytes that are staged at once."""
-_LEAST_STAGE = 1 << 16
+"""Number of bytes that are staged at once."""
+_MIN_STAGE = 1 << 16
 _ENTRY = b"main"
 _WHOLE = 2**64 - 1
-"""VK_WHOLE_SIZE, which the package has as -1."""
+"""VK_WHOLE_SIZE, which the package defines as -1."""
 
 
 @dataclass(eq=False)
 class Memory:
-    """A buffer. ``seen``: its bytes as the host has them; None where the host does not see it."""
+    """A buffer. ``host_bytes``: its bytes as the host sees them; None if the host cannot see them."""
 
     device: Device
     size: int
     buffer: Any
     memory: Any
-    seen: np.ndarray | None
+    host_bytes: np.ndarray | None
 
 
 @dataclass(eq=False)
 class Stamp:
-    """A place for a time stamp, used again when nobody holds it."""
+    """A timestamp query. It is reused when nobody refers to it any more."""
 
     device: Device
     pool: Any
@@ -58,24 +58,24 @@ class Stamp:
 
 @dataclass(eq=False)
 class Mark:
-    """A point in the queue's work: what the semaphore then counts."""
+    """A point in the queue's work: the value of the semaphore there."""
 
     value: int
     stamp: Stamp | None = None
     began: Stamp | None = None
-    """Of a timed launch: where it began; ``stamp`` is then where it ended."""
+    """Start of a timed launch, whose end is ``stamp``."""
 
 
 @dataclass(eq=False)
 class Queue:
-    """A stream's part of the one queue: what it was given last."""
+    """A stream's position in the one queue: the value after its last work."""
 
     value: int = 0
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A module, and how it is called: ``numbers`` is the layout of its push constants. Of no device in particular."""
+    """A module and its parameters. ``numbers`` is the layout of the push constants. It belongs to no device."""
 
     name: str
     module: bytes
@@ -85,7 +85,7 @@ class Kernel:
 
 @dataclass(eq=False)
 class _Loaded:
-    """A kernel on a device."""
+    """A kernel that is loaded on a device."""
 
     module: Any
     sets: Any
@@ -94,23 +94,23 @@ class _Loaded:
     free: list[_Bound] = field(default_factory=list)
     pools: list[Any] = field(default_factory=list)
     left: int = 0
-    """Sets that the last pool still has."""
+    """Number of sets that the last pool can still allocate."""
 
 
 @dataclass(eq=False)
 class _Bound:
-    """A descriptor set, and what it was last bound to."""
+    """A descriptor set, and the memories that it was last bound to."""
 
     native: Any
     writes: Any
     infos: Any
     memories: tuple[Memory, ...] = ()
-    """As they were bound. Not their buffers' handles: a buffer made later may have that of one that is gone, and a set
-    that is not written again then holds what was freed."""
+    """Not the buffers' handles: a new buffer may have the handle of a freed one, and a set that is not written again
+    would refer to the freed one."""
 
 
 class Device:
-    """See the module. ``staged``: buffers are in memory that the host does not see; None: if the device is a card."""
+    """An open device. ``staged``: buffers are invisible to the host; None selects this for discrete cards."""
 
     def __init__(self, api: Api, physical: Physical, staged: bool | None = None, count: int = 0) -> None:
         self.api, self.physical = api, physical
@@ -123,9 +123,9 @@ class Device:
         self._commands: list[Any] = []
         self._stages: list[Memory] = []
         self._held: dict[int, tuple[Any, Any]] = {}
-        """(buffer, memory) of each piece that was not freed, by the buffer's handle."""
+        """(buffer, memory) of every allocation, by the buffer's handle."""
         self._kernels: dict[int, tuple[Kernel, _Loaded]] = {}
-        self._finalizer = weakref.finalize(self, _undone, self._first, self._undo)
+        self._finalizer = weakref.finalize(self, _destroy_all, self._first, self._undo)
         try:
             self._open()
         except BaseException:
@@ -134,32 +134,32 @@ class Device:
 
     def _open(self) -> None:
         api, physical = self.api, self.physical
-        instance = created_instance(api)
+        instance = create_instance(api)
         if instance is None:
             raise VulkanError("vkCreateInstance", -9)
         self._undo.append(lambda: api("vkDestroyInstance", instance, api.null))
         handle = api.listed("vkEnumeratePhysicalDevices", "VkPhysicalDevice", instance)[physical.number]
         self._types = api.new("VkPhysicalDeviceMemoryProperties")
         api("vkGetPhysicalDeviceMemoryProperties", handle, self._types)
-        self.native = native = created_device(api, handle, physical)
+        self.native = native = create_device(api, handle, physical)
         self._undo.append(lambda: api("vkDestroyDevice", native, api.null))
         held = self._held
-        self._undo.append(lambda: _all_freed(api, native, held))
+        self._undo.append(lambda: _free_all(api, native, held))
         queue = api.ffi.new("VkQueue *")
         api("vkGetDeviceQueue", native, physical.family, 0, queue)
         self._queue = queue[0]
         flags = api.vk.VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT
         info = api.new("VkCommandPoolCreateInfo", flags=flags, queueFamilyIndex=physical.family)
-        self._pool = self._kept("vkCreateCommandPool", "VkCommandPool", info, "vkDestroyCommandPool")
+        self._pool = self._create("vkCreateCommandPool", "VkCommandPool", info, "vkDestroyCommandPool")
         kind = api.new("VkSemaphoreTypeCreateInfo", semaphoreType=api.vk.VK_SEMAPHORE_TYPE_TIMELINE)
         kind.initialValue = self.submitted
         info = api.new("VkSemaphoreCreateInfo", pNext=kind)
-        self._semaphore = self._kept("vkCreateSemaphore", "VkSemaphore", info, "vkDestroySemaphore")
+        self._semaphore = self._create("vkCreateSemaphore", "VkSemaphore", info, "vkDestroySemaphore")
         self._make_structs()
-        self._first.append(lambda: _ended(api, native))
+        self._first.append(lambda: _wait_idle(api, native))
 
     def _make_structs(self) -> None:
-        """What every call takes, made once."""
+        """Create the structs that every call needs."""
         api, vk = self.api, self.api.vk
         self._semaphores = api.array("VkSemaphore", [self._semaphore])
         self._values = api.ffi.new("uint64_t[]", [0])
@@ -186,118 +186,118 @@ class Device:
         self._all = vk.VK_PIPELINE_STAGE_ALL_COMMANDS_BIT
         self._region = api.new("VkBufferCopy")
 
-    def _kept(self, create: str, kind: str, info: Any, destroy: str) -> Any:
-        """An object of the device that lives as long as the device."""
+    def _create(self, create: str, kind: str, info: Any, destroy: str) -> Any:
+        """Create an object that is destroyed with the device."""
         api, native = self.api, self.native
-        made = api.made(create, kind, native, info, api.null)
-        self._undo.append(lambda: api(destroy, native, made, api.null))
-        return made
+        handle = api.create(create, kind, native, info, api.null)
+        self._undo.append(lambda: api(destroy, native, handle, api.null))
+        return handle
 
     def close(self) -> None:
-        """Give all back, when the work has ended."""
+        """Wait for all work and destroy everything."""
         self._finalizer()
 
     # Memory.
 
-    def allocate(self, size: int, *, seen: bool | None = None) -> Memory:
-        """``size`` bytes. ``seen``: by the host, or not; None as the device's other buffers."""
+    def allocate(self, size: int, *, host_visible: bool | None = None) -> Memory:
+        """Allocate ``size`` bytes. ``host_visible`` None is the device's default. Raises RefusedError if too large."""
         api, vk = self.api, self.api.vk
         if size > self.physical.largest_bytes:
-            problem = f"{size:,} bytes at once, of at most {self.physical.largest_bytes:,}"
+            problem = f"{size:,} bytes exceed the largest allocation, {self.physical.largest_bytes:,} bytes"
             raise RefusedError(problem, DeviceOutOfMemory)
         usage = vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
         info = api.new(
             "VkBufferCreateInfo", size=-(-size // 4) * 4, usage=usage | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT,
             sharingMode=vk.VK_SHARING_MODE_EXCLUSIVE,
         )  # fmt: skip
-        buffer = api.made("vkCreateBuffer", "VkBuffer", self.native, info, api.null)
+        buffer = api.create("vkCreateBuffer", "VkBuffer", self.native, info, api.null)
         memory = api.null
         try:
             needs = api.new("VkMemoryRequirements")
             api("vkGetBufferMemoryRequirements", self.native, buffer, needs)
-            seen = not self.staged if seen is None else seen
-            kind, mapped = self._memory_type(needs.memoryTypeBits, seen)
+            host_visible = not self.staged if host_visible is None else host_visible
+            kind = self._memory_type(needs.memoryTypeBits, host_visible)
             info = api.new("VkMemoryAllocateInfo", allocationSize=needs.size, memoryTypeIndex=kind)
-            memory = api.made("vkAllocateMemory", "VkDeviceMemory", self.native, info, api.null)
+            memory = api.create("vkAllocateMemory", "VkDeviceMemory", self.native, info, api.null)
             api("vkBindBufferMemory", self.native, buffer, memory, 0)
-            view = self._mapped(memory, size) if mapped else None
+            view = self._map(memory, size) if host_visible else None
         except BaseException:
-            _freed(api, self.native, buffer, memory)
+            _free(api, self.native, buffer, memory)
             raise
-        found = Memory(self, size, buffer, memory, view)
+        allocated = Memory(self, size, buffer, memory, view)
         self._held[self._number(buffer)] = buffer, memory
-        return found
+        return allocated
 
-    def _memory_type(self, able: int, seen: bool) -> tuple[int, bool]:
-        """(which type of memory, whether it is mapped): the device's own; what the host sees, where that is wanted."""
+    def _memory_type(self, able: int, host_visible: bool) -> int:
+        """Return the best of the memory types ``able`` (bits): device-local, and visible to the host if required."""
         vk = self.api.vk
         own = vk.VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT
         host = vk.VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | vk.VK_MEMORY_PROPERTY_HOST_COHERENT_BIT
         cached = vk.VK_MEMORY_PROPERTY_HOST_CACHED_BIT
-        asked = [own | host | cached, own | host, host | cached, host] if seen else [own, 0]
-        for wanted in asked:
+        preferred = [own | host | cached, own | host, host | cached, host] if host_visible else [own, 0]
+        for properties in preferred:
             for at in range(self._types.memoryTypeCount):
-                if able >> at & 1 and self._types.memoryTypes[at].propertyFlags & wanted == wanted:
-                    return at, seen
-        raise VulkanError("vkAllocateMemory", -2, "no type of memory is both the buffer's and the host's")
+                if able >> at & 1 and self._types.memoryTypes[at].propertyFlags & properties == properties:
+                    return at
+        raise VulkanError("vkAllocateMemory", -2, "no memory type of the buffer is visible to the host")
 
-    def _mapped(self, memory: Any, size: int) -> np.ndarray:
+    def _map(self, memory: Any, size: int) -> np.ndarray:
         place = self.api.ffi.new("void **")
         self.api("vkMapMemory", self.native, memory, 0, _WHOLE, 0, place)
         return np.frombuffer(self.api.ffi.buffer(place[0], size), np.uint8)
 
     def free(self, memory: Memory) -> None:
-        """Give it back; no work uses it any more."""
+        """Free memory that no work uses any more."""
         if self._held.pop(self._number(memory.buffer), None) is not None:
-            _freed(self.api, self.native, memory.buffer, memory.memory)
-            memory.seen = None
+            _free(self.api, self.native, memory.buffer, memory.memory)
+            memory.host_bytes = None
 
     def _number(self, buffer: Any) -> int:
         return int(self.api.ffi.cast("uintptr_t", buffer))
 
     def write(self, memory: Memory, data: np.ndarray) -> None:
-        """Bytes of the host's to a buffer; they may be changed when this returns."""
-        if memory.seen is not None:
+        """Copy host bytes to a buffer. They may be changed when this returns."""
+        if memory.host_bytes is not None:
             self.wait(self.submitted)
-            memory.seen[: data.size] = data
+            memory.host_bytes[: data.size] = data
             return
         for at in range(0, data.size, _CHUNK):
             part = data[at : at + _CHUNK]
             stage = self._stage(part.size)
-            assert stage.seen is not None  # noqa: S101  that is what it was asked for
-            stage.seen[: part.size] = part
+            assert stage.host_bytes is not None  # noqa: S101  a staging buffer is visible to the host
+            stage.host_bytes[: part.size] = part
             self.copy(memory, at, stage, 0, part.size, lambda stage=stage: self._stages.append(stage))  # type: ignore[misc]
 
     def read(self, data: np.ndarray, memory: Memory) -> None:
-        """Bytes of a buffer to the host, which waits for them."""
-        if memory.seen is not None:
+        """Copy bytes of a buffer to the host, which waits for them."""
+        if memory.host_bytes is not None:
             self.wait(self.submitted)
-            data[:] = memory.seen[: data.size]
+            data[:] = memory.host_bytes[: data.size]
             return
         for at in range(0, data.size, _CHUNK):
             part = data[at : at + _CHUNK]
             stage = self._stage(part.size)
             self.wait(self.copy(stage, 0, memory, at, part.size))
-            assert stage.seen is not None  # noqa: S101  that is what it was asked for
-            part[:] = stage.seen[: part.size]
+            assert stage.host_bytes is not None  # noqa: S101  a staging buffer is visible to the host
+            part[:] = stage.host_bytes[: part.size]
             self._stages.append(stage)
 
     def _stage(self, size: int) -> Memory:
-        """A buffer that the host sees, of at least so many bytes; it goes back to the others when it was used."""
+        """Return a staging buffer of at least ``size`` bytes. The caller puts it back after use."""
         self._reap()
         if self._flight and not self._stages:
             self.wait(self._flight[0][0])
-        fits = [one for one in self._stages if one.size >= size]
-        if fits:
-            found = min(fits, key=lambda one: one.size)
-            self._stages.remove(found)
-            return found
-        return self.allocate(max(1 << (size - 1).bit_length(), _LEAST_STAGE), seen=True)
+        large_enough = [stage for stage in self._stages if stage.size >= size]
+        if large_enough:
+            smallest = min(large_enough, key=lambda stage: stage.size)
+            self._stages.remove(smallest)
+            return smallest
+        return self.allocate(max(1 << (size - 1).bit_length(), _MIN_STAGE), host_visible=True)
 
     def copy(
         self, to: Memory, to_at: int, memory: Memory, at: int, size: int, *after: Callable[[], object]
     ) -> int:  # fmt: skip
-        """From one buffer to another; ``after``: called when it is done, the next time anybody looks."""
+        """Copy between buffers; ``after`` is called once the copy has completed. Return the semaphore's value then."""
         self._region.srcOffset, self._region.dstOffset, self._region.size = at, to_at, size
         commands = self._recording()
         self.api("vkCmdCopyBuffer", commands, memory.buffer, to.buffer, 1, self._region)
@@ -306,7 +306,7 @@ class Device:
     # Work.
 
     def _recording(self) -> Any:
-        """A command buffer that is being recorded."""
+        """Return a command buffer in recording state."""
         self._reap()
         if len(self._flight) >= _IN_FLIGHT:
             self.wait(self._flight[0][0])
@@ -315,13 +315,13 @@ class Device:
             info = self.api.new(
                 "VkCommandBufferAllocateInfo", commandPool=self._pool, level=level, commandBufferCount=1
             )
-            self._commands.append(self.api.made("vkAllocateCommandBuffers", "VkCommandBuffer", self.native, info))
+            self._commands.append(self.api.create("vkAllocateCommandBuffers", "VkCommandBuffer", self.native, info))
         commands = self._commands.pop()
         self.api("vkBeginCommandBuffer", commands, self._begin)
         return commands
 
     def _submit(self, commands: Any, after: Sequence[Callable[[], object]] = ()) -> int:
-        """End and submit; what the semaphore counts when it is done."""
+        """End and submit a command buffer; return the semaphore's value after it."""
         api, null, stages = self.api, self.api.null, self._all | self.api.vk.VK_PIPELINE_STAGE_HOST_BIT
         api("vkCmdPipelineBarrier", commands, self._all, stages, 0, 1, self._barrier, 0, null, 0, null)
         api("vkEndCommandBuffer", commands)
@@ -333,14 +333,14 @@ class Device:
         return value
 
     def reached(self, value: int) -> bool:
-        """Whether that much is done."""
+        """Return whether the semaphore has reached ``value``."""
         if value > self.done:
             self.api("vkGetSemaphoreCounterValue", self.native, self._semaphore, self._count)
             self.done = int(self._count[0])
         return value <= self.done
 
     def wait(self, value: int) -> None:
-        """The host waits until that much is done."""
+        """Wait until the semaphore has reached ``value``."""
         if not self.reached(value):
             self._waited[0] = value
             while self.api("vkWaitSemaphores", self.native, self._wait_info, _SLICE_NS) != 0:
@@ -349,30 +349,30 @@ class Device:
         self._reap()
 
     def _reap(self) -> None:
-        """Take back what the work that is done has used."""
+        """Take back the resources of completed work."""
         flight = self._flight
         while flight and self.reached(flight[0][0]):
             _, commands, after = flight.popleft()
             self._commands.append(commands)
-            for one in after:
-                one()
+            for callback in after:
+                callback()
 
     # Time.
 
     def mark(self) -> Mark:
-        """A point in the work, with the device's time."""
+        """Submit a timestamp, if the device has any, and return the point after it."""
         if not self.physical.stamp_bits:
             return Mark(self.submitted)
         commands = self._recording()
-        stamp = self._stamped(commands)
+        stamp = self._write_stamp(commands)
         return Mark(self._submit(commands), stamp)
 
-    def _stamped(self, commands: Any) -> Stamp:
-        """The device's time when all before it in the commands is done."""
+    def _write_stamp(self, commands: Any) -> Stamp:
+        """Record a timestamp after all earlier commands."""
         if not self.stamps:
             kind = self.api.vk.VK_QUERY_TYPE_TIMESTAMP
             info = self.api.new("VkQueryPoolCreateInfo", queryType=kind, queryCount=_STAMPS)
-            pool = self._kept("vkCreateQueryPool", "VkQueryPool", info, "vkDestroyQueryPool")
+            pool = self._create("vkCreateQueryPool", "VkQueryPool", info, "vkDestroyQueryPool")
             self.stamps += [(pool, at) for at in range(_STAMPS)]
         stamp = Stamp(self, *self.stamps.pop())
         self.api("vkCmdResetQueryPool", commands, stamp.pool, stamp.at, 1)
@@ -381,36 +381,36 @@ class Device:
         return stamp
 
     def elapsed_s(self, mark: Mark, since: Mark) -> float:
-        """Between two points that have been reached; the counter may have begun anew between them, once."""
+        """Return the seconds between two reached marks; the counter may have wrapped around once between them."""
         if mark.stamp is None or since.stamp is None:
-            raise RefusedError(f"{self.physical.name}'s queues of computing have no time stamps", InvalidArgument)
+            raise RefusedError(f"the compute queues of {self.physical.name} have no timestamps", InvalidArgument)
         ticks = self._ticks(mark.stamp) - self._ticks(since.stamp)
-        around = 1 << self.physical.stamp_bits
-        ticks = (ticks + around // 2) % around - around // 2
+        period = 1 << self.physical.stamp_bits
+        ticks = (ticks + period // 2) % period - period // 2
         return ticks * self.physical.tick_s
 
     def _ticks(self, stamp: Stamp) -> int:
         if stamp.device is not self:
             raise RefusedError("the event was recorded before a reset", InvalidArgument)
-        found = self.api.ffi.new("uint64_t *")
+        ticks = self.api.ffi.new("uint64_t *")
         flags = self.api.vk.VK_QUERY_RESULT_64_BIT | self.api.vk.VK_QUERY_RESULT_WAIT_BIT
-        self.api("vkGetQueryPoolResults", self.native, stamp.pool, stamp.at, 1, 8, found, 8, flags)
-        return int(found[0]) & ((1 << self.physical.stamp_bits) - 1)
+        self.api("vkGetQueryPoolResults", self.native, stamp.pool, stamp.at, 1, 8, ticks, 8, flags)
+        return int(ticks[0]) & ((1 << self.physical.stamp_bits) - 1)
 
     # Kernels.
 
     def load(self, kernel: Kernel) -> None:
-        """Give the driver a kernel's module, if it has not got it."""
+        """Load a kernel's module into the driver. Loading it again does nothing."""
         self._loaded(kernel)
 
     def _loaded(self, kernel: Kernel) -> _Loaded:
-        found = self._kernels.get(id(kernel))
-        if found is not None:
-            return found[1]
+        known = self._kernels.get(id(kernel))
+        if known is not None:
+            return known[1]
         api, vk = self.api, self.api.vk
         words = api.ffi.from_buffer("uint32_t[]", kernel.module)
         info = api.new("VkShaderModuleCreateInfo", codeSize=len(kernel.module), pCode=words)
-        module = self._kept("vkCreateShaderModule", "VkShaderModule", info, "vkDestroyShaderModule")
+        module = self._create("vkCreateShaderModule", "VkShaderModule", info, "vkDestroyShaderModule")
         bindings = api.array(
             "VkDescriptorSetLayoutBinding",
             [
@@ -422,22 +422,24 @@ class Device:
             ],
         )  # fmt: skip
         info = api.new("VkDescriptorSetLayoutCreateInfo", bindingCount=len(kernel.arrays), pBindings=bindings)
-        sets = self._kept("vkCreateDescriptorSetLayout", "VkDescriptorSetLayout", info, "vkDestroyDescriptorSetLayout")
+        sets = self._create(
+            "vkCreateDescriptorSetLayout", "VkDescriptorSetLayout", info, "vkDestroyDescriptorSetLayout"
+        )
         pushed = api.new("VkPushConstantRange", stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT, size=kernel.numbers.itemsize)
         info = api.new(
             "VkPipelineLayoutCreateInfo", setLayoutCount=1, pSetLayouts=api.array("VkDescriptorSetLayout", [sets]),
             pushConstantRangeCount=int(kernel.numbers.itemsize > 0), pPushConstantRanges=pushed,
         )  # fmt: skip
-        layout = self._kept("vkCreatePipelineLayout", "VkPipelineLayout", info, "vkDestroyPipelineLayout")
-        made = _Loaded(module, sets, layout)
-        self._kernels[id(kernel)] = (kernel, made)
-        return made
+        layout = self._create("vkCreatePipelineLayout", "VkPipelineLayout", info, "vkDestroyPipelineLayout")
+        loaded = _Loaded(module, sets, layout)
+        self._kernels[id(kernel)] = (kernel, loaded)
+        return loaded
 
     def _pipeline(self, loaded: _Loaded, block: Dims) -> Any:
-        """For a size of blocks, which are the module's specialisation constants 0, 1 and 2."""
-        found = loaded.pipelines.get(block)
-        if found is not None:
-            return found
+        """Return the pipeline for a block size, which is given by the specialisation constants 0, 1 and 2."""
+        known = loaded.pipelines.get(block)
+        if known is not None:
+            return known
         api, vk = self.api, self.api.vk
         sizes = api.ffi.new("uint32_t[]", list(block))
         entries = api.array(
@@ -450,24 +452,24 @@ class Device:
             pName=api.ffi.new("char[]", _ENTRY), pSpecializationInfo=special,
         )  # fmt: skip
         info = api.new("VkComputePipelineCreateInfo", layout=loaded.layout, stage=stage[0])
-        made = api.ffi.new("VkPipeline *")
+        handle = api.ffi.new("VkPipeline *")
         native = self.native
-        api("vkCreateComputePipelines", native, api.null, 1, info, api.null, made)
-        found = loaded.pipelines[block] = made[0]
-        self._undo.append(lambda: api("vkDestroyPipeline", native, found, api.null))
-        return found
+        api("vkCreateComputePipelines", native, api.null, 1, info, api.null, handle)
+        pipeline = loaded.pipelines[block] = handle[0]
+        self._undo.append(lambda: api("vkDestroyPipeline", native, pipeline, api.null))
+        return pipeline
 
     def _bound(self, loaded: _Loaded, memories: tuple[Memory, ...]) -> _Bound:
-        """A descriptor set of these buffers; one that had them last, where there is one."""
+        """Return a descriptor set of these buffers, preferably one that was bound to them last."""
         free = loaded.free
         at = next((at for at in range(len(free) - 1, -1, -1) if free[at].memories == memories), len(free) - 1)
-        found = free.pop(at) if free else self._new_set(loaded, len(memories))
-        if found.memories != memories:
+        bound = free.pop(at) if free else self._new_set(loaded, len(memories))
+        if bound.memories != memories:
             for at, memory in enumerate(memories):
-                found.infos[at].buffer = memory.buffer
-            self.api("vkUpdateDescriptorSets", self.native, len(memories), found.writes, 0, self.api.null)
-            found.memories = memories
-        return found
+                bound.infos[at].buffer = memory.buffer
+            self.api("vkUpdateDescriptorSets", self.native, len(memories), bound.writes, 0, self.api.null)
+            bound.memories = memories
+        return bound
 
     def _new_set(self, loaded: _Loaded, count: int) -> _Bound:
         api, vk = self.api, self.api.vk
@@ -477,13 +479,13 @@ class Device:
             size = api.new("VkDescriptorPoolSize", type=kind, descriptorCount=count * sets)
             info = api.new("VkDescriptorPoolCreateInfo", maxSets=sets, poolSizeCount=1, pPoolSizes=size)
             loaded.pools.append(
-                self._kept("vkCreateDescriptorPool", "VkDescriptorPool", info, "vkDestroyDescriptorPool")
+                self._create("vkCreateDescriptorPool", "VkDescriptorPool", info, "vkDestroyDescriptorPool")
             )
         info = api.new(
             "VkDescriptorSetAllocateInfo", descriptorPool=loaded.pools[-1], descriptorSetCount=1,
             pSetLayouts=api.array("VkDescriptorSetLayout", [loaded.sets]),
         )  # fmt: skip
-        native = api.made("vkAllocateDescriptorSets", "VkDescriptorSet", self.native, info)
+        native = api.create("vkAllocateDescriptorSets", "VkDescriptorSet", self.native, info)
         loaded.left -= 1
         infos = api.ffi.new("VkDescriptorBufferInfo[]", count)
         writes = api.ffi.new("VkWriteDescriptorSet[]", count)
@@ -495,18 +497,18 @@ class Device:
         return _Bound(native, writes, infos)
 
     def busy_s(self, mark: Mark) -> float | None:
-        """From where a timed launch began to where it ended, both reached."""
+        """Return the device time of a reached launch; None if it was not timed."""
         return None if mark.began is None else self.elapsed_s(mark, Mark(0, mark.began))
 
     def launch(
         self, kernel: Kernel, grid: Dims, block: Dims, memories: Sequence[Memory], numbers: bytes, timed: bool = False
     ) -> Mark:
-        """A launch's blocks, and the point after them."""
+        """Submit a launch and return the point after it. Raises RefusedError if an array is too large."""
         for name, memory in zip(kernel.arrays, memories, strict=True):
             if memory.size > self.physical.bound_bytes:
                 raise RefusedError(
-                    f"'{name}' has {memory.size:,} bytes, and a kernel takes arrays of at most "
-                    f"{self.physical.bound_bytes:,} here (maxStorageBufferRange)",
+                    f"array '{name}' has {memory.size:,} bytes; kernel arguments are limited to "
+                    f"{self.physical.bound_bytes:,} bytes on this device (maxStorageBufferRange)",
                     InvalidArgument,
                 )
         api, null = self.api, self.api.null
@@ -527,31 +529,31 @@ class Device:
         if not (timed and self.physical.stamp_bits):
             api("vkCmdDispatch", commands, *grid)
             return Mark(self._submit(commands, after))
-        began = self._stamped(commands)
+        began = self._write_stamp(commands)
         api("vkCmdDispatch", commands, *grid)
-        ended = self._stamped(commands)
+        ended = self._write_stamp(commands)
         return Mark(self._submit(commands, after), ended, began)
 
 
-def _freed(api: Api, native: Any, buffer: Any, memory: Any) -> None:
+def _free(api: Api, native: Any, buffer: Any, memory: Any) -> None:
     api("vkDestroyBuffer", native, buffer, api.null)
     api("vkFreeMemory", native, memory, api.null)
 
 
-def _all_freed(api: Api, native: Any, held: dict[int, tuple[Any, Any]]) -> None:
+def _free_all(api: Api, native: Any, held: dict[int, tuple[Any, Any]]) -> None:
     while held:
-        _freed(api, native, *held.popitem()[1])
+        _free(api, native, *held.popitem()[1])
 
 
-def _ended(api: Api, native: Any) -> None:
-    """All work that a device was given; that of a lost one has ended."""
+def _wait_idle(api: Api, native: Any) -> None:
+    """Wait for all work of a device. A lost device has none."""
     with suppress(VulkanError):
         api("vkDeviceWaitIdle", native)
 
 
-def _undone(first: list[Callable[[], object]], undo: list[Callable[[], object]]) -> None:
-    """Do what comes first, then destroy what was created, the last first."""
-    for one in first:
-        one()
+def _destroy_all(first: list[Callable[[], object]], undo: list[Callable[[], object]]) -> None:
+    """Call ``first``, then destroy all objects in reverse order of creation."""
+    for function in first:
+        function()
     while undo:
         undo.pop()()

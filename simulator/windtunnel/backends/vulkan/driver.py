@@ -1,7 +1,7 @@
-"""Vulkan's calls as a driver's, and a device of Vulkan's opened through them.
+"""The calls of Vulkan as a driver, and a Vulkan device opened with them.
 
-Kernels are emitted as GLSL and compiled by glslang. Streams share one queue, which does all work in the order in which
-it is given: it neither overlaps streams nor copies. Events' times are the device's own time stamps.
+Kernels are emitted as GLSL and compiled by glslang. All streams share one queue, which executes all work in the order
+of submission: neither streams nor copies overlap. Times of events are the device's own timestamps.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.backends.common.backend import Found
+from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.common.context import RealContext
+from windtunnel.backends.common.driver import Problem
 from windtunnel.backends.common.trials import KernelOperations
 from windtunnel.backends.vulkan.api import RESULTS, Api, Physical, RefusedError, VulkanError
 from windtunnel.backends.vulkan.device import Device, Kernel, Mark, Memory, Queue
 from windtunnel.backends.vulkan.spirv import CompilerError, capabilities, compiled
 from windtunnel.codegen import Buffer, Emitted, Value
-from windtunnel.core.errors import DeviceError
 from windtunnel.runtime.interface import DeviceInfo, Dims, Limits, MemoryKind
 
 _LARGE = 2**31 - 1
 
 
-def _info(found: Found, physical: Physical) -> DeviceInfo:
+def _info(detected: DetectedDevice, physical: Physical) -> DeviceInfo:
     columns, rows, layers = (min(side, _LARGE) for side in physical.grid)
     limits = Limits(
         threads_per_block=physical.threads,
@@ -33,7 +33,7 @@ def _info(found: Found, physical: Physical) -> DeviceInfo:
         grid=(columns, rows, layers),
         shared_bytes=physical.shared_bytes,
         warp=max(physical.subgroup, 1),
-        source="the driver's own report",
+        source="reported by the driver",
         atomic_bits=64 if "shaderBufferInt64Atomics" in physical.features else 32,
     )
     narrow = {
@@ -41,23 +41,23 @@ def _info(found: Found, physical: Physical) -> DeviceInfo:
         "float16": {"shaderFloat16", "storageBuffer16BitAccess"},
     }
     return DeviceInfo(
-        name=found.label,
-        kind=found.kind,
+        name=detected.label,
+        kind=detected.kind,
         api="vulkan",
-        memory_bytes=found.memory_bytes,
+        memory_bytes=detected.memory_bytes,
         limits=limits,
         features=frozenset(name for name, needs in narrow.items() if needs <= physical.features),
         virtual=False,
-        software=found.software,
+        software=detected.software,
         compute_units=physical.units,
-        driver=found.driver,
+        driver=detected.driver,
     )
 
 
 class VulkanDriver:
-    """Vulkan's calls; see ``_context.Driver``.
+    """Implements `common.driver.Driver` with Vulkan.
 
-    ``staged``: whether copies go through buffers of their own, as a card's must; None: as the device needs it.
+    ``staged``: whether copies go through staging buffers, as on a card; None selects what the device requires.
     """
 
     target = "glsl"
@@ -70,61 +70,61 @@ class VulkanDriver:
 
     @property
     def device(self) -> Device:
-        """The open device; one that was given back is opened anew, and counts on from there."""
+        """The open device. After a reset it is opened again, and the submission count continues."""
         if self._device is None:
             self._device = Device(self.api, self.physical, self.staged, self._count)
         return self._device
 
     def close(self) -> None:
-        """See ``Driver``."""
+        """Close the device. The next call opens it again."""
         if self._device is not None:
             device, self._device = self._device, None
             self._count = device.submitted
             device.close()
 
     def allocate(self, size: int, kind: MemoryKind) -> Memory:
-        """See ``Driver``."""
+        """Allocate ``size`` bytes."""
         return self.device.allocate(size)
 
     def free(self, memory: Memory) -> None:
-        """See ``Driver``."""
+        """Free memory."""
         memory.device.free(memory)
 
     def write(self, memory: Memory, data: np.ndarray, queue: Queue, after: Sequence[Mark], *, hold: bool) -> Mark:
-        """See ``Driver``. What is staged is taken at once, so that ``hold`` makes no difference."""
+        """Copy from host to device. The data are copied to the staging buffer at once, whatever ``hold`` is."""
         self.device.write(memory, data)
-        return self._given(queue)
+        return self._mark(queue)
 
     def read(self, data: np.ndarray, memory: Memory, queue: Queue, after: Sequence[Mark], *, hold: bool) -> Mark:
-        """See ``Driver``. The host always waits."""
+        """Copy from device to host. The host always waits."""
         self.device.read(data, memory)
-        return self._given(queue)
+        return self._mark(queue)
 
     def copy(self, to: Memory, memory: Memory, size: int, queue: Queue, after: Sequence[Mark]) -> Mark:
-        """See ``Driver``."""
+        """Copy within the device."""
         self.device.copy(to, 0, memory, 0, size)
-        return self._given(queue)
+        return self._mark(queue)
 
     def build(self, emitted: Emitted) -> Kernel:
-        """See ``Driver``."""
+        """Compile a kernel. Raises RefusedError if it needs a feature that the device lacks, or exceeds a limit."""
         module = compiled(emitted, self.physical.controls)
-        lacks = self.physical.lacks(capabilities(module))
-        if lacks is not None:
-            raise RefusedError(lacks)
+        missing = self.physical.missing_feature(capabilities(module))
+        if missing is not None:
+            raise RefusedError(missing)
         signature = emitted.signature
-        fields = [(one.name, one.passed.dtype if isinstance(one, Value) else np.int32) for one in signature.numbers]
+        fields = [(n.name, n.passed.dtype if isinstance(n, Value) else np.int32) for n in signature.numbers]
         kernel = Kernel(
             emitted.signature.name,
             module,
-            tuple(one.name for one in signature.buffers),
+            tuple(buffer.name for buffer in signature.buffers),
             np.dtype(fields, align=True) if fields else np.dtype([]),
         )
-        for what, needs, most in (
+        for what, count, limit in (
             ("arrays", len(kernel.arrays), self.physical.buffers),
-            ("bytes of numbers", kernel.numbers.itemsize, self.physical.push_bytes),
+            ("bytes of scalar arguments", kernel.numbers.itemsize, self.physical.push_bytes),
         ):
-            if needs > most:
-                raise RefusedError(f"kernel '{kernel.name}' takes {needs} {what}, of at most {most}")
+            if count > limit:
+                raise RefusedError(f"kernel '{kernel.name}' takes {count} {what}; the limit is {limit}")
         self.device.load(kernel)
         return kernel
 
@@ -132,76 +132,78 @@ class VulkanDriver:
         self, kernel: Kernel, emitted: Emitted, grid: Dims, block: Dims, values: Sequence[Any], queue: Queue,
         after: Sequence[Mark],
     ) -> Mark:  # fmt: skip
-        """See ``Driver``."""
-        given = list(zip(emitted.signature.arguments, values, strict=True))
-        numbers = tuple(value for one, value in given if not isinstance(one, Buffer))
+        """Enqueue a kernel."""
+        pairs = list(zip(emitted.signature.arguments, values, strict=True))
+        numbers = tuple(value for argument, value in pairs if not isinstance(argument, Buffer))
         pushed = np.array(numbers, kernel.numbers).tobytes() if numbers else b""
-        memories = [value for one, value in given if isinstance(one, Buffer)]
+        memories = [value for argument, value in pairs if isinstance(argument, Buffer)]
         mark = self.device.launch(kernel, grid, block, memories, pushed, self.timed)
         queue.value = mark.value
         return mark
 
     def queue(self, *, non_blocking: bool) -> Queue:
-        """See ``Driver``."""
+        """Create a queue. All queues are submitted to the device's one queue."""
         return Queue(self.device.submitted)
 
     def mark(self, queue: Queue, after: Sequence[Mark]) -> Mark:
-        """See ``Driver``."""
-        found = self.device.mark()
-        queue.value = found.value
-        return found
+        """Submit a timestamp after all work of the queue."""
+        mark = self.device.mark()
+        queue.value = mark.value
+        return mark
 
     def reached(self, mark: Mark) -> bool:
-        """See ``Driver``."""
+        """Return whether the device has reached the mark."""
         return self.device.reached(mark.value)
 
     def wait(self, mark: Mark) -> None:
-        """See ``Driver``."""
+        """Wait until the device has reached the mark."""
         self.device.wait(mark.value)
 
     def finish(self, queue: Queue) -> None:
-        """See ``Driver``."""
+        """Wait until all work of the queue has completed."""
         if self._device is not None:
             self._device.wait(queue.value)
 
     def elapsed_s(self, mark: Mark, since: Mark) -> float:
-        """See ``Driver``: the device's own time stamps."""
+        """Return the seconds between two marks by the device's timestamps."""
         return self.device.elapsed_s(mark, since)
 
     def busy_s(self, mark: Mark) -> float | None:
-        """See ``Driver``: of launches given while ``timed``."""
+        """Return the device time of a launch; None if it was not enqueued while ``timed``."""
         return self.device.busy_s(mark)
 
     def host_view(self, memory: Memory, size: int) -> np.ndarray:
-        """No memory of this back end is the host's."""
+        """Raise NotImplementedError: there is no pinned or unified memory."""
         raise NotImplementedError
 
-    def problem(self, error: Exception) -> tuple[type[DeviceError] | None, str] | None:
-        """See ``Driver``."""
+    def problem(self, error: Exception) -> Problem | None:
+        """Return the kind of error and its description for an error of Vulkan or glslang; None for any other."""
         match error:
             case VulkanError(code=code):
-                return RESULTS.get(code, ("", None))[1], str(error)
+                return Problem(RESULTS.get(code, ("", None))[1], str(error))
             case RefusedError(kind=kind):
-                return kind, str(error)
+                return Problem(kind, str(error))
             case CompilerError():
-                return None, str(error)
+                return Problem(None, str(error))
         return None
 
     def energy_j(self) -> float | None:
-        """Vulkan has no counter of energy."""
+        """Return None: Vulkan has no energy counter."""
         return None
 
-    def _given(self, queue: Queue) -> Mark:
-        """The point after what was just given."""
+    def _mark(self, queue: Queue) -> Mark:
+        """Return the mark after the work that was just submitted."""
         queue.value = self.device.submitted
         return Mark(queue.value)
 
 
-def context(found: Found, vulkan: Api, physical: Physical, staged: bool | None = None) -> RealContext[Queue, Mark]:
-    """The device, opened for a program."""
-    return RealContext(VulkanDriver(vulkan, physical, staged), _info(found, physical))
+def open_context(
+    detected: DetectedDevice, vulkan: Api, physical: Physical, staged: bool | None = None
+) -> RealContext[Queue, Mark]:
+    """Open the device for programs."""
+    return RealContext(VulkanDriver(vulkan, physical, staged), _info(detected, physical))
 
 
-def operations(opened: RealContext[Queue, Mark]) -> KernelOperations:
-    """The device, as one that does operations."""
-    return KernelOperations(opened, {"driver": opened.info.driver, "vulkan": version("vulkan")})
+def operations(context: RealContext[Queue, Mark]) -> KernelOperations:
+    """Return the single operations of an open device."""
+    return KernelOperations(context, {"driver": context.info.driver, "vulkan": version("vulkan")})

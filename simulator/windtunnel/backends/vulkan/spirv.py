@@ -1,7 +1,8 @@
-"""SPIR-V of an emitted kernel: glslang compiles it, and what GLSL cannot say is then written into the module.
+"""SPIR-V of emitted kernels: glslang compiles them, and properties that GLSL cannot express are added to the module.
 
-A module is a row of 32-bit words: five of a header, then instructions, whose first word has its length above 16 bits
-and its opcode below (the SPIR-V specification, 2.3). Sections come in the order of its 2.4.
+A module is an array of 32-bit words: a header of five words, then instructions. The first word of an instruction has
+its length in the upper and its opcode in the lower 16 bits (SPIR-V specification, section 2.3). Sections come in the
+order of section 2.4.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TIME_LIMIT_S = 60.0
 _MAGIC = 0x07230203
 _CAPABILITY, _EXTENSION, _ENTRY, _MODE, _DECORATE, _FLOAT = 17, 10, 15, 16, 71, 22
 _BEFORE_ANNOTATIONS = frozenset((2, 3, 4, 5, 6, 7, 10, 11, 14, 15, 16, 330, 331))
-"""Extensions, imports, the memory model, the entry point, modes, and what is for debugging."""
+"""Extensions, imports, the memory model, the entry point, execution modes, and debug information."""
 _ANNOTATIONS = frozenset((71, 72, 73, 74, 75, 332, 5632, 5633))
 _ARITHMETIC = frozenset((127, 129, 131, 133, 136, 140, 141))
 """OpFNegate, OpFAdd, OpFSub, OpFMul, OpFDiv, OpFRem, OpFMod."""
@@ -32,21 +33,23 @@ _NO_CONTRACTION = 42
 
 
 class CompilerError(Exception):
-    """glslang is missing, or refuses a text. ``missing``: which."""
+    """glslang is missing (``missing``), or rejects a source text."""
 
-    def __init__(self, words: str, missing: bool = False) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, missing: bool = False) -> None:
+        super().__init__(message)
         self.missing = missing
 
 
 def compiler() -> str | None:
-    """Where glslang is; None where it is not."""
-    return next((found for name in COMPILERS if (found := shutil.which(name))), None)
+    """Return the path of glslang; None if it is not installed."""
+    return next((path for name in COMPILERS if (path := shutil.which(name))), None)
 
 
 def compiled(emitted: Emitted, controls: Sequence[tuple[str, int]] = ()) -> bytes:
-    """The module of a kernel in GLSL: every operation on floats rounds alone, and floats are as ``controls`` says
-    ((one of `CONTROLS`, bits) that the device has). CompilerError where glslang is missing or refuses the text.
+    """Compile a GLSL kernel to a module in which every floating-point operation is rounded separately.
+
+    ``controls`` lists (one of `CONTROLS`, bits) that the device supports. Raises CompilerError if glslang is missing or
+    rejects the text.
     """
     return with_floats_as_written(_compiled(emitted.source, tuple(emitted.options)), controls)
 
@@ -55,31 +58,29 @@ def compiled(emitted: Emitted, controls: Sequence[tuple[str, int]] = ()) -> byte
 def _compiled(source: str, options: tuple[str, ...]) -> bytes:
     program = compiler()
     if program is None:
-        raise CompilerError(f"glslang, which makes SPIR-V of kernels, is not here: {INSTALL}", missing=True)
+        raise CompilerError(f"kernels require glslang to compile SPIR-V: {INSTALL}", missing=True)
     with tempfile.TemporaryDirectory(prefix="windtunnel-") as folder:
-        text, made = Path(folder, "kernel.comp"), Path(folder, "kernel.spv")
+        text, output = Path(folder, "kernel.comp"), Path(folder, "kernel.spv")
         text.write_text(source)
         try:
-            done = subprocess.run(  # noqa: S603  a fixed program, and a file of our own
-                [program, *options, "-S", "comp", str(text), "-o", str(made)],
+            done = subprocess.run(  # noqa: S603  a fixed program, and a file of this module
+                [program, *options, "-S", "comp", str(text), "-o", str(output)],
                 capture_output=True, text=True, check=False, timeout=TIME_LIMIT_S,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise CompilerError(f"glslang has not ended after {TIME_LIMIT_S:g} s") from None
-        if done.returncode or not made.exists():
-            said = [
-                line.replace(str(text), "line") for line in (done.stdout + done.stderr).splitlines() if line.strip()
-            ]
-            lines = [line for line in said if line.startswith("ERROR")] or said
+            raise CompilerError(f"glslang has not finished after {TIME_LIMIT_S:g} s") from None
+        if done.returncode or not output.exists():
+            log = [line.replace(str(text), "line") for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+            lines = [line for line in log if line.startswith("ERROR")] or log
             raise CompilerError("; ".join(lines[:5]) or f"glslang ended with {done.returncode}")
-        return made.read_bytes()
+        return output.read_bytes()
 
 
 def instructions(module: bytes) -> Iterator[tuple[int, np.ndarray]]:
-    """(opcode, all words) of each instruction."""
+    """Yield (opcode, all words) of each instruction. Raises CompilerError if the module is not SPIR-V."""
     words = np.frombuffer(module, "<u4")
     if len(words) < 5 or words[0] != _MAGIC:
-        raise CompilerError("what glslang wrote is no SPIR-V")
+        raise CompilerError("the output of glslang is not SPIR-V")
     at = 5
     while at < len(words):
         length = int(words[at]) >> 16
@@ -88,14 +89,14 @@ def instructions(module: bytes) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def capabilities(module: bytes) -> frozenset[int]:
-    """The numbers of what a module asks of a device."""
+    """Return the numbers of the capabilities that a module requires."""
     return frozenset(int(words[1]) for opcode, words in instructions(module) if opcode == _CAPABILITY)
 
 
 def with_floats_as_written(module: bytes, controls: Sequence[tuple[str, int]]) -> bytes:
-    """The module with every operation on floats marked NoContraction, and the execution modes that ``controls`` names.
+    """Mark every floating-point operation NoContraction, and add the execution modes in ``controls``.
 
-    A mode is set for the widths that the module has floats of.
+    A mode is added for the floating-point widths that occur in the module.
     """
     sections: dict[str, list[np.ndarray]] = {name: [] for name in ("capabilities", "before", "annotations", "rest")}
     results, widths, entry = [], set(), 0
@@ -115,13 +116,13 @@ def with_floats_as_written(module: bytes, controls: Sequence[tuple[str, int]]) -
         else:
             section = "rest"
         sections[section].append(words)
-    asked = [(what, bits) for what, bits in controls if bits in widths]
-    for what in dict.fromkeys(what for what, _ in asked):
-        sections["capabilities"].append(_instruction(_CAPABILITY, CONTROLS[what][0]))
-    first = [_text(_EXTENSION, "SPV_KHR_float_controls")] if asked else []
-    modes = [_instruction(_MODE, entry, CONTROLS[what][1], bits) for what, bits in asked]
+    used = [(control, bits) for control, bits in controls if bits in widths]
+    for control in dict.fromkeys(control for control, _ in used):
+        sections["capabilities"].append(_instruction(_CAPABILITY, CONTROLS[control][0]))
+    first = [_text(_EXTENSION, "SPV_KHR_float_controls")] if used else []
+    modes = [_instruction(_MODE, entry, CONTROLS[control][1], bits) for control, bits in used]
     before = sections["before"]
-    # Modes come after the entry point, and before what is for debugging: sources and names.
+    # Execution modes come after the entry point and before debug information.
     last = max(n for n, words in enumerate(before) if int(words[0]) & 0xFFFF in (_ENTRY, _MODE)) + 1
     marks = [_instruction(_DECORATE, result, _NO_CONTRACTION) for result in results]
     header = np.frombuffer(module, "<u4")[:5]
@@ -133,6 +134,6 @@ def _instruction(opcode: int, *operands: int) -> np.ndarray:
     return np.array([len(operands) + 1 << 16 | opcode, *operands], "<u4")
 
 
-def _text(opcode: int, words: str) -> np.ndarray:
-    held = words.encode() + b"\0" * (4 - len(words) % 4)
-    return _instruction(opcode, *np.frombuffer(held, "<u4").tolist())
+def _text(opcode: int, text: str) -> np.ndarray:
+    padded = text.encode() + b"\0" * (4 - len(text) % 4)
+    return _instruction(opcode, *np.frombuffer(padded, "<u4").tolist())

@@ -1,4 +1,4 @@
-"""wgpu-py's library, its log, and what of the C library below it wgpu-py does not offer: for ``wgpu`` alone."""
+"""The wgpu-py library, its log, and calls of the C library that wgpu-py does not offer."""
 
 from __future__ import annotations
 
@@ -18,65 +18,65 @@ if TYPE_CHECKING:
 
 
 @cache
-def library() -> tuple[Any, Heard]:
-    """The library, and what it logs: kept off the standard streams. Called under the lock the first time."""
-    if "XDG_RUNTIME_DIR" not in os.environ:  # Mesa complains
+def library() -> tuple[Any, LogBuffer]:
+    """Return the library and its log, which is kept off the standard streams. The first call needs a lock."""
+    if "XDG_RUNTIME_DIR" not in os.environ:  # Mesa warns about it
         folder = tempfile.mkdtemp(prefix="windtunnel-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         os.environ.setdefault("XDG_RUNTIME_DIR", folder)
     import wgpu
 
-    heard = Heard(logging.ERROR)
-    logging.getLogger("wgpu").addHandler(heard)
-    return wgpu, heard
+    log = LogBuffer(logging.ERROR)
+    logging.getLogger("wgpu").addHandler(log)
+    return wgpu, log
 
 
-class Heard(logging.Handler):
-    """Errors that the library can only log, such as a lost device: kept by thread until they are raised."""
+class LogBuffer(logging.Handler):
+    """Errors that the library can only log, such as a lost device, kept for each thread until it takes them."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
-        self._here = threading.local()
+        self._of_thread = threading.local()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called in the thread whose call met it, since no other polls (see `Native`)."""
-        self._here.said = [*getattr(self._here, "said", ()), record.getMessage()]
+        """Keep a record. It is called in the thread whose call caused it, because no other thread polls (`Native`)."""
+        self._of_thread.messages = [*getattr(self._of_thread, "messages", ()), record.getMessage()]
 
-    def taken(self) -> list[str]:
-        """What was heard in this thread since it was last asked."""
-        said: list[str] = getattr(self._here, "said", [])
-        self._here.said = []
-        return said
+    def take(self) -> list[str]:
+        """Return and remove the messages of this thread."""
+        messages: list[str] = getattr(self._of_thread, "messages", [])
+        self._of_thread.messages = []
+        return messages
 
 
-class Failed(Exception):
-    """What the library says by other means than its own errors."""
+class SubmitError(Exception):
+    """An error that the library logs or signals otherwise, without raising it."""
 
 
 class Waker:
-    """In place of the thread that wgpu-py has poll each device.
+    """Replaces the thread in which wgpu-py polls each device.
 
-    That thread's wait holds off submissions (gfx-rs/wgpu issue 9470), what goes wrong in it is lost, and a device that
-    is collected in it would join itself. Here, whoever waits polls.
+    While that thread waits, no work can be submitted (gfx-rs/wgpu issue 9470), errors in it are lost, and a device that
+    is garbage-collected in it would join itself. With this class, the thread that waits polls.
     """
 
     def get_token(self) -> Waker:
-        """Of a promise: nobody has to be woken."""
+        """Return the token of a promise: no thread has to be woken."""
         return self
 
     def set_done(self) -> None:
-        """The promise is kept."""
+        """Do nothing when the promise is fulfilled."""
 
     def stop(self) -> None:
-        """There is no thread."""
+        """Do nothing: there is no thread."""
 
 
 class Native:
-    """What wgpu-py does not offer: the C library's own calls for submissions, waits and time.
+    """Calls of the C library for submissions, waits and time, which wgpu-py does not offer.
 
-    Its ``queue.on_submitted_work_done_sync`` raises TypeError (pygfx/wgpu-py issue 834). Its other waits go through a
-    copy to a buffer that is then mapped (177 us on lavapipe with nothing to wait for, a poll: 2 us), and none
-    is for a certain submission.
+    wgpu-py's ``queue.on_submitted_work_done_sync`` raises TypeError (pygfx/wgpu-py issue 834). Its other waits copy to
+    a buffer and map it, which takes 177 us on lavapipe without any work, against 2 us of a poll. None of them waits for
+    a given submission.
     """
 
     def __init__(self, device: Any) -> None:
@@ -90,28 +90,28 @@ class Native:
 
     @property
     def tick_s(self) -> float:
-        """A time stamp's unit."""
+        """Unit of timestamps (s)."""
         return float(self._library.wgpuQueueGetTimestampPeriod(self._queue._internal)) * 1e-9
 
     def submit(self, commands: Sequence[Any]) -> int:
-        """Give work to the queue, with what was written to buffers before; its number, which grows."""
-        given = self._ffi.new("WGPUCommandBuffer[]", [one._internal for one in commands])
-        return int(self._library.wgpuQueueSubmitForIndex(self._queue._internal, len(commands), given))
+        """Submit commands, together with earlier writes to buffers. Return the submission's number, which increases."""
+        buffers = self._ffi.new("WGPUCommandBuffer[]", [command._internal for command in commands])
+        return int(self._library.wgpuQueueSubmitForIndex(self._queue._internal, len(commands), buffers))
 
     def wait(self, submission: int) -> None:
-        """Until the device has done it and all before; buffers that were to be mapped by then are."""
+        """Wait until a submission and all earlier ones have completed; then their buffers are mapped, too."""
         which = self._ffi.new("WGPUSubmissionIndex *", submission)
         self._library.wgpuDevicePoll(self._device._internal, True, which)
 
     def idle(self) -> bool:
-        """Whether all work is done; buffers that can be are mapped."""
-        # Rust gives a byte where the header has four.
+        """Return whether all work has completed, and map buffers that can be mapped."""
+        # Rust returns one byte where the header declares four.
         return bool(self._library.wgpuDevicePoll(self._device._internal, False, self._ffi.NULL) & 1)
 
 
 @dataclass(eq=False)
 class Reading:
-    """Bytes on their way to the host, in a buffer that it sees once ``submission`` is done."""
+    """A copy to the host, in a buffer that is mapped after ``submission`` has completed."""
 
     device: Native
     buffer: Any
@@ -119,25 +119,25 @@ class Reading:
     promise: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        # Not plain READ, before which wgpu-py submits an empty command buffer: what fills this one is submitted.
+        # Not READ, before which wgpu-py submits an empty command buffer: the copy is already submitted.
         self.promise = self.buffer.map_async("READ_NOSYNC")
 
     @property
     def here(self) -> bool:
-        """Whether it has come, at the last poll."""
+        """Whether the buffer was mapped at the last poll."""
         return bool(self.promise._state != "pending")
 
     def into(self, data: np.ndarray) -> None:
-        """Copy it, once its submission is done, and give the buffer back."""
-        import numpy as np  # not wanted by who only looks for devices
+        """Wait for the submission, copy the buffer to ``data`` and destroy it. Raises SubmitError on failure."""
+        import numpy as np  # finding devices must not import NumPy
 
         if not self.here:
             self.device.wait(self.submission)
         if not self.here:
-            raise Failed("the device was waited for, and the buffer with its answer is not mapped")
+            raise SubmitError("the submission has completed, but its buffer is not mapped")
         try:
             self.promise.sync_wait()
         except RuntimeError as error:
-            raise Failed(str(error)) from error
+            raise SubmitError(str(error)) from error
         data[...] = np.frombuffer(self.buffer.read_mapped(copy=False), np.uint8)[: data.size]
         self.buffer.destroy()

@@ -1,5 +1,5 @@
-"""Designs in Verilog, what simulates them, and what an operation's operands look like as their words.
+"""Designs in Verilog, their simulation, and the operands of operations as words.
 
-The ``.v`` files are plain Verilog-2005 that synthesises, but for ``bench.v``. Each design has a port in and a port out
-with valid and ready, stalls as a whole, and is told by parameters what an HLS pragma would say: lanes, widths, rows.
+The ``.v`` files are plain Verilog-2005 and synthesisable, except ``bench.v``. Each design has an input and an output
+port with valid and ready signals and stalls as a whole. Parameters set what an HLS pragma would: lanes, widths, rows.
 """

@@ -1,7 +1,7 @@
-"""What each operation is as a design: operands as words, results read from words, and NumPy's answer in the same order.
+"""The designs of the operations: operands as words, results from words, and NumPy references in the same order.
 
-Every reference is in the arithmetic of the design, one rounding after another in the design's order, so that results
-are equal bit for bit or wrong.
+Every reference computes in the arithmetic of the design, with the same roundings in the same order. Results are
+therefore either equal bit for bit or wrong.
 """
 
 from __future__ import annotations
@@ -28,83 +28,81 @@ FLOATS: Mapping[str, tuple[Any, int, int]] = {
     "float16": (np.dtype(np.float16), 5, 10),
     "bfloat16": (np.dtype(ml_dtypes.bfloat16), 8, 7),
 }
-"""NumPy's type, bits of the exponent and of the fraction."""
+"""NumPy type, bits of the exponent, bits of the fraction."""
 ADD, MULTIPLY = 5, 4
 """Register stages of fp_add.v and fp_mul.v."""
 CENTRE, SIDES = 0.25, 0.125
-"""Coefficients of the stencil: exact in every type, so that only sums are rounded where they are."""
+"""Coefficients of the stencil. They are exact in every type, so that only sums are rounded."""
 LOAD, ACT, FIRST, BEGIN, FINAL = 1, 2, 4, 8, 16
 """Flags of a word for gemm_ws.v."""
-MOST_CELLS = 256
-"""Rows and columns of an array: as many as the matrix units of TPUs have had."""
+MAX_CELLS = 256
+"""Largest number of rows and columns of an array: that of the matrix units of TPUs."""
 PASS_ROWS = 1024
-"""Rows of A in a pass of gemm_ws.v at most: its sums below the array are so deep."""
+"""Largest number of rows of A in a pass of gemm_ws.v: the depth of its sums below the array."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """What designs are built with: what a bitstream settles, and the clock that it closed at."""
+    """Parameters of the designs: what a bitstream fixes, and its clock."""
 
     clock_hz: float = 300e6
-    """Assumed: Vitis builds for 300 MHz by default. Nothing here is placed or routed."""
+    """Assumed: Vitis builds for 300 MHz by default. Nothing is placed or routed."""
     port_bytes: int = 64
-    """Elements that vector_add takes each cycle, in bytes of one operand: a 512-bit port."""
+    """Bytes of one operand that vector_add takes each cycle: a 512-bit port."""
     stencil_bytes: int = 16
-    """Cells that stencil takes each cycle."""
+    """Bytes of cells that stencil takes each cycle."""
     rows: int = 16
     columns: int = 16
-    """Of the array for int8."""
+    """Size of the int8 array."""
     float_rows: int = 4
     float_columns: int = 4
-    """Of the array for floats."""
+    """Size of the floating-point array."""
     dataflow: Mapping[str, str] = field(
         default_factory=lambda: {"int8": "output", **dict.fromkeys(FLOATS, "weight")}, hash=False
     )
-    """``output`` or ``weight``: what stays in a cell. Sums of floats take five cycles, so those flow."""
+    """What stays in a cell: ``output`` or ``weight``. Floating-point sums take five cycles, so they must flow."""
     overlap: bool = True
-    """Whether a tile begins before the one before has left the array."""
+    """Whether a tile begins before the previous tile has left the array."""
 
     def __post_init__(self) -> None:
-        """InputError for what cannot be built."""
+        """Raise InputError for parameters that cannot be built."""
         if not (math.isfinite(self.clock_hz) and self.clock_hz > 0):
-            raise InputError(f"clock_hz is {self.clock_hz}", expected="a frequency above 0 Hz")
+            raise InputError(f"clock_hz must be a frequency above 0 Hz, got {self.clock_hz}")
         for name in ("port_bytes", "stencil_bytes"):
             if (value := getattr(self, name)) < 4 or value % 4:
-                raise InputError(
-                    f"{name} is {value}", expected="a multiple of 4, at least 4: whole elements of float32"
-                )
+                raise InputError(f"{name} must be a multiple of 4, at least 4 (one float32), got {value}")
         for name in ("rows", "columns", "float_rows", "float_columns"):
-            if not 1 <= (value := getattr(self, name)) <= MOST_CELLS:
-                raise InputError(f"{name} is {value}", expected=f"from 1 to {MOST_CELLS}")
+            if not 1 <= (value := getattr(self, name)) <= MAX_CELLS:
+                raise InputError(f"{name} must be from 1 to {MAX_CELLS}, got {value}")
         for dtype in ("int8", *FLOATS):
             flow = self.dataflow.get(dtype, "nothing")
             if flow not in ("output", "weight"):
-                raise InputError(f"what stays in a cell for {dtype} is {flow}", expected="output or weight")
+                raise InputError(f"dataflow of {dtype} must be 'output' or 'weight', got '{flow}'")
             if flow == "output" and dtype in FLOATS:
                 raise InputError(
-                    f"a cell that keeps its sum ends one each cycle, which a sum in {dtype} does not",
-                    expected=f"dataflow weight for {dtype}",
+                    f"dataflow 'output' needs one sum per cycle and cell, which {dtype} does not reach",
+                    expected=f"dataflow 'weight' for {dtype}",
                 )
 
 
 @dataclass(frozen=True)
 class Work:
-    """An operation's operands as words for a design, and what should come out."""
+    """An operation's operands as words of a design, and the expected result."""
 
     design: Design
     words: Words
     out_words: int
     values: Callable[[Words], Array]
-    """The result, from the words that came out."""
+    """Converts the words that came out to the result."""
     reference: Callable[[], Array]
-    """The same by NumPy."""
+    """Computes the same result with NumPy."""
     note: str
     group: tuple[int, int] = (1, 1)
-    """Words out that belong together, and how many starts of the pipeline make them: what an interval is counted in."""
+    """Number of output words that belong together, and of pipeline starts that make them: the unit of an interval."""
 
 
 def vector_add(columns: Columns, build: Build, rng: np.random.Generator) -> Work:
-    """A sum, ``port_bytes`` of each operand a cycle."""
+    """Return the sum of two vectors, ``port_bytes`` of each operand per cycle."""
     n, dtype = int(columns["n"]), str(columns["dtype"])
     if dtype in FLOATS:
         kind, exponent, fraction = FLOATS[dtype]
@@ -112,15 +110,15 @@ def vector_add(columns: Columns, build: Build, rng: np.random.Generator) -> Work
     else:
         kind, exponent, fraction = np.dtype(np.int8), 0, 7
         a, b = (rng.integers(-128, 128, n, np.int8) for _ in range(2))
-    return added(a, b, build.port_bytes // kind.itemsize, exponent, fraction)
+    return vector_sum(a, b, build.port_bytes // kind.itemsize, exponent, fraction)
 
 
-def added(a: Array, b: Array, lanes: int, exponent: int, fraction: int) -> Work:
-    """The sum of two arrays of one type, ``lanes`` elements a cycle; integers where there is no exponent."""
+def vector_sum(a: Array, b: Array, lanes: int, exponent: int, fraction: int) -> Work:
+    """Return the sum of two arrays of one type, ``lanes`` elements per cycle; without exponent bits, of integers."""
     size = a.dtype.itemsize
     parameters = {"LANES": lanes, "FLOAT": int(exponent > 0), "EXP": exponent, "MAN": fraction}
     design = Design("vector_add", parameters, 2 * lanes * size, lanes * size)
-    words = np.concatenate([rows_of(a, lanes), rows_of(b, lanes)], axis=1)
+    words = np.concatenate([to_words(a, lanes), to_words(b, lanes)], axis=1)
 
     def reference() -> Array:
         with np.errstate(all="ignore"):
@@ -132,17 +130,17 @@ def added(a: Array, b: Array, lanes: int, exponent: int, fraction: int) -> Work:
     )
 
 
-def multiplied(a: Array, b: Array, lanes: int, kind: str, product: str) -> Work:
-    """The product of two arrays of ``kind``, rounded to ``product``: for tests of fp_mul.v."""
+def vector_product(a: Array, b: Array, lanes: int, kind: str, product: str) -> Work:
+    """Return the product of two arrays of ``kind``, rounded to ``product``. Tests of fp_mul.v use it."""
     (_, exponent, fraction), (wide, wide_exponent, wide_fraction) = FLOATS[kind], FLOATS[product]
     parameters = {"LANES": lanes, "EXP": exponent, "MAN": fraction, "OEXP": wide_exponent, "OMAN": wide_fraction}
     design = Design("multiply", parameters, 2 * lanes * a.dtype.itemsize, lanes * wide.itemsize)
-    words = np.concatenate([rows_of(a, lanes), rows_of(b, lanes)], axis=1)
+    words = np.concatenate([to_words(a, lanes), to_words(b, lanes)], axis=1)
 
     def reference() -> Array:
         with np.errstate(all="ignore"):
-            found: Array = a.astype(wide) * b.astype(wide)
-        return found
+            products: Array = a.astype(wide) * b.astype(wide)
+        return products
 
     return Work(
         design, words, len(words), lambda out: out.reshape(-1).view(wide)[: a.size], reference, f"{lanes} lanes"
@@ -150,7 +148,7 @@ def multiplied(a: Array, b: Array, lanes: int, kind: str, product: str) -> Work:
 
 
 def stencil(columns: Columns, build: Build, rng: np.random.Generator) -> Work:
-    """One sweep with zeros beyond the edges, through a shift register that holds two planes."""
+    """Return one sweep with zeros beyond the edges, through a shift register that holds two planes."""
     nx, ny, nz = (int(columns[name]) for name in ("nx", "ny", "nz"))
     kind, exponent, fraction = FLOATS[str(columns["dtype"])]
     lanes = build.stencil_bytes // kind.itemsize
@@ -173,30 +171,30 @@ def stencil(columns: Columns, build: Build, rng: np.random.Generator) -> Work:
         "PLANES": nz,
     }
     width = lanes * kind.itemsize
-    words = rows_of(padded.reshape(-1), lanes)
+    words = to_words(padded.reshape(-1), lanes)
     return Work(
         Design("stencil", parameters, width, width),
         words,
         len(words),
         lambda out: out.reshape(-1).view(kind).reshape(padded.shape)[:, :, :nx],
-        lambda: swept(grid),
+        lambda: stencil_reference(grid),
         f"{lanes} lanes, zeros beyond the edges",
     )
 
 
-def swept(grid: Array) -> Array:
-    """One sweep by NumPy, each operation rounded to the grid's type, in the design's order."""
+def stencil_reference(grid: Array) -> Array:
+    """Return one sweep by NumPy; each operation is rounded to the grid's type, in the design's order."""
     edged = np.pad(grid, 1)
     west, east = edged[1:-1, 1:-1, :-2], edged[1:-1, 1:-1, 2:]
     north, south = edged[1:-1, :-2, 1:-1], edged[1:-1, 2:, 1:-1]
     above, below = edged[:-2, 1:-1, 1:-1], edged[2:, 1:-1, 1:-1]
     kind = grid.dtype.type
-    found: Array = grid * kind(CENTRE) + (((west + east) + (north + south)) + (below + above)) * kind(SIDES)
-    return found
+    result: Array = grid * kind(CENTRE) + (((west + east) + (north + south)) + (below + above)) * kind(SIDES)
+    return result
 
 
 def gemm(columns: Columns, build: Build, rng: np.random.Generator) -> Work:
-    """C = A B on a systolic array: sums of int8 in 32-bit integers, of floats in float32."""
+    """Return C = A B on a systolic array: int8 products are summed in 32-bit integers, floats in float32."""
     dtype, m, n, k, batch = str(columns["dtype"]), *(int(columns[name]) for name in ("m", "n", "k", "batch"))
     if dtype == "int8":
         a, b = (rng.integers(-128, 128, (batch, *shape), np.int8) for shape in ((m, k), (k, n)))
@@ -205,12 +203,12 @@ def gemm(columns: Columns, build: Build, rng: np.random.Generator) -> Work:
         kind = FLOATS[dtype][0]
         a, b = (rng.standard_normal((batch, *shape)).astype(kind) for shape in ((m, k), (k, n)))
         rows, across = build.float_rows, build.float_columns
-    arranged = output_stationary if build.dataflow[dtype] == "output" else weight_stationary
-    return arranged(a, b, dtype, rows, across, overlap=build.overlap)
+    arrangement = output_stationary if build.dataflow[dtype] == "output" else weight_stationary
+    return arrangement(a, b, dtype, rows, across, overlap=build.overlap)
 
 
 def output_stationary(a: Array, b: Array, _dtype: str, rows: int, columns: int, *, overlap: bool) -> Work:
-    """Words for gemm_os.v: tiles of C one after another, a word for each k."""
+    """Return the words for gemm_os.v: tiles of C one after another, one word for each k."""
     batch, m, k = a.shape
     n = b.shape[2]
     down, right = math.ceil(m / rows), math.ceil(n / columns)
@@ -232,25 +230,25 @@ def output_stationary(a: Array, b: Array, _dtype: str, rows: int, columns: int, 
         batch * down * right * rows,
         values,
         lambda: np.matmul(a.astype(np.int32), b.astype(np.int32)),
-        f"output-stationary array of {rows} x {columns}{_said(overlap)}",
+        f"output-stationary array of {rows} x {columns}{_overlap_note(overlap)}",
         (rows, k),
     )
 
 
 def weight_stationary(a: Array, b: Array, dtype: str, rows: int, columns: int, *, overlap: bool) -> Work:
-    """Words for gemm_ws.v: for each tile of n all tiles of k, and through each of them all rows of A."""
+    """Return the words for gemm_ws.v: for each tile of n all tiles of k, and for each of those all rows of A."""
     batch, m, k = a.shape
     n = b.shape[2]
     deep, right = math.ceil(k / rows), math.ceil(n / columns)
     a_, b_ = _padded(a, k=deep * rows), _padded(b, k=deep * rows, n=right * columns)
     size, stages = a.dtype.itemsize, ADD if dtype in FLOATS else 1
     width = (rows + columns) * size + 1
-    passes = []  # (rows of A in each, its words)
+    passes = []  # (weights, rows of A) of each pass
     for item in range(batch):
         for tile in range(right):
             for at in range(0, m, PASS_ROWS):
                 block = a_[item, at : at + PASS_ROWS]
-                if deep > 1:  # a sum must be written before it is read for the next tile of k
+                if deep > 1:  # a sum must be written before the next tile of k reads it
                     block = np.pad(block, ((0, max(stages + 2 - len(block), 0)), (0, 0)))
                 for step in range(deep):
                     here = slice(step * rows, (step + 1) * rows)
@@ -264,7 +262,7 @@ def weight_stationary(a: Array, b: Array, dtype: str, rows: int, columns: int, *
                     acts[0, -1] |= FIRST
                     passes.append((loads, acts))
     sizes = [len(acts) for _, acts in passes][::deep]
-    words = _merged(passes, rows, stages) if overlap else np.concatenate([part for pair in passes for part in pair])
+    words = _overlapped(passes, rows, stages) if overlap else np.concatenate([part for pair in passes for part in pair])
     longest = max(sizes)
     parameters = {"ROWS": rows, "COLUMNS": columns, "OVERLAP": int(overlap), "DEPTH": 1 << (longest - 1).bit_length()}
     exponent, fraction = FLOATS[dtype][1:] if dtype in FLOATS else (0, 7)
@@ -272,32 +270,33 @@ def weight_stationary(a: Array, b: Array, dtype: str, rows: int, columns: int, *
     sums = np.dtype(np.float32 if dtype in FLOATS else np.int32)
 
     def values(out: Words) -> Array:
-        found = np.zeros((batch, m, right * columns), sums)
+        result = np.zeros((batch, m, right * columns), sums)
         lines, taken = out.reshape(-1).view(sums).reshape(-1, columns), 0
         for item in range(batch):
             for tile in range(right):
                 for at in range(0, m, PASS_ROWS):
                     kept = min(PASS_ROWS, m - at)
-                    place = found[item, at : at + kept, tile * columns : (tile + 1) * columns]
+                    place = result[item, at : at + kept, tile * columns : (tile + 1) * columns]
                     place[:] = lines[taken : taken + kept]
                     taken += kept if deep == 1 else max(kept, stages + 2)
-        return found[:, :, :n]
+        return result[:, :, :n]
 
     return Work(
         Design("gemm_ws", parameters, width, 4 * columns),
         words,
         sum(sizes),
         values,
-        lambda: summed(a_, b_[:, :, :n], rows),
-        f"weight-stationary array of {rows} x {columns}{_said(overlap)}",
+        lambda: gemm_reference(a_, b_[:, :, :n], rows),
+        f"weight-stationary array of {rows} x {columns}{_overlap_note(overlap)}",
         (longest, longest * deep),
     )
 
 
-def _merged(passes: list[tuple[Words, Words]], rows: int, stages: int) -> Words:
-    """Words in which the next tile's weights come beside rows of A, as late as they may or as early as they must.
+def _overlapped(passes: list[tuple[Words, Words]], rows: int, stages: int) -> Words:
+    """Return words in which the next tile's weights are sent together with rows of A, as late as possible.
 
-    Row j of the array turns to its new weights j * stages cycles after the first row of A: its next may come then.
+    Row j of the array switches to its new weights j * stages cycles after the first row of A, and can take the next
+    weights from then on.
     """
     parts = [passes[0][0]]
     for at, (_, acts) in enumerate(passes):
@@ -312,10 +311,10 @@ def _merged(passes: list[tuple[Words, Words]], rows: int, stages: int) -> Words:
     return np.concatenate(parts)
 
 
-def summed(a: Array, b: Array, rows: int) -> Array:
-    """A B as a weight-stationary array sums it: ``rows`` products one after another, then those sums one after another.
+def gemm_reference(a: Array, b: Array, rows: int) -> Array:
+    """Return A B summed as a weight-stationary array does: ``rows`` products in order, then those sums in order.
 
-    In float32, a rounding after each product and each sum; in 32-bit integers, where no order matters.
+    Floats are rounded to float32 after each product and each sum. For 32-bit integers the order does not matter.
     """
     kind = np.int32 if a.dtype == np.int8 else np.float32
     a, b = a.astype(kind), b.astype(kind)
@@ -329,7 +328,7 @@ def summed(a: Array, b: Array, rows: int) -> Array:
 
 
 def fft(columns: Columns, build: Build, rng: np.random.Generator) -> Work:
-    """Transforms of 2^STEPS points, two points a cycle, points i and i + n/2 in a word; in order once they are read."""
+    """Return transforms of 2^STEPS points: two points per cycle, i and i + n/2 in a word, in order after reading."""
     n, batch = int(columns["n"]), int(columns["batch"])
     kind, exponent, fraction = FLOATS[str(columns["dtype"])]
     steps = n.bit_length() - 1
@@ -340,27 +339,27 @@ def fft(columns: Columns, build: Build, rng: np.random.Generator) -> Work:
     order = np.array([int(f"{at:0{steps}b}"[::-1], 2) for at in range(n)])
 
     def values(out: Words) -> Array:
-        found: Array = out.reshape(-1).view(kind).reshape(batch, n, 2)[:, order]
-        return found
+        result: Array = out.reshape(-1).view(kind).reshape(batch, n, 2)[:, order]
+        return result
 
     return Work(
         Design("fft", {"STEPS": steps, "EXP": exponent, "MAN": fraction}, width, width, table),
         words.reshape(-1).view(np.uint8).reshape(-1, width),
         batch * n // 2,
         values,
-        lambda: transformed(points),
-        "radix 2, 2 points a cycle",
+        lambda: fft_reference(points),
+        "radix 2, 2 points per cycle",
     )
 
 
 def twiddles(n: int, kind: Any) -> Array:
-    """exp(-2 pi i j / n) for j below n / 2: real and imaginary parts, rounded once."""
+    """Return exp(-2 pi i j / n) for j below n / 2: real and imaginary parts, rounded once; shape (n / 2, 2)."""
     angles = -2.0 * np.pi * np.arange(n // 2) / n
     return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(kind)
 
 
-def transformed(points: Array) -> Array:
-    """Transforms of (batch, n, 2) by NumPy, each operation rounded to the points' type, in the design's order."""
+def fft_reference(points: Array) -> Array:
+    """Return transforms of (batch, n, 2) by NumPy; each operation is rounded to the points' type in design order."""
     batch, n, _ = points.shape
     factors, now = twiddles(n, points.dtype), points[:, None]
     while now.shape[2] > 1:
@@ -374,36 +373,36 @@ def transformed(points: Array) -> Array:
         now = np.stack([total, apart], axis=2).reshape(batch, -1, half, 2)
     steps = n.bit_length() - 1
     order = np.array([int(f"{at:0{steps}b}"[::-1], 2) for at in range(n)])
-    found: Array = now.reshape(batch, n, 2)[:, order]
-    return found
+    result: Array = now.reshape(batch, n, 2)[:, order]
+    return result
 
 
 def _padded(array: Array, *, m: int = 0, n: int = 0, k: int = 0) -> Array:
-    """Zeros at the ends: ``m`` and ``k`` are of A, ``n`` and ``k`` of B where both are given, as wanted."""
-    wanted = (k or array.shape[1], n) if n else (m or array.shape[1], k or array.shape[2])
-    return np.pad(array, ((0, 0), *((0, want - have) for want, have in zip(wanted, array.shape[1:], strict=True))))
+    """Append zeros to reach the given sizes: ``m`` and ``k`` of A, or with ``n`` those of B (k, n)."""
+    sizes = (k or array.shape[1], n) if n else (m or array.shape[1], k or array.shape[2])
+    return np.pad(array, ((0, 0), *((0, size - have) for size, have in zip(sizes, array.shape[1:], strict=True))))
 
 
-def _said(overlap: bool) -> str:
+def _overlap_note(overlap: bool) -> str:
     return ", tiles overlapping" if overlap else ", tiles one by one"
 
 
-def rows_of(array: Array, lanes: int) -> Words:
-    """Elements as words of ``lanes``, the last one filled up with zeros."""
+def to_words(array: Array, lanes: int) -> Words:
+    """Return the elements as words of ``lanes`` elements; the last word is padded with zeros."""
     words = math.ceil(array.size / lanes)
     full = np.zeros(words * lanes, array.dtype)
     full[: array.size] = array
     return full.view(np.uint8).reshape(words, lanes * array.dtype.itemsize)
 
 
-def same(found: Array, wanted: Array) -> bool:
-    """Whether all bits are equal; one NaN is as good as another."""
-    if found.shape != wanted.shape or found.dtype != wanted.dtype:
+def bits_equal(result: Array, expected: Array) -> bool:
+    """Return whether all bits are equal. Any NaN equals any other NaN."""
+    if result.shape != expected.shape or result.dtype != expected.dtype:
         return False
-    bits = f"uint{8 * found.dtype.itemsize}"
-    equal = np.ascontiguousarray(found).view(bits) == np.ascontiguousarray(wanted).view(bits)
-    if found.dtype.kind != "i":
-        equal |= np.isnan(found) & np.isnan(wanted)
+    bits = f"uint{8 * result.dtype.itemsize}"
+    equal = np.ascontiguousarray(result).view(bits) == np.ascontiguousarray(expected).view(bits)
+    if result.dtype.kind != "i":
+        equal |= np.isnan(result) & np.isnan(expected)
     return bool(np.all(equal))
 
 
@@ -413,4 +412,4 @@ WORKS: Mapping[str, Callable[[Columns, Build, np.random.Generator], Work]] = {
     "stencil": stencil,
     "vector_add": vector_add,
 }
-"""Operations of the registry that have a design."""
+"""The registry's operations that have a design."""

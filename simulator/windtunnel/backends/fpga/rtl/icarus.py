@@ -1,4 +1,4 @@
-"""Designs simulated by Icarus Verilog: compiled in a folder of their own, run by processes with a time limit."""
+"""Simulation by Icarus Verilog: a design is compiled in a temporary folder and run by a process with a time limit."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from typing import TYPE_CHECKING
 from windtunnel.core.errors import DeviceError, DeviceHang, DeviceNotPresentError, InvalidArgument, LaunchError
 from windtunnel.runtime.codes import code_of
 
-if TYPE_CHECKING:  # the version is asked for without NumPy
+if TYPE_CHECKING:  # finding the version must not import NumPy
     import numpy as np
     import numpy.typing as npt
 
     Words = npt.NDArray[np.uint8]
-    """Words of a port: a row each, the lowest byte first."""
+    """Words of a port, one per row, lowest byte first."""
 
 API = "xrt"
-"""How the SKUs of this kind are reached by default: errors are named as that API names them."""
+"""The API by which SKUs of this kind are reached by default. Errors carry its codes."""
 LABEL = "Icarus Verilog"
 INSTALL = "Icarus Verilog (apt install iverilog)"
 LIMIT_S = 300.0
-"""Of one simulation. Sizes are refused above what takes about a minute; a busy machine is slower than that."""
+"""Time limit of one simulation. Sizes are refused above about a minute; a busy machine is slower than that."""
 SOURCES = Path(__file__).parent
 
 
 @dataclass(frozen=True)
 class Design:
-    """A module of this folder with its parameters, and how many bytes wide its ports are."""
+    """A Verilog module of this folder with its parameters, and the widths of its ports in bytes."""
 
     module: str
     parameters: Mapping[str, int]
     in_bytes: int
     out_bytes: int
     tables: Mapping[str, Words] = field(default_factory=dict)
-    """Memories that it is configured with: files of words by name."""
+    """Contents of its memories: words by file name."""
 
 
 @dataclass(frozen=True)
 class Flow:
-    """How words are offered and taken: in so many of 100 cycles, by a random choice that ``seed`` makes."""
+    """The percentage of cycles in which words are offered and accepted, chosen at random with ``seed``."""
 
     in_percent: int = 100
     out_percent: int = 100
@@ -51,54 +51,54 @@ class Flow:
 
 
 STEADY = Flow()
-"""A word each cycle, at either end."""
+"""One word per cycle at both ports."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run in cycles of one clock: when its first and last words went in and came out."""
+    """One simulated run: the cycles at which its first and last words went in and came out."""
 
     first_in: int
     last_in: int
     first_out: int
     last_out: int
     outs: npt.NDArray[np.int64]
-    """When each word came out."""
+    """Cycle at which each word came out."""
     words: Words
-    """What came out."""
+    """The words that came out."""
 
     @property
     def cycles(self) -> int:
-        """From the cycle that takes the first word in to that in which the last one is out, both counted."""
+        """Cycles from the first word in to the last word out, both included."""
         return self.last_out - self.first_in + 1
 
 
 def missing() -> str | None:
-    """What has to be installed, in words; None where all is here."""
+    """Return what has to be installed, in words; None if nothing is missing."""
     if shutil.which("iverilog") and shutil.which("vvp"):
         return None
-    return f"no iverilog and vvp on the path: install {INSTALL}"
+    return f"iverilog and vvp are not on the path: install {INSTALL}"
 
 
 def version() -> str:
-    """``11.0``. DeviceNotPresentError where Icarus is not here."""
-    absent = missing()
-    if absent:
-        raise DeviceNotPresentError(absent)
-    first = _called(["iverilog", "-V"], Path(tempfile.gettempdir()), "the version", 10.0).splitlines()[0]
+    """Return the version, such as ``11.0``. Raises DeviceNotPresentError if Icarus Verilog is not installed."""
+    problem = missing()
+    if problem:
+        raise DeviceNotPresentError(problem)
+    first = _run(["iverilog", "-V"], Path(tempfile.gettempdir()), "the version", 10.0).splitlines()[0]
     words = first.split()
     return words[words.index("version") + 1] if "version" in words[:-1] else first
 
 
 class Compiled:
-    """A design and the words it is to be given, ready to be simulated. Closing it takes its folder away."""
+    """A compiled design with its input words, ready to be simulated. Closing it deletes its folder."""
 
     def __init__(self, design: Design, words: Words, out_words: int) -> None:
-        absent = missing()
-        if absent:
-            raise DeviceNotPresentError(absent)
+        problem = missing()
+        if problem:
+            raise DeviceNotPresentError(problem)
         if words.ndim != 2 or words.shape[1] != design.in_bytes or not len(words):
-            raise ValueError(f"words of {design.in_bytes} bytes, not {words.shape}")
+            raise ValueError(f"expected words of {design.in_bytes} bytes, got an array of shape {words.shape}")
         self.design, self.in_words, self.out_words = design, len(words), out_words
         self._folder: tempfile.TemporaryDirectory[str] | None = tempfile.TemporaryDirectory(prefix="windtunnel-rtl-")
         try:
@@ -125,54 +125,54 @@ class Compiled:
         sources = [str(path) for path in sorted(SOURCES.glob("*.v"))]
         settings = [f"-Pbench.{name}={value}" for name, value in ports.items()]
         command = ["iverilog", "-g2005", "-s", "bench", "-o", "design.vvp", *settings, "under_test.v", *sources]
-        _called(command, folder, f"compile {self.design.module}", LIMIT_S)
+        _run(command, folder, f"compile {self.design.module}", LIMIT_S)
 
     def simulate(self, runs: int = 1, flow: Flow = STEADY) -> list[Run]:
-        """Give the words ``runs`` times, each time once all that they make is out. DeviceError where that fails."""
+        """Feed the words ``runs`` times, each time after all results are out. Raises DeviceError on failure."""
         if self._folder is None:
             raise InvalidArgument(
-                "its simulation was closed", operation="run", device=LABEL, code=code_of(API, InvalidArgument)
+                "the simulation is closed", operation="run", device=LABEL, code=code_of(API, InvalidArgument)
             )
         folder = Path(self._folder.name)
-        # A word waits for others, for a pipeline or an array to empty, or for a sink that hardly takes any.
-        patience = 1000 * (self.in_words + self.out_words) + 10_000
-        command = ["vvp", "-n", "design.vvp", f"+runs={runs}", f"+max_cycles={min(runs * patience, 2**31 - 1)}"]
+        # A word may wait for other words, for a pipeline or an array to drain, or for a slow sink.
+        limit = 1000 * (self.in_words + self.out_words) + 10_000
+        command = ["vvp", "-n", "design.vvp", f"+runs={runs}", f"+max_cycles={min(runs * limit, 2**31 - 1)}"]
         command += [f"+in_percent={flow.in_percent}", f"+out_percent={flow.out_percent}", f"+seed={flow.seed}"]
         (folder / "out.txt").unlink(missing_ok=True)
-        _called(command, folder, f"run {self.design.module}", LIMIT_S)
+        _run(command, folder, f"run {self.design.module}", LIMIT_S)
         return self._read((folder / "out.txt").read_text().splitlines(), runs)
 
     def _read(self, lines: Sequence[str], runs: int) -> list[Run]:
-        """The lines that bench.v writes."""
+        """Parse the lines that bench.v writes."""
         import numpy as np
 
         each = self.out_words + 1
         if not lines or lines[-1] != "done" or len(lines) != runs * each + 1:
             last = lines[-1] if lines else "nothing"
-            raise _failed(LaunchError, f"the design did not give {self.out_words} words: {last}", self.design.module)
-        found = []
+            raise _error(LaunchError, f"the design did not return {self.out_words} words: {last}", self.design.module)
+        results = []
         for index in range(runs):
             *outs, summary = lines[index * each : (index + 1) * each]
             pairs = [line.split() for line in outs]
             try:
                 raw = bytes.fromhex("".join(digits for _, digits in pairs))
             except ValueError:
-                raise _failed(LaunchError, "words with undefined bits came out", self.design.module) from None
+                raise _error(LaunchError, "words with undefined bits came out", self.design.module) from None
             words = np.frombuffer(raw, np.uint8).reshape(self.out_words, self.design.out_bytes)[:, ::-1]
             cycles = np.array([int(cycle) for cycle, _ in pairs], np.int64)
             first_in, last_in, first_out, last_out = (int(number) for number in summary.split()[1:])
-            found.append(Run(first_in, last_in, first_out, last_out, cycles, np.ascontiguousarray(words)))
-        return found
+            results.append(Run(first_in, last_in, first_out, last_out, cycles, np.ascontiguousarray(words)))
+        return results
 
     def close(self) -> None:
-        """Take the folder away. Closing again does nothing."""
+        """Delete the folder. Closing again does nothing."""
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
 
 
 def _wrapper(design: Design) -> str:
-    """The module that bench.v has under test."""
+    """Return the Verilog module that bench.v instantiates around the design."""
     parameters = ", ".join(f".{name}({int(value)})" for name, value in design.parameters.items())
     high = 8 * design.in_bytes - 1, 8 * design.out_bytes - 1
     return (
@@ -185,21 +185,21 @@ def _wrapper(design: Design) -> str:
     )
 
 
-def _called(command: list[str], folder: Path, what: str, limit_s: float) -> str:
-    """What a program wrote; DeviceHang beyond the limit, LaunchError where it failed."""
+def _run(command: list[str], folder: Path, what: str, limit_s: float) -> str:
+    """Run a program and return its output. Raises DeviceHang at the time limit, LaunchError on failure."""
     try:
         done = subprocess.run(  # noqa: S603  our own words, no shell
             command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired:
-        raise _failed(DeviceHang, f"not done in {limit_s:g} s", what) from None
+        raise _error(DeviceHang, f"not finished after {limit_s:g} s", what) from None
     except OSError as error:
-        raise _failed(LaunchError, f"{command[0]} cannot be called: {error}", what) from None
+        raise _error(LaunchError, f"{command[0]} cannot be started: {error}", what) from None
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise _failed(LaunchError, f"{command[0]} failed: {said[0] if said else done.returncode}", what)
+        output = (done.stderr or done.stdout).strip().splitlines()
+        raise _error(LaunchError, f"{command[0]} failed: {output[0] if output else done.returncode}", what)
     return done.stdout
 
 
-def _failed(error: type[DeviceError], problem: str, what: str) -> DeviceError:
+def _error(error: type[DeviceError], problem: str, what: str) -> DeviceError:
     return error(problem, operation=what, device=LABEL, code=code_of(API, error))

@@ -1,28 +1,29 @@
-"""QAT's software path and functional twin: encryption, compression and signatures by libraries on the processor.
+"""Encryption, compression and signatures by libraries on the host's processor, as the software path of a QAT card.
 
-``aes`` and ``sign`` are OpenSSL's through `cryptography`; ``deflate`` is ISA-L's at the levels it has (1 to 3) and
-zlib's above; ``lz4`` and ``zstd`` are their own libraries'. A request is one call of the library.
+``aes`` and ``sign`` use OpenSSL through `cryptography`; ``deflate`` uses ISA-L at its levels (1 to 3) and zlib above;
+``lz4`` and ``zstd`` use their own libraries. A request is one call of the library.
 
-**In flight.** ``in_flight`` threads each keep one request outstanding; the libraries release the interpreter's lock
-while they work, so that requests run side by side on as many processors as there are. A run of ``count`` does
-``count`` times ``in_flight`` requests, taken by whichever thread is free, and its seconds are all of its time over all
-of its requests: the reciprocal of the rate, as the models' ``duration_s`` of a QAT card and of a processor is. For
-``sign`` and ``launch``, one is ``count`` signatures or calls.
+**In flight.** ``in_flight`` threads each keep one request outstanding. The libraries release the interpreter's lock
+while they work, so that requests run in parallel on as many processors as there are. A run of ``count`` executes
+``count`` times ``in_flight`` requests; each is taken by the next free thread. The result is the total time over the
+number of requests: the reciprocal of the rate, like the models' ``duration_s`` of a QAT card and of a processor. For
+``sign`` and ``launch`` one operation is ``count`` signatures or calls.
 
-**Cold.** Operands rotate through twice the last-level cache. ``cache: warm`` uses one operand a thread.
+**Cold.** Operands rotate through twice the last-level cache. ``cache: warm`` uses one operand per thread.
 
-**Context.** A call has no device's side that could be timed alone: the interpreter's own time a request (about 0.2 us)
-is in it, and what is measured is called ``device``, as by the back end ``cpu``. ``eager`` and a sustained ``clock``
-would be the same number by another name, and are refused.
+**Context.** A call has no device-side part that could be timed alone. The interpreter's own time per request (about
+0.2 us) is included, and the measurement is called ``device``, as in the back end ``cpu``. ``eager`` and a sustained
+``clock`` would be the same number under another name, and are refused.
 
-**Copies.** Host and device are one memory, whatever the direction and the kind of memory are called: a copy is one
-thread's copy from one buffer to another, as the model of a processor reads it. **Launch** is a call of the library with
-no bytes: no driver is between. There is no list of commands (``graph``); and nothing polls for commands
-(``persistent``), since a polling thread would hold the lock that the others need.
+**Copies.** Host and device share one memory, whatever the direction and the kind of memory: a copy is one thread's
+copy from one buffer to another, as in the model of a processor. **Launch** is a library call with no bytes, because no
+driver is involved. There is no command list (``graph``). Nothing polls for commands (``persistent``), because a polling
+thread would hold the lock that the others need.
 
-**Right** means exact. GCM is opened by the library's other interface, CTR and CBC are worked out from single blocks,
-deflate is inflated by the other library, lz4 and zstd read by their streaming readers, RSA signatures raised to the
-public exponent in Python's integers, ECDSA's verified. A wrong request makes `Trial.check` 2.
+**Check.** Results must be exact. GCM is decrypted through the library's other interface, CTR and CBC are computed from
+single blocks, deflate is decompressed by the other library, lz4 and zstd by their streaming readers, RSA signatures are
+raised to the public exponent in Python integers, and ECDSA signatures are verified. One wrong request makes
+`Trial.check` return 2.
 """
 
 from __future__ import annotations
@@ -41,42 +42,50 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from windtunnel.backends.common.host_work import Columns, HostDevice, HostTrial, Job, Refused, cold_operands, wrong
-from windtunnel.backends.offload.backend import openssl, versions
-from windtunnel.backends.offload.sample_data import MOST_POOL_BYTES, SEED, cut, pool_of
+from windtunnel.backends.common.host_work import (
+    Columns,
+    HostDevice,
+    HostTrial,
+    Refusal,
+    TrialFactory,
+    cold_operands,
+    exact_error,
+)
+from windtunnel.backends.offload.libraries import openssl, versions
+from windtunnel.backends.offload.sample_data import MAX_POOL_BYTES, SEED, cut, sample_pool
 from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.rng import stream
 
 MAX_IN_FLIGHT = 256
 _NOISE_BYTES = 4 * 2**20
-_AROUND_BYTES = 512
-"""The interpreter's objects around one operand, counted so that small operands do not become millions."""
+_OVERHEAD_BYTES = 512
+"""Interpreter objects per operand, counted so that there are not millions of small operands."""
 _TAG_BYTES = 16
 _BLOCK_BYTES = 16
 _ISAL_LEVELS = 3
 _RAW_DEFLATE = -15
-"""wbits: RFC 1951 alone, without zlib's or gzip's header and sum, as an engine of a card writes it."""
+"""wbits: RFC 1951 without zlib's or gzip's header and checksum, as a card's compression engine writes it."""
 _LEVELS = {"deflate": 9, "lz4": 12, "zstd": 22}
 Slot = TypeVar("Slot")
 
 
 class InFlight(Generic[Slot]):
-    """Requests kept outstanding: as many as there are ``workers``, a thread each (one alone: the caller's own).
+    """Keeps as many requests outstanding as there are ``workers``: one thread each, or the caller's thread for one.
 
-    ``workers``: what does the request of a slot, one function a thread. ``slots``: at least as many; they are used in
-    turn, and never by two workers at once.
+    A worker executes the request of a slot. There are at least as many slots as workers. Slots are used in turn, and
+    never by two workers at once.
     """
 
     def __init__(self, workers: Sequence[Callable[[Slot], None]], slots: Sequence[Slot]) -> None:
-        assert len(slots) >= len(workers) >= 1  # noqa: S101  every worker holds a slot
+        assert len(slots) >= len(workers) >= 1  # noqa: S101  every worker needs a slot
         self._workers = list(workers)
         self._free = deque(slots)
         self._threads = ThreadPoolExecutor(len(workers)) if len(workers) > 1 else None
         self._last = 0
 
     def run(self, requests: int) -> float:
-        """Do so many; seconds from the first one's begin to the last one's end."""
-        # Both the deque and the iterator are passed on under the interpreter's lock: no other one is taken.
+        """Execute ``requests`` requests; return the seconds from the start of the first to the end of the last."""
+        # The interpreter's lock protects both the deque and the iterator, so no other lock is needed.
         tickets, free = repeat(None, requests), self._free
         start = threading.Barrier(len(self._workers))
 
@@ -109,30 +118,30 @@ class InFlight(Generic[Slot]):
 
 
 class _Requests(HostTrial, Generic[Slot]):
-    """A trial of requests in flight. ``each``: how many requests one operation is (signatures, launches)."""
+    """A trial of requests in flight. ``each`` is the number of requests per operation (signatures, launches)."""
 
     def __init__(self, device: HostDevice, note: str, flight: InFlight[Slot], *, width: int, each: int = 1) -> None:
         super().__init__(device, note)
         self._flight, self._width, self._each = flight, width, each
 
     def _run(self, count: int) -> float:
-        # An operation of several requests keeps its own in flight; of fewer than that, more are done at once.
+        # The requests of an operation are in flight together. If they are fewer than ``width``, operations overlap.
         requests = count * max(self._each, self._width)
         return self._flight.run(requests) * self._each / requests
 
     def _check(self) -> float:
-        return wrong(sum(not self._right(slot) for slot in self._flight.last))
+        return exact_error(sum(not self._right(slot) for slot in self._flight.last))
 
     @abstractmethod
     def _right(self, slot: Slot) -> bool:
-        """Whether the slot's result is; the result is then wiped, so that it is not taken for the next run's."""
+        """Return whether the slot's result is right, and erase it, so that the next run cannot be judged by it."""
 
     def _close(self) -> None:
         self._flight.close()
 
 
 class Buffers:
-    """An operand, room for its result, and the nonce or initial block that is its own."""
+    """An operand, the memory for its result, and its own nonce or initial block."""
 
     __slots__ = ("data", "nonce", "out")
 
@@ -140,17 +149,17 @@ class Buffers:
         self.data, self.out, self.nonce = data, out, nonce
 
     def wipe(self) -> None:
-        """Forget the result."""
+        """Erase the result."""
         np.frombuffer(self.out, np.uint8)[:] = 0
 
 
 def _buffers(device: HostDevice, size: int, room: int, least: int, cache: str, nonce: int = 0) -> list[Buffers]:
-    """Operands of noise, and room for results, each on cache lines of its own."""
+    """Return noise operands and memory for results, each aligned to cache lines."""
     stride, out_stride = (-(-n // 64) * 64 for n in (size, room))
-    count = cold_operands(stride + out_stride + _AROUND_BYTES, least, cache)
-    device.require_memory(count * (stride + out_stride + _AROUND_BYTES), f"{count:,} operands of {size:,} bytes")
+    count = cold_operands(stride + out_stride + _OVERHEAD_BYTES, least, cache)
+    device.require_memory(count * (stride + out_stride + _OVERHEAD_BYTES), f"{count:,} operands of {size:,} bytes")
     rng = stream(SEED, "backends", "operands")
-    # Neither a cipher nor a copy is quicker for a repeated operand, so that a few megabytes of noise are enough.
+    # Ciphers and copies are no faster for repeated operands, so a few megabytes of noise are enough.
     data = np.resize(np.frombuffer(rng.bytes(min(count * stride, _NOISE_BYTES)), np.uint8), count * stride)
     out = np.zeros(count * out_stride, np.uint8)
     nonces = rng.bytes(nonce * count)
@@ -166,9 +175,9 @@ def _buffers(device: HostDevice, size: int, room: int, least: int, cache: str, n
 
 
 def encryptor(mode: str, key: bytes) -> Callable[[Buffers], None]:
-    """What encrypts ``data`` into ``out`` under ``key``; with gcm, the tag follows.
+    """Return a function that encrypts a slot's ``data`` into ``out`` under ``key``; with gcm, the tag follows.
 
-    The nonce is 12 bytes with gcm, the first counter or initial vector of 16 with ctr and cbc.
+    The slot's nonce has 12 bytes with gcm. With ctr and cbc it is the first counter or initial vector, 16 bytes.
     """
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -190,8 +199,8 @@ def encryptor(mode: str, key: bytes) -> Callable[[Buffers], None]:
     return chained
 
 
-def opened(mode: str, key: bytes, slot: Buffers) -> bool:
-    """Whether the result of `encryptor` is right, by another way than it was made."""
+def decrypts(mode: str, key: bytes, slot: Buffers) -> bool:
+    """Return whether the result of `encryptor` is right, computed by another method."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -202,10 +211,10 @@ def opened(mode: str, key: bytes, slot: Buffers) -> bool:
             return reader.update(slot.out[:size]) + reader.finalize() == slot.data
         except InvalidTag:
             return False
-    blocks = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305  single blocks, to work the modes out from
+    blocks = Cipher(algorithms.AES(key), modes.ECB())  # noqa: S305  single blocks, from which both modes are computed
     data, out = np.frombuffer(slot.data, np.uint8), np.frombuffer(slot.out, np.uint8)[:size]
     if mode == "ctr":
-        # SP 800-38A: the whole block counts on, so that the upper half takes the lower one's carry.
+        # SP 800-38A: the counter is the whole block, so the upper half takes the carry of the lower half.
         upper, lower = np.frombuffer(slot.nonce, ">u8").astype(np.uint64)
         counters = np.empty((-(-size // _BLOCK_BYTES), 2), ">u8")
         counters[:, 1] = lower + np.arange(len(counters), dtype=np.uint64)
@@ -227,17 +236,17 @@ class _AesTrial(_Requests[Buffers]):
         slots = _buffers(device, size, size + _TAG_BYTES, width, str(columns["cache"]), nonce)
         workers = [encryptor(self._mode, self._key) for _ in range(width)]
         padded = ", in whole blocks of 16 bytes" if self._mode == "cbc" else ""
-        note = f"AES-{columns['key_bits']}-{self._mode.upper()}{padded}, {openssl()}, a nonce a request"
+        note = f"AES-{columns['key_bits']}-{self._mode.upper()}{padded}, {openssl()}, one nonce per request"
         super().__init__(device, note, InFlight(workers, slots), width=width)
 
     def _right(self, slot: Buffers) -> bool:
-        right = opened(self._mode, self._key, slot)
+        right = decrypts(self._mode, self._key, slot)
         slot.wipe()
         return right
 
 
 class Piece:
-    """What goes into a codec (``data``), what comes out, and the bytes before compression, in either direction."""
+    """The input of a codec (``data``), its output, and the uncompressed bytes (``plain``) in either direction."""
 
     __slots__ = ("data", "out", "plain")
 
@@ -247,7 +256,7 @@ class Piece:
 
 
 def compressor(codec: str, level: int) -> Callable[[Any], bytes]:
-    """What compresses; one thread's own, since zstd keeps its tables in it."""
+    """Return a function that compresses. Each thread needs its own, because zstd keeps its tables in it."""
     if codec == "lz4":
         import lz4.frame
 
@@ -264,7 +273,7 @@ def compressor(codec: str, level: int) -> Callable[[Any], bytes]:
 
 
 def decompressor(codec: str, size: int) -> Callable[[Any], bytes]:
-    """What decompresses to ``size`` bytes; deflate through ISA-L, whatever library compressed."""
+    """Return a function that decompresses to ``size`` bytes; deflate always uses ISA-L."""
     if codec == "lz4":
         import lz4.frame
 
@@ -279,7 +288,7 @@ def decompressor(codec: str, size: int) -> Callable[[Any], bytes]:
 
 
 def read_back(codec: str, level: int, packed: bytes) -> bytes:
-    """What ``packed`` holds, by another way than `compressor` and `decompressor`."""
+    """Decompress ``packed`` by another method than `compressor` and `decompressor` use."""
     if codec == "lz4":
         import lz4.frame
 
@@ -298,7 +307,7 @@ def read_back(codec: str, level: int, packed: bytes) -> bytes:
 
 
 def _context_bytes(codec: str, level: int, size: int) -> int:
-    """What one thread's codec needs beside its operands: zstd's tables; those of the others are below 1 MiB."""
+    """Return the memory of one thread's codec beside its operands: zstd's tables; the others need less than 1 MiB."""
     if codec != "zstd":
         return 2**20
     import zstandard
@@ -311,22 +320,22 @@ class _CodecTrial(_Requests[Piece]):
         self._codec, self._level = str(columns["codec"]), int(columns["level"])
         self._compresses = op == "compress"
         size, width = int(columns["bytes"]), int(columns["in_flight"])
-        # Half the bytes on the compressed side, as the mixture gives; room for data that will not shrink.
-        count = cold_operands(1.5 * size + _AROUND_BYTES, width, str(columns["cache"]))
-        needed = count * (2.01 * size + _AROUND_BYTES) + width * _context_bytes(self._codec, self._level, size)
-        device.require_memory(needed + 2 * MOST_POOL_BYTES, f"{count:,} pieces of {size:,} bytes and {width} codecs")
-        mixed = pool_of(size)
+        # The sample data compresses to about half; the rest is for data that does not shrink.
+        count = cold_operands(1.5 * size + _OVERHEAD_BYTES, width, str(columns["cache"]))
+        needed = count * (2.01 * size + _OVERHEAD_BYTES) + width * _context_bytes(self._codec, self._level, size)
+        device.require_memory(needed + 2 * MAX_POOL_BYTES, f"{count:,} pieces of {size:,} bytes and {width} codecs")
+        mixed = sample_pool(size)
         cuts = [cut(mixed, size, number) for number in range(min(count, max(1, len(mixed) // size)))]
         pack = compressor(self._codec, self._level)
         inputs = cuts if self._compresses else [pack(plain) for plain in cuts]
-        # A copy each: operands that are equal must still lie apart.
+        # Each is a copy: operands with equal bytes must still have different addresses.
         slots = [Piece(memoryview(bytearray(inputs[i % len(cuts)])), cuts[i % len(cuts)]) for i in range(count)]
         workers = [self._worker(size) for _ in range(width)]
         super().__init__(device, "", InFlight(workers, slots), width=width)
         if self._compresses:
-            self._tell(op, "not known before a run")
+            self._set_note(op, "unknown before a run")
         else:
-            self._tell(op, _ratio(slots, [len(slot.data) for slot in slots]))
+            self._set_note(op, _ratio(slots, [len(slot.data) for slot in slots]))
 
     def _worker(self, size: int) -> Callable[[Piece], None]:
         do = compressor(self._codec, self._level) if self._compresses else decompressor(self._codec, size)
@@ -336,7 +345,7 @@ class _CodecTrial(_Requests[Piece]):
 
         return work
 
-    def _tell(self, op: str, ratio: str) -> None:
+    def _set_note(self, op: str, ratio: str) -> None:
         library = _codec_library(op, self._codec, self._level)
         self.note = (
             f"{self._codec} level {self._level}, {library}; seeded mixture of text, records, log and noise, "
@@ -347,7 +356,7 @@ class _CodecTrial(_Requests[Piece]):
         seconds = super()._run(count)
         if self._compresses:
             last = self._flight.last
-            self._tell("compress", _ratio(last, [len(slot.out) for slot in last]))
+            self._set_note("compress", _ratio(last, [len(slot.out) for slot in last]))
         return seconds
 
     def _right(self, slot: Piece) -> bool:
@@ -356,12 +365,12 @@ class _CodecTrial(_Requests[Piece]):
             return out == slot.plain
         try:
             return read_back(self._codec, self._level, out) == slot.plain
-        except Exception:  # each library has its own error for what it cannot read, and all mean wrong
+        except Exception:  # every library raises its own error for unreadable data, and each means a wrong result
             return False
 
 
 def _ratio(slots: Sequence[Piece], packed: Sequence[int]) -> str:
-    """Bytes before compression over bytes after it."""
+    """Return the uncompressed size over the compressed size."""
     return f"{sum(len(slot.plain) for slot in slots) / max(sum(packed), 1):.2f}"
 
 
@@ -375,11 +384,11 @@ class Digest:
 
 
 _SHA256_INFO = bytes.fromhex("3031300d060960864801650304020105000420")
-"""DigestInfo of a SHA-256 digest, RFC 8017 section 9.2 note 1."""
+"""DigestInfo of a SHA-256 digest (RFC 8017, section 9.2, note 1)."""
 
 
 def rsa_holds(modulus: int, exponent: int, digest: bytes, signature: bytes) -> bool:
-    """Whether an RSASSA-PKCS1-v1_5 signature is right: RFC 8017 section 8.2.2, in Python's integers."""
+    """Return whether an RSASSA-PKCS1-v1_5 signature is right (RFC 8017, section 8.2.2), in Python integers."""
     size = -(-modulus.bit_length() // 8)
     info = _SHA256_INFO + digest
     encoded = b"\x00\x01" + b"\xff" * (size - len(info) - 3) + b"\x00" + info
@@ -387,7 +396,7 @@ def rsa_holds(modulus: int, exponent: int, digest: bytes, signature: bytes) -> b
 
 
 def signer(scheme: str) -> tuple[Callable[[Digest], None], Callable[[Digest], bool]]:
-    """With a new key: what signs a digest, and what says whether the signature is right."""
+    """Create a key; return a function that signs a digest, and one that returns whether the signature is right."""
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
@@ -424,8 +433,8 @@ class _SignTrial(_Requests[Digest]):
         work, self._holds = signer(scheme)
         rng = stream(SEED, "backends", "digests")
         slots = [Digest(rng.bytes(32)) for _ in range(max(64, width))]
-        named = {"rsa2048": "RSA-2048 PKCS #1 v1.5", "ecdsa_p256": "ECDSA P-256"}[scheme]
-        note = f"{named} of SHA-256 digests, {openssl()}, one new key"
+        label = {"rsa2048": "RSA-2048 PKCS #1 v1.5", "ecdsa_p256": "ECDSA P-256"}[scheme]
+        note = f"{label} of SHA-256 digests, {openssl()}, one new key"
         super().__init__(device, note, InFlight([work] * width, slots), width=width, each=int(columns["count"]))
 
     def _right(self, slot: Digest) -> bool:
@@ -442,7 +451,7 @@ class _CopyTrial(_Requests[Buffers]):
     def __init__(self, device: HostDevice, columns: Columns) -> None:
         size = int(columns["bytes"])
         slots = _buffers(device, size, size, 1, str(columns["cache"]))
-        note = "one thread's memmove; host and device are one memory, so direction and kind change nothing"
+        note = "one thread's memmove; host and device share one memory, so direction and memory kind change nothing"
         super().__init__(device, note, InFlight([_copy], slots), width=1)
 
     def _right(self, slot: Buffers) -> bool:
@@ -452,7 +461,7 @@ class _CopyTrial(_Requests[Buffers]):
 
 
 class _LaunchTrial(_Requests[list[int]]):
-    """Slots are lists of one number: how many bytes the call says that it encrypted."""
+    """Slots are lists of one number: how many bytes the call reports as encrypted."""
 
     def __init__(self, device: HostDevice, columns: Columns) -> None:
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -471,46 +480,45 @@ class _LaunchTrial(_Requests[list[int]]):
         return done == 0
 
 
-def _too_many(columns: Columns) -> Refused:
+def _in_flight_refusal(columns: Columns) -> Refusal:
     if float(columns["in_flight"]) <= MAX_IN_FLIGHT:
         return None
     return UnsupportedOperationError(
-        f"keeps at most {MAX_IN_FLIGHT} requests in flight, a thread each, not {columns['in_flight']:g}",
+        f"in_flight={columns['in_flight']:g} is too many: there is one thread for each request",
         expected=f"in_flight of at most {MAX_IN_FLIGHT}",
     )
 
 
-def _no_level(columns: Columns) -> Refused:
+def _level_refusal(columns: Columns) -> Refusal:
     codec, level = str(columns["codec"]), float(columns["level"])
     if level <= _LEVELS[codec]:
-        return _too_many(columns)
+        return _in_flight_refusal(columns)
     return UnsupportedOperationError(f"{codec} has no level {level:g}", expected=f"a level from 1 to {_LEVELS[codec]}")
 
 
-def _no_call(columns: Columns) -> Refused:
+def _launch_refusal(columns: Columns) -> Refusal:
     if columns["mode"] == "stream":
         return None
-    why = "there are no lists of commands"
+    why = "there are no command lists"
     if columns["mode"] == "persistent":
-        why = "nothing polls for commands, since threads share the interpreter's lock"
-    return UnsupportedOperationError(f"launches by a call alone: {why}", expected="mode=stream")
+        why = "nothing polls for commands, because threads share the interpreter's lock"
+    return UnsupportedOperationError(f"a launch is a call of the library: {why}", expected="mode=stream")
 
 
-JOBS = {
-    "aes": Job(_AesTrial, _too_many),
-    **{op: Job(partial(_CodecTrial, op), _no_level) for op in ("compress", "decompress")},
-    "sign": Job(_SignTrial, _too_many),
-    "copy": Job(_CopyTrial),
-    "launch": Job(_LaunchTrial, _no_call),
+TRIALS = {
+    "aes": TrialFactory(_AesTrial, _in_flight_refusal),
+    **{op: TrialFactory(partial(_CodecTrial, op), _level_refusal) for op in ("compress", "decompress")},
+    "sign": TrialFactory(_SignTrial, _in_flight_refusal),
+    "copy": TrialFactory(_CopyTrial),
+    "launch": TrialFactory(_LaunchTrial, _launch_refusal),
 }
 
 
 def _codec_library(op: str, codec: str, level: int) -> str:
-    found = versions()
     if codec != "deflate":
         name = {"lz4": "liblz4", "zstd": "libzstd"}[codec]
     elif op == "decompress" or level <= _ISAL_LEVELS:
         name = "ISA-L"
     else:
         name = "zlib"
-    return f"{name} {found[name]}"
+    return f"{name} {versions()[name]}"
