@@ -280,7 +280,9 @@ def test_a_processor_behind_a_driver_is_not_taken_for_a_gpu(monkeypatch: pytest.
 
 @pytest.mark.parametrize(("backend", "sku"), [("cuda", "l4"), ("hip", "mi300x")])
 def test_a_gpu_without_its_driver_is_absent_and_what_to_install_is_said(backend: str, sku: str) -> None:
-    with pytest.raises(errors.DeviceNotPresentError, match=f"'{backend}:0' not found on this host: .*to install: pip install"):
+    with pytest.raises(
+        errors.DeviceNotPresentError, match=f"'{backend}:0' not found on this host: .*to install: pip install"
+    ):
         run(scenario([{"real": f"{backend}:0", "device": sku}]))
 
 

@@ -103,6 +103,7 @@ class Api:
         self._calls: dict[str, Any] = {}
 
     def __call__(self, name: str, *arguments: Any) -> int:
+        """Call a function of Vulkan and return its result. Raises VulkanError for an error."""
         call = self._calls.get(name) or self._calls.setdefault(name, getattr(self.lib, name))
         code = call(*arguments)
         if code is not None and code < 0:
