@@ -89,11 +89,11 @@ def test_what_draws_nothing_is_run_once_and_has_no_interval_of_pairs(scenario: P
     scenario.write_text(steady)
     found = compare_command.compare(scenario, changes=["fleet[0].count=9"], replications=5)
     assert found["replications"] == 1
-    assert "nothing in these scenarios is drawn" in found["notes"][0]
+    assert "nothing in these scenarios is random" in found["notes"][0]
     assert all(row["difference"]["low"] is None and not row["significant"] for row in found["metrics"])
     repeated = windtunnel.run(check_scenario(read_document(scenario)), replications=5).result
     assert repeated["replications"] == 1
-    assert any("nothing in this scenario is drawn" in note for note in repeated["notes"])
+    assert any("nothing in this scenario is random" in note for note in repeated["notes"])
     drawn = windtunnel.run(
         check_scenario(read_document(scenario, ["faults=[{kind: failure, mtbf: 1 h, mttr: 1 s}]"])),
         replications=3,

@@ -232,7 +232,7 @@ def test_the_offered_load_of_a_mixed_fleet_is_the_least_of_a_linear_program() ->
 def test_records_that_cannot_be_dropped_are_kept_and_that_is_said() -> None:
     finished = run(engine="process", records="none", stop={"jobs": 2000})
     assert finished.recording.tally is None
-    assert any("records: none was asked for" in note for note in finished.result["notes"])
+    assert any("records: none was requested" in note for note in finished.result["notes"])
 
 
 def test_the_load_of_batches_of_jobs_that_differ_is_not_reckoned_singly() -> None:

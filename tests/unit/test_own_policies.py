@@ -182,3 +182,17 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path: Path, policy
 def test_needs_of_an_own_policy_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="needs a price"):
         windtunnel.run(scenario(tmp_path, "./mine.py:soonest", fleet=[{"device": "server"}]))
+
+
+@pytest.mark.parametrize(
+    "stated",
+    ["./counted.py:choose", {"route": "./counted.py:choose"}, {"route": "./counted.py:choose", "order": "shortest"}],
+)
+def test_a_policy_file_is_executed_once_a_run(tmp_path: Path, stated: Any) -> None:
+    asked = scenario(tmp_path, stated)
+    (tmp_path / "counted.py").write_text(
+        f"with open({str(tmp_path / 'executions')!r}, 'a') as stream:\n    stream.write('x')\n\n\n"
+        "def choose(device):\n    return device.jobs\n"
+    )
+    windtunnel.run(asked, engine="process")
+    assert (tmp_path / "executions").read_text() == "x"

@@ -1,9 +1,9 @@
-"""Two scenarios side by side, on the same random numbers."""
+"""Compares two scenarios on common random numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,9 +32,30 @@ _NUMBERS = (
 )
 
 
+SIDES = ("baseline", "candidate")
+
+
+@dataclass
+class _Side:
+    """The runs of one of the two scenarios."""
+
+    metrics: list[dict[str, float | None]] = field(default_factory=list)
+    unstable: int = 0
+    executed: dict[str, int] = field(default_factory=dict)
+    """Operations that real devices executed, by device."""
+
+    def add(self, result: Mapping[str, Any]) -> None:
+        """Count one more run."""
+        self.metrics.append(_metrics(result))
+        self.unstable += result["statistics"]["steady_state"] == "unstable"
+        for device in result.get("real") or ():
+            name = f"'{device['name']}' ({device['real']})"
+            self.executed[name] = self.executed.get(name, 0) + device["operations"]
+
+
 def compare(
-    one: Scenario,
-    other: Scenario,
+    baseline: Scenario,
+    candidate: Scenario,
     replications: int,
     engine: str,
     catalogue: Catalogue,
@@ -42,97 +63,104 @@ def compare(
     *,
     names: tuple[str, str],
 ) -> dict[str, Any]:
-    """``other`` minus ``one``, figure by figure, over ``replications`` pairs of runs with the same seeds.
+    """Return the differences of ``candidate`` from ``baseline``, by metric, over pairs of runs with common seeds.
 
-    Draws are keyed by seed, workload and purpose, so a pair sees the same arrivals and the same work where the two
-    scenarios' workloads are called alike: what a seed does to both cancels (common random numbers), and a difference is
-    known better than either figure. Where nothing is drawn one pair says all. ``names``: what each is called.
+    Random numbers are keyed by seed, workload and purpose. Both runs of a pair have the same arrivals and the same work
+    where the two scenarios' workloads have the same names, so the effect of the seed cancels (common random numbers),
+    and a difference is known more precisely than either metric. If nothing is random, one pair is run. ``names`` are
+    the names of the two scenarios.
 
-    Raises InputError for fewer than two replications, or other seeds.
+    Raises:
+        InputError: There are fewer than two replications, or the seeds differ.
     """
-    from windtunnel.engine.results.statistics import over_replications, paired
-
     if replications < 2:
         raise InputError("one pair has no interval", where=Where(field="--replications"), expected="at least 2")
-    if one.seed != other.seed:
+    if baseline.seed != candidate.seed:
         raise InputError(
-            f"the seeds are {one.seed} and {other.seed}",
-            where=other.where("seed"),
+            f"the seeds are {baseline.seed} and {candidate.seed}",
+            where=candidate.where("seed"),
             expected="the same seed in both, or --seed",
         )
-    sides: list[list[dict[str, float | None]]] = [[], []]
-    unstable = [0, 0]
-    executed: dict[tuple[str, str], int] = {}
+    sides = (_Side(), _Side())
     drawn = opened()
     for replication in range(replications):
-        seed = replication_seed(one.seed, replication) if replication else one.seed
-        for i, scenario in enumerate((one, other)):
-            result, _ = simulate(scenario.reseeded(seed), 1, engine, catalogue)
-            sides[i].append(_figures(result))
-            for told in result.get("real") or ():
-                key = ("baseline", "candidate")[i], f"'{told['name']}' ({told['real']})"
-                executed[key] = executed.get(key, 0) + told["operations"]
-            unstable[i] += result["statistics"]["steady_state"] == "unstable"
+        seed = replication_seed(baseline.seed, replication) if replication else baseline.seed
+        for side, scenario in zip(sides, (baseline, candidate), strict=True):
+            side.add(simulate(scenario.reseeded(seed), 1, engine, catalogue)[0])
         if progress is not None:
             progress(replication + 1, replications)
-        if opened() == drawn and not (one.real_devices or other.real_devices):
+        if opened() == drawn and not (baseline.real_devices or candidate.real_devices):
             break
-    pairs = len(sides[0])
-    rows = []
-    for name in sides[0][0]:
-        values = [[run.get(name) for run in side] for side in sides]
-        if any(value is None for side in values for value in side):
-            continue
-        numbers = [[value for value in side if value is not None] for side in values]
-        difference = _possible(paired(numbers[1], numbers[0]), numbers)
-        low, high = difference.low, difference.high
-        told = low is not None and high is not None and (low > 0 or high < 0)
-        rows.append(
-            {
-                "metric": name,
-                "baseline": over_replications(numbers[0]).as_dict(),
-                "candidate": over_replications(numbers[1]).as_dict(),
-                "difference": difference.as_dict(),
-                "significant": told,
-            }
-        )
-    notes = []
-    if pairs < replications:
-        notes.append(
-            "nothing in these scenarios is drawn: every pair would be this one, and no difference has an interval"
-        )
-    for (side, device), operations in executed.items():
-        notes.append(f"{side}: the times of {operations:,} operations on {device} were measured, so they differ anyway")
-    grow = [
-        f"{n:,} of {pairs:,} runs of {side}" for n, side in zip(unstable, ("baseline", "candidate"), strict=True) if n
-    ]
-    if grow:
-        notes.append(f"times are not compared: {' and '.join(grow)} are unstable, so that they have no average")
     return {
         "baseline": names[0],
         "candidate": names[1],
-        "replications": pairs,
-        "seed": one.seed,
-        "unstable": {"baseline": unstable[0], "candidate": unstable[1]},
-        "metrics": rows,
-        "notes": notes,
+        "replications": len(sides[0].metrics),
+        "seed": baseline.seed,
+        "unstable": {name: side.unstable for name, side in zip(SIDES, sides, strict=True)},
+        "metrics": _rows(*sides),
+        "notes": _notes(sides, replications),
     }
 
 
+def _rows(baseline: _Side, candidate: _Side) -> list[dict[str, Any]]:
+    """A row for each metric that every run of both sides has."""
+    from windtunnel.engine.results.statistics import over_replications, paired
+
+    rows = []
+    for name in baseline.metrics[0]:
+        first = [value for run in baseline.metrics if (value := run.get(name)) is not None]
+        second = [value for run in candidate.metrics if (value := run.get(name)) is not None]
+        if not len(first) == len(second) == len(baseline.metrics):
+            continue
+        difference = _possible(paired(second, first), (first, second))
+        low, high = difference.low, difference.high
+        rows.append(
+            {
+                "metric": name,
+                "baseline": over_replications(first).as_dict(),
+                "candidate": over_replications(second).as_dict(),
+                "difference": difference.as_dict(),
+                "significant": low is not None and high is not None and (low > 0 or high < 0),
+            }
+        )
+    return rows
+
+
+def _notes(sides: Sequence[_Side], replications: int) -> list[str]:
+    notes, pairs = [], len(sides[0].metrics)
+    if pairs < replications:
+        notes.append(
+            "nothing in these scenarios is random: every pair would be this one, and no difference has an interval"
+        )
+    for name, side in zip(SIDES, sides, strict=True):
+        for device, operations in side.executed.items():
+            notes.append(
+                f"{name}: the times of {operations:,} operations on {device} were measured, so they differ between runs"
+            )
+    unstable = [
+        f"{side.unstable:,} of {pairs:,} runs of {name}"
+        for name, side in zip(SIDES, sides, strict=True)
+        if side.unstable
+    ]
+    if unstable:
+        notes.append(f"times are not compared: {' and '.join(unstable)} are unstable, so they have no average")
+    return notes
+
+
 def _possible(difference: Estimate, numbers: Sequence[Sequence[float]]) -> Estimate:
-    """``difference`` without what cannot be: of figures that are never negative, less than all of the first."""
+    """``difference`` with a possible lower bound: a metric that is never negative falls by its value at most."""
     if difference.low is None or min(map(min, numbers)) < 0.0:
         return difference
     return replace(difference, low=max(difference.low, -float(np.mean(numbers[0]))))
 
 
-def _figures(result: Mapping[str, Any]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+def _metrics(result: Mapping[str, Any]) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
     for metric in _TIMES:
         times = distribution(result, metric)
         for statistic in _STATISTICS:
-            found[f"{metric}_s.{statistic}"] = None if times is None else times[statistic]["value"]
+            values[f"{metric}_s.{statistic}"] = None if times is None else times[statistic]["value"]
     for name in _NUMBERS:
-        found[name] = result[name]
-    found["completed"] = float(result["jobs"]["completed"])
-    return found
+        values[name] = result[name]
+    values["completed"] = float(result["jobs"]["completed"])
+    return values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from windtunnel import policies
 from windtunnel.core.device import Device, configure
@@ -16,8 +16,7 @@ from windtunnel.scenario.scenario import ContinuousBatch, RequestBatch, Scenario
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.read import read_overlay
 
-if TYPE_CHECKING:
-    pass
+_Part = TypeVar("_Part")
 
 
 def device_model(name: str, catalogue: Catalogue, calibration: str | None = None) -> Device:
@@ -42,24 +41,16 @@ def policy_of(scenario: Scenario) -> Policy:
         batch = Batch("continuous", stated.batch.size, tokens=stated.batch.tokens, memory=stated.batch.memory)
     if stated.name is not None:
         return _located(partial(policies.named, stated.name, batch, scenario.folder), scenario, "policy", "name")
-    route, order = stated.route or "central", stated.order or "arrival"
-    return _located(
-        partial(policies.parts, route, order, batch, scenario.folder),
-        scenario,
-        "policy",
-        "route" if _is_wrong(route, scenario) else "order",
+    route = _located(
+        partial(policies.route_named, stated.route or "central", scenario.folder), scenario, "policy", "route"
     )
+    order = _located(
+        partial(policies.order_named, stated.order or "arrival", scenario.folder), scenario, "policy", "order"
+    )
+    return Policy(f"{stated.route or 'central'} / {stated.order or 'arrival'}", route, order, batch)
 
 
-def _is_wrong(route: str, scenario: Scenario) -> bool:
-    try:
-        policies.parts(route, "arrival", folder=scenario.folder)
-    except InputError:
-        return True
-    return False
-
-
-def _located(make: Callable[[], Policy], scenario: Scenario, *path: str) -> Policy:
+def _located(make: Callable[[], _Part], scenario: Scenario, *path: str) -> _Part:
     try:
         return make()
     except InputError as error:

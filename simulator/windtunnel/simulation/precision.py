@@ -1,0 +1,85 @@
+"""Runs until precise: longer and longer runs, until the confidence interval of a metric is narrow enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from windtunnel.core.errors import InputError
+from windtunnel.core.result import Recording, distribution
+from windtunnel.scenario.scenario import Scenario, Stop
+from windtunnel.scenario.target import parse_figure
+
+FIRST_JOBS, MAX_JOBS = 20_000, 50_000_000
+"""Jobs of the first run, and the largest number of jobs unless ``stop.max`` says otherwise."""
+
+Simulate = Callable[[Scenario], tuple[dict[str, Any], Recording]]
+
+
+def until_precise(scenario: Scenario, stop: Stop, simulate: Simulate) -> tuple[dict[str, Any], Recording]:
+    """Return the result and recording of a run long enough that the interval of a metric is as narrow as requested.
+
+    Each run repeats the previous one with the same seed and more jobs. It gives up at ``stop.max`` jobs or if the
+    system is unstable, which a note of the result says.
+
+    Raises:
+        InputError: Arrivals change with time, so that a longer run is no better, or no job has the metric.
+    """
+    from windtunnel.engine.results.statistics import Estimate, jobs_needed, relative_error
+
+    for i, workload in enumerate(scenario.workload):
+        if not workload.arrivals.stationary:
+            raise InputError(
+                f"the arrivals of '{workload.name}' change with time, so a longer run is not more precise",
+                where=scenario.where("workload", i, "arrivals"),
+                expected="stop: {jobs: ...} or {time: ...}, and --replications",
+            )
+    metric, requested = parse_figure(stop.figure), float(stop.relative_error or 0.0)
+    key, statistic = f"{metric.metric}_s", str(metric.statistic)
+    max_jobs = stop.max or MAX_JOBS
+    jobs, attempts = min(FIRST_JOBS, max_jobs), 0
+    while True:
+        attempts += 1
+        result, recording = simulate(scenario.changed(stop=Stop(jobs=jobs)))
+        part = next((w for w in result["workloads"] if w["name"] == metric.workload), result)
+        times = distribution(part, metric.metric)
+        if times is None:
+            where = scenario.where("stop", "relative_error")
+            raise InputError(f"no job has a {metric.metric}", where=where, expected="metric: latency mean")
+        statistics = part["statistics"]
+        estimate = Estimate(
+            **times[statistic],
+            effective=statistics["effective_sample_size"][key][statistic],
+            batches=statistics["batches"][key][statistic],
+        )
+        needed = jobs_needed(estimate, requested, jobs)
+        if needed <= jobs or jobs >= max_jobs or result["statistics"]["steady_state"] == "unstable":
+            break
+        jobs = min(needed, max_jobs)
+    achieved = relative_error(estimate)
+    result["statistics"]["stopped"] = {
+        "metric": stop.figure,
+        "requested_error": stop.relative_error,
+        "achieved_error": achieved,
+        "jobs": jobs,
+        "attempts": attempts,
+    }
+    if needed > jobs:
+        result["notes"].append(f"stopped after {jobs:,} jobs with {_shortfall(stop, achieved, estimate)}")
+    result["scenario"] = scenario.resolved()
+    return result, recording
+
+
+def _shortfall(stop: Stop, achieved: float | None, estimate: Any) -> str:
+    """What a run that ended too early has reached."""
+    from windtunnel.engine.results.statistics import observations_needed
+
+    requested = f"{stop.relative_error:.2%} of {stop.figure}"
+    if achieved is None:
+        return f"no confidence interval for {stop.figure}; {requested} was requested"
+    if achieved > float(stop.relative_error or 0.0):
+        return f"a relative error of {achieved:.2%}; {requested} was requested"
+    return (
+        f"{achieved:.2%} of {stop.figure} as requested, but with an effective sample size of "
+        f"{estimate.effective or 0.0:,.0f}, and at least {observations_needed(estimate):,.0f} is needed"
+    )
