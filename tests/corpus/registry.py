@@ -154,9 +154,9 @@ class Program:
         return Comparison(self.exact, self.rtol, self.atol, self.reason)
 
 
-def cases() -> tuple[Case, ...]:
-    """All single launches, by module."""
-    return tuple(case for module in MODULES for case in import_module(f"tests.corpus.{module}").CASES)
+def cases(*modules: str) -> tuple[Case, ...]:
+    """The single launches of some modules, or of all."""
+    return tuple(case for module in modules or MODULES for case in import_module(f"tests.corpus.{module}").CASES)
 
 
 def programs() -> tuple[Program, ...]:

@@ -16,6 +16,7 @@ import scipy.signal
 import scipy.sparse
 import scipy.sparse.csgraph
 import scipy.spatial
+from tests.cases import check_all
 from tests.corpus import bytes_and_text, ciphers, graphs, learning, linear, numerics, stencils
 from tests.corpus.planted import CONTROLS, FINDINGS, PLANTED
 from tests.corpus.registry import Case, Comparison, Empty, Program, cases, programs
@@ -24,7 +25,6 @@ from windtunnel.language.types import Array, Scalar
 
 CASES, PROGRAMS = {c.name: c for c in cases()}, {p.name: p for p in programs()}
 ALL = {**CASES, **PROGRAMS}
-each = pytest.mark.parametrize("name", ALL)
 
 
 def parameters(kernel):
@@ -48,53 +48,61 @@ def test_names_are_unique():
     assert len(CASES) >= 45
 
 
-@each
-def test_arguments_are_reproducible_and_references_leave_them(name):
-    one, other = ALL[name].arguments(3), ALL[name].arguments(3)
-    expected = ALL[name].reference(one)
-    assert list(one) == list(other)
-    for key, value in one.items():
-        if isinstance(value, np.ndarray):
-            assert np.array_equal(value, other[key], equal_nan=value.dtype.kind == "f"), key
-            assert value.flags.c_contiguous, key
-        else:
-            assert value == other[key], key
-    again = ALL[name].reference(other)
-    assert expected.keys() == again.keys()
-    for key in expected:
-        assert Comparison().wrong(expected[key], again[key]) is None
+def test_arguments_are_reproducible_and_references_leave_them():
+    def check(name):
+        one, other = ALL[name].arguments(3), ALL[name].arguments(3)
+        expected = ALL[name].reference(one)
+        assert list(one) == list(other)
+        for key, value in one.items():
+            if isinstance(value, np.ndarray):
+                assert np.array_equal(value, other[key], equal_nan=value.dtype.kind == "f"), key
+                assert value.flags.c_contiguous, key
+            else:
+                assert value == other[key], key
+        again = ALL[name].reference(other)
+        assert expected.keys() == again.keys()
+        for key in expected:
+            assert Comparison().wrong(expected[key], again[key]) is None
+
+    check_all(ALL, check)
 
 
-@each
-def test_references_say_what_is_written_and_change_something(name):
-    arguments, expected = checked(name)
-    outputs = {k for k, a in arguments.items() if isinstance(a, Empty)} - set(getattr(ALL[name], "scratch", ()))
-    assert outputs <= expected.keys()
-    changed = False
-    for key, after in expected.items():
-        before = arguments[key]
-        assert (after.shape, after.dtype) == (before.shape, np.dtype(before.dtype)), key
-        blank = np.zeros(before.shape, before.dtype) if isinstance(before, Empty) else before
-        changed |= not np.array_equal(after, blank)
-    assert changed or name == "pointer_jumping", "doing nothing would pass"
+def test_references_say_what_is_written_and_change_something():
+    def check(name):
+        arguments, expected = checked(name)
+        outputs = {k for k, a in arguments.items() if isinstance(a, Empty)} - set(getattr(ALL[name], "scratch", ()))
+        assert outputs <= expected.keys()
+        changed = False
+        for key, after in expected.items():
+            before = arguments[key]
+            assert (after.shape, after.dtype) == (before.shape, np.dtype(before.dtype)), key
+            blank = np.zeros(before.shape, before.dtype) if isinstance(before, Empty) else before
+            changed |= not np.array_equal(after, blank)
+        assert changed or name == "pointer_jumping", "doing nothing would pass"
+
+    check_all(ALL, check)
 
 
-@each
-def test_a_result_that_need_not_be_exact_says_why(name):
-    case = ALL[name]
-    assert case.exact == (case.rtol == case.atol == 0) == (not case.reason)
-    assert case.rtol <= 1e-3
-    assert case.atol <= 1e-3
+def test_a_result_that_need_not_be_exact_says_why():
+    def check(name):
+        case = ALL[name]
+        assert case.exact == (case.rtol == case.atol == 0) == (not case.reason)
+        assert case.rtol <= 1e-3
+        assert case.atol <= 1e-3
+
+    check_all(ALL, check)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_launches_fit_their_kernels(case: Case):
-    arguments = case.arguments()
-    assert list(arguments) == list(parameters(case.kernel))
-    assert threads(case.block) <= 1024
-    assert threads(case.grid) * threads(case.block) <= 110_000
-    for name, parameter in parameters(case.kernel).items():
-        fits(parameter.annotation, arguments[name])
+def test_launches_fit_their_kernels():
+    def check(case: Case):
+        arguments = case.arguments()
+        assert list(arguments) == list(parameters(case.kernel))
+        assert threads(case.block) <= 1024
+        assert threads(case.grid) * threads(case.block) <= 110_000
+        for name, parameter in parameters(case.kernel).items():
+            fits(parameter.annotation, arguments[name])
+
+    check_all(CASES.values(), check, lambda case: case.name)
 
 
 def fits(annotation, given):
@@ -107,18 +115,20 @@ def fits(annotation, given):
         assert annotation is inspect.Parameter.empty
 
 
-@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
-def test_programs_launch_what_fits_and_never_look_into_buffers(program: Program):
-    arguments = program.arguments()
-    # A name and a type are all that there is of a buffer.
-    buffers = {k: (k, v) if isinstance(v, np.ndarray | Empty) else v for k, v in arguments.items()}
-    steps = list(program.steps(**buffers))
-    assert len(steps) > 1
-    for step in steps:
-        assert len(step.arguments) == len(parameters(step.kernel))
-        assert threads(step.block) <= 1024
-        for parameter, given in zip(parameters(step.kernel).values(), step.arguments, strict=True):
-            fits(parameter.annotation, given[1] if isinstance(given, tuple) else given)
+def test_programs_launch_what_fits_and_never_look_into_buffers():
+    def check(program: Program):
+        arguments = program.arguments()
+        # A name and a type are all that there is of a buffer.
+        buffers = {k: (k, v) if isinstance(v, np.ndarray | Empty) else v for k, v in arguments.items()}
+        steps = list(program.steps(**buffers))
+        assert len(steps) > 1
+        for step in steps:
+            assert len(step.arguments) == len(parameters(step.kernel))
+            assert threads(step.block) <= 1024
+            for parameter, given in zip(parameters(step.kernel).values(), step.arguments, strict=True):
+                fits(parameter.annotation, given[1] if isinstance(given, tuple) else given)
+
+    check_all(PROGRAMS.values(), check, lambda program: program.name)
 
 
 def test_a_comparison_finds_a_wrong_element():
@@ -145,20 +155,22 @@ def test_planted_bugs_are_unique_and_of_every_class():
     assert len({c.name for c in CONTROLS}) == len(CONTROLS) > 5
 
 
-@pytest.mark.parametrize("planted", PLANTED, ids=[p.name for p in PLANTED])
-def test_planted_bugs_name_their_lines(planted):
-    assert 1 <= len(planted.lines) <= 2
-    text = Path(planted.file).read_text().splitlines()
-    for line in planted.lines:
-        assert text[line - 1].endswith("# BUG")
-    assert planted.accepts(planted.finding, planted.lines)
-    assert not planted.accepts(planted.finding, {1})
-    assert not planted.accepts("InputError", planted.lines)
-    if planted.program is None:
-        arguments = planted.arguments()
-        assert list(arguments) == list(parameters(planted.kernel))
-        for name, parameter in parameters(planted.kernel).items():
-            fits(parameter.annotation, arguments[name])
+def test_planted_bugs_name_their_lines():
+    def check(planted):
+        assert 1 <= len(planted.lines) <= 2
+        text = Path(planted.file).read_text().splitlines()
+        for line in planted.lines:
+            assert text[line - 1].endswith("# BUG")
+        assert planted.accepts(planted.finding, planted.lines)
+        assert not planted.accepts(planted.finding, {1})
+        assert not planted.accepts("InputError", planted.lines)
+        if planted.program is None:
+            arguments = planted.arguments()
+            assert list(arguments) == list(parameters(planted.kernel))
+            for name, parameter in parameters(planted.kernel).items():
+                fits(parameter.annotation, arguments[name])
+
+    check_all(PLANTED, check, lambda planted: planted.name)
 
 
 def test_every_marked_line_belongs_to_one_bug():
