@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.cases import check_all
 
 import windtunnel
 from windtunnel.core import errors
@@ -64,18 +66,21 @@ def test_numbers_go_there_and_back() -> None:
     assert device.allocated_bytes == 0
 
 
-@pytest.mark.parametrize("sku", ["h100-sxm-80gb", "l4", "mi300x", "rtx-4090@vulkan", "apple-m1"])
-@pytest.mark.parametrize("count", [1, 10, 1000])
-def test_empty_kernels_and_one_wait_take_what_predict_says(sku: str, count: int) -> None:
-    device = windtunnel.device(sku)
+def test_empty_kernels_and_one_wait_take_what_predict_says() -> None:
+    def takes_as_long(case: tuple[str, int]) -> None:
+        sku, count = case
+        device = windtunnel.device(sku)
 
-    def program() -> None:
-        for _ in range(count):
-            device.launch(nothing, 1, 1)
-        device.synchronize()
+        def program() -> None:
+            for _ in range(count):
+                device.launch(nothing, 1, 1)
+            device.synchronize()
 
-    # The empty kernel here moves one byte, which is a picosecond or two; each time is rounded to one.
-    assert took(device, program) == pytest.approx(predicted("launch", sku, count=count), rel=1e-5)
+        # The empty kernel here moves one byte, which is a picosecond or two; each time is rounded to one.
+        assert took(device, program) == pytest.approx(predicted("launch", sku, count=count), rel=1e-5)
+
+    skus = ("h100-sxm-80gb", "l4", "mi300x", "rtx-4090@vulkan", "apple-m1")
+    check_all(product(skus, (1, 10, 1000)), takes_as_long)
 
 
 @pytest.mark.parametrize("size", [4, 4096, 10**8])
@@ -301,17 +306,20 @@ def test_the_api_bounds_the_launch_of_the_same_silicon() -> None:
         wgpu.launch(double, 1, 512, wgpu.empty(3))
 
 
-@pytest.mark.parametrize("api", ["cuda", "hip", "metal", "wgpu", "native"])
-@pytest.mark.parametrize("elements", [1, 31, 256, 257, MILLION, 10**10])
-def test_a_launch_configuration_covers_its_elements_within_the_limits(api: str, elements: int) -> None:
-    limits = limits_of(api)
-    grid, block = launch_configuration(elements, limits)
-    assert grid[0] <= limits.grid[0] and block[0] <= limits.threads_per_block
-    assert grid[0] * block[0] >= elements or grid[0] == limits.grid[0]
-    assert block[0] % min(limits.warp, block[0]) == 0
+def test_a_launch_configuration_covers_its_elements_within_the_limits() -> None:
+    def covers(case: tuple[str, int]) -> None:
+        api, elements = case
+        limits = limits_of(api)
+        grid, block = launch_configuration(elements, limits)
+        assert grid[0] <= limits.grid[0] and block[0] <= limits.threads_per_block
+        assert grid[0] * block[0] >= elements or grid[0] == limits.grid[0]
+        assert block[0] % min(limits.warp, block[0]) == 0
+
+    apis, sizes = ("cuda", "hip", "metal", "wgpu", "native"), (1, 31, 256, 257, MILLION, 10**10)
+    check_all(product(apis, sizes), covers)
     assert dims(7) == (7, 1, 1) and dims((1, 2)) == (1, 2, 1)
-    with pytest.raises(ValueError, match="need no launch"):
-        launch_configuration(0, limits)
+    with pytest.raises(ValueError, match="launch"):
+        launch_configuration(0, limits_of("cuda"))
 
 
 # Budgets.
@@ -345,15 +353,17 @@ def test_copies_through_a_buffer_are_counted_and_struck_like_any_other(device: A
         a.copy_within(b)
 
 
-@pytest.mark.parametrize("sku", windtunnel.catalogue().skus())
-def test_every_device_of_the_catalogue_opens_and_copies(sku: str) -> None:
-    device = windtunnel.device(sku)
-    assert device.info.virtual and device.clock_s == 0.0
-    try:
-        device.to_device(np.ones(1000, np.float32))
-    except errors.InputError as refused:
-        assert "does not run copy" in str(refused) or "has no" in str(refused)
-    assert device.energy_j >= 0.0
+def test_every_device_of_the_catalogue_opens_and_copies() -> None:
+    def opens_and_copies(sku: str) -> None:
+        device = windtunnel.device(sku)
+        assert device.info.virtual and device.clock_s == 0.0
+        try:
+            device.to_device(np.ones(1000, np.float32))
+        except errors.InputError as refused:
+            assert "does not run copy" in str(refused) or "has no" in str(refused)
+        assert device.energy_j >= 0.0
+
+    check_all(windtunnel.catalogue().skus(), opens_and_copies)
 
 
 def test_what_was_there_before_a_reset_is_gone(device: Accelerator) -> None:
@@ -419,24 +429,24 @@ def test_a_copy_to_the_host_is_there_when_it_has_ended_and_not_before(device: Ac
     assert (again == 1).all(), "time passed, and it arrived"
 
 
-@pytest.mark.parametrize(
-    "sku", ["rtx-4090@opencl", "a100-sxm-40gb@opencl", "mi250x@opencl", "l4", "mi300x", "rtx-4090@vulkan"]
-)
-@pytest.mark.parametrize("count", [1, 2, 50])
-def test_empty_kernels_and_one_wait_take_what_predict_says_through_every_api(sku: str, count: int) -> None:
-    device = windtunnel.device(sku)
-
+def test_empty_kernels_and_one_wait_take_what_predict_says_through_every_api() -> None:
     @windtunnel.kernel(work={"op": "kernel", "threads": 1, "bytes": 1, "flops": 0.0})
     def nothing() -> None:
         pass
 
-    device.sleep(1e-3)
-    before = device.clock_s
-    for _ in range(count):
-        device.launch(nothing, 1, 1)
-    device.synchronize()
-    predicted = windtunnel.predict("launch", sku, {"mode": "stream", "count": count})["duration_s"]
-    assert device.clock_s - before == pytest.approx(predicted, rel=0.02)
+    def takes_as_long(case: tuple[str, int]) -> None:
+        sku, count = case
+        device = windtunnel.device(sku)
+        device.sleep(1e-3)
+        before = device.clock_s
+        for _ in range(count):
+            device.launch(nothing, 1, 1)
+        device.synchronize()
+        seconds = windtunnel.predict("launch", sku, {"mode": "stream", "count": count})["duration_s"]
+        assert device.clock_s - before == pytest.approx(seconds, rel=0.02)
+
+    skus = ("rtx-4090@opencl", "a100-sxm-40gb@opencl", "mi250x@opencl", "l4", "mi300x", "rtx-4090@vulkan")
+    check_all(product(skus, (1, 2, 50)), takes_as_long)
 
 
 def test_kernels_on_two_cores_of_a_processor_run_side_by_side() -> None:
