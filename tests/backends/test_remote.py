@@ -165,11 +165,11 @@ def test_a_device_that_does_not_open_is_said_and_the_others_are_measured(
     monkeypatch.setattr(measuring, "RemoteOperations", opening)
     monkeypatch.setattr(measuring, "backend", lambda _: registry.backend("fakery"))
     found = measuring.measured(budget=budget(4.0, 1.0))
-    assert [one.name for one in found.taken] == ["fakery:0"] and found.rows
+    assert [one.name for one in found.devices] == ["fakery:0"] and found.rows
     (said,) = [one for one in found.omitted() if one["source"] == "broken:0"]
     assert said["op"] == "all" and "no answer" in said["why"] and said["points"] > 100
     monkeypatch.setattr(measuring, "choose", lambda *_: [("broken:0", "l4@cuda")])
-    with pytest.raises(errors.DeviceNotPresentError, match="'broken:0' is found and does not open: .*no answer"):
+    with pytest.raises(errors.DeviceNotPresentError, match="'broken:0' was found but does not open: .*no answer"):
         measuring.measured(budget=budget(2.0, 1.0))
 
 

@@ -19,7 +19,7 @@ from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel.report.validation import render, text
 from windtunnel.validation.compare import compare
 from windtunnel.validation.page import charts
-from windtunnel.validation.rows import Circumstances, Measurement
+from windtunnel.validation.rows import Environment, Measurement
 
 HERE = Path(__file__).parent
 
@@ -95,7 +95,7 @@ class Words(HTMLParser):
 
 def page_text() -> str:
     comparisons = compare(rows(), {"ruler": RULER}.__getitem__)
-    about = Circumstances(
+    about = Environment(
         "two cores", "PoCL 6.0", {"pyopencl": "2025.1"}, {"core": 3.1e9}, "2026-11-22T12:00:00+00:00", "validate"
     )
     words = Words()

@@ -336,7 +336,7 @@ def test_a_stated_time_cannot_be_calibrated(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("distribution,mean,latency_s\ndeterministic,1,1\n")
     code, said = command("calibrate", "service", tmp_path / "t.csv", "--device", "server", "--out", tmp_path / "o.yaml")
     assert code == 2
-    assert "takes the time that it is told" in said
+    assert "takes the time that the scenario states" in said
 
 
 def test_a_cut_overlay_is_refused_and_not_a_bug(products: Path, tmp_path: Path) -> None:

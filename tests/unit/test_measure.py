@@ -18,8 +18,8 @@ from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.codes import code_of
 from windtunnel.validation import measure, suite
 from windtunnel.validation.budget import PATIENCE_SHARE, Budget
-from windtunnel.validation.landmarks import LANDMARKS, is_landmark
 from windtunnel.validation.measure import LEAST_ROUNDS, MOST_ROUNDS, Point, Session, point
+from windtunnel.validation.reference_points import REFERENCE_POINTS, is_reference_point
 
 ADD = OPERATIONS.find("vector_add")
 
@@ -102,7 +102,7 @@ def points(*sizes: int) -> list[Point]:
 
 def measured(device: Fake, wanted: Sequence[Point], budget_s: float = 60.0, **named: Any) -> measure.Measured:
     session = Session(lambda: device, budget=Budget(budget_s, device.clock), **named)
-    able = session.able(wanted)
+    able = session.supported(wanted)
     return session.run(able, [law_s(float(one.columns["n"])) for one in able], device="host@cuda", source="fake:0")
 
 
@@ -114,7 +114,7 @@ def test_a_law_without_noise_is_found_exactly_and_no_more_is_run_than_that_takes
     for row in found.rows:
         assert len(row.repeats) == LEAST_ROUNDS and not row.suspect
         assert row.low_s == pytest.approx(row.latency_s) == row.high_s
-        assert (row.device, row.source, row.timer, row.note, row.error_share) == (
+        assert (row.device, row.source, row.timer, row.note, row.error_over_tolerance) == (
             "host@cuda",
             "fake:0",
             "device",
@@ -198,7 +198,7 @@ def test_rounds_that_differ_are_told() -> None:
 
 def test_wrong_numbers_are_told_whatever_the_time() -> None:
     rows = measured(Fake(Clock(), wrong=(1000.0,)), points(1000, 2000)).rows
-    assert "off by 2 times what is allowed" in rows[0].suspect and not rows[1].suspect
+    assert "2 times the tolerance" in rows[0].suspect and not rows[1].suspect
 
 
 def test_what_is_refused_is_said_with_its_reason_and_takes_no_time() -> None:
@@ -302,7 +302,7 @@ def test_a_device_that_hangs_when_it_is_asked_what_it_does_is_opened_anew() -> N
         return devices[-1]
 
     session = Session(anew, budget=Budget(60.0))
-    assert session.able(points(1000, 2000, 3000)) == points(1000, 3000)
+    assert session.supported(points(1000, 2000, 3000)) == points(1000, 3000)
     assert len(devices) == 2 and devices[0].closed == 1 and "n=2000" in session.refused[0][1]
 
 
@@ -317,8 +317,8 @@ def test_a_device_that_does_not_come_back_loses_nothing_that_was_measured() -> N
 
     session = Session(once, budget=Budget(60.0, clock))
     found = session.run(points(1000, 2000, 3000), [1e-6, 2e-6, 3e-6], device="host", source="fake:0")
-    assert [row.columns["n"] for row in found.rows] == [1000.0] and found.left == []
-    assert {one.columns["n"]: why for one, why in found.refused}[3000.0] == "the device did not come back: unplugged"
+    assert [row.columns["n"] for row in found.rows] == [1000.0] and found.over_budget == []
+    assert {one.columns["n"]: why for one, why in found.refused}[3000.0] == "the device did not open again: unplugged"
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=30, unique=True), st.floats(0.05, 30.0))
@@ -327,7 +327,7 @@ def test_the_budget_is_kept_but_for_one_visit_and_every_point_is_accounted_for(
 ) -> None:
     device = Fake(Clock(), visit=0.02)
     found = measured(device, points(*sizes), budget_s)
-    assert len(found.rows) + len(found.refused) + len(found.left) == len(sizes)
+    assert len(found.rows) + len(found.refused) + len(found.over_budget) == len(sizes)
     # A visit's parts: making ready, two warm-ups, a sample or so, and the numbers.
     longest = max((law_s(row.columns["n"]) for row in found.rows), default=0.0)  # type: ignore[arg-type]
     assert found.spent_s <= budget_s + 0.02 + 10 * longest + 10 * measure.SAMPLE_S
@@ -340,7 +340,9 @@ def test_a_point_that_would_take_the_budget_is_left_and_said_to_be_also_where_th
     wanted = points(10**6, 10**10)
     session = Session(lambda: device, budget=Budget(20.0, device.clock))
     found = session.run(wanted, [law_s(1e6) / 1000, law_s(1e10) / 1000], device="host", source="fake:0")
-    assert [row.columns["n"] for row in found.rows] == [1e6] and [one.columns["n"] for one in found.left] == [1e10]
+    assert [row.columns["n"] for row in found.rows] == [1e6] and [one.columns["n"] for one in found.over_budget] == [
+        1e10
+    ]
     assert 1e10 not in device.runs
 
 
@@ -392,10 +394,10 @@ def test_what_fits_takes_no_more_than_the_budget_by_the_model_and_by_its_bytes(b
     assert not fits or len(fits) == len(every) or taken + visits > 0.5 * budget_s or budget_s < 30.0
 
 
-def test_landmarks_are_points_of_the_suite_and_come_first_where_the_budget_is_small() -> None:
+def test_reference_points_are_points_of_the_suite_and_come_first_where_the_budget_is_small() -> None:
     every = list(suite.points())
-    found = [one for one in every if one.share == suite.LANDMARK_SHARE]
-    assert [(one.op, one.columns) for one in found] == [(one.op, one.columns) for one in LANDMARKS]
+    found = [one for one in every if one.share == suite.REFERENCE_POINT_SHARE]
+    assert [(one.op, one.columns) for one in found] == [(one.op, one.columns) for one in REFERENCE_POINTS]
     fits, _ = suite.within(every, lambda _: 1e-3, 3.0)
     assert len(fits) < len(every) / 10
     assert all(one in fits for one in found)
@@ -407,11 +409,11 @@ def test_numbers_that_are_not_finite_make_a_row_suspect_and_not_the_document_unw
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FakeTrial, "check", lambda _: share)
         (row,) = measured(device, points(1000)).rows
-    assert "not finite" in row.suspect and row.error_share is None
+    assert "not finite" in row.suspect and row.error_over_tolerance is None
 
 
-def test_a_landmark_may_take_a_greater_share_of_the_budget_than_others() -> None:
-    product = next(one for one in suite.points() if one.op == "gemm" and is_landmark(one.op, one.columns))
+def test_a_reference_point_may_take_a_greater_share_of_the_budget_than_others() -> None:
+    product = next(one for one in suite.points() if one.op == "gemm" and is_reference_point(one.op, one.columns))
     other = replace(product, columns={**product.columns, "m": 1025.0}, share=Point.share)
     fits, beyond = suite.within([product, other], lambda _: 0.1 * 60.0 / measure.LEAST_RUNS, 60.0)
     assert (fits, beyond) == ([product], [other])

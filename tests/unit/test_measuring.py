@@ -75,14 +75,14 @@ def test_a_device_is_measured_by_its_own_name_or_its_model_s(
             "opencl:7",
             None,
             errors.DeviceNotPresentError,
-            r"'opencl:7' is not here; here are cuda:0.*did you mean opencl",
+            r"device 'opencl:7' not found on this host; available: cuda:0.*did you mean opencl",
         ),
-        ("t4", None, errors.DeviceNotPresentError, "'t4' is not here"),
+        ("t4", None, errors.DeviceNotPresentError, "device 't4' not found on this host"),
         ("t5", None, errors.InputError, "did you mean 't4'"),
         ("opencel:0", None, errors.InputError, "did you mean 'opencl'"),
-        ("fpga:0", None, errors.InputError, "nothing says which model stands for fpga:0"),
+        ("fpga:0", None, errors.InputError, "no model is known for fpga:0"),
         ("cuda:0", "rtx-4909", errors.InputError, "did you mean 'rtx-4090'"),
-        (None, "l4", errors.InputError, "nothing says which device is compared with it"),
+        (None, "l4", errors.InputError, "--as needs the device"),
     ],
 )
 def test_what_is_not_here_or_has_no_model_is_said(
@@ -102,14 +102,14 @@ def test_a_budget_that_is_none_is_refused(budget_s: float) -> None:
 def test_the_budget_is_shared_and_everything_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     shares: dict[str, float] = {}
 
-    def take(name: str, sku: str, budget: Budget, *_: Any) -> measuring.Taken:
+    def take(name: str, sku: str, budget: Budget, *_: Any) -> measuring.MeasuredDevice:
         shares[name] = budget.seconds
-        return measuring.Taken(name, sku, Measured((), (), (), 0, 0.0), HOST, {})
+        return measuring.MeasuredDevice(name, sku, Measured((), (), (), 0, 0.0), HOST, {})
 
     monkeypatch.setattr(measuring, "_measure", take)
     found = measuring.measured(budget=Budget(100.0))
     assert sum(shares.values()) == pytest.approx(100.0) and shares["offload:0"] < shares["cpu:0"] == shares["cuda:0"]
-    assert [one.name for one in found.taken] == list(shares)
+    assert [one.name for one in found.devices] == list(shares)
 
 
 def test_clocks_are_among_the_circumstances_by_device_and_when() -> None:
@@ -120,8 +120,10 @@ def test_clocks_are_among_the_circumstances_by_device_and_when() -> None:
         "highest": {"sm_clock_hz": 1.98e9, "temperature_c": 63.0, "power_limit_w": 700.0, "held_back": ["power cap"]},
     }
     info = SimpleNamespace(name="NVIDIA L4", driver="CUDA 12.9")
-    taken = measuring.Taken("cuda:0", "l4@cuda", Measured((), (), (), 0, 0.0, told), info, {"cuBLAS": "12.9.1"})
-    about = measuring.Findings([taken]).circumstances()
+    taken = measuring.MeasuredDevice(
+        "cuda:0", "l4@cuda", Measured((), (), (), 0, 0.0, told), info, {"cuBLAS": "12.9.1"}
+    )
+    about = measuring.MeasurementResults([taken]).environment()
     assert about.clocks == {
         "cuda:0 SM (begin)": 1.98e9, "cuda:0 memory (begin)": 3.2e9, "cuda:0 SM (end)": 1.2e9,
         "cuda:0 memory (end)": 3.2e9, "cuda:0 SM (lowest)": 1.2e9, "cuda:0 SM (highest)": 1.98e9,
@@ -162,9 +164,11 @@ def test_the_host_is_measured_compared_and_written_down(tmp_path: Path) -> None:
     ops = {one["op"] for one in results}
     assert {"copy", "vector_add"} <= ops and {one["device"] for one in results} == {"host@native"}
     document = json.loads((tmp_path / "validation.json").read_text())
-    assert document["results"] == results and "numpy" in " ".join(document["circumstances"]["versions"]).lower()
+    assert document["results"] == results and "numpy" in " ".join(document["environment"]["versions"]).lower()
     rows: list[Mapping[str, Any]] = document["measurements"]
-    assert rows and all(row["latency_s"] > 0 and row["source"] == "cpu:0" and row["error_share"] <= 1.0 for row in rows)
+    assert rows and all(
+        row["latency_s"] > 0 and row["source"] == "cpu:0" and row["error_over_tolerance"] <= 1.0 for row in rows
+    )
     whys = {one["op"]: one["why"] for one in document["omitted"]}
     assert "does not support 'aes'; expected one of" in whys["aes"], "the device's own words"
     # What was measured is a file like any other: read back it gives the same figures, and calibrates.

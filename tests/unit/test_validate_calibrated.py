@@ -136,7 +136,7 @@ def test_a_known_law_is_recovered_within_a_percent_at_sizes_that_no_fit_saw(
     op: str, catalogue: Catalogue, tmp_path: Path
 ) -> None:
     (found,) = validating.calibrated(measured(op, "lawful-1"), tmp_path, catalogue=catalogue)
-    assert found["refused"] is None
+    assert found["not_fitted"] is None
     assert found["before"]["mape"] > 0.3
     # One percent of noise shows as 0.8%, whoever answers.
     assert found["after"]["mape"] < 0.012
@@ -186,7 +186,7 @@ def test_suspect_rows_are_fitted_to_nothing_and_too_few_rows_say_so(tmp_path: Pa
     assert (found["fitted"], found["held_out"]) == (40, 40)
     assert found["after"]["mape"] < 0.02
     few, one = validating.calibrated([*rows[:12], measured("copy", "l4")[0]], tmp_path)
-    assert "6 distinct measurements are too few" in few["refused"]
-    assert one["refused"] == "all rows are of one shape: nothing is left to judge by"
+    assert "6 distinct measurements are too few" in few["not_fitted"]
+    assert one["not_fitted"] == "all rows are of one shape, so no row is left to compare with"
     assert few["after"] is one["after"] is None
     assert json.dumps([few, one])

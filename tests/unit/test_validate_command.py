@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -72,24 +73,24 @@ def check(one: dict[str, Any]) -> None:
     assert set(one["worst"][0]) == {
         "columns", "measured_s", "modelled_s", "error", "bound", "inside", "source", "line",
     }  # fmt: skip
-    assert (one["suspect"], one["refused"]) == ([], [])
+    assert (one["suspect"], one["unsupported"]) == ([], [])
 
 
 def test_a_threshold_that_is_missed_is_exit_1_and_the_answer_is_printed_all_the_same(truth: Path) -> None:
     for device, limit, code in (("l4", 0, 0), ("t4", 50.1, 0), ("t4", 49.9, 1)):
-        given = ("--against", truth, "--op", "vector_add", "--device", device, "--at-most", limit)
+        given = ("--against", truth, "--op", "vector_add", "--device", device, "--max-mape", limit)
         done, out, err = command(*given, "--format", "json")
         assert done == code
         assert len(json.loads(out)) == 1
-        assert ("vector_add on t4 is 50.0% off, above 49.9%" in err) == bool(code)
+        assert ("vector_add on t4: MAPE 50.0% exceeds --max-mape 49.9%" in err) == bool(code)
 
 
 def test_nothing_to_judge_by_is_no_pass(truth: Path) -> None:
     lines = truth.read_text().splitlines()
     truth.write_text("\n".join([f"{lines[0]},suspect", *(f"{line},hot" for line in lines[1:])]) + "\n")
-    code, out, err = command("--against", truth, "--op", "vector_add", "--at-most", 90)
+    code, out, err = command("--against", truth, "--op", "vector_add", "--max-mape", 90)
     assert code == 1
-    assert "vector_add on l4 has no measurement to trust" in err
+    assert "vector_add on l4: every measurement is suspect" in err
     assert "suspect (line 2), in no figure: hot" in out
 
 
@@ -97,11 +98,11 @@ def test_nothing_to_judge_by_is_no_pass(truth: Path) -> None:
     ("arguments", "said"),
     [
         (("--op", "vector_ad"), "did you mean 'vector_add'?"),
-        ((), "truth.csv:1: nothing says which operation was measured"),
+        ((), "truth.csv:1: the operation is not stated"),
         (("--op", "vector_add", "--device", "a10"), "--device: no row is of 'a10'"),
         (("--op", "vector_add", "--context", "clok=burst"), "did you mean 'clock'?"),
         (("--op", "vector_add", "--calibration", "nowhere.yaml"), "nowhere.yaml"),
-        (("--op", "vector_add", "--at-most", "nan"), "--at-most: this is nan"),
+        (("--op", "vector_add", "--max-mape", "nan"), "--max-mape: this is nan"),
         (("--op", "gemm"), "truth.csv:1: the table has no column 'm', which gemm needs"),
         (("--op", "sign"), "l4 is a gpu, which does not run sign"),
     ],
@@ -145,8 +146,8 @@ def test_what_is_written_can_be_validated_and_calibrated_again(truth: Path, tmp_
     data = json.loads((out / "validation.json").read_text())
     assert data["results"] == json.loads(first)
     assert data["rows"] == {"l4/vector_add.csv": 3, "t4/vector_add.csv": 3}
-    assert data["circumstances"]["command"].startswith("windtunnel validate --against ")
-    assert data["circumstances"]["versions"]["windtunnel"]
+    assert data["environment"]["command"].startswith("windtunnel validate --against ")
+    assert data["environment"]["versions"]["windtunnel"]
     figures = ("n", "mape", "bias")
     again = json.loads(command("--against", out / "validation.json", "--format", "json")[1])
     assert [[one[key] for key in figures] for one in again] == [
@@ -172,7 +173,7 @@ def test_calibrating_fits_one_half_and_judges_on_the_other(tmp_path: Path) -> No
     assert code == 0
     (one,) = json.loads(out)
     fit = one["calibrated"]
-    assert fit["refused"] is None
+    assert fit["not_fitted"] is None
     assert fit["fitted"] + fit["held_out"] == 100
     assert fit["after"]["n"] == fit["held_out"]
     assert fit["after"]["mape"] < fit["before"]["mape"]
@@ -185,7 +186,7 @@ def test_calibrating_fits_one_half_and_judges_on_the_other(tmp_path: Path) -> No
     code, out, _ = command(*given)
     assert code == 0
     assert re.search(r"MAPE before +after", out)
-    assert "held back with all their batch" in out
+    assert "held out with all their batch" in out
 
 
 def test_a_slip_of_many_rows_writes_nothing(truth: Path, tmp_path: Path) -> None:
@@ -208,7 +209,20 @@ def test_names_of_other_peoples_devices_are_matched_by_all_their_words() -> None
     ):
         assert validating.model_of(name, known) == sku
     for name in ("NVIDIA A100", "A100-PCIE-40GB-2", "nvidia", "NVIDIA H100 PCIe"):
-        with pytest.raises(InputError, match="no device of the catalogue is called"):
+        with pytest.raises(InputError, match="is not a device of the catalogue"):
             validating.model_of(name, known)
     with pytest.raises(InputError, match="did you mean 'h100-sxm-80gb'"):
         validating.model_of("NVIDIA H100 PCIe", known)
+
+
+def test_the_former_name_of_an_option_names_the_new_one(truth: Path) -> None:
+    code, _, err = command("--against", truth, "--op", "vector_add", "--at-most", "5")
+    assert code == 2 and "--at-most was renamed to --max-mape" in err
+
+
+def test_the_recorded_command_is_what_was_typed(truth: Path, tmp_path: Path) -> None:
+    words = ("--op", "vector_add", "--max-mape", "500", "--context", "cache=cold", "--out", str(tmp_path / "v"))
+    code, _, err = command("--against", truth, *words)
+    assert code == 0, err
+    data = json.loads((tmp_path / "v" / "validation.json").read_text())
+    assert data["environment"]["command"] == shlex.join(["windtunnel", "validate", "--against", str(truth), *words])

@@ -17,7 +17,7 @@ from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel.report.validation import api_rows, render
 from windtunnel.validation.compare import Comparison, compare, halves
 from windtunnel.validation.page import charts, points
-from windtunnel.validation.rows import Circumstances, Measurement
+from windtunnel.validation.rows import Environment, Measurement
 from windtunnel.validation.statistics import figures, mean_difference, noise_floor
 
 
@@ -105,7 +105,7 @@ def test_where_all_rows_are_suspect_there_are_no_figures() -> None:
 def test_rows_that_the_model_refuses_are_counted_apart_with_why() -> None:
     said = compared([row(10, 10.0), row(20, 1.0, "int8", line=9), row(30, 1.0, "int8")]).report()
     assert said["n"] == 1
-    assert said["refused"] == [{"n": 2, "why": "ruler does not add int8", "line": 9}]
+    assert said["unsupported"] == [{"n": 2, "why": "ruler does not add int8", "line": 9}]
 
 
 def test_a_model_that_refuses_every_row_is_an_error_with_the_place() -> None:
@@ -208,7 +208,7 @@ def test_halves_are_of_whole_shapes_and_the_same_whatever_the_order() -> None:
     assert len(fitted) + len(held) == len(rows)
     assert not shapes(fitted) & shapes(held)
     assert abs(len(shapes(fitted)) - len(shapes(held))) <= 1
-    assert how == "every other (n, k, batch) held back with all their m, 9 in all"
+    assert how == "every other (n, k, batch) held out with all their m, 9 in all"
     again = halves(rows[::-1])
     assert (shapes(again[0]), shapes(again[1])) == (shapes(fitted), shapes(held))
 
@@ -216,8 +216,8 @@ def test_halves_are_of_whole_shapes_and_the_same_whatever_the_order() -> None:
 def test_few_shapes_are_split_by_every_size() -> None:
     fitted, held, how = halves([product(m, 64, 64) for m in range(1, 11)])
     assert (len(fitted), len(held)) == (5, 5)
-    assert how == "every other (m, n, k, batch) held back, 10 in all"
-    assert halves([row(n, 1.0) for n in range(1, 5)])[2] == "every other (n) held back, 4 in all"
+    assert how == "every other (m, n, k, batch) held out, 10 in all"
+    assert halves([row(n, 1.0) for n in range(1, 5)])[2] == "every other (n) held out, 4 in all"
 
 
 def test_of_many_rows_the_page_draws_some_evenly_by_time_and_all_that_are_furthest_off() -> None:
@@ -249,12 +249,12 @@ def test_the_apis_of_one_chip_stand_side_by_side_where_several_did_the_same_work
     rows = [Measurement(name, "by hand", "vector_add", columns, seconds) for name, seconds in times.items()]
     rows += [Measurement("ruler@vulkan", "by hand", "vector_add", {**columns, "n": 7.0}, 3.0)]
     results = [one.report() for one in compare(rows, lambda _: RULER)]
-    assert [len(one["landmarks"]) for one in results] == [1, 1, 1]
+    assert [len(one["reference_points"]) for one in results] == [1, 1, 1]
     quickest, other = api_rows(results)
     assert (quickest[1:4], other[1:4]) == (["vulkan", "1.00 s", "×1"], ["cuda", "2.00 s", "×2"])
     assert quickest[0].endswith("on ruler")
     twice = [*rows[:2], Measurement("ruler@cuda", "cuda:1", "vector_add", columns, 4.0)]
     labels = [one[1] for one in api_rows([one.report() for one in compare(twice, lambda _: RULER)])]
     assert labels == ["vulkan", "cuda (by hand)", "cuda (cuda:1)"]
-    assert "The same work by each API" in render(results, [], Circumstances().as_dict())
-    assert "The same work by each API" not in render(results[2:], [], Circumstances().as_dict())
+    assert "The same work by each API" in render(results, [], Environment().as_dict())
+    assert "The same work by each API" not in render(results[2:], [], Environment().as_dict())

@@ -15,7 +15,7 @@ from windtunnel.app import validate as validating
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.report.validation import text
-from windtunnel.validation.rows import Circumstances, Measurement, document, read_file, write_rows
+from windtunnel.validation.rows import Environment, Measurement, document, read_file, write_rows
 
 
 def table(tmp_path: Path, text: str, name: str = "rows.csv") -> Path:
@@ -40,7 +40,7 @@ FULL = Measurement(
     timer="device",
     note='PoCL 6, "basic", kernel; one thread',
     suspect="the clock fell",
-    error_share=0.125,
+    error_over_tolerance=0.125,
 )
 BARE = Measurement("host@opencl", "opencl:0", "copy", {**FULL.columns, "bytes": 8192.0}, 2.5e-5)
 
@@ -51,15 +51,15 @@ def test_what_is_written_is_read_back_whole(tmp_path: Path) -> None:
     assert read_file(path) == [replace(FULL, line=2), replace(BARE, line=3)]
 
 
-def test_a_document_has_the_rows_and_their_circumstances(tmp_path: Path) -> None:
-    about = Circumstances(
+def test_a_document_has_the_rows_and_their_environment(tmp_path: Path) -> None:
+    about = Environment(
         "Zen 4", "PoCL 6.0", {"pyopencl": "2025.1"}, {"core": 3.1e9}, "2026-11-22", "windtunnel validate",
         {"cuda:0": {"begin": {"temperature_c": 41.0}, "highest": {"held_back": ["power cap"]}}},
     )  # fmt: skip
     path = tmp_path / "rows.json"
     path.write_text(json.dumps(document([FULL, BARE], about)))
     assert read_file(path) == [FULL, BARE]
-    assert json.loads(path.read_text())["circumstances"] == {
+    assert json.loads(path.read_text())["environment"] == {
         "host": "Zen 4",
         "driver": "PoCL 6.0",
         "versions": {"pyopencl": "2025.1"},
@@ -173,7 +173,7 @@ def test_elementwise_rows_are_written_and_read_though_they_have_a_column_op(tmp_
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("n,latency_s\n1,1e-5", ":1: nothing says which device was measured; expected --device SKU"),
+        ("n,latency_s\n1,1e-5", ":1: the device is not stated; expected --device SKU"),
         ("sku,n\nl4,1", ":1: the table has no column 'latency_s'"),
         ("sku,n,latency\nl4,1,1", "(its column 'latency' is near)"),
         ("sku,m,latency_s\nl4,1,1e-5", ":1: the table has no column 'n', which vector_add needs"),
@@ -182,13 +182,19 @@ def test_elementwise_rows_are_written_and_read_though_they_have_a_column_op(tmp_
         ("sku,n,dtype,latency_s\nl4,1,flaot32,1e-5", ":2: dtype: 'flaot32' is not a value of dtype"),
         ("sku,n,dtype,latency_s\nl4,1,flaot32,1e-5", "did you mean 'float32'?"),
         ("sku,n,latency_s,samples\nl4,1,1e-5,2.5", ":2: samples: this is '2.5'; expected a whole number from 1"),
-        ("sku,n,latency_s,repeats\nl4,1,1e-5,1e-5 2e-5", ":2: repeats: this is '1e-5 2e-5'; expected seconds with"),
+        (
+            "sku,n,latency_s,repeats\nl4,1,1e-5,1e-5 2e-5",
+            ":2: repeats: this is '1e-5 2e-5'; expected seconds separated",
+        ),
         ("sku,n,latency_s,repeats\nl4,1,1e-5,1e-5;-1", ":2: repeats: this is '1e-5;-1'"),
-        ("sku,n,latency_s,error_share\nl4,1,1e-5,-1", ":2: error_share: this is '-1'; expected 0 or more"),
+        (
+            "sku,n,latency_s,error_over_tolerance\nl4,1,1e-5,-1",
+            ":2: error_over_tolerance: this is '-1'; expected 0 or more",
+        ),
         ("sku,n,latency_s,low_s,high_s\nl4,1,1e-5,2e-5,3e-5", ":2: low_s: the interval is 2e-05 to 3e-05"),
         ("sku,n,latency_s,low_s,high_s\nl4,1,9e-5,2e-5,3e-5", ":2: high_s: the interval is 2e-05 to 3e-05"),
-        ("sku,n,latency_s\n,1,1e-5", ":2: sku: this row does not say which device it is of"),
-        ("sku,n,latency_s\nl44,1,1e-5", ":2: device: no device of the catalogue is called 'l44'"),
+        ("sku,n,latency_s\n,1,1e-5", ":2: sku: this row does not name its device"),
+        ("sku,n,latency_s\nl44,1,1e-5", ":2: device: 'l44' is not a device of the catalogue"),
         ("sku,n,latency_s\nl44,1,1e-5", "did you mean 'l4'?"),
         ("sku,n,latency_s\nl4@cude,1,1e-5", ":2: device: unknown API 'cude' in 'l4@cude'"),
         ("sku,n,latency_s", ": there is no measurement; expected a header and rows"),
@@ -204,10 +210,13 @@ def test_a_slip_is_named_with_its_place_and_what_was_expected(text: str, said: s
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("n,sku,latency_s\n1,l4,1e-5", "rows.csv:1: nothing says which operation was measured; expected --op"),
+        ("n,sku,latency_s\n1,l4,1e-5", "rows.csv:1: the operation is not stated; expected --op"),
         ("op,n,sku,latency_s\nvector_ad,1,l4,1e-5", "rows.csv:2: op: unknown operation 'vector_ad'"),
         ("op,n,sku,latency_s\nvector_ad,1,l4,1e-5", "did you mean 'vector_add'?"),
-        ("op,n,sku,latency_s\nvector_add,1,l4,1e-5\nelementwise,1,l4,1e-5", "rows.csv:3: op: elementwise has a column"),
+        (
+            "op,n,sku,latency_s\nvector_add,1,l4,1e-5\nelementwise,1,l4,1e-5",
+            "rows.csv:3: op: elementwise has its own column",
+        ),
     ],
 )
 def test_a_file_that_does_not_say_what_was_measured_is_refused(text: str, said: str, tmp_path: Path) -> None:
@@ -230,7 +239,7 @@ def test_the_context_is_not_given_twice_and_not_misspelt(tmp_path: Path) -> None
 
 def test_a_device_is_taken_by_its_name_alone_never_by_likeness(tmp_path: Path) -> None:
     path = table(tmp_path, "device,n,latency_s\nopencl:0,1,1e-5\nl4,1,2e-5")
-    with pytest.raises(InputError, match="no device of the catalogue is called 'opencl:0'"):
+    with pytest.raises(InputError, match="'opencl:0' is not a device of the catalogue"):
         validating.read(path, op="vector_add")
     (row,) = validating.read(path, op="vector_add", device="opencl:0", model="host@opencl")
     assert (row.device, row.source, row.latency_s) == ("host@opencl", "opencl:0 in rows.csv", 1e-5)
@@ -252,7 +261,10 @@ def test_a_file_of_no_device_is_of_the_one_that_is_named(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"latency_s": "fast"}, "measurements[0].latency_s: 'latency_s' is missing or wrong; expected seconds"),
+        (
+            {"latency_s": "fast"},
+            "measurements[0].latency_s: 'latency_s' is missing or has a wrong type; expected seconds",
+        ),
         ({"latency_s": 0.0}, "measurements[0].latency_s: this is 0.0"),
         ({"op": "copi"}, "measurements[0].columns: unknown operation 'copi'"),
         ({"columns": {"bytes": 1}}, "measurements[0].columns: copy needs 'direction'"),
@@ -265,7 +277,7 @@ def test_a_file_of_no_device_is_of_the_one_that_is_named(tmp_path: Path) -> None
     ],
 )
 def test_a_slip_in_a_document_is_named(change: dict[str, object], said: str, tmp_path: Path) -> None:
-    data = document([FULL], Circumstances())
+    data = document([FULL], Environment())
     data["measurements"][0] |= change
     (tmp_path / "rows.json").write_text(json.dumps(data))
     with pytest.raises(InputError) as caught:
@@ -286,7 +298,7 @@ def test_what_is_no_document_is_refused(text: str, tmp_path: Path) -> None:
         (
             """op,device,n,latency_s,dispach
             vector_add,l4,1000000,1e-5,eager""",
-            r"rows.csv:1: dispach: 'dispach' is no column of vector_add; .*did you mean 'dispatch'",
+            r"rows.csv:1: dispach: 'dispach' is not a column of vector_add; .*did you mean 'dispatch'",
         ),
         (
             """op,device,n,latency_s,cahce
@@ -312,7 +324,7 @@ def test_a_row_that_could_be_read_in_two_ways_is_refused(text: str, said: str, t
 
 def test_a_document_may_begin_with_a_mark_of_its_byte_order_and_holds_intervals_around_medians(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
-    held = document([FULL], Circumstances())
+    held = document([FULL], Environment())
     path.write_text(json.dumps(held), encoding="utf-8-sig")
     assert read_file(path) == [FULL]
     held["measurements"][0]["low_s"] = 5.0
@@ -323,7 +335,7 @@ def test_a_document_may_begin_with_a_mark_of_its_byte_order_and_holds_intervals_
 
 def test_what_a_file_says_reaches_the_terminal_without_its_control_codes(tmp_path: Path) -> None:
     row = replace(BARE, suspect="\x1b]0;owned\x07 hot", source="a\x1b[31mb")
-    results, _ = validating.judged([row, replace(BARE, source="a\x1b[31mb")], Circumstances())
+    results, _ = validating.judged([row, replace(BARE, source="a\x1b[31mb")], Environment())
     assert "\x1b" not in text(results) and "\x07" not in text(results)
 
 
@@ -333,3 +345,14 @@ def test_a_cell_that_a_spreadsheet_would_mangle_survives(tmp_path: Path) -> None
     with (tmp_path / "copy.csv").open(newline="") as file:
         assert next(iter(csv.DictReader(file)))["note"] == row.note
     assert read_file(tmp_path / "copy.csv")[0].note == row.note
+
+
+def test_a_column_under_its_former_name_is_still_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("sku,n,latency_s,error_share\nl4,1,1e-5,0.25\n")
+    (row,) = read_file(path, op="vector_add")
+    assert row.error_over_tolerance == 0.25
+    data = document([replace(row, line=None)], Environment())
+    data["measurements"][0]["error_share"] = data["measurements"][0].pop("error_over_tolerance")
+    (tmp_path / "rows.json").write_text(json.dumps(data))
+    assert read_file(tmp_path / "rows.json")[0].error_over_tolerance == 0.25

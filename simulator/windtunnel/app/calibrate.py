@@ -1,4 +1,4 @@
-"""`windtunnel calibrate`: a device fitted to measurements of one operation."""
+"""`windtunnel calibrate`: fitting a device model to measurements of one operation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from windtunnel.core.errors import InputError, Where
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.optable import read_op_table
 from windtunnel.core.version import __version__
-from windtunnel.simulation.fleet import device_model as device
+from windtunnel.simulation.fleet import device_model
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.read import shipped_overlay
 
@@ -24,40 +24,52 @@ def calibrate(
     strict: bool = False,
     catalogue: Catalogue | None = None,
 ) -> dict[str, Any]:
-    """Fit a device to a table of measurements of one operation: its columns, ``latency_s`` and optionally ``power_w``.
+    """Fit a device model to a table of measurements of one operation.
 
-    Starts from the device's datasheet and what other devices taught. Writes the overlay to ``out``, and returns what
-    was learned and how sure it is. Raises InputError for too few rows, and on any outlier if ``strict``.
+    The fit starts from the datasheet and from the transfer of other devices, without the shipped calibration.
+
+    Args:
+        op: The operation.
+        measurements: A CSV file with the operation's columns, ``latency_s`` and optionally ``power_w``.
+        device_name: The device, ``SKU`` or ``SKU@API``.
+        out: The overlay file to write, if any.
+        strict: Whether an outlier or a suspected wrong unit is an error.
+        catalogue: The catalogue of models.
+
+    Returns:
+        The fitted numbers and the accuracy of the fit as plain data; see ``Calibration.report``.
+
+    Raises:
+        InputError: for an invalid table, too few rows, or any outlier if ``strict``.
     """
     from windtunnel_models.learned.calibrate import calibrate as fit
     from windtunnel_models.learned.write import overlay_data, overlay_text
 
     operation = OPERATIONS.find(op)
     if not operation.hardware:
-        raise InputError(f"{op} takes the time that it is told", expected="an operation that runs on hardware")
+        raise InputError(f"{op} takes the time that the scenario states", expected="an operation that runs on hardware")
     if out is not None and out.exists() and measurements.exists() and out.samefile(measurements):
         raise InputError("this is the table itself", where=Where(str(out), field="--out"), expected="another file")
-    target = device(device_name, catalogue or Catalogue(), "none")
+    target = device_model(device_name, catalogue or Catalogue(), "none")
     table = read_op_table(operation, measurements)
-    found = fit(target, table, table.measured("latency_s"), table.measured("power_w", optional=True))
-    if strict and found.warnings:
-        raise InputError(found.warnings[0], where=Where(str(measurements), field="latency_s"), expected="seconds")
-    if strict and found.outliers:
-        first = found.outliers[0]
+    result = fit(target, table, table.measured("latency_s"), table.measured("power_w", optional=True))
+    if strict and result.warnings:
+        raise InputError(result.warnings[0], where=Where(str(measurements), field="latency_s"), expected="seconds")
+    if strict and result.outliers:
+        first = result.outliers[0]
         raise InputError(
-            f"{len(found.outliers)} of {found.rows} rows are far from what the others say; the first measured "
-            f"{first.measured_s:g} s where they say {first.expected_s:g} s",
+            f"{len(result.outliers)} of {result.rows} rows are outliers; the first measured {first.measured_s:g} s, "
+            f"where the other rows predict {first.expected_s:g} s",
             where=Where(str(measurements), first.line, field="latency_s"),
-            expected="a time that the others bear out, or no --strict",
+            expected="a time near the prediction, or no --strict",
         )
     if out is not None:
-        note = f"windtunnel {__version__} calibrate, starting from what it knew without measurements of this SKU"
-        data = overlay_data(found, f"{found.rows} measurements in {measurements.name}", note)
-        text = overlay_text(data)
+        note = f"windtunnel {__version__} calibrate, starting from the model without measurements of this SKU"
+        text = overlay_text(overlay_data(result, f"{result.rows} measurements in {measurements.name}", note))
 
         def write(stream: TextIO) -> None:
             stream.write(text)
 
         write_whole(out, write)
     shipped = shipped_overlay(target.spec.sku, target.spec.kind)
-    return {**found.report(), "instead_of": sorted(shipped.fits) if shipped is not None else []}
+    return {**result.report(), "instead_of": sorted(shipped.fits) if shipped is not None else []}

@@ -1,7 +1,6 @@
-"""`windtunnel validate` put together: measurements, the model beside them, figures, files, and the loop of calibration.
+"""`windtunnel validate`: measurements, the model's predictions for them, error figures, files and calibration.
 
-Beside `app` and like it a place that knows several parts. Measurements come from a file (``read``) or from whoever
-measured; from there on nobody asks where they came from.
+Measurements come from a file (``read``) or from the devices of this host (``validate_here``).
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import math
 import platform
 import re
-import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from windtunnel.app import calibrate as calibrate_command
+from windtunnel.app.calibrate import calibrate as calibrate_device
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.result import result_json
@@ -28,20 +26,20 @@ from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.versions import made_with
 from windtunnel.validation import page, rows
 from windtunnel.validation.budget import Budget
-from windtunnel.validation.campaign import Taken, measured
+from windtunnel.validation.campaign import MeasuredDevice, measured
 from windtunnel.validation.compare import Comparison, halves
 from windtunnel.validation.compare import compare as _compare
-from windtunnel.validation.rows import Circumstances, Measurement
+from windtunnel.validation.rows import Environment, Measurement
 from windtunnel_models import labels
 from windtunnel_models.catalogue import Catalogue
 
-MOST_IN_JSON = 2_000
-"""Measurements that validation.json holds itself; more are in the CSV files alone."""
+MAX_IN_JSON = 2_000
+"""The most measurements that validation.json contains; more are in the CSV files only."""
 
 _MAKERS = frozenset(
     ("nvidia", "amd", "intel", "apple", "google", "xilinx", "tesla", "instinct", "radeon", "geforce", "quadro")
 )
-"""Words of a driver's name for a device that its SKU leaves out."""
+"""Words of a driver's name for a device that its SKU does not contain."""
 
 
 def read(
@@ -53,17 +51,25 @@ def read(
     context: Mapping[str, object] | None = None,
     catalogue: Catalogue | None = None,
 ) -> list[Measurement]:
-    """The measurements of a file, each with the model it is to be compared with.
+    """Return the measurements of a file, each with the model that it is compared with.
 
-    ``device``: whose rows to keep, or whose they are where the file does not say. ``model``: the SKU they are compared
-    with, where that is not the device's own name. See ``rows.read_file``. Raises InputError for what is wrong.
+    Args:
+        path: A CSV file, or a validation.json; see ``rows.read_file``.
+        op: The operation, if the file does not state it.
+        device: The device whose rows to keep, or the device of all rows if the file does not state one.
+        model: The SKU to compare with, if it is not the device's own name.
+        context: Columns of the context that the file does not have.
+        catalogue: The catalogue of models.
+
+    Raises:
+        InputError: with file, line and field, for invalid rows or an unknown device.
     """
     catalogue = catalogue or Catalogue()
-    found = rows.read_file(path, op=op, device=device, context=context)
+    measurements = rows.read_file(path, op=op, device=device, context=context)
     if device is not None:
-        found = _of_device(found, device, path, catalogue)
+        measurements = _of_device(measurements, device, path, catalogue)
     if model is not None:
-        names = sorted({row.device for row in found})
+        names = sorted({row.device for row in measurements})
         if len(names) > 1:
             raise InputError(
                 f"rows of {len(names)} devices would be compared with one model",
@@ -71,28 +77,28 @@ def read(
                 expected=f"--device, {one_of(names)}",
             )
         device_model(model, catalogue)
-        return [_renamed(row, model) for row in found]
+        return [_renamed(row, model) for row in measurements]
     models: dict[str, str] = {}
-    for row in found:
+    for row in measurements:
         if row.device not in models:
             try:
                 models[row.device] = model_of(row.device, catalogue)
             except InputError as error:
                 raise error.at(Where(str(path), row.line, field="device")) from None
-    return [_renamed(row, models[row.device]) for row in found]
+    return [_renamed(row, models[row.device]) for row in measurements]
 
 
-def _of_device(found: Sequence[Measurement], device: str, path: Path, catalogue: Catalogue) -> list[Measurement]:
-    """The rows that are of ``device``, by the file's own name for it or by the model's."""
-    names = sorted({row.device for row in found})
+def _of_device(measurements: Sequence[Measurement], device: str, path: Path, catalogue: Catalogue) -> list[Measurement]:
+    """Return the rows of ``device``, which is the file's own name for it or the model's."""
+    names = sorted({row.device for row in measurements})
 
-    def same(name: str) -> bool:
+    def is_device(name: str) -> bool:
         try:
             return name == device or model_of(name, catalogue) == device
         except InputError:
             return False
 
-    kept = {name for name in names if same(name)}
+    kept = {name for name in names if is_device(name)}
     if not kept:
         raise InputError(
             f"no row is of '{device}'",
@@ -100,7 +106,7 @@ def _of_device(found: Sequence[Measurement], device: str, path: Path, catalogue:
             expected=one_of(names),
             nearest=nearest(device, names),
         )
-    return [row for row in found if row.device in kept]
+    return [row for row in measurements if row.device in kept]
 
 
 def _renamed(row: Measurement, model: str) -> Measurement:
@@ -110,29 +116,31 @@ def _renamed(row: Measurement, model: str) -> Measurement:
 
 
 def model_of(name: str, catalogue: Catalogue) -> str:
-    """The catalogue's name of a device that somebody else named: a SKU, its driver's name (`windtunnel_models.labels`),
-    or all the SKU's words but the maker's.
+    """Return the catalogue's name of a device.
 
-    ``NVIDIA H200`` is ``h200-sxm-141gb``, ``A100 PCIE 40GB`` is ``a100-pcie-40gb``. Nothing is taken for what it is
-    only like: InputError otherwise, with a SKU of the same chip.
+    ``name`` is a SKU, the name that its driver gives it (`windtunnel_models.labels`), or all words of the SKU without
+    its maker: ``NVIDIA H200`` is ``h200-sxm-141gb``, ``A100 PCIE 40GB`` is ``a100-pcie-40gb``.
+
+    Raises:
+        InputError: if no SKU matches exactly, with a SKU of the same chip as the nearest name.
     """
     sku, at, api = name.partition("@")
     if sku not in catalogue.skus():
-        said = _words(sku)
+        words = _words(sku)
         labelled = labels.model_of(sku, "gpu")
-        like = [labelled] if labelled else [one for one in catalogue.skus() if _words(one) == said]
-        if len(like) != 1:
-            # One of the same chip, and not one whose name is spelt much alike.
-            same = [one for one in catalogue.skus() if _words(one)[:1] == said[:1]]
+        matches = [labelled] if labelled else [known for known in catalogue.skus() if _words(known) == words]
+        if len(matches) != 1:
+            # A SKU of the same chip is a better suggestion than one with a similar spelling.
+            same_chip = [known for known in catalogue.skus() if _words(known)[:1] == words[:1]]
             raise InputError(
-                f"no device of the catalogue is called '{name}'",
+                f"'{name}' is not a device of the catalogue",
                 expected="a SKU that `windtunnel devices` lists, or --device and --as SKU",
-                nearest=same[0] if same else nearest("-".join(said), catalogue.skus()),
+                nearest=same_chip[0] if same_chip else nearest("-".join(words), catalogue.skus()),
             )
-        sku = like[0]
-    found = sku + at + api
-    device_model(found, catalogue)
-    return found
+        sku = matches[0]
+    full_name = sku + at + api
+    device_model(full_name, catalogue)
+    return full_name
 
 
 def _words(name: str) -> tuple[str, ...]:
@@ -142,10 +150,15 @@ def _words(name: str) -> tuple[str, ...]:
 def compare(
     measurements: Iterable[Measurement], *, catalogue: Catalogue | None = None, calibration: str | None = None
 ) -> list[Comparison]:
-    """Model against measurement, by device and operation.
+    """Compare the models with measurements, by device and operation.
 
-    ``calibration``: an overlay's path in place of the shipped one, or ``none`` to ignore what was fitted to the very
-    SKU, as in ``app.predict``. Raises InputError where the model refuses every row of an operation.
+    Args:
+        measurements: The measurements.
+        catalogue: The catalogue of models.
+        calibration: The path of an overlay that replaces the shipped one, or ``none``, as in ``app.predict``.
+
+    Raises:
+        InputError: if a model supports no row of an operation.
     """
     return _compare(measurements, partial(device_model, catalogue=catalogue or Catalogue(), calibration=calibration))
 
@@ -153,61 +166,64 @@ def compare(
 def calibrated(
     measurements: Iterable[Measurement], folder: Path, *, catalogue: Catalogue | None = None
 ) -> list[dict[str, Any]]:
-    """Fit each device and operation to half of its measurements and judge it on the other half, by whole shapes.
+    """Fit each device and operation to half of its shapes, and compare the result with the other half.
 
-    Writes ``<device>/<op>.fit.csv``, the rows that were fitted, and ``<device>/<op>.yaml``, the overlay that
-    `windtunnel calibrate` makes of them, under ``folder``. ``before`` and ``after`` are the figures on the half that no
-    fit saw: of the model without measurements of this SKU, and with the overlay. What cannot be fitted says why in
-    ``refused``. Rows that are suspect are left out of both halves.
+    Writes the fitted rows, ``<device>/<op>.fit.csv``, and the overlay, ``<device>/<op>.yaml``, under ``folder``.
+    Suspect rows are in neither half.
+
+    Returns:
+        One entry for each device and operation: ``before`` and ``after`` have the error figures on the other half, of
+        the model without measurements of this SKU and with the overlay; ``not_fitted`` has the reason if there is no
+        fit.
     """
     catalogue = catalogue or Catalogue()
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for row in measurements:
         if not row.suspect:
             groups.setdefault((row.device, row.op), []).append(row)
-    return [_calibrated(device, op, of, folder / device, catalogue) for (device, op), of in groups.items()]
+    return [_calibrated(device, op, group, folder / device, catalogue) for (device, op), group in groups.items()]
 
 
-def _calibrated(device: str, op: str, of: Sequence[Measurement], folder: Path, catalogue: Catalogue) -> dict[str, Any]:
-    fitted, held, split = halves(of)
-    entry: dict[str, Any] = {"device": device, "op": op, "split": split, "fitted": len(fitted), "held_out": len(held)}
-    empty: dict[str, Any] = {"before": None, "after": None, "overlay": None, "calibration": None}
-    if not held:
-        return {**entry, **empty, "refused": "all rows are of one shape: nothing is left to judge by"}
+def _calibrated(
+    device: str, op: str, measurements: Sequence[Measurement], folder: Path, catalogue: Catalogue
+) -> dict[str, Any]:
+    fitted, held_out, split = halves(measurements)
+    counts = {"split": split, "fitted": len(fitted), "held_out": len(held_out)}
+    entry: dict[str, Any] = {"device": device, "op": op, **counts}
+    entry |= dict.fromkeys(("before", "after", "overlay", "calibration", "not_fitted"))
+    if not held_out:
+        return {**entry, "not_fitted": "all rows are of one shape, so no row is left to compare with"}
     folder.mkdir(parents=True, exist_ok=True)
     table, overlay = folder / f"{op}.fit.csv", folder / f"{op}.yaml"
     rows.write_rows(table, fitted)
     try:
-        found = calibrate_command.calibrate(op, table, device, out=overlay, catalogue=catalogue)
-        before, after = (compare(held, catalogue=catalogue, calibration=which)[0] for which in ("none", str(overlay)))
+        calibration = calibrate_device(op, table, device, out=overlay, catalogue=catalogue)
+        before, after = (
+            compare(held_out, catalogue=catalogue, calibration=which)[0] for which in ("none", str(overlay))
+        )
     except InputError as error:
-        return {**entry, **empty, "refused": error.problem + (f", {error.expected}" if error.expected else "")}
-    return {
-        **entry,
-        "before": before.figures(),
-        "after": after.figures(),
-        "overlay": str(overlay),
-        "calibration": found,
-        "refused": None,
-    }
+        return {**entry, "not_fitted": error.problem + (f", {error.expected}" if error.expected else "")}
+    figures = {"before": before.figures(), "after": after.figures()}
+    return {**entry, **figures, "overlay": str(overlay), "calibration": calibration}
 
 
-def missed(results: Sequence[Mapping[str, Any]], at_most: float) -> list[str]:
-    """Which comparisons are off by more than ``at_most`` (a fraction) in the mean, or have nothing to judge by."""
-    said = []
-    for one in results:
-        if one["mape"] is None:
-            said.append(f"{one['op']} on {one['device']} has no measurement to trust")
-        elif one["mape"] > at_most:
-            # As many digits as tell the two apart.
-            digits = next((d for d in range(1, 12) if f"{one['mape']:.{d}%}" != f"{at_most:.{d}%}"), 12)
-            said.append(f"{one['op']} on {one['device']} is {one['mape']:.{digits}%} off, above {at_most:.{digits}%}")
-    return said
+def missed(results: Sequence[Mapping[str, Any]], max_mape: float) -> list[str]:
+    """Return a message for each result whose MAPE exceeds ``max_mape`` (a fraction) or is unknown."""
+    messages = []
+    for result in results:
+        name, mape = f"{result['op']} on {result['device']}", result["mape"]
+        if mape is None:
+            messages.append(f"{name}: every measurement is suspect")
+        elif mape > max_mape:
+            # As many digits as distinguish the two numbers.
+            digits = next((d for d in range(1, 12) if f"{mape:.{d}%}" != f"{max_mape:.{d}%}"), 12)
+            messages.append(f"{name}: MAPE {mape:.{digits}%} exceeds --max-mape {max_mape:.{digits}%}")
+    return messages
 
 
-def circumstances(command: str = "") -> Circumstances:
-    """Those of a comparison made here and now. The driver of what was measured elsewhere is not known here."""
-    return Circumstances(
+def environment(command: str = "") -> Environment:
+    """Return the environment of a comparison made on this host now. The driver is unknown: it is that of the file."""
+    return Environment(
         host=f"{platform.machine()}, {platform.system()} {platform.release()}",
         versions=made_with(),
         date=datetime.now(UTC).replace(microsecond=0).isoformat(),
@@ -219,31 +235,41 @@ def save(
     comparisons: Sequence[Comparison],
     results: Sequence[Mapping[str, Any]],
     folder: Path,
-    about: Circumstances,
-    at_most: float | None = None,
+    about: Environment,
+    max_mape: float | None = None,
     omitted: Sequence[Mapping[str, Any]] = (),
 ) -> list[Path]:
-    """Write validation.json, validation.html and ``<device>/<op>.csv`` under ``folder``; nothing half-written stays.
+    """Write validation.json, validation.html and ``<device>/<op>.csv`` under ``folder``, each completely or not at all.
 
-    ``results``: the comparisons' reports. Suspect rows go to ``<op>.suspect.csv``, so that nobody fits to them by
-    chance. ``validation.json`` holds the results, the circumstances and up to ``MOST_IN_JSON`` measurements, and can be
-    given to ``read`` again.
+    Suspect rows go to ``<op>.suspect.csv``, so that they are not fitted by mistake. ``validation.json`` has the
+    results, the environment and up to ``MAX_IN_JSON`` measurements, and ``read`` accepts it.
+
+    Args:
+        comparisons: The comparisons.
+        results: Their reports.
+        folder: The folder to write to.
+        about: The environment of the measurements.
+        max_mape: The MAPE (a fraction) that the page uses as the limit.
+        omitted: The points that were not measured.
+
+    Returns:
+        The files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    everything = [row for one in comparisons for row in (*one.rows, *one.suspects)]
+    everything = [row for comparison in comparisons for row in (*comparison.rows, *comparison.suspects)]
     written: list[Path] = []
     files: dict[str, int] = {}
-    for one in comparisons:
-        for suffix, kept in (("csv", one.rows), ("suspect.csv", one.suspects)):
-            path = folder / one.name / f"{one.op}.{suffix}"
+    for comparison in comparisons:
+        for suffix, kept in (("csv", comparison.rows), ("suspect.csv", comparison.suspects)):
+            path = folder / comparison.name / f"{comparison.op}.{suffix}"
             if kept:
                 path.parent.mkdir(exist_ok=True)
                 rows.write_rows(path, kept)
                 files[path.relative_to(folder).as_posix()] = len(kept)
                 written.append(path)
-    held = everything if len(everything) <= MOST_IN_JSON else []
-    data = {**rows.document(held, about), "rows": files, "results": list(results), "omitted": list(omitted)}
-    text = report.render(results, page.charts(comparisons), about.as_dict(), at_most, omitted)
+    included = everything if len(everything) <= MAX_IN_JSON else []
+    data = {**rows.document(included, about), "rows": files, "results": list(results), "omitted": list(omitted)}
+    text = report.render(results, page.charts(comparisons), about.as_dict(), max_mape, omitted)
     for name, content in (("validation.json", result_json(data)), ("validation.html", text)):
         write_whole(folder / name, lambda stream, content=content: stream.write(content))  # type: ignore[misc]
         written.append(folder / name)
@@ -252,39 +278,44 @@ def save(
 
 def judged(
     measurements: Sequence[Measurement],
-    about: Circumstances,
+    about: Environment,
     *,
     catalogue: Catalogue | None = None,
     calibration: str | None = None,
     calibrate: bool = False,
     out: Path | None = None,
-    at_most: float | None = None,
+    max_mape: float | None = None,
     spans: Sequence[Mapping[str, Any]] = (),
     omitted: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[list[dict[str, Any]], list[Path]]:
-    """Measurements against the model: the results, as JSON has them, and what was written under ``out``.
+    """Compare measurements with the models; return the results as plain data, and the files written under ``out``.
 
-    ``spans``: results of whole scenarios, which stand after those of operations. ``omitted``: what was not measured.
-
-    ``about``: the circumstances of the measurements. ``calibrate``: each result has, as ``calibrated``, what a fit to
-    one half of its shapes does on the other. ``at_most``: the error in the mean (a fraction) that the page judges by.
+    Args:
+        measurements: The measurements.
+        about: Their environment.
+        catalogue: The catalogue of models.
+        calibration: As in ``compare``.
+        calibrate: Whether each result has an entry ``calibrated``; see the function of that name.
+        out: The folder to write to, if any.
+        max_mape: The MAPE (a fraction) that the page uses as the limit.
+        spans: Results of whole scenarios, which are appended.
+        omitted: The points that were not measured.
     """
-    if at_most is not None and not 0.0 <= at_most < math.inf:
-        raise InputError(f"this is {at_most}", where=Where(field="--at-most"), expected="a share from 0")
+    if max_mape is not None and not 0.0 <= max_mape < math.inf:
+        raise InputError(f"this is {max_mape}", where=Where(field="--max-mape"), expected="a share from 0")
     catalogue = catalogue or Catalogue()
     comparisons = compare(measurements, catalogue=catalogue, calibration=calibration)
-    fits: list[dict[str, Any]] = []
-    if calibrate and out is not None:
-        fits = calibrated(measurements, out / "calibration", catalogue=catalogue)
-    elif calibrate:
-        with tempfile.TemporaryDirectory() as scratch:
-            fits = [{**one, "overlay": None} for one in calibrated(measurements, Path(scratch), catalogue=catalogue)]
-    results = [one.report() for one in comparisons]
+    results = [comparison.report() for comparison in comparisons]
     if calibrate:
-        of = {(one["device"], one["op"]): one for one in fits}
-        results = [{**one, "calibrated": of.get((one["device"], one["op"]))} for one in results]
-    results += [dict(one) for one in spans]
-    return results, [] if out is None else save(comparisons, results, out, about, at_most, omitted)
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) if out is None else out / "calibration"
+            fits = calibrated(measurements, folder, catalogue=catalogue)
+        if out is None:
+            fits = [{**fit, "overlay": None} for fit in fits]
+        by_name = {(fit["device"], fit["op"]): fit for fit in fits}
+        results = [{**result, "calibrated": by_name.get((result["device"], result["op"]))} for result in results]
+    results += [dict(span) for span in spans]
+    return results, [] if out is None else save(comparisons, results, out, about, max_mape, omitted)
 
 
 def validate_here(
@@ -297,57 +328,58 @@ def validate_here(
     catalogs: Sequence[str | Path] = (),
     calibrate: bool = False,
     out: Path | None = None,
-    at_most: float | None = None,
+    max_mape: float | None = None,
     progress: Callable[[str], None] | None = None,
+    command: str = "",
 ) -> tuple[list[dict[str, Any]], list[Path], list[dict[str, Any]]]:
-    """Devices of this host against their models: see ``measuring.measured`` and ``judged``.
+    """Measure devices of this host and compare them with their models; see ``campaign.measured`` and ``judged``.
 
-    The third part says what was not measured, and why. Where a device was given one scenario to run as itself and as
-    its model, a result with the operation ``makespan`` compares the two.
+    ``command`` is the command line, which is recorded in the environment.
+
+    Returns:
+        The results, the files, and the points that were not measured with the reasons. If a device executed a scenario,
+        a result with the operation ``makespan`` compares it with the model's.
     """
     catalogue = predict_library.catalogue(catalogs)
-    options: dict[str, object] = {
-        "--device": device, "--as": model, "--budget": None if budget is None else f"{budget.seconds:g}",
-        "--seed": seed or None, "--calibration": calibration,
-    }  # fmt: skip
-    words = ["windtunnel", "validate"]
-    words += [str(word) for name, value in options.items() if value is not None for word in (name, value)]
-    words += [word for folder in catalogs for word in ("--catalog", str(folder))]
-    words += ["--calibrate"] * calibrate + (["--out", str(out)] if out is not None else [])
-    found = measured(
-        device, model=model, budget=budget, seed=seed, catalogue=catalogue, calibration=calibration, progress=progress,
-        command=shlex.join(words),
-    )  # fmt: skip
-    spans = [_makespan(one) for one in found.taken if one.makespan is not None]
+    measurements = measured(
+        device,
+        model=model,
+        budget=budget,
+        seed=seed,
+        catalogue=catalogue,
+        calibration=calibration,
+        progress=progress,
+        command=command,
+    )
     results, written = judged(
-        found.rows,
-        found.circumstances(),
+        measurements.rows,
+        measurements.environment(),
         catalogue=catalogue,
         calibration=calibration,
         calibrate=calibrate,
         out=out,
-        at_most=at_most,
-        spans=spans,
-        omitted=found.omitted(),
+        max_mape=max_mape,
+        spans=[_makespan(one_device) for one_device in measurements.devices if one_device.makespan is not None],
+        omitted=measurements.omitted(),
     )
-    return results, written, found.omitted()
+    return results, written, measurements.omitted()
 
 
-def _makespan(taken: Taken) -> dict[str, Any]:
-    """A scenario's predicted and measured makespan, as a result."""
-    assert taken.makespan is not None  # noqa: S101  whoever asks has seen
-    span = dict(taken.makespan)
+def _makespan(device: MeasuredDevice) -> dict[str, Any]:
+    """Return the predicted and the measured makespan of a scenario as a result."""
+    assert device.makespan is not None  # noqa: S101  by the caller's condition
+    span = dict(device.makespan)
     error = span["predicted_s"] / span["measured_s"] - 1.0
     return {
-        "device": taken.model,
+        "device": device.model,
         "op": "makespan",
         "n": 1,
         **dict.fromkeys(("mape", "median_ape", "p90_ape"), abs(error)),
         "bias": error,
         "noise_floor": None,
         "coverage": None,
-        "sources": [taken.name],
-        **{key: [] for key in ("by_bound", "by_dtype", "worst", "suspect", "refused")},
+        "sources": [device.name],
+        **{key: [] for key in ("by_bound", "by_dtype", "worst", "suspect", "unsupported")},
         **span,
     }
 
@@ -363,33 +395,31 @@ def validate(
     catalogs: Sequence[str | Path] = (),
     calibrate: bool = False,
     out: Path | None = None,
-    at_most: float | None = None,
+    max_mape: float | None = None,
+    command: str = "",
 ) -> tuple[list[dict[str, Any]], list[Path]]:
-    """A file of measurements against the model: see ``read`` and ``judged``."""
+    """Compare a file of measurements with the models; see ``read`` and ``judged``.
+
+    ``command`` is the command line, which is recorded in the environment.
+    """
     catalogue = predict_library.catalogue(catalogs)
     measurements = read(path, op=op, device=device, model=model, context=context, catalogue=catalogue)
-    options = {"--op": op, "--device": device, "--as": model, "--calibration": calibration}
-    words = ["windtunnel", "validate", "--against", str(path)]
-    words += [word for name, value in options.items() if value is not None for word in (name, value)]
-    words += [word for name, value in (context or {}).items() for word in ("--context", f"{name}={value}")]
-    words += [word for folder in catalogs for word in ("--catalog", str(folder))]
-    words += ["--calibrate"] * calibrate + (["--out", str(out)] if out is not None else [])
     return judged(
         measurements,
-        circumstances(shlex.join(words)),
+        environment(command),
         catalogue=catalogue,
         calibration=calibration,
         calibrate=calibrate,
         out=out,
-        at_most=at_most,
+        max_mape=max_mape,
     )
 
 
 __all__ = [
     "Budget",
     "calibrated",
-    "circumstances",
     "compare",
+    "environment",
     "judged",
     "missed",
     "read",

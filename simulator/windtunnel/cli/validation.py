@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,16 @@ import click
 from windtunnel.cli.console import CATALOG, FORMAT, Told, pairs, print_json
 
 
-@click.command()
+class _RecordedCommand(click.Command):
+    """A command that keeps its arguments as they were typed, for the environment of a validation."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the arguments, then parse them."""
+        ctx.meta["windtunnel.command"] = shlex.join(["windtunnel", "validate", *args])
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_RecordedCommand)
 @click.option(
     "--against",
     type=click.Path(path_type=Path),
@@ -41,7 +51,8 @@ from windtunnel.cli.console import CATALOG, FORMAT, Told, pairs, print_json
 @click.option(
     "--calibrate", is_flag=True, help="Also fit to half of the shapes, and report the error on the other half."
 )
-@click.option("--at-most", type=click.FloatRange(0.0), metavar="PERCENT", help="Exit with 1 where a MAPE is above.")
+@click.option("--max-mape", type=click.FloatRange(0.0), metavar="PERCENT", help="Exit with 1 if a MAPE exceeds this.")
+@click.option("--at-most", "old_max_mape", hidden=True)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -49,7 +60,9 @@ from windtunnel.cli.console import CATALOG, FORMAT, Told, pairs, print_json
 )
 @CATALOG
 @FORMAT
+@click.pass_context
 def validate(
+    ctx: click.Context,
     against: Path | None,
     op: str | None,
     device_name: str | None,
@@ -59,7 +72,8 @@ def validate(
     context: Sequence[str],
     calibration: str | None,
     calibrate: bool,
-    at_most: float | None,
+    max_mape: float | None,
+    old_max_mape: str | None,
     out: Path | None,
     catalogs: Sequence[str],
     form: str,
@@ -75,17 +89,21 @@ def validate(
     """  # noqa: D301
     from windtunnel.app import validate as validating
     from windtunnel.app.run import check_writable
+    from windtunnel.core.errors import InputError, Where
     from windtunnel.report.validation import text
 
+    if old_max_mape is not None:
+        raise InputError("--at-most was renamed to --max-mape", where=Where(field="--at-most"), expected="--max-mape")
     if out is not None:
         check_writable(out)
-    share = None if at_most is None else at_most / 100.0
+    share = None if max_mape is None else max_mape / 100.0
     both: dict[str, Any] = {
         "calibration": calibration,
         "catalogs": catalogs,
         "calibrate": calibrate,
         "out": out,
-        "at_most": share,
+        "max_mape": share,
+        "command": ctx.meta["windtunnel.command"],
     }
     omitted: Sequence[Mapping[str, Any]] = ()
     if against is not None:
@@ -105,7 +123,7 @@ def validate(
         click.echo(text(results, omitted))
         for path in paths:
             click.echo(f"wrote {path}")
-    missed = [] if at_most is None else validating.missed(results, at_most / 100.0)
+    missed = [] if max_mape is None else validating.missed(results, max_mape / 100.0)
     for line in missed:
         click.echo(f"windtunnel: {line}", err=True)
     if missed:

@@ -85,7 +85,7 @@ def notes(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 yield f"  {one['op']}: suspect{_line(row)}, in no figure: {row['why']}"
             if len(one["suspect"]) > _SHOWN:
                 yield f"  {one['op']}: {len(one['suspect']) - _SHOWN} more suspect rows (--format json lists all)"
-            for row in one["refused"][:_SHOWN]:
+            for row in one["unsupported"][:_SHOWN]:
                 yield f"  {one['op']}: {plural(row['n'], 'row')} that the model refuses{_line(row)}: {row['why']}"
 
 
@@ -126,7 +126,7 @@ def fit_table(fits: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[s
             percent(one["after"]["coverage"]),
         ]
         for one in fits
-        if one["refused"] is None
+        if one["not_fitted"] is None
     ]
 
 
@@ -134,8 +134,8 @@ def fit_notes(fits: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """How the halves were made, where the overlay is, and what could not be fitted, by device."""
     refused: dict[str, list[str]] = {}
     for one in fits:
-        if one["refused"] is not None:
-            refused.setdefault(one["device"], []).append(f"{one['op']} ({one['refused']})")
+        if one["not_fitted"] is not None:
+            refused.setdefault(one["device"], []).append(f"{one['op']} ({one['not_fitted']})")
         else:
             written = f"; overlay {one['overlay']}" if one["overlay"] else ""
             doubt = (
@@ -159,7 +159,7 @@ def api_rows(results: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     found: dict[tuple[str, str], list[tuple[str, Mapping[str, Any]]]] = {}
     for result in results:
         chip, _, api = str(result["device"]).partition("@")
-        for one in result.get("landmarks") or ():
+        for one in result.get("reference_points") or ():
             work = " ".join([str(result["op"]), *(_plain(value) for value in one["columns"].values())])
             found.setdefault((chip, work), []).append((api or NOTHING, one))
     rows = []
@@ -226,7 +226,7 @@ def _aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def verdict(results: Sequence[Mapping[str, Any]], at_most: float | None = None) -> str:
+def verdict(results: Sequence[Mapping[str, Any]], max_mape: float | None = None) -> str:
     """The answer in one line."""
     errors = [one["mape"] for one in results if one["mape"] is not None]
     if not errors:
@@ -243,11 +243,11 @@ def verdict(results: Sequence[Mapping[str, Any]], at_most: float | None = None) 
         floors = [one["noise_floor"] for one in results if one["noise_floor"] is not None]
         if floors:
             said += f", where the measurements themselves vary by {percent(min(floors))} to {percent(max(floors))}"
-    if at_most is None:
+    if max_mape is None:
         return said
-    above = sum(one["mape"] is None or one["mape"] > at_most for one in results)
+    above = sum(one["mape"] is None or one["mape"] > max_mape for one in results)
     return said + (
-        f"; {above} of {len(results)} above {percent(at_most)}" if above else f"; at most {percent(at_most)}"
+        f"; {above} of {len(results)} above {percent(max_mape)}" if above else f"; at most {percent(max_mape)}"
     )
 
 
@@ -255,12 +255,12 @@ def render(
     results: Sequence[Mapping[str, Any]],
     charts: Sequence[Mapping[str, Any]],
     about: Mapping[str, Any],
-    at_most: float | None = None,
+    max_mape: float | None = None,
     omitted: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The validation as a complete HTML document that loads nothing.
 
-    ``charts``: the points of each comparison; ``about``: the circumstances; ``omitted``: what was not measured. Names
+    ``charts``: the points of each comparison; ``about``: the environment; ``omitted``: what was not measured. Names
     in any of them may hold anything.
     """
     scripts = {"uplot": _vendored("uPlot.iife.min.js"), "app": _template_text("validation.js")}
@@ -269,7 +269,7 @@ def render(
         f"script-src {' '.join(_hash(text) for text in scripts.values())}"
     )
     fits = [one["calibrated"] for one in results if one.get("calibrated") is not None]
-    above = at_most is not None and any(one["mape"] is None or one["mape"] > at_most for one in results)
+    above = max_mape is not None and any(one["mape"] is None or one["mape"] > max_mape for one in results)
     drawn = {(chart["device"], chart["op"]): i for i, chart in enumerate(charts)}
     return (
         _environment()
@@ -279,8 +279,8 @@ def render(
             scripts={name: Markup(text) for name, text in scripts.items()},  # noqa: S704 -- our own files
             styles=Markup(_vendored("uPlot.min.css") + _template_text("report.css")),  # noqa: S704 -- our own files
             data=_embedded(list(charts)),
-            verdict=verdict(results, at_most),
-            state="none" if at_most is None else "missed" if above else "met",
+            verdict=verdict(results, max_mape),
+            state="none" if max_mape is None else "missed" if above else "met",
             ran=_ran(results),
             header=HEADER,
             rows=[[one["device"], _named(one), *cells(one)] for one in results],
@@ -372,7 +372,7 @@ def _part(one: Mapping[str, Any], chart: int | None, charts: Sequence[Mapping[st
         "fitted": FITTED if one["model"]["basis"] == "measured" else "",
         "left_out": [
             *(f"suspect{_line(row)}: {row['why']}" for row in one["suspect"]),
-            *(f"{plural(row['n'], 'row')} refused{_line(row)}: {row['why']}" for row in one["refused"]),
+            *(f"{plural(row['n'], 'row')} refused{_line(row)}: {row['why']}" for row in one["unsupported"]),
         ],
     }
 

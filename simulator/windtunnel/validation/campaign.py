@@ -1,6 +1,6 @@
-"""The measuring half of `windtunnel validate`: which devices of this host, what of them, and for how long.
+"""The measurements of `windtunnel validate`: the choice of devices, their operations and the division of the budget.
 
-Every device is driven in a process of its own, so that a driver that hangs costs a point and not the measurement.
+Each device is driven by a separate process, so that a driver that hangs costs one point and not the campaign.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from windtunnel.simulation.versions import made_with
 from windtunnel.validation import suite
 from windtunnel.validation.budget import Budget
 from windtunnel.validation.measure import Measured, Point, Session
-from windtunnel.validation.rows import Circumstances, Measurement
+from windtunnel.validation.rows import Environment, Measurement
 from windtunnel_models.catalogue import Catalogue
 
 _SHARES: Mapping[str, float] = {"packets": 0.2, "offload": 0.6}
-"""Of the budget, beside a device with every kind of operation."""
+"""The weight of a back end with few operations when the budget is divided; the others have 1."""
 _MAKESPAN_SHARE = 0.15
-"""Of a device's budget, that is kept for its part of the makespan."""
+"""The share of a device's budget that is reserved for the makespan."""
 
 
 @dataclass
-class Taken:
-    """What was measured of one device. ``model``: what it is compared with."""
+class MeasuredDevice:
+    """The measurements of one device, and the model that they are compared with."""
 
     name: str
     model: str
@@ -49,55 +49,55 @@ class Taken:
     info: Any
     versions: Mapping[str, str]
     makespan: Mapping[str, Any] | None = None
-    unspanned: str = ""
-    """Why there is no makespan, where there is none."""
+    no_makespan: str = ""
+    """The reason if there is no makespan."""
 
 
 @dataclass
-class Findings:
-    """What was measured of all."""
+class MeasurementResults:
+    """The measurements of all devices."""
 
-    taken: list[Taken] = field(default_factory=list)
+    devices: list[MeasuredDevice] = field(default_factory=list)
     command: str = ""
     unopened: dict[str, str] = field(default_factory=dict)
-    """Devices that did not open, and why: the others are measured all the same."""
+    """The devices that did not open, with the reason. The others are measured."""
 
     @property
     def rows(self) -> list[Measurement]:
         """All measurements."""
-        return [row for one in self.taken for row in one.measured.rows]
+        return [row for one in self.devices for row in one.measured.rows]
 
-    def circumstances(self) -> Circumstances:
-        """Driver, versions and clocks of each device, the host and the date."""
-        versions = {f"{one.name} {key}": value for one in self.taken for key, value in one.versions.items()}
-        return Circumstances(
+    def environment(self) -> Environment:
+        """Return the driver, versions and clocks of each device, the host and the date."""
+        versions = {f"{one.name} {key}": value for one in self.devices for key, value in one.versions.items()}
+        return Environment(
             host=f"{_processor()}, {platform.system()} {platform.release()} {platform.machine()}",
-            driver="; ".join(f"{one.name}: {one.info.name}, {one.info.driver}" for one in self.taken),
+            driver="; ".join(f"{one.name}: {one.info.name}, {one.info.driver}" for one in self.devices),
             versions={**made_with(), **versions},
             clocks={
-                f"{one.name} {clock} ({when})": float(told[f"{key}_clock_hz"])  # type: ignore[arg-type]
-                for one in self.taken
-                for when, told in one.measured.conditions.items()
+                f"{one.name} {clock} ({when})": float(values[f"{key}_clock_hz"])  # type: ignore[arg-type]
+                for one in self.devices
+                for when, values in one.measured.conditions.items()
                 for clock, key in (("SM", "sm"), ("memory", "memory"))
-                if f"{key}_clock_hz" in told
+                if f"{key}_clock_hz" in values
             },
             date=datetime.now(UTC).replace(microsecond=0).isoformat(),
             command=self.command,
-            conditions={one.name: one.measured.conditions for one in self.taken if one.measured.conditions},
+            conditions={one.name: one.measured.conditions for one in self.devices if one.measured.conditions},
         )
 
     def omitted(self) -> list[dict[str, Any]]:
-        """By device, operation and reason, how many points were not measured; and whether that is what hung."""
+        """Return how many points were not measured, by device, operation and reason, and whether a call hung."""
         counts: dict[tuple[str, str, str], int] = {}
-        hung = {(one.name, why) for one in self.taken for why in one.measured.hung}
-        for one in self.taken:
+        hung = {(one.name, why) for one in self.devices for why in one.measured.hung}
+        for one in self.devices:
             reasons = [(point, why) for point, why in one.measured.refused]
-            reasons += [(point, "the budget was too small for it") for point in one.measured.left]
+            reasons += [(point, "the budget was too small") for point in one.measured.over_budget]
             for point, why in reasons:
                 key = one.name, point.op, why
                 counts[key] = counts.get(key, 0) + 1
-            if one.unspanned:
-                counts[one.name, "makespan", one.unspanned] = 1
+            if one.no_makespan:
+                counts[one.name, "makespan", one.no_makespan] = 1
         counts |= {(name, "all", why): len(list(suite.points())) for name, why in self.unopened.items()}
         return [
             {"source": source, "op": op, "why": why, "points": n, "hung": (source, why) in hung}
@@ -115,55 +115,67 @@ def measured(
     calibration: str | None = None,
     progress: Callable[[str], None] | None = None,
     command: str = "",
-) -> Findings:
-    """Measure the devices of this host, or the one called ``device`` (``opencl:0``, ``SKU``, ``SKU@API``).
+) -> MeasurementResults:
+    """Measure the devices of this host.
 
-    ``model``: compare it with this instead of its own. ``budget``: for all of them together.
-    DeviceNotPresentError where it is not here; InputError where nothing says which model stands for it, and for a
-    budget that is none.
+    Args:
+        device: The only device to measure: ``opencl:0``, ``SKU`` or ``SKU@API``.
+        model: The model to compare with, instead of the device's own.
+        budget: The budget for all devices together.
+        seed: The seed of the order of points.
+        catalogue: The catalogue of models.
+        calibration: The calibration of the model, as in ``app.predict``.
+        progress: Receives a line of text for each visit of a point.
+        command: The command line, for the environment.
+
+    Raises:
+        DeviceNotPresentError: if the device is not on this host, or does not open.
+        InputError: if the device has no model, or the budget is not valid.
     """
     budget = budget or Budget()
     budget.check()
     catalogue = catalogue or Catalogue()
     chosen = choose(device, model, catalogue)
     shares = [_SHARES.get(name.partition(":")[0], 1.0) for name, _ in chosen]
-    found = Findings(command=command)
-    theirs: dict[str, dict[str, str]] = {}
+    results = MeasurementResults(command=command)
+    measured_by_model: dict[str, dict[str, str]] = {}
     for (name, sku), share in zip(chosen, shares, strict=True):
-        told = partial(_prefixed, progress, name) if progress is not None else None
+        prefixed = partial(_prefixed, progress, name) if progress is not None else None
         each = budget.part(share / sum(shares))
-        done = theirs.setdefault(sku, {}) if model is None else {}
+        done = measured_by_model.setdefault(sku, {}) if model is None else {}
         as_model = device_model(sku, catalogue, calibration)
         try:
-            taken = _measure(name, sku, each, seed, as_model, told, catalogue, done, calibration)
+            measured_device = _measure(name, sku, each, seed, as_model, prefixed, catalogue, done, calibration)
         except (DeviceError, DeviceNotPresentError) as error:
             if len(chosen) == 1:
-                raise DeviceNotPresentError(f"'{name}' is found and does not open: {error}") from None
-            found.unopened[name] = str(error)
+                raise DeviceNotPresentError(f"'{name}' was found but does not open: {error}") from None
+            results.unopened[name] = str(error)
             continue
-        done |= {row.op: name for row in taken.measured.rows}
-        found.taken.append(taken)
-    return found
+        done |= {row.op: name for row in measured_device.measured.rows}
+        results.devices.append(measured_device)
+    return results
 
 
 def choose(device: str | None, model: str | None, catalogue: Catalogue) -> list[tuple[str, str]]:
-    """(device of this host, what it is compared with): all that have a model, or the one that is asked for."""
+    """Return (device of this host, its model) for all devices that have a model, or for the requested one."""
     if device is not None and ":" in device:
-        backend(device.partition(":")[0])  # a slip in a name is not an absent device
+        backend(device.partition(":")[0])  # raises for an unknown back end
     elif device is not None and model is None:
         device_model(device, catalogue)
     found = identify(probe())
     if device is None:
         if model is not None:
             raise InputError(
-                "nothing says which device is compared with it",
+                "--as needs the device that is compared with the model",
                 where=Where(field="--as"),
                 expected="--device NAME --as SKU",
             )
         named = [(one.detected.name, one.model) for one in found]
         chosen = [(name, sku) for name, sku in named if sku is not None]
         if not chosen:
-            raise DeviceNotPresentError("no back end reaches a device with a model here; windtunnel doctor says why")
+            raise DeviceNotPresentError(
+                "no device with a model found on this host; `windtunnel doctor` shows the reasons"
+            )
         return chosen
     if model is not None:
         device_model(model, catalogue)
@@ -171,18 +183,18 @@ def choose(device: str | None, model: str | None, catalogue: Catalogue) -> list[
     wanted = [one for one in found if one.is_called(device) or (full is not None and one.model == full)]
     if not wanted:
         here = [one.detected.name for one in found]
-        # Of `cuda:0` the processor is no slip of the pen.
+        # A device of another back end is not a misspelling of this one.
         near = nearest(device, [one for one in here if one.split(":")[0] == device.split(":")[0] or ":" not in device])
         raise DeviceNotPresentError(
-            f"'{device}' is not here; here are {', '.join(here) or 'none'}"
+            f"device '{device}' not found on this host; available: {', '.join(here) or 'none'}"
             + (f" (did you mean {near}?)" if near else "")
-            + "; windtunnel doctor says what is missing"
+            + ". Run `windtunnel doctor` for missing drivers"
         )
     return [(one.detected.name, model or _model_of(one)) for one in wanted]
 
 
 def _full(device: str, catalogue: Catalogue) -> str | None:
-    """``SKU@API`` of a catalogue's name, its usual API where it says none."""
+    """Return ``SKU@API`` of a name of the catalogue, with its usual API if it has none."""
     try:
         return f"{device.partition('@')[0]}@{device_model(device, catalogue).api.name}"
     except InputError:
@@ -192,7 +204,7 @@ def _full(device: str, catalogue: Catalogue) -> str | None:
 def _model_of(one: RealDevice) -> str:
     if one.model is None:
         raise InputError(
-            f"nothing says which model stands for {one.detected.name} ({one.detected.label})",
+            f"no model is known for {one.detected.name} ({one.detected.label})",
             where=Where(field="--as"),
             expected="--as SKU, or SKU@API",
         )
@@ -213,34 +225,38 @@ def _measure(
     catalogue: Catalogue,
     done: Mapping[str, str],
     calibration: str | None,
-) -> Taken:
-    """``done``: operations that another device of this model was measured with, and which; one stands for both."""
+) -> MeasuredDevice:
+    """Measure one device.
+
+    ``done``: the operations already measured with another device of the same model, and that device.
+    """
     way, _, number = name.partition(":")
     cost_s = partial(_cost_s, model)
     every = list(suite.points())
-    # A driver that answered a probe in time opens a device in that time, or in what the budget has for it.
+    # A driver that answered a probe in time opens a device in that time, or within the patience of the budget.
     open_s = min(OPEN_S, max(backend(way).timeout_s, budget.patience_s(math.inf, budget.seconds)))
     opened = partial(RemoteOperations, way, int(number), open_s=open_s)
     session = Session(opened, budget=budget.part(1 - _MAKESPAN_SHARE), seed=seed, progress=progress, wait=_wait)
-    refused = [(one, f"{sku} is measured with {done[one.op]} there") for one in every if one.op in done]
+    refused = [(one, f"{sku} is measured with {done[one.op]} for this operation") for one in every if one.op in done]
     try:
         info, versions = session.operations.info, session.operations.versions
-        able = session.able([one for one in every if one.op not in done])
-        costs = {id(one): cost_s(one) for one in able}
-        refused += [(one, f"the model {sku} does not know it") for one in able if costs[id(one)] is None]
-        fits, beyond = suite.within([one for one in able if costs[id(one)] is not None], cost_s, budget.seconds)
-        found = session.run(fits, [costs[id(one)] or 0.0 for one in fits], device=sku, source=name)
+        supported = session.supported([one for one in every if one.op not in done])
+        costs = {id(one): cost_s(one) for one in supported}
+        refused += [(one, f"the model {sku} does not support it") for one in supported if costs[id(one)] is None]
+        fits, beyond = suite.within([one for one in supported if costs[id(one)] is not None], cost_s, budget.seconds)
+        results = session.run(fits, [costs[id(one)] or 0.0 for one in fits], device=sku, source=name)
     finally:
         session.close()
-    refused += found.refused
-    left = [*found.left, *beyond]
-    taken = Taken(name, sku, replace(found, refused=refused, left=left), info, versions)
-    spanned = _makespan(taken, budget.part(_MAKESPAN_SHARE), seed, calibration, catalogue)
+    refused += results.refused
+    over_budget = [*results.over_budget, *beyond]
+    results = replace(results, refused=refused, over_budget=over_budget)
+    device = MeasuredDevice(name, sku, results, info, versions)
+    spanned = _makespan(device, budget.part(_MAKESPAN_SHARE), seed, calibration, catalogue)
     if isinstance(spanned, str):
-        taken.unspanned = spanned
+        device.no_makespan = spanned
     else:
-        taken.makespan = spanned
-    return taken
+        device.makespan = spanned
+    return device
 
 
 def _wait(operations: Any, most_s: float) -> None:
@@ -249,7 +265,7 @@ def _wait(operations: Any, most_s: float) -> None:
 
 
 def _cost_s(model: Device, one: Point) -> float | None:
-    """What the model says; None for what it does not know."""
+    """Return the predicted duration in seconds, or None if the model does not support the point."""
     try:
         rows = one_row(OPERATIONS.find(one.op), one.columns)
         return float(model.cost(rows, intervals=False).duration_s[0])
@@ -263,26 +279,24 @@ def _processor() -> str:
     return processor_name()
 
 
-# The makespan of a scenario, run on the device and on its model.
-
 _JOBS = 40
-_LEAST = 3
-"""Operations that a scenario is made of, where there are so many."""
+_MIN_OPERATIONS = 3
+"""The least number of operations of the scenario."""
 
 
 def _makespan(
-    taken: Taken, budget: Budget, seed: int, calibration: str | None, catalogue: Catalogue
+    device: MeasuredDevice, budget: Budget, seed: int, calibration: str | None, catalogue: Catalogue
 ) -> Mapping[str, Any] | str:
-    """One scenario of what was measured, run on the real device and on its model: how long each says it takes.
+    """Execute one scenario on the real device and on its model, and return both makespans.
 
-    ``_JOBS`` jobs that arrive at once, each of one operation, by turns; of those that fit into the budget those are
-    taken that are spread over what was measured. In words, why there is none, where there is none.
+    The scenario has ``_JOBS`` jobs that arrive at once. Each is one operation, in turn, of a selection that is spread
+    over the measured points and fits into the budget. Returns the reason as text if there is no makespan.
     """
-    trusted = [row for row in taken.measured.rows if not row.suspect and row.columns.get("dispatch") == "device"]
-    each = [row for row in trusted if row.latency_s * (_JOBS / _LEAST) < budget.seconds / 8]
+    trusted = [row for row in device.measured.rows if not row.suspect and row.columns.get("dispatch") == "device"]
+    each = [row for row in trusted if row.latency_s * (_JOBS / _MIN_OPERATIONS) < budget.seconds / 8]
     points = suite.spread([Point(row.op, row.columns) for row in each], 8)
-    if len(points) < _LEAST:
-        return f"{len(points)} of what was measured may be repeated within the budget, of at least {_LEAST}"
+    if len(points) < _MIN_OPERATIONS:
+        return f"only {len(points)} measured operations fit into the budget, at least {_MIN_OPERATIONS} are needed"
     data: dict[str, Any] = {
         "schema": 1,
         "name": "makespan",
@@ -298,7 +312,7 @@ def _makespan(
         "policy": "fifo",
         "stop": {"jobs": _JOBS},
     }
-    ways = {"predicted": {"device": taken.model}, "measured": {"real": taken.name, "device": taken.model}}
+    ways = {"predicted": {"device": device.model}, "measured": {"real": device.name, "device": device.model}}
     if calibration is not None:
         fitted = calibration if calibration == "none" else str(Path(calibration).resolve())
         ways = {way: {**entry, "calibration": fitted} for way, entry in ways.items()}
@@ -311,9 +325,9 @@ def _makespan(
                 jobs = simulate(made, 1, "process", catalogue)[1].jobs
             unfinished = int((jobs.status != COMPLETED).sum())
             if unfinished:
-                return f"{unfinished} of {_JOBS} jobs were not completed on {taken.name}"
+                return f"{unfinished} of {_JOBS} jobs were not completed on {device.name}"
             ends[way] = float(jobs.finish.max() - jobs.arrival.min()) / 1e12
-    except (WindtunnelError, RuntimeError) as error:  # what was measured is not lost for it
+    except (WindtunnelError, RuntimeError) as error:  # the measurements are kept
         return str(error)
     finally:
         executor.close_all()

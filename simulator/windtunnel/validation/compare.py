@@ -1,10 +1,10 @@
-"""Model against measurement, by device and operation."""
+"""Comparison of models with measurements, by device and operation."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,34 +14,47 @@ from windtunnel.core.device import Cost, Device, StrArray
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance
-from windtunnel.validation.landmarks import landmarks
+from windtunnel.validation.reference_points import measured_reference_points
 from windtunnel.validation.rows import Measurement
 from windtunnel.validation.statistics import figures, noise_floor, relative_errors
 
 MOST_WORST = 10
-"""Rows that are furthest off, of each device and operation."""
+"""The number of rows with the largest errors that are reported for each device and operation."""
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Rows that the model does not answer for: how many, why, and the first of them."""
+class UnsupportedRows:
+    """Rows that the model does not support: their number, the reason, and the first of them."""
 
     n: int
-    why: str
+    reason: str
     first: Measurement
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The rows of one operation on one device beside what the model says of them: one array element each.
+    """The rows of one operation on one device with their predictions, one array element each.
 
-    ``low_s`` and ``high_s``: the model's 90% interval. ``size``: of the operation, in ``size_unit``. Rows that are
-    suspect, or that the model refuses, are kept apart and enter no figure.
+    Suspect rows and rows that the model does not support are excluded from all figures.
+
+    Attributes:
+        device: The model.
+        name: The device as the rows call it.
+        op: The operation.
+        rows: The measurements.
+        modelled_s: The predicted times.
+        low_s: The lower end of the model's 90% interval.
+        high_s: Its upper end.
+        bound: What limits each row according to the model.
+        size: The size of each operation, in ``size_unit``.
+        size_unit: ``B``, or the name of a count.
+        provenance: The least certain of all inputs.
+        suspects: The suspect rows.
+        unsupported: The rows that the model does not support.
     """
 
     device: Device
     name: str
-    """The device as the rows call it."""
     op: str
     rows: tuple[Measurement, ...]
     modelled_s: FloatArray
@@ -51,34 +64,33 @@ class Comparison:
     size: FloatArray
     size_unit: str
     provenance: Provenance
-    """The weakest of the numbers that entered."""
     suspects: tuple[Measurement, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    unsupported: tuple[UnsupportedRows, ...] = ()
 
     @property
     def measured_s(self) -> FloatArray:
-        """What was measured."""
+        """The measured times (s)."""
         return np.array([row.latency_s for row in self.rows])
 
     @property
     def errors(self) -> FloatArray:
-        """Relative errors."""
+        """The relative errors, modelled / measured - 1."""
         return relative_errors(self.modelled_s, self.measured_s)
 
     def figures(self, kept: npt.NDArray[np.bool_] | None = None) -> dict[str, Any]:
-        """The figures of all rows, or of those that are ``kept``."""
+        """Return the figures of all rows, or of those where ``kept`` is true."""
         of = np.ones(len(self.rows), dtype=bool) if kept is None else kept
         rows = [row for row, keep in zip(self.rows, of.tolist(), strict=True) if keep]
         floor, points = noise_floor(repeated(rows))
-        found = figures(self.modelled_s[of], self.measured_s[of], self.low_s[of], self.high_s[of])
-        return {**found, "noise_floor": floor, "noise_points": points}
+        values = figures(self.modelled_s[of], self.measured_s[of], self.low_s[of], self.high_s[of])
+        return {**values, "noise_floor": floor, "noise_points": points}
 
     def by_bound(self) -> list[dict[str, Any]]:
-        """The figures of each regime: what the model says limits the rows. The most rows first."""
+        """Return the figures by the bound that the model predicts, the bound of most rows first."""
         return [{"bound": word, **part} for word, part in self._split(self.bound)]
 
     def by_dtype(self) -> list[dict[str, Any]]:
-        """The figures of each number format; none for an operation without."""
+        """Return the figures by number format; an empty list for an operation without formats."""
         if not self.rows or "dtype" not in self.rows[0].columns:
             return []
         words = np.array([str(row.columns["dtype"]) for row in self.rows])
@@ -90,7 +102,7 @@ class Comparison:
             yield str(names[at]), self.figures(words == names[at])
 
     def worst(self) -> list[dict[str, Any]]:
-        """The rows furthest off by factor, the furthest first."""
+        """Return the rows with the largest ratio of modelled and measured time, largest first."""
         apart = np.abs(np.log1p(self.errors))
         return [
             {
@@ -107,7 +119,7 @@ class Comparison:
         ]
 
     def report(self) -> dict[str, Any]:
-        """The comparison as plain data: the contract's keys first, then what they rest on. Errors are fractions."""
+        """Return the comparison as plain data. Errors are fractions."""
         accuracy = self.device.accuracy_of(self.op)
         whole = self.figures()
         first = ("n", "mape", "median_ape", "p90_ape", "bias", "noise_floor")
@@ -126,20 +138,20 @@ class Comparison:
             "by_bound": self.by_bound(),
             "by_dtype": self.by_dtype(),
             "worst": self.worst(),
-            "landmarks": landmarks(zip(self.rows, self.modelled_s.tolist(), strict=True)),
+            "reference_points": measured_reference_points(zip(self.rows, self.modelled_s.tolist(), strict=True)),
             "suspect": [
                 {"columns": dict(row.columns), "measured_s": row.latency_s, "why": row.suspect, "line": row.line}
                 for row in self.suspects
             ],
-            "refused": [{"n": one.n, "why": one.why, "line": one.first.line} for one in self.refusals],
+            "unsupported": [{"n": part.n, "why": part.reason, "line": part.first.line} for part in self.unsupported],
         }
 
 
 def repeated(rows: Iterable[Measurement]) -> Iterator[tuple[Sequence[float], int]]:
-    """What repeated measurements each point has, and how many rows stand for it.
+    """Yield the repeated measurements (s) of each point, and the number of its rows.
 
-    A point that occurs in several rows (of one source) was measured that often: those are the single measurements that
-    figures are made of. A point of one row has its repetitions.
+    If a point occurs in several rows of one source, these rows are the repeated measurements. Otherwise they are the
+    repeats of its row.
     """
     points: dict[tuple[object, ...], list[Measurement]] = {}
     for row in rows:
@@ -152,10 +164,14 @@ def repeated(rows: Iterable[Measurement]) -> Iterator[tuple[Sequence[float], int
 
 
 def compare(measurements: Iterable[Measurement], device_of: Callable[[str], Device]) -> list[Comparison]:
-    """The comparisons of all devices and operations, in the order in which they first occur.
+    """Return the comparisons of all devices and operations, in the order in which they first occur.
 
-    ``device_of``: the model that a name stands for. Raises InputError for an unknown name, and where the model refuses
-    every row of a device and operation.
+    Args:
+        measurements: The measurements.
+        device_of: Returns the model of a device name.
+
+    Raises:
+        InputError: for an unknown name, or if the model supports no row of a device and operation.
     """
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for row in measurements:
@@ -169,22 +185,21 @@ def _compared(name: str, op_name: str, device: Device, measurements: Sequence[Me
     trusted = [row for row in measurements if not row.suspect]
     kept: list[Measurement] = []
     parts: list[tuple[Cost, FloatArray]] = []
-    refusals: dict[str, Refusal] = {}
+    unsupported: dict[str, UnsupportedRows] = {}
     unit, error = "s", None
     for members, rows in _grouped(op, trusted):
         try:
             cost = device.cost(rows)
         except InputError as problem:
-            why, error = str(problem), problem
-            before = refusals[why].n if why in refusals else 0
-            first = refusals[why].first if why in refusals else members[0]
-            refusals[why] = Refusal(before + len(members), why, first)
+            reason, error = str(problem), problem
+            before = unsupported.get(reason, UnsupportedRows(0, reason, members[0]))
+            unsupported[reason] = replace(before, n=before.n + len(members))
             continue
         size, unit = size_of(rows)
         kept += members
         parts.append((cost, size))
     if error is not None and not kept:
-        raise error.at(next(iter(refusals.values())).first.where)
+        raise error.at(next(iter(unsupported.values())).first.where)
 
     def joined(arrays: Sequence[npt.NDArray[Any]], empty: type = float) -> npt.NDArray[Any]:
         return np.concatenate(arrays) if arrays else np.zeros(0, dtype=empty)
@@ -203,12 +218,12 @@ def _compared(name: str, op_name: str, device: Device, measurements: Sequence[Me
         size_unit=unit,
         provenance=Provenance(weakest),
         suspects=suspects,
-        refusals=tuple(refusals.values()),
+        unsupported=tuple(unsupported.values()),
     )
 
 
 def _grouped(op: type[Operation], rows: Sequence[Measurement]) -> Iterator[tuple[list[Measurement], Rows]]:
-    """Rows that agree in every choice together, as cost functions take them."""
+    """Yield rows that agree in every choice together, as cost functions take them."""
     words = [column.name for column in op.all_columns() if column.kind == "choice"]
     counts = [column.name for column in op.all_columns() if column.kind != "choice"]
     groups: dict[tuple[float | str, ...], list[Measurement]] = {}
@@ -221,7 +236,7 @@ def _grouped(op: type[Operation], rows: Sequence[Measurement]) -> Iterator[tuple
 
 
 def size_of(rows: Rows) -> tuple[FloatArray, str]:
-    """How large each operation is, and in what: the bytes of its operands, else its count of what adds up."""
+    """Return the size of each operation and its unit: the bytes of its operands, or else its additive count."""
     numbers: Mapping[str, FloatArray] = rows.numbers
     bytes_ = rows.footprint_bytes()
     if np.all(bytes_ > 0.0):
@@ -233,15 +248,16 @@ def size_of(rows: Rows) -> tuple[FloatArray, str]:
 
 
 FEWEST_SHAPES = 8
-"""Distinct shapes below which halves are made of sizes instead: four a half would say nothing of a fifth."""
+"""The number of distinct shapes below which the rows are divided by all sizes instead."""
 
 
 def halves(rows: Sequence[Measurement]) -> tuple[list[Measurement], list[Measurement], str]:
-    """Measurements of one operation in two halves by whole shapes, and how, in words. The same rows, the same halves.
+    """Divide the measurements of one operation into two halves by whole shapes, and describe the division.
 
-    A shape is all columns that count something but those by which requests combine (a product's ``m``, a batch), so
-    that no row of a held-back shape was fitted with another size of it, number format or context. Where that makes
-    fewer than ``FEWEST_SHAPES``, every size is a shape. Shapes, in the order of a checksum, go to the halves in turn.
+    A shape consists of all counts except those that add up in a batch (the ``m`` of a GEMM, for instance), so that no
+    row of the second half has the shape of a fitted row in another size, number format or context. Below
+    ``FEWEST_SHAPES`` shapes every size is a shape. The shapes go to the halves in turn, in the order of a checksum, so
+    the same rows give the same halves.
     """
     op = OPERATIONS.find(rows[0].op)
     counts = [column.name for column in op.all_columns() if column.kind != "choice"]
@@ -257,4 +273,4 @@ def halves(rows: Sequence[Measurement]) -> tuple[list[Measurement], list[Measure
     split = [[row for row in rows if half[shape(row)] == which] for which in (0, 1)]
     others = [name for name in counts if name not in by]
     kept = f" with all their {', '.join(others)}" if others else ""
-    return split[0], split[1], f"every other ({', '.join(by)}) held back{kept}, {len(order)} in all"
+    return split[0], split[1], f"every other ({', '.join(by)}) held out{kept}, {len(order)} in all"

@@ -1,8 +1,9 @@
-"""Measuring operations on a device: warmed up, in shuffled rounds, repeated until the interval is tight.
+"""Measuring operations on a device: with warm-up, in shuffled rounds, repeated until the interval is narrow.
 
-Each round goes through all points in an order of its own, so that what drifts (clocks, heat, neighbours) falls on all
-alike; a point's visit makes it ready anew, warms it up and takes samples, whose median is one repeat. Repeats of
-different rounds tell how far one measurement may be off, which samples of one visit do not: they share its luck.
+Each round visits all points in a new order, so that drift (clocks, temperature, other processes) affects all points
+alike. For each visit the operation is prepared, warmed up and sampled; the median of the samples is one repeat. The
+repeats of different rounds show the error of one measurement. The samples of one visit do not, because they are
+correlated.
 """
 
 from __future__ import annotations
@@ -31,27 +32,26 @@ from windtunnel.validation.budget import Budget
 from windtunnel.validation.rows import Measurement
 
 TIGHT = 0.015
-"""A point is measured no more once its interval reaches no further than this to either side, relatively..."""
+"""A point is complete if the relative half-width of its interval is at most this."""
 LEAST_ROUNDS, MOST_ROUNDS = 3, 12
-"""...after so many rounds at least; and after so many anyway."""
+"""The least and the most rounds of a point."""
 SAMPLE_S = 1e-3
-"""What a sample lasts at least: as many runs as that takes, so that a clock's grain and a wait do not show."""
+"""The least duration of a sample (s): it has as many runs, so that the resolution of the clock is negligible."""
 VISIT_S = 0.06
-"""What a visit's samples last together, about, less where the budget is small. Rounds differ by more than the samples
-of one visit do, so that many short visits tell more than few long ones."""
+"""The approximate duration of the samples of one visit (s), less if the budget is small. Rounds differ by more than the
+samples of one visit, so many short visits give more information than few long ones."""
 LEAST_SAMPLES, MOST_SAMPLES = 3, 51
 LEAST_RUNS = LEAST_ROUNDS * (LEAST_SAMPLES + 2)
-"""Of a point, however long it takes: warm-ups and samples of each round."""
+"""The least number of runs of a point: warm-ups and samples of each round."""
 POWER_S = 1.0
-"""How long an operation runs for its power: counters of energy tick every tenth of a second."""
+"""The duration of a power measurement (s): energy counters are updated every tenth of a second."""
 FIRST_S, TIMES, AGAIN = 20.0, 20.0, 10.0
-"""Where the budget has it, a call of a point's first visit may take so long, for compilers and operands, and so many
-times what a run is said to take; one of a later visit, so many times the longest visit before."""
+"""The usual duration of a call in the first visit is ``FIRST_S`` (s), for compilers and operands, plus ``TIMES``
+predicted runs. In a later visit it is ``AGAIN`` times the longest visit so far."""
 MOST_HUNG = 2
-"""After so many hangs of points that are alike, the others like them are not tried."""
+"""After this number of hangs of similar points the others like them are not tried."""
 UNSTEADY = 0.5
-"""A median that is known no better than this, relatively, says nothing of a model; a smaller doubt is what the noise
-floor is for."""
+"""A row is suspect if the relative half-width of its interval exceeds this; the noise floor accounts for less."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Point:
     op: str
     columns: Mapping[str, float | str]
     share: float = 1 / 20
-    """Of the budget, that it may take alone."""
+    """The share of the budget that this point may take."""
 
     def __str__(self) -> str:
         given = " ".join(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}"
@@ -71,7 +71,7 @@ class Point:
 
 @dataclass
 class _Record:
-    """What is known of a point so far."""
+    """The measurements of a point so far."""
 
     repeats: list[float] = field(default_factory=list)
     samples: int = 0
@@ -80,16 +80,16 @@ class _Record:
     share: float | None = None
     power_w: float | None = None
     spread: tuple[float, float] | None = None
-    """Of a lone visit's samples: the 95% interval of their median."""
+    """The 95% interval of the median of the first visit's samples."""
     longest_s: float = 0.0
-    """What the longest visit took, all of it."""
+    """The duration of the longest visit, with preparation."""
 
     @property
     def half(self) -> float:
-        """Half the width of the 95% interval of the repeats' median, relatively; infinite for fewer than two.
+        """The relative half-width of the 95% interval of the repeats' median; infinite for fewer than two.
 
-        Student's for the mean of their logarithms, times sqrt(pi / 2), by which a median of normal numbers is less
-        certain than their mean (of few numbers it is by less). The median is what one bad round does not move.
+        This is Student's interval of the mean of their logarithms times sqrt(pi / 2), the ratio of the standard errors
+        of median and mean of normal numbers (less for few numbers). One bad round does not move the median.
         """
         count = len(self.repeats)
         if count < 2:
@@ -100,27 +100,37 @@ class _Record:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of it.
+    """The result of a session.
 
-    ``refused``: what the device does not do, and why; ``left``: what the budget was too small for; ``hung``: which of
-    the reasons are calls that were not answered.
+    Attributes:
+        rows: The measurements.
+        refused: The points that the device does not support or that failed, with the reason.
+        over_budget: The points for which the budget was too small.
+        rounds: The number of rounds.
+        spent_s: The time spent, on the budget's clock.
+        conditions: Clocks, temperature and power at the ``begin`` and ``end``, and the ``lowest`` and ``highest`` of
+            those and of the values after each visit. Empty if the device does not report any.
+        hung: Those reasons of ``refused`` that are calls without an answer.
     """
 
     rows: Sequence[Measurement]
     refused: Sequence[tuple[Point, str]]
-    left: Sequence[Point]
+    over_budget: Sequence[Point]
     rounds: int
     spent_s: float
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
-    """Clocks and heat at the ``begin`` and at the ``end``, and the ``lowest`` and the ``highest`` of those and of after
-    each visit's samples; ``held_back`` has whatever was seen. Empty where the device tells none."""
     hung: Sequence[str] = ()
 
 
 class Session:
-    """A device being measured. ``open`` gives its operations, again where a driver hung or died and was abandoned.
+    """The measurement of one device.
 
-    ``wait``: told how long (s) no call of these operations may take from now on; one that does raises DeviceHang.
+    Args:
+        open: Returns the device's operations. It is called again if a driver hung or died.
+        budget: The time limit.
+        seed: The seed of the order of points.
+        progress: Receives a line of text for each visit.
+        wait: Sets the time (s) after which a call of the given operations raises DeviceHang.
     """
 
     def __init__(
@@ -139,41 +149,47 @@ class Session:
         self.began = self.clock()
         self.refused: list[tuple[Point, str]] = []
         self.seen: list[Conditions] = []
-        """Clocks and heat, at the begin, after each visit's samples, and at the end."""
-        self.gone = ""
-        """Why the device is not measured any more: it was lost, and did not come back. What was measured counts."""
+        """Clocks and temperature at the beginning, after each visit's samples, and at the end."""
+        self.lost = ""
+        """The reason if the device was lost and did not open again. The measurements so far are kept."""
         self._hung: dict[tuple[str, ...], list[Point]] = {}
-        """What hung, by operation, and by operation and choices."""
+        """The points that hung, by operation, and by operation and choices."""
         self._hangs: list[str] = []
         self._waits_s = math.inf
 
     @property
     def left_s(self) -> float:
-        """What is left of the budget."""
+        """The rest of the budget, in seconds."""
         return self.budget.seconds - (self.clock() - self.began)
 
-    def able(self, points: Sequence[Point]) -> list[Point]:
-        """Those that the device does; of the others its reasons are kept."""
-        found = []
+    def supported(self, points: Sequence[Point]) -> list[Point]:
+        """Return the points that the device supports; the reasons for the others are recorded."""
+        supported = []
         for point in points:
             try:
                 self._wait(FIRST_S)
-                why = self.gone or self.operations.refusal(point.op, point.columns) or None
+                why = self.lost or self.operations.refusal(point.op, point.columns) or None
             except (DeviceHang, DeviceLost) as error:
                 self._lost(point, error)
                 continue
             if why is None:
-                found.append(point)
+                supported.append(point)
             else:
                 self.refused.append((point, why))
-        return found
+        return supported
 
     def run(self, points: Sequence[Point], expected_s: Sequence[float], *, device: str, source: str) -> Measured:
-        """Measure ``points``; ``device`` and ``source`` are said of each row (see ``Measurement``).
+        """Measure points.
 
-        ``expected_s``: what a model says each takes. The first round goes by it, the quickest first, and learns by how
-        much it errs: a point that would take more than its share of the budget is left, and said to be. The rounds
-        after it are shuffled, and of as many points as there is time to give enough rounds to.
+        The first round goes from the shortest predicted time to the longest and learns the error of the predictions: a
+        point that would take more than its share of the budget is skipped and reported. Later rounds are shuffled, and
+        have as many points as there is time to complete.
+
+        Args:
+            points: The points.
+            expected_s: The predicted duration of each, in seconds.
+            device: The model's name, for the rows (see ``Measurement``).
+            source: The device's name, for the rows.
         """
         records = {number: _Record() for number in range(len(points))}
         active = sorted(range(len(points)), key=lambda number: expected_s[number])
@@ -182,12 +198,12 @@ class Session:
         self._look()
         visit_s = min(VISIT_S, self.budget.seconds / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
         rounds = 0
-        while active and rounds < MOST_ROUNDS and self.left_s > 0 and not self.gone:
+        while active and rounds < MOST_ROUNDS and self.left_s > 0 and not self.lost:
             chosen = self._affordable(points, records, active) if rounds else active
             order = list(active) if rounds == 0 else self.rng.permutation(chosen).tolist()
             put_off: set[int] = set()
             for number in order:
-                if self.left_s <= 0 or self.gone:
+                if self.left_s <= 0 or self.lost:
                     break
                 one, record = points[number], records[number]
                 likely_s = _likely(one, expected_s[number], errs)
@@ -218,8 +234,8 @@ class Session:
         rows = [self._row(points[n], r, device, source) for n, r in records.items() if r.repeats]
         refused = {id(point) for point, _ in self.refused}
         left = [points[n] for n, r in records.items() if not r.repeats and id(points[n]) not in refused]
-        if self.gone:
-            self.refused += [(one, self.gone) for one in left]
+        if self.lost:
+            self.refused += [(one, self.lost) for one in left]
             left = []
         self._look()
         spent_s = self.clock() - self.began
@@ -227,25 +243,26 @@ class Session:
         return Measured(rows, tuple(self.refused), left, rounds, spent_s, seen, hung)
 
     def close(self) -> None:
-        """Give the device back."""
+        """Close the device."""
         self.operations.close()
 
     def _look(self) -> None:
-        """Clocks and heat as they are now. A look that fails tells nothing, and costs no measurement."""
-        if isinstance(self.operations, Conditioned) and not self.gone:
+        """Record the current clocks and temperature. A failed reading is ignored."""
+        if isinstance(self.operations, Conditioned) and not self.lost:
             with suppress(DeviceError, RuntimeError):
                 self.wait(self.operations, self.budget.least_patience_s)
-                told = self.operations.conditions()
-                if told:
-                    self.seen.append(told)
+                conditions = self.operations.conditions()
+                if conditions:
+                    self.seen.append(conditions)
             self.wait(self.operations, self._waits_s)
 
     def _affordable(
         self, points: Sequence[Point], records: Mapping[int, _Record], active: Sequence[int]
     ) -> Sequence[int]:
-        """Of those that are still measured, what the rest of the budget has rounds for: a few points that are known
-        well, spread over operations and sizes, tell more than many that were measured once. Who has too few rounds for
-        an interval comes first. All, where there is room for none.
+        """Return the active points that the rest of the budget can complete, or all of them if it can complete none.
+
+        Few well-measured points, spread over operations and sizes, give more information than many points with one
+        measurement. Points with too few rounds for an interval come first.
         """
         order = {number: place for place, number in enumerate(spread_order(sorted(active), points))}
         lacking = {number: max(LEAST_ROUNDS - len(records[number].repeats), 0) for number in active}
@@ -277,7 +294,7 @@ class Session:
             self.refused.append((point, str(error)))
 
     def _lost(self, point: Point, error: DeviceError) -> None:
-        """The device is not there any more, and this point is why: the others may still be measured."""
+        """Record that ``point`` lost the device, and open the device again for the other points."""
         why = f"{point}: {error}"
         self.refused.append((point, why))
         if isinstance(error, DeviceHang):
@@ -288,20 +305,20 @@ class Session:
         try:
             self.operations = self.open()
         except (DeviceError, DeviceNotPresentError) as again:
-            self.gone = f"the device did not come back: {again}"
+            self.lost = f"the device did not open again: {again}"
 
     def _hung_like(self, one: Point) -> list[Point]:
-        """What hung and is like it: of the operation where that is enough to give it up, else of the same choices."""
+        """Return the points that hung: of the operation if they are enough to skip it, else of the same choices."""
         of_it = self._hung.get((one.op,), [])
         return of_it if len(of_it) > MOST_HUNG else self._hung.get(_family(one), [])
 
     def _wait(self, usual_s: float) -> None:
-        """From now on, for a call that takes no longer than ``usual_s`` where nothing hangs."""
+        """Set the patience for calls that take at most ``usual_s`` (s) if nothing hangs."""
         self._waits_s = self.budget.patience_s(usual_s, self.left_s)
         self.wait(self.operations, self._waits_s)
 
     def _sample(self, trial: Trial, record: _Record, visit_s: float) -> None:
-        trial.run(1)  # compiles, allocates and loads what is used for the first time
+        trial.run(1)  # the first run compiles, allocates and loads
         once = max(trial.run(1), 1e-9)
         count = max(1, min(math.ceil(SAMPLE_S / once), 10_000))
         if once < visit_s:
@@ -312,7 +329,7 @@ class Session:
             samples.append(trial.run(count))
             if self.left_s <= 0:
                 break
-        self._look()  # while it is still warm
+        self._look()  # while the device is still warm
         if not record.repeats:
             record.timer, record.note, record.share = trial.timer, trial.note, trial.check()
             record.spread = _interval_of_median(samples)
@@ -321,7 +338,7 @@ class Session:
         record.repeats.append(float(np.median(samples)))
 
     def _power(self, trial: Trial, latency_s: float) -> float | None:
-        """Average power over about a second of it; None without a counter, and where the budget has no second."""
+        """Return the average power (W) over about a second; None without a counter or if the budget is too small."""
         before = self.operations.energy_j()
         if before is None or self.left_s < 10 * POWER_S:
             return None
@@ -337,7 +354,7 @@ class Session:
         if len(record.repeats) >= LEAST_ROUNDS:
             low, high = latency * math.exp(-record.half), latency * math.exp(record.half)
         elif record.spread is not None and len(record.repeats) == 1:
-            # Of one visit alone; two say nothing of how far a third would be off.
+            # From the samples of the only visit; two visits would not give an interval.
             low, high = record.spread
         return Measurement(
             device=device,
@@ -353,18 +370,18 @@ class Session:
             timer=record.timer,
             note=record.note,
             suspect=_suspect(record),
-            error_share=record.share if record.share is None or math.isfinite(record.share) else None,
+            error_over_tolerance=record.share if record.share is None or math.isfinite(record.share) else None,
         )
 
 
 def summary(seen: Sequence[Conditions]) -> dict[str, Conditions]:
-    """See ``Measured.conditions``."""
+    """Return the begin, end, lowest and highest of all readings; see ``Measured.conditions``."""
     if not seen:
         return {}
     lowest: dict[str, float | Sequence[str]] = {}
     highest: dict[str, float | Sequence[str]] = {}
-    for one in seen:
-        for name, value in one.items():
+    for conditions in seen:
+        for name, value in conditions.items():
             low, high = lowest.get(name, value), highest.get(name, value)
             if isinstance(value, float) and isinstance(low, float) and isinstance(high, float):
                 lowest[name], highest[name] = min(low, value), max(high, value)
@@ -373,29 +390,29 @@ def summary(seen: Sequence[Conditions]) -> dict[str, Conditions]:
     return {"begin": seen[0], "end": seen[-1], "lowest": lowest, "highest": highest}
 
 
-def _family(one: Point) -> tuple[str, ...]:
-    """Points that a model errs about alike: of one operation, with the same choices."""
-    return (one.op, *(value for value in one.columns.values() if isinstance(value, str)))
+def _family(point: Point) -> tuple[str, ...]:
+    """Return the key of points with the same model error: the operation and its choices."""
+    return (point.op, *(value for value in point.columns.values() if isinstance(value, str)))
 
 
-def _likely(one: Point, expected_s: float, errs: Mapping[tuple[str, ...], float]) -> float:
-    """What a point will take, by the model and how far it was off for the last that is like it."""
-    return expected_s * max(errs.get(_family(one), errs.get((one.op,), 1.0)), 1.0)
+def _likely(point: Point, expected_s: float, errs: Mapping[tuple[str, ...], float]) -> float:
+    """Return the likely duration (s): the prediction times the error of the last similar point."""
+    return expected_s * max(errs.get(_family(point), errs.get((point.op,), 1.0)), 1.0)
 
 
 def _suspect(record: _Record) -> str:
-    """Why a row is not to be trusted; empty where nothing speaks against it."""
+    """Return the reason why a row is suspect, or an empty string."""
     if record.share is not None and not math.isfinite(record.share):
-        return "its numbers are not finite, or are not what they should be at all"
+        return "its results are not finite, or have the wrong shape"
     if record.share is not None and record.share > 1.0:
-        return f"its numbers are off by {record.share:.3g} times what is allowed"
+        return f"the error of its results is {record.share:.3g} times the tolerance"
     if len(record.repeats) >= LEAST_ROUNDS and record.half > UNSTEADY:
-        return f"unsteady: rounds differ, and the median is known no better than ±{record.half:.0%}"
+        return f"unsteady: rounds differ, and the 95% interval of the median is ±{record.half:.0%}"
     return ""
 
 
 def _interval_of_median(samples: Sequence[float]) -> tuple[float, float] | None:
-    """The 95% interval of a median, from order statistics (binomial); None for fewer than six samples."""
+    """Return the 95% interval of a median from order statistics (binomial), or None for fewer than six samples."""
     count = len(samples)
     if count < 6:
         return None
@@ -405,7 +422,7 @@ def _interval_of_median(samples: Sequence[float]) -> tuple[float, float] | None:
 
 
 def point(op: Any, /, **given: object) -> Point:
-    """A point with the operation's defaults for what is not given. ``op``: of ``core.ops.OPERATIONS``."""
+    """Return a point of the operation ``op``, with the defaults of columns that are not given."""
     values = {column.name: column.parse(given.pop(column.name, column.default)) for column in op.all_columns()}
     if given:
         raise TypeError(f"{op.name} has no column {', '.join(given)}")
@@ -413,7 +430,7 @@ def point(op: Any, /, **given: object) -> Point:
 
 
 def spread_order(numbers: Sequence[int], wanted: Sequence[Point]) -> list[int]:
-    """Places in ``wanted`` in an order any beginning of which is spread over operations and their sizes."""
+    """Return indices into ``wanted`` in an order of which every prefix is spread over operations and sizes."""
     families: dict[str, list[int]] = {}
     for number in numbers:
         families.setdefault(wanted[number].op, []).append(number)
@@ -422,13 +439,13 @@ def spread_order(numbers: Sequence[int], wanted: Sequence[Point]) -> list[int]:
 
 
 def _halving(numbers: Sequence[int]) -> list[int]:
-    """The ends first, then the middle, then the middles of what is between: any beginning of it is spread."""
-    found = [numbers[0]] + ([numbers[-1]] if len(numbers) > 1 else [])
+    """Return the ends, then the middle, then the middles of the gaps, so that every prefix is spread."""
+    order = [numbers[0]] + ([numbers[-1]] if len(numbers) > 1 else [])
     gaps = deque([(0, len(numbers) - 1)])
     while gaps:
         low, high = gaps.popleft()
         middle = (low + high) // 2
         if low < middle < high:
-            found.append(numbers[middle])
+            order.append(numbers[middle])
             gaps += [(low, middle), (middle, high)]
-    return found
+    return order

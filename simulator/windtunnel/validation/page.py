@@ -1,4 +1,4 @@
-"""What the page of a validation draws: the points of each comparison, few enough to be looked at."""
+"""The data of the charts on the page of a validation: a sample of the points of each comparison."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from windtunnel.core.ops import CONTEXT, OPERATIONS
 from windtunnel.validation.compare import Comparison
 
 MOST_POINTS = 20_000
-"""Points of a page, all comparisons together."""
+"""The most points of a page, over all comparisons."""
 
 FEWEST_POINTS = 400
-"""Points that each comparison may have, however many there are."""
+"""The number of points that each comparison may have in any case."""
 
 
 def charts(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
-    """The points of every comparison that has any: see ``points``."""
+    """Return the points of every comparison that has rows; see ``points``."""
     drawn = [one for one in comparisons if one.rows]
     most = max(FEWEST_POINTS, MOST_POINTS // max(len(drawn), 1))
     return [points(one, most) for one in drawn]
 
 
 def points(one: Comparison, most: int = MOST_POINTS) -> dict[str, Any]:
-    """Measured and modelled times (s), sizes, and what the model says limits each, at most ``most`` of them.
+    """Return measured and modelled times (s), sizes and bounds of at most ``most`` points.
 
-    Of more, every k-th in the order of the measured times, and the ten that are furthest off. ``bound`` holds places in
-    ``bounds`` (the most frequent first), ``choice`` places in ``choices``; ``numbers`` are the operation's counts.
+    Of more points these are every k-th in the order of the measured times, and the ten with the largest errors.
+    ``bound`` has indices into ``bounds`` (the most frequent first), ``choice`` indices into ``choices``; ``numbers``
+    are the operation's counts.
     """
     of = thinned(one, most)
     op = OPERATIONS.find(one.op)
@@ -67,7 +68,7 @@ def points(one: Comparison, most: int = MOST_POINTS) -> dict[str, Any]:
 
 
 def thinned(one: Comparison, most: int) -> npt.NDArray[np.int64]:
-    """Places of the rows that are drawn, in order."""
+    """Return the indices of the rows that are drawn, in order."""
     count = len(one.rows)
     if count <= most:
         return np.arange(count)

@@ -1,8 +1,8 @@
-"""Measurements: what was measured of one operation on one device, read from files and written to them.
+"""Measurements of operations on devices, read from files and written to files.
 
-A CSV file of one operation has the operation's columns (context included), ``latency_s`` and, where there is more to
-say, the columns of ``EXTRA``. It is what `windtunnel calibrate` reads as well. A JSON document has the same rows of any
-operations, with the circumstances they were measured under.
+A CSV file of one operation has the operation's columns (with the context), ``latency_s`` and optionally the columns of
+``EXTRA``. `windtunnel calibrate` reads the same format. A JSON document has rows of any operations and the environment
+of the measurements.
 """
 
 from __future__ import annotations
@@ -23,106 +23,124 @@ from windtunnel.core.ops import CONTEXT, OPERATIONS, Operation
 from windtunnel.core.optable import OpTable
 from windtunnel.runtime.trial import Conditions
 
-EXTRA = ("power_w", "low_s", "high_s", "samples", "repeats", "timer", "note", "suspect", "error_share")
-"""Columns beside the operation's own and ``latency_s``, all optional. ``repeats`` has semicolons between its times."""
+EXTRA = ("power_w", "low_s", "high_s", "samples", "repeats", "timer", "note", "suspect", "error_over_tolerance")
+"""Optional columns in addition to the operation's own and ``latency_s``. ``repeats`` has times with semicolons."""
+
+_OLD_NAMES = {"error_share": "error_over_tolerance"}
+"""Columns under their former names, which are still read."""
 
 _DEVICE_COLUMNS = ("sku", "device")
-"""Columns that say which device a row is of; the first that a table has counts."""
+"""Columns that name the device of a row; the first that a table has is used."""
 
 SCHEMA = 1
 
 _MUCH_ALIKE = 0.75
-"""Of letters, as difflib counts them: 'dispach' is 0.93 like 'dispatch', 'cahce' 0.8 like 'cache'."""
+"""The similarity by difflib from which a header is a misspelt context: 'dispach' has 0.93, 'cahce' 0.8."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One operation, measured. Times are in seconds, of one operation.
+    """One measured operation. Times are in seconds, of one operation.
 
-    ``latency_s`` is the median of ``samples`` samples and ``low_s`` to ``high_s`` the 95% interval of that median;
-    ``repeats`` are the medians of independent repetitions, which tell how far one measurement may be off.
+    Attributes:
+        device: The model that it is compared with: ``h100-sxm-80gb``, ``host@opencl``.
+        source: The measured device, ``opencl:0``, or the file and the name in it.
+        op: The operation.
+        columns: All columns of the operation, parsed, with its context (dispatch, clock, cache).
+        latency_s: The median of the samples.
+        low_s: The lower end of the 95% interval of that median.
+        high_s: The upper end.
+        samples: The number of samples.
+        repeats: The medians of independent repetitions, which show the error of one measurement.
+        power_w: The average power during the operation (W).
+        timer: ``device`` or ``host``.
+        note: A remark.
+        suspect: The reason not to use the measurement, or an empty string.
+        error_over_tolerance: The error of the operation's results relative to its tolerance; above 1 they are wrong.
+        line: The line of the file from which it was read.
     """
 
     device: str
-    """The model it is compared with: ``h100-sxm-80gb``, ``host@opencl``."""
     source: str
-    """What was measured: ``opencl:0``, or the file and the name in it."""
     op: str
     columns: Mapping[str, float | str]
-    """All columns of the operation, parsed, its context (dispatch, clock, cache) with them."""
     latency_s: float
     low_s: float | None = None
     high_s: float | None = None
     samples: int = 1
     repeats: tuple[float, ...] = ()
     power_w: float | None = None
-    """Average power while it ran (W)."""
     timer: str = ""
-    """Whose clock: ``device`` or ``host``."""
     note: str = ""
     suspect: str = ""
-    """Why it is not to be trusted; empty where nothing speaks against it."""
-    error_share: float | None = None
-    """How far the numbers that came out were off, as a share of what is allowed; above 1 they were wrong."""
+    error_over_tolerance: float | None = None
     line: int | None = None
-    """The line of the file it was read from."""
 
     @property
     def where(self) -> Where:
-        """Its place, for an error."""
+        """The position of the row, for errors."""
         return Where(self.source, self.line)
 
 
 @dataclass(frozen=True)
-class Circumstances:
-    """What a committed measurement has beside it. What nobody knows is left empty, never guessed."""
+class Environment:
+    """The environment of measurements. What is unknown is empty."""
 
     host: str = ""
-    """The machine: processor and operating system."""
+    """Processor and operating system."""
     driver: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Libraries and their versions."""
     clocks: Mapping[str, float] = field(default_factory=dict)
-    """Clocks as the driver states them (Hz), by name, and when: at the begin, at the end, lowest, highest."""
+    """Clocks reported by the driver (Hz), by name and time: at the beginning and end, lowest and highest."""
     date: str = ""
     """ISO 8601, UTC."""
     command: str = ""
     conditions: Mapping[str, Mapping[str, Conditions]] = field(default_factory=dict)
-    """By device, clocks, power, heat and what held clocks back: see ``measure.Measured.conditions``."""
+    """Clocks, power, temperature and throttle reasons by device; see ``measure.Measured.conditions``."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        told = {device: {when: dict(each) for when, each in of.items()} for device, of in self.conditions.items()}
-        return {**self.__dict__, "versions": dict(self.versions), "clocks": dict(self.clocks), "conditions": told}
+        """Return the environment as JSON has it."""
+        conditions = {device: {when: dict(each) for when, each in of.items()} for device, of in self.conditions.items()}
+        return {**self.__dict__, "versions": dict(self.versions), "clocks": dict(self.clocks), "conditions": conditions}
 
 
 def read_file(
     path: Path, *, op: str | None = None, device: str | None = None, context: Mapping[str, object] | None = None
 ) -> list[Measurement]:
-    """The measurements of a file: CSV (plain or .gz), or JSON as ``document`` makes it.
+    """Return the measurements of a file: CSV (plain or .gz), or JSON as ``document`` makes it.
 
-    ``op``: what the rows are of, where a CSV file has no column ``op`` of operations. ``device``: whose
-    they are where the file does not say. ``context``: dispatch, clock, cache, where the file has no such column.
-    Raises InputError with file, line and field for anything else.
+    Args:
+        path: The file.
+        op: The operation, if a CSV file has no column ``op`` of operations.
+        device: The device, if the file does not name it.
+        context: Values of dispatch, clock and cache, if the file has no such column.
+
+    Raises:
+        InputError: with file, line and field, if the file is not valid.
     """
     if path.suffix == ".json":
         if op is not None or context:
             raise InputError(
-                "a JSON document of measurements says of what and in which context they are",
+                "a JSON document states the operation and the context of its measurements",
                 where=Where(str(path), field="--op" if op is not None else "--context"),
-                expected="neither with it",
+                expected="no such option",
             )
-        found = read_document(path)
+        measurements = read_document(path)
     else:
         table = read_csv(path, "file of measurements")
-        found = [row for one, part in _by_operation(table, op) for row in _rows_of(one, part, device, context or {})]
-    if not found:
+        measurements = [
+            row
+            for found_op, part in _by_operation(table, op)
+            for row in _rows_of(found_op, part, device, context or {})
+        ]
+    if not measurements:
         raise InputError("there is no measurement", where=Where(str(path)), expected="a header and rows")
-    return found
+    return measurements
 
 
 def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operation], Table]]:
-    """Each operation of a table with its rows; the operation's own column ``op`` (elementwise) is none of these."""
+    """Yield each operation of a table with its rows. The own column ``op`` of elementwise does not name operations."""
     if name is not None:
         op = OPERATIONS.find(name)
         if "op" not in table.header or _has_own(op):
@@ -130,23 +148,23 @@ def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operati
             return
         part = _part(table, [place for place, word in enumerate(table.column("op")) if word == name])
         if not part.rows:
-            said = sorted(set(table.column("op")))
+            present = sorted(set(table.column("op")))
             raise InputError(
                 f"no row is of {name}",
                 where=Where(table.file, field="op"),
-                expected=one_of(said) if said else None,
-                nearest=nearest(name, said),
+                expected=one_of(present) if present else None,
+                nearest=nearest(name, present),
             )
         yield op, part
         return
     if "op" not in table.header:
         raise InputError(
-            "nothing says which operation was measured",
+            "the operation is not stated",
             where=Where(table.file, 1),
             expected="--op OPERATION, or a column 'op'",
         )
     words = table.column("op")
-    for op in (OPERATIONS.find(known) for known in OPERATIONS):
+    for op in (OPERATIONS.find(operation) for operation in OPERATIONS):
         if words and _has_own(op) and set(words) <= {*op.column("op").choices}:
             raise InputError(
                 f"the column 'op' is that of {op.name} itself ({', '.join(sorted(set(words))[:3])})",
@@ -164,9 +182,9 @@ def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operati
             raise error.at(Where(table.file, table.lines[of[0]], field="op")) from None
         if _has_own(op):
             raise InputError(
-                f"{word} has a column 'op' of its own, which this table cannot say as well",
+                f"{word} has its own column 'op', so it cannot be in a table of several operations",
                 where=Where(table.file, table.lines[of[0]], field="op"),
-                expected=f"its rows in a file of their own, and --op {word}",
+                expected=f"its rows in a separate file, with --op {word}",
             )
         yield op, _part(table, of)
 
@@ -194,7 +212,7 @@ def _rows_of(
     own = {column.name for column in op.all_columns()}
     words = {name: table.column(name) for name in ("timer", "note", "suspect") if name in {*table.header} - own}
     names = _device_names(table, device)
-    said = table.column("source") if "source" in {*table.header} - own else None
+    sources = table.column("source") if "source" in {*table.header} - own else None
     columns: list[dict[str, float | str]] = [{}] * len(seconds)
     for places, group in rows.groups():
         lists = {name: values.tolist() for name, values in group.numbers.items()}
@@ -204,14 +222,14 @@ def _rows_of(
                 for column in op.all_columns()
             }
     counts, repeats = _counts(rows, table), _repeats(rows, table)
-    shares = _shares(rows, table)
+    errors = _errors(rows, table)
     file = Path(table.file).name
     for place, latency_s in enumerate(seconds):
         low_s, high_s = numbers["low_s"][place], numbers["high_s"][place]
         _check_interval(low_s, latency_s, high_s, partial(rows.where, place))
         yield Measurement(
             device=names[place],
-            source=(said[place] if said is not None else "") or file,
+            source=(sources[place] if sources is not None else "") or file,
             op=op.name,
             columns=columns[place],
             latency_s=latency_s,
@@ -220,7 +238,7 @@ def _rows_of(
             samples=counts[place],
             repeats=repeats[place],
             power_w=numbers["power_w"][place],
-            error_share=shares[place],
+            error_over_tolerance=errors[place],
             line=table.lines[place],
             **{name: values[place] for name, values in words.items()},
         )
@@ -236,7 +254,7 @@ def _check_interval(low_s: float | None, latency_s: float, high_s: float | None,
 
 
 def _check_header(op: type[Operation], table: Table) -> None:
-    """Refuse what looks like a part of the context, misspelt: every figure would be of another context."""
+    """Raise InputError for a misspelt column of the context, because every figure would be of another context."""
     if not op.hardware:
         return
     for column in CONTEXT:
@@ -245,28 +263,30 @@ def _check_header(op: type[Operation], table: Table) -> None:
         for name in table.header:
             if difflib.SequenceMatcher(None, name.casefold(), column.name).ratio() >= _MUCH_ALIKE:
                 raise InputError(
-                    f"'{name}' is no column of {op.name}",
+                    f"'{name}' is not a column of {op.name}",
                     where=Where(table.file, 1, field=name),
-                    expected=f"a name less like '{column.name}', if it is another thing",
+                    expected=f"a name less similar to '{column.name}', if it means something else",
                     nearest=column.name,
                 )
 
 
 def _with_context(op: type[Operation], table: Table, context: Mapping[str, object]) -> Table:
-    """The table with a column for each part of the context that was given beside it."""
+    """Return the table with a column for each given part of the context."""
     known = [column.name for column in CONTEXT] if op.hardware else []
     for name in context:
         where = Where(field=f"--context {name}")
         if name not in known:
             raise InputError(
-                f"'{name}' is no part of the context of {op.name}",
+                f"'{name}' is not a part of the context of {op.name}",
                 where=where,
                 expected=one_of(known) if known else "no context: its time is stated",
                 nearest=nearest(name, known),
             )
         if name in table.header:
             raise InputError(
-                f"'{table.file}' has a column '{name}'", where=where, expected="only what the file does not say"
+                f"'{table.file}' has a column '{name}'",
+                where=where,
+                expected="only columns that the file does not have",
             )
     if not context:
         return table
@@ -280,10 +300,10 @@ def _with_context(op: type[Operation], table: Table, context: Mapping[str, objec
 def _device_names(table: Table, device: str | None) -> list[str]:
     present = [name for name in _DEVICE_COLUMNS if name in table.header]
     if len(present) == 2:
-        for line, one, other in zip(table.lines, *map(table.column, present), strict=True):
-            if one != other:
+        for line, first, second in zip(table.lines, *map(table.column, present), strict=True):
+            if first != second:
                 raise InputError(
-                    f"the row is of '{one}' by its {present[0]} and of '{other}' by its {present[1]}",
+                    f"the row is of '{first}' by its {present[0]} and of '{second}' by its {present[1]}",
                     where=Where(table.file, line, field=present[1]),
                     expected="one device",
                 )
@@ -293,14 +313,14 @@ def _device_names(table: Table, device: str | None) -> list[str]:
             for place, cell in enumerate(cells):
                 if not cell:
                     raise InputError(
-                        "this row does not say which device it is of",
+                        "this row does not name its device",
                         where=Where(table.file, table.lines[place], field=name),
                         expected="a SKU, or SKU@API",
                     )
             return cells
     if device is None:
         raise InputError(
-            "nothing says which device was measured",
+            "the device is not stated",
             where=Where(table.file, 1),
             expected="--device SKU, or a column 'sku' or 'device'",
         )
@@ -310,18 +330,18 @@ def _device_names(table: Table, device: str | None) -> list[str]:
 def _counts(rows: OpTable, table: Table) -> list[int]:
     if "samples" not in table.header:
         return [1] * len(table.rows)
-    found = []
+    counts = []
     for place, text in enumerate(table.column("samples")):
         if text and not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) > 0):
             raise InputError(f"this is '{text}'", where=rows.where(place, "samples"), expected="a whole number from 1")
-        found.append(int(text) if text else 1)
-    return found
+        counts.append(int(text) if text else 1)
+    return counts
 
 
 def _repeats(rows: OpTable, table: Table) -> list[tuple[float, ...]]:
     if "repeats" not in table.header:
         return [()] * len(table.rows)
-    found = []
+    repeats = []
     for place, text in enumerate(table.column("repeats")):
         try:
             times = tuple(float(part) for part in text.split(";")) if text else ()
@@ -331,35 +351,33 @@ def _repeats(rows: OpTable, table: Table) -> list[tuple[float, ...]]:
             raise InputError(
                 f"this is '{text}'",
                 where=rows.where(place, "repeats"),
-                expected="seconds with semicolons between them: 1.2e-5;1.3e-5",
+                expected="seconds separated by semicolons: 1.2e-5;1.3e-5",
             )
-        found.append(times)
-    return found
+        repeats.append(times)
+    return repeats
 
 
-def _shares(rows: OpTable, table: Table) -> list[float | None]:
-    if "error_share" not in table.header:
+def _errors(rows: OpTable, table: Table) -> list[float | None]:
+    name = next((name for name in ("error_over_tolerance", *_OLD_NAMES) if name in table.header), None)
+    if name is None:
         return [None] * len(table.rows)
-    found: list[float | None] = []
-    for place, text in enumerate(table.column("error_share")):
+    errors: list[float | None] = []
+    for place, text in enumerate(table.column(name)):
         try:
-            share = float(text) if text else None
+            error = float(text) if text else None
         except ValueError:
-            share = math.nan
-        if share is not None and not 0.0 <= share < math.inf:
-            raise InputError(f"this is '{text}'", where=rows.where(place, "error_share"), expected="0 or more")
-        found.append(share)
-    return found
+            error = math.nan
+        if error is not None and not 0.0 <= error < math.inf:
+            raise InputError(f"this is '{text}'", where=rows.where(place, name), expected="0 or more")
+        errors.append(error)
+    return errors
 
 
 def write_rows(path: Path, measurements: Sequence[Measurement]) -> None:
-    """Write measurements of one operation as a CSV file (gzip by its name), whole or not at all.
-
-    All of one device: `windtunnel calibrate` takes a file's rows as measurements of the device it is told.
-    """
+    """Write measurements of one operation and device as a CSV file (gzip by its name), completely or not at all."""
     op = OPERATIONS.find(measurements[0].op)
     if any(row.op != op.name for row in measurements):
-        raise ValueError("a file has the rows of one operation")
+        raise ValueError("a file contains the rows of one operation")
     kept = [name for name in EXTRA if any(_cell(name, row) for row in measurements)]
     own = op.all_columns()
     lead = ["device", "source"] if _has_own(op) else ["device", "source", "op"]
@@ -386,11 +404,11 @@ def _plain(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.0f}" if float(value).is_integer() else repr(value)
 
 
-def document(measurements: Iterable[Measurement], circumstances: Circumstances) -> dict[str, Any]:
-    """The rows and the circumstances as JSON holds them."""
+def document(measurements: Iterable[Measurement], environment: Environment) -> dict[str, Any]:
+    """Return the rows and the environment as JSON has them."""
     return {
         "schema": SCHEMA,
-        "circumstances": circumstances.as_dict(),
+        "environment": environment.as_dict(),
         "measurements": [
             {**row.__dict__, "columns": dict(row.columns), "repeats": list(row.repeats)} for row in measurements
         ],
@@ -398,16 +416,20 @@ def document(measurements: Iterable[Measurement], circumstances: Circumstances) 
 
 
 def read_document(path: Path) -> list[Measurement]:
-    """The measurements of a JSON document; InputError with the row and the field for one that is wrong."""
+    """Return the measurements of a JSON document.
+
+    Raises:
+        InputError: with the row and the field, if the document is not valid.
+    """
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise InputError("there is no such file of measurements", where=Where(str(path))) from None
+        raise InputError("file of measurements not found", where=Where(str(path))) from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"this cannot be read as JSON: {error}", where=Where(str(path))) from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("measurements"), list):
         raise InputError(
-            "this is no document of measurements",
+            "this is not a document of measurements",
             where=Where(str(path)),
             expected=f'{{"schema": {SCHEMA}, "measurements": [...]}}, as `windtunnel validate --out` writes it',
         )
@@ -418,22 +440,24 @@ _TEXTS = ("device", "source", "op")
 
 
 def _from_json(entry: Any, file: str, at: str) -> Measurement:
-    known = [one.name for one in fields(Measurement)]
+    names = [attribute.name for attribute in fields(Measurement)]
     if not isinstance(entry, dict):
-        raise InputError("this is no measurement", where=Where(file, field=at), expected="an object")
+        raise InputError("this is not a measurement", where=Where(file, field=at), expected="an object")
+    entry = {_OLD_NAMES.get(name, name): value for name, value in entry.items()}
     for name in entry:
-        if name not in known:
+        if name not in names:
             raise InputError(
                 f"a measurement has no '{name}'",
                 where=Where(file, field=f"{at}.{name}"),
-                expected=one_of(known, 20),
-                nearest=nearest(name, known),
+                expected=one_of(names, 20),
+                nearest=nearest(name, names),
             )
     for name in (*_TEXTS, "columns", "latency_s"):
-        wanted = str if name in _TEXTS else dict if name == "columns" else (int, float)
-        if not isinstance(entry.get(name), wanted) or isinstance(entry.get(name), bool):
-            said = {"columns": "an object", "latency_s": "seconds"}.get(name, "text")
-            raise InputError(f"'{name}' is missing or wrong", where=Where(file, field=f"{at}.{name}"), expected=said)
+        expected_type = str if name in _TEXTS else dict if name == "columns" else (int, float)
+        if not isinstance(entry.get(name), expected_type) or isinstance(entry.get(name), bool):
+            expected = {"columns": "an object", "latency_s": "seconds"}.get(name, "text")
+            where = Where(file, field=f"{at}.{name}")
+            raise InputError(f"'{name}' is missing or has a wrong type", where=where, expected=expected)
     for name in ("timer", "note", "suspect"):
         if not isinstance(entry.get(name, ""), str):
             raise InputError(f"this is {entry[name]!r}", where=Where(file, field=f"{at}.{name}"), expected="text")
@@ -444,9 +468,9 @@ def _from_json(entry: Any, file: str, at: str) -> Measurement:
         columns = OPERATIONS.find(entry["op"]).complete(entry["columns"])
     except InputError as error:
         raise error.at(Where(file, field=f"{at}.columns")) from None
-    for name in ("latency_s", "low_s", "high_s", "power_w", "error_share", "samples"):
+    for name in ("latency_s", "low_s", "high_s", "power_w", "error_over_tolerance", "samples"):
         value = entry.get(name)
-        least = 0.0 if name == "error_share" else 1 if name == "samples" else 1e-12
+        least = 0.0 if name == "error_over_tolerance" else 1 if name == "samples" else 1e-12
         wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= 1e9
         if value is not None and wrong:
             raise InputError(f"this is {value!r}", where=Where(file, field=f"{at}.{name}"), expected="a number in SI")

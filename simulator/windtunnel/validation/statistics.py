@@ -1,4 +1,4 @@
-"""The figures of a comparison of model and measurement. ``docs/validation.md`` has the formulas.
+"""The error figures of a comparison. ``docs/validation.md`` has the formulas.
 
 The relative error of a row is ``e = modelled / measured - 1``.
 """
@@ -13,20 +13,24 @@ import numpy as np
 from windtunnel.core.ops import FloatArray
 
 _SINGLE = math.sqrt(2.0)
-"""Two measurements of one point differ by this many times what one differs from the truth (normal errors)."""
+"""The ratio of the difference of two measurements to the error of one (normal errors)."""
 
 
 def relative_errors(modelled: FloatArray, measured: FloatArray) -> FloatArray:
-    """``modelled / measured - 1`` of each row."""
+    """Return ``modelled / measured - 1`` of each row."""
     return np.asarray(modelled / measured - 1.0)
 
 
 def figures(
     modelled: FloatArray, measured: FloatArray, low: FloatArray, high: FloatArray
 ) -> dict[str, float | int | None]:
-    """n, mape, median_ape, p90_ape, bias and coverage, as fractions; None of all where there is no row.
+    """Return n, mape, median_ape, p90_ape, bias and coverage, as fractions, or None for each if there is no row.
 
-    ``low`` and ``high``: the model's 90% interval for one measurement.
+    Args:
+        modelled: The predicted times (s), one per row.
+        measured: The measured times (s).
+        low: The lower end of the model's 90% interval for one measurement (s).
+        high: The upper end (s).
     """
     if not len(measured):
         return {"n": 0, **dict.fromkeys(("mape", "median_ape", "p90_ape", "bias", "coverage"))}
@@ -43,9 +47,9 @@ def figures(
 
 
 def mean_difference(times: Sequence[float]) -> float:
-    """Mean absolute difference of logarithms over all pairs of ``times`` (at least two)."""
+    """Return the mean absolute difference of logarithms over all pairs of ``times`` (at least two)."""
     values = np.sort(np.asarray(times, dtype=np.float64))
-    logs = np.log(values / values[0])  # of equal times exactly nothing
+    logs = np.log(values / values[0])  # exactly zero for equal times
     count = len(logs)
     # Sorted, the pair differences add up to each value times (those below it - those above it).
     ranks = 2.0 * np.arange(count) - (count - 1.0)
@@ -53,13 +57,18 @@ def mean_difference(times: Sequence[float]) -> float:
 
 
 def noise_floor(points: Iterable[tuple[Sequence[float], int]]) -> tuple[float | None, int]:
-    """The MAPE that a perfect model would show against single measurements, and how many points say so.
+    """Return the MAPE that a correct model would show against single measurements, and the number of points used.
 
-    ``points``: repeated measurements of one point (s), and how many rows of the comparison it stands for. Points of
-    one measurement say nothing. With errors ``d`` of the logarithm, normal and of any width, two measurements differ
-    by ``E|d1 - d2| = sqrt(2) E|d|``, so the mean difference over pairs, over ``sqrt(2)``, is an unbiased estimate
-    of ``E|d|``, however few the repetitions; a row's absolute relative error under a model that is right is ``|d|`` to
-    second order in ``d``. None where no point was measured twice.
+    With normal errors ``d`` of the logarithm, two measurements differ by ``E|d1 - d2| = sqrt(2) E|d|``. So the mean
+    difference over pairs divided by ``sqrt(2)`` is an unbiased estimate of ``E|d|`` for any number of repetitions. The
+    absolute relative error of a row under a correct model is ``|d|`` to second order in ``d``.
+
+    Args:
+        points: The repeated measurements of each point (s), and the number of its rows in the comparison. A point with
+            one measurement does not count.
+
+    Returns:
+        None if no point was measured twice.
     """
     total, rows, count = 0.0, 0, 0
     for times, weight in points:

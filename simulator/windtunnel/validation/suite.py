@@ -1,6 +1,7 @@
-"""What is measured of a device: operations over sizes from where a launch is all to where memory or arithmetic is.
+"""The points that are measured of a device: operations over sizes from launch-bound to memory- or compute-bound.
 
-A device says which of it it does; a model, how long each takes, so that a budget goes to many points and not to one.
+The device states which of them it supports. The model predicts their durations, so that the budget is divided among
+many points.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from dataclasses import replace
 from itertools import chain
 
 from windtunnel.core.ops import OPERATIONS, one_row
-from windtunnel.validation.landmarks import is_landmark
 from windtunnel.validation.measure import LEAST_ROUNDS, LEAST_RUNS, Point, point, spread_order
+from windtunnel.validation.reference_points import is_reference_point
 
 A_VISIT_S = 0.12
-"""What a visit of a small operation takes, making ready and samples together: seen here with PoCL, on two cores."""
+"""The duration of a visit of a small operation (s), with preparation: measured with PoCL on two cores."""
 READY_BYTES_S = 0.5e9
-"""How fast operands are drawn, copied and compared, about, over a visit."""
-LANDMARK_SHARE = 1 / 6
-"""Of a device's budget, that a landmark may take: others may a twentieth (``Point.share``)."""
+"""The approximate rate (B/s) at which a visit generates, copies and compares operands."""
+REFERENCE_POINT_SHARE = 1 / 6
+"""The share of a device's budget that a reference point may take; other points may take ``Point.share``."""
 
 _LENGTHS = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000, 30_000_000, 100_000_000)
-"""Two a decade: a fit takes half of them, and wants ten."""
+"""Two sizes per decade, because a fit uses half of them and needs ten."""
 _BYTES = (4, 64, 1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20, 1_000_000_000)
 _SQUARES = (64, 128, 256, 512, 1024, 2048, 4096)
 _THIN = ((1, 4096, 4096), (16, 4096, 4096), (128, 1024, 4096), (4096, 64, 1024))
@@ -30,9 +31,10 @@ _ALL_ELEMENTWISE = ("add", "addu", "mul", "mulu", "div", "divu", "pow", "powu", 
 
 
 def points() -> Iterator[Point]:
-    """All of them."""
-    for one in chain(_moving(), _arithmetic(), _offloaded()):
-        yield replace(one, share=LANDMARK_SHARE) if is_landmark(one.op, one.columns) else one
+    """Yield all points."""
+    for point_ in chain(_moving(), _arithmetic(), _offloaded()):
+        is_reference = is_reference_point(point_.op, point_.columns)
+        yield replace(point_, share=REFERENCE_POINT_SHARE) if is_reference else point_
 
 
 def _moving() -> Iterator[Point]:
@@ -111,11 +113,15 @@ def _offloaded() -> Iterator[Point]:
 def within(
     wanted: Sequence[Point], cost_s: Callable[[Point], float | None], budget_s: float
 ) -> tuple[list[Point], list[Point]]:
-    """(what fits into the budget, what does not), by what the model says that each takes and what it has to move.
+    """Divide points into those that fit into the budget and those that do not.
 
-    ``cost_s``: None for what the model does not know, which is left out, as is what would take more than its
-    share of the budget alone. Of the others the landmarks stay, and those that are spread over all operations, and over
-    the sizes of each.
+    Points that the model does not support, or that take more than their share of the budget, do not fit. Of the others
+    the reference points come first, then points spread over all operations and their sizes.
+
+    Args:
+        wanted: The points.
+        cost_s: Returns the predicted duration (s) of a point, or None if the model does not support it.
+        budget_s: The budget in seconds.
     """
     takes: dict[int, float] = {}
     for number, one in enumerate(wanted):
@@ -127,7 +133,7 @@ def within(
     kept: set[int] = set()
     left_s = budget_s
     for number in sorted(
-        spread_order(list(takes), wanted), key=lambda n: not is_landmark(wanted[n].op, wanted[n].columns)
+        spread_order(list(takes), wanted), key=lambda n: not is_reference_point(wanted[n].op, wanted[n].columns)
     ):
         if takes[number] <= left_s:
             kept.add(number)
@@ -136,11 +142,11 @@ def within(
     return fits, [one for number, one in enumerate(wanted) if number not in kept]
 
 
-def footprint_bytes(one: Point) -> float:
-    """What an operation's operands take, once."""
-    return float(one_row(OPERATIONS.find(one.op), one.columns).footprint_bytes()[0])
+def footprint_bytes(point_: Point) -> float:
+    """Return the bytes of an operation's operands."""
+    return float(one_row(OPERATIONS.find(point_.op), point_.columns).footprint_bytes()[0])
 
 
-def spread(wanted: Sequence[Point], most: int) -> list[Point]:
-    """At most so many of ``wanted``, in their order: of each operation alike, its first, its last, and between them."""
-    return [wanted[number] for number in sorted(spread_order(list(range(len(wanted))), wanted)[:most])]
+def spread(wanted: Sequence[Point], count: int) -> list[Point]:
+    """Return at most ``count`` points in their order, spread evenly over operations and sizes."""
+    return [wanted[number] for number in sorted(spread_order(list(range(len(wanted))), wanted)[:count])]

@@ -1,4 +1,4 @@
-"""The few points that every API is asked for, so that the APIs of one chip stand side by side."""
+"""Reference points: the few operations that are measured through every API of a chip, for comparison."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from windtunnel.core.ops import OPERATIONS
 from windtunnel.validation.measure import Point, point
 from windtunnel.validation.rows import Measurement
 
-LANDMARKS: Sequence[Point] = (
+REFERENCE_POINTS: Sequence[Point] = (
     point(OPERATIONS.find("launch")),
     point(OPERATIONS.find("vector_add"), n=1_000_000),
     point(OPERATIONS.find("vector_add"), n=1_000_000, dispatch="eager"),
     point(OPERATIONS.find("gemm"), m=1024, n=1024, k=1024, dtype="float32"),
 )
-"""A vector addition of a million elements and a product of 1024, as the founding documents compare APIs; what a launch
-takes; and the addition as a caller that waits for it sees it."""
+"""A launch; a vector addition of a million elements and a GEMM of 1024, as in the founding documents; and the addition
+with eager dispatch."""
 
 
-def is_landmark(op: str, columns: Mapping[str, float | str]) -> bool:
-    """Whether it is one of them, in all its columns."""
-    return any(one.op == op and one.columns == columns for one in LANDMARKS)
+def is_reference_point(op: str, columns: Mapping[str, float | str]) -> bool:
+    """Return whether an operation is a reference point, in all its columns."""
+    return any(point_.op == op and point_.columns == columns for point_ in REFERENCE_POINTS)
 
 
-def landmarks(rows: Iterable[tuple[Measurement, float]]) -> list[dict[str, Any]]:
-    """Those among ``rows`` (measured, and modelled in seconds), as plain data."""
+def measured_reference_points(rows: Iterable[tuple[Measurement, float]]) -> list[dict[str, Any]]:
+    """Return the reference points among ``rows`` as plain data.
+
+    Args:
+        rows: Measurements with their predicted times in seconds.
+    """
     return [
         {
             "columns": dict(row.columns),
@@ -38,5 +42,5 @@ def landmarks(rows: Iterable[tuple[Measurement, float]]) -> list[dict[str, Any]]
             "note": row.note,
         }
         for row, modelled_s in rows
-        if is_landmark(row.op, row.columns)
+        if is_reference_point(row.op, row.columns)
     ]
