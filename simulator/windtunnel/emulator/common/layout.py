@@ -26,6 +26,15 @@ NO_AXIS: Final = (0, 0, 0)
 AXES: Final = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
 
 
+def index_in(shape: Sequence[int], number: int) -> int | tuple[int, ...]:
+    """Return the index of the element with a row-major number, as the source states it."""
+    index = []
+    for side in reversed(shape):
+        index.append(number % side)
+        number //= side
+    return index[0] if len(index) == 1 else tuple(reversed(index))
+
+
 class View(NamedTuple):
     """Elements of a flat array as a strided view."""
 
@@ -39,12 +48,7 @@ class View(NamedTuple):
 
 
 class Layout:
-    """A number of blocks of one size, and everything about thread positions that depends on nothing else.
-
-    Args:
-        block: Threads of a block along x, y and z.
-        blocks: Number of blocks.
-    """
+    """A number of blocks of one size, and everything about thread positions that depends on nothing else."""
 
     def __init__(self, block: Dims, blocks: int) -> None:
         self.block, self.blocks = block, blocks
@@ -84,11 +88,8 @@ class Layout:
     def view(self, block_sides: Sides, steps: Dims, subset: BlockSubset, numbers: np.ndarray | None) -> View | None:
         """Return the positions of threads as a view of memory, or None if they do not form one.
 
-        Args:
-            block_sides: How the first elements of the blocks are spaced.
-            steps: Elements per unit of ``threadIdx`` along x, y and z.
-            subset: The key of the active threads of each block.
-            numbers: The linear indices of those threads; None for all.
+        ``block_sides`` states how the blocks are spaced, ``steps`` the elements per unit of ``threadIdx`` along each
+        axis. ``numbers`` are the linear indices of the active threads (None: all), and ``subset`` is their key.
         """
         key = (block_sides, steps, subset)
         if key not in self._views:
@@ -138,13 +139,7 @@ def is_injective(sides: Sequence[tuple[int, int]]) -> bool:
 
 
 class Chunk:
-    """Consecutive blocks of a launch that are executed together.
-
-    Args:
-        launch: The launch.
-        first: Number of the first block.
-        blocks: Number of blocks.
-    """
+    """Consecutive blocks of a launch that are executed together, from block number ``first`` on."""
 
     def __init__(self, launch: Launch, first: int, blocks: int) -> None:
         self.launch, self.first, self.blocks = launch, first, blocks

@@ -10,12 +10,8 @@ from windtunnel.language import ir
 def spin_state(loop: ir.While, stored: Collection[str]) -> frozenset[str] | None:
     """Return the variables that determine the next iteration of a spin loop; None if it is not a spin loop.
 
-    A loop may spin if memory that threads change decides whether it continues. If neither these variables nor the
-    polled elements change in an iteration, the next iteration is the same.
-
-    Args:
-        loop: The loop.
-        stored: Names of the arrays that threads change.
+    A loop may spin if memory that threads change (``stored``) decides whether it continues. If neither these variables
+    nor the polled elements change in an iteration, the next iteration is the same.
     """
     exit_condition = _ExitCondition(loop)
     if not exit_condition.polled_reads(stored):

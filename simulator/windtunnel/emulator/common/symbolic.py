@@ -340,10 +340,8 @@ class AffineValue(SymbolicValue):
 class AffinePositions:
     """Array elements given by an affine index, one for each active thread.
 
-    Args:
-        index: The element's index within the array.
-        size: Elements of the array if every block has its own, and these lie one after another; 0 for one array of the
-            whole grid.
+    ``size`` is the number of elements if every block has an array of its own, and these lie one after another. It is 0
+    for one array of the whole grid.
     """
 
     __slots__ = ("_each", "_view", "first", "index", "lanes", "size")

@@ -54,14 +54,7 @@ def _nothing() -> None:
 
 
 class EmulatedDevice:
-    """An emulated device, as its context, streams, kernels, graphs and ring kernels see it.
-
-    Args:
-        device: The device model.
-        host: The clock of the host program; None for a clock of its own.
-        interval: Which values of the device model are used.
-        checked: Whether stream races are detected.
-    """
+    """An emulated device, as its context, streams, kernels, graphs and ring kernels see it."""
 
     def __init__(self, device: Device, host: Host | None, interval: Interval, *, checked: bool) -> None:
         self.device, self.host = device, host or Host()
@@ -124,13 +117,8 @@ class EmulatedDevice:
     ) -> Span:
         """Enqueue an operation and return its span. Raises LaunchError if ring kernels leave it no room.
 
-        Args:
-            stream: The stream.
-            price: Its duration, energy and hardware engine.
-            name: Its name in traces and messages.
-            share: The share of the engine that it uses.
-            latency: Ticks from now before which it does not start.
-            size: Bytes that it copies.
+        It uses ``share`` of its hardware engine and does not start before ``latency`` ticks from now. ``size`` is the
+        number of bytes that it copies.
         """
         ticks, share = self.fit(price, share, name)
         return self.time.enqueue(

@@ -17,13 +17,7 @@ from windtunnel.runtime.kernels import Work
 
 @dataclass(frozen=True)
 class Price:
-    """The cost of an operation.
-
-    Attributes:
-        ticks: Its duration.
-        joules: Its energy above idle in J.
-        engine: The hardware engine that executes it.
-    """
+    """The cost of an operation: duration in ticks, energy above idle in J, and the hardware engine that executes it."""
 
     ticks: int
     joules: float
@@ -44,9 +38,7 @@ class _LaunchParts:
 class DeviceCosts:
     """The prices of operations, and the overheads of the device's API.
 
-    Args:
-        device: The device model.
-        interval: Which values of the model are used: the best ones, or an end of the 90% interval.
+    They are the best values of the device model, or by ``interval`` the low or high end of its 90% intervals.
     """
 
     def __init__(self, device: Device, interval: Interval) -> None:

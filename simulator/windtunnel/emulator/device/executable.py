@@ -16,7 +16,7 @@ from windtunnel.emulator.common.lanes import Lanes
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.common.layout import Chunk
 from windtunnel.emulator.device.number_formats import adapt_numbers, first_missing_type
-from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, RecordedArray, SharedArray
+from windtunnel.emulator.lockstep.arrays import GlobalArray, LocalArray, LockstepArray, SharedArray
 from windtunnel.emulator.lockstep.barriers import LockstepStalledError
 from windtunnel.emulator.lockstep.compiler import LockstepKernel, compile_lockstep
 from windtunnel.emulator.races.footprint import FootprintRecorder
@@ -58,9 +58,7 @@ class CompiledKernel:
 class Executable:
     """A kernel, compiled for each combination of argument types when it is first launched with it.
 
-    Args:
-        function: The kernel's Python function.
-        numbers: The number formats of the device's API.
+    ``numbers`` are the number formats of the device's API.
     """
 
     def __init__(self, function: Callable[..., Any], numbers: Numbers | None = None) -> None:
@@ -212,15 +210,14 @@ def _run_lockstep(
     nothing = [None] * len(arguments)
     flags, recorders = list(uninitialised) or nothing, list(recorders) or nothing
     for number, parameter in enumerate(program.parameters):
-        name, argument, recorder = parameter.name, arguments[number], recorders[number]
+        name, argument = parameter.name, arguments[number]
         if not isinstance(program.arrays.get(name), Array):
             scalars[name] = program.scalars[name].dtype.type(argument)
             continue
-        about = launch, name, argument.shape, argument.reshape(-1)
-        parameter_array = GlobalArray(*about) if recorder is None else RecordedArray(*about, recorder)
+        parameter_array = arrays[name] = GlobalArray(launch, name, argument.shape, argument.reshape(-1))
         parameter_array.copies_reads = bool(kernel.written)
         parameter_array.uninitialised = flags[number] if checked else None
-        arrays[name] = parameter_array
+        parameter_array.recorder = recorders[number]
     blocks, threads = math.prod(grid), math.prod(launch.block)
     # Only execution thread by thread follows the order that fences make.
     finds_races = checked and not kernel.has_fences

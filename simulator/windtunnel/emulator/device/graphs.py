@@ -25,14 +25,7 @@ def launch_of(device: EmulatedDevice, node: Node) -> KernelLaunch:
 
 
 class Replay:
-    """One replay of a graph's nodes, in order; see ``EmulatedContext.replay``.
-
-    Args:
-        device: The device.
-        kernels: Its kernels.
-        nodes: The nodes, each after those that it depends on.
-        stream: The stream of the replay.
-    """
+    """One replay of a graph's nodes, in order; see ``EmulatedContext.replay``."""
 
     def __init__(self, device: EmulatedDevice, kernels: Kernels, nodes: Sequence[Node], stream: EmulatedStream) -> None:
         self.device, self.kernels, self.nodes, self.stream = device, kernels, nodes, stream

@@ -34,13 +34,8 @@ _SEED_STEP = 3 << 32
 class KernelLaunch:
     """A launch of a kernel.
 
-    Attributes:
-        function: The kernel.
-        grid: Blocks along x, y and z.
-        block: Threads of a block along x, y and z.
-        arguments: Its arguments, with buffers.
-        arrays: Its arguments, with arrays in place of buffers.
-        shared: Bytes of shared arrays without a declared size.
+    ``arguments`` hold buffers, ``arrays`` the same arguments with arrays in their place. ``shared`` is the number of
+    bytes of shared arrays without a declared size.
     """
 
     function: Kernel
@@ -62,12 +57,9 @@ class KernelLaunch:
 
 
 class Kernels:
-    """The kernels of a device.
+    """The kernels of a device. Findings are looked for if it is ``checked``.
 
-    Args:
-        device: The device.
-        checked: Whether findings are looked for.
-        schedule: Seed of the order in which threads are executed; None for the fastest order.
+    ``schedule`` is the seed of the order in which threads are executed; None selects the fastest order.
     """
 
     def __init__(self, device: EmulatedDevice, *, checked: bool, schedule: int | None) -> None:
@@ -116,10 +108,8 @@ class Kernels:
     def execute(self, launch: KernelLaunch, stream: StreamClock | None, where: CodeLine | None = None) -> None:
         """Execute a launch that was checked. Raises a finding; MissingSync only after the execution.
 
-        Args:
-            launch: The launch.
-            stream: The clock of its stream, in which it is enqueued; None if stream races are not detected.
-            where: The program's line; by default the line of the caller.
+        ``stream`` is the clock of its stream, in which it is enqueued, or None if stream races are not detected.
+        ``where`` is the program's line, by default that of the caller.
         """
         function, order = launch.function, self.device.order
         executable, memories = self._executables[function], launch.memories

@@ -18,12 +18,7 @@ _BIT_FUNCTIONS = ("math.fabs", "math.copysign", "math.isnan", "math.isinf")
 
 
 def first_missing_type(program: ir.Program, lacks: Collection[str]) -> tuple[Scalar, int] | None:
-    """Return a type that a kernel needs and the API lacks, with the first line that needs it; None if there is none.
-
-    Args:
-        program: The typed tree.
-        lacks: Names of the types that the API lacks.
-    """
+    """Return a type that a kernel needs and the API ``lacks``, with the first such line; None if there is none."""
     missing = ((kind, line) for kind, line in _types(program) if kind.name in lacks)
     return min(missing, key=lambda type_and_line: type_and_line[1], default=None)
 

@@ -31,12 +31,7 @@ from windtunnel.runtime.ring_queue import RingQueue
 
 
 class EmulatedRing:
-    """What both patterns share: the queues, the control block, the handler, and the host's calls.
-
-    Args:
-        device: The device.
-        spec: The ring kernel.
-    """
+    """What both patterns share: the queues, the control block, the handler, and the host's calls."""
 
     pattern: Pattern
 

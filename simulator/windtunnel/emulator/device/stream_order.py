@@ -37,12 +37,7 @@ _MAX_ACCESSES = 64
 
 
 class StreamOrder:
-    """The order of one device's streams, and their accesses of its memory and of host arrays.
-
-    Args:
-        host: The clock of the host program.
-        device: Name of the device, for messages.
-    """
+    """The order of one device's streams, and their accesses of its memory and of host arrays."""
 
     def __init__(self, host: Host, device: str) -> None:
         self.host, self.device = host, device
@@ -146,11 +141,8 @@ class StreamOrder:
     ) -> None:
         """Record the accesses of a kernel that was enqueued in a stream. Raises MissingSync.
 
-        Args:
-            stream: The stream.
-            name: Name of the kernel.
-            footprint: (memory, kind of access, accessed bytes).
-            where: The program's line; by default the line of the caller.
+        ``footprint`` lists (memory, kind of access, accessed bytes). ``where`` is the program's line, by default that
+        of the caller.
         """
         if not footprint:
             return

@@ -17,13 +17,7 @@ from windtunnel.emulator.device.tracked_memory import StreamAccess, StreamClock
 
 @dataclass(eq=False)
 class EmulatedStream:
-    """A stream of an emulated device.
-
-    Attributes:
-        device: The device.
-        time: The end of its work on the virtual clock.
-        clock: Its vector clock; None if stream races are not detected.
-    """
+    """A stream of an emulated device. Its vector clock is None if stream races are not detected."""
 
     device: EmulatedDevice
     time: StreamTime
@@ -69,12 +63,8 @@ class EmulatedStream:
 class EmulatedEvent:
     """A point in a stream's work.
 
-    Attributes:
-        device: The device.
-        mark: Enqueues a marker in a stream (None: the default stream) and returns its tick and its vector clock.
-        tick: The tick at which the event is reached; -1 if it was not recorded.
-        clock: The operations that have ended by then.
-        nodes: The graph nodes that it marks while streams are captured.
+    ``mark`` enqueues a marker in a stream (None: the default stream) and returns its tick and its vector clock. While
+    streams are captured, the event marks graph ``nodes`` instead. ``tick`` is -1 until it is recorded.
     """
 
     device: EmulatedDevice

@@ -209,11 +209,7 @@ DEFAULT = 0
 class DeviceTime:
     """The engines and streams of one device, and the energy that it has used.
 
-    Attributes:
-        host: The clock.
-        idle_w: Idle power in W.
-        observers: Called with every span when its times are known.
-        opened_at: The tick at which the device was opened.
+    ``observers`` are called with every span when its times are known. ``opened_at`` is in ticks, ``idle_w`` in W.
     """
 
     host: Host

@@ -13,13 +13,7 @@ CodeLine = tuple[str, int]
 
 
 class StreamClock:
-    """A stream's work, numbered from 1, and the work of other streams that it has waited for.
-
-    Args:
-        name: Name of the stream, for messages.
-        device: Name of its device.
-        blocking: Whether it and the default stream wait for each other.
-    """
+    """A stream's work, numbered from 1, and the work of other streams that it has waited for."""
 
     __slots__ = ("blocking", "clock", "count", "device", "known", "name")
 
@@ -43,16 +37,7 @@ class StreamClock:
 
 
 class StreamAccess:
-    """An access of memory by an operation of a stream.
-
-    Args:
-        stream: The stream.
-        number: Number of the operation in the stream.
-        kind: The kind of access.
-        extent: The accessed bytes.
-        operation: Name of the operation, for messages.
-        where: The program's line that enqueued it.
-    """
+    """An access of memory by operation ``number`` of a stream, which the program's line ``where`` enqueued."""
 
     __slots__ = ("_array", "_copy", "_flags", "extent", "has_raced", "kind", "number", "operation", "stream", "where")
 
@@ -75,9 +60,7 @@ class StreamAccess:
     def watch(self, array: np.ndarray, flags: np.ndarray | None = None) -> None:
         """Keep a copy of host-visible memory that the host must not change until the operation has ended.
 
-        Args:
-            array: The memory.
-            flags: A flag for each byte that matters; None for all.
+        ``flags`` marks the bytes that matter; None stands for all.
         """
         if self.has_raced:
             return  # the other operation may change it, which was reported
@@ -103,9 +86,7 @@ class StreamAccess:
 class TrackedBuffer:
     """A memory allocation of a device, or an array of the host, and the accesses that later ones may race with.
 
-    Args:
-        description: What it is, for messages.
-        allocated_at: The program's line that allocated it; line 0 for an array of the host.
+    ``allocated_at`` is the program's line that allocated it; the line is 0 for an array of the host.
     """
 
     __slots__ = ("accesses", "allocated_at", "description", "is_device_memory", "is_shared", "root", "viewed_at")

@@ -14,7 +14,7 @@ from windtunnel.core.errors import OutOfBounds
 from windtunnel.emulator.common.atomics import change_many
 from windtunnel.emulator.common.lanes import Lanes, Value
 from windtunnel.emulator.common.launch import Launch
-from windtunnel.emulator.common.layout import Chunk
+from windtunnel.emulator.common.layout import Chunk, index_in
 from windtunnel.emulator.common.symbolic import (
     AffinePositions,
     AffineValue,
@@ -33,11 +33,7 @@ from windtunnel.language import ir
 class LockstepArray:
     """An array of a kernel.
 
-    Args:
-        launch: The launch.
-        name: Name of the array in the kernel.
-        shape: Its shape.
-        flat: Its elements. Where every block or thread has an array of its own, these lie one after another.
+    ``flat`` has its elements. Where every block or thread has an array of its own, these lie one after another.
     """
 
     def __init__(self, launch: Launch, name: str, shape: Sequence[int], flat: np.ndarray) -> None:
@@ -49,6 +45,8 @@ class LockstepArray:
         """Writes by single threads before it is worth counting the uninitialised elements again."""
         self.copies_reads = True
         """Whether loaded values must not change when the elements are written later."""
+        self.recorder: FootprintRecorder | None = None
+        """Records the accessed elements, for work of other streams."""
         self.shadow: ShadowMemory | None = None
         """The records for race detection; None if no two threads can race in this array."""
 
@@ -63,6 +61,8 @@ class LockstepArray:
         position = self.position(lanes, line, indices)
         if self.uninitialised is not None:
             self._check_initialised(lanes, line, position)
+        if self.recorder is not None:
+            self.recorder.mark(READ, position)
         if self.shadow is not None:
             self.shadow.read(self, lanes, line, position)
         if isinstance(position, AffinePositions):
@@ -73,6 +73,8 @@ class LockstepArray:
     def store(self, lanes: Lanes, line: int, value: Value, *indices: Value) -> None:
         """Set elements; if several threads set one, the last one's value remains. Raises OutOfBounds or DataRace."""
         position, value = self.position(lanes, line, indices), materialise(value)
+        if self.recorder is not None:
+            self.recorder.mark(WRITE, position)
         if self.shadow is not None:
             self.shadow.write(self, lanes, line, position, value, atomic=False)
         each = each_position(position, lanes.size) if lanes.chunk.compares_stores else None
@@ -96,6 +98,8 @@ class LockstepArray:
         position = self.position(lanes, line, indices)
         if self.uninitialised is not None and op != "exch":
             self._check_initialised(lanes, line, position)
+        if self.recorder is not None:
+            self.recorder.mark(ATOMIC, position)
         if self.shadow is not None:
             self.shadow.write(self, lanes, line, position, None, atomic=True)
         if self.uninitialised is not None:
@@ -164,13 +168,6 @@ class LockstepArray:
             if not self._writes_until_recount:
                 self.uninitialised = None
 
-    def _unflatten(self, number: int) -> int | tuple[int, ...]:
-        index = []
-        for side in reversed(self.shape):
-            index.append(number % side)
-            number //= side
-        return index[0] if len(index) == 1 else tuple(reversed(index))
-
 
 class GlobalArray(LockstepArray):
     """An array in the device's memory."""
@@ -186,36 +183,7 @@ class GlobalArray(LockstepArray):
 
     def index_of(self, position: int) -> int | tuple[int, ...]:
         """Return the index of the element at a position of the flat array, as the source states it."""
-        return self._unflatten(position)
-
-
-class RecordedArray(GlobalArray):
-    """An array in the device's memory whose accesses are recorded.
-
-    Args:
-        recorder: What records them.
-    """
-
-    def __init__(
-        self, launch: Launch, name: str, shape: Sequence[int], flat: np.ndarray, recorder: FootprintRecorder
-    ) -> None:
-        super().__init__(launch, name, shape, flat)
-        self.recorder = recorder
-
-    def load(self, lanes: Lanes, line: int, *indices: Value) -> Value:
-        """Return elements. Raises OutOfBounds, UninitializedRead or DataRace."""
-        self.recorder.mark(READ, self.position(lanes, line, indices))
-        return super().load(lanes, line, *indices)
-
-    def store(self, lanes: Lanes, line: int, value: Value, *indices: Value) -> None:
-        """Set elements. Raises OutOfBounds or DataRace."""
-        self.recorder.mark(WRITE, self.position(lanes, line, indices))
-        super().store(lanes, line, value, *indices)
-
-    def atomic(self, lanes: Lanes, line: int, op: str, values: Sequence[Value], used: bool, *indices: Value) -> Value:
-        """Change elements, one thread after another. Raises OutOfBounds, UninitializedRead or DataRace."""
-        self.recorder.mark(ATOMIC, self.position(lanes, line, indices))
-        return super().atomic(lanes, line, op, values, used, *indices)
+        return index_in(self.shape, position)
 
 
 class SharedArray(LockstepArray):
@@ -239,7 +207,7 @@ class SharedArray(LockstepArray):
 
     def index_of(self, position: int) -> int | tuple[int, ...]:
         """Return the index of the element at a position of the flat array, as the source states it."""
-        return self._unflatten(position % self.size)
+        return index_in(self.shape, position % self.size)
 
 
 class LocalArray(LockstepArray):
@@ -269,7 +237,7 @@ class LocalArray(LockstepArray):
 
     def index_of(self, position: int) -> int | tuple[int, ...]:
         """Return the index of the element at a position of the flat array, as the source states it."""
-        return self._unflatten(position // self.threads)
+        return index_in(self.shape, position // self.threads)
 
 
 def within(index: Value, side: int) -> bool:

@@ -84,11 +84,7 @@ def _divergence(lanes: Lanes, line: int, arrived: np.ndarray) -> BarrierDivergen
 def check_assigned(lanes: Lanes, line: int, name: str, assigned: Value) -> None:
     """Raise UninitializedRead if a thread reads a variable that it has not assigned.
 
-    Args:
-        lanes: The threads that read it.
-        line: Line of the read.
-        name: Name of the variable.
-        assigned: Whether each thread has assigned it.
+    ``assigned`` states for each thread whether it has.
     """
     launch = lanes.chunk.launch
     bad = np.flatnonzero(~np.atleast_1d(np.asarray(materialise(assigned), np.bool_)))

@@ -150,9 +150,7 @@ class _Generator(Writer):
     def _mark_varying(self, body: Sequence[ir.Stmt], *, divergent: bool) -> bool:
         """Mark the variables that vary; return whether another one was marked.
 
-        Args:
-            body: The statements.
-            divergent: Whether they are inside a branch that threads take differently.
+        ``divergent`` states whether the statements are inside a branch that threads take differently.
         """
         marked = False
         for statement in body:
@@ -318,10 +316,7 @@ class _Generator(Writer):
             case ir.Literal():
                 return self._literal(e)
             case ir.Variable():
-                if e.given is not None:
-                    assigned = self._name(frame, e.given.name)
-                    self.emit(f"check_assigned({frame.lanes}, {e.line}, {e.name!r}, {assigned})")
-                return self._name(frame, e.name)
+                return self._variable(e, frame)
             case ir.Index():
                 return self._index(e, frame)
             case ir.Size():
@@ -347,13 +342,21 @@ class _Generator(Writer):
                 arguments = ", ".join(self.value(argument, frame) for argument in e.arguments)
                 return f"m.{e.op.partition('.')[2] or e.op}({arguments})"
             case ir.Warp():
-                arguments = ", ".join(self.value(argument, frame) for argument in e.arguments)
-                if _synchronises_warp(e):
-                    self._require_warp(e.arguments[0], frame)
-                call = f"m.{e.op.replace('.', '_')}({frame.lanes}" + (f", {arguments})" if arguments else ")")
-                return self._emit_temporary(call)
+                return self._warp(e, frame)
             case _:
                 raise AssertionError(f"{e} is not an expression of a kernel")
+
+    def _variable(self, e: ir.Variable, frame: _Frame) -> str:
+        if e.given is not None:
+            assigned = self._name(frame, e.given.name)
+            self.emit(f"check_assigned({frame.lanes}, {e.line}, {e.name!r}, {assigned})")
+        return self._name(frame, e.name)
+
+    def _warp(self, e: ir.Warp, frame: _Frame) -> str:
+        arguments = [frame.lanes, *(self.value(argument, frame) for argument in e.arguments)]
+        if _synchronises_warp(e):
+            self._require_warp(e.arguments[0], frame)
+        return self._emit_temporary(f"m.{e.op.replace('.', '_')}({', '.join(arguments)})")
 
     def _require_warp(self, mask: ir.Expr | None, frame: _Frame) -> None:
         """Emit the check that the threads of a warp that a mask names are here."""

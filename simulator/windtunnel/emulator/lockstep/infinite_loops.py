@@ -20,13 +20,7 @@ _SPIN_LOOP_ITERATIONS, _LOOP_ITERATIONS = 64, 1024
 
 
 class LoopStateTracker:
-    """Compares the states of a loop.
-
-    Args:
-        lanes: The threads that enter the loop.
-        line: Its line.
-        spins: Whether memory that the kernel changes decides if it continues.
-    """
+    """Compares the states of a loop. It ``spins`` if memory that the kernel changes decides whether it continues."""
 
     __slots__ = ("_changes", "_count", "_first_values", "_lanes", "_line", "_size", "_spins", "_start", "_state")
 
@@ -43,11 +37,7 @@ class LoopStateTracker:
         return self._count >= self._start
 
     def compare(self, lanes: Lanes, values: Sequence[Value]) -> None:
-        """Compare the state with the kept one.
-
-        Args:
-            lanes: The threads that are still in the loop.
-            values: The variables that decide whether it continues.
+        """Compare ``values``, the variables that decide whether the loop continues, with the kept ones.
 
         Raises:
             LockstepStalledError: If the state repeats, but other threads may change the memory that is read.

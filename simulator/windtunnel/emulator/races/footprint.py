@@ -89,11 +89,7 @@ def extent_of(mask: np.ndarray, itemsize: int) -> Extent | None:
 
 
 class FootprintRecorder:
-    """Records which elements of an array the threads read, write and atomically change: one flag for each.
-
-    Args:
-        size: Elements of the array.
-    """
+    """Records which of ``size`` elements of an array the threads read, write and atomically change."""
 
     def __init__(self, size: int) -> None:
         self.size = size

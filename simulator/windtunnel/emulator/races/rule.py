@@ -51,13 +51,7 @@ class Access(NamedTuple):
 
 
 class NumpyRecords:
-    """For each element of an array, the accesses since the launch (or the block) began that later ones may race with.
-
-    Args:
-        size: Elements of the array.
-        threads: Threads of a block.
-        warp: Threads of a warp.
-    """
+    """For each element of an array, the accesses since the launch or block began that later ones may race with."""
 
     def __init__(self, size: int, threads: int, warp: int) -> None:
         self.threads, self.warp = threads, warp

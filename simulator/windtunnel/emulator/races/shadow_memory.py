@@ -266,11 +266,7 @@ def _same_threads(a: Access, b: Access) -> bool:
 class ShadowMemory:
     """The accesses of an array since the launch began, or since the block began for an array of the block's own.
 
-    Args:
-        size: Elements of the flat array.
-        threads: Threads of a block.
-        warp: Threads of a warp.
-        own: Elements of each block's own array; 0 for an array of the grid.
+    ``own`` is the number of elements of each block's own array; 0 stands for an array of the grid.
     """
 
     def __init__(self, size: int, threads: int, warp: int, *, own: int = 0) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from windtunnel.emulator.common.atomics import change_one
 from windtunnel.emulator.common.launch import Launch
+from windtunnel.emulator.common.layout import index_in
 from windtunnel.emulator.races.findings import (
     ATOMIC,
     READ,
@@ -255,11 +256,7 @@ class ThreadArray:
 
     def index_of(self, at: int) -> int | tuple[int, ...]:
         """Return the index of the element at a position of the flat array, as the source states it."""
-        index = []
-        for side in reversed(self.shape):
-            index.append(at % side)
-            at //= side
-        return index[0] if len(index) == 1 else tuple(reversed(index))
+        return index_in(self.shape, at)
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -17,13 +17,8 @@ def divergence_error(
 ) -> BarrierDivergence:
     """Return the finding that some threads reach a barrier and others end or wait at another one.
 
-    Args:
-        launch: The launch.
-        arrived: Threads that wait, at this barrier or at another.
-        ended: Threads that have ended.
-        what: Name of the barrier, for the message.
-        of: What the threads belong to, for the message.
-        counts: (threads that reach the barrier, all threads).
+    ``what`` names the barrier, and ``of`` what the threads belong to. ``counts`` are the threads that reach it, and
+    all.
     """
     first = arrived[0]
     other = next((one for one in arrived if one.arrival != first.arrival and one.line != first.line), None)
@@ -45,13 +40,7 @@ def divergence_error(
 
 
 def deadlock_error(state: LaunchState, threads: Sequence[Thread], not_begun: Sequence[int]) -> Finding:
-    """Return the finding that no thread can continue.
-
-    Args:
-        state: The state of the launch.
-        threads: The threads that have not ended.
-        not_begun: Blocks that have not begun.
-    """
+    """Return the finding that none of the threads can continue, while the blocks ``not_begun`` wait for room."""
     if not any(thread.is_waiting for thread in threads):
         return _barrier_error(state, threads, not_begun)
     graph = _WaitGraph(state, threads)
@@ -102,39 +91,45 @@ def _residency(state: LaunchState, not_begun: Sequence[int]) -> str:
 def _barrier_error(state: LaunchState, threads: Sequence[Thread], not_begun: Sequence[int]) -> Finding:
     """Return the finding about threads that all wait at barriers or for their warps, but not at the same place."""
     launch = state.launch
-    at_warp = next((one for one in threads if one.arrival is not None and one.arrival.is_of_warp), None)
-    if at_warp is not None:
-        mates = [one for one in threads if one.block is at_warp.block and one.warp == at_warp.warp]
-        others = [one for one in mates if one.arrival != at_warp.arrival and one.line != at_warp.line]
-        if others:
-            counts = (len(mates) - len(others), len(mates))
-            arrived, ended = [at_warp, others[0]], at_warp.block.ended
-            return divergence_error(launch, arrived, ended, "the warp synchronisation", "of a warp", counts)
+    warp_error = _warp_error(launch, threads)
+    if warp_error is not None:
+        return warp_error
     at_grid = [one for one in threads if one.arrival is not None and one.arrival.kind == "grid"]
     if at_grid and not_begun:
-        return Deadlock(
-            f"{launch}: deadlock: the grid barrier at {launch.describe_line(at_grid[0].line)} waits for all "
-            f"{state.blocks:,} blocks{_residency(state, not_begun)}",
-            **launch.position_of(at_grid[0].line),
-            threads=(launch.thread(at_grid[0].id),),
-        )
+        problem = f"the grid barrier at {launch.describe_line(at_grid[0].line)} waits for all {state.blocks:,} blocks"
+        return _deadlock(launch, at_grid[0], problem + _residency(state, not_begun))
     ended = [one for block in state.live.values() for one in block.ended]
     ended += [state.last_exited] if state.last_exited is not None else []
     first = at_grid[0] if at_grid else threads[0]
     elsewhere = [one for one in threads if one.line != first.line]
     if not elsewhere and not ended:
-        return Deadlock(
-            f"{launch}: deadlock: {launch.describe_thread(first.id)} waits at {launch.describe_line(first.line)} for "
-            "threads that have ended",
-            **launch.position_of(first.line),
-            threads=(launch.thread(first.id),),
-        )
+        problem = f"{launch.describe_thread(first.id)} waits at {launch.describe_line(first.line)} for ended threads"
+        return _deadlock(launch, first, problem)
     arrived = [first, *elsewhere[:1]]
     if at_grid:
         counts = (len(at_grid), state.blocks * state.threads)
         return divergence_error(launch, arrived, ended, "the grid barrier", "of the grid", counts)
     counts = (len(first.block.arrived), state.threads)
     return divergence_error(launch, arrived, ended, "the barrier", "of a block", counts)
+
+
+def _warp_error(launch: Launch, threads: Sequence[Thread]) -> Finding | None:
+    """Return the finding about a thread that waits for its warp while others of the warp wait elsewhere."""
+    at_warp = next((one for one in threads if one.arrival is not None and one.arrival.is_of_warp), None)
+    if at_warp is None:
+        return None
+    mates = [one for one in threads if one.block is at_warp.block and one.warp == at_warp.warp]
+    others = [one for one in mates if one.arrival != at_warp.arrival and one.line != at_warp.line]
+    if not others:
+        return None
+    counts = (len(mates) - len(others), len(mates))
+    arrived, ended = [at_warp, others[0]], at_warp.block.ended
+    return divergence_error(launch, arrived, ended, "the warp synchronisation", "of a warp", counts)
+
+
+def _deadlock(launch: Launch, thread: Thread, problem: str) -> Deadlock:
+    where = launch.position_of(thread.line)
+    return Deadlock(f"{launch}: deadlock: {problem}", **where, threads=(launch.thread(thread.id),))
 
 
 class _WaitGraph:

@@ -19,12 +19,7 @@ from windtunnel.language.types import Array
 
 
 class ThreadKernel:
-    """A typed kernel for execution thread by thread, compiled once for each set of arrays that threads share.
-
-    Args:
-        program: The typed tree.
-        written: Names of the arrays that the kernel stores to.
-    """
+    """A typed kernel for execution thread by thread, compiled once for each set of arrays that threads share."""
 
     def __init__(self, program: ir.Program, written: frozenset[str]) -> None:
         self.program, self.written = program, written

@@ -56,11 +56,8 @@ WAIT = object()
 class ThreadProgram:
     """A kernel compiled for execution thread by thread.
 
-    Attributes:
-        program: The typed tree.
-        run: ``run(thread, arrays, scalars)`` is a generator: it yields None before a visible step, ``WAIT``, or a
-            ``BarrierArrival``.
-        source: Text of the emitted function.
+    ``run(thread, arrays, scalars)`` is a generator: it yields None before a visible step, ``WAIT``, or a
+    ``BarrierArrival``.
     """
 
     program: ir.Program
@@ -81,10 +78,8 @@ def counted(thread: Any, line: int, start: Any, stop: Any, step: Any) -> Iterato
 def compile_thread(program: ir.Program, stored: set[str], *, every_access: bool) -> ThreadProgram:
     """Compile a typed kernel to a generator.
 
-    Args:
-        program: The typed tree.
-        stored: Names of the parameters that threads share and change.
-        every_access: Whether the generator stops before plain accesses of these arrays too.
+    ``stored`` are the parameters that threads share and change. With ``every_access``, the generator stops before plain
+    accesses of these arrays too.
     """
     generator = _Generator(program, stored, every_access=every_access)
     source = generator.source()

@@ -21,14 +21,7 @@ _MAX_POLLED = 256
 
 
 class LaunchState:
-    """What the threads of a launch share.
-
-    Args:
-        launch: The launch.
-        ready: The threads that can continue.
-        resident: Blocks that the device holds at once.
-        traced: Whether the visible steps are recorded.
-    """
+    """What the threads of a launch share."""
 
     def __init__(self, launch: Launch, ready: Schedule[Thread], resident: int, *, traced: bool) -> None:
         self.launch, self.ready, self.resident = launch, ready, resident
@@ -54,11 +47,7 @@ class LaunchState:
 
 
 class Block:
-    """A resident block.
-
-    Args:
-        number: Its number in the grid.
-    """
+    """A resident block of the grid."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -91,13 +80,9 @@ class SpinLoop:
             self._polled.append(polled)
 
     def iterate(self, state: tuple[Any, ...]) -> bool:
-        """Begin an iteration.
+        """Begin an iteration whose effect is determined by ``state``.
 
-        Args:
-            state: The variables that determine what the iteration does.
-
-        Returns:
-            Whether the thread waits now, because the iteration would repeat the last one.
+        Returns whether the thread waits now, because the iteration would repeat the last one.
         """
         thread, polled = self.thread, self._polled
         self._iterations += 1
@@ -126,13 +111,7 @@ def _not_started() -> None:
 
 
 class Thread:
-    """One thread: its indices, its clock, and what it waits for.
-
-    Args:
-        launch_state: The state of its launch.
-        block: Its block.
-        number: Its number in the block.
-    """
+    """One thread: its indices, its clock, and what it waits for."""
 
     __slots__ = (
         "arrival",
