@@ -107,7 +107,7 @@ def test_what_no_kernel_can_take_is_refused_with_its_place(device_under_test: An
 
 
 def test_what_is_no_kernel_is_refused(device_under_test: Any) -> None:
-    with pytest.raises(errors.InputError, match="3 is no kernel"):
+    with pytest.raises(errors.InputError, match="3 is not a kernel"):
         device_under_test.launch(3, 1, 1)
 
 

@@ -31,8 +31,8 @@ import windtunnel
 from windtunnel.backends.vulkan.spirv import compiled
 from windtunnel.codegen import TARGETS, Emitted, transpile
 from windtunnel.language import ir
-from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer
+from windtunnel.language.parameters import parameters_of
 from windtunnel.language.parse import parse
 from windtunnel.language.source import KernelError
 from windtunnel.language.types import Array

@@ -68,7 +68,7 @@ def test_each_fault_raises_its_error_at_the_call_that_it_names(device: Accelerat
 
 def test_a_fault_that_never_strikes_fails_the_test(device: Accelerator) -> None:
     with (
-        pytest.raises(FaultNotFired, match=r"launch_failure call=2 \(of 1 calls that it concerns\)"),
+        pytest.raises(FaultNotFired, match=r"launch_failure call=2 \(of 1 eligible calls\)"),
         device.faults({"kind": "launch_failure", "call": 2}),
     ):
         device.launch(double, 1, 32, device.empty(3))
@@ -164,10 +164,10 @@ def test_chance_is_the_seed_s_and_what_else_is_declared_changes_none_of_it(p: fl
     [
         ({"kind": "out_of_memry"}, "did you mean 'out_of_memory'"),
         ({"kind": "ecc", "cal": 3}, "did you mean 'call'"),
-        ({"kind": "hang", "on": "copy_in"}, "'hang' does not strike 'copy_in'"),
-        ({"kind": "ecc", "call": 1, "probability": 0.5}, "strikes by call and by probability"),
-        ({"kind": "ecc", "call": 0}, "there is no call 0"),
-        ({"kind": "ecc", "probability": 0.0}, "no probability"),
+        ({"kind": "hang", "on": "copy_in"}, "'hang' cannot be injected into 'copy_in'"),
+        ({"kind": "ecc", "call": 1, "probability": 0.5}, "has call and probability"),
+        ({"kind": "ecc", "call": 0}, "call 0 does not exist"),
+        ({"kind": "ecc", "probability": 0.0}, "is not a valid probability"),
         ({"kind": "throttle", "factor": 1.0}, "would change nothing"),
         ({"kind": "throttle", "factor": float("inf")}, "expected a finite number"),
         ({"kind": "throttle", "factor": None}, "'factor' of a fault is None"),
@@ -176,15 +176,15 @@ def test_chance_is_the_seed_s_and_what_else_is_declared_changes_none_of_it(p: fl
         ({"kind": "ecc", "call": "3"}, "'call' of a fault is '3'; expected a whole number"),
         ({"kind": "ecc", "call": True}, "'call' of a fault is True"),
         ({"kind": "ecc", "times": 2.5}, "expected a whole number"),
-        ({"kind": "ecc", "after_s": -1}, "nothing is called at -1 s"),
+        ({"kind": "ecc", "after_s": -1}, "after_s is -1"),
         ({"kind": "ecc", "after_s": float("nan")}, "expected a finite number"),
         ({"kind": "ecc", "on": 3}, "expected the name of an operation"),
-        ({"kind": "out_of_memory", "kernel": "double"}, "'double' is never struck"),
+        ({"kind": "out_of_memory", "kernel": "double"}, "'double' is never affected"),
         ({"kind": "ecc", "on": "copy_in", "kernel": "double"}, "'copy_in' is of no kernel"),
-        ({"kind": ["ecc"]}, "no fault is a"),
+        ({"kind": ["ecc"]}, "is not a valid fault"),
         ({"call": 3}, "has no kind"),
         ({3: 3}, "a fault has no '3'"),
-        ([{"kind": "ecc"}], "is no fault"),
+        ([{"kind": "ecc"}], "is not a fault"),
     ],
 )
 def test_what_is_no_fault_is_refused(data: dict[str, Any], says: str) -> None:

@@ -285,7 +285,7 @@ class Reference:
         if self.gone is not None:
             return Verdict(self.gone, operation.replace("_", " "))
         due = [fault for fault in self.faults or () if fault.due(operation, kernel, clock_s)]
-        where = f" struck {operation}{f' {kernel}' if kernel else ''} at {clock_s:.9g} s"
+        where = f" injected into {operation}{f' {kernel}' if kernel else ''} at {clock_s:.9g} s"
         mine = []
         while news and where in news[0]:
             mine.append(news.pop(0))
@@ -693,8 +693,8 @@ class FaultsMachine(RuleBasedStateMachine):
             assert self.raised is None
             return
         assert isinstance(self.raised, FaultNotFired)
-        said = [f"{one} (of {one.concerned} calls that it concerns)" for one in missed]
-        assert str(self.raised) == f"never struck: {'; '.join(said)}; seed {self.reference.seed}"
+        said = [f"{one} (of {one.concerned} eligible calls)" for one in missed]
+        assert str(self.raised) == f"never occurred: {'; '.join(said)}; seed {self.reference.seed}"
 
     @precondition(lambda self: self.reference.gone is not None or self.reference.hangs is not None)
     @rule()

@@ -70,9 +70,9 @@ ARRAY = np.zeros(8, np.int32)
     ("kernel", "arguments", "line", "said"),
     [
         (two_as_one, [ARRAY], 2, "'i' is all that grid(2) gives, two values; expected x, y = grid(2)"),
-        (number_wanted, [ARRAY, ARRAY], 0, "'n' is annotated i32, and was given i32[:]"),
-        (array_wanted, [ARRAY, 1.0], 0, "'x' is annotated f32[:], and was given f32"),
-        (unknown_size, [ARRAY, 4], 1, "'n', a parameter, which only the running kernel knows"),
+        (number_wanted, [ARRAY, ARRAY], 0, "'n' is annotated i32, but the argument is i32[:]"),
+        (array_wanted, [ARRAY, 1.0], 0, "'x' is annotated f32[:], but the argument is f32"),
+        (unknown_size, [ARRAY, 4], 1, "'n', a parameter, which is known only while the kernel runs"),
         (rounds, [ARRAY, 1.0], 1, "round, which is not in the language; expected math.floor(x + 0.5)"),
         (two_indices, [ARRAY], 1, "2 indices for 'a', which has 1 side;"),
         (no_values, [ARRAY], 1, "math.sqrt of 0 values; expected 1"),

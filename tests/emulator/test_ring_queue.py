@@ -89,8 +89,8 @@ def test_a_popped_record_is_a_copy() -> None:
         (np.bytes_(b"four"), "S4 of 4 bytes"),
         (np.ones(2, np.float32), "2 records at once"),
         (np.ones(1, np.float32), "1 records at once"),
-        (1.0, "float 1.0 is no record"),
-        (None, "NoneType None is no record"),
+        (1.0, "float 1.0 is not a record"),
+        (None, "NoneType None is not a record"),
     ],
 )
 def test_what_is_no_record_of_its_type_is_refused_unwritten(message: Any, words: str) -> None:

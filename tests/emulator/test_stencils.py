@@ -28,8 +28,8 @@ from windtunnel import (
     thread_idx_x,
 )
 from windtunnel.language import ir
-from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer
+from windtunnel.language.parameters import parameters_of
 from windtunnel.language.parse import parse
 from windtunnel.language.places import private
 from windtunnel.language.source import KernelError
@@ -396,18 +396,18 @@ def refusals() -> Mapping[str, tuple[Callable[..., None], int, str]]:
         "backwards": (backwards, 1, r"a distance of -1.*the other way is south"),
         "many": (many, 1, r"of 3 values; expected an array and a distance: north\(a, 2\)"),
         "fraction": (fraction, 1, r"1.5 cells away; expected a whole number"),
-        "counted": (counted, 2, r"which only the running kernel knows"),
-        "kept": (kept, 1, r"'pos.idx\(\)' is no number; expected it alone as an index, a\[pos.idx\(\)\]"),
-        "among": (among, 1, r"'pos.idx\(\)' is no number"),
-        "number": (number, 1, r"'pos' alone is no number"),
+        "counted": (counted, 2, r"which is known only while the kernel runs"),
+        "kept": (kept, 1, r"'pos.idx\(\)' is not a number; expected it alone as an index, a\[pos.idx\(\)\]"),
+        "among": (among, 1, r"'pos.idx\(\)' is not a number"),
+        "number": (number, 1, r"'pos' alone is not a number"),
         "depth": (depth, 1, r"'pos.z': 'out' has 2 sides; expected one of pos.x, pos.y"),
         "called": (called, 1, r"'pos.x\(\)': it is a number"),
         "uncalled": (uncalled, 1, r"'pos.north' without its arguments"),
         "argument": (argument, 1, r"'pos.idx\(a\)' with an argument"),
         "named": (named, 1, r"an argument by its name"),
-        "unknown": (unknown, 1, r"'ab' is no array here; expected one of aa, out; did you mean 'aa'\?"),
+        "unknown": (unknown, 1, r"'ab' is not an array here; expected one of aa, out; did you mean 'aa'\?"),
         "of_nothing": (of_nothing, 1, r"'pos.north\(\)' of no array"),
-        "meeting": (meeting, 1, r"a barrier in a stencil, whose threads beyond the interior do not come"),
+        "meeting": (meeting, 1, r"a barrier in a stencil, which threads beyond the interior do not reach"),
         "own": (own, 2, r"'part' is the kernel's own"),
         "set_again": (set_again, 1, r"'pos' is the stencil's position"),
         "nowhere": (nowhere, 0, r"reaches no array through its position"),

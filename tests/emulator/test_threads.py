@@ -302,7 +302,7 @@ def test_a_schedule_is_a_seed(wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", [0, [], [-1], [True], "7"])
 def test_an_exploration_has_schedules(wrong: Any) -> None:
-    with pytest.raises(errors.InputError, match="is no number of schedules"):
+    with pytest.raises(errors.InputError, match="is not a number of schedules"):
         windtunnel.explore(lambda a: None, "l4", catalogue=KNOWN, schedules=wrong)
 
 

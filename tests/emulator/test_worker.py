@@ -464,7 +464,7 @@ def test_a_sticky_error_stops_a_worker_and_its_mail_comes_back() -> None:
                 replies[0].result()
         assert isinstance(worker.failed, errors.DeviceLost) and worker.waiting == 0
         with pytest.raises(
-            UndeliveredMessage, match="message 2 from main to w came back unread: that worker failed: allocate on l4"
+            UndeliveredMessage, match="message 2 from main to w was not delivered: the worker failed: allocate on l4"
         ):
             replies[1].result()
         with pytest.raises(UndeliveredMessage):
@@ -527,7 +527,7 @@ def test_a_state_that_cannot_be_restored_fails_the_worker_and_loses_no_mail() ->
             group.run()
         with pytest.raises(errors.DeviceLost):
             replies[0].result()
-        with pytest.raises(UndeliveredMessage, match="that worker failed: no copy of it"):
+        with pytest.raises(UndeliveredMessage, match="the worker failed: no copy of it"):
             replies[1].result()
 
 
@@ -539,7 +539,7 @@ def test_a_failure_that_nobody_looked_at_is_raised_when_the_group_is_left() -> N
                 return None
             return 1 / envelope.payload
 
-    said = "1 messages failed unseen: message 1 from a to b: .*ZeroDivisionError"
+    said = "1 messages failed and were not handled: message 1 from a to b: .*ZeroDivisionError"
     with pytest.raises(UnhandledWorkerFailures, match=said), WorkerGroup() as group:
         for name in "ab":
             Dividing(group, name, device)
@@ -578,7 +578,7 @@ def test_nothing_is_shared_between_workers_not_even_a_clock() -> None:
         AcceleratedWorker(group, "c", device, capacity=0)
     with pytest.raises(errors.InputError, match="there is no worker 'A'; did you mean 'a'"):
         group.address("A")
-    with pytest.raises(errors.InputError, match="no worker of this group"):
+    with pytest.raises(errors.InputError, match="is not a worker of this group"):
         Address("a", WorkerGroup()).send(1)
 
 

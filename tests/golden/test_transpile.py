@@ -139,7 +139,7 @@ def test_a_loop_over_nothing_that_is_named_gives_names_that_every_language_takes
         ("def k(x: f32[:]):\n    x[0] = math.hypot(x[1], x[2])\n", "metal", r":4: Metal has no hypot"),
         ("def k(x: i32[:]):\n    syncwarp()\n    syncthreads()\n", "fpga", r":4: C\+\+ for high-level synthesis has no warps"),
         (LAUNCHED, "opencl", r":4: OpenCL C has no shared array whose size the launch sets; expected a size: s = "),
-        (f"{LAUNCHED}    t = shared.array(0, f32)\n    t[0] = 1.0\n", "cuda", r":6:9: 't' is a second shared array of a size"),
+        (f"{LAUNCHED}    t = shared.array(0, f32)\n    t[0] = 1.0\n", "cuda", r":6:9: 't' is a second shared array whose size"),
         (f"{LAUNCHED}    x[1] = len(s)\n", "cuda", r":6: CUDA C\+\+ does not provide the size of 's'"),
         ("def k(x: i32[:]):\n    x[0] = x.shape[3]\n", "cuda", r":4: side 3 of 'x', which has 1"),
     ],

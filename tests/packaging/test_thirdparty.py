@@ -41,12 +41,12 @@ def test_what_has_to_fail_fails_with_the_seed_the_trace_and_the_faults_that_stru
         "over_budget": ("BudgetExceeded", "launches 10 (limit 9)", "time_s "),
         "device_lost": (
             "launch spread on h100-sxm-80gb: the device is gone (fault 'device_lost on=launch call=4', seed 42)",
-            "injected faults:\n  slow_copy struck copy_in at ",
-            "  device_lost on=launch call=4 struck launch spread at ",
+            "injected faults:\n  slow_copy injected into copy_in at ",
+            "  device_lost on=launch call=4 injected into launch spread at ",
             "3 launches, 256 bytes copied, 0 allocated",
         ),
         "by_chance": ("(fault 'launch_failure probability=0.2', seed 42)", "injected faults:\n  launch_failure"),
-        "never_struck": ("never struck: link_down call=3 (of 2 calls that it concerns); seed 42",),
+        "never_struck": ("never occurred: link_down call=3 (of 2 eligible calls); seed 42",),
         "leak": ("l4 was left with 4,000 bytes allocated",),
         "unknown_key": ("a fault has no 'hang'", "did you mean 'watchdog_timeout_s'?"),
         "unknown_device": ("did you mean 'l4'?",),
@@ -66,7 +66,9 @@ def test_what_has_to_fail_fails_with_the_seed_the_trace_and_the_faults_that_stru
     by_chance = [*options, "planted", "-k", "by_chance"]
     again = run(fresh / "python", "-m", "pytest", *by_chance, cwd=project, expect=1).stdout
     other = run(fresh / "python", "-m", "pytest", *by_chance, "--accelerator-seed", "43", cwd=project, expect=1).stdout
-    struck = [re.findall(r"struck launch spread at (\S+) s", text) for text in (parts["by_chance"], again, other)]
+    struck = [
+        re.findall(r"injected into launch spread at (\S+) s", text) for text in (parts["by_chance"], again, other)
+    ]
     assert struck[0] == struck[1] != struck[2] and len(struck[0]) == 1
 
 

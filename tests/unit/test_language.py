@@ -12,8 +12,8 @@ import windtunnel
 from windtunnel import grid, shared
 from windtunnel.codegen.keywords import RESERVED
 from windtunnel.language import ir
-from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer, type_of
+from windtunnel.language.parameters import parameters_of
 from windtunnel.language.parse import parse
 from windtunnel.language.source import KernelError
 from windtunnel.language.types import F32, F64, I32, Array, f32, f64, i32, i64, u32
@@ -271,7 +271,7 @@ def test_an_unsigned_counter_that_would_pass_zero_is_refused_at_its_line() -> No
 
 
 def test_a_second_shared_array_of_the_launch_s_size_is_refused() -> None:
-    with pytest.raises(KernelError, match="'other' is a second shared array of a size that the launch gives"):
+    with pytest.raises(KernelError, match="'other' is a second shared array whose size the launch sets"):
         typed(_two_launched.function)
 
 
@@ -286,7 +286,7 @@ def test_one_value_given_to_several_names_is_worked_out_once_and_a_literal_takes
 def test_a_number_that_no_type_of_its_kind_holds_is_refused_by_its_name() -> None:
     device = windtunnel.device("l4", catalogue=Catalogue())
     out = device.to_device(np.zeros(1, np.int64))
-    with pytest.raises(KernelError, match="'n' is 9223372036854775808, which no i64 is"):
+    with pytest.raises(KernelError, match="'n' is 9223372036854775808, which does not fit into i64"):
         device.launch(_given, 1, 1, out, 2**63)
 
 
@@ -391,7 +391,7 @@ def _whole_row(x: f32[:]):
 @pytest.mark.parametrize(
     ("kernel", "message"),
     [
-        (_table_by_variable, "a tuple from outside, that only the running kernel knows; .*: pass 'WEIGHTS'"),
+        (_table_by_variable, "a tuple from outside, that is known only while the kernel runs; .*: pass 'WEIGHTS'"),
         (_beyond_table, "entry 4 of 'WEIGHTS'; expected 0 to 3"),
         (_whole_row, r"\[5, 7\]; expected a number"),
     ],

@@ -21,8 +21,8 @@ from windtunnel.codegen.wgsl import WGSL, WgslEmitter
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.stencil import StencilForm, form_of
 from windtunnel.language import ir
-from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import infer
+from windtunnel.language.parameters import parameters_of
 from windtunnel.language.parse import parse
 from windtunnel.language.source import KernelError, source_of
 from windtunnel.language.specialise import specialised

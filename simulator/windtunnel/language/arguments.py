@@ -1,4 +1,4 @@
-"""What a call within a kernel gives to the parameters of a plain function."""
+"""The arguments of a call of a plain function in a kernel."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from windtunnel.language.source import Source
 
 
 def arguments_of(caller: Source, node: ast.Call, called: Source) -> dict[str, Any]:
-    """Each parameter's argument: an expression of the caller's, or the number that is its default.
+    """Return the argument of each parameter: an expression of the caller, or the default, a number.
 
-    In the order of Python's evaluation: positions, names as the call has them, defaults. KernelError, at the call's
-    line, for what Python would refuse, and for a default that no kernel can hold.
+    The order is that of Python's evaluation: positional arguments, keyword arguments, defaults. Raises KernelError for
+    a call that Python would reject, and for a default that is not a number.
     """
     stated = called.tree.args
     name = called.tree.name
@@ -36,7 +36,7 @@ def arguments_of(caller: Source, node: ast.Call, called: Source) -> dict[str, An
             close = nearest(keyword.arg, by_name)
             raise caller.error(node, f"'{name}' has no argument '{keyword.arg}'", expected=listed, nearest=close)
         if keyword.arg in found:
-            raise caller.error(node, f"'{keyword.arg}' of '{name}' is given twice", expected="it once")
+            raise caller.error(node, f"'{keyword.arg}' of '{name}' is given twice", expected="one value")
         found[keyword.arg] = keyword.value
     parameters = inspect.signature(called.function).parameters
     missing = [one for one in every if one not in found and parameters[one].default is inspect.Parameter.empty]

@@ -1,4 +1,4 @@
-"""Arithmetic of whole numbers in a kernel's text, worked out before it is judged what types hold it."""
+"""Constant folding of integers, before their types are inferred."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _BITS = 64
 
 
 def folded(e: ir.Binary) -> ir.Binary | ir.Literal:
-    """``2**16`` as 65536; as it stands where a side is no whole number, or where no type holds the result."""
+    """Return ``2**16`` as 65536; the expression itself if a side is not an integer or no type holds the result."""
     left, right = (side.value if isinstance(side, ir.Literal) else None for side in (e.left, e.right))
     if type(left) is not int or type(right) is not int or e.op not in _OPERATORS:
         return e
     if (e.op in ("//", "%") and right == 0) or (e.op in ("**", "<<", ">>") and not 0 <= right <= _BITS):
         return e
-    found = _OPERATORS[e.op](left, right)
-    return ir.Literal(e.line, found) if -(2 ** (_BITS - 1)) <= found < 2**_BITS else e
+    value = _OPERATORS[e.op](left, right)
+    return ir.Literal(e.line, value) if -(2 ** (_BITS - 1)) <= value < 2**_BITS else e

@@ -1,7 +1,7 @@
-"""Variables that a thread may read before it has assigned them, and what says at run time whether it has.
+"""Finds variables that a thread may read before it assigns them, and adds checks for the emulator.
 
-A variable that only one branch assigns is no mistake where the branches that assign it and those that read it go
-together, which nobody can tell from the source. So such reads are found here, and asked about where they happen.
+A variable that only one branch assigns is correct if every thread that reads it took that branch. The source alone does
+not tell, so a flag records the assignment and the emulator checks it at each such read.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from windtunnel.language import ir
 from windtunnel.language.types import BOOL
 
 _State = frozenset[str] | None
-"""Variables that are assigned for sure; None where nothing arrives."""
+"""The variables that are certainly assigned; None for unreachable code."""
 
 
 def insert_checks(program: ir.Program) -> None:
-    """Give each variable of an inferred kernel that may be read unset a flag, which its reads name (``given``).
+    """Add a flag for each variable of an inferred kernel that may be read before it is assigned.
 
-    The flag is a variable like others: it is assigned with its variable, and false before.
+    Such reads name the flag (``Variable.given``). The flag is false until its variable is assigned.
     """
     analysis = _Analysis()
     analysis.block(program.body, frozenset(program.scalars), _Loop())
@@ -41,7 +41,7 @@ def insert_checks(program: ir.Program) -> None:
 
 @dataclass
 class _Loop:
-    """What is assigned where a loop is left, and where its next turn begins."""
+    """The variables that are assigned at each ``break`` (``left``) and each ``continue`` (``next``) of a loop."""
 
     left: list[_State] = field(default_factory=list)
     next: list[_State] = field(default_factory=list)
@@ -50,10 +50,10 @@ class _Loop:
 class _Analysis:
     def __init__(self) -> None:
         self.reads: list[ir.Variable] = []
-        """Those of variables that may be unset."""
+        """Reads of variables that may be unassigned."""
 
     def block(self, body: Sequence[ir.Stmt], state: _State, loop: _Loop) -> _State:
-        """What is assigned after a block."""
+        """Return the variables that are assigned after a block."""
         for one in body:
             if state is None:
                 return None
@@ -72,7 +72,7 @@ class _Analysis:
             case ir.While():
                 inner = _Loop()
                 self.block(one.body, state, inner)
-                # A turn only adds to what is assigned, so what holds before the first holds before each.
+                # An iteration only adds assignments, so the state before the first holds before each.
                 for_ever = isinstance(one.condition, ir.Literal) and bool(one.condition.value)
                 return _all(inner.left) if for_ever else state
             case ir.For():
@@ -105,7 +105,7 @@ def _all(states: Sequence[_State]) -> _State:
 
 
 def _turns(loop: ir.For) -> bool:
-    """Whether a range has a number for sure."""
+    """Return whether a range certainly has an element."""
     start, stop, step = loop.start, loop.stop, loop.step
     if not (isinstance(start, ir.Literal) and isinstance(stop, ir.Literal) and isinstance(step, ir.Literal)):
         return False

@@ -1,4 +1,4 @@
-"""Expressions of the kernel language: names, elements, arithmetic, and calls, which become what they mean."""
+"""Expressions of the kernel language: names, elements, arithmetic and calls."""
 
 from __future__ import annotations
 
@@ -6,27 +6,23 @@ import ast
 import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import nearest, one_of
 from windtunnel.language import ir
 from windtunnel.language.arguments import arguments_of
 from windtunnel.language.constants import folded
 from windtunnel.language.names import ATOMICS, Group, Name
+from windtunnel.language.parameters import is_number_type
+from windtunnel.language.reader import BaseReader, Scope, is_plain
 from windtunnel.language.returns import without_returns
 from windtunnel.language.shortcuts import chosen, decided
 from windtunnel.language.source import UNKNOWN, Source, source_of
 from windtunnel.language.types import BOOL, F32, I32, Array, Scalar, Type, scalar_of
 from windtunnel.language.words import many, words_of
 
-_BINARY: Mapping[type[ast.operator], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%", ast.Pow: "**",
-    ast.LShift: "<<", ast.RShift: ">>", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
-}  # fmt: skip
 _COMPARE: Mapping[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
@@ -36,215 +32,21 @@ MATH = (
     "floor", "ceil", "trunc", "fabs", "atan2", "pow", "fmod", "isnan", "isinf", "erf", "erfc", "expm1", "log1p",
     "copysign", "hypot", "cbrt",
 )  # fmt: skip
-"""Functions of Python's ``math`` (and NumPy's of the same meaning) that a kernel may call."""
+"""The functions of Python's ``math``, and the same ones of NumPy, that a kernel may call."""
 _NUMPY_MATH: Mapping[str, str] = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "absolute": "fabs", "power": "pow",
 }  # fmt: skip
 ARITY = {"hypot": 2, "atan2": 2, "pow": 2, "fmod": 2, "copysign": 2, "fma": 3}
-_DEEPEST = 16
-"""Functions within functions: deeper means recursion."""
+_MAX_DEPTH = 16
+"""The largest depth of inlined functions; a larger one means recursion."""
 
 
-@dataclass
-class _Scope:
-    """A function being read: its source, and what its names are called in the kernel."""
-
-    source: Source
-    arrays: dict[str, str]
-    """Names of arrays here, and in the kernel."""
-    variables: dict[str, str] = field(default_factory=dict)
-    tuples: dict[str, list[str]] = field(default_factory=dict)
-    """Names that are several variables."""
-    several: dict[str, str] = field(default_factory=dict)
-    """Of such a name, the call that gave it its values."""
-    grids: set[str] = field(default_factory=set)
-    """Names of the grid, as cooperative groups have it."""
-    positions: set[str] = field(default_factory=set)
-    """Names of a stencil's position (``GridPos``)."""
-    depth: int = 0
-
-
-@cache
-def parameters_of(function: Callable[..., Any]) -> tuple[ir.Parameter, ...]:
-    """A kernel's parameters and their annotations; KernelError for those that no kernel has.
-
-    A stencil's position is not among them: nobody passes it.
-    """
-    source = source_of(function)
-    given = source.tree.args
-    for wrong in (given.vararg, given.kwarg, *given.kwonlyargs, *given.defaults):
-        if wrong is not None:
-            raise source.error(
-                wrong, "a kernel's parameters are plain", expected="names, without defaults and without *"
-            )
-    return tuple(
-        ir.Parameter(argument.arg, annotation_of(source, argument), argument.lineno)
-        for argument in (*given.posonlyargs, *given.args)
-        if argument.arg not in source.positions
-    )
-
-
-def annotation_of(source: Source, argument: ast.arg) -> Type | None:
-    """The type that a parameter is annotated with; None where it says nothing that a kernel knows."""
-    node = argument.annotation
-    if node is None:
-        return None
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        node = ast.parse(node.value, mode="eval").body
-    sides = None
-    if isinstance(node, ast.Subscript):
-        sides = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if not all(isinstance(side, ast.Slice) for side in sides):
-            return None  # npt.NDArray[np.float32] and the like say nothing here
-        node = node.value
-    found = source.environment.get(node.id, UNKNOWN) if isinstance(node, ast.Name) else source.static(node)
-    if found in (int, float, bool):
-        found = {int: I32, float: F32, bool: BOOL}[found]
-    try:
-        scalar = scalar_of(found) if isinstance(found, Scalar) or _is_number_type(found) else None
-    except InputError:
-        scalar = None
-    if scalar is None:
-        return None
-    return Array(scalar, len(sides)) if sides is not None else scalar
-
-
-def _is_number_type(found: Any) -> bool:
-    return isinstance(found, np.dtype) or (isinstance(found, type) and issubclass(found, np.generic))
-
-
-class Reader:
-    """Reads expressions; ``parse._Parser`` adds statements, which calls of functions need as well (``_body``)."""
-
-    def __init__(self, source: Source, arrays: frozenset[str]) -> None:
-        self.source = source
-        self.parameters = parameters_of(source.function)
-        self.scope = _Scope(source, {name: name for name in arrays})
-        self.declared: dict[str, ir.Declare] = {}
-        self.names: set[str] = set(source.assigned)
-        self.helpers: dict[Callable[..., Any], ir.Helper] = {}
-        """Functions that were put in place of their calls."""
-        self.ahead: list[list[ir.Stmt]] = []
-        """Statements that have to come before the one that is being read."""
-        self.inner: list[ir.Declare] = []
-        """Arrays declared within a branch or a loop. They are there before the kernel runs, so they go to its top."""
-        self.loops = 0
-        self.result: str | None = None
-        """The variable that takes what the function being read returns; None in the kernel itself."""
+class Reader(BaseReader):
+    """Reads expressions; ``parse`` adds statements, which inlined functions need (``_body``)."""
 
     def _body(self, nodes: Sequence[ast.stmt]) -> list[ir.Stmt]:
-        """The statements of a block."""
+        """Read the statements of a block."""
         raise NotImplementedError
-
-    # Arrays.
-
-    def _declaration(self, name: str, value: ast.expr) -> ir.Declare | None:
-        called = self.scope.source.static(value.func) if isinstance(value, ast.Call) else None
-        if not isinstance(value, ast.Call) or not isinstance(called, Name) or called.op not in ("shared", "local"):
-            return None
-        given = dict(zip(("shape", "dtype"), value.args, strict=False))
-        given |= {keyword.arg: keyword.value for keyword in value.keywords if keyword.arg}
-        if set(given) != {"shape", "dtype"}:
-            self._refuse(
-                value, f"{called.spelling} of {', '.join(given) or 'nothing'}", f"{called.spelling}(shape, dtype)"
-            )
-        shape = self._constant(given["shape"])
-        sides = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-        # Shared memory of no size is what the launch asks for (shared_bytes), as in CUDA.
-        least = 0 if called.op == "shared" and len(sides) == 1 else 1
-        if not sides or not all(
-            isinstance(s, (int, np.integer)) and not isinstance(s, bool) and s >= least for s in sides
-        ):
-            self._refuse(
-                given["shape"], f"a shape of {shape!r}", "whole numbers from 1 that are known before the kernel runs"
-            )
-        try:
-            element = scalar_of(self._constant(given["dtype"]))
-        except InputError as error:
-            self._refuse(given["dtype"], error.problem, error.expected)
-        if name in self.scope.arrays:
-            self._refuse(value, f"'{name}' is an array already", "another name")
-        if sides == (0,) and any(one.shape == (0,) for one in self.declared.values()):
-            self._refuse(
-                value,
-                f"'{name}' is a second shared array of a size that the launch gives: in CUDA they are one memory",
-                f"one such array, or a size: {name} = {ast.unparse(value.func)}(256, ...)",
-            )
-        known = name if self.scope.depth == 0 else self._fresh(name)
-        self.scope.arrays[name] = known
-        found = ir.Declare(value.lineno, known, called.op, tuple(int(s) for s in sides), element)
-        self.declared[known] = found
-        self.inner += [found] if self.loops or len(self.ahead) > 1 + self.scope.depth else []
-        return found
-
-    def _constant(self, node: ast.expr) -> Any:
-        """A value that is known before the kernel runs: literals, outside names, and arithmetic of them."""
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.Tuple):
-            return tuple(self._constant(one) for one in node.elts)
-        if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-            left, right = self._constant(node.left), self._constant(node.right)
-            return _fold(_BINARY[type(node.op)], left, right)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -self._constant(node.operand)
-        found = self._entry(node) if isinstance(node, ast.Subscript) else self.scope.source.static(node)
-        if found is UNKNOWN:
-            what = words_of(node)
-            if isinstance(node, ast.Name):
-                parameter = self.scope.depth == 0 and any(node.id == p.name for p in self.parameters)
-                what = f"'{node.id}'" + (", a parameter" if parameter else "")
-            self._refuse(node, f"{what}, which only the running kernel knows", "a number known before it runs")
-        return found
-
-    def _entry(self, node: ast.Subscript) -> Any:
-        """An entry of a tuple or list from outside, such as ``WEIGHTS[2]``; UNKNOWN where it is of something else."""
-        outer = node.value
-        table = self._entry(outer) if isinstance(outer, ast.Subscript) else self.scope.source.static(outer)
-        if not isinstance(table, (tuple, list)):
-            return UNKNOWN
-        text = ast.unparse(outer)
-        try:
-            place = self._constant(node.slice)
-        except InputError:
-            what = f"an entry of '{text}', a {type(table).__name__} from outside, that only the running kernel knows"
-            self._refuse(node, what, f"a constant index, or the numbers as an array: pass '{text}' to the kernel")
-        if not isinstance(place, (int, np.integer)) or not -len(table) <= place < len(table):
-            self._refuse(
-                node, f"entry {place!r} of '{text}'", f"0 to {len(table) - 1}" if table else "one that has any"
-            )
-        return table[place]
-
-    def _element(self, node: ast.Subscript) -> tuple[str, list[ir.Expr]]:
-        if not isinstance(node.value, ast.Name) or node.value.id not in self.scope.arrays:
-            what = f"'{node.value.id}'" if isinstance(node.value, ast.Name) else words_of(node.value)
-            self._refuse(node, f"an element of {what}, which is no array here", one_of(sorted(self.scope.arrays)))
-        given = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        for one in given:
-            if isinstance(one, ast.Slice) or (isinstance(one, ast.Constant) and one.value is ...):
-                self._refuse(one, "a slice: a thread works on single elements", "an index")
-        return self.scope.arrays[node.value.id], [self._expression(one) for one in given]
-
-    def _sides(self, node: ast.expr) -> list[ir.Expr] | None:
-        if not (isinstance(node, ast.Attribute) and node.attr == "shape" and isinstance(node.value, ast.Name)):
-            return None
-        name = node.value.id
-        if name not in self.scope.arrays:
-            return None
-        known = self.scope.arrays[name]
-        return [ir.Size(node.lineno, known, side) for side in range(self._dimensions(node, known))]
-
-    def _dimensions(self, node: ast.expr, array: str) -> int:
-        if array in self.declared:
-            return len(self.declared[array].shape)
-        annotation = next((p.annotation for p in self.parameters if p.name == array), None)
-        if not isinstance(annotation, Array):
-            self._refuse(
-                node, f"the shape of '{array}' as a whole", f"{array}.shape[0], or an annotation: {array}: f32[:, :]"
-            )
-        return annotation.dimensions
-
-    # Expressions.
 
     def _expression(self, node: ast.expr) -> ir.Expr:
         line = node.lineno
@@ -288,7 +90,7 @@ class Reader:
         self._refuse(node, f"{value!r}", "a number")
 
     def _number(self, node: ast.expr, value: Any) -> ir.Expr:
-        """A number from outside of the kernel: NumPy's keep their types."""
+        """Return a number from outside the kernel; a NumPy number keeps its type."""
         made = self._literal(node, value)
         return ir.Convert(node.lineno, scalar_of(value.dtype), made) if isinstance(value, np.generic) else made
 
@@ -309,7 +111,7 @@ class Reader:
         if found is UNKNOWN:
             known = [*self.scope.variables, *self.scope.arrays]
             if name in self.scope.source.assigned:
-                self._refuse(node, f"'{name}' has no value yet here", "an assignment before")
+                self._refuse(node, f"'{name}' is not assigned yet", "an assignment before")
             self._refuse(node, f"'{name}' is not known here", one_of(known) if known else None, nearest(name, known))
         if isinstance(found, (Name, Group)):
             self._refuse(node, f"'{name}' alone", f"{name}.x" if "Idx" in name or "Dim" in name else f"{name}(...)")
@@ -325,7 +127,7 @@ class Reader:
         for op, left, right_side in zip(node.ops, operands[:-1], operands[1:], strict=True):
             if type(op) not in _COMPARE:
                 self._refuse(node, "a comparison by identity or membership", "< <= > >= == !=")
-            # What is compared twice may be of another type each time.
+            # An operand of two comparisons may have another type in each.
             one = ir.Binary(node.lineno, _COMPARE[type(op)], left, deepcopy(right_side))
             found = one if found is None else ir.Logic(node.lineno, "and", found, one)
         assert found is not None  # noqa: S101  a comparison has an operator
@@ -352,7 +154,7 @@ class Reader:
         return ir.Variable(node.lineno, name)
 
     def _lazily(self, node: ast.expr) -> tuple[list[ir.Stmt], ir.Expr]:
-        """An expression that may not be evaluated, and what has to come ahead of it where it is."""
+        """Return an expression that may not be evaluated, and the statements that must precede it if it is."""
         self.ahead.append([])
         found = self._expression(node)
         return self.ahead.pop(), found
@@ -416,7 +218,7 @@ class Reader:
         if isinstance(called, Group):
             self._refuse(
                 node.func,
-                f"{called.spelling} is no function",
+                f"{called.spelling} is not a function",
                 one_of([f"{called.spelling}.{m}" for m in called.members]),
             )
         function = getattr(called, "function", called)
@@ -430,7 +232,7 @@ class Reader:
         if called in (int, float, bool):
             kind = {int: I32, float: F32, bool: BOOL}[called]
             return ir.Convert(line, kind, self._one(node), keeps=called is not bool)
-        if _is_number_type(called):
+        if is_number_type(called):
             return ir.Convert(line, scalar_of(called), self._one(node))
         if called in (abs, min, max, len, round, pow):
             return self._builtin(node, called.__name__)
@@ -443,7 +245,7 @@ class Reader:
             return ir.Binary(line, name, *sides)
         if name is not None:
             made = self._function(node, f"math.{name}")
-            # Python's own rounding gives integers, NumPy's floats.
+            # Python's math.floor returns an integer, NumPy's a float.
             whole = name in ("floor", "ceil", "trunc") and getattr(math, name) is called
             return ir.Convert(line, I32, made, keeps=True) if whole else made
         if helper:
@@ -461,7 +263,7 @@ class Reader:
         if name == "len":
             if len(node.args) == 1 and isinstance(node.args[0], ast.Name) and node.args[0].id in self.scope.arrays:
                 return ir.Size(node.lineno, self.scope.arrays[node.args[0].id], 0)
-            self._refuse(node, "the length of what is no array", "len(array)")
+            self._refuse(node, "the length of something that is not an array", "len(array)")
         if name == "round":
             self._refuse(
                 node,
@@ -487,7 +289,7 @@ class Reader:
         return ir.Call(node.lineno, op, [self._expression(argument) for argument in node.args])
 
     def _grid(self, node: ast.expr) -> list[ir.Expr] | None:
-        """What grid(n) and gridsize(n) are: one index a dimension; None for anything else."""
+        """Return the indices that grid(n) or gridsize(n) stands for, one a dimension; None for another expression."""
         called = self.scope.source.static(node.func) if isinstance(node, ast.Call) else None
         if not isinstance(node, ast.Call) or not isinstance(called, Name) or called.op not in ("grid", "gridsize"):
             return None
@@ -516,7 +318,7 @@ class Reader:
             indices = self._grid(node)
             assert indices is not None  # noqa: S101  it is one of the two
             if len(indices) > 1:
-                self._refuse(node, f"{ast.unparse(node)} where one number is wanted", "x, y = grid(2)")
+                self._refuse(node, f"{ast.unparse(node)} where one number is expected", "x, y = grid(2)")
             return indices[0]
         if kind == "atomic":
             return self._atomic(node, rest)
@@ -541,7 +343,7 @@ class Reader:
         if name not in self.scope.arrays:
             self._refuse(
                 node.args[0],
-                f"'{name}' is no array here",
+                f"'{name}' is not an array here",
                 one_of(sorted(self.scope.arrays)),
                 nearest(name, sorted(self.scope.arrays)),
             )
@@ -559,12 +361,12 @@ class Reader:
         return ir.Warp(node.lineno, called.op, [self._expression(argument) for argument in node.args])
 
     def _inline(self, node: ast.Call, function: Callable[..., Any], *, statement: bool) -> ir.Expr:
-        """A call of a plain function: its statements come before, and its result is a variable."""
-        if self.scope.depth >= _DEEPEST:
-            self._refuse(node, f"functions within functions, {_DEEPEST} deep", "no recursion")
+        """Inline a call of a plain function: its statements come before, and its result is a variable."""
+        if self.scope.depth >= _MAX_DEPTH:
+            self._refuse(node, f"functions within functions, {_MAX_DEPTH} deep", "no recursion")
         source = self._helper(source_of(function))
         given = arguments_of(self.scope.source, node, source)
-        inner = _Scope(source, {}, depth=self.scope.depth + 1)
+        inner = Scope(source, {}, depth=self.scope.depth + 1)
         before: list[ir.Stmt] = []
         for name, argument in given.items():
             if isinstance(argument, ast.Name) and argument.id in self.scope.arrays:
@@ -584,7 +386,7 @@ class Reader:
         body = without_returns(body, node.lineno, self._fresh)
         if not statement and not any(isinstance(one, ir.Assign) and one.name == name for one in ir.walk(body)):
             self._refuse(node, f"the value of '{function.__name__}', which returns none", "a line of its own for it")
-        # A body of one line is its value: most device functions are such.
+        # Most device functions have one line, whose value replaces the call.
         if (
             len(body) == 1
             and isinstance(body[0], ir.Assign)
@@ -595,7 +397,7 @@ class Reader:
         return ir.Variable(node.lineno, name)
 
     def _helper(self, source: Source) -> Source:
-        """A helper's source, with line numbers that say which file they are of."""
+        """Return the source of an inlined function, with line numbers that identify its file."""
         known = list(dict.fromkeys(one.file for one in self.helpers.values() if one.raised))
         if source.file != self.source.file:
             number = known.index(source.file) if source.file in known else len(known)
@@ -603,60 +405,9 @@ class Reader:
         self.helpers[source.function] = ir.Helper(source.file, source.line, source.lines, source.raised)
         return source
 
-    # Names.
-
-    def _variable(self, name: str) -> str:
-        known = self.scope.variables.get(name)
-        if known is None:
-            known = name if self.scope.depth == 0 else self._fresh(name)
-            self.scope.variables[name] = known
-        return known
-
-    def _known(self, node: ast.expr, name: str) -> None:
-        if name not in self.scope.variables:
-            self._refuse(node, f"'{name}' has no value yet here", "an assignment before")
-
-    def _fresh(self, name: str) -> str:
-        number = 1
-        while f"{name}_{number}" in self.names:
-            number += 1
-        found = f"{name}_{number}"
-        self.names.add(found)
-        return found
-
-    def _hold(self, value: ir.Expr) -> ir.Expr:
-        """A value that is used twice, in a variable of its own."""
-        name = self._fresh("held")
-        self.ahead[-1].append(ir.Assign(value.line, name, value))
-        return ir.Variable(value.line, name)
-
-    def _operator(self, node: ast.AST, op: ast.operator) -> str:
-        found = _BINARY.get(type(op))
-        if found is None:
-            self._refuse(node, f"the operator {type(op).__name__}", " ".join(_BINARY.values()))
-        return found
-
-    def _refuse(self, node: ast.AST, problem: str, expected: str | None = None, close: str | None = None) -> NoReturn:
-        raise self.scope.source.error(node, problem, expected=expected, nearest=close)
-
-
-def is_plain(value: ir.Expr) -> bool:
-    """Whether evaluating it twice costs nothing and changes nothing."""
-    return isinstance(value, (ir.Literal, ir.Variable, ir.Index, ir.Size, ir.Cell, ir.PositionIndex)) or (
-        isinstance(value, ir.Binary) and value.op in "+-*" and is_plain(value.left) and is_plain(value.right)
-    )
-
-
-def _fold(op: str, left: Any, right: Any) -> Any:
-    return {
-        "+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right, "//": lambda: left // right,
-        "%": lambda: left % right, "**": lambda: left**right, "<<": lambda: left << right, ">>": lambda: left >> right,
-        "/": lambda: left / right, "&": lambda: left & right, "|": lambda: left | right, "^": lambda: left ^ right,
-    }[op]()  # fmt: skip
-
 
 def _math_name(called: Any) -> str | None:
-    """The name of a function of numbers; None for anything else."""
+    """Return the name of a mathematical function; None for another object."""
     name = getattr(called, "__name__", "")
     if getattr(math, name, None) is called or isinstance(called, np.ufunc):
         name = _NUMPY_MATH.get(name, name)
@@ -665,9 +416,9 @@ def _math_name(called: Any) -> str | None:
 
 
 def _substituted(value: ir.Expr, given: Mapping[str, ir.Expr]) -> ir.Expr:
-    """An expression with variables replaced by what they were given."""
+    """Return an expression with its variables replaced."""
     if isinstance(value, ir.Variable) and value.name in given:
-        return deepcopy(given[value.name])  # inference writes types into it, which differ from place to place
+        return deepcopy(given[value.name])  # each copy gets its own types
     for name in value.__dataclass_fields__:
         inner = getattr(value, name)
         if isinstance(inner, ir.Expr):

@@ -1,8 +1,8 @@
-"""Control flow without jumps: what `break`, `continue` and `return` skip is put where it is not reached.
+"""Lowers control flow: removes `break`, `continue` and `return` for the execution of many threads together.
 
-What follows a branch that always leaves goes into the other branch. Where that is not enough, a variable says that a
-thread has left, and what follows asks it. Ranges become loops with a counter of their own. Vectors of threads need
-this, since some of them leave while others stay.
+Statements after a branch that always jumps move into the other branch. Otherwise a flag records that a thread has
+jumped, and later statements test it. Ranges become loops with a separate counter. Lockstep execution needs this,
+because some threads of a vector jump while others do not.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from windtunnel.language.types import BOOL, Scalar
 
 
 def lowered(program: ir.Program, *, leaving: bool = False) -> list[ir.Stmt]:
-    """The statements of an inferred kernel without jumps. New variables are entered in ``program.variables``.
+    """Return the statements of an inferred kernel without jumps. New variables are added to ``program.variables``.
 
-    ``leaving``: where a thread returns stands an `ir.ThreadExit`.
+    ``leaving``: mark each return by an `ir.ThreadExit`.
     """
     lowering = _Lowering(program, leaving=leaving)
     body, _ = lowering.block(program.body, None)
-    # Nobody has returned yet: a target's variables hold anything until they are set.
+    # A target's variables are uninitialised until they are assigned.
     return _pruned([_set(program.line, lowering.returned, False), *body], lowering.flags)
 
 
 @dataclass
 class _Loop:
-    """Flags of the loop that is being read."""
+    """The flags of the loop that is being lowered."""
 
     left: str
     next: str
@@ -35,7 +35,7 @@ class _Loop:
 
 @dataclass
 class _Exits:
-    """Flags that a block may set, and whether it always leaves."""
+    """The flags that a block may set, and whether it always jumps."""
 
     flags: set[str] = field(default_factory=set)
     always: bool = False
@@ -45,7 +45,7 @@ class _Lowering:
     def __init__(self, program: ir.Program, *, leaving: bool) -> None:
         self.program, self.leaving = program, leaving
         self.flags: set[str] = set()
-        """Variables of the lowering's own that say where a thread is."""
+        """The flags that the lowering added."""
         self.names = {*program.variables, *program.scalars, *program.arrays}
         self.read = _read(program.body)
         self.returned = self._fresh("returned")
@@ -63,7 +63,7 @@ class _Lowering:
         return found
 
     def block(self, body: Sequence[ir.Stmt], loop: _Loop | None) -> tuple[list[ir.Stmt], _Exits]:
-        """(statements without jumps, what they may leave by)."""
+        """Return the statements without jumps, and how they may end early."""
         found: list[ir.Stmt] = []
         exits = _Exits()
         for at, one in enumerate(body):
@@ -173,7 +173,7 @@ class _Lowering:
 
 
 def _leaves(body: Sequence[ir.Stmt]) -> bool:
-    """Whether a block always ends in a jump."""
+    """Return whether a block always ends in a jump."""
     for one in body:
         if isinstance(one, (ir.Return, ir.Break, ir.Continue)):
             return True
@@ -183,7 +183,7 @@ def _leaves(body: Sequence[ir.Stmt]) -> bool:
 
 
 def _jumps(body: Sequence[ir.Stmt]) -> bool:
-    """Whether a block may jump out of itself."""
+    """Return whether a block may jump out of itself."""
     for one in body:
         if isinstance(one, (ir.Return, ir.Break, ir.Continue)):
             return True
@@ -195,7 +195,7 @@ def _jumps(body: Sequence[ir.Stmt]) -> bool:
 
 
 def _counts_up(step: ir.Expr) -> bool:
-    """Whether a step is above zero for sure: sizes and their products."""
+    """Return whether a step is certainly positive: sizes and their products are."""
     if isinstance(step, ir.Index):
         return step.what in ("block_size", "grid_size")
     if isinstance(step, ir.Convert):
@@ -218,12 +218,12 @@ def _not_any(line: int, flags: Sequence[str]) -> ir.Expr:
 
 
 def _read(body: Sequence[ir.Stmt]) -> set[str]:
-    """The variables whose values statements ask for."""
+    """Return the variables that statements read."""
     return {e.name for one in ir.walk(body) for e in ir.expressions(one) if isinstance(e, ir.Variable)}
 
 
 def _pruned(body: list[ir.Stmt], flags: set[str]) -> list[ir.Stmt]:
-    """Without ``flags`` that nothing asks for."""
+    """Remove assignments to ``flags`` that no statement reads."""
     asked = _read(body)
 
     def kept(block: Sequence[ir.Stmt]) -> list[ir.Stmt]:

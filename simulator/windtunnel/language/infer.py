@@ -1,8 +1,8 @@
-"""Types of a kernel's expressions and variables, from those of its parameters.
+"""Infers the types of a kernel's expressions and variables from those of its parameters.
 
-A variable has one type: what all that is assigned to it unifies to. Literals are weak: they take the type of what they
-meet, as in NumPy 2, and on their own are ``i32``, ``u32`` or ``f32``. ``/`` of integers is ``f32``; ``//`` and ``%``
-round down, as Python's do. What is stored into an array is converted to its elements' type.
+A variable has one type: the common type of all values that are assigned to it. Literals are weak: as in NumPy 2, they
+take the type of the other operand, and alone are ``i32``, ``u32`` or ``f32``. ``/`` of integers is ``f32``; ``//`` and
+``%`` round down, as in Python. A value that is stored into an array is converted to the type of its elements.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from windtunnel.language.words import many
 _INT: Final = Scalar("an integer", "int", 0)
 _UINT: Final = Scalar("a large integer", "uint", 0)
 _FLOAT: Final = Scalar("a float", "float", 0)
-"""Literals that have not met a type yet."""
+"""The types of literals without an operand that has a type."""
 _WEAK = (_INT, _UINT, _FLOAT)
 _ALONE = {_INT: I32, _UINT: U32, _FLOAT: F32}
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _ROUNDS = 64
-"""More than any kernel's variables depend on each other in a circle."""
+"""An upper limit on the iterations until the types of mutually dependent variables no longer change."""
 
 
 def infer(program: ir.Program, given: Mapping[str, Type]) -> ir.Program:
-    """A copy of ``program`` in which every expression has its type. KernelError, at its line, for what has none."""
-    found = deepcopy(program)
-    found.arrays = {name: t for name, t in given.items() if isinstance(t, Array)}
-    found.scalars = {name: t for name, t in given.items() if isinstance(t, Scalar)}
-    if found.form is not None:
-        expand(found, found.form)
-    for declared in found.declared.values():
-        found.arrays[declared.name] = Array(declared.element, len(declared.shape))
-    _Inference(found).run()
-    return found
+    """Return a copy of ``program`` in which every expression has its type; KernelError if one has none."""
+    typed = deepcopy(program)
+    typed.arrays = {name: t for name, t in given.items() if isinstance(t, Array)}
+    typed.scalars = {name: t for name, t in given.items() if isinstance(t, Scalar)}
+    if typed.form is not None:
+        expand(typed, typed.form)
+    for declared in typed.declared.values():
+        typed.arrays[declared.name] = Array(declared.element, len(declared.shape))
+    _Inference(typed).run()
+    return typed
 
 
 def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
-    """Types of parameters: as they are annotated, else those of the arguments (arrays, buffers, numbers).
+    """Return the types of parameters: the annotations, else the types of the arguments (arrays, buffers, numbers).
 
-    A Python float is ``f32``, or ``f64`` where an array is; a Python integer ``i32``, or ``i64`` where it needs to be.
-    KernelError where an argument is not what its annotation says.
+    A Python float is ``f64`` if an array is, else ``f32``; a Python integer is ``i32``, or ``i64`` if it needs to be.
+    Raises KernelError if an argument does not match its annotation.
     """
     if len(arguments) != len(program.parameters):
         names = ", ".join(p.name for p in program.parameters)
@@ -64,23 +64,23 @@ def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
         if stated is None:
             if isinstance(argument, int) and not -(2**63) <= argument < 2**63:
                 where = Where(program.file, parameter.line, field=parameter.name)
-                problem = f"'{parameter.name}' is {argument}, which no i64 is"
+                problem = f"'{parameter.name}' is {argument}, which does not fit into i64"
                 raise KernelError(problem, where=where, expected=f"-2**63 to 2**63 - 1, or {parameter.name}: u64")
             found[parameter.name] = actual
             continue
         fits = stated == actual if isinstance(actual, Array) else isinstance(stated, Scalar)
         if fits and isinstance(stated, Scalar) and not _keeps(stated, argument):
             where = Where(program.file, parameter.line, field=parameter.name)
-            raise KernelError(f"'{parameter.name}' is {argument!r}, which no {stated} is", where=where)
+            raise KernelError(f"'{parameter.name}' is {argument!r}, which does not fit into {stated}", where=where)
         if not fits:
             where = Where(program.file, parameter.line, field=parameter.name)
-            raise KernelError(f"'{parameter.name}' is annotated {stated}, and was given {actual}", where=where)
+            raise KernelError(f"'{parameter.name}' is annotated {stated}, but the argument is {actual}", where=where)
         found[parameter.name] = stated
     return found
 
 
 def _keeps(stated: Scalar, argument: Any) -> bool:
-    """Whether a number can be had in a type without losing more than a float's last digits."""
+    """Return whether a number fits into a type, apart from the rounding of a float."""
     value = argument.item() if hasattr(argument, "item") else argument
     if stated.kind not in ("int", "uint"):
         return True
@@ -91,12 +91,12 @@ def _keeps(stated: Scalar, argument: Any) -> bool:
 
 
 def type_of(argument: Any, *, wide: bool = False) -> Type:
-    """The type of an argument; ``wide``: Python floats are f64."""
+    """Return the type of an argument; ``wide``: Python floats are f64."""
     shape = getattr(argument, "shape", ())
     if shape:
         return Array(scalar_of(argument.dtype), len(shape))
     if isinstance(argument, np.generic):
-        return scalar_of(argument.dtype)  # np.float64 is a float of Python's as well
+        return scalar_of(argument.dtype)  # np.float64 is a subclass of float
     if isinstance(argument, bool):
         return BOOL
     if isinstance(argument, int):
@@ -112,6 +112,7 @@ class _Inference:
         self.kinds: dict[str, Scalar] = dict(program.scalars)
 
     def run(self) -> None:
+        """Infer and set all types."""
         for _ in range(_ROUNDS):
             before = dict(self.kinds)
             for statement in ir.walk(self.program.body):
@@ -121,7 +122,7 @@ class _Inference:
         for name, kind in self.kinds.items():
             if name not in self.program.scalars:
                 self.program.variables[name] = _ALONE.get(kind, kind)
-        # A parameter that is assigned to is a variable, too, and keeps its type if that holds what it is given.
+        # A parameter that is assigned is also a variable, and keeps its type.
         self.kinds = {**self.program.variables, **self.program.scalars}
         self._write(self.program.body)
 
@@ -149,9 +150,7 @@ class _Inference:
             return _weakly(one, other)
         found = unify(one, other)
         if found is None:
-            self._refuse(
-                line, f"{one} meets {other}, and neither holds the other's numbers", "a conversion of one, f32(x)"
-            )
+            self._refuse(line, f"{one} and {other} have no common type", "a conversion of one, f32(x)")
         return found
 
     def _kind(self, e: ir.Expr) -> Scalar:
@@ -247,7 +246,7 @@ class _Inference:
                     self._write(one.body)
 
     def _counts(self, one: ir.For, kind: Scalar) -> None:
-        """An unsigned counter passes no number below 0: it would go on from the largest."""
+        """Raise KernelError for an unsigned range with a negative number: the counter would wrap."""
         given = [e.value for e in (one.start, one.stop, one.step) if isinstance(e, ir.Literal)]
         below = next((value for value in given if value < 0), None)
         if kind.kind == "uint" and below is not None:
@@ -257,7 +256,7 @@ class _Inference:
         kind, found = self._kind(e), ir.Binary(e.line, e.op[:3], e.left, e.right)
         if kind.kind != "float":
             return found
-        # The sum is NaN where either is, and is asked for nowhere else.
+        # The sum is NaN if either operand is, and is used only then.
         nans = (ir.Binary(e.line, "!=", deepcopy(side), deepcopy(side)) for side in (e.left, e.right))
         either = ir.Logic(e.line, "or", *nans)
         return ir.Select(e.line, either, ir.Binary(e.line, "+", deepcopy(e.left), deepcopy(e.right)), found)
@@ -289,7 +288,7 @@ class _Inference:
         return self._typed(index, I32 if kind == BOOL or kind in _WEAK else kind)
 
     def _typed(self, e: ir.Expr, want: Scalar | None) -> ir.Expr:
-        """``e`` with its types, converted to ``want``."""
+        """Return ``e`` with its types set, converted to ``want``."""
         if isinstance(e, ir.Size):
             e = self._size(e)
         elif isinstance(e, ir.Binary) and e.op in ("minimum", "maximum"):
@@ -329,7 +328,7 @@ class _Inference:
                 e.yes, e.no = self._typed(e.yes, own), self._typed(e.no, own)
             case ir.Convert():
                 e.to, e.keeps = self._converted(e), False
-                # A literal is rounded once, to what it is converted to.
+                # A literal is rounded once, to the type of the conversion.
                 weak = self._kind(e.operand) in _WEAK and isinstance(e.operand, ir.Literal)
                 same = weak and _holds(e.to, self._kind(e.operand))
                 e.operand = self._typed(e.operand, e.to if same else None)
@@ -388,11 +387,11 @@ class _Inference:
     def _fits(self, e: ir.Literal, own: Scalar) -> None:
         if own.kind in ("int", "uint") and isinstance(e.value, int) and not isinstance(e.value, bool):
             low, high = (-(2 ** (own.bits - 1)), 2 ** (own.bits - 1) - 1) if own.kind == "int" else (0, 2**own.bits - 1)
-            # Of a signed number the bits may be meant: 0xFFFFFFFF is -1.
+            # A literal may state the bits of a signed number: 0xFFFFFFFF is -1.
             if not low <= e.value <= max(high, 2**own.bits - 1 if own.bits >= 32 else high):
                 if own.kind == "uint" and -(2 ** (own.bits - 1)) <= e.value < 0:
                     return
-                self._refuse(e.line, f"{e.value} where {own} is wanted", f"{low} to {high}")
+                self._refuse(e.line, f"{e.value} does not fit into {own}", f"{low} to {high}")
 
     def _refuse(self, line: int, problem: str, expected: str | None = None) -> NoReturn:
         raise KernelError(problem, where=Where(*self.program.place_of(line)), expected=expected)

@@ -1,7 +1,7 @@
-"""What a kernel is to its compilers: a tree of few forms, each with its line, every expression with its type.
+"""The intermediate representation of a kernel: a tree of statements and typed expressions, each with its line.
 
-`parse` makes it from a Python function, `infer` writes the types in. All names are resolved, calls of device functions
-are put in their place, chained comparisons and augmented assignments are taken apart.
+`parse` creates it from a Python function, and `infer` adds the types. All names are resolved, calls of device functions
+are inlined, and chained comparisons and augmented assignments are expanded.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from windtunnel.language.types import Array, Scalar, Type
 
 @dataclass(eq=False)
 class Expr:
-    """An expression. ``type`` is written by inference; None until then, or where a literal has none of its own."""
+    """An expression. ``type`` is None until inference sets it."""
 
     line: int
     type: Scalar | None = field(default=None, kw_only=True)
 
     def children(self) -> Iterator[Expr]:
-        """The expressions in it."""
-        # In the order of the fields; asking dataclasses for them takes a quarter of a long transpilation.
+        """Yield the direct subexpressions."""
+        # In the order of the fields. `dataclasses.fields` would take a quarter of a long transpilation.
         for value in vars(self).values():
             if isinstance(value, Expr):
                 yield value
@@ -33,7 +33,7 @@ class Expr:
 
 @dataclass(eq=False)
 class Literal(Expr):
-    """A number as the source has it; typed by what it meets."""
+    """A number of the source. It takes the type of the other operand."""
 
     value: int | float | bool
 
@@ -51,7 +51,7 @@ class Variable(Expr):
 
 @dataclass(eq=False)
 class Index(Expr):
-    """An index of a thread: ``what`` is one of thread, block, block_size, grid_size; ``axis`` 0 to 2."""
+    """A thread index: ``what`` is thread, block, block_size or grid_size; ``axis`` is 0 to 2."""
 
     what: str
     axis: int
@@ -59,9 +59,9 @@ class Index(Expr):
 
 @dataclass(eq=False)
 class Size(Expr):
-    """The length of an array's side; below 0, counted from the last, until inference counts it from the first.
+    """The length of an array's dimension ``side``; a negative one counts from the last until inference resolves it.
 
-    ``total``: the number of elements, which inference makes of the sides where there are several.
+    ``total``: the number of elements, which inference expands to a product.
     """
 
     array: str
@@ -81,7 +81,7 @@ class Load(Expr):
 class Binary(Expr):
     """``op``: + - * / // % ** << >> & | ^ min max, or a comparison < <= > >= == !=.
 
-    ``minimum`` and ``maximum`` are NumPy's, whose value is NaN where either is: inference takes them apart.
+    ``minimum`` and ``maximum`` are NumPy's, which return NaN if either operand is; inference expands them.
     """
 
     op: str
@@ -99,7 +99,7 @@ class Unary(Expr):
 
 @dataclass(eq=False)
 class Logic(Expr):
-    """``and`` or ``or``; the right side is evaluated only where the left does not decide."""
+    """``and`` or ``or``. The right side is evaluated only if the left does not decide."""
 
     op: str
     left: Expr
@@ -119,8 +119,8 @@ class Select(Expr):
 class Convert(Expr):
     """A conversion to ``to``.
 
-    ``keeps``: to its like of 64 bits where the operand has 64 (a whole number of any kind, a float of a float), as
-    Python's own conversions lose nothing; inference writes which it is into ``to``.
+    ``keeps``: the conversion keeps 64 bits if the operand has 64, as Python's ``int`` and ``float`` do. Inference then
+    sets ``to``.
     """
 
     to: Scalar
@@ -130,7 +130,7 @@ class Convert(Expr):
 
 @dataclass(eq=False)
 class Call(Expr):
-    """A function of numbers: ``op`` is ``math.sqrt``, ``bits.popc``, ``fma``, ``round.tf32`` ..."""
+    """A mathematical function: ``op`` is ``math.sqrt``, ``bits.popc``, ``fma``, ``round.tf32`` ..."""
 
     op: str
     arguments: Sequence[Expr]
@@ -138,7 +138,7 @@ class Call(Expr):
 
 @dataclass(eq=False)
 class Warp(Expr):
-    """What a warp's threads exchange: ``op`` is ``shuffle.down``, ``vote.any``, ``lane``, ``warp_size`` ..."""
+    """An exchange between threads of a warp: ``op`` is ``shuffle.down``, ``vote.any``, ``lane``, ``warp_size`` ..."""
 
     op: str
     arguments: Sequence[Expr]
@@ -146,7 +146,7 @@ class Warp(Expr):
 
 @dataclass(eq=False)
 class Atomic(Expr):
-    """An atomic operation on an element; its value is what was there before."""
+    """An atomic operation on an element. Its value is the element's old value."""
 
     op: str
     array: str
@@ -156,10 +156,10 @@ class Atomic(Expr):
 
 @dataclass(eq=False)
 class Cell(Expr):
-    """The only index of an element: a stencil's own cell, or one near it. `stencil.expand` puts indices in its place.
+    """The index of a stencil's own cell or of a neighbour. `stencil.expand` replaces it by indices.
 
-    ``offsets``: steps along the array's last sides, in their order; none: the own cell. ``whole``: they are of all its
-    sides. ``text``: how the source says it.
+    ``offsets`` are steps along the array's last dimensions, in order; none means the own cell. ``whole``: they are
+    along all dimensions. ``text`` is the source.
     """
 
     offsets: tuple[int, ...]
@@ -169,7 +169,7 @@ class Cell(Expr):
 
 @dataclass(eq=False)
 class PositionIndex(Expr):
-    """Where a stencil's own cell is along ``axis`` (0: x, the array's last side). `stencil.expand` replaces it."""
+    """The own cell's index along ``axis`` (0: x, the last dimension). `stencil.expand` replaces it."""
 
     axis: int
     text: str
@@ -184,7 +184,7 @@ class Stmt:
 
 @dataclass(eq=False)
 class Assign(Stmt):
-    """To a local variable."""
+    """An assignment to a local variable."""
 
     name: str
     value: Expr
@@ -192,7 +192,7 @@ class Assign(Stmt):
 
 @dataclass(eq=False)
 class Store(Stmt):
-    """To an element of an array. ``update``: the operator of ``a[i] += x``, whose load is in ``value``."""
+    """An assignment to an element of an array. For ``a[i] += x``, ``value`` contains the load."""
 
     array: str
     indices: Sequence[Expr]
@@ -201,14 +201,14 @@ class Store(Stmt):
 
 @dataclass(eq=False)
 class ExpressionStatement(Stmt):
-    """An expression for what it does: an atomic, a shuffle."""
+    """An expression that is evaluated for its effect: an atomic operation or a shuffle."""
 
     value: Expr
 
 
 @dataclass(eq=False)
 class If(Stmt):
-    """A choice."""
+    """An ``if`` statement."""
 
     condition: Expr
     body: list[Stmt]
@@ -217,7 +217,7 @@ class If(Stmt):
 
 @dataclass(eq=False)
 class While(Stmt):
-    """A loop."""
+    """A ``while`` loop."""
 
     condition: Expr
     body: list[Stmt]
@@ -225,7 +225,7 @@ class While(Stmt):
 
 @dataclass(eq=False)
 class For(Stmt):
-    """``for name in range(start, stop, step)``: the three are evaluated once, before."""
+    """``for name in range(start, stop, step)``. The three are evaluated once, before the loop."""
 
     name: str
     start: Expr
@@ -236,22 +236,22 @@ class For(Stmt):
 
 @dataclass(eq=False)
 class Break(Stmt):
-    """Leave the innermost loop."""
+    """End the innermost loop."""
 
 
 @dataclass(eq=False)
 class Continue(Stmt):
-    """Go on with the innermost loop's next turn."""
+    """Continue with the next iteration of the innermost loop."""
 
 
 @dataclass(eq=False)
 class Return(Stmt):
-    """The thread is done."""
+    """End the thread."""
 
 
 @dataclass(eq=False)
 class ThreadExit(Stmt):
-    """The thread has returned: what follows is not for it. Only where jumps are lowered, and only if asked for."""
+    """The thread has returned, and takes no part in later statements. It exists only after lowering (`flow`)."""
 
 
 @dataclass(eq=False)
@@ -262,12 +262,12 @@ class Barrier(Stmt):
 
     scope: str
     mask: Expr | None = None
-    """Of a warp's: the lanes that meet; all where it is not stated."""
+    """The lanes that synchronise, for a warp's barrier; None means all."""
 
 
 @dataclass(eq=False)
 class Declare(Stmt):
-    """An array of a block's (``shared``) or a thread's (``local``) own, of a constant shape. Its elements are unset."""
+    """A shared array (of a block) or local array (of a thread) of a constant shape, with uninitialised elements."""
 
     name: str
     space: str
@@ -277,7 +277,7 @@ class Declare(Stmt):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter as the source annotates it; None where it does not."""
+    """A parameter and its annotation; None if it has none."""
 
     name: str
     annotation: Type | None
@@ -285,15 +285,15 @@ class Parameter:
 
 
 RAISED: Final = 1 << 20
-"""A line of a helper in another file than the kernel's is this much higher in the tree, times the file's number.
+"""The offset of line numbers for each further file. Helpers may be in other files than the kernel.
 
-So a line alone says where it is, and is one number still: that is what accesses are watched by.
+A line number thereby identifies the file as well, and remains one number, which race detection records.
 """
 
 
 @dataclass(frozen=True)
 class Helper:
-    """A function that a kernel calls, as its file has it. ``raised``: what its lines are higher by in the tree."""
+    """The source of an inlined function. ``raised`` is the offset of its line numbers in the tree."""
 
     file: str
     line: int
@@ -303,7 +303,7 @@ class Helper:
 
 @dataclass(eq=False)
 class Program:
-    """A kernel. ``variables``: types of local variables, ``arrays``: of parameters and declarations, once inferred."""
+    """A kernel. Inference sets the types of ``arrays`` (parameters and declarations), ``scalars`` and ``variables``."""
 
     name: str
     file: str
@@ -312,31 +312,31 @@ class Program:
     parameters: Sequence[Parameter]
     body: list[Stmt]
     source: Sequence[str]
-    """The function's lines; the first is line ``line``."""
+    """The lines of the function, from line ``line``."""
     arrays: dict[str, Array] = field(default_factory=dict)
     scalars: dict[str, Scalar] = field(default_factory=dict)
     variables: dict[str, Scalar] = field(default_factory=dict)
     declared: dict[str, Declare] = field(default_factory=dict)
     form: StencilForm | None = None
-    """Of a stencil."""
+    """The tile and halo of a stencil; None for another kernel."""
     cells: Sequence[str] = ()
-    """Of a stencil, the arrays that it reaches through its position, once inferred."""
+    """The arrays that a stencil accesses through its position; set by inference."""
     helpers: Sequence[Helper] = ()
-    """The functions that were put in the place of their calls."""
+    """The functions whose calls were inlined."""
 
     def text_of(self, line: int) -> str:
-        """The source's line, stripped."""
+        """Return a line of the source, stripped."""
         known = [(self.line, self.source), *((one.line + one.raised, one.source) for one in self.helpers)]
         return next((source[line - first].strip() for first, source in known if 0 <= line - first < len(source)), "")
 
     def place_of(self, line: int) -> tuple[str, int]:
-        """(file, line in it) of a line of the tree."""
+        """Return the file and the line in it of a line of the tree."""
         number = line % RAISED
         return next((one.file for one in self.helpers if one.raised == line - number != 0), self.file), number
 
 
 def walk(body: Sequence[Stmt]) -> Iterator[Stmt]:
-    """Every statement, outer before inner, in order."""
+    """Yield every statement in order, outer before inner."""
     for one in body:
         yield one
         if isinstance(one, If):
@@ -347,7 +347,7 @@ def walk(body: Sequence[Stmt]) -> Iterator[Stmt]:
 
 
 def expressions(statement: Stmt) -> Iterator[Expr]:
-    """The expressions directly in a statement, and all in them, outer before inner."""
+    """Yield the expressions of a statement, without those of inner statements, outer before inner."""
     found: list[Expr] = []
     for value in vars(statement).values():
         if isinstance(value, Expr):
@@ -359,7 +359,7 @@ def expressions(statement: Stmt) -> Iterator[Expr]:
 
 
 def inside(expression: Expr) -> Iterator[Expr]:
-    """An expression and all in it, outer before inner."""
+    """Yield an expression and its subexpressions, outer before inner."""
     yield expression
     for child in expression.children():
         yield from inside(child)

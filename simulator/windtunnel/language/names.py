@@ -1,6 +1,6 @@
-"""The names that mean something within a kernel: indices, barriers, shared memory, atomics, warps, conversions.
+"""The names of the kernel language: indices, barriers, shared memory, atomic operations, warps, conversions.
 
-They are spelled as Numba spells CUDA's. Outside of a kernel they are refused: there is no thread there.
+They are Numba's names for CUDA. Calling one outside of a kernel raises InputError.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from windtunnel.core.errors import InputError
 
 @dataclass(frozen=True)
 class Name:
-    """Something that a kernel may refer to. ``op``: what it is to the compiler."""
+    """A name that a kernel may use. ``op`` identifies it in the compiler."""
 
     spelling: str
     op: str
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise InputError: the call is outside of a kernel."""
         raise InputError(
-            f"{self.spelling} means something only within a kernel that a device runs",
+            f"{self.spelling} can be used only in a kernel that a device executes",
             expected="a function under @windtunnel.kernel, launched",
         )
 
@@ -31,21 +32,22 @@ class Name:
 
 @dataclass(frozen=True)
 class Group:
-    """Names under one: ``threadIdx.x``, ``atomic.add``."""
+    """Names with a common prefix: ``threadIdx.x``, ``atomic.add``."""
 
     spelling: str
     members: Mapping[str, Name] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Name:
-        # Dataclass fields are found before this is asked.
+        # Python calls this only for names that are not dataclass fields.
         found: Name | None = object.__getattribute__(self, "members").get(name)
         if found is None:
             raise AttributeError(f"{self.spelling} has no '{name}': it has {', '.join(self.members)}")
         return found
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise InputError: the call is outside of a kernel."""
         raise InputError(
-            f"{self.spelling} is no function", expected=", ".join(f"{self.spelling}.{m}" for m in self.members)
+            f"{self.spelling} is not a function", expected=", ".join(f"{self.spelling}.{m}" for m in self.members)
         )
 
     def __repr__(self) -> str:
@@ -70,7 +72,7 @@ grid, gridsize = Name("grid", "grid"), Name("gridsize", "gridsize")
 syncthreads, syncwarp = Name("syncthreads", "barrier"), Name("syncwarp", "warp_barrier")
 threadfence, threadfence_block = Name("threadfence", "fence.device"), Name("threadfence_block", "fence.block")
 cg = Group("cg", {"this_grid": Name("cg.this_grid", "this_grid")})
-"""Cooperative groups, of which there is the grid: ``cg.this_grid().sync()`` is a barrier of all blocks."""
+"""Cooperative groups; only the grid exists: ``cg.this_grid().sync()`` is a barrier of all blocks."""
 laneid, warpsize = Name("laneid", "lane"), Name("warpsize", "warp_size")
 shared = Group("shared", {"array": Name("shared.array", "shared")})
 local = Group("local", {"array": Name("local.array", "local")})
@@ -90,10 +92,10 @@ popc, clz, ffs, brev = (Name(name, f"bits.{name}") for name in ("popc", "clz", "
 fma = Name("fma", "fma")
 rsqrt = Name("rsqrt", "math.rsqrt")
 tf32 = Name("tf32", "round.tf32")
-"""Rounds a float32 to the 10 bits of mantissa that matrix units keep of it."""
+"""Rounds a float32 to the 10 bits of mantissa that matrix units use."""
 
 POSITION = Name("GridPos", "position")
-"""What annotates a stencil's position (``language.stencil``)."""
+"""The annotation of a stencil's position (``language.stencil``)."""
 
 THREAD_LANGUAGE: Mapping[str, Name | Group] = {
     **{g.spelling: g for g in (threadIdx, blockIdx, blockDim, gridDim, shared, local, atomic, cg)},
@@ -105,7 +107,7 @@ THREAD_LANGUAGE: Mapping[str, Name | Group] = {
             popc, clz, ffs, brev, fma, rsqrt, tf32,
         )
     },
-    # The founding documents' spellings, which are functions.
+    # The functions of the founding documents.
     **{
         f"{snake}_{axis}": Name(f"{snake}_{axis}", f"{op}.{axis}")
         for snake, op in (
@@ -119,7 +121,7 @@ THREAD_LANGUAGE: Mapping[str, Name | Group] = {
     "thread_fence_block": Name("thread_fence_block", "fence.block"),
     "GridPos": POSITION,
 }  # fmt: skip
-"""Public name to what it is. Who refers to any of them writes a kernel thread by thread."""
+"""Each public name. A function that uses one of them is a kernel written for one thread."""
 
 
 def __getattr__(name: str) -> Name | Group:

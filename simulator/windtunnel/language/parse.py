@@ -1,4 +1,4 @@
-"""From a Python function to `ir.Program`: what is in the kernel language, and an error at the line of what is not."""
+"""Parses a Python function into an `ir.Program`; what is not in the kernel language is an error with its line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 from windtunnel.core.stencil import form_of
 from windtunnel.language import ir
-from windtunnel.language.expressions import annotation_of, is_plain, parameters_of
 from windtunnel.language.names import Name
+from windtunnel.language.parameters import annotation_of, parameters_of
+from windtunnel.language.reader import is_plain
 from windtunnel.language.source import source_of
 from windtunnel.language.stencil import StencilReader
 from windtunnel.language.types import Scalar
@@ -22,18 +23,19 @@ _STATEMENTS = "assignments, if, while, for over range, break, continue, return"
 
 @cache
 def parse(function: Callable[..., Any], arrays: frozenset[str]) -> ir.Program:
-    """The kernel that ``function`` is; ``arrays``: the parameters that are arrays. KernelError for what is none."""
+    """Return the program of a kernel. ``arrays`` are its array parameters. Raises KernelError if it is not a kernel."""
     return _Parser(source_of(function), arrays, form_of(function)).program()
 
 
 def header(function: Callable[..., Any]) -> ir.Program:
-    """A kernel without its statements: what is known of it whatever they are."""
+    """Return a kernel without its statements: its name, its place and its parameters."""
     source = source_of(function)
     return ir.Program(source.tree.name, source.file, source.tree.lineno, "", parameters_of(function), [], ())
 
 
 class _Parser(StencilReader):
     def program(self) -> ir.Program:
+        """Parse the whole kernel."""
         source = self.source
         for parameter in self.parameters:
             if parameter.name not in self.scope.arrays:
@@ -98,7 +100,7 @@ class _Parser(StencilReader):
             case ast.Return(value=value):
                 return self._return(node, value)
             case ast.While() | ast.For():
-                self._refuse(node, "a loop with else, or over something else than a range", "for i in range(...)")
+                self._refuse(node, "a loop with else, or over something other than a range", "for i in range(...)")
             case _:
                 self._refuse(node, f"{words_of(node)}", _STATEMENTS)
 
@@ -116,9 +118,11 @@ class _Parser(StencilReader):
                 if many is not None and len(many) > 1:
                     return self._held_tuple(line, name, many, ast.unparse(value))
                 if name in self.scope.arrays:
-                    self._refuse(target, f"'{name}' is an array, and stays one", f"an element of it: {name}[...]")
+                    self._refuse(
+                        target, f"'{name}' is an array and cannot be reassigned", f"an element of it: {name}[...]"
+                    )
                 if name in self.scope.positions:
-                    self._refuse(target, f"'{name}' is the stencil's position, and stays it", "another name")
+                    self._refuse(target, f"'{name}' is the stencil's position and cannot be reassigned", "another name")
                 found = many[0] if many is not None else self._expression(value)
                 return [ir.Assign(line, self._variable(name), found)]
             case ast.Subscript():
@@ -130,7 +134,7 @@ class _Parser(StencilReader):
                 self._refuse(target, f"an assignment to {words_of(target)}", "a variable, or an element of an array")
 
     def _several(self, targets: Sequence[ast.expr], value: ast.expr) -> list[ir.Stmt]:
-        """``a = b = x``, whose value is worked out once; a literal takes the type of each that it is given to."""
+        """Read ``a = b = x``. The value is evaluated once; a literal takes the type of each variable."""
         found = self._expression(value)
         if isinstance(found, ir.Literal):
             return [one for target in targets for one in self._assign(target, value)]
@@ -151,13 +155,11 @@ class _Parser(StencilReader):
                 value, "something that cannot be unpacked", "a tuple, grid(n), gridsize(n) or an array's shape"
             )
         if len(many) != len(targets):
-            self._refuse(
-                node, f"{counted(len(targets), 'name')} for {counted(len(many), 'value')}", "as many as there are"
-            )
+            self._refuse(node, f"{counted(len(targets), 'name')} for {counted(len(many), 'value')}", "equally many")
         made: list[ir.Stmt] = []
         last: list[ir.Stmt] = []
         for target, one in zip(targets, many, strict=True):
-            # All of the right side is evaluated before the left changes.
+            # The whole right side is evaluated before an assignment.
             held = self._fresh("held")
             made.append(ir.Assign(node.lineno, held, one))
             value_held = ir.Variable(node.lineno, held)
@@ -171,7 +173,7 @@ class _Parser(StencilReader):
         return [*made, *last]
 
     def _held_tuple(self, line: int, name: str, many: Sequence[ir.Expr], text: str) -> list[ir.Stmt]:
-        """``position = grid(2)``: a variable for each, found by a constant index."""
+        """Read ``position = grid(2)``: one variable for each part, accessed by a constant index."""
         parts = [self._fresh(name) for _ in many]
         self.scope.tuples[name], self.scope.several[name] = parts, text
         return [ir.Assign(line, part, one) for part, one in zip(parts, many, strict=True)]
@@ -206,7 +208,7 @@ class _Parser(StencilReader):
         self.loops -= 1
         if not before:
             return [ir.While(node.lineno, condition, inner)]
-        # What the condition needs first is needed at every turn.
+        # The statements that the condition needs are executed in every iteration.
         leave = ir.If(node.lineno, ir.Unary(node.lineno, "not", condition), [ir.Break(node.lineno)], [])
         return [ir.While(node.lineno, ir.Literal(node.lineno, True), [*before, leave, *inner])]
 
@@ -223,9 +225,9 @@ class _Parser(StencilReader):
         stop = given[0] if len(given) == 1 else given[1]
         step = given[2] if len(given) == 3 else ir.Literal(line, 1)
         if isinstance(step, ir.Literal) and step.value == 0:
-            self._refuse(source, "a step of 0", "a step that goes somewhere")
+            self._refuse(source, "a step of 0", "a step other than 0")
         if name in self.scope.arrays:
-            self._refuse(node.target, f"'{name}' is an array, and stays one", "another name")
+            self._refuse(node.target, f"'{name}' is an array and cannot be reassigned", "another name")
         variable = self._variable(name)
         self.loops += 1
         inner = self._body(body)
@@ -242,7 +244,7 @@ class _Parser(StencilReader):
         return [ir.Assign(node.lineno, self.result, self._expression(value)), ir.Return(node.lineno)]
 
     def _whole_grid(self, node: ast.expr) -> bool:
-        """Whether an expression is the grid, as cooperative groups have it."""
+        """Return whether an expression is the grid of cooperative groups."""
         if isinstance(node, ast.Name):
             return node.id in self.scope.grids
         called = self.scope.source.static(node.func) if isinstance(node, ast.Call) and not node.args else None
@@ -263,5 +265,5 @@ class _Parser(StencilReader):
                 return [ir.Barrier(node.lineno, scope, self._expression(node.args[0]) if node.args else None)]
             del rest
         made = self._call(node, statement=True)
-        # A function that was put in its place has done what it does.
+        # An inlined function leaves only its result, which is unused.
         return [] if isinstance(made, (ir.Variable, ir.Literal)) else [ir.ExpressionStatement(node.lineno, made)]

@@ -1,4 +1,4 @@
-"""Which elements a thread touches, as far as a kernel's tree shows it: its own place in the grid, or anything."""
+"""Finds arrays of which each thread accesses only its own elements, so that no race is possible."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from windtunnel.language import ir
 
 
 def private(program: ir.Program, written: Sequence[str]) -> Mapping[str, frozenset[int]]:
-    """Written arrays that a thread touches at places of its own alone, and the axes of the grid that make them so.
+    """Return the written arrays of which each thread accesses only its own elements, with the axes that index them.
 
-    Where every index is a thread's place in the grid (or the steps of a stride over it), no two threads meet: nothing
-    need be watched as long as the launch has no other axis. Nor need it where all that is done is atomic, on any axis.
+    If every index is the thread's global index (or advances by the grid's size), no two threads access one element, as
+    long as the launch has no other axis: race detection can skip the array. Arrays with only atomic operations are
+    included with all axes.
     """
     assigned: dict[str, list[ir.Stmt]] = {}
     for one in ir.walk(program.body):
@@ -33,14 +34,14 @@ def private(program: ir.Program, written: Sequence[str]) -> Mapping[str, frozens
             _axes(indices, {name: made for name, made in assigned.items() if name in known}, program)
             for indices, known in each
         ]
-        # The same indices in the same order everywhere: else one thread's place may be another's.
+        # All accesses must have the same indices in the same order; otherwise two threads may share an element.
         if axes and axes[0] is not None and all(one == axes[0] for one in axes):
             found[name] = frozenset(axis for axis, _ in axes[0])
     return found
 
 
 def _reached(body: Sequence[ir.Stmt], known: frozenset[str]) -> Iterator[tuple[ir.Stmt, frozenset[str]]]:
-    """Every statement, with the variables that have surely been assigned when it is reached."""
+    """Yield every statement with the variables that are certainly assigned before it."""
     for one in body:
         yield one, known
         if isinstance(one, ir.Assign):
@@ -68,7 +69,7 @@ def _axes(
 
 
 def _axis(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]], program: ir.Program) -> tuple[int, str] | None:
-    """(axis, how far it is moved) of an index that is a thread's place, or that many further for every thread."""
+    """Return the axis and the constant offset of an index that is a thread's global index; None for another index."""
     if isinstance(e, ir.Binary):
         axis = global_index(e)
         if axis is None and e.op in "+-" and isinstance(e.right, ir.Literal):
@@ -88,7 +89,7 @@ def _axis(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]], program: ir.Program
 
 
 def _stride(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]]) -> int | None:
-    """The axis whose whole extent an expression is: gridDim * blockDim."""
+    """Return the axis whose number of threads an expression is (gridDim * blockDim); None for another one."""
     if isinstance(e, ir.Variable) and len(assigned.get(e.name, ())) == 1:
         (one,) = assigned[e.name]
         return _stride(one.value, assigned) if isinstance(one, ir.Assign) else None
@@ -101,7 +102,7 @@ def _stride(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]]) -> int | None:
 
 
 def global_index(e: ir.Binary) -> int | None:
-    """The axis of blockIdx * blockDim + threadIdx; None for anything else."""
+    """Return the axis of blockIdx * blockDim + threadIdx; None for another expression."""
     first, second = e.left, e.right
     if e.op != "+" or not isinstance(second, ir.Index) or second.what != "thread" or not isinstance(first, ir.Binary):
         return None

@@ -1,4 +1,4 @@
-"""A function's statements without its returns, for a call that they are put in the place of."""
+"""Removes the returns of a function that is inlined."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 
 from windtunnel.language import ir
 
-_MOST_COPIES = 3
-"""Of a function's rest, once for each branch that may return: with more, a variable says whether it has."""
+_MAX_COPIES = 3
+"""The largest number of copies of a function's remaining statements; beyond it, a flag records the return."""
 
 
 def without_returns(body: list[ir.Stmt], line: int, fresh: Callable[[str], str]) -> list[ir.Stmt]:
-    """The statements of a call at ``line``; ``fresh`` makes a variable's name of one."""
+    """Return the statements of an inlined call at ``line``. ``fresh`` returns an unused variable's name."""
     loops = any(isinstance(one, (ir.While, ir.For)) and _returns(one.body) for one in ir.walk(body))
-    if not loops and _copies(body) <= _MOST_COPIES:
+    if not loops and _copies(body) <= _MAX_COPIES:
         return _tail(body)
     done = fresh("done")
     return [ir.Assign(line, done, ir.Literal(line, False)), *_left(body, done, in_loop=False)]
 
 
 def _tail(body: list[ir.Stmt]) -> list[ir.Stmt]:
-    """A function's statements without their returns: what follows a branch that returns goes into the other."""
+    """Return statements without returns: what follows a branch that returns moves into the other branch."""
     found: list[ir.Stmt] = []
     for at, one in enumerate(body):
         if isinstance(one, ir.Return):
@@ -35,7 +35,7 @@ def _tail(body: list[ir.Stmt]) -> list[ir.Stmt]:
 
 
 def _copies(body: Sequence[ir.Stmt]) -> int:
-    """How many branches would be followed by a copy each of what comes after; each doubles what the last one left."""
+    """Return how many branches need a copy of the statements after them; each doubles the size of the result."""
     return sum(
         isinstance(one, ir.If) and _returns([one]) and not _ends(one.body) and not _ends(one.orelse)
         for one in ir.walk(body)
@@ -43,7 +43,7 @@ def _copies(body: Sequence[ir.Stmt]) -> int:
 
 
 def _left(body: Sequence[ir.Stmt], done: str, *, in_loop: bool) -> list[ir.Stmt]:
-    """The same where loops return: a variable says that it has, loops are left, and what follows asks it."""
+    """Return statements without returns where loops return: a flag records it, and later statements test the flag."""
     found: list[ir.Stmt] = []
     for at, one in enumerate(body):
         line = one.line
@@ -75,7 +75,7 @@ def _returns(body: Sequence[ir.Stmt]) -> bool:
 
 
 def _ends(body: Sequence[ir.Stmt]) -> bool:
-    """Whether nothing comes after it."""
+    """Return whether a block always returns."""
     if not body:
         return False
     last = body[-1]

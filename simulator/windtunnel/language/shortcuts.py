@@ -1,4 +1,4 @@
-"""Choices that decide what is evaluated, as statements: for a side that other statements have to come ahead of."""
+"""``and``, ``or`` and conditional expressions as statements, for a side that other statements must precede."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TRUTHS = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def decided(op: str, left: ir.Expr, ahead: Sequence[ir.Stmt], right: ir.Expr, name: str) -> list[ir.Stmt]:
-    """``name = left and right`` (or ``or``), where ``ahead`` is for the right side alone."""
+    """Return ``name = left and right`` (or ``or``); the statements ``ahead`` belong to the right side."""
     line = left.line
     value = ir.Variable(line, name)
     condition = value if op == "and" else ir.Unary(line, "not", value)
@@ -22,13 +22,13 @@ def decided(op: str, left: ir.Expr, ahead: Sequence[ir.Stmt], right: ir.Expr, na
 def chosen(
     condition: ir.Expr, yes: tuple[list[ir.Stmt], ir.Expr], no: tuple[list[ir.Stmt], ir.Expr], name: str
 ) -> ir.If:
-    """``name = yes if condition else no``, each with what has to come ahead of it."""
+    """Return ``name = yes if condition else no``; each side has the statements that must precede it."""
     sides = [[*ahead, ir.Assign(value.line, name, value)] for ahead, value in (yes, no)]
     return ir.If(condition.line, condition, *sides)
 
 
 def _truth(value: ir.Expr) -> ir.Expr:
-    """A number on a side of ``and`` counts as true or false: the variable is no number."""
+    """Convert a side of ``and`` to a bool, because the variable is one."""
     known = (
         isinstance(value, ir.Logic)
         or (isinstance(value, ir.Unary) and value.op == "not")

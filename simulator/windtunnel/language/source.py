@@ -1,4 +1,4 @@
-"""A kernel's source: its tree, its lines, what its names mean, and whether it is written thread by thread."""
+"""A kernel's source: its syntax tree, its lines, its names, and whether it is written for one thread."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from windtunnel.language.names import POSITION, Group, Name
 from windtunnel.language.types import Array, Scalar
 
 UNKNOWN: Final = object()
-"""What a name means that only the running kernel knows."""
+"""What a name means that is known only while the kernel runs."""
 
 
 class KernelError(InputError):
-    """A kernel's source is not in the kernel language. Says file, line, what was found and what was expected."""
+    """A kernel's source is not in the kernel language. The message has the file, the line and what was expected."""
 
     @property
     def file(self) -> str | None:
-        """The file that it is in, as a finding has it; None where there is none to read."""
+        """The kernel's file, as in a finding; None if the source cannot be read."""
         return self.where.file
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """The line that it is at, as a finding has it; none where it is no line's."""
+        """The line of the error, as in a finding; empty if it concerns no line."""
         return () if self.where.line is None else (self.where.line,)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A function as it stands in its file. ``tree``'s line numbers are the file's."""
+    """The source of a function. The line numbers of ``tree`` are those of the file, plus ``raised``."""
 
     function: Callable[..., Any]
     file: str
@@ -48,13 +48,13 @@ class Source:
     environment: Mapping[str, Any]
     """Globals, closure and builtins that its names may refer to."""
     assigned: frozenset[str] = field(default=frozenset())
-    """Its parameters and every name that it assigns."""
+    """The function's parameters and all names that it assigns."""
     raised: int = 0
-    """What ``tree``'s line numbers are higher by than the file's (``ir.RAISED``)."""
+    """The offset of ``tree``'s line numbers (``ir.RAISED``)."""
 
     @cached_property
     def positions(self) -> frozenset[str]:
-        """Parameters annotated ``GridPos``: a stencil's position, which nobody passes."""
+        """The parameters annotated ``GridPos``: a stencil's position, which no caller passes."""
         given = self.tree.args
         every = (*given.posonlyargs, *given.args)
         return frozenset(argument.arg for argument in every if self._annotation(argument) is POSITION)
@@ -70,19 +70,19 @@ class Source:
     def error(
         self, node: ast.AST, problem: str, *, expected: str | None = None, nearest: str | None = None
     ) -> KernelError:
-        """An error at a node of the tree."""
+        """Return an error at a node of the tree."""
         line = getattr(node, "lineno", self.line + self.raised) - self.raised
         where = Where(self.file, line, getattr(node, "col_offset", -1) + 1 or None)
         return KernelError(problem, where=where, expected=expected, nearest=nearest)
 
     def raised_by(self, lines: int) -> Source:
-        """The same with higher line numbers in its tree."""
+        """Return the same source with higher line numbers in its tree."""
         tree = deepcopy(self.tree)
         ast.increment_lineno(tree, lines)
         return replace(self, tree=tree, raised=self.raised + lines)
 
     def static(self, node: ast.AST) -> Any:
-        """What an expression of names and attributes refers to outside of the kernel; UNKNOWN for anything else."""
+        """Return the outside object that names and attributes refer to; UNKNOWN for another expression."""
         if isinstance(node, ast.Name):
             return UNKNOWN if node.id in self.assigned else self.environment.get(node.id, UNKNOWN)
         if isinstance(node, ast.Attribute):
@@ -100,11 +100,11 @@ class Source:
 
 @cache
 def source_of(function: Callable[..., Any]) -> Source:
-    """The source of a function; KernelError where there is none to read."""
+    """Return the source of a function; KernelError if it cannot be read."""
     plain = inspect.unwrap(function)
     name = getattr(plain, "__name__", repr(plain))
     if not inspect.isfunction(plain):
-        raise KernelError(f"'{name}' is no Python function", expected="a function, defined with def")
+        raise KernelError(f"'{name}' is not a Python function", expected="a function, defined with def")
     try:
         lines, first = inspect.getsourcelines(plain)
         file = inspect.getsourcefile(plain) or plain.__code__.co_filename
@@ -115,12 +115,12 @@ def source_of(function: Callable[..., Any]) -> Source:
         ) from None
     tree = ast.parse(textwrap.dedent("".join(lines)))
     ast.increment_lineno(tree, first - 1)
-    found = tree.body[0]
-    if not isinstance(found, ast.FunctionDef):
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
         raise KernelError(
-            f"'{name}' is no plain function", where=Where(file, first), expected="def, not async or lambda"
+            f"'{name}' is not a plain function", where=Where(file, first), expected="def, not async or lambda"
         )
-    return Source(plain, file, first, tuple(lines), found, _environment(plain), _assigned(found))
+    return Source(plain, file, first, tuple(lines), definition, _environment(plain), _assigned(definition))
 
 
 def _environment(function: Callable[..., Any]) -> dict[str, Any]:
@@ -136,23 +136,22 @@ def _assigned(tree: ast.FunctionDef) -> frozenset[str]:
 
 
 def by_thread(function: Callable[..., Any]) -> bool:
-    """Whether a function is written for one thread, and not for whole arrays.
+    """Return whether a function is written for one thread instead of for whole arrays.
 
-    It is where it, or a function that it calls, uses a name of the kernel language, or a parameter is annotated with
-    one of its types. Else it is where all that it does with its parameters is to take and set single elements
-    (``a[0] += 1``), which every thread then does.
+    It is, if the function or one that it calls uses a name of the kernel language, or a parameter is annotated with one
+    of its types. It also is, if the function only reads and assigns single elements of its parameters (``a[0] += 1``).
     """
     try:
         source = source_of(function)
     except KernelError:
-        return False  # what has no source cannot be compiled; it can still be called on whole arrays
+        return False  # without source it cannot be compiled, but it can be called on whole arrays
     if source.positions or form_of(function) is not None:
         return True
     return _annotated(source) or _worded(source, set()) or _single_elements(source)
 
 
 def _annotated(source: Source) -> bool:
-    """Whether a parameter is annotated with a type of the kernel language."""
+    """Return whether a parameter is annotated with a type of the kernel language."""
     for argument in source.tree.args.args:
         stated = argument.annotation.value if isinstance(argument.annotation, ast.Subscript) else argument.annotation
         if isinstance(stated, (ast.Name, ast.Attribute)) and isinstance(_quiet(source, stated), (Scalar, Array)):
@@ -161,7 +160,7 @@ def _annotated(source: Source) -> bool:
 
 
 def _worded(source: Source, seen: set[Any]) -> bool:
-    """Whether a function, or one that it calls, uses a name of the kernel language. ``seen``: those asked already."""
+    """Return whether a function, or one that it calls, uses a name of the kernel language; ``seen``: those visited."""
     seen.add(source.function)
     tree = source.tree
     if any(isinstance(source.static(node), (Name, Group)) for node in ast.walk(tree) if isinstance(node, ast.Name)):
@@ -172,7 +171,7 @@ def _worded(source: Source, seen: set[Any]) -> bool:
     for node in ast.walk(tree):
         called = _quiet(source, node.func) if isinstance(node, ast.Call) else None
         plain = getattr(called, "function", called)
-        # Functions of libraries are no helpers of a kernel: what is installed knows no names of this language.
+        # Installed libraries do not use the kernel language.
         if inspect.isfunction(plain) and plain not in seen and not _installed(plain):
             try:
                 if _worded(source_of(plain), seen):
@@ -183,7 +182,7 @@ def _worded(source: Source, seen: set[Any]) -> bool:
 
 
 def _installed(function: Any) -> bool:
-    """Whether a function is of an installed library."""
+    """Return whether a function belongs to an installed library."""
     return "site-packages" in function.__code__.co_filename or function.__module__ in sys.stdlib_module_names
 
 
@@ -217,7 +216,7 @@ def _single_elements(source: Source) -> bool:
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Name) and node.id in parameters and id(node) not in in_subscript
     ]
-    # A parameter that stands alone may be an array as well as a number: only numbers in indices and values are sure.
+    # A parameter that stands alone may be an array. Only parameters in indices and values are certainly numbers.
     arrays = {
         node.value.id
         for node in ast.walk(source.tree)

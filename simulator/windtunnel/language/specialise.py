@@ -1,4 +1,4 @@
-"""A kernel for the arguments of a launch: parsed for those that are arrays, with the types of all."""
+"""Specialises a kernel for the arguments of a launch: which are arrays, and the types of all."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from windtunnel.language import ir
-from windtunnel.language.expressions import parameters_of
 from windtunnel.language.infer import types_of
+from windtunnel.language.parameters import parameters_of
 from windtunnel.language.parse import header, parse
 from windtunnel.language.source import KernelError
 from windtunnel.language.types import Type
 
 
 def specialised(function: Callable[..., Any], arguments: Sequence[Any]) -> tuple[ir.Program, dict[str, Type]]:
-    """(the kernel, its parameters' types) for arrays, buffers and numbers; `infer` makes a typed kernel of the two.
+    """Return the parsed kernel and the types of its parameters; `infer` combines the two.
 
-    KernelError for a function that is no kernel, and where an argument is not what its annotation says.
+    Raises KernelError if the function is not a kernel, or an argument does not match its annotation.
     """
-    # More arguments than parameters, or fewer, are told of when their types are asked for.
+    # `types_of` reports a wrong number of arguments.
     named = zip(parameters_of(function), arguments, strict=False)
     arrays = frozenset(parameter.name for parameter, argument in named if getattr(argument, "shape", ()))
     try:
         program = parse(function, arrays)
     except KernelError:
-        # An argument that is not what its annotation says comes first: the rest may be wrong only because of it.
+        # A mismatched argument is reported first, because it may be the cause of the other error.
         types_of(header(function), arguments)
         raise
     return program, types_of(program, arguments)

@@ -1,10 +1,10 @@
-"""Stencils: kernels that say where a thread looks from its own cell, and not at which index.
+"""Stencils: kernels that access the neighbours of a thread's cell by direction instead of by index.
 
-A parameter annotated ``GridPos`` is the position of the thread's cell: its place in the grid, moved inwards by the halo
-that lies round the interior of every array. Nobody passes it. What is said through it is read here (`StencilReader`),
-and written out here as plain indices once the arrays' sides are known (`expand`): threads beyond the interior are kept
-out, and where the stencil has a tile, what cells near the own one are read of comes through shared memory. So whatever
-executes or emits a kernel knows nothing of stencils.
+A parameter annotated ``GridPos`` is the position of the thread's cell: its place in the grid, shifted by the halo that
+surrounds the interior of every array. No caller passes it. `StencilReader` reads its uses, and `expand` replaces them
+by indices once the arrays' dimensions are known. Threads beyond the interior do nothing. If the stencil has a tile,
+arrays whose neighbouring cells are read are staged in shared memory. Executors and emitters therefore see plain
+kernels.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from windtunnel.language.types import Array
 DIRECTIONS: Mapping[str, tuple[int, ...]] = {
     "west": (-1,), "east": (1,), "north": (-1, 0), "south": (1, 0), "down": (-1, 0, 0), "up": (1, 0, 0),
 }  # fmt: skip
-"""A step in each direction along an array's last sides: rows come before columns, planes before rows."""
+"""The step of each direction along an array's last dimensions: planes, rows, columns."""
 _WORDS = (*DIRECTIONS, "at", "idx", *AXES)
 _MOST_SIDES = 3
 
@@ -44,7 +44,9 @@ class StencilReader(Reader):
 
     def _name(self, node: ast.Name, name: str) -> ir.Expr:
         if self._named(node):
-            self._refuse(node, f"'{name}' alone is no number", f"{name}.idx() as an index, {name}.north(a), {name}.x")
+            self._refuse(
+                node, f"'{name}' alone is not a number", f"{name}.idx() as an index, {name}.north(a), {name}.x"
+            )
         return super()._name(node, name)
 
     def _attribute(self, node: ast.Attribute) -> ir.Expr:
@@ -86,7 +88,9 @@ class StencilReader(Reader):
         given, known = node.args[0], sorted(self.scope.arrays)
         if not isinstance(given, ast.Name) or given.id not in self.scope.arrays:
             text = ast.unparse(given)
-            self._refuse(given, f"'{text}' is no array here", one_of(known) if known else usage, nearest(text, known))
+            self._refuse(
+                given, f"'{text}' is not an array here", one_of(known) if known else usage, nearest(text, known)
+            )
         return self.scope.arrays[given.id]
 
     def _directed(self, node: ast.Call, word: str) -> tuple[int, ...]:
@@ -118,14 +122,14 @@ class StencilReader(Reader):
 
 
 def expand(program: ir.Program, form: StencilForm) -> None:
-    """Write a stencil out, in place: ``program`` has its arrays, and no types yet. KernelError, at its line."""
+    """Replace a stencil's positions by indices, in place. ``program`` has its arrays, and no types yet."""
     _Expansion(program, form).run()
 
 
 def misfit(program: ir.Program, grid: Sequence[int], block: Sequence[int], given: Sequence[Any]) -> str | None:
-    """What is wrong with a launch of an inferred stencil, in words; None where nothing is.
+    """Return the problem of an inferred stencil's launch in words; None if there is none.
 
-    ``grid`` and ``block``: along x, y and z. ``given``: the arguments, in the order of the parameters.
+    ``grid`` and ``block`` are along x, y and z; ``given`` are the arguments in the order of the parameters.
     """
     if program.form is None:
         return None
@@ -148,7 +152,7 @@ def misfit(program: ir.Program, grid: Sequence[int], block: Sequence[int], given
     for axis in range(sides, _MOST_SIDES):
         many = grid[axis] * block[axis]
         if many > 1:
-            return f"{many} threads along {AXES[axis]}, where '{first}' has {_sides(sides)}: they meet at one cell"
+            return f"{many} threads along {AXES[axis]}, where '{first}' has {_sides(sides)}: threads would share cells"
     return None
 
 
@@ -156,18 +160,19 @@ class _Expansion:
     def __init__(self, program: ir.Program, form: StencilForm) -> None:
         self.program, self.form = program, form
         self.accesses = list(_accesses(program.body))
-        """(array, cell) wherever an element is reached through the position."""
+        """(array, cell) of each access through the position."""
         self.dimensions = 0
         self.names = {one.name for one in program.parameters} | set(program.arrays) | set(program.declared)
         self.names |= {one.name for one in ir.walk(program.body) if isinstance(one, (ir.Assign, ir.For))}
         self.at: list[str] = []
-        """The variables that are the own cell's indices, in the order of an array's sides."""
+        """The variables with the own cell's indices, in the order of an array's dimensions."""
         self.at_tile: list[str] = []
-        """The same within a tile."""
+        """The same variables within a tile."""
         self.staged: dict[str, str] = {}
-        """Arrays that come through shared memory, and what they are called there."""
+        """The arrays that are staged in shared memory, and their names there."""
 
     def run(self) -> None:
+        """Expand the whole stencil."""
         program = self.program
         self._check()
         self.at = [self._fresh(AXES[axis]) for axis in reversed(range(self.dimensions))]
@@ -193,12 +198,14 @@ class _Expansion:
         for one in ir.walk(program.body):
             for e in ir.expressions(one):
                 if isinstance(e, ir.Cell) and id(e) not in indices:
-                    self._refuse(e.line, f"'{e.text}' is no number", f"it alone as an index, a[{e.text}]; or pos.x")
+                    self._refuse(e.line, f"'{e.text}' is not a number", f"it alone as an index, a[{e.text}]; or pos.x")
         program.cells = [one.name for one in program.parameters if one.name in reached]
         for array, cell in self.accesses:
             if array in program.declared:
                 expected = "an array that the kernel is given"
-                self._refuse(cell.line, f"'{array}' is the kernel's own, and '{cell.text}' a place in others", expected)
+                self._refuse(
+                    cell.line, f"'{array}' is the kernel's own, and '{cell.text}' an index of parameters", expected
+                )
         if not program.cells:
             expected = "an element of one: a[pos.idx()], pos.north(a)"
             self._refuse(program.line, f"the stencil '{program.name}' reaches no array through its position", expected)
@@ -214,7 +221,7 @@ class _Expansion:
             self._refuse(program.line, problem, f"a tile of {_sides(self.dimensions)}, rows first")
         for one in ir.walk(program.body):
             if isinstance(one, ir.Barrier) and one.scope == "block":
-                problem = "a barrier in a stencil, whose threads beyond the interior do not come to it"
+                problem = "a barrier in a stencil, which threads beyond the interior do not reach"
                 self._refuse(one.line, problem, "a kernel without GridPos, or two stencils one after another")
 
     def _check_cell(self, array: str, cell: ir.Cell, first: str) -> None:
@@ -233,7 +240,7 @@ class _Expansion:
     # What all threads do: the tile.
 
     def _staging(self) -> list[ir.Stmt]:
-        """Load the tile and its halo of each array that cells near the own one are read of; nothing where none is."""
+        """Return the statements that load tile and halo of each array whose neighbouring cells are read."""
         program, tile = self.program, self.form.tile
         assert tile is not None  # noqa: S101  the caller has seen it
         near: dict[str, ir.Cell] = {}
@@ -271,7 +278,7 @@ class _Expansion:
                 )
 
     def _copying(self, line: int, lines: Mapping[str, int]) -> ir.Stmt:
-        """The block's threads copy what the tile covers of each array; beyond the arrays there is nothing to copy."""
+        """Return the loops in which the block's threads copy the tile of each array, up to its bounds."""
         first, sides = self.program.cells[0], self.dimensions
         assert self.form.tile is not None  # noqa: S101  the caller has seen it
         counters = [self._fresh(name) for name in "kji"[-sides:]]
@@ -293,7 +300,7 @@ class _Expansion:
             for array, at in lines.items()
         ]
         body = [*here, ir.If(line, inside, copies, [])]
-        # The last side is the innermost loop: threads beside each other copy elements beside each other.
+        # The last dimension is the innermost loop, so that adjacent threads copy adjacent elements.
         for side in reversed(range(sides)):
             axis = sides - 1 - side
             stop = ir.Literal(line, self.form.tile[side] + 2 * self.form.halo)
@@ -311,7 +318,7 @@ class _Expansion:
         )
 
     def _rewrite(self, holder: ir.Stmt | ir.Expr) -> None:
-        """Put plain indices and variables in place of cells and places, in a statement's or an expression's parts."""
+        """Replace cells and positions by indices and variables in the parts of a statement or expression."""
         if isinstance(holder, (ir.Store, ir.Atomic)):
             cell = _only_cell(holder.indices)
             if cell is not None:
@@ -371,7 +378,7 @@ def _only_cell(indices: Sequence[ir.Expr]) -> ir.Cell | None:
 
 
 def _in_grid(line: int, axis: int, within: ir.Expr | None = None) -> ir.Expr:
-    """A place in the grid: blockIdx * blockDim + ``within``, which is threadIdx unless given."""
+    """Return blockIdx * blockDim + ``within``; default: threadIdx."""
     block = ir.Binary(line, "*", ir.Index(line, "block", axis), ir.Index(line, "block_size", axis))
     return ir.Binary(line, "+", block, within or ir.Index(line, "thread", axis))
 

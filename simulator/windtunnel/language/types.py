@@ -1,7 +1,7 @@
 """Types of the kernel language: numbers of fixed width, and arrays of them.
 
-``a: f32[:]`` annotates an array of one dimension, ``n: i32`` a scalar. Integers wrap. A literal takes the type of what
-it meets, as in NumPy 2; on its own an integer is ``i32`` and a float ``f32``: WGSL and Metal know no wider floats.
+``a: f32[:]`` annotates an array of one dimension, ``n: i32`` a scalar. Integers wrap. As in NumPy 2, a literal takes
+the type of the other operand. Alone, an integer is ``i32`` and a float ``f32``: WGSL and Metal have no wider float.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Kind = Literal["bool", "int", "uint", "float"]
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number of ``bits`` bits. ``f32(x)`` converts within a kernel, ``f32[:, :]`` is an array of it."""
+    """A type of numbers of ``bits`` bits. In a kernel ``f32(x)`` converts, and ``f32[:, :]`` is a type of arrays."""
 
     name: str
     kind: Kind
@@ -29,19 +29,19 @@ class Scalar:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The same in NumPy."""
+        """The NumPy type of the same numbers."""
         return _DTYPES[self.name]
 
     def __getitem__(self, sides: Any) -> Array:
         given = sides if isinstance(sides, tuple) else (sides,)
         if not all(isinstance(side, slice) and side == slice(None) for side in given) or len(given) > 4:
             raise InputError(
-                f"{self.name}[{sides!r}] is no array type", expected=f"{self.name}[:], {self.name}[:, :] ..."
+                f"{self.name}[{sides!r}] is not an array type", expected=f"{self.name}[:], {self.name}[:, :] ..."
             )
         return Array(self, len(given))
 
     def __call__(self, value: Any) -> Any:
-        """Outside of kernels: NumPy's conversion."""
+        """Convert a number as NumPy does; this is the conversion outside of kernels."""
         return self.dtype.type(value)
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Array:
-    """An array of numbers in the device's memory."""
+    """The type of an array of numbers in the device's memory."""
 
     element: Scalar
     dimensions: int
@@ -79,11 +79,11 @@ ALIASES: Mapping[str, Scalar] = {
     "float16": F16, "float32": F32, "float64": F64, "bfloat16": BF16, "boolean": BOOL,
     "int8": I8, "int16": I16, "int32": I32, "int64": I64, "uint8": U8, "uint16": U16, "uint32": U32, "uint64": U64,
 }  # fmt: skip
-"""Numba's names."""
+"""Numba's names of the types."""
 
 
 def scalar_of(given: npt.DTypeLike | Scalar) -> Scalar:
-    """The type of a NumPy dtype or of one of ours; InputError for what a kernel cannot hold."""
+    """Return the type of a NumPy dtype or of a name; InputError if kernels have no such type."""
     if isinstance(given, Scalar):
         return given
     if isinstance(given, str) and (given in SCALARS or given in ALIASES):
@@ -95,31 +95,33 @@ def scalar_of(given: npt.DTypeLike | Scalar) -> Scalar:
     if found is None:
         names = list(SCALARS)
         raise InputError(
-            f"{given!r} is no type of the kernel language", expected=one_of(names), nearest=nearest(str(given), names)
+            f"{given!r} is not a type of the kernel language",
+            expected=one_of(names),
+            nearest=nearest(str(given), names),
         )
     return found
 
 
-def unify(one: Scalar, other: Scalar) -> Scalar | None:
-    """What an operation on both works in: C's usual conversions, without narrowing a float; None where there is none.
+def unify(a: Scalar, b: Scalar) -> Scalar | None:
+    """Return the type of an operation on two types, by C's usual conversions; None if there is none.
 
-    Of two floats the wider; of an integer and a float the float; of two integers the wider, and of equal width the
-    unsigned one. ``f16`` and ``bf16`` hold none the other's numbers: convert one.
+    It is the wider of two floats, the float of an integer and a float, the wider of two integers, and the unsigned one
+    of two integers of equal width. ``f16`` and ``bf16`` have none, because neither contains the other's numbers.
     """
-    if one == other:
-        return one
-    if {one.name, other.name} == {"f16", "bf16"}:
+    if a == b:
+        return a
+    if {a.name, b.name} == {"f16", "bf16"}:
         return None
-    if "float" in (one.kind, other.kind):
-        floats = [t for t in (one, other) if t.kind == "float"]
+    if "float" in (a.kind, b.kind):
+        floats = [t for t in (a, b) if t.kind == "float"]
         return max(floats, key=lambda t: t.bits)
-    if one.kind == "bool":
-        return other
-    if other.kind == "bool":
-        return one
-    if one.bits != other.bits:
-        return max(one, other, key=lambda t: t.bits)
-    return one if one.kind == "uint" else other
+    if a.kind == "bool":
+        return b
+    if b.kind == "bool":
+        return a
+    if a.bits != b.bits:
+        return max(a, b, key=lambda t: t.bits)
+    return a if a.kind == "uint" else b
 
 
 def __getattr__(name: str) -> Scalar:

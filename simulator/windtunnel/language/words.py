@@ -1,4 +1,4 @@
-"""What forms of Python are called in messages."""
+"""Names of Python's syntax in messages."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _WORDS: Mapping[str, str] = {
 
 
 def many(number: int, what: str) -> str:
-    """A number of things that have a plain plural, or ``index``."""
+    """Return a number with a noun in singular or plural."""
     plural = "indices" if what == "index" else f"{what}s"
     return f"{number} {what if number == 1 else plural}"
 
 
 def words_of(node: ast.AST) -> str:
-    """What a node is, for people."""
+    """Return the name of a syntax node."""
     name = type(node).__name__
     return _WORDS.get(name, name)

@@ -31,7 +31,7 @@ def explored(
     """Run ``program`` on a fresh accelerator for each seed; see ``windtunnel.explore``."""
     seeds = list(range(schedules)) if isinstance(schedules, int) else list(schedules)
     if not seeds or any(not isinstance(seed, int) or isinstance(seed, bool) or seed < 0 for seed in seeds):
-        raise InputError(f"{schedules!r} is no number of schedules", expected="a number from 1, or seeds from 0")
+        raise InputError(f"{schedules!r} is not a number of schedules", expected="a number from 1, or seeds from 0")
     hashes: dict[int, str] = {}
     results: dict[int, Any] = {}
     for number, seed in enumerate(seeds, start=1):

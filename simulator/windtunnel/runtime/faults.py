@@ -99,7 +99,7 @@ class Fault:
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise InputError(
-                f"no fault is a '{self.kind}'", expected=one_of(KINDS), nearest=nearest(str(self.kind), KINDS)
+                f"'{self.kind}' is not a valid fault", expected=one_of(KINDS), nearest=nearest(str(self.kind), KINDS)
             )
         for name, kinds, words in _TYPES:
             value = getattr(self, name)
@@ -116,30 +116,28 @@ class Fault:
         where = KINDS[self.kind].on
         if self.on is not None and self.on not in where:
             raise InputError(
-                f"'{self.kind}' does not strike '{self.on}'", expected=one_of(where), nearest=nearest(self.on, where)
+                f"'{self.kind}' cannot be injected into '{self.on}'",
+                expected=one_of(where),
+                nearest=nearest(self.on, where),
             )
         if self.kernel is not None and "launch" not in ((self.on,) if self.on is not None else where):
             raise InputError(
-                f"'{self.on or self.kind}' is of no kernel, so that '{self.kernel}' is never struck",
-                expected="'kernel' where launches are struck",
+                f"'{self.on or self.kind}' is of no kernel, so '{self.kernel}' is never affected",
+                expected="'kernel' with faults of launches",
             )
 
     def _check_when(self) -> None:
         stated = [name for name in ("call", "probability", "after_s") if getattr(self, name) is not None]
         if len(stated) > 1:
-            raise InputError(
-                f"a fault strikes by {' and by '.join(stated)}", expected="one of call, probability, after_s"
-            )
+            raise InputError(f"a fault has {' and '.join(stated)}", expected="one of call, probability, after_s")
         if self.call is not None and self.call < 1:
-            raise InputError(f"there is no call {self.call}", expected="a call from 1")
+            raise InputError(f"call {self.call} does not exist", expected="a call from 1")
         if self.after_s is not None and self.after_s < 0.0:
-            raise InputError(f"nothing is called at {self.after_s!r} s", expected="after_s from 0")
+            raise InputError(f"after_s is {self.after_s!r}", expected="after_s from 0")
         if self.probability is not None and not 0.0 < self.probability <= 1.0:
-            raise InputError(
-                f"{self.probability!r} is no probability to strike with", expected="more than 0, at most 1"
-            )
+            raise InputError(f"{self.probability!r} is not a valid probability", expected="more than 0, at most 1")
         if self.factor > _SLOWEST or self.watchdog_timeout_s > _SLOWEST:
-            raise InputError(f"'{self}' lasts for ever", expected=f"factor and watchdog_timeout_s up to {_SLOWEST:g}")
+            raise InputError(f"'{self}' lasts too long", expected=f"factor and watchdog_timeout_s up to {_SLOWEST:g}")
         if self.factor <= 1.0 or self.watchdog_timeout_s <= 0.0 or (self.times is not None and self.times < 1):
             raise InputError(
                 f"'{self}' would change nothing", expected="factor > 1, watchdog_timeout_s > 0, times from 1"
@@ -173,7 +171,7 @@ _RENAMED_KEYS: Mapping[str, str] = dict.fromkeys(("hang", "hang_s"), "watchdog_t
 def fault_from(data: Mapping[str, Any] | str) -> Fault:
     """A fault from plain data; InputError for unknown keys and kinds, and for what can never strike."""
     if not isinstance(data, (str, Mapping)):
-        raise InputError(f"{data!r} is no fault", expected="a kind, or a mapping such as {'kind': 'ecc', 'call': 3}")
+        raise InputError(f"{data!r} is not a fault", expected="a kind, or a mapping such as {'kind': 'ecc', 'call': 3}")
     values = {"kind": data} if isinstance(data, str) else dict(data)
     known = list(Fault.__dataclass_fields__)
     for key in values:
@@ -232,7 +230,9 @@ class FaultPlan:
         for armed in ending or due:
             armed.struck += 1
             found.append((armed.fault, len(self.log)))
-            self.log.append(f"{armed.fault} struck {operation}{f' {kernel}' if kernel else ''} at {clock_s:.9g} s")
+            self.log.append(
+                f"{armed.fault} injected into {operation}{f' {kernel}' if kernel else ''} at {clock_s:.9g} s"
+            )
         return found
 
     def _strikes(self, armed: _Armed, clock_s: float) -> bool:
@@ -251,8 +251,8 @@ class FaultPlan:
         """FaultNotFired for what was to strike and did not; chance may stay away."""
         idle = [armed for armed in self._armed if not armed.struck and armed.fault.probability is None]
         if idle:
-            said = "; ".join(f"{armed.fault} (of {armed.seen} calls that it concerns)" for armed in idle)
-            raise FaultNotFired(f"never struck: {said}; seed {self.seed}")
+            said = "; ".join(f"{armed.fault} (of {armed.seen} eligible calls)" for armed in idle)
+            raise FaultNotFired(f"never occurred: {said}; seed {self.seed}")
 
     def corrupt(self, data: np.ndarray, place: int) -> None:
         """Flip one bit of ``data`` (bytes), the n-th of a plan the same for the same seed; said in the log's line."""

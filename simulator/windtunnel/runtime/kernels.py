@@ -39,7 +39,7 @@ class Kernel:
         if isinstance(self.registers, bool) or not isinstance(self.registers, int) or self.registers < 0:
             raise InputError(f"a kernel's registers are {self.registers!r}", expected="a number from 0")
         if not callable(self.function):
-            raise InputError(f"{self.function!r} is no kernel", expected="a function of whole arrays")
+            raise InputError(f"{self.function!r} is not a kernel", expected="a function of whole arrays")
         update_wrapper(self, self.function)
         named = getattr(self.function, "func", self.function)  # a partial has the name of its function
         self.name = str(getattr(named, "__name__", type(named).__name__))

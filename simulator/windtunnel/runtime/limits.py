@@ -38,7 +38,7 @@ def dims(value: int | Sequence[int]) -> Dims:
     except TypeError:
         numbers = ()
     if not 1 <= len(numbers) <= 3 or min(numbers) < 1:
-        raise ValueError(f"{value!r} is no size of a grid or block: one to three numbers from 1")
+        raise ValueError(f"{value!r} is not a size of a grid or block: one to three numbers from 1")
     return (*numbers, *(1,) * (3 - len(numbers)))  # type: ignore[return-value]
 
 

@@ -272,7 +272,7 @@ class KernelFile:
         }
         if not own:
             raise ReloadError(
-                "there is no kernel in it", where=Where(str(self.path)), expected="a function under @windtunnel.kernel"
+                "the file has no kernel", where=Where(str(self.path)), expected="a function under @windtunnel.kernel"
             )
         return own
 
@@ -281,9 +281,9 @@ class KernelFile:
         for name, before in self.current.kernels.items():
             if name not in kernels:
                 raise ReloadError(
-                    f"the kernel '{name}' is gone",
+                    f"the kernel '{name}' was removed",
                     where=Where(str(self.path)),
-                    expected="every kernel that was there; for a new name keep the old one too",
+                    expected="all previous kernels; to rename one, keep the old name as well",
                     nearest=nearest(name, kernels),
                 )
             was, now = _parameters(before), _parameters(kernels[name])

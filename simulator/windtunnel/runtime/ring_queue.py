@@ -161,9 +161,8 @@ class StalledSlot:
 class RingQueue:
     """A queue of fixed-size records (``dtype``) that runs each attempt to its end.
 
-    ``start``: the position of the first message, for tests of what wraps around. ``name`` and ``api`` are what errors
-    say. A message that is no record of ``dtype`` is refused with InvalidArgument, unwritten; a bad capacity, width or
-    type with InputError.
+    ``start`` is the position of the first message, for tests of counters that wrap. ``name`` and ``api`` appear in
+    errors. Raises InputError for an invalid capacity, width or type.
     """
 
     def __init__(
@@ -244,7 +243,7 @@ class RingQueue:
         """``message`` where it is one record of the queue's type; InvalidArgument in words where not."""
         kind = getattr(message, "dtype", None)
         if kind is None:
-            problem = f"{type(message).__name__} {message!r} is no record"
+            problem = f"{type(message).__name__} {message!r} is not a record"
         elif kind != self.dtype and not self._shorter(kind):
             problem = f"{kind} of {kind.itemsize:,} bytes"
         elif message.ndim:

@@ -312,7 +312,9 @@ class WorkerGroup:
         if self._unseen:
             said = [f"{envelope}: {error}" for envelope, error in self.failures()]
             more = f" (and {len(said) - 5} more)" if len(said) > 5 else ""
-            raise UnhandledWorkerFailures(f"{len(said)} messages failed unseen: {'; '.join(said[:5])}{more}")
+            raise UnhandledWorkerFailures(
+                f"{len(said)} messages failed and were not handled: {'; '.join(said[:5])}{more}"
+            )
 
     # Sending.
 
@@ -337,7 +339,7 @@ class WorkerGroup:
 
     def _send(self, to: Address, payload: Any) -> Reply:
         if to._group is not self or to.name not in self.workers:
-            raise InputError(f"'{to.name}' is no worker of this group", nearest=nearest(to.name, self.workers))
+            raise InputError(f"'{to.name}' is not a worker of this group", nearest=nearest(to.name, self.workers))
         sender = self._handling
         name, clock = (MAIN, self._clock) if sender is None else (sender.name, sender._clock)
         copy = carried(payload)
@@ -388,7 +390,7 @@ class WorkerGroup:
             for worker in self.workers.values()
             for envelope in worker._door
         ]
-        return Deadlock(f"nothing can happen any more: {'; '.join(waits)}")
+        return Deadlock(f"deadlock: {'; '.join(waits)}")
 
     def _deliver(self, envelope: Envelope, tick: int) -> None:
         worker = self.workers[envelope.to.name]
@@ -477,7 +479,7 @@ class WorkerGroup:
         worker._to_come -= 1
         worker.returned.append(envelope)
         envelope.reply._entered = True
-        why = UndeliveredMessage(f"{envelope} came back unread: that worker failed: {worker.failed}")
+        why = UndeliveredMessage(f"{envelope} was not delivered: the worker failed: {worker.failed}")
         # It comes back when the worker has failed, or is seen to have.
         self._answer(worker, envelope, max(tick, worker._clock.tick), error=why)
 
