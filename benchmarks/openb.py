@@ -27,7 +27,7 @@ from windtunnel.placement import run as placing
 from windtunnel.placement.nodes import PLACEMENTS, PlacementPolicy
 from windtunnel.placement.scenario import check_placement
 from windtunnel.placement.tasks import prepare_placing
-from windtunnel.scenario.scenario import read_document
+from windtunnel.scenario.changes import read_document
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKS = (0.9, 1.0, 1.3)

@@ -24,7 +24,7 @@ LOAD, SERVERS = 0.9, 64
 
 def ours(jobs: int) -> dict[str, float]:
     import windtunnel
-    from windtunnel.scenario.scenario import scenario_from_data
+    from windtunnel.scenario.read import scenario_from_data
 
     data = {
         "schema": 1,

@@ -23,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tests" / "theory"))
 import test_queueing as theory  # noqa: E402
 
 import windtunnel  # noqa: E402
-from windtunnel.scenario.scenario import scenario_from_data  # noqa: E402
+from windtunnel.scenario.read import scenario_from_data  # noqa: E402
 
 _RARE_S = 1e-10
 """A mean wait so short that no job of these runs is expected to wait at all."""

@@ -7,7 +7,7 @@ import time
 from common import high_water_mb
 
 import windtunnel
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import simulate
 
 

@@ -11,9 +11,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.device import Device, DeviceSpec, Kind, ModelAccuracy, Residual
+from windtunnel.core.device import Device, Kind, ModelAccuracy, Residual
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.provenance import Sourced
+from windtunnel.core.spec import DeviceSpec
 from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind
 from windtunnel_models.learned.overlay import Overlay

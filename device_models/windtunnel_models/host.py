@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from windtunnel.core.device import DeviceSpec
 from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.spec import DeviceSpec
 from windtunnel_models.labels import HOST_APIS
 
 _PROBED = "probed on this host"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.device import Parameter
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.provenance import PROVENANCES, Provenance, Sourced
+from windtunnel.core.spec import Parameter
 from windtunnel.core.units import is_dimensionless, parse_quantity
 from windtunnel.core.yamlfile import parse, read_text
 

@@ -7,18 +7,10 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 
-from windtunnel.core.device import (
-    KERNEL_TYPES,
-    ApiProfile,
-    DeviceSpec,
-    Kind,
-    Lineage,
-    Numbers,
-    Parameter,
-    Stated,
-)
+from windtunnel.core.device import Kind
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.spec import KERNEL_TYPES, ApiProfile, DeviceSpec, Lineage, Numbers, Parameter, Stated
 from windtunnel_models.kinds import find_kind
 from windtunnel_models.reader import FileReader
 

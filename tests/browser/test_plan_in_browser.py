@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from windtunnel.app import plan as planner
-from windtunnel.scenario.scenario import read_scenario
+from windtunnel.scenario.read import read_scenario
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -26,8 +26,9 @@ from windtunnel.engine.process import engine as process
 from windtunnel.engine.process.dispatch import CentralDispatcher
 from windtunnel.engine.results import invariants
 from windtunnel.placement.scenario import is_placement
+from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.decoder import Decoder
-from windtunnel.scenario.scenario import check_scenario, read_document, scenario_from_data
+from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.run import prepare_run
 
 POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]

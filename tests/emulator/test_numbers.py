@@ -12,8 +12,8 @@ import pytest
 import windtunnel
 from windtunnel import bf16, f16, f32, f64, fma, grid, i32, i64, local, shared, tf32, u8
 from windtunnel.codegen import transpile
-from windtunnel.core.device import KERNEL_TYPES, Numbers
 from windtunnel.core.errors import InputError, LaunchError
+from windtunnel.core.spec import KERNEL_TYPES, Numbers
 from windtunnel.language.types import SCALARS
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.specs import api_names, api_profile

@@ -13,7 +13,7 @@ import pytest
 
 import windtunnel
 from windtunnel.app.run import list_policies
-from windtunnel.scenario.scenario import read_scenario, scenario_from_data
+from windtunnel.scenario.read import read_scenario, scenario_from_data
 
 HERE = Path(__file__).parent
 POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]

@@ -9,7 +9,7 @@ import pytest
 
 import windtunnel
 from windtunnel.core.yamlfile import parse
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "scenarios.md").read_text()
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

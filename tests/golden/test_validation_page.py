@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Parameter, Parameters, Raw
+from windtunnel.core.device import Device, Kind, Parameters, Raw
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
 from windtunnel.report.validation import render, text
 from windtunnel.validation.compare import compare
 from windtunnel.validation.page import charts

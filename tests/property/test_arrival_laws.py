@@ -22,7 +22,8 @@ from windtunnel.core.errors import Where
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.arrivals import arrival_blocks, arrivals, merged, merged_blocks, processes
 from windtunnel.scenario import arrivals as said
-from windtunnel.scenario.scenario import Scenario, scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
+from windtunnel.scenario.scenario import Scenario
 
 OPS = [{"service": {"distribution": "deterministic", "mean": "1 ms"}}]
 REAL = 1e-6  # the chance that a right program fails one of these tests, were its seeds not fixed

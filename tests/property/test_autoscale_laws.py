@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel.core.result import Recording, Steps, result_json
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 
 POLICIES = ["fifo", "priority", "least-loaded", "round-robin", "shortest-expected-completion"]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import windtunnel
 from windtunnel.app.run import list_policies
 from windtunnel.core.result import result_json
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 
 POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]
 

@@ -28,7 +28,7 @@ from windtunnel.engine.prepare.fault_schedule import (
     straggler_slowdowns,
 )
 from windtunnel.scenario.faults import BrownOut, Failure, Fault, LinkLoss, Straggler, Throttle
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 
 S = TICKS_PER_SECOND
 

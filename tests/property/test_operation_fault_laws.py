@@ -16,7 +16,7 @@ from windtunnel.core.rng import Lots
 from windtunnel.engine.prepare.operation_faults import Strike, operation_faults_of
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import prepare_run
 
 KERNELS = ["out-of-memory", "queue-full", "launch-failure", "ecc", "hang", "device-lost"]

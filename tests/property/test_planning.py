@@ -19,7 +19,7 @@ from windtunnel.planning.bounds import DualCut, Replicated
 from windtunnel.planning.planner import Planner
 from windtunnel.planning.search import Search, Space, Verdict, brute_force
 from windtunnel.planning.simulate import Case, simulate, variant
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.fleet import fleet_devices, policy_of
 from windtunnel_models.catalogue import Catalogue
 

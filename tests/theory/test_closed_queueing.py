@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel.planning.queueing import MachineRepairman, asymptotic_throughput_per_s, response_time_s
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 
 SEEDS = 12
 FAR = 4.9

@@ -17,7 +17,7 @@ import pytest
 
 import windtunnel
 from windtunnel.engine.compiled import run as compiled
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import prepare_run
 
 JOBS = 20_000

@@ -27,7 +27,7 @@ from windtunnel.planning.queueing import (
     mg1_ps_mean_sojourn_s,
     mmc_priority_mean_waits_s,
 )
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 
 SEEDS = 16
 

@@ -12,7 +12,7 @@ import windtunnel
 from windtunnel.core.errors import InputError, Where
 from windtunnel.engine.arrivals import arrival_blocks, arrivals
 from windtunnel.scenario.arrivals import Batches
-from windtunnel.scenario.scenario import json_schema, scenario_from_data
+from windtunnel.scenario.read import json_schema, scenario_from_data
 
 RATES = [f"{1 + h} /s" for h in range(24)]
 STATES = [{"rate": "10 /s", "sojourn": "1 s"}, {"rate": "100 /s", "sojourn": "1 s"}]
@@ -91,8 +91,8 @@ def test_who_names_a_shared_clock_agrees_on_how_often_it_strikes() -> None:
     with pytest.raises(InputError) as caught:
         scenario_from_data(data(batches, {"process": "mix", "processes": [spikes]}))
     assert str(caught.value) == (
-        "scenario: workload[1].arrivals.processes[0].mean_interval: the shared clock 'incidents' strikes every 2 s here; "
-        "expected every 1 s, as in 'w0'"
+        "scenario: workload[1].arrivals.processes[0].mean_interval: the shared clock 'incidents' has a mean interval of 2 s here; "
+        "expected 1 s, as in 'w0'"
     )
     scenario_from_data(data(batches, {"process": "mix", "processes": [spikes | {"mean_interval": "1000 ms"}, batches]}))
 

@@ -16,7 +16,7 @@ from windtunnel.core.result import Recording, result_json
 from windtunnel.engine.results import invariants
 from windtunnel.report.summary import summary
 from windtunnel.scenario.autoscale import Thresholds
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 
 
 def rule(**changes: Any) -> dict[str, Any]:
@@ -284,7 +284,7 @@ def test_a_fault_elsewhere_and_stragglers_go_with_it(tmp_path: Any) -> None:
 
 def test_plans_and_the_compiled_engine_name_what_they_do_not_do(tmp_path: Any) -> None:
     data = scenario([0.0], 1.0, [rule()], tmp_path, targets=["latency p99 <= 5 s"])
-    with pytest.raises(InputError, match="a plan finds how many devices"):
+    with pytest.raises(InputError, match="a plan chooses a constant number of devices"):
         planner.plan(data)
     with pytest.raises(InputError, match="autoscaling"):
         windtunnel.run(data, engine="compiled")

@@ -15,7 +15,7 @@ from windtunnel.app import run as run_command
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError, nearest_file
 from windtunnel.core.yamlfile import parse
-from windtunnel.scenario.scenario import read_scenario
+from windtunnel.scenario.read import read_scenario
 from windtunnel.scenario.target import parse_figure, parse_target
 
 GOOD = """\
@@ -370,7 +370,7 @@ TREES = st.recursive(
 def test_any_value_anywhere_is_read_or_refused_and_nothing_else(path: tuple[str | int, ...], value: object) -> None:
     import yaml
 
-    from windtunnel.scenario.scenario import check_scenario
+    from windtunnel.scenario.read import check_scenario
 
     document = parse(GOOD, "s.yaml")
     data = document.data
@@ -395,7 +395,7 @@ def test_any_value_anywhere_is_read_or_refused_and_nothing_else(path: tuple[str 
 @settings(max_examples=300)
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused_and_nothing_else(text: str) -> None:
-    from windtunnel.scenario.scenario import check_scenario
+    from windtunnel.scenario.read import check_scenario
 
     try:
         check_scenario(parse(text, "s.yaml"))

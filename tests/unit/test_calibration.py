@@ -16,11 +16,12 @@ from windtunnel.app import calibrate as calibrate_command
 from windtunnel.app.predict import predict_table
 from windtunnel.cli.main import cli
 from windtunnel.core.csvfile import read_csv
-from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Parameter, Parameters, Raw
+from windtunnel.core.device import Device, Kind, Parameters, Raw
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, FloatArray, Rows, VectorAdd, one_row
 from windtunnel.core.optable import OpTable
 from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
 from windtunnel.report.calibration import lines as calibration_lines
 from windtunnel.simulation.fleet import device_model
 from windtunnel_models.catalogue import Catalogue
@@ -406,7 +407,7 @@ def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path
 
 
 def test_a_fleet_may_be_simulated_with_an_overlay_or_without_any(products: Path, tmp_path: Path) -> None:
-    from windtunnel.scenario.scenario import read_scenario
+    from windtunnel.scenario.read import read_scenario
 
     assert command("calibrate", "gemm", products, "--device", "l4", "--out", tmp_path / "l4.yaml")[0] == 0
     scenario = tmp_path / "s.yaml"

@@ -14,7 +14,7 @@ from windtunnel.core.result import result_json
 from windtunnel.engine.arrivals import ThinkTimes
 from windtunnel.engine.prepare import users
 from windtunnel.scenario.arrivals import Closed
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 
 SECOND = 10**12
 

@@ -429,7 +429,8 @@ def test_the_schema_is_a_json_schema_of_the_shipped_scenarios() -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "scenarios").rglob("*.yaml")), ids=lambda p: p.stem)
 def test_every_shipped_scenario_runs(path: Path) -> None:
     from windtunnel.placement.scenario import is_placement
-    from windtunnel.scenario.scenario import check_scenario, read_document
+    from windtunnel.scenario.changes import read_document
+    from windtunnel.scenario.read import check_scenario
 
     document = read_document(path)
     if is_placement(document):

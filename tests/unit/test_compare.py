@@ -12,7 +12,8 @@ import windtunnel
 from windtunnel.app import compare as compare_command
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
-from windtunnel.scenario.scenario import check_scenario, read_document
+from windtunnel.scenario.changes import read_document
+from windtunnel.scenario.read import check_scenario
 
 SCENARIO = """
 schema: 1

@@ -24,7 +24,7 @@ from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.report.html import render
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import prepare_run
 
 MS = 10**9
@@ -421,8 +421,8 @@ def refused(path: Path) -> str:
         ("mtbf", "mtbff", "faults[0].mtbff: unknown key 'mtbff'"),
         ("mtbf", "mtbff", "did you mean 'mtbf'?"),
         ("mttr: 1 min", "mttr: 0 s", "zero"),
-        (", mttr: 1 min", "", "how long it lasts is missing; expected mtbf and mttr, or at (and duration)"),
-        ("mttr: 1 min", "mttr: 1 min, at: [1 s]", "stated in no way, or in two"),
+        (", mttr: 1 min", "", "the duration is missing; expected mtbf and mttr, or at (and duration)"),
+        ("mttr: 1 min", "mttr: 1 min, at: [1 s]", "needs either mtbf or at, not both"),
         ("mttr: 1 min", "mttr: 1 min, duration: 1 s", "duration is for failures at stated times"),
         ("mttr: 1 min", "mttr: 1 min, on_failure: retri", "did you mean 'retry'?"),
         ("mttr: 1 min", "mttr: 1 min, max_attempts: 0", "at least 1"),

@@ -27,7 +27,7 @@ from windtunnel.core.policy import POLICIES
 from windtunnel.runtime.codes import code_of
 from windtunnel.runtime.interface import DeviceInfo
 from windtunnel.runtime.limits import limits_of
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation import compare as comparing
 from windtunnel.simulation.run import Run
 from windtunnel_models.catalogue import Catalogue

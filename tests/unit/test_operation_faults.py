@@ -19,7 +19,7 @@ from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.report.html import render
 from windtunnel.report.summary import summary
-from windtunnel.scenario.scenario import json_schema, scenario_from_data
+from windtunnel.scenario.read import json_schema, scenario_from_data
 from windtunnel.simulation.run import prepare_run
 
 MS = 10**9
@@ -353,8 +353,8 @@ def test_replications_add_up_what_struck() -> None:
     ("fault", "problem", "expected"),
     [
         ({"kind": "out_of_memory", "call": 1}, "faults[0].kind: 'out_of_memory' is not known", "did you mean 'out-of-"),
-        ({"kind": "ecc"}, "faults[0]: what this fault strikes is stated in no way", "probability, call or after"),
-        ({"kind": "ecc", "call": 1, "after": "1 s"}, "in two", "probability, call or after"),
+        ({"kind": "ecc"}, "faults[0]: a fault of operations needs exactly one of probability, call and after", "probability, call or after"),
+        ({"kind": "ecc", "call": 1, "after": "1 s"}, "exactly one of", "probability, call or after"),
         ({"kind": "ecc", "call": 0}, "faults[0].call: this is 0", "at least 1"),
         ({"kind": "ecc", "call": 1, "times": 0}, "faults[0].times: this is 0", "at least 1"),
         ({"kind": "ecc", "probability": 0}, "faults[0].probability", "more than 0"),
@@ -365,10 +365,10 @@ def test_replications_add_up_what_struck() -> None:
         ({"kind": "device-lost", "call": 1}, "'reset_time' is missing", "reset_time"),
         ({"kind": "slow-copy", "call": 1, "factor": 1}, "faults[0].factor", "more than 1"),
         ({"kind": "hang", "call": 1, "ops": ["servce"]}, "unknown operation 'servce'", "did you mean 'service'?"),
-        ({"kind": "hang", "call": 1, "ops": ["fft"]}, "no job that this fault concerns does 'fft'", "service"),
-        ({"kind": "hang", "call": 1, "ops": ["copy"]}, "hang strikes no copies, and 'copy' is one", "another operation"),
-        ({"kind": "slow-copy", "call": 1, "ops": ["service"]}, "strikes copies, and 'service' is none", "copy"),
-        ({"kind": "slow-copy", "call": 1}, "faults[0].kind: slow-copy strikes copies, and no job", "a copy"),
+        ({"kind": "hang", "call": 1, "ops": ["fft"]}, "no workload of this fault runs 'fft'", "service"),
+        ({"kind": "hang", "call": 1, "ops": ["copy"]}, "hang affects no copies; 'copy' is a copy", "another operation"),
+        ({"kind": "slow-copy", "call": 1, "ops": ["service"]}, "affects only copies; 'service' is not a copy", "copy"),
+        ({"kind": "slow-copy", "call": 1}, "faults[0].kind: slow-copy affects only copies; no workload", "a copy"),
         ({"kind": "ecc", "call": 1, "workloads": ["x"]}, "unknown workload 'x'", "w"),
         ({"kind": "ecc", "call": 1, "devices": ["serve"]}, "the fleet has no 'serve'", "did you mean 'server'?"),
     ],

@@ -22,7 +22,7 @@ from windtunnel.planning import simulate as simulating
 from windtunnel.planning.planner import Planner
 from windtunnel.report import plan as report
 from windtunnel.report import words
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 from windtunnel.scenario.target import parse_target
 
 
@@ -369,7 +369,7 @@ def test_with_faults_a_fleet_without_an_interval_is_judged_by_replications() -> 
 
 
 def test_what_no_seed_draws_is_known_and_what_repeats_exactly_is_exact(tmp_path: Path) -> None:
-    from windtunnel.scenario.scenario import read_scenario
+    from windtunnel.scenario.read import read_scenario
 
     traced = read_scenario(_write(tmp_path, trace_scenario(tmp_path)))
     assert not judging.draws(traced) and not judging.repeats(traced)
@@ -435,7 +435,7 @@ def test_the_knee_of_a_hyperbola_and_of_a_straight_line() -> None:
 
 
 def test_the_shipped_scenario_leaves_out_nobody_for_memory(root: Path) -> None:
-    from windtunnel.scenario.scenario import read_scenario
+    from windtunnel.scenario.read import read_scenario
 
     one = Planner(read_scenario(root / "scenarios" / "azure-conv-plan.yaml"), windtunnel.catalogue(), 1, None)
     prepared = one.prepared(one.scenario)

@@ -9,7 +9,7 @@ import pytest
 import windtunnel
 from windtunnel.core.policy import ORDERS, POLICIES, ROUTES
 from windtunnel.core.recommendation import MATRIX
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 
 
 def devices_of(policy: Any, fleet: list[dict[str, Any]], count: int, **workload: Any) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from windtunnel.core.errors import InputError
 from windtunnel.core.renamed import RENAMED
 from windtunnel.policies.own import own_route
-from windtunnel.scenario.scenario import read_document
+from windtunnel.scenario.changes import read_document
 from windtunnel.simulation.run import checked
 
 SCENARIO = """\

@@ -14,7 +14,7 @@ import windtunnel
 from windtunnel.core.result import Recording
 from windtunnel.engine.results.power_budget import SERIES
 from windtunnel.report.html import render
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 
 

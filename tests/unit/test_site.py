@@ -13,7 +13,7 @@ import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import Steps
 from windtunnel.engine.results.economics import economics, joules_by_hour
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 from windtunnel.scenario.site import Site
 
 HOUR = 3600 * 10**12
@@ -119,7 +119,7 @@ def test_what_cannot_be_worked_out_is_refused(queue: Any, site: Any, target: str
 
 
 def test_a_trace_played_faster_has_its_times_divided(tmp_path: Any) -> None:
-    from windtunnel.scenario.scenario import read_scenario
+    from windtunnel.scenario.read import read_scenario
 
     (tmp_path / "t.csv").write_text("at\n0\n1\n4\n")
     (tmp_path / "s.yaml").write_text(

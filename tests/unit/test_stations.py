@@ -9,7 +9,7 @@ import pytest
 
 import windtunnel
 from windtunnel.core.ops import OPERATIONS, one_row
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 from windtunnel_models.catalogue import Catalogue
 

@@ -37,7 +37,7 @@ from windtunnel.engine.results.steady import (
     jobs_to_settle,
     warm_up,
 )
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 
 
 def autoregression(seed: int, count: int, weight: float = 0.9, mean: float = 10.0) -> np.ndarray:

@@ -26,9 +26,10 @@ from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import result_json
 from windtunnel.report.sweep import headline, points_table
-from windtunnel.scenario.scenario import scenario_from_data
-from windtunnel.sweep.grid import csv_text, grid, parse_axis, read_grid, row, table
+from windtunnel.scenario.read import scenario_from_data
+from windtunnel.sweep.grid import grid, parse_axis, read_grid
 from windtunnel.sweep.run import Places, conduct
+from windtunnel.sweep.table import csv_text, row, table
 from windtunnel.sweep.workers import LocalPool, Task
 
 OVER = ["fleet[0].count=2,3", "seed=1..3"]
@@ -139,7 +140,7 @@ def test_what_is_wrong_at_any_point_is_said_before_any_runs(
 
 
 def test_an_unknown_engine_is_refused(scenario: Path) -> None:
-    with pytest.raises(InputError, match="the engine 'warp' is not here"):
+    with pytest.raises(InputError, match="'warp' is not a valid engine"):
         sweep_command.sweep(scenario, ["seed=1"], engine="warp", workers=1)
 
 
@@ -352,7 +353,7 @@ def test_a_killed_worker_is_replaced_and_two_sweeps_do_not_share_a_folder(slow: 
 
 WORKS = """
 import os, signal
-from windtunnel.sweep.grid import Outcome
+from windtunnel.sweep.records import Outcome
 
 def dies(tree, task):
     if task.what == "run" and task.changes == ("seed=2",):

@@ -12,9 +12,10 @@ import pytest
 
 from windtunnel.app import calibrate as calibrate_command
 from windtunnel.app import validate as validating
-from windtunnel.core.device import DeviceSpec, Kind, Parameter, Parameters, Raw
+from windtunnel.core.device import Kind, Parameters, Raw
 from windtunnel.core.ops import OPERATIONS, FloatArray, Gemm, Rows, VectorAdd
 from windtunnel.core.provenance import assumed
+from windtunnel.core.spec import DeviceSpec, Parameter
 from windtunnel.simulation.fleet import device_model
 from windtunnel.validation.compare import halves
 from windtunnel.validation.rows import Measurement

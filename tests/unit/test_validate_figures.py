@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windtunnel.core.device import ApiProfile, Device, DeviceSpec, Kind, Parameter, Parameters, Raw
+from windtunnel.core.device import Device, Kind, Parameters, Raw
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
 from windtunnel.report.validation import api_rows, render
 from windtunnel.validation.compare import Comparison, compare, halves
 from windtunnel.validation.page import charts, points

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Parameter, Parameters, Raw, StrArray
+from windtunnel.core.device import Parameters, Raw, StrArray
 from windtunnel.core.ops import DTYPES, FloatArray, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.spec import Parameter
 
 COMMON = (
     Parameter("idle_power_w", "W", "power with nothing running", required=True),

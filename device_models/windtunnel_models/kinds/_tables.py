@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.device import CostFunction, Kind, Parameter, Parameters, compute_engine
+from windtunnel.core.device import CostFunction, Kind, Parameters, compute_engine
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.spec import Parameter
 from windtunnel.core.units import parse_unit
 from windtunnel_models.kinds._shared import API_KEYS, COMMON, DTYPE_KEYS, EXACT, power_shares
 from windtunnel_models.reader import FileReader, Path_

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from windtunnel.core.device import Parameter
 from windtunnel.core.errors import one_of
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.provenance import Sourced
+from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds import find_kind
 from windtunnel_models.learned.linear_model import UNITS, LinearCostModel
 from windtunnel_models.learned.overlay import Fit, LearnedEntry, Overlay

@@ -11,8 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from windtunnel.core.device import DeviceSpec
 from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.spec import DeviceSpec
 from windtunnel_models.learned.overlay import Overlay
 
 RELATIONS = ("die", "generation", "class", "maker")

@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.core.errors import InputError, Where
-from windtunnel.scenario.scenario import (
-    check_scenario,
-    read_document,
-)
+from windtunnel.scenario.changes import read_document
+from windtunnel.scenario.read import check_scenario
 from windtunnel.simulation import compare as comparing
 from windtunnel_models.catalogue import Catalogue
 

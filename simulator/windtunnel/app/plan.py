@@ -9,7 +9,8 @@ from typing import Any
 
 from windtunnel.core.result import result_json
 from windtunnel.planning.planner import Planner
-from windtunnel.scenario.scenario import Scenario, read_scenario
+from windtunnel.scenario.read import read_scenario
+from windtunnel.scenario.scenario import Scenario
 from windtunnel_models.catalogue import Catalogue
 
 

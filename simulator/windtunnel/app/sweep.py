@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.core.device import DeviceSpec
 from windtunnel.core.errors import InputError, Where, WindtunnelError
 from windtunnel.core.result import result_json
+from windtunnel.core.spec import DeviceSpec
 from windtunnel.simulation import run as simulation
 from windtunnel.simulation.fleet import policy_of
 from windtunnel.simulation.run import run
@@ -21,7 +21,8 @@ from windtunnel_models.catalogue import HOST, Catalogue
 from windtunnel_models.host import host_spec
 
 if TYPE_CHECKING:
-    from windtunnel.sweep.grid import Inputs, Outcome
+    from windtunnel.sweep.grid import Inputs
+    from windtunnel.sweep.records import Outcome
     from windtunnel.sweep.workers import Task
 
 
@@ -108,7 +109,8 @@ _PRELOAD = (
 
 def sweep_work(setup: _Point, tree: Path, task: Task) -> Outcome:
     """Check or run one point of a sweep, from the copies of its input files under ``tree``. Never raises."""
-    from windtunnel.sweep.grid import Outcome, read_copy
+    from windtunnel.sweep.grid import read_copy
+    from windtunnel.sweep.records import Outcome
 
     inputs = setup.inputs
     try:

@@ -20,9 +20,9 @@ from windtunnel.cli.console import FORMAT, pairs, print_json
 def schema(of: str) -> None:
     """Print the JSON Schema of scenario files."""
     from windtunnel.placement import scenario as cluster
-    from windtunnel.scenario import scenario
+    from windtunnel.scenario import read
 
-    print_json(cluster.json_schema() if of == "cluster" else scenario.json_schema())
+    print_json(cluster.json_schema() if of == "cluster" else read.json_schema())
 
 
 @click.command()

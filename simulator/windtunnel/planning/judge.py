@@ -12,7 +12,7 @@ from windtunnel.core.result import distribution
 from windtunnel.core.units import to_unit
 from windtunnel.planning.evaluation import headroom
 from windtunnel.scenario.arrivals import Closed, Deterministic, Mix, Trace
-from windtunnel.scenario.faults import is_drawn
+from windtunnel.scenario.faults import is_random
 from windtunnel.scenario.program import Branch, OpStage, Stage, Streams
 from windtunnel.scenario.scenario import Scenario, Stop
 from windtunnel.scenario.target import METRICS, Target
@@ -154,7 +154,7 @@ def draws(scenario: Scenario) -> bool:
     return (
         any(drawn(w.arrivals) for w in scenario.workload)
         or any(distribution != "deterministic" for distribution in services)
-        or any(is_drawn(fault) for fault in scenario.faults)
+        or any(is_random(fault) for fault in scenario.faults)
     )
 
 

@@ -1,5 +1,4 @@
-"""What may go wrong, as a scenario states it: devices that fail, slow down or cannot be reached, jobs that straggle,
-power, and single operations of jobs.
+"""Faults, as a scenario states them: of devices, links, power, jobs and single operations.
 
 Times are either drawn or stated. If they are drawn, ``mean_interval`` and ``duration`` are means of exponential
 distributions (for failures ``mtbf`` and ``mttr``). If they are stated, ``at`` and ``duration`` are exact and the same
@@ -9,7 +8,7 @@ faults of calls (runtime/faults.py) use the same words.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -23,42 +22,44 @@ Attempts = Annotated[int, BeforeValidator(whole), Field(ge=1, le=1000)]
 OnFailure = Literal["retry", "migrate", "fail"]
 
 
-def _one_way(drawn: float | None, length: float | None, at: list[float] | None, names: str) -> None:
+def _check_times(key: str, drawn: float | None, at: list[float] | None, duration: float | None, expected: str) -> None:
+    """Check that a fault states either random times, by ``key``, or ``at``; random times need a duration."""
     if (drawn is None) == (at is None):
-        raise as_custom(InputError("this fault's times are stated in no way, or in two", expected=names))
-    if drawn is not None and length is None:
-        raise as_custom(InputError("how long it lasts is missing", expected=names))
+        problem = f"a fault needs either {key} or at" + ("" if drawn is None else ", not both")
+        raise as_custom(InputError(problem, expected=expected))
+    if drawn is not None and duration is None:
+        raise as_custom(InputError("the duration is missing", expected=expected))
 
 
 class Failure(Model):
-    """Devices stop working, and are repaired. What they were doing is lost: it is tried again, moved or given up.
+    """Devices stop working and are repaired. Jobs that they were executing are interrupted.
 
-    ``retry``: from the beginning, in its old place in the queue (of the same device, where each has its own).
-    ``migrate``: the job, and with it all that wait for that device, are routed anew. ``fail``: it counts as failed. A
-    job is started at most ``max_attempts`` times.
+    ``on_failure`` says what happens to an interrupted job. ``retry``: it starts again from the beginning, in its old
+    place in the queue (of the same device, where each device has its own). ``migrate``: the job, and all jobs that wait
+    for that device, are routed again. ``fail``: it counts as failed. A job is started at most ``max_attempts`` times.
     """
 
     kind: Literal["failure"]
-    devices: Devices | None = Field(None, description="fleet entries, by name or SKU; all unless given")
+    devices: Devices | None = Field(None, description="fleet entries, by name or SKU; default: all")
     mtbf: PositiveSeconds | None = Field(None, description="mean time between a repair and the next failure")
     mttr: PositiveSeconds | None = Field(None, description="mean time to repair")
     at: Times | None = None
     duration: PositiveSeconds | None = Field(
-        None, description="time to repair, for failures at stated times; else for good"
+        None, description="time to repair, for failures at stated times; default: no repair"
     )
     on_failure: OnFailure = "retry"
     max_attempts: Attempts = 3
 
     @model_validator(mode="after")
     def _stated(self) -> Failure:
-        _one_way(self.mtbf, self.mttr, self.at, "mtbf and mttr, or at (and duration)")
+        _check_times("mtbf", self.mtbf, self.at, self.mttr, "mtbf and mttr, or at (and duration)")
         if self.mtbf is not None and self.duration is not None:
             raise as_custom(InputError("duration is for failures at stated times", expected="mttr"))
         return self
 
 
 class Throttle(Model):
-    """Devices run at ``speed`` for a while, as when too hot; their work takes the energy it would have taken."""
+    """Devices run at ``speed`` for a while, as when they overheat; their work takes the same energy as without it."""
 
     kind: Literal["throttle"]
     devices: Devices | None = None
@@ -68,13 +69,13 @@ class Throttle(Model):
     speed: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
     @model_validator(mode="after")
-    def _stated(self) -> Throttle:
-        _one_way(self.mean_interval, self.duration, self.at, "mean_interval, or at")
+    def _stated(self) -> Self:
+        _check_times("mean_interval", self.mean_interval, self.at, self.duration, "mean_interval, or at")
         return self
 
 
 class LinkLoss(Model):
-    """Devices cannot be reached: they go on with what they have, take nothing new, and deliver once they can again."""
+    """Devices cannot be reached: they continue the jobs that they have, and deliver results once the link is back."""
 
     kind: Literal["link-loss"]
     devices: Devices | None = None
@@ -83,8 +84,8 @@ class LinkLoss(Model):
     duration: PositiveSeconds
 
     @model_validator(mode="after")
-    def _stated(self) -> LinkLoss:
-        _one_way(self.mean_interval, self.duration, self.at, "mean_interval, or at")
+    def _stated(self) -> Self:
+        _check_times("mean_interval", self.mean_interval, self.at, self.duration, "mean_interval, or at")
         return self
 
 
@@ -98,7 +99,7 @@ class Straggler(Model):
 
 
 class BrownOut(Model):
-    """The fleet may draw no more than ``budget`` for a while; what was started last is paused until that holds."""
+    """The fleet may draw at most ``budget`` for a while; the jobs started last are paused until power is within it."""
 
     kind: Literal["brown-out"]
     mean_interval: PositiveSeconds | None = None
@@ -107,8 +108,8 @@ class BrownOut(Model):
     budget: Watts
 
     @model_validator(mode="after")
-    def _stated(self) -> BrownOut:
-        _one_way(self.mean_interval, self.duration, self.at, "mean_interval, or at")
+    def _stated(self) -> Self:
+        _check_times("mean_interval", self.mean_interval, self.at, self.duration, "mean_interval, or at")
         return self
 
 
@@ -117,26 +118,26 @@ COPIES = ("copy",)
 
 
 class OperationFault(Model):
-    """Base of the faults of single operations of jobs: which operations they strike.
+    """Base of the faults of single operations of jobs: which operations are affected.
 
-    An operation counts when it starts, in each attempt of its job anew. ``call`` strikes the n-th that is concerned and
-    those after it, ``after`` those that start from that time on, until there were ``times`` strikes; ``probability``
-    each by chance, and at most ``times``.
+    An operation is eligible when it starts, in each attempt of its job. ``call`` affects the n-th eligible operation
+    and those after it, and ``after`` those that start from that time on, until ``times`` operations were affected.
+    ``probability`` affects each at random, at most ``times`` of them.
     """
 
     copies: ClassVar[bool | None] = None
-    """Whether it strikes copies (True), or what runs kernels (False); None: both."""
+    """Whether it affects copies (True) or operations that run kernels (False); None: both."""
 
-    devices: Devices | None = Field(None, description="fleet entries, by name or SKU; all unless given")
-    workloads: Names | None = Field(None, description="workloads, by name; all unless given")
-    ops: Names | None = Field(None, description="operations, by name; all that the kind strikes unless given")
+    devices: Devices | None = Field(None, description="fleet entries, by name or SKU; default: all")
+    workloads: Names | None = Field(None, description="workloads, by name; default: all")
+    ops: Names | None = Field(None, description="operations, by name; default: all that the kind can affect")
     probability: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = Field(
-        None, description="with which an operation is struck"
+        None, description="probability with which an operation is affected"
     )
-    call: Natural | None = Field(None, description="the number of the first operation that is struck, from 1")
-    after: Seconds | None = Field(None, description="time from which on operations that start are struck")
+    call: Natural | None = Field(None, description="number of the first operation that is affected, from 1")
+    after: Seconds | None = Field(None, description="time from which on operations that start are affected")
     times: Natural | None = Field(
-        None, description="strikes at most; one unless given, and without bound by probability"
+        None, description="largest number of affected operations; default: 1, and unlimited with probability"
     )
 
     @model_validator(mode="after")
@@ -144,35 +145,36 @@ class OperationFault(Model):
         if sum(key is not None for key in (self.probability, self.call, self.after)) != 1:
             raise as_custom(
                 InputError(
-                    "what this fault strikes is stated in no way, or in two", expected="probability, call or after"
+                    "a fault of operations needs exactly one of probability, call and after",
+                    expected="probability, call or after",
                 )
             )
         return self
 
     @property
-    def most(self) -> int | None:
-        """Strikes at most; None without a bound."""
+    def max_occurrences(self) -> int | None:
+        """The largest number of affected operations; None without a limit."""
         return 1 if self.times is None and self.probability is None else self.times
 
-    def strikes(self, operation: str) -> bool:
-        """Whether operations of this name can be struck."""
+    def affects(self, operation: str) -> bool:
+        """Return whether operations of this name can be affected."""
         if self.copies is not None and self.copies != (operation in COPIES):
             return False
         return self.ops is None or operation in self.ops
 
 
 class OperationError(OperationFault):
-    """Base of those that end the operation, and with it this attempt of the job: see Failure."""
+    """Base of the faults that end the operation, and with it this attempt of the job: see `Failure`."""
 
     on_failure: OnFailure = "retry"
     max_attempts: Attempts = 3
     reset_time: PositiveSeconds | None = Field(
-        None, description="for how long the device is down afterwards; not at all unless given"
+        None, description="how long the device is down afterwards; default: not at all"
     )
 
 
 class Refusal(OperationFault):
-    """No memory is free, or the queue takes no more work: the operation fails as it starts and takes no time."""
+    """No memory is free, or the queue is full: the operation fails as it starts, and takes no time."""
 
     kind: Literal["out-of-memory", "queue-full"]
     on_failure: OnFailure = "retry"
@@ -181,38 +183,38 @@ class Refusal(OperationFault):
 
 
 class LaunchFailure(OperationError):
-    """The kernel cannot be launched: the operation fails as it starts and takes no time."""
+    """The kernel cannot be launched: the operation fails as it starts, and takes no time."""
 
     copies: ClassVar[bool | None] = False
     kind: Literal["launch-failure"]
 
 
 class EccError(OperationError):
-    """An uncorrectable memory error: the operation takes its time and has failed then."""
+    """An uncorrectable memory error: the operation takes its normal time, and then fails."""
 
     kind: Literal["ecc"]
 
 
 class CopyFailure(OperationError):
-    """The copy takes its time and has failed then."""
+    """The copy takes its normal time, and then fails."""
 
     copies: ClassVar[bool | None] = True
     kind: Literal["copy-failure"]
 
 
 class Hang(OperationError):
-    """The kernel does not end: a watchdog ends it after ``watchdog_timeout``."""
+    """The kernel does not end; a watchdog ends it after ``watchdog_timeout``."""
 
     copies: ClassVar[bool | None] = False
     kind: Literal["hang"]
-    watchdog_timeout: PositiveSeconds = Field(2.0, description="time until a watchdog ends it; 2 s unless given")
+    watchdog_timeout: PositiveSeconds = Field(2.0, description="time until a watchdog ends it")
 
 
 class DeviceLost(OperationError):
-    """The device is gone as the operation starts, until it has been reset."""
+    """The device is lost as the operation starts, until it is reset."""
 
     kind: Literal["device-lost"]
-    reset_time: PositiveSeconds = Field(description="for how long the device is down")
+    reset_time: PositiveSeconds = Field(description="how long the device is down")
 
 
 class SlowCopy(OperationFault):
@@ -224,14 +226,14 @@ class SlowCopy(OperationFault):
 
 
 class CorruptCopy(OperationFault):
-    """The copy garbles what it copies and nobody notices: the job completes, with wrong results."""
+    """The copy corrupts its data silently: the job completes, with wrong results."""
 
     copies: ClassVar[bool | None] = True
     kind: Literal["corrupt-copy"]
 
 
 Ending = Refusal | LaunchFailure | EccError | CopyFailure | Hang | DeviceLost
-"""Faults that end the operation they strike."""
+"""Faults that end the operation that they affect."""
 
 Fault = Annotated[
     Failure | Throttle | LinkLoss | Straggler | BrownOut | Ending | SlowCopy | CorruptCopy,
@@ -239,13 +241,13 @@ Fault = Annotated[
 ]
 
 
-def ends_service(fault: Fault) -> bool:
-    """Whether devices are down because of it."""
+def takes_device_down(fault: Fault) -> bool:
+    """Return whether the fault takes devices down."""
     return isinstance(fault, Failure) or (isinstance(fault, Ending) and fault.reset_time is not None)
 
 
-def is_drawn(fault: Fault) -> bool:
-    """Whether chance has a say in when it strikes."""
+def is_random(fault: Fault) -> bool:
+    """Return whether the fault occurs at random."""
     if isinstance(fault, OperationFault):
         return fault.probability is not None
     return isinstance(fault, Straggler) or fault.at is None

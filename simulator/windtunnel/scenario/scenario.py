@@ -6,22 +6,19 @@ SI floats here. Every error names the file, line, column and field.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from windtunnel.core.errors import InputError, Where, nearest, one_of
-from windtunnel.core.ops import OPERATIONS
-from windtunnel.core.renamed import RENAMED
+from windtunnel.core.errors import InputError, Where, nearest
 from windtunnel.core.ticks import MAX_SECONDS
-from windtunnel.core.yamlfile import Document, parse, read_text, spell
-from windtunnel.scenario.arrivals import Arrivals, shared_clocks
+from windtunnel.core.yamlfile import Document
+from windtunnel.scenario.arrivals import Arrivals
 from windtunnel.scenario.autoscale import Autoscale
 from windtunnel.scenario.decoder import Decoder
-from windtunnel.scenario.faults import COPIES, Fault, OperationFault
+from windtunnel.scenario.faults import Fault
 from windtunnel.scenario.fields import (
     Bytes,
     Count,
@@ -36,13 +33,11 @@ from windtunnel.scenario.fields import (
     whole,
 )
 from windtunnel.scenario.fields import Model as _Model
-from windtunnel.scenario.located import located
 from windtunnel.scenario.plan import Plan
-from windtunnel.scenario.program import Stage, operations_of, parse_program
+from windtunnel.scenario.program import Stage
 from windtunnel.scenario.site import Site
 from windtunnel.scenario.target import METRICS, Target, parse_figure, parse_target
 
-NodePath = tuple[str | int, ...]
 _MAX_SEED = 2**63 - 1
 
 
@@ -298,6 +293,10 @@ class Scenario(_Model):
     _document: Document = PrivateAttr()
     _programs: list[tuple[Stage, ...]] = PrivateAttr(default_factory=list)
 
+    def attach(self, document: Document, programs: Sequence[tuple[Stage, ...]]) -> None:
+        """Keep the document that the scenario was read from, and the parsed programs of its workloads."""
+        self._document, self._programs = document, list(programs)
+
     def where(self, *path: str | int) -> Where:
         """The place of the value at ``path`` in the file it was read from."""
         return self._document.where(path)
@@ -324,7 +323,7 @@ class Scenario(_Model):
     def changed(self, **values: Any) -> Scenario:
         """The same scenario with other values of some keys, which must be right: they are not checked again."""
         other = self.model_copy(update=values)
-        other._document, other._programs = self._document, self._programs
+        other.attach(self._document, self._programs)
         return other
 
     def entries_named(self, name: str) -> list[int]:
@@ -339,276 +338,3 @@ class Scenario(_Model):
     def resolved(self) -> dict[str, Any]:
         """Everything with its defaults, as it would be written in a file."""
         return self.model_dump(mode="json", by_alias=True)
-
-
-def read_scenario(path: Path, changes: Sequence[str] = (), *, seed: int | None = None) -> Scenario:
-    """The scenario in the file ``path`` with ``changes`` ("fleet[0].count=3") made to it.
-
-    Raises InputError with file, line, column, field, what was expected and the nearest right name.
-    """
-    return check_scenario(read_document(path, changes, seed=seed))
-
-
-def read_document(path: Path, changes: Sequence[str] = (), *, seed: int | None = None) -> Document:
-    """The scenario file ``path`` as data, with ``changes`` made to it and not yet checked."""
-    document = parse(read_text(path, "scenario"), str(path))
-    for change in changes:
-        apply_change(document, change)
-    if seed is not None and isinstance(document.data, dict):
-        document.data["seed"] = seed
-        document.changes["seed",] = "--seed"
-    return document
-
-
-def scenario_from_data(data: Mapping[str, Any], file: str = "scenario") -> Scenario:
-    """A scenario from plain data, as a file would hold it; files it names are relative to ``file``'s folder."""
-    return check_scenario(Document(dict(data), file))
-
-
-def check_scenario(document: Document) -> Scenario:
-    """The scenario a document holds; InputError for the first thing wrong with it."""
-    if not isinstance(document.data, dict):
-        raise InputError(
-            "a scenario is a mapping" if document.data is not None else "this scenario is empty",
-            where=document.where(()),
-            expected="keys such as schema, name, fleet, workload",
-        )
-    if "cluster" in document.data and "fleet" not in document.data:
-        # `run` reads such a file as what it is (core.cluster); whatever else asks for a scenario cannot do with it.
-        raise InputError(
-            "this is a placement scenario, which states a cluster to place tasks on and no fleet: it can be run, but "
-            "not planned, swept or compared",
-            where=document.where(("cluster",), key=True),
-            expected="a scenario with a fleet and a workload; `windtunnel run` takes this one",
-        )
-    try:
-        scenario = Scenario.model_validate(document.data)
-    except ValidationError as error:
-        raise located(error, document, Scenario.model_json_schema(by_alias=True)) from None
-    scenario._document = document
-    _check_names(scenario, document)
-    scenario._programs = [
-        parse_program(workload.ops, ("workload", i, "ops"), document.where, list(scenario.models))
-        for i, workload in enumerate(scenario.workload)
-    ]
-    _check_operation_faults(scenario, document)
-    return scenario
-
-
-def _check_names(scenario: Scenario, document: Document) -> None:
-    seen: set[str] = set()
-    for i, workload in enumerate(scenario.workload):
-        if workload.name in seen:
-            raise InputError(
-                f"the workload '{workload.name}' is given twice",
-                where=document.where(("workload", i, "name")),
-                expected="each name once",
-            )
-        seen.add(workload.name)
-    _check_clocks(scenario, document)
-    entries = {name for entry in scenario.fleet for name in (entry.name, entry.device) if name is not None}
-    for i, workload in enumerate(scenario.workload):
-        for j, name in enumerate(workload.devices or ()):
-            if name not in entries:
-                raise InputError(
-                    f"the fleet has no '{name}'",
-                    where=document.where(("workload", i, "devices", j)),
-                    expected=one_of(sorted(entries)),
-                    nearest=nearest(name, entries),
-                )
-    for i, fault in enumerate(scenario.faults):
-        for j, name in enumerate(getattr(fault, "devices", None) or ()):
-            if name not in entries:
-                raise InputError(
-                    f"the fleet has no '{name}'",
-                    where=document.where(("faults", i, "devices", j)),
-                    expected=one_of(sorted(entries)),
-                    nearest=nearest(name, entries),
-                )
-        for j, name in enumerate(getattr(fault, "workloads", None) or ()):
-            if name not in seen:
-                raise InputError(
-                    f"unknown workload '{name}'",
-                    where=document.where(("faults", i, "workloads", j)),
-                    expected=one_of(sorted(seen)),
-                    nearest=nearest(name, seen),
-                )
-    _check_autoscale(scenario, document)
-    for i, target in enumerate(scenario.parsed_targets()):
-        if target.workload is not None and target.workload not in seen:
-            raise InputError(
-                f"unknown workload '{target.workload}'",
-                where=document.where(("targets", i)),
-                expected=one_of(sorted(seen)),
-                nearest=nearest(target.workload, seen),
-            )
-
-
-def _check_operation_faults(scenario: Scenario, document: Document) -> None:
-    """Each fault of operations has some that it can strike."""
-    for i, fault in enumerate(scenario.faults):
-        if not isinstance(fault, OperationFault):
-            continue
-        there = {
-            name
-            for workload, program in zip(scenario.workload, scenario.programs, strict=True)
-            if fault.workloads is None or workload.name in fault.workloads
-            for name in operations_of(program)
-        }
-        for j, name in enumerate(fault.ops or ()):
-            where = document.where(("faults", i, "ops", j))
-            if name not in OPERATIONS:
-                raise InputError(
-                    f"unknown operation '{name}'",
-                    where=where,
-                    expected=one_of(sorted(there)),
-                    nearest=nearest(name, OPERATIONS),
-                )
-            if not fault.strikes(name):
-                raise InputError(
-                    f"{fault.kind} strikes {'copies' if fault.copies else 'no copies'}, and '{name}' is "
-                    f"{'none' if fault.copies else 'one'}",
-                    where=where,
-                    expected=" or ".join(COPIES) if fault.copies else "another operation",
-                )
-            if name not in there:
-                raise InputError(
-                    f"no job that this fault concerns does '{name}'", where=where, expected=one_of(sorted(there))
-                )
-        if not any(fault.strikes(name) for name in there):
-            raise InputError(
-                f"{fault.kind} strikes {'copies' if fault.copies else 'what is no copy'}, and no job that this fault "
-                "concerns does any",
-                where=document.where(("faults", i, "kind")),
-                expected=f"another kind, or a workload with {'a copy' if fault.copies else 'another operation'}",
-            )
-
-
-def _check_autoscale(scenario: Scenario, document: Document) -> None:
-    """Each rule is about one fleet entry, which begins within its bounds, and no entry has two."""
-    ruled: dict[int, int] = {}
-    for i, rule in enumerate(scenario.autoscale):
-        named = scenario.entries_named(rule.entry)
-        where = document.where(("autoscale", i, "entry"))
-        if not named:
-            entries = {name for entry in scenario.fleet for name in (entry.name, entry.device) if name is not None}
-            raise InputError(
-                f"the fleet has no '{rule.entry}'",
-                where=where,
-                expected=one_of(sorted(entries)),
-                nearest=nearest(rule.entry, entries),
-            )
-        if len(named) > 1:
-            raise InputError(
-                f"{len(named)} fleet entries are called '{rule.entry}'", where=where, expected="a name of one entry"
-            )
-        if named[0] in ruled:
-            raise InputError(
-                f"autoscale[{ruled[named[0]]}] is about '{rule.entry}' too", where=where, expected="one for an entry"
-            )
-        ruled[named[0]] = i
-        count = scenario.fleet[named[0]].count
-        if not rule.min <= count <= rule.max:
-            raise InputError(
-                f"the entry '{rule.entry}' begins with {count}, which is not from {rule.min} to {rule.max}",
-                where=document.where(("fleet", named[0], "count")),
-                expected="a count between autoscale's min and max",
-            )
-
-
-def _check_clocks(scenario: Scenario, document: Document) -> None:
-    """Whoever names a shared clock says the same of how often it strikes."""
-    known: dict[str, tuple[float, str]] = {}
-    for i, workload in enumerate(scenario.workload):
-        for path, clock, every_s in shared_clocks(workload.arrivals):
-            first, owner = known.setdefault(clock, (every_s, workload.name))
-            if every_s != first:
-                raise InputError(
-                    f"the shared clock '{clock}' strikes every {every_s:g} s here",
-                    where=document.where(("workload", i, "arrivals", *path)),
-                    expected=f"every {first:g} s, as in '{owner}'",
-                )
-
-
-def apply_change(document: Document, change: str, option: str = "--set") -> None:
-    """Make one ``PATH=VALUE`` change to the raw data; the value is read as YAML. ``option`` is what errors name."""
-    text, equals, raw = change.partition("=")
-    path = parse_path(text.strip())
-    where = Where(f"{option} {change}", field=spell(path) or None)
-    if not equals or not path:
-        raise InputError("this is not a change", where=where, expected="PATH=VALUE, such as fleet[0].count=3")
-    value = parse(raw, f"{option} {change}").data
-    data: Any = document.data
-    for i, part in enumerate(path[:-1]):
-        try:
-            data = data[part]
-        except (KeyError, IndexError, TypeError):
-            keys = list(data) if isinstance(data, dict) else []
-            if isinstance(data, str):
-                raise InputError(
-                    f"'{spell(path[:i])}' is '{data}' in the scenario and has no parts",
-                    where=where,
-                    expected=f"{spell(path[:i])}=VALUE",
-                ) from None
-            for words in RENAMED.values():
-                if words.get(str(part)) in keys:
-                    raise InputError(
-                        f"'{part}' was renamed to '{words[str(part)]}'", where=where, expected=f"'{words[str(part)]}'"
-                    ) from None
-            raise InputError(
-                f"there is no '{spell(path[: i + 1])}' in the scenario",
-                where=where,
-                expected=one_of(keys) if keys else None,
-                nearest=nearest(str(part), keys),
-            ) from None
-        if data is None:
-            raise InputError(f"'{spell(path[: i + 1])}' is empty", where=where)
-    last = path[-1]
-    inside = isinstance(data, list) and isinstance(last, int) and last < len(data)
-    if isinstance(data, str):
-        raise InputError(
-            f"'{spell(path[:-1])}' is '{data}' in the scenario and has no parts",
-            where=where,
-            expected=f"{spell(path[:-1])}=VALUE",
-        )
-    if not inside and not (isinstance(data, dict) and isinstance(last, str)):
-        raise InputError(f"there is no '{spell(path)}' in the scenario", where=where)
-    data[last] = value
-    # The value's own place is the command line now, and so is that of all it holds.
-    for places in (document.marks, document.key_marks, document.changes):
-        for known in [known for known in places if known[: len(path)] == path]:
-            del places[known]
-    document.changes[path] = f"{option} {change}"
-
-
-def parse_path(text: str) -> NodePath:
-    """``fleet[0].count`` as the keys and places that lead there."""
-    pieces = text.replace("[", ".").replace("]", "").split(".")
-    return tuple(int(piece) if re.fullmatch("[0-9]{1,9}", piece) else piece for piece in pieces if piece)
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a scenario file."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Scenario.model_json_schema(by_alias=True),
-        "title": "Windtunnel scenario",
-    }
-
-
-__all__ = [
-    "ContinuousBatch",
-    "FleetEntry",
-    "PolicyParts",
-    "RequestBatch",
-    "Scenario",
-    "Stop",
-    "Workload",
-    "apply_change",
-    "check_scenario",
-    "json_schema",
-    "parse_path",
-    "read_document",
-    "read_scenario",
-    "scenario_from_data",
-]

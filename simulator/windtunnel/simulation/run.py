@@ -20,7 +20,9 @@ from windtunnel.core.yamlfile import Document
 from windtunnel.placement import run as placing
 from windtunnel.placement.recording import PlacementRecording
 from windtunnel.placement.scenario import PlacementScenario, check_placement, is_placement
-from windtunnel.scenario.scenario import Scenario, check_scenario, read_document, scenario_from_data
+from windtunnel.scenario.changes import read_document
+from windtunnel.scenario.read import check_scenario, scenario_from_data
+from windtunnel.scenario.scenario import Scenario
 from windtunnel.simulation.fleet import fleet_devices, fleet_executors, policy_of
 from windtunnel.simulation.precision import until_precise
 from windtunnel.simulation.real_devices import add_rows, real_device_notes, real_device_rows

@@ -1,35 +1,30 @@
-"""A sweep: the grid of scenarios that `windtunnel sweep` runs, its input files, its records on disk and its table.
+"""The grid of scenarios that `windtunnel sweep` runs, and the input files that they read.
 
-Nothing here runs a point; ``planning.executors`` hands points to processes, and ``app`` says what running one is.
-Defined for people in docs/sweep.md.
+Nothing here runs a point: ``sweep.workers`` hands points to processes. docs/sweep.md defines a sweep.
 """
 
 from __future__ import annotations
 
 import copy
-import csv
-import fcntl
 import hashlib
-import io
 import itertools
 import json
 import math
 import os
 import re
-import shutil
-import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import yaml
 
-from windtunnel.core.csvfile import write_whole
 from windtunnel.core.errors import InputError, Where
 from windtunnel.core.yamlfile import Document, parse, read_text, spell
-from windtunnel.scenario.scenario import Scenario, apply_change, check_scenario, parse_path
+from windtunnel.scenario.changes import apply_change, parse_path
+from windtunnel.scenario.read import check_scenario
+from windtunnel.scenario.scenario import Scenario
 
 FORMAT = 1
 """Of manifest.json and sweep.json."""
@@ -366,293 +361,3 @@ def manifest(grid: Grid, resolved: Sequence[Mapping[str, Any]], common: Mapping[
         "axes": [{"path": axis.path, "values": list(axis.values)} for axis in grid.axes],
         "points": names,
     }
-
-
-# Records.
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a point: its result as result.json holds it, or what went wrong with the exit code that says how."""
-
-    result: str | None = None
-    error: str | None = None
-    code: int = 0
-    traceback: str | None = None
-
-
-class Records:
-    """A sweep's folder: manifest.json, and runs/KEY/ with result.json (or error.json) for each finished point.
-
-    One sweep at a time holds it, by a lock that ends with its process however that ends. Every file appears whole or
-    not at all: it is written aside, flushed to disk and renamed.
-    """
-
-    def __init__(self, folder: Path, keys: Sequence[str]) -> None:
-        self.folder = folder
-        self._keys = keys
-        self.scratch = folder / ".scratch"
-
-    def run_folder(self, index: int) -> Path:
-        """Where a point's record lies."""
-        return self.folder / "runs" / self._keys[index]
-
-    def result(self, index: int) -> str | None:
-        """A finished point's result; None for a point that is not finished, and for a record that was damaged."""
-        try:
-            text = (self.run_folder(index) / "result.json").read_text(encoding="utf-8")
-            found = json.loads(text)
-            return text if isinstance(found, dict) and "targets" in found else None
-        except (FileNotFoundError, NotADirectoryError, ValueError):
-            return None
-
-    def write(self, index: int, outcome: Outcome) -> None:
-        """Record a point's outcome, in place of an earlier error."""
-        folder = self.run_folder(index)
-        with _writing(self.folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            if outcome.result is not None:
-                self._write(folder / "result.json", outcome.result)
-                (folder / "error.json").unlink(missing_ok=True)
-                return
-            told = {"error": outcome.error, "exit_code": outcome.code, "traceback": outcome.traceback}
-            self._write(folder / "error.json", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
-
-    def begin(self, stated: Mapping[str, Any]) -> None:
-        """Say what the folder will hold, once the sweep is known to be runnable; what it held before goes."""
-        with _writing(self.folder):
-            held = _manifest(self.folder) or {}
-            for name in ("manifest.json", "sweep.csv", "sweep.json"):
-                (self.folder / name).unlink(missing_ok=True)
-            for key in held.get("points", ()):
-                if isinstance(key, str) and re.fullmatch(r"[0-9]+-[0-9a-f]{12}", key):
-                    shutil.rmtree(self.folder / "runs" / key, ignore_errors=True)
-            with suppress(OSError):  # what is not ours stays
-                (self.folder / "runs").rmdir()
-            self._write(self.folder / "manifest.json", json.dumps(stated, indent=2, ensure_ascii=False) + "\n")
-
-    def _write(self, path: Path, text: str) -> None:
-        aside = self.scratch / f"record-{os.getpid()}"
-        with aside.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        aside.replace(path)
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    """A failure to write there is the input's: the folder that was named."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(
-            f"the output cannot be written: {error.strerror or error}",
-            where=Where(str(folder), field="--out"),
-            expected="a folder that can be written to",
-        ) from None
-
-
-@contextmanager
-def records(folder: Path, stated: Mapping[str, Any], *, fresh: bool = False) -> Iterator[tuple[Records, bool]]:
-    """A sweep's folder, locked; and whether it holds this very sweep already.
-
-    Raises InputError where another sweep is running in it, and where it holds another sweep, unless it is to be thrown
-    away (``fresh``) when this one begins.
-    """
-    where = Where(str(folder), field="--out")
-    held = Records(folder, stated["points"])
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("a+", encoding="utf-8")
-    with lock:
-        _lock(lock, where)
-        with _writing(folder):
-            resumed = _known(folder, json.loads(canonical(stated)), where, fresh)
-            # Only a sweep that was killed leaves these behind.
-            shutil.rmtree(held.scratch, ignore_errors=True)
-            held.scratch.mkdir()
-        try:
-            yield held, resumed
-        finally:
-            shutil.rmtree(held.scratch, ignore_errors=True)
-
-
-def _lock(lock: TextIO, where: Where) -> None:
-    """Hold the lock, which the system takes back when this process ends, however it ends."""
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        lock.seek(0)
-        raise InputError(
-            f"another sweep ({lock.read(200).strip() or 'starting'}) is running in this folder",
-            where=where,
-            expected="that it ends first, or another folder",
-        ) from None
-    lock.truncate(0)
-    lock.write(f"process {os.getpid()} on {socket.gethostname()}")
-    lock.flush()
-
-
-def _manifest(folder: Path) -> dict[str, Any] | None:
-    """What the folder says it holds; None if it says nothing. InputError for a file of that name that is no sweep's."""
-    try:
-        held = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        held = None
-    if isinstance(held, dict) and "windtunnel_sweep" in held:
-        return held
-    raise InputError(
-        "the manifest.json there is no sweep's", where=Where(str(folder), field="--out"), expected="another folder"
-    )
-
-
-def _known(folder: Path, stated: Mapping[str, Any], where: Where, fresh: bool) -> bool:
-    """Whether the folder holds the sweep ``stated`` and it is to go on."""
-    held = _manifest(folder)
-    if held is None:
-        for name in ("runs", "sweep.csv", "sweep.json"):
-            if (folder / name).exists():
-                raise InputError(f"'{name}' is there already, of no sweep", where=where, expected="another folder")
-        return False
-    if not fresh and held != stated:
-        apart = [name for name in stated if name != "points" and held.get(name) != stated[name]]
-        raise InputError(
-            f"this folder holds another sweep; what differs: {', '.join(apart or ['the scenario'])}",
-            where=where,
-            expected="another folder, or --fresh to throw that sweep's runs away",
-        )
-    return not fresh
-
-
-# The table.
-
-# What is no number of the run, or shows elsewhere in the row.
-_LEFT_OUT = {
-    "name",
-    "description",
-    "policy",
-    "devices",
-    "provenance",
-    "model_accuracy",
-    "notes",
-    "scenario",
-    "versions",
-}
-_LEFT_OUT |= {"targets", "workloads"}
-_STATES = ("point", "key", "status", "error", "met", "missed", "inconclusive")
-
-
-def row(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A result's numbers by their path in result.json: ``latency_s.p99`` with ``.low`` and ``.high`` beside it.
-
-    Each workload's own follow where there are several: ``workloads.NAME.latency_s.p99``. ``met`` says whether all
-    targets are met (None without targets). ``missed`` lists those that are not, and ``inconclusive`` those whose 95%
-    interval contains the limit.
-    """
-    targets = result.get("targets") or []
-    cells: dict[str, Any] = {
-        "met": all(target["met"] for target in targets) if targets else None,
-        "missed": "; ".join(target["text"] for target in targets if not target["met"]) or None,
-        "inconclusive": "; ".join(t["text"] for t in targets if t.get("confidence") == "inconclusive") or None,
-    }
-    for key, value in result.items():
-        if key not in _LEFT_OUT:
-            cells.update(_flat(key, value))
-    workloads = result.get("workloads") or []
-    for workload in workloads if len(workloads) > 1 else []:
-        for key, value in workload.items():
-            if key not in ("name", "use_case"):
-                cells.update(_flat(f"workloads.{workload['name']}.{key}", value))
-    return cells
-
-
-def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _flat(path if key == "value" else f"{path}.{key}", inner)
-    elif value is None or isinstance(value, (bool, int, float, str)):
-        yield path, value
-
-
-def table(paths: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns of ``rows``, each once, in an order that every row agrees with: states, swept paths, numbers.
-
-    What is nothing in every row, because other rows hold something in its place (a time with and without tokens), is
-    left out.
-    """
-    fixed = [*_STATES[:2], *paths, *_STATES[2:]]
-    order = list(dict.fromkeys(fixed))
-    start = len(order)
-    for shape in dict.fromkeys(tuple(cells) for cells in rows):
-        place = start
-        for column in shape:
-            if column in order:
-                place = max(place, order.index(column) + 1)
-            else:
-                order.insert(place, column)
-                place += 1
-    filled = {column for cells in rows for column, value in cells.items() if value is not None}
-    parents = set()
-    for column in order[start:]:
-        whole = column.removesuffix(".low").removesuffix(".high")
-        parents.add(whole.rpartition(".")[0])
-    return [column for column in order if column in fixed or column in filled or column not in parents]
-
-
-def document(grid: Grid, stated: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], code: int) -> dict[str, Any]:
-    """What sweep.json holds: the axes, and a row for each point in the order of the grid."""
-    paths = [axis.path for axis in grid.axes]
-    whole = [
-        {"point": point.number, "key": key, "error": None, **cells, **dict(zip(paths, point.values, strict=True))}
-        for point, key, cells in zip(grid.points, stated["points"], rows, strict=True)
-    ]
-    columns = table(paths, whole)
-    return {
-        "windtunnel_sweep": FORMAT,
-        "scenario": grid.file,
-        "axes": stated["axes"],
-        "replications": stated["replications"],
-        "engine": stated["engine"],
-        "versions": stated["versions"],
-        "points": len(rows),
-        "failed": sum(cells["status"] == "failed" for cells in rows),
-        "missed": sum(cells.get("met") is False for cells in rows),
-        "exit_code": code,
-        "columns": columns,
-        "rows": [{column: cells.get(column) for column in columns} for cells in whole],
-    }
-
-
-def csv_text(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table as CSV: empty for nothing, ``true`` and ``false``, numbers that read back as the same numbers."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_cell(cells.get(column)) for column in columns] for cells in rows)
-    return stream.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    return repr(value) if isinstance(value, float) else canonical(value)
-
-
-def write_tables(folder: Path, document: Mapping[str, Any]) -> list[Path]:
-    """sweep.csv and sweep.json of a finished sweep, each whole or not at all."""
-    texts = {
-        "sweep.csv": csv_text(document["columns"], document["rows"]),
-        "sweep.json": json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
-    }
-    for name, text in texts.items():
-
-        def write(stream: TextIO, text: str = text) -> None:
-            stream.write(text)
-
-        write_whole(folder / name, write)
-    return [folder / name for name in texts]

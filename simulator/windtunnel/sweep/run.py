@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.core.errors import InputError, Where, WindtunnelError
-from windtunnel.sweep.grid import Grid, Records, canonical, document, manifest, records, row, write_tables
+from windtunnel.sweep.grid import Grid, canonical, manifest
+from windtunnel.sweep.records import Records, records
+from windtunnel.sweep.table import document, row, write_tables
 from windtunnel.sweep.workers import DaskCluster, Executor, Facts, LocalPool, Task, Work, processors
 
 

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from windtunnel.core.errors import InputError, Where
-from windtunnel.sweep.grid import Inputs, Outcome
+from windtunnel.sweep.grid import Inputs
+from windtunnel.sweep.records import Outcome
 
 ATTEMPTS = 3
 """How often a task is begun, if the workers that have it keep dying."""

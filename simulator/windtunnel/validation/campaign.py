@@ -23,7 +23,7 @@ from windtunnel.core.device import Device
 from windtunnel.core.errors import DeviceError, DeviceNotPresentError, InputError, Where, WindtunnelError, nearest
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.result import COMPLETED
-from windtunnel.scenario.scenario import scenario_from_data
+from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.run import simulate
 from windtunnel.simulation.versions import made_with

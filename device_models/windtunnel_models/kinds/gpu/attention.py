@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Correction, Parameter, Parameters, Raw
+from windtunnel.core.device import Correction, Parameters, Raw
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.provenance import Sourced, assumed
+from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds.gpu.attention_formula import (
     NUMBERS,
     REGIMES,

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windtunnel.core.device import Parameter, Parameters, Raw
+from windtunnel.core.device import Parameters, Raw
 from windtunnel.core.ops import BYTES_PER_ELEMENT, DTYPES, FloatArray, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
 from windtunnel_models.kinds.gpu.power import activity_of
 

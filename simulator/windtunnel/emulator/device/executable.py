@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.device import Numbers
 from windtunnel.core.errors import BarrierDivergence, Unwatched, caller
+from windtunnel.core.spec import Numbers
 from windtunnel.emulator.common.lanes import Lanes
 from windtunnel.emulator.common.launch import Launch
 from windtunnel.emulator.common.layout import Chunk

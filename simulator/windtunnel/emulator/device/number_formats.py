@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from windtunnel.core.device import Numbers
+from windtunnel.core.spec import Numbers
 from windtunnel.language import ir
 from windtunnel.language.types import F32, Scalar
 

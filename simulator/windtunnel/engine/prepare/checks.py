@@ -16,7 +16,7 @@ from windtunnel.engine.prepare.prepared import FleetClass, JobClass, PreparedRun
 from windtunnel.engine.prepare.programs import (
     Compiled,
 )
-from windtunnel.scenario.faults import OperationFault, ends_service
+from windtunnel.scenario.faults import OperationFault, takes_device_down
 from windtunnel.scenario.program import Generate, OpStage
 from windtunnel.scenario.scenario import Scenario
 from windtunnel.scenario.target import Target
@@ -66,7 +66,7 @@ def _check_site(scenario: Scenario, target: Target, where: Where) -> None:
         )
     if target.metric == "carbon" and (site is None or site.carbon is None):
         raise InputError("this target needs a carbon intensity", where=where, expected="site: {carbon: 350 g/kWh}")
-    if target.metric == "availability" and not any(ends_service(fault) for fault in scenario.faults):
+    if target.metric == "availability" and not any(takes_device_down(fault) for fault in scenario.faults):
         raise InputError(
             "nothing fails in this scenario, so its availability is not measured",
             where=where,

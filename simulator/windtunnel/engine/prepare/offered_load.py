@@ -145,7 +145,7 @@ def _failures(prepared: PreparedRun, fleet_class: FleetClass) -> list[Failure]:
 
 def _adds_work(fault: Fault) -> bool:
     """Whether it changes what jobs take on average, by striking operations again and again."""
-    return isinstance(fault, OperationFault) and not isinstance(fault, CorruptCopy) and fault.most is None
+    return isinstance(fault, OperationFault) and not isinstance(fault, CorruptCopy) and fault.max_occurrences is None
 
 
 def _ended_operations(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> tuple[float, float]:
@@ -159,10 +159,10 @@ def _ended_operations(prepared: PreparedRun, fleet_class: FleetClass, work: int)
             continue
         starts = 1 if fault.on_failure == "fail" else fault.max_attempts
         if fault.probability is None:
-            further += (fault.most or 0) // starts
+            further += (fault.max_occurrences or 0) // starts
             continue
         most = max(
-            sum(fault.strikes(s.name) for phase in phases for body in phase for s in body)
+            sum(fault.affects(s.name) for phase in phases for body in phase for s in body)
             for phases in compiled.variants
         )
         share += (1.0 - (1.0 - fault.probability) ** most) ** starts

@@ -52,7 +52,7 @@ class _Counter:
         """Count an eligible operation, and return whether the fault applies to it."""
         self.eligible += 1
         fault = self.fault
-        if fault.most is not None and self.injected >= fault.most:
+        if fault.max_occurrences is not None and self.injected >= fault.max_occurrences:
             return False
         if fault.probability is not None:
             return self.lots[work].at(rank, attempt, place) < fault.probability
@@ -87,7 +87,7 @@ class OperationFaultInjector:
             self._eligible[key] = [
                 counter
                 for counter in self._counters.values()
-                if counter.fault.strikes(operation) and is_eligible(self.prepared, counter.fault, fleet_class, work)
+                if counter.fault.affects(operation) and is_eligible(self.prepared, counter.fault, fleet_class, work)
             ]
         return self._eligible[key]
 

@@ -1,0 +1,90 @@
+"""Reads a scenario file as data, and makes ``PATH=VALUE`` changes to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.renamed import RENAMED
+from windtunnel.core.yamlfile import Document, parse, read_text, spell
+
+NodePath = tuple[str | int, ...]
+
+
+def read_document(path: Path, changes: Sequence[str] = (), *, seed: int | None = None) -> Document:
+    """Return the scenario file ``path`` as data, with ``changes`` made to it; it is not checked yet."""
+    document = parse(read_text(path, "scenario"), str(path))
+    for change in changes:
+        apply_change(document, change)
+    if seed is not None and isinstance(document.data, dict):
+        document.data["seed"] = seed
+        document.changes["seed",] = "--seed"
+    return document
+
+
+def apply_change(document: Document, change: str, option: str = "--set") -> None:
+    """Make one ``PATH=VALUE`` change to the data of ``document``. The value is read as YAML; errors name ``option``.
+
+    Raises:
+        InputError: The text is not a change, or the scenario has no such path.
+    """
+    text, equals, raw = change.partition("=")
+    path = parse_path(text.strip())
+    where = Where(f"{option} {change}", field=spell(path) or None)
+    if not equals or not path:
+        raise InputError("this is not a change", where=where, expected="PATH=VALUE, such as fleet[0].count=3")
+    value = parse(raw, f"{option} {change}").data
+    data: Any = document.data
+    for i in range(len(path) - 1):
+        data = _part(data, path, i, where)
+        if data is None:
+            raise InputError(f"'{spell(path[: i + 1])}' is empty", where=where)
+    last = path[-1]
+    if isinstance(data, str):
+        raise _has_no_parts(data, path[:-1], where)
+    inside = isinstance(data, list) and isinstance(last, int) and last < len(data)
+    if not inside and not (isinstance(data, dict) and isinstance(last, str)):
+        raise InputError(f"there is no '{spell(path)}' in the scenario", where=where)
+    data[last] = value
+    # The value, and all that it contains, comes from the command line now, and not from a line of the file.
+    for places in (document.marks, document.key_marks, document.changes):
+        for inner in [inner for inner in places if inner[: len(path)] == path]:
+            del places[inner]
+    document.changes[path] = f"{option} {change}"
+
+
+def _part(data: Any, path: NodePath, depth: int, where: Where) -> Any:
+    """The value at ``path[depth]`` of ``data``; InputError with the nearest name where there is none."""
+    part = path[depth]
+    try:
+        return data[part]
+    except (KeyError, IndexError, TypeError):
+        pass
+    if isinstance(data, str):
+        raise _has_no_parts(data, path[:depth], where)
+    keys = list(data) if isinstance(data, dict) else []
+    for words in RENAMED.values():
+        new = words.get(str(part))
+        if new in keys:
+            raise InputError(f"'{part}' was renamed to '{new}'", where=where, expected=f"'{new}'")
+    raise InputError(
+        f"there is no '{spell(path[: depth + 1])}' in the scenario",
+        where=where,
+        expected=one_of(keys) if keys else None,
+        nearest=nearest(str(part), keys),
+    )
+
+
+def _has_no_parts(text: str, path: NodePath, where: Where) -> InputError:
+    return InputError(
+        f"'{spell(path)}' is '{text}' in the scenario and has no parts", where=where, expected=f"{spell(path)}=VALUE"
+    )
+
+
+def parse_path(text: str) -> NodePath:
+    """Return the keys and indices of a path such as ``fleet[0].count``."""
+    pieces = text.replace("[", ".").replace("]", "").split(".")
+    return tuple(int(piece) if re.fullmatch("[0-9]{1,9}", piece) else piece for piece in pieces if piece)

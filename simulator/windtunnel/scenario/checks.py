@@ -1,0 +1,148 @@
+"""Checks of a scenario that concern several of its parts: names, shared clocks, autoscaling rules and faults."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.ops import OPERATIONS
+from windtunnel.core.yamlfile import Document
+from windtunnel.scenario.arrivals import shared_clocks
+from windtunnel.scenario.faults import COPIES, OperationFault
+from windtunnel.scenario.program import operations_of
+from windtunnel.scenario.scenario import Scenario
+
+
+def check_names(scenario: Scenario, document: Document) -> None:
+    """Check that names are unique, and that every name that is referred to exists.
+
+    Raises:
+        InputError: The first name that is wrong, with its place and the nearest right name.
+    """
+    workloads: set[str] = set()
+    for i, workload in enumerate(scenario.workload):
+        if workload.name in workloads:
+            raise InputError(
+                f"the workload '{workload.name}' is given twice",
+                where=document.where(("workload", i, "name")),
+                expected="each name once",
+            )
+        workloads.add(workload.name)
+    _check_clocks(scenario, document)
+    for i, workload in enumerate(scenario.workload):
+        for j, name in enumerate(workload.devices or ()):
+            _check_entry(scenario, name, document.where(("workload", i, "devices", j)))
+    for i, fault in enumerate(scenario.faults):
+        for j, name in enumerate(getattr(fault, "devices", None) or ()):
+            _check_entry(scenario, name, document.where(("faults", i, "devices", j)))
+        for j, name in enumerate(getattr(fault, "workloads", None) or ()):
+            _check_workload(name, workloads, document.where(("faults", i, "workloads", j)))
+    _check_autoscale(scenario, document)
+    for i, target in enumerate(scenario.parsed_targets()):
+        if target.workload is not None:
+            _check_workload(target.workload, workloads, document.where(("targets", i)))
+
+
+def _check_entry(scenario: Scenario, name: str, where: Where) -> None:
+    entries = {text for entry in scenario.fleet for text in (entry.name, entry.device) if text is not None}
+    if name not in entries:
+        raise InputError(
+            f"the fleet has no '{name}'", where=where, expected=one_of(sorted(entries)), nearest=nearest(name, entries)
+        )
+
+
+def _check_workload(name: str, workloads: Collection[str], where: Where) -> None:
+    if name not in workloads:
+        raise InputError(
+            f"unknown workload '{name}'",
+            where=where,
+            expected=one_of(sorted(workloads)),
+            nearest=nearest(name, workloads),
+        )
+
+
+def check_operation_faults(scenario: Scenario, document: Document) -> None:
+    """Check that each fault of operations can affect an operation of some workload.
+
+    Raises:
+        InputError: A fault names an operation that is unknown, not of its kind, or not in the programs.
+    """
+    for i, fault in enumerate(scenario.faults):
+        if not isinstance(fault, OperationFault):
+            continue
+        operations = {
+            name
+            for workload, program in zip(scenario.workload, scenario.programs, strict=True)
+            if fault.workloads is None or workload.name in fault.workloads
+            for name in operations_of(program)
+        }
+        for j, name in enumerate(fault.ops or ()):
+            where = document.where(("faults", i, "ops", j))
+            if name not in OPERATIONS:
+                raise InputError(
+                    f"unknown operation '{name}'",
+                    where=where,
+                    expected=one_of(sorted(operations)),
+                    nearest=nearest(name, OPERATIONS),
+                )
+            if not fault.affects(name):
+                raise InputError(
+                    f"{fault.kind} affects {'only copies' if fault.copies else 'no copies'}; '{name}' is "
+                    f"{'not a copy' if fault.copies else 'a copy'}",
+                    where=where,
+                    expected=" or ".join(COPIES) if fault.copies else "another operation",
+                )
+            if name not in operations:
+                raise InputError(
+                    f"no workload of this fault runs '{name}'", where=where, expected=one_of(sorted(operations))
+                )
+        if not any(fault.affects(name) for name in operations):
+            raise InputError(
+                f"{fault.kind} affects {'only copies' if fault.copies else 'no copies'}; no workload of this fault "
+                f"runs {'a copy' if fault.copies else 'another operation'}",
+                where=document.where(("faults", i, "kind")),
+                expected=f"another kind, or a workload with {'a copy' if fault.copies else 'another operation'}",
+            )
+
+
+def _check_autoscale(scenario: Scenario, document: Document) -> None:
+    """Each rule is about one fleet entry, whose count is within its bounds, and no entry has two rules."""
+    rule_of: dict[int, int] = {}
+    for i, rule in enumerate(scenario.autoscale):
+        where = document.where(("autoscale", i, "entry"))
+        _check_entry(scenario, rule.entry, where)
+        entry, *more = scenario.entries_named(rule.entry)
+        if more:
+            raise InputError(
+                f"the name '{rule.entry}' is used by {1 + len(more)} fleet entries",
+                where=where,
+                expected="a name of one entry",
+            )
+        if entry in rule_of:
+            raise InputError(
+                f"autoscale[{rule_of[entry]}] is about '{rule.entry}' too",
+                where=where,
+                expected="one rule an entry",
+            )
+        rule_of[entry] = i
+        count = scenario.fleet[entry].count
+        if not rule.min <= count <= rule.max:
+            raise InputError(
+                f"the entry '{rule.entry}' begins with {count}, which is not from {rule.min} to {rule.max}",
+                where=document.where(("fleet", entry, "count")),
+                expected="a count between autoscale's min and max",
+            )
+
+
+def _check_clocks(scenario: Scenario, document: Document) -> None:
+    """Workloads that share a clock state the same mean interval."""
+    intervals: dict[str, tuple[float, str]] = {}
+    for i, workload in enumerate(scenario.workload):
+        for path, clock, interval_s in shared_clocks(workload.arrivals):
+            first_s, owner = intervals.setdefault(clock, (interval_s, workload.name))
+            if interval_s != first_s:
+                raise InputError(
+                    f"the shared clock '{clock}' has a mean interval of {interval_s:g} s here",
+                    where=document.where(("workload", i, "arrivals", *path)),
+                    expected=f"{first_s:g} s, as in '{owner}'",
+                )

@@ -1,0 +1,71 @@
+"""Reads a scenario: from a file or plain data to a checked `Scenario`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from windtunnel.core.errors import InputError
+from windtunnel.core.yamlfile import Document
+from windtunnel.scenario.changes import read_document
+from windtunnel.scenario.checks import check_names, check_operation_faults
+from windtunnel.scenario.located import located
+from windtunnel.scenario.program import parse_program
+from windtunnel.scenario.scenario import Scenario
+
+
+def read_scenario(path: Path, changes: Sequence[str] = (), *, seed: int | None = None) -> Scenario:
+    """Return the scenario in the file ``path`` with ``changes`` ("fleet[0].count=3") made to it.
+
+    Raises:
+        InputError: The first thing that is wrong, with file, line, column, field, what was expected and the nearest
+            right name.
+    """
+    return check_scenario(read_document(path, changes, seed=seed))
+
+
+def scenario_from_data(data: Mapping[str, Any], file: str = "scenario") -> Scenario:
+    """Return a scenario from plain data, as a file holds it; its files are relative to the folder of ``file``."""
+    return check_scenario(Document(dict(data), file))
+
+
+def check_scenario(document: Document) -> Scenario:
+    """Return the scenario of a document; raises InputError for the first thing that is wrong."""
+    if not isinstance(document.data, dict):
+        raise InputError(
+            "a scenario is a mapping" if document.data is not None else "this scenario is empty",
+            where=document.where(()),
+            expected="keys such as schema, name, fleet, workload",
+        )
+    if "cluster" in document.data and "fleet" not in document.data:
+        # `run` reads such a file by placement.scenario; other commands need a fleet.
+        raise InputError(
+            "this is a placement scenario, with a cluster instead of a fleet: it can be run, but not planned, swept or "
+            "compared",
+            where=document.where(("cluster",), key=True),
+            expected="a scenario with a fleet and a workload; `windtunnel run` takes this one",
+        )
+    try:
+        scenario = Scenario.model_validate(document.data)
+    except ValidationError as error:
+        raise located(error, document, Scenario.model_json_schema(by_alias=True)) from None
+    check_names(scenario, document)
+    programs = [
+        parse_program(workload.ops, ("workload", i, "ops"), document.where, list(scenario.models))
+        for i, workload in enumerate(scenario.workload)
+    ]
+    scenario.attach(document, programs)
+    check_operation_faults(scenario, document)
+    return scenario
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a scenario file."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Scenario.model_json_schema(by_alias=True),
+        "title": "Windtunnel scenario",
+    }

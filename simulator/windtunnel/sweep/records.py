@@ -1,0 +1,174 @@
+"""The records of a sweep on disk: one folder, held by one sweep at a time, with a file for each finished point."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from windtunnel.core.errors import InputError, Where
+from windtunnel.sweep.grid import canonical
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a point: its result as result.json holds it, or what went wrong with the exit code that says how."""
+
+    result: str | None = None
+    error: str | None = None
+    code: int = 0
+    traceback: str | None = None
+
+
+class Records:
+    """A sweep's folder: manifest.json, and runs/KEY/ with result.json (or error.json) for each finished point.
+
+    One sweep at a time holds it, by a lock that ends with its process however that ends. Every file appears whole or
+    not at all: it is written aside, flushed to disk and renamed.
+    """
+
+    def __init__(self, folder: Path, keys: Sequence[str]) -> None:
+        self.folder = folder
+        self._keys = keys
+        self.scratch = folder / ".scratch"
+
+    def run_folder(self, index: int) -> Path:
+        """Where a point's record lies."""
+        return self.folder / "runs" / self._keys[index]
+
+    def result(self, index: int) -> str | None:
+        """A finished point's result; None for a point that is not finished, and for a record that was damaged."""
+        try:
+            text = (self.run_folder(index) / "result.json").read_text(encoding="utf-8")
+            found = json.loads(text)
+            return text if isinstance(found, dict) and "targets" in found else None
+        except (FileNotFoundError, NotADirectoryError, ValueError):
+            return None
+
+    def write(self, index: int, outcome: Outcome) -> None:
+        """Record a point's outcome, in place of an earlier error."""
+        folder = self.run_folder(index)
+        with _writing(self.folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            if outcome.result is not None:
+                self._write(folder / "result.json", outcome.result)
+                (folder / "error.json").unlink(missing_ok=True)
+                return
+            told = {"error": outcome.error, "exit_code": outcome.code, "traceback": outcome.traceback}
+            self._write(folder / "error.json", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+
+    def begin(self, stated: Mapping[str, Any]) -> None:
+        """Say what the folder will hold, once the sweep is known to be runnable; what it held before goes."""
+        with _writing(self.folder):
+            held = _manifest(self.folder) or {}
+            for name in ("manifest.json", "sweep.csv", "sweep.json"):
+                (self.folder / name).unlink(missing_ok=True)
+            for key in held.get("points", ()):
+                if isinstance(key, str) and re.fullmatch(r"[0-9]+-[0-9a-f]{12}", key):
+                    shutil.rmtree(self.folder / "runs" / key, ignore_errors=True)
+            with suppress(OSError):  # what is not ours stays
+                (self.folder / "runs").rmdir()
+            self._write(self.folder / "manifest.json", json.dumps(stated, indent=2, ensure_ascii=False) + "\n")
+
+    def _write(self, path: Path, text: str) -> None:
+        aside = self.scratch / f"record-{os.getpid()}"
+        with aside.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        aside.replace(path)
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """A failure to write there is the input's: the folder that was named."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"the output cannot be written: {error.strerror or error}",
+            where=Where(str(folder), field="--out"),
+            expected="a folder that can be written to",
+        ) from None
+
+
+@contextmanager
+def records(folder: Path, stated: Mapping[str, Any], *, fresh: bool = False) -> Iterator[tuple[Records, bool]]:
+    """A sweep's folder, locked; and whether it holds this very sweep already.
+
+    Raises InputError where another sweep is running in it, and where it holds another sweep, unless it is to be thrown
+    away (``fresh``) when this one begins.
+    """
+    where = Where(str(folder), field="--out")
+    held = Records(folder, stated["points"])
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("a+", encoding="utf-8")
+    with lock:
+        _lock(lock, where)
+        with _writing(folder):
+            resumed = _known(folder, json.loads(canonical(stated)), where, fresh)
+            # Only a sweep that was killed leaves these behind.
+            shutil.rmtree(held.scratch, ignore_errors=True)
+            held.scratch.mkdir()
+        try:
+            yield held, resumed
+        finally:
+            shutil.rmtree(held.scratch, ignore_errors=True)
+
+
+def _lock(lock: TextIO, where: Where) -> None:
+    """Hold the lock, which the system takes back when this process ends, however it ends."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        raise InputError(
+            f"another sweep ({lock.read(200).strip() or 'starting'}) is running in this folder",
+            where=where,
+            expected="that it ends first, or another folder",
+        ) from None
+    lock.truncate(0)
+    lock.write(f"process {os.getpid()} on {socket.gethostname()}")
+    lock.flush()
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    """What the folder says it holds; None if it says nothing. InputError for a file of that name that is no sweep's."""
+    try:
+        held = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        held = None
+    if isinstance(held, dict) and "windtunnel_sweep" in held:
+        return held
+    raise InputError(
+        "the manifest.json there is no sweep's", where=Where(str(folder), field="--out"), expected="another folder"
+    )
+
+
+def _known(folder: Path, stated: Mapping[str, Any], where: Where, fresh: bool) -> bool:
+    """Whether the folder holds the sweep ``stated`` and it is to go on."""
+    held = _manifest(folder)
+    if held is None:
+        for name in ("runs", "sweep.csv", "sweep.json"):
+            if (folder / name).exists():
+                raise InputError(f"'{name}' is there already, of no sweep", where=where, expected="another folder")
+        return False
+    if not fresh and held != stated:
+        apart = [name for name in stated if name != "points" and held.get(name) != stated[name]]
+        raise InputError(
+            f"this folder holds another sweep; what differs: {', '.join(apart or ['the scenario'])}",
+            where=where,
+            expected="another folder, or --fresh to throw that sweep's runs away",
+        )
+    return not fresh
