@@ -209,7 +209,7 @@ class Context(Protocol):
         """(bytes, file, line) of every allocation that was not freed: the program's line that asked for it."""
 
     def start_trace(self) -> list[Any]:
-        """A list that fills with what is done from now on (``emulator.timeline.Span``); stays empty if unknown."""
+        """A list that fills with what is done from now on (``emulator.device.timeline.Span``); stays empty if unknown."""
 
     def pass_time(self, seconds: float) -> None:
         """The host waits for so long."""
