@@ -25,7 +25,7 @@ from scipy.stats import norm
 
 from windtunnel.engine.results import sketch, steady
 from windtunnel.engine.results.sample import BatchedSample, Histograms
-from windtunnel.engine.results.statistics import STATISTICS, estimates, jobs_needed, no_surer_than
+from windtunnel.engine.results.statistics import STATISTICS, estimates, jobs_needed, widen_to_waiting
 from windtunnel.planning.queueing import MMc, mg1_mean_wait_s
 
 CV = 2.0
@@ -136,7 +136,7 @@ def ours(values: np.ndarray, waits: np.ndarray | None, model: str, load: float) 
     sample = BatchedSample.from_values(values)
     cut = steady.warm_up(sample)
     of_waits = sample if waits is None else BatchedSample.from_values(waits)
-    grows = steady.growth(of_waits).settled == "unstable"
+    grows = steady.assess_steady_state(of_waits).verdict == "unstable"
     within = steady.UNBOUNDED
     if waits is not None:
         batches = max(cut.batches, steady.warm_up(of_waits).batches)
@@ -146,10 +146,10 @@ def ours(values: np.ndarray, waits: np.ndarray | None, model: str, load: float) 
     else:
         sample = sample.without(cut.batches)
     scv = CV**2 if "M/G/1" in model else 1.0
-    short = model != "AR(1)" and len(values) < steady.jobs_to_settle(load, scv)
+    short = model != "AR(1)" and len(values) < steady.jobs_to_steady_state(load, scv)
     found = estimates(sample, within=within, reason="unstable" if grows else "too short" if short else None)
     if waits is not None:
-        found = no_surer_than(found, estimates(of_waits))
+        found = widen_to_waiting(found, estimates(of_waits))
     return {name: None if e.low is None or e.high is None else (e.low, e.high) for name, e in found.items()}
 
 
@@ -447,7 +447,9 @@ def warmup_part(pool: Pool, runs: int) -> Iterable[str]:
 
 def grow(task: tuple[str, float, int, int]) -> tuple[float, float]:
     model, load, jobs, runs = task
-    found = [steady.growth(BatchedSample.from_values(run(model, load, jobs, s))).settled for s in range(runs)]
+    found = [
+        steady.assess_steady_state(BatchedSample.from_values(run(model, load, jobs, s))).verdict for s in range(runs)
+    ]
     return found.count("unstable") / runs, found.count("not shown") / runs
 
 

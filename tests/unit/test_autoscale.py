@@ -171,8 +171,8 @@ def test_streams_and_continuous_batches_drain_too() -> None:
     ("changes", "what"),
     [
         ({"max": 3}, "4 rented"),
-        ({"min": 2}, "1 were on"),
-        ({"devices": range(1)}, "its number says"),
+        ({"min": 2}, "1 devices in service"),
+        ({"devices": range(1)}, "the integral of its number"),
     ],
 )
 def test_the_invariant_of_rent_bites(changes: dict[str, Any], what: str, tmp_path: Any) -> None:

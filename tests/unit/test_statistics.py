@@ -20,21 +20,21 @@ from windtunnel.engine.results.sample import BatchedSample, Histograms
 from windtunnel.engine.results.statistics import (
     STATISTICS,
     Estimate,
+    estimate_values,
     estimates,
     jobs_needed,
-    no_surer_than,
     over_replications,
     paired,
     relative_error,
-    spread,
+    widen_to_waiting,
 )
 from windtunnel.engine.results.steady import (
-    LEAST_JOBS,
+    MIN_JOBS,
     Correlation,
+    assess_steady_state,
     correlation,
     correlation_of,
-    growth,
-    jobs_to_settle,
+    jobs_to_steady_state,
     warm_up,
 )
 from windtunnel.scenario.read import scenario_from_data
@@ -75,7 +75,7 @@ def correlated() -> list[np.ndarray]:
 def test_intervals_of_one_correlated_run_hold_the_truth_as_often_as_they_say(
     correlated: list[np.ndarray], name: str, truth: float
 ) -> None:
-    found = [spread(values)[name] for values in correlated]
+    found = [estimate_values(values)[name] for values in correlated]
     assert held(found, truth) >= LEAST_HELD
     # And they are no wider than they need be: the spread between runs says how wide that is.
     between = float(np.std([e.value for e in found if e.value is not None], ddof=1))
@@ -92,7 +92,7 @@ def test_the_same_jobs_taken_to_be_independent_would_not(correlated: list[np.nda
     assert held(independent, 10.0) < LEAST_HELD / 2
     # Shuffled, the correlation is gone, and the estimator knows: its interval is that of independent values.
     values = np.random.default_rng(0).permutation(correlated[0])
-    found = spread(values)["mean"]
+    found = estimate_values(values)["mean"]
     assert found.low is not None and found.high is not None
     assert (found.high - found.low) / 2 == pytest.approx(1.96 * values.std() / len(values) ** 0.5, rel=0.35)
 
@@ -127,7 +127,7 @@ def test_an_estimate_is_inside_its_interval_or_says_why_there_is_none(
         values = np.sort(values)
     elif kind == "constant":
         values = np.full(len(values), 3.25)
-    for one in spread(values, weights).values():
+    for one in estimate_values(values, weights).values():
         assert (one.value is None) == (not len(values))
         if one.low is None or one.high is None:
             assert one.low is None and one.high is None and one.reason
@@ -137,33 +137,33 @@ def test_an_estimate_is_inside_its_interval_or_says_why_there_is_none(
 
 
 def test_too_few_values_have_no_interval_and_say_so() -> None:
-    few = spread(autoregression(1, 150))
+    few = estimate_values(autoregression(1, 150))
     assert all(e.low is None and e.value is not None and "fewer than" in str(e.reason) for e in few.values())
-    some = spread(autoregression(1, 900))
+    some = estimate_values(autoregression(1, 900))
     assert some["p95"].low is not None
-    assert some["p99"].low is None and "beyond" in str(some["p99"].reason)
+    assert some["p99"].low is None and "above" in str(some["p99"].reason)
     # Most of a short run at high load is one busy spell: worth hardly an observation.
-    lows = [spread(waits(seed, 400, 0.98))["p95"].low for seed in range(20)]
+    lows = [estimate_values(waits(seed, 400, 0.98))["p95"].low for seed in range(20)]
     assert lows.count(None) >= 12
 
 
 def test_what_a_value_stands_for_counts() -> None:
     values = autoregression(3, 4000)
-    once, twice = spread(values), spread(values, np.full(4000, 2.0))
+    once, twice = estimate_values(values), estimate_values(values, np.full(4000, 2.0))
     assert twice["mean"].as_dict() == pytest.approx(once["mean"].as_dict())
     assert twice["p95"].value == pytest.approx(once["p95"].value, rel=1e-3)
     assert twice["p95"].high == pytest.approx(once["p95"].high, rel=2e-2)
     # A weight of 3 on the larger half is the larger half three times.
     weights = np.where(values > 10, 3.0, 1.0)
     repeated = np.repeat(values, weights.astype(int))
-    assert spread(values, weights)["mean"].value == pytest.approx(repeated.mean())
-    assert spread(values, weights)["p50"].value == pytest.approx(np.quantile(repeated, 0.5), rel=1e-3)
+    assert estimate_values(values, weights)["mean"].value == pytest.approx(repeated.mean())
+    assert estimate_values(values, weights)["p50"].value == pytest.approx(np.quantile(repeated, 0.5), rel=1e-3)
 
 
 def test_an_estimate_rests_on_no_more_than_the_waiting_allows() -> None:
     sample = BatchedSample.from_values(autoregression(2, 6000))
     free, bounded = estimates(sample)["mean"], estimates(sample, within=Correlation(0.0, 12.0))["mean"]
-    assert bounded.effective == 12.0
+    assert bounded.effective_sample_size == 12.0
     assert bounded.high - bounded.low > 1.2 * (free.high - free.low)
 
 
@@ -197,7 +197,7 @@ def test_a_latency_is_no_surer_than_its_wait_and_never_surer_than_before(
 
     latency = times(20.0, spread_of_all, sides[0], sides[1])
     waiting = times(5.0, spread_of_waits, less, more)
-    found = no_surer_than(latency, waiting)
+    found = widen_to_waiting(latency, waiting)
     assert found["mean"].low <= 20.0 - less + 1e-12
     assert found["mean"].high >= 20.0 + more - 1e-12
     for name, one in found.items():
@@ -211,12 +211,12 @@ def test_a_latency_is_no_surer_than_its_wait_and_never_surer_than_before(
 
 
 def test_a_run_needs_more_jobs_the_nearer_capacity_and_the_more_services_vary() -> None:
-    assert jobs_to_settle(0.95) == pytest.approx(8 * 0.95 / (1 - math.sqrt(0.95)) ** 2)
-    needed = [jobs_to_settle(load) for load in (0.0, 0.3, 0.8, 0.95, 0.999, 1.0)]
+    assert jobs_to_steady_state(0.95) == pytest.approx(8 * 0.95 / (1 - math.sqrt(0.95)) ** 2)
+    needed = [jobs_to_steady_state(load) for load in (0.0, 0.3, 0.8, 0.95, 0.999, 1.0)]
     assert needed == sorted(needed)
     assert needed[0] == 0.0
     assert needed[-1] == math.inf
-    assert jobs_to_settle(0.8, 4.0) == pytest.approx(2.5 * jobs_to_settle(0.8))
+    assert jobs_to_steady_state(0.8, 4.0) == pytest.approx(2.5 * jobs_to_steady_state(0.8))
 
 
 @pytest.mark.parametrize("records", ["all", "none"])
@@ -242,7 +242,7 @@ def test_a_run_shorter_than_its_queue_s_memory_gives_values_without_intervals(re
 
     short, longer, calm = run(3000, 0.95), run(13000, 0.95), run(3000, 0.5)
     reason = short["statistics"]["missing_interval_reasons"]["latency_s"]["mean"]
-    assert "too short: at load 0.95" in reason
+    assert "too short: at offered load 0.95" in reason
     assert short["latency_s"]["mean"]["value"] > 0
     assert short["latency_s"]["mean"]["low"] is None
     assert calm["latency_s"]["mean"]["low"] is not None
@@ -273,10 +273,10 @@ def summarised(values: np.ndarray, batches: int = 512, stretches: int = 64) -> B
 
 def test_sums_and_histograms_say_what_the_values_say() -> None:
     values = waits(5, 60_000, 0.8)
-    whole, summary = BatchedSample.from_values(values, most=512), summarised(values)
+    whole, summary = BatchedSample.from_values(values, max_batches=512), summarised(values)
     assert estimates(summary)["mean"].as_dict() == pytest.approx(estimates(whole)["mean"].as_dict(), rel=1e-9)
     assert warm_up(summary) == warm_up(whole)
-    assert growth(summary) == growth(whole)
+    assert assess_steady_state(summary) == assess_steady_state(whole)
     for name in ("p50", "p95", "p99"):
         one, other = estimates(summary)[name], estimates(whole)[name]
         assert one.value == pytest.approx(other.value, rel=1.01 * sketch.RELATIVE_ERROR)
@@ -339,7 +339,7 @@ def test_a_transient_is_found_and_cut_and_a_steady_run_hardly_touched() -> None:
 
 
 def test_nothing_is_cut_of_a_short_run_and_at_most_half_of_any() -> None:
-    assert warm_up(BatchedSample.from_values(autoregression(1, LEAST_JOBS - 1))).jobs == 0
+    assert warm_up(BatchedSample.from_values(autoregression(1, MIN_JOBS - 1))).jobs == 0
     for shape in (np.linspace(0, 50, 20_000), np.r_[np.full(9_000, 90.0), np.zeros(11_000)]):
         found = warm_up(BatchedSample.from_values(autoregression(1, 20_000) + shape))
         assert found.jobs <= 10_000 and found.reason
@@ -349,12 +349,12 @@ def test_nothing_is_cut_of_a_short_run_and_at_most_half_of_any() -> None:
     assert rising.jobs == 0 and "no steady state" in rising.reason
 
 
-# Growth.
+# SteadyState.
 
 
 def test_growth_is_seen_over_capacity_and_not_below() -> None:
     def said(load: float) -> list[str]:
-        return [growth(BatchedSample.from_values(waits(seed, 20_000, load))).settled for seed in range(30)]
+        return [assess_steady_state(BatchedSample.from_values(waits(seed, 20_000, load))).verdict for seed in range(30)]
 
     assert said(0.5) == said(0.8) == ["reached"] * 30
     assert "unstable" not in said(0.95)
@@ -417,7 +417,7 @@ def test_replications_have_student_s_interval() -> None:
 
 @given(st.floats(0.001, 0.5), st.floats(0.0, 2.0), st.floats(2.0, 1e5), st.integers(1000, 10**7))
 def test_more_jobs_are_asked_for_until_it_is_precise(error: float, half: float, worth: float, jobs: int) -> None:
-    estimate = Estimate(10.0, 10.0 - 5 * half, 10.0 + 10 * half, effective=worth)
+    estimate = Estimate(10.0, 10.0 - 5 * half, 10.0 + 10 * half, effective_sample_size=worth)
     needed = jobs_needed(estimate, error, jobs)
     assert relative_error(estimate) == pytest.approx(half)
     if relative_error(estimate) <= error and worth >= 400:
@@ -431,7 +431,7 @@ def test_more_jobs_are_asked_for_until_it_is_precise(error: float, half: float, 
 def test_replications_of_which_some_grow_have_no_mean_of_the_calm_ones(queue: Any) -> None:
     """Survivors only: seven calm runs of ten at load 0.99 halve the mean, and narrow its interval."""
     found = over_replications([1.0, None, 3.0])
-    assert found.value is None and found.reason == "1 of 3 replications have none"
+    assert found.value is None and found.reason == "1 of 3 replications have no value"
     data = {
         "schema": 1,
         "name": "edge",
@@ -454,6 +454,6 @@ def test_replications_of_which_some_grow_have_no_mean_of_the_calm_ones(queue: An
     assert {"unstable", "not shown"} <= set(alone)
     result = windtunnel.run(scenario_from_data(data), replications=12).result
     assert result["latency_s"]["mean"]["value"] is None
-    assert "of 12 replications have none" in result["statistics"]["missing_interval_reasons"]["latency_s"]["mean"]
+    assert "of 12 replications have no value" in result["statistics"]["missing_interval_reasons"]["latency_s"]["mean"]
     assert result["statistics"]["steady_state_reason"].startswith("in ")
     assert not result["targets"][0]["met"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from windtunnel.core.result import COMPLETED, STATUS
 from windtunnel.core.units import to_unit
-from windtunnel.engine.results.statistics import Estimate, over_replications, spread
+from windtunnel.engine.results.statistics import Estimate, estimate_values, over_replications
 from windtunnel.placement.nodes import MILLI, FloatArray, IntArray
 from windtunnel.placement.recording import NANO, PlacementRecording
 from windtunnel.placement.scenario import PLACEMENT_METRICS
@@ -127,8 +127,8 @@ def _times(recording: PlacementRecording, mine: np.ndarray) -> dict[str, Any]:
     started = mine & (tasks.started >= 0) & timed
     return {
         "jobs": {name: counts[name] for name in _ORDER},
-        "latency_s": _dicts(spread((tasks.finish[done] - tasks.arrival[done]) / NANO)),
-        "waiting_s": _dicts(spread((tasks.start[started] - tasks.arrival[started]) / NANO)),
+        "latency_s": _dicts(estimate_values((tasks.finish[done] - tasks.arrival[done]) / NANO)),
+        "waiting_s": _dicts(estimate_values((tasks.start[started] - tasks.arrival[started]) / NANO)),
     }
 
 

@@ -49,7 +49,7 @@ def until_precise(scenario: Scenario, stop: Stop, simulate: Simulate) -> tuple[d
         statistics = part["statistics"]
         estimate = Estimate(
             **times[statistic],
-            effective=statistics["effective_sample_size"][key][statistic],
+            effective_sample_size=statistics["effective_sample_size"][key][statistic],
             batches=statistics["batches"][key][statistic],
         )
         needed = jobs_needed(estimate, requested, jobs)
@@ -81,5 +81,5 @@ def _shortfall(stop: Stop, achieved: float | None, estimate: Any) -> str:
         return f"a relative error of {achieved:.2%}; {requested} was requested"
     return (
         f"{achieved:.2%} of {stop.figure} as requested, but with an effective sample size of "
-        f"{estimate.effective or 0.0:,.0f}, and at least {observations_needed(estimate):,.0f} is needed"
+        f"{estimate.effective_sample_size or 0.0:,.0f}, and at least {observations_needed(estimate):,.0f} is needed"
     )

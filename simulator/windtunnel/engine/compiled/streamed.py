@@ -1,4 +1,4 @@
-"""The recording of a run too long for every job's times to be kept: sums, histograms, and a sample of the jobs."""
+"""Computes the recording of a run that is too long to keep every job: sums, histograms, and a sample of the jobs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from windtunnel.engine.compiled import state
 from windtunnel.engine.compiled.build import Words
 from windtunnel.engine.compiled.state import World
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.results.accounting import down_of, spells_of
+from windtunnel.engine.results.accounting import degraded_intervals_of, down_of
 
 
 def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Recording:
-    """The recording of a run whose jobs were drawn as they were needed."""
+    """Return the recording of a run whose jobs were drawn while it went on."""
     r = world.run[0]
     end = int(r.end)
     series = len(world.batches) // state.BATCHES
@@ -43,13 +43,13 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
     ]
     empty = np.zeros(0, dtype=np.int64)
     total = int(arrived.sum())
-    notes = [f"{total:,} jobs: percentiles come from a sketch and are within 0.5% of the value of their rank"]
-    notes.append("power and waiting over time are means of short times; the peak power stated is of every instant")
+    notes = [f"{total:,} jobs: percentiles come from a sketch with a relative error of at most 0.5%"]
+    notes.append("power and waiting jobs over time are means over short intervals; the peak power is exact")
     if len(jobs):
         notes.append(f"the timeline and jobs.csv show {len(jobs):,} jobs of {total:,}, evenly spaced")
-    silent = [c.name for c in prepared.classes if not c.limit_w]
-    if silent:
-        notes.append(f"no power is stated for {', '.join(silent)}, which count as 0 W")
+    unpowered = [c.name for c in prepared.classes if not c.limit_w]
+    if unpowered:
+        notes.append(f"the power of {', '.join(unpowered)} is unknown and counts as 0 W")
     return Recording(
         end=end,
         jobs=jobs,
@@ -61,7 +61,7 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
         token_gaps=TokenGaps(empty, empty, empty, empty),
         intervals=IntervalTable(empty, empty, empty, empty, empty, np.zeros(0), list(words.numbers)),
         sampled_slices=True,
-        spells=spells_of(prepared, end),
+        spells=degraded_intervals_of(prepared, end),
         returned=int(r.returned),
         notes=notes,
         tally=Tally(

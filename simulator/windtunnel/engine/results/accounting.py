@@ -1,8 +1,4 @@
-"""From what the engine wrote down to a recording: power, energy, utilisation and queue over time.
-
-The engine writes only what cannot be worked out afterwards. A job of one segment is its own interval, so it
-costs no more than its start and finish; everything else is here, over arrays.
-"""
+"""Computes the recording of a run from its event log: power, energy, utilisation and waiting jobs over time."""
 
 from __future__ import annotations
 
@@ -32,28 +28,28 @@ from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 from windtunnel.engine.event_log import EventLog
 from windtunnel.engine.prepare.fault_schedule import down_ticks, intervals_until
 from windtunnel.engine.prepare.prepared import PreparedRun
-from windtunnel.engine.results.autoscaling import Rent, rent_of, scaling_of
+from windtunnel.engine.results.autoscaling import RentalLog, rental_log_of, scaling_of
 
 SLICE_LIMIT = 200_000
-"""Intervals above this many are shown as a stated sample: the first so many."""
+"""The largest number of intervals on the timeline; of more intervals it shows the first ones, and a note says so."""
 
 
 def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
-    """The recording of a run that has stopped at tick ``end``."""
+    """Return the recording of a run that stopped at tick ``end``."""
     start, finish, first, device = (
         np.frombuffer(a, dtype=np.int64) for a in (log.start, log.finish, log.first, log.device)
     )
     arrival, workload, rank = (np.frombuffer(a, dtype=np.int64) for a in (log.arrival, log.workload_of, log.rank))
     status = np.where(finish >= 0, COMPLETED, np.where(start >= 0, RUNNING, QUEUED))
     status[np.frombuffer(log.failed, dtype=np.uint8) > 0] = FAILED
-    # Where nothing is interrupted, a job that started did so once.
+    # Without interruptions every started job has had exactly one attempt.
     starts = (start >= 0).astype(np.int64)
     if prepared.interrupts:
         starts = np.frombuffer(log.starts, dtype=np.int64)
     first = np.where(first > end, -1, first)
     energy = np.frombuffer(log.energy, dtype=np.float64).copy()
     table = _intervals(prepared, log, workload, rank, start, finish, device, energy, end)
-    rent = rent_of(prepared, log, end) if prepared.scaled else None
+    rent = rental_log_of(prepared, log, end) if prepared.scaled else None
     tokens = np.zeros(log.count, dtype=np.int64)
     for job_class in prepared.workloads:
         outputs = next(
@@ -61,8 +57,8 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
             None,
         )
         if outputs is not None:
-            mine = workload == job_class.number
-            tokens[mine] = outputs[rank[mine]]
+            of_class = workload == job_class.number
+            tokens[of_class] = outputs[rank[of_class]]
     jobs = Jobs(
         workload=workload,
         arrival=arrival,
@@ -82,12 +78,12 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         at.append(rent.at)
         watts.append(rent.change * idle_of[rent.device])
     begun = start[start >= 0]
-    # Every array below was made by this run and none is written to after it.
+    # The arrays below belong to this run, and nothing writes to them after it.
     gaps = [
         np.frombuffer(a, dtype=np.int64) if len(a) else np.zeros(0, dtype=np.int64)
         for a in (log.gap_ticks, log.gap_tokens, log.gap_end, log.gap_workload)
     ]
-    left, back, again = (
+    began, interrupted, count = (
         np.array(a, dtype=np.int64) for a in (log.interrupted_start, log.interrupted_end, log.interrupted_jobs)
     )
     resets = [
@@ -106,8 +102,8 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         workloads=[w.workload.name for w in prepared.workloads],
         power=_steps(np.concatenate(at), np.concatenate(watts), idle_w, end),
         waiting=_steps(
-            np.concatenate([arrival, begun, left, back]),
-            np.concatenate([np.ones(log.count), -np.ones(len(begun)), -again, again]),
+            np.concatenate([arrival, begun, began, interrupted]),
+            np.concatenate([np.ones(log.count), -np.ones(len(begun)), -count, count]),
             0.0,
             end,
         ),
@@ -116,9 +112,9 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         intervals=table,
         sampled_slices=sampled,
         notes=notes,
-        spells=spells_of(prepared, end, resets),
-        returned=int(again.sum()),
-        extra={"interrupted_at_end": int(again[(back == end) & (left < end)].sum())} if len(back) else {},
+        spells=degraded_intervals_of(prepared, end, resets),
+        returned=int(count.sum()),
+        extra={"interrupted_at_end": int(count[(interrupted == end) & (began < end)].sum())} if len(count) else {},
         scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
     )
 
@@ -134,9 +130,9 @@ def _intervals(
     energy: FloatArray,
     end: int,
 ) -> IntervalTable:
-    """What the stations wrote down, and the jobs of one segment, whose intervals are their own times.
+    """Return the intervals of the event log, and those of jobs with one segment, whose times are the jobs' own times.
 
-    Adds those jobs' energy to ``energy``.
+    The energy of the latter jobs is added to ``energy``.
     """
     written = log.intervals
     columns: list[list[np.ndarray]] = [
@@ -148,26 +144,26 @@ def _intervals(
         single = compiled.single
         if single is None or (class_number, number) not in log.own_interval:
             continue
-        # A device of -1, of a job that never started, picks the last class and is left out with it.
-        mine = np.flatnonzero((device >= 0) & (workload == number) & (class_of[device] == class_number))
-        ends = np.where(finish[mine] >= 0, finish[mine], end)
-        watts = np.full(len(mine), single.watts) if isinstance(single.watts, float) else single.watts[rank[mine]]
-        energy[mine] += watts * to_second_array(ends - start[mine])
+        # Jobs that never started have device -1, and are excluded.
+        members = np.flatnonzero((device >= 0) & (workload == number) & (class_of[device] == class_number))
+        ends = np.where(finish[members] >= 0, finish[members], end)
+        watts = np.full(len(members), single.watts) if isinstance(single.watts, float) else single.watts[rank[members]]
+        energy[members] += watts * to_second_array(ends - start[members])
         lane, name = written.word(single.engine), written.word(single.name)
-        kept = ends > start[mine]
+        kept = ends > start[members]
         added = (
-            device[mine],
-            np.full(len(mine), lane),
-            np.full(len(mine), name),
-            start[mine],
+            device[members],
+            np.full(len(members), lane),
+            np.full(len(members), name),
+            start[members],
             ends,
             watts,
         )
-        everything = bool(kept.all())
+        is_complete = bool(kept.all())
         for column, values in zip(columns, added, strict=True):
-            column.append(values if everything else values[kept])
-    nothing = np.zeros(0, dtype=np.int64)
-    joined = [np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else nothing for parts in columns]
+            column.append(values if is_complete else values[kept])
+    empty = np.zeros(0, dtype=np.int64)
+    joined = [np.concatenate(parts) if len(parts) > 1 else parts[0] if parts else empty for parts in columns]
     return IntervalTable(
         device=joined[0],
         lane=joined[1],
@@ -180,7 +176,7 @@ def _intervals(
 
 
 def _steps(ticks: TickArray, changes: FloatArray, base: float, end: int) -> Steps:
-    """``base`` plus the running sum of ``changes``, which are exact, at ``ticks``; one step a tick."""
+    """Return the step function that begins at ``base`` and changes by ``changes`` at ``ticks``; one step a tick."""
     order = np.argsort(ticks, kind="stable")
     ticks = ticks[order]
     values = base + np.cumsum(changes[order])
@@ -194,15 +190,15 @@ def _steps(ticks: TickArray, changes: FloatArray, base: float, end: int) -> Step
 
 
 def _devices(
-    prepared: PreparedRun, jobs: Jobs, table: IntervalTable, rent: Rent | None, resets: Sequence[Reset], end: int
+    prepared: PreparedRun, jobs: Jobs, table: IntervalTable, rent: RentalLog | None, resets: Sequence[Reset], end: int
 ) -> list[DeviceRecord]:
     count = prepared.device_count
     seconds = to_second_array(table.end - table.start)
-    # A long naive sum drifts by more than the invariant allows; sums of short parts, do not.
+    # The rounding error of one long sum exceeds what the invariant allows; that of sums of short parts does not.
     active_j = np.zeros(count)
-    stretch = max(4096, count)
-    for begin in range(0, len(table), stretch):
-        part = slice(begin, begin + stretch)
+    part_size = max(4096, count)
+    for begin in range(0, len(table), part_size):
+        part = slice(begin, begin + part_size)
         active_j += np.bincount(table.device[part], weights=table.watts[part] * seconds[part], minlength=count)
     done = np.bincount(jobs.device[jobs.status == COMPLETED], minlength=count)
     busy = busy_ticks(table, count)
@@ -232,49 +228,48 @@ def _devices(
 
 
 Reset = tuple[int, int, int]
-"""(device, from, until) of a time in which a device was down because an operation had gone wrong there."""
+"""Device, start and end of an outage that a failed operation caused."""
 
 
 def down_of(prepared: PreparedRun, end: int, resets: Sequence[Reset] = ()) -> IntArray:
-    """For each device, the time until ``end`` in which it had failed, or was being reset."""
+    """Return how long each device was down until ``end``, because it had failed or was being reset (ticks)."""
     if prepared.faults is None:
         return np.zeros(prepared.device_count, dtype=np.int64)
     if not resets:
         return down_ticks(prepared.faults.until(end), end, prepared.device_count)
     down = np.zeros(prepared.device_count, dtype=np.int64)
-    for on, what, start, stop in _spells(prepared, end, resets):
-        if what == 0:
+    for on, cause, start, stop in _degraded_intervals(prepared, end, resets):
+        if cause == 0:
             down[on] += stop - start
     return down
 
 
-def spells_of(prepared: PreparedRun, end: int, resets: Sequence[Reset] = ()) -> Spells | None:
-    """What was wrong until ``end``, from the schedule and ``resets``; None where nothing strikes devices or power."""
+def degraded_intervals_of(prepared: PreparedRun, end: int, resets: Sequence[Reset] = ()) -> Spells | None:
+    """Return the degraded intervals until ``end``; None if no fault affects devices or power."""
     if prepared.faults is None:
         return None
-    found = _spells(prepared, end, resets)
-    rows = np.array(found, dtype=np.int64).reshape(-1, 4)
+    rows = np.array(_degraded_intervals(prepared, end, resets), dtype=np.int64).reshape(-1, 4)
     return Spells(*(np.ascontiguousarray(column) for column in rows.T))
 
 
-def _spells(prepared: PreparedRun, end: int, resets: Sequence[Reset]) -> list[tuple[int, int, int, int]]:
-    """(device, what, from, until) by device, what and time; where failures and resets overlap or touch they are one."""
-    assert prepared.faults is not None  # noqa: S101  whoever asks has looked
-    found = intervals_until(prepared.faults.until(end), end, prepared.faults.budget_w)
+def _degraded_intervals(prepared: PreparedRun, end: int, resets: Sequence[Reset]) -> list[tuple[int, int, int, int]]:
+    """Return (device, cause, start, end), sorted; failures and resets that overlap or touch are merged."""
+    assert prepared.faults is not None  # noqa: S101  the callers have checked it
+    intervals = intervals_until(prepared.faults.until(end), end, prepared.faults.budget_w)
     if not resets:
-        return found
-    kept = [spell for spell in found if spell[1] != 0]
+        return intervals
+    others = [interval for interval in intervals if interval[1] != 0]
     down: list[tuple[int, int, int, int]] = []
-    for on, start, stop in sorted([(on, a, b) for on, what, a, b in found if what == 0] + list(resets)):
+    for on, start, stop in sorted([(on, a, b) for on, cause, a, b in intervals if cause == 0] + list(resets)):
         if down and down[-1][0] == on and start <= down[-1][3]:
             down[-1] = (on, 0, down[-1][2], max(stop, down[-1][3]))
         else:
             down.append((on, 0, start, stop))
-    return sorted(kept + down)
+    return sorted(others + down)
 
 
 def busy_ticks(table: IntervalTable, count: int) -> TickArray:
-    """For each device, the time in which at least one of its engines worked."""
+    """Return, for each device, the time in which at least one of its hardware engines worked (ticks)."""
     order = np.lexsort((table.start, table.device))
     device, start, stop = table.device[order], table.start[order], table.end[order]
     if not len(device):
@@ -295,13 +290,13 @@ def busy_ticks(table: IntervalTable, count: int) -> TickArray:
 
 
 class _LazySlices(Sequence[Slice]):
-    """Slices that are made when first looked at: only a run that is written out needs them."""
+    """Slices that are computed at their first use, because only a run that writes a timeline needs them."""
 
     def __init__(self, make: Callable[[], list[Slice]]) -> None:
         self._make = make
 
     @cached_property
-    def _made(self) -> list[Slice]:
+    def _slices(self) -> list[Slice]:
         return self._make()
 
     @overload
@@ -309,14 +304,14 @@ class _LazySlices(Sequence[Slice]):
     @overload
     def __getitem__(self, index: slice) -> list[Slice]: ...
     def __getitem__(self, index: int | slice) -> Slice | list[Slice]:
-        return self._made[index]
+        return self._slices[index]
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._slices)
 
 
 def _slices(prepared: PreparedRun, log: EventLog, jobs: Jobs, table: IntervalTable, end: int) -> list[Slice]:
-    """What a timeline shows: each engine's intervals, and where jobs overlap on a device, each job on a slot."""
+    """Return what the timeline shows: the intervals of each hardware engine, and overlapping jobs in slots."""
     order = np.lexsort((table.device, table.start))
     sampled = len(order) > SLICE_LIMIT
     order = order[:SLICE_LIMIT]
@@ -356,9 +351,9 @@ def _notes(prepared: PreparedRun, log: EventLog) -> list[str]:
     notes = []
     if log.preemptions:
         notes.append(
-            f"memory for keys and values ran out {log.preemptions:,} times: sequences were put off and read again"
+            f"the KV cache was full {log.preemptions:,} times: sequences were preempted and their tokens recomputed"
         )
-    silent = [c.name for c in prepared.classes if not c.limit_w]
-    if silent:
-        notes.append(f"no power is stated for {', '.join(silent)}, which count as 0 W")
+    unpowered = [c.name for c in prepared.classes if not c.limit_w]
+    if unpowered:
+        notes.append(f"the power of {', '.join(unpowered)} is unknown and counts as 0 W")
     return notes

@@ -1,4 +1,4 @@
-"""What the energy of a run costs and emits at its site, worked out from the power step function hour by hour."""
+"""Computes cost and emissions of the energy of a run at its site from the power over time, hour by hour."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _J_PER_KWH = 3.6e6
 
 
 def joules_by_hour(power: Steps, start_time_s: int) -> FloatArray:
-    """Energy (J) that fell into each of the 24 hours of day, of a run that began ``start_time_s`` after midnight.
+    """Return the energy (J) in each of the 24 hours of the day; the run begins ``start_time_s`` seconds after midnight.
 
-    Exact: the steps are cut at every full hour, and each piece is its watts times its seconds.
+    The result is exact, because the steps of the power are divided at every full hour.
     """
     offset = start_time_s * TICKS_PER_SECOND
     full = np.arange(_HOUR - offset % _HOUR, power.end, _HOUR, dtype=np.int64)
-    # As np.union1d of the two, which knows neither that both increase nor that one is short.
+    # The union of both; faster than np.union1d, because both are sorted and one is short.
     places = np.searchsorted(power.ticks, full)
     new = power.ticks[np.minimum(places, len(power.ticks) - 1)] != full
     ticks = np.insert(power.ticks, places[new], full[new])
     watts = power.values[np.searchsorted(power.ticks, ticks, side="right") - 1]
     joules = watts * to_second_array(np.diff(np.append(ticks, power.end)))
-    # Hours are counted from the start's own midnight in two steps: a sum of ticks could leave int64.
+    # Hours are counted from midnight in two parts, because the sum of the ticks could overflow int64.
     hours = (ticks // _HOUR + (offset // _HOUR) + (ticks % _HOUR + offset % _HOUR) // _HOUR) % HOURS
     by_hour: FloatArray = np.bincount(hours, weights=joules, minlength=HOURS).astype(np.float64)
     return by_hour
@@ -36,11 +36,15 @@ def joules_by_hour(power: Steps, start_time_s: int) -> FloatArray:
 def economics(
     power: Steps, site: Site | None, rent_usd_per_s: float | None, by_hour_j: FloatArray | None = None
 ) -> dict[str, Any] | None:
-    """The result's ``site``: energy at the meter, its cost and carbon, and rent and energy together.
+    """Return the section ``site`` of the result, or None without a site; docs/metrics.md defines its keys.
 
-    ``by_hour_j``: as ``joules_by_hour`` gives it, where ``power`` is known as means only.
+    Figures whose price, carbon intensity or rent is unknown are None.
 
-    None without a site. What was not stated (a price, an intensity, a rent) leaves null. Definitions: docs/metrics.md.
+    Args:
+        power: The power of the fleet over time (W).
+        site: The site of the scenario.
+        rent_usd_per_s: The rent of the fleet, or None if a price is unknown.
+        by_hour_j: The result of ``joules_by_hour``, if ``power`` has only means over intervals.
     """
     if site is None:
         return None

@@ -1,4 +1,4 @@
-"""What a run is summed up in: latency, waiting, tokens, power, cost, targets. Defined in docs/metrics.md."""
+"""Computes the measured part of result.json: times, tokens, power, cost and targets (docs/metrics.md defines them)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from windtunnel.engine.results.statistics import (
     STATISTICS,
     Estimate,
     estimates,
-    no_surer_than,
     over_replications,
+    widen_to_waiting,
 )
 from windtunnel.engine.results.steady import TOO_FEW
 from windtunnel.engine.results.times import Times, times_of
@@ -31,21 +31,21 @@ from windtunnel.scenario.program import Generate
 from windtunnel.scenario.target import METRICS, Target
 
 _OF_DEVICES = ("utilisation", "rented_s", "energy_j", "availability")
-_OF_THE_FIRST = ("autoscale", "power_budget")
-"""Courses of one run, of which there is no mean."""
+_OF_FIRST_REPLICATION = ("autoscale", "power_budget")
+"""Sections with series over time, which have no mean over replications."""
 _ORDER = ("arrived", "completed", "dropped", "failed", "running", "queued")
 
 
 def summarise(prepared: PreparedRun, recordings: Sequence[Recording], targets: Sequence[Target]) -> dict[str, Any]:
-    """The measured part of result.json, from one recording or from several replications.
+    """Return the measured part of result.json, from one recording or from several replications.
 
-    With replications, job counts are totals over all of them, values are means over them (devices' too), and intervals
-    are between them; what changes over time (scaled entries, budgets) is the first replication's. ``notes``: what a
-    reader of the averages must know.
+    With replications, job counts are totals, all other values are means, and confidence intervals come from the
+    variance between replications. Series over time (scaled entries, budgets) are those of the first replication.
+    ``notes`` has sentences that a reader of the averages must know.
     """
-    runs = [_one(prepared, recording) for recording in recordings]
+    runs = [_run_result(prepared, recording) for recording in recordings]
     first = runs[0]
-    result = first if len(runs) == 1 else _over(runs)
+    result = first if len(runs) == 1 else _over_replications(runs)
     result["targets"] = [_judge(target, result) for target in targets]
     result["notes"] = _notes(result["statistics"])
     return result
@@ -54,20 +54,20 @@ def summarise(prepared: PreparedRun, recordings: Sequence[Recording], targets: S
 def _notes(statistics: Mapping[str, Any]) -> list[str]:
     notes = []
     if statistics["steady_state"] == "unstable":
-        # There are no times, so there is no warm-up that they leave out.
+        # Without averages there is no warm-up that they exclude.
         return [f"unstable: {statistics['steady_state_reason']}; no average is given"]
     if statistics["steady_state"] == "not shown" and statistics["steady_state_reason"] != TOO_FEW:
-        notes.append(f"no steady state is shown: {statistics['steady_state_reason']}")
+        notes.append(f"a steady state is not shown: {statistics['steady_state_reason']}")
     cut = statistics["warmup_jobs"]
     if isinstance(cut, list):
         if any(cut):
-            notes.append("times leave out the warm-up of each replication")
+            notes.append("time statistics exclude the warm-up of each replication")
     elif cut:
-        notes.append(f"times leave out the first {cut:,} jobs, the warm-up")
+        notes.append(f"time statistics exclude the warm-up, the first {cut:,} jobs")
     return notes
 
 
-def _one(prepared: PreparedRun, recording: Recording) -> dict[str, Any]:
+def _run_result(prepared: PreparedRun, recording: Recording) -> dict[str, Any]:
     span_s = recording.end / 1e12
     devices = [
         {
@@ -102,11 +102,11 @@ def _one(prepared: PreparedRun, recording: Recording) -> dict[str, Any]:
         **whole,
         "statistics": {
             "method": METHOD,
-            "stationary": steady.settled is not None,
+            "stationary": steady.state is not None,
             "warmup_jobs": steady.job,
             "warmup_reason": steady.reason,
-            "steady_state": None if steady.settled is None else steady.settled.settled,
-            "steady_state_reason": None if steady.settled is None else steady.settled.reason,
+            "steady_state": None if steady.state is None else steady.state.verdict,
+            "steady_state_reason": None if steady.state is None else steady.state.reason,
             "offered_load": None if steady.load is None else steady.load.offered,
             **whole["statistics"],
         },
@@ -137,7 +137,7 @@ def _one(prepared: PreparedRun, recording: Recording) -> dict[str, Any]:
 
 
 def _faults(prepared: PreparedRun, recording: Recording) -> dict[str, Any] | None:
-    """What went wrong and what became of it; None where the scenario states no fault."""
+    """Return the section ``faults`` of the result; None if the scenario has no fault."""
     if not prepared.scenario.faults:
         return None
     spells, end_s = recording.spells, recording.end / 1e12
@@ -149,17 +149,17 @@ def _faults(prepared: PreparedRun, recording: Recording) -> dict[str, Any] | Non
         events = {name: int(count) for name, count in zip(SPELLS, counts, strict=True)}
         on_devices = spells.device >= 0
         lasted_s = np.zeros((len(prepared.classes), len(SPELLS)))
-        struck = np.zeros((len(prepared.classes), len(SPELLS)), dtype=np.int64)
+        counts_of = np.zeros((len(prepared.classes), len(SPELLS)), dtype=np.int64)
         place = class_of[spells.device[on_devices]], spells.what[on_devices]
         np.add.at(lasted_s, place, to_second_array(spells.end[on_devices] - spells.start[on_devices]))
-        np.add.at(struck, place, 1)
+        np.add.at(counts_of, place, 1)
         for fleet_class in prepared.classes:
             total_s, number = fleet_class.count * end_s, fleet_class.number
             entries.append(
                 {
                     "name": fleet_class.name,
                     "devices": fleet_class.count,
-                    "failures": int(struck[number, 0]),
+                    "failures": int(counts_of[number, 0]),
                     "down_s": float(lasted_s[number, 0]),
                     "unreachable_s": float(lasted_s[number, 1]),
                     "throttled_s": float(lasted_s[number, 2]),
@@ -176,33 +176,35 @@ def _faults(prepared: PreparedRun, recording: Recording) -> dict[str, Any] | Non
         "failed": int(failed.sum()),
         "corrupted_jobs": recording.corrupted,
         "entries": entries,
-        "by_fault": _stated(prepared, recording, slow),
+        "by_fault": _by_fault(prepared, recording, slow),
     }
 
 
-def _stated(prepared: PreparedRun, recording: Recording, slow: Mapping[int, np.ndarray] | None) -> list[dict[str, Any]]:
-    """Of each fault that the scenario states, in its order, how often it struck.
+def _by_fault(
+    prepared: PreparedRun, recording: Recording, slow: Mapping[int, np.ndarray] | None
+) -> list[dict[str, Any]]:
+    """Return how often each fault of the scenario occurred, in their order.
 
-    Spells of each device apart, jobs that straggle (None where not every job is kept), and operations: of those also
-    how many could have been struck.
+    An occurrence is an interval on one device, a straggling job (None if not every job is kept), or an operation. For
+    faults of operations, the number of eligible operations is returned too.
     """
-    found = []
+    rows = []
     for number, fault in enumerate(prepared.scenario.faults):
         operations: int | None = None
-        struck: int | None
+        occurrences: int | None
         if isinstance(fault, OperationFault):
-            operations, struck = recording.struck[number]
+            operations, occurrences = recording.struck[number]
         elif isinstance(fault, Straggler):
-            struck = None if slow is None else int(np.count_nonzero(slow[number]))
+            occurrences = None if slow is None else int(np.count_nonzero(slow[number]))
         else:
-            assert prepared.faults is not None  # noqa: S101  it is part of a schedule
-            struck = prepared.faults.count_begun(number, recording.end)
-        found.append({"kind": fault.kind, "occurrences": struck, "eligible_operations": operations})
-    return found
+            assert prepared.faults is not None  # noqa: S101  the schedule has this fault
+            occurrences = prepared.faults.count_begun(number, recording.end)
+        rows.append({"kind": fault.kind, "occurrences": occurrences, "eligible_operations": operations})
+    return rows
 
 
 def _slow_jobs(prepared: PreparedRun, recording: Recording) -> dict[int, np.ndarray] | None:
-    """By straggler's place in the list of faults, which jobs it slowed; None where not every job is kept."""
+    """Return which jobs each straggler fault slowed down, by fault index; None if not every job is kept."""
     if recording.tally is not None:
         return None
     scenario, workload = prepared.scenario, recording.jobs.workload
@@ -215,7 +217,7 @@ def _slow_jobs(prepared: PreparedRun, recording: Recording) -> dict[int, np.ndar
 
 
 def _ranks(workload: IntArray) -> IntArray:
-    """Each job's place within its workload, of jobs in order of arrival."""
+    """Return the index of each job within its workload; jobs are in order of arrival."""
     order = np.argsort(workload, kind="stable")
     rank = np.empty(len(workload), dtype=np.int64)
     rank[order] = np.arange(len(workload)) - np.searchsorted(workload[order], workload[order])
@@ -232,7 +234,7 @@ def _utilisation(device: DeviceRecord, recording: Recording) -> float:
 
 
 def _mean_utilisation(recording: Recording) -> float:
-    """The mean over devices, each by how long it was rented."""
+    """Return the mean over devices, weighted by the time for which each was rented."""
     rented = [_rented(device, recording) for device in recording.devices]
     shares = [_utilisation(device, recording) for device in recording.devices]
     if min(rented) == max(rented):
@@ -244,48 +246,51 @@ def _times(times: Times, work: int | None, prepared: PreparedRun, recording: Rec
     by_status = times.counts(work)
     counts = {"arrived": int(by_status.sum())} | {name: int(by_status[code]) for code, name in enumerate(STATUS)}
     samples, steady = times.samples(work), times.steady
-    found: dict[str, dict[str, Estimate] | None] = {}
+    by_metric: dict[str, dict[str, Estimate] | None] = {}
     for name, sample in samples.items():
         if sample is None:
-            found[name] = None
-        elif steady.settled is not None and steady.settled.settled == "unstable":
-            # What grows without bound has no mean: how long the run was is all that one would tell.
-            found[name] = dict.fromkeys(STATISTICS, Estimate(None, reason=steady.settled.reason))
+            by_metric[name] = None
+        elif steady.state is not None and steady.state.verdict == "unstable":
+            # Delays that grow without bound have no mean: it would depend only on the length of the run.
+            by_metric[name] = dict.fromkeys(STATISTICS, Estimate(None, reason=steady.state.reason))
         else:
-            found[name] = estimates(sample, within=steady.correlation, reason=steady.too_short)
-    waiting = found["waiting_s"]
+            by_metric[name] = estimates(sample, within=steady.correlation, reason=steady.too_short)
+    waiting = by_metric["waiting_s"]
     for name in ("latency_s", "ttft_s"):
-        one = found[name]
-        if one is not None and waiting is not None:
-            found[name] = no_surer_than(one, waiting)
+        latency = by_metric[name]
+        if latency is not None and waiting is not None:
+            by_metric[name] = widen_to_waiting(latency, waiting)
     return {
         "jobs": {name: counts[name] for name in _ORDER},
-        **{name: _dicts_or_none(found[name]) for name in ("latency_s", "waiting_s")},
-        "serving": _serving(found, work, prepared, recording),
+        **{name: _dicts_or_none(by_metric[name]) for name in ("latency_s", "waiting_s")},
+        "serving": _serving(by_metric, work, prepared, recording),
         "statistics": {
             "effective_sample_size": {
-                name: {statistic: e.effective for statistic, e in one.items()}
-                for name, one in found.items()
-                if one is not None
+                name: {statistic: estimate.effective_sample_size for statistic, estimate in by_name.items()}
+                for name, by_name in by_metric.items()
+                if by_name is not None
             },
             "batches": {
-                name: {statistic: e.batches for statistic, e in one.items()}
-                for name, one in found.items()
-                if one is not None
+                name: {statistic: estimate.batches for statistic, estimate in by_name.items()}
+                for name, by_name in by_metric.items()
+                if by_name is not None
             },
             "missing_interval_reasons": {
-                name: {statistic: e.reason for statistic, e in one.items() if e.low is None}
-                for name, one in found.items()
-                if one is not None and any(e.low is None for e in one.values())
+                name: {statistic: estimate.reason for statistic, estimate in by_name.items() if estimate.low is None}
+                for name, by_name in by_metric.items()
+                if by_name is not None and any(estimate.low is None for estimate in by_name.values())
             },
         },
     }
 
 
 def _serving(
-    found: Mapping[str, Mapping[str, Estimate] | None], work: int | None, prepared: PreparedRun, recording: Recording
+    by_metric: Mapping[str, Mapping[str, Estimate] | None],
+    work: int | None,
+    prepared: PreparedRun,
+    recording: Recording,
 ) -> dict[str, Any] | None:
-    """Token times and rates of a workload, or of all; None where no job generates tokens."""
+    """Return token times and rates of one workload, or of all; None if no job generates tokens."""
     if not any(
         isinstance(stage, Generate)
         for w in prepared.workloads
@@ -299,8 +304,8 @@ def _serving(
         completed &= jobs.workload == work
     tokens = int(jobs.tokens[completed].sum())
     return {
-        "ttft_s": _dicts_or_none(found["ttft_s"]),
-        "itl_s": _dicts_or_none(found["itl_s"]),
+        "ttft_s": _dicts_or_none(by_metric["ttft_s"]),
+        "itl_s": _dicts_or_none(by_metric["itl_s"]),
         "output_tokens_per_s": tokens / span_s if tokens and span_s else None,
     }
 
@@ -313,11 +318,15 @@ def _dicts(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | Non
     return {name: estimate.as_dict() for name, estimate in estimates.items()}
 
 
-def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Replications as one: see ``summarise``."""
+def _over_replications(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Merge the results of replications, as ``summarise`` describes."""
     merged, missing = _merge_times(runs)
     for key in runs[0]:
-        if key in merged or key in _OF_THE_FIRST or key in ("devices", "workloads", "statistics", "site", "faults"):
+        if (
+            key in merged
+            or key in _OF_FIRST_REPLICATION
+            or key in ("devices", "workloads", "statistics", "site", "faults")
+        ):
             continue
         merged[key] = _mean([run[key] for run in runs])
     site = runs[0]["site"]
@@ -330,15 +339,15 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         }
         for i, device in enumerate(runs[0]["devices"])
     ]
-    merged |= {key: runs[0][key] for key in _OF_THE_FIRST}
+    merged |= {key: runs[0][key] for key in _OF_FIRST_REPLICATION}
     merged["faults"] = _over_faults([run["faults"] for run in runs if run["faults"] is not None])
     every = [run["statistics"] for run in runs]
-    # The worst of them speaks for all: one replication that grows makes a mean over them mean nothing.
-    worst = max(every, key=lambda one: ("reached", "not shown", "unstable").index(one["steady_state"] or "reached"))
+    # The worst replication decides: if one is unstable, the mean over all has no meaning.
+    worst = max(every, key=lambda run: ("reached", "not shown", "unstable").index(run["steady_state"] or "reached"))
     merged["statistics"] = {
         "method": "replications: Student's t over their values",
         "stationary": worst["stationary"],
-        "warmup_jobs": [one["warmup_jobs"] for one in every],
+        "warmup_jobs": [run["warmup_jobs"] for run in every],
         "warmup_reason": every[0]["warmup_reason"],
         "steady_state": worst["steady_state"],
         "steady_state_reason": _in_how_many(worst, every),
@@ -356,7 +365,7 @@ def _over(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _in_how_many(worst: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -> str | None:
-    alike = sum(one["steady_state"] == worst["steady_state"] for one in every)
+    alike = sum(run["steady_state"] == worst["steady_state"] for run in every)
     if worst["steady_state_reason"] is None or alike == len(every):
         reason: str | None = worst["steady_state_reason"]
         return reason
@@ -364,15 +373,17 @@ def _in_how_many(worst: Mapping[str, Any], every: Sequence[Mapping[str, Any]]) -
 
 
 def _over_faults(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Counts and times are totals over the replications, shares their means."""
+    """Merge the section ``faults``: counts and times are totals over the replications, shares are means."""
     if not parts:
         return None
     first = parts[0]
     entries: list[dict[str, Any]] = []
     for i, entry in enumerate(first["entries"]):
         every = [part["entries"][i] for part in parts]
-        totals = {key: sum(one[key] for one in every) for key in ("failures", "down_s", "unreachable_s", "throttled_s")}
-        entries.append({**entry, **totals, "availability": _mean([one["availability"] for one in every])})
+        totals = {
+            key: sum(part[key] for part in every) for key in ("failures", "down_s", "unreachable_s", "throttled_s")
+        }
+        entries.append({**entry, **totals, "availability": _mean([part["availability"] for part in every])})
     return {
         "events": {name: sum(part["events"][name] for part in parts) for name in first["events"]},
         "stragglers": _total([part["stragglers"] for part in parts]),
@@ -381,21 +392,21 @@ def _over_faults(parts: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         "entries": entries,
         "by_fault": [
             {
-                "kind": one["kind"],
+                "kind": fault["kind"],
                 **{
                     key: _total([part["by_fault"][i][key] for part in parts])
                     for key in ("occurrences", "eligible_operations")
                 },
             }
-            for i, one in enumerate(first["by_fault"])
+            for i, fault in enumerate(first["by_fault"])
         ],
     }
 
 
 def _total(values: Sequence[int | None]) -> int | None:
-    """The sum, where each is known."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    """Return the sum of the values; None if any of them is unknown."""
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if len(numbers) == len(values) else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -404,27 +415,29 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _merge_times(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
-    """(jobs and times of replications as one; by metric and statistic why a value or an interval is missing)."""
+    """Return the merged jobs and times of replications, and the reasons for missing values and intervals."""
     missing: dict[str, dict[str, str]] = {}
     merged: dict[str, Any] = {"jobs": {name: sum(part["jobs"][name] for part in parts) for name in _ORDER}}
     for metric in ("latency", "waiting", "ttft", "itl"):
         key = f"{metric}_s"
         distributions = [distribution(part, metric) for part in parts]
-        if all(one is None for one in distributions):
+        if all(times is None for times in distributions):
             merged[key] = None
             continue
-        values = {name: [None if one is None else one[name]["value"] for one in distributions] for name in STATISTICS}
-        found = {name: over_replications(of) for name, of in values.items()}
-        merged[key] = _dicts(found)
-        if any(one.low is None for one in found.values()):
-            missing[key] = {name: one.reason or "" for name, one in found.items() if one.low is None}
+        by_name = {
+            name: over_replications([None if times is None else times[name]["value"] for times in distributions])
+            for name in STATISTICS
+        }
+        merged[key] = _dicts(by_name)
+        if any(estimate.low is None for estimate in by_name.values()):
+            missing[key] = {name: e.reason or "" for name, e in by_name.items() if e.low is None}
     token_times = {key: merged.pop(key) for key in ("ttft_s", "itl_s")}
     serving = [part["serving"] for part in parts if part["serving"] is not None]
     merged["serving"] = None
     if serving:
         merged["serving"] = {
             **token_times,
-            "output_tokens_per_s": _mean([one["output_tokens_per_s"] for one in serving]),
+            "output_tokens_per_s": _mean([part["output_tokens_per_s"] for part in serving]),
         }
     return merged, missing
 
@@ -457,7 +470,7 @@ def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _part(target: Target, result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The workload's share of the result that a target speaks of; all of it where it names none."""
+    """Return the part of the result for the workload that a target names, or the whole result."""
     if target.workload is None:
         return result
     part: Mapping[str, Any] = next(w for w in result["workloads"] if w["name"] == target.workload)
@@ -465,22 +478,22 @@ def _part(target: Target, result: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def measured(target: Target, result: Mapping[str, Any]) -> float | None:
-    """The value (SI) that a target speaks of; None when nothing was measured."""
+    """Return the value of a target's metric in SI units; None if it was not measured."""
     if METRICS[target.metric].per_workload:
         times = distribution(_part(target, result), target.metric)
         return None if times is None else times[str(target.statistic)]["value"]
     jobs, site = result["jobs"], result["site"] or {}
 
-    def a_second(key: str, factor: float) -> float | None:
+    def per_second(key: str, factor: float) -> float | None:
         return None if site.get(key) is None else site[key] * factor / 3600
 
     values: dict[str, float | None] = {
         "throughput": result["throughput_per_s"],
         "energy": result["energy_j"],
         "cost": None if result["cost_usd_per_h"] is None else result["cost_usd_per_h"] / 3600,
-        "energy_cost": a_second("energy_cost_usd_per_h", 1.0),
-        "total_cost": a_second("cost_usd_per_h", 1.0),
-        "carbon": a_second("carbon_kg_per_h", 1e3),
+        "energy_cost": per_second("energy_cost_usd_per_h", 1.0),
+        "total_cost": per_second("cost_usd_per_h", 1.0),
+        "carbon": per_second("carbon_kg_per_h", 1e3),
         "availability": result.get("availability"),
         "utilisation": result["utilisation"],
         "completed": jobs["completed"] / jobs["arrived"] if jobs["arrived"] else None,

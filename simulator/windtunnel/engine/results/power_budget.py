@@ -1,4 +1,4 @@
-"""What a budget of power was during a run, and how many devices it feeds at once: for result.json and the reports."""
+"""The section ``power_budget`` of the result: the budget over time, and how many devices can work within it."""
 
 from __future__ import annotations
 
@@ -14,33 +14,36 @@ from windtunnel.engine.prepare.fault_schedule import CAP
 from windtunnel.engine.prepare.prepared import PreparedRun
 
 SERIES = 400
-"""Steps of the budget above which the least in each of as many equal times is kept."""
+"""The largest number of points of the series; a longer one is replaced by the minimum of each of as many intervals."""
 
 
 def power_budget(prepared: PreparedRun, recording: Recording) -> dict[str, Any] | None:
-    """The budget over time (W, None where only a brown-out limits it), and what it feeds; None without a budget."""
+    """Return the section ``power_budget`` of the result, or None if neither a budget nor a brown-out limits power.
+
+    A budget in W is None while no limit applies, if only brown-outs limit it.
+    """
     if prepared.budget_w is None:
         return None
     ticks, values = _steps(prepared, recording.end)
-    thinned = len(ticks) > SERIES
-    if thinned:
+    downsampled = len(ticks) > SERIES
+    if downsampled:
         edges = np.linspace(0, recording.end, SERIES, endpoint=False).astype(np.int64)
-        # The value at each edge counts as well as what it falls to before the next.
+        # The value at each edge counts, as well as every lower value before the next edge.
         at = np.union1d(ticks, edges)
         filled = values[np.searchsorted(ticks, at, side="right") - 1]
         values, ticks = np.minimum.reduceat(filled, np.searchsorted(at, edges)), edges
     levels = [None if math.isinf(value) else float(value) for value in values.tolist()]
-    stated = [level for level in levels if level is not None]
+    limits = [level for level in levels if level is not None]
     return {
         "normal_w": None if math.isinf(prepared.budget_w) else prepared.budget_w,
-        "min_w": min(stated) if stated else None,
-        "max_active_devices": _feeds(prepared),
-        "series": {"time_s": to_second_array(ticks).tolist(), "budget_w": levels, "downsampled": thinned},
+        "min_w": min(limits) if limits else None,
+        "max_active_devices": _max_active_devices(prepared),
+        "series": {"time_s": to_second_array(ticks).tolist(), "budget_w": levels, "downsampled": downsampled},
     }
 
 
 def _steps(prepared: PreparedRun, end: int) -> tuple[np.ndarray, np.ndarray]:
-    """(ticks, watts): what the budget was from each tick on, the first being 0."""
+    """Return the ticks at which the budget changes, beginning with 0, and the budget from each of them on (W)."""
     steps = {0: float(prepared.budget_w or 0.0)}
     if prepared.faults is not None:
         events = prepared.faults.until(end)
@@ -50,21 +53,21 @@ def _steps(prepared: PreparedRun, end: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array([tick for tick, _ in kept], dtype=np.int64), np.array([value for _, value in kept])
 
 
-def _feeds(prepared: PreparedRun) -> int | None:
-    """How many devices at most can work at once within the budget; None where there is no limit but in a brown-out.
+def _max_active_devices(prepared: PreparedRun) -> int | None:
+    """Return how many devices can work at the same time within the budget; None if only brown-outs limit power.
 
-    The devices whose work draws least count first, each at the most that the least demanding of its workloads draws.
+    Each device counts with the peak power of its workload with the lowest peak, in increasing order of that power.
     """
     budget_w = float(prepared.budget_w or 0.0)
     if math.isinf(budget_w):
         return None
-    left, fed = budget_w - prepared.idle_w, 0
+    headroom_w, active = budget_w - prepared.idle_w, 0
     needs: dict[int, float] = {}
     for cls, work in prepared.compiled:
         needs[cls] = min(needs.get(cls, math.inf), max_power(prepared, cls, work))
-    for cls in sorted(needs, key=lambda one: (needs[one], one)):
+    for cls in sorted(needs, key=lambda number: (needs[number], number)):
         count = prepared.classes[cls].count
-        # A whole number of watts must not fall short by a rounding.
-        some = count if needs[cls] <= 0 else min(count, int(left / needs[cls] * (1 + 1e-12)))
-        fed, left = fed + some, left - some * needs[cls]
-    return fed
+        # The factor prevents that rounding excludes a device that fits exactly.
+        fitting = count if needs[cls] <= 0 else min(count, int(headroom_w / needs[cls] * (1 + 1e-12)))
+        active, headroom_w = active + fitting, headroom_w - fitting * needs[cls]
+    return active

@@ -1,7 +1,7 @@
-"""What an interval is made from: one run's values in order, or sums and histograms of its batches.
+"""Samples from which confidence intervals are computed: the values of one run in order, or sums and histograms.
 
-A run of a few million jobs keeps every value; a run of a hundred million keeps, for each of at most a few thousand
-contiguous batches, a count and a sum, and for some tens of longer ones a histogram. Both are a ``BatchedSample``.
+A run of a few million jobs keeps every value. A run of a hundred million keeps a count and a sum for each of at most a
+few thousand contiguous batches, and a histogram for each of some tens of longer parts. Both are a ``BatchedSample``.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from windtunnel.core.result import IntArray
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.results.sketch import GAMMA, RELATIVE_ERROR, quantile_of_bins
 
-MOST_BATCHES = 2048
-_LEAST_IN_A_BATCH = 5
+MAX_BATCHES = 2048
+_MIN_BATCH_SIZE = 5
 """As in MSER-5 (White, Cobb, Spratt, 2000)."""
 
 
 @dataclass(frozen=True)
 class Histograms:
-    """Sketches of contiguous stretches of a run, each as long as some whole batches.
+    """Histograms of contiguous parts of a run; each part consists of whole batches.
 
-    ``counts``: (stretches, bins), from bin ``lowest`` of ``sketch.bin_of`` up. ``zeros``: (stretches,) values of zero.
-    ``edges``: (stretches + 1,), the batches at which the stretches begin and end. ``unit``: what one unit of the binned
-    values is in SI (1e-12 for ticks).
+    Attributes:
+        counts: The number of values in each bin, from bin ``lowest`` of ``sketch.bin_of`` on; shape (parts, bins).
+        zeros: The number of values that are zero; shape (parts,).
+        edges: The batches at which the parts begin and end; shape (parts + 1,).
+        lowest: The number of the first bin.
+        unit: The SI value of one unit of the binned values (1e-12 for ticks).
     """
 
     counts: IntArray
@@ -36,7 +39,7 @@ class Histograms:
     unit: float = 1.0
 
     def without(self, batches: int) -> Histograms:
-        """Only the stretches that begin at ``batches`` or later; ``edges`` count from there."""
+        """Return the parts that begin at ``batches`` or later; the new ``edges`` count from there."""
         first = int(np.searchsorted(self.edges[:-1], batches))
         return Histograms(
             self.counts[first:], self.zeros[first:], self.edges[first:] - self.edges[first], self.lowest, self.unit
@@ -45,11 +48,15 @@ class Histograms:
 
 @dataclass(frozen=True)
 class BatchedSample:
-    """A run's values by contiguous batches, in order.
+    """The values of a run in contiguous batches.
 
-    ``counts``, ``sums``: (batches,) floats; the (weighted) number of values in each batch, and their sum (SI).
-    ``values``, ``weights``: (n,) every value in order and how many observations it stands for (None: one each), with
-    ``edges`` (batches + 1,) where batches begin and end; or None, and then ``histograms`` may stand in.
+    Attributes:
+        counts: The (weighted) number of values in each batch; shape (batches,).
+        sums: The (weighted) sum of the values in each batch (SI); shape (batches,).
+        edges: The values at which batches begin and end; shape (batches + 1,); None without ``values``.
+        values: Every value in order (SI); shape (n,); None if only sums are kept.
+        weights: The number of observations that each value represents; shape (n,); None for one each.
+        histograms: Histograms that replace ``values`` for percentiles, or None.
     """
 
     counts: FloatArray
@@ -61,11 +68,11 @@ class BatchedSample:
 
     @classmethod
     def from_values(
-        cls, values: FloatArray, weights: FloatArray | None = None, *, most: int = MOST_BATCHES
+        cls, values: FloatArray, weights: FloatArray | None = None, *, max_batches: int = MAX_BATCHES
     ) -> BatchedSample:
-        """From every value in order (of arrival, or of time): at most ``most`` batches of at least five values."""
+        """Return the sample of ``values`` in order, in at most ``max_batches`` batches of at least five values."""
         count = len(values)
-        batches = max(min(most, count // _LEAST_IN_A_BATCH), 1 if count else 0)
+        batches = max(min(max_batches, count // _MIN_BATCH_SIZE), 1 if count else 0)
         edges = np.arange(batches + 1, dtype=np.int64) * count // max(batches, 1)
         if weights is None:
             return cls(np.diff(edges).astype(np.float64), _sums(values, edges), edges, values)
@@ -80,10 +87,10 @@ class BatchedSample:
         *,
         unit: float = 1.0,
     ) -> BatchedSample:
-        """From summaries: ``counts`` and ``sums`` (batches,) in order, sums in ``unit`` (1e-12: ticks).
+        """Return the sample of batches with these ``counts`` and ``sums``, both of shape (batches,).
 
-        Empty batches are joined to the one before, so that a batch always has a mean. Without ``histograms`` there are
-        no percentiles.
+        ``unit`` is the SI value of one unit of the sums (1e-12 for ticks). An empty batch is merged with the one before
+        it, so that every batch has a mean. Without ``histograms`` the sample has no percentiles.
         """
         total = counts.astype(np.float64)
         if (total > 0).all():
@@ -92,7 +99,7 @@ class BatchedSample:
         starts = np.concatenate([[0], full[1:]]).astype(np.int64) if len(full) else full
         if histograms is not None and len(full):
             edges = np.searchsorted(starts, histograms.edges)
-            # A stretch without a value says nothing, and would leave two edges at one batch.
+            # A part without values has no information, and would leave two edges at one batch.
             kept = np.diff(edges) > 0
             histograms = Histograms(
                 histograms.counts[kept],
@@ -104,71 +111,69 @@ class BatchedSample:
         return cls(_add_up(total, starts), _add_up(sums.astype(np.float64), starts) * unit, histograms=histograms)
 
     def __len__(self) -> int:
-        """The number of batches."""
+        """Return the number of batches."""
         return len(self.counts)
 
     @cached_property
     def observations(self) -> float:
-        """Values in all; what a weighted value stands for counts in full."""
+        """The number of observations, counting each value by its weight."""
         return float(self.counts.sum())
 
     @property
     def size(self) -> int:
-        """Values in all, each once whatever its weight."""
+        """The number of values, counting each value once."""
         return len(self.values) if self.values is not None else int(self.observations)
 
     @property
     def exact(self) -> bool:
-        """Whether percentiles come from the values themselves."""
+        """Whether percentiles are computed from the values themselves."""
         return self.values is not None
 
     @property
     def has_percentiles(self) -> bool:
-        """Whether there is anything to take percentiles from."""
+        """Whether the sample has values or histograms, from which percentiles can be computed."""
         return self.values is not None or self.histograms is not None
 
     @cached_property
     def positive(self) -> bool:
-        """Whether no value can be negative: what bins hold never is."""
+        """Whether no value is negative. Binned values never are."""
         return True if self.values is None else not len(self.values) or bool(self.values.min() >= 0.0)
 
     @property
     def mean(self) -> float:
-        """The mean of all values."""
+        """The weighted mean of all values."""
         return float(self.sums.sum()) / self.observations
 
     def batch_means(self) -> FloatArray:
-        """(batches,)."""
+        """Return the mean of each batch; shape (batches,)."""
         return self.sums / self.counts
 
     def without(self, batches: int) -> BatchedSample:
-        """All but the first ``batches``; with histograms, as many more as the stretch they end in has."""
+        """Return the sample without its first ``batches``, rounded up to the next histogram if there are any."""
         if self.histograms is not None:
             edges = self.histograms.edges
             batches = int(edges[np.searchsorted(edges[:-1], batches)])
         if not batches:
             return self
-        left = self.histograms.without(batches) if self.histograms is not None else None
+        rest = self.histograms.without(batches) if self.histograms is not None else None
         counts, sums = self.counts[batches:], self.sums[batches:]
         if self.edges is None or self.values is None:
-            return BatchedSample(counts, sums, histograms=left)
+            return BatchedSample(counts, sums, histograms=rest)
         start = int(self.edges[batches])
         weights = None if self.weights is None else self.weights[start:]
         return BatchedSample(counts, sums, self.edges[batches:] - start, self.values[start:], weights)
 
     def jobs_in(self, batches: int) -> int:
-        """How many values the first ``batches`` hold."""
+        """Return the number of values in the first ``batches``."""
         return int(self.edges[batches]) if self.edges is not None else round(float(self.counts[:batches].sum()))
-
-    # Percentiles. `Ordered` below is made once for each sample.
 
     @cached_property
     def ordered(self) -> Ordered:
-        """The values, or bins, in order of size."""
+        """The values, or bins, in increasing order."""
         return Ordered(self)
 
     def above(self, value: float) -> tuple[FloatArray, FloatArray]:
-        """For each batch (or stretch with a histogram): how many values it has, and how many exceed ``value``."""
+        """Return, for each batch or histogram, the number of values and the number of values above ``value``."""
         if self.values is not None:
             beyond = self.values > value
             weighed = beyond.astype(np.float64) if self.weights is None else beyond * self.weights
@@ -182,7 +187,7 @@ class BatchedSample:
 
 
 class Ordered:
-    """A sample in order of size: ``sizes`` increase, ``reached`` is how many observations lie at or below each."""
+    """A sample in increasing order: ``sizes``, and in ``reached`` how many observations are at most each of them."""
 
     def __init__(self, sample: BatchedSample) -> None:
         self.exact = sample.values is not None
@@ -207,10 +212,11 @@ class Ordered:
         self.total = float(self.reached[-1])
 
     def quantile(self, fraction: float) -> float:
-        """The percentile as it is reported.
+        """Return the percentile that is reported.
 
-        NumPy's (linear between order statistics) of plain values; of weighted ones the least value at which the
-        cumulated weight reaches ``fraction`` of the whole; of bins the representative of the rank's bin.
+        For values without weights it is NumPy's, which interpolates linearly between order statistics. For weighted
+        values it is the smallest value at which the cumulative weight reaches ``fraction`` of the total. For histograms
+        it is the representative of the bin of that rank.
         """
         if self.exact and not self._weighted:
             return float(np.quantile(self.sizes, fraction))
@@ -218,27 +224,27 @@ class Ordered:
             return float(self.sizes[np.searchsorted(self.reached, fraction * self.total)])
         histograms = self._histograms
         assert histograms is not None  # noqa: S101  not exact: there are bins
-        found = quantile_of_bins(
+        quantile = quantile_of_bins(
             histograms.counts.sum(axis=0), histograms.lowest, int(histograms.zeros.sum()), fraction
         )
-        return 0.0 if found is None else found * histograms.unit
+        return 0.0 if quantile is None else quantile * histograms.unit
 
     def exceeded_by(self, share: float) -> float:
-        """The value that the fraction ``share`` of observations exceeds; smooth in ``share`` for bins too."""
+        """Return the value that the fraction ``share`` of the observations exceeds; continuous in it for bins."""
         rank = (1.0 - share) * self.total
         if self.exact and not self._weighted:
             return float(self.sizes[min(max(int(np.ceil(rank)) - 1, 0), len(self.sizes) - 1)])
         place = min(int(np.searchsorted(self.reached, rank)), len(self.sizes) - 1)
         if self.exact or place == 0:
             return float(self.sizes[place])
-        # Within a bin its values are taken to be spread evenly in the logarithm.
+        # The values within a bin are assumed to be uniformly distributed on a logarithmic scale.
         held = self.reached[place] - self.reached[place - 1]
         within = (rank - self.reached[place - 1]) / held if held else 0.5
         return float(self.sizes[place] * GAMMA ** (min(max(within, 0.0), 1.0) - 0.5))
 
     @property
     def error(self) -> float:
-        """The stated relative error of a percentile: none for values, the sketch's for bins."""
+        """The relative error of a percentile: 0 for values, that of the sketch for bins."""
         return 0.0 if self.exact else RELATIVE_ERROR
 
 
@@ -247,7 +253,7 @@ def _sums(values: FloatArray, edges: IntArray) -> FloatArray:
 
 
 def _add_up(values: FloatArray, starts: IntArray) -> FloatArray:
-    """Sums of the stretches of ``values`` that begin at ``starts`` (increasing strictly); empty for none."""
+    """Return the sums of the parts of ``values`` that begin at ``starts``, which must be strictly increasing."""
     if not len(starts) or not len(values):
         return np.zeros(0)
     return np.asarray(np.add.reduceat(values, starts), dtype=np.float64)

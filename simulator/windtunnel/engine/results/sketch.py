@@ -1,9 +1,11 @@
-"""Percentiles from bins: DDSketch's mapping, for runs too long to keep every value.
+"""Percentiles from histograms with the bins of DDSketch, for runs that are too long to keep every value.
 
-Masson, Rim, Lee, "DDSketch: a fast and fully-mergeable quantile sketch with relative-error guarantees", PVLDB 12(12),
-2019: a positive value x falls into bin ceil(log_gamma x) with gamma = (1 + a) / (1 - a), and every value of a bin is
-within the fraction a of the bin's representative. Values of zero have a bin of their own. Bins of several sketches
-add up, so a run may be cut into batches with a histogram each.
+A positive value x falls into bin ceil(log_gamma x) with gamma = (1 + a) / (1 - a), and every value of a bin differs
+from the representative of the bin by at most the fraction a. Values of zero have a separate bin. The bins of several
+sketches add up, so each part of a run can have its own histogram.
+
+Source: Masson, Rim, Lee, "DDSketch: a fast and fully-mergeable quantile sketch with relative-error guarantees", PVLDB
+12(12), 2019.
 """
 
 from __future__ import annotations
@@ -16,32 +18,36 @@ from windtunnel.core.result import IntArray
 from windtunnel.core.ticks import FloatArray
 
 RELATIVE_ERROR = 0.005
-"""a: how far a percentile read from bins may lie from the value of that rank, relative to it."""
+"""a: the largest relative error of a percentile that is read from bins."""
 
 GAMMA = (1.0 + RELATIVE_ERROR) / (1.0 - RELATIVE_ERROR)
 BINS_PER_E = 1.0 / math.log(GAMMA)
-"""Bins in which a value grows e times as large."""
+"""The number of bins over which values grow by a factor e."""
 
 
 def bin_of(value: float) -> int:
-    """The bin of a positive ``value``, in whatever unit. Plain enough for Numba to compile."""
+    """Return the bin of a positive ``value`` in any unit. Numba can compile this function."""
     return math.ceil(math.log(value) * BINS_PER_E)
 
 
 def value_of(index: float) -> float:
-    """The representative of bin ``index``: within ``RELATIVE_ERROR`` of every value in the bin."""
+    """Return the representative of bin ``index``, which is within ``RELATIVE_ERROR`` of every value in the bin."""
     return float(GAMMA**index * (2.0 / (1.0 + GAMMA)))
 
 
 def bins_of(values: FloatArray) -> IntArray:
-    """``bin_of`` for every element of ``values``, all positive; shape kept."""
+    """Return ``bin_of`` of every element of ``values``, which must be positive; same shape."""
     return np.ceil(np.log(values) * BINS_PER_E).astype(np.int64)
 
 
 def quantile_of_bins(counts: IntArray, lowest: int, zeros: int, fraction: float) -> float | None:
-    """The value at ``fraction`` of a sketch: ``counts`` (bins,) from bin ``lowest`` up, and ``zeros`` values of zero.
+    """Return the value at ``fraction`` of a sketch, or None if the sketch is empty.
 
-    The rank is fraction * (n - 1), rounded down, as in the authors' library. None for an empty sketch.
+    Args:
+        counts: The number of values in each bin, from bin ``lowest`` on; shape (bins,).
+        lowest: The number of the first bin.
+        zeros: The number of values that are zero.
+        fraction: The percentile as a fraction. The rank is fraction * (n - 1), rounded down, as in the library.
     """
     total = int(counts.sum()) + zeros
     if not total:

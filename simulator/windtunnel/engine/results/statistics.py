@@ -1,10 +1,10 @@
-"""Estimates with intervals: means and percentiles of one run's correlated jobs, of replications, of differences.
+"""Estimates with 95% confidence intervals: means and percentiles of one run, of replications, and of differences.
 
-Jobs of a run are correlated, so order statistics of a single run are no interval for a percentile, and the standard
-error of independent values is none for a mean. Both are reduced here to one question, how sure the sum of correlated
-batch residuals is (``steady.correlation``): for the mean, residuals of the values; for a percentile, residuals of the
-share of values beyond it, turned into an interval of the value by the sample's own distribution (Woodruff, 1952).
-Methods and their coverage: docs/metrics.md, reports/benchmarks/coverage.md.
+The jobs of a run are correlated, so formulas for independent values underestimate the interval. Both kinds of estimates
+are reduced to the standard error of a sum of correlated batch residuals (``steady.correlation``). For the mean they are
+residuals of the values. For a percentile they are residuals of the share of values above it, and the distribution of
+the sample turns the interval of the share into an interval of the value (Woodruff, 1952). docs/metrics.md describes the
+methods, and reports/benchmarks/coverage.md the measured interval coverage.
 """
 
 from __future__ import annotations
@@ -22,29 +22,30 @@ from windtunnel.engine.results.steady import UNBOUNDED, Correlation, correlation
 STATISTICS: Mapping[str, float | None] = {"mean": None, "p50": 0.5, "p95": 0.95, "p99": 0.99}
 METHOD = "batch residuals: autoregression and batch means, skewness-adjusted"
 
-LEAST_VALUES = 200
-_LEAST_BATCHES = 40
-_LEAST_BEYOND = 10
-_LEAST_HISTOGRAMS = 20
+MIN_VALUES = 200
+_MIN_BATCHES = 40
+_MIN_ABOVE = 10
+_MIN_HISTOGRAMS = 20
 
 
 @dataclass(frozen=True)
-class _Care:
-    """What normal theory leaves out, chosen by measurement (benchmarks/interval_coverage.py).
+class _Correction:
+    """Corrections of normal theory that were chosen by measurement (benchmarks/interval_coverage.py).
 
-    ``per_degree``: independent observations that count as one degree of freedom of Student's t, since their spread is
-    estimated from few busy spells, each far from normal. ``gain``: how many times the skewness that was seen is
-    reckoned with, since a run without a rare long spell sees less of it than there is.
+    Attributes:
+        per_degree: The number of independent observations that count as one degree of freedom of Student's t. Their
+            variance is estimated from few busy periods, which are not normally distributed.
+        gain: The factor on the observed skewness. A run without a rare long busy period underestimates it.
     """
 
     per_degree: float
     gain: float
 
 
-_OF_MEANS, _OF_PERCENTILES = _Care(3.0, 5.0), _Care(2.5, 2.0)
+_OF_MEANS, _OF_PERCENTILES = _Correction(3.0, 5.0), _Correction(2.5, 2.0)
 
-_LEAST_EFFECTIVE = 2.0
-_WIDEST = 3.0
+_MIN_EFFECTIVE = 2.0
+_MAX_RELATIVE_HALF_WIDTH = 3.0
 _SKEW_BATCHES = 32
 _SKEW_NOISE = 0.03
 """About half the standard error of the skewness of a sum of 32 symmetric batches."""
@@ -52,78 +53,85 @@ _SKEW_NOISE = 0.03
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value and its 95% interval; None where there is nothing to estimate it from.
+    """A value and its 95% confidence interval; both are None if there is nothing to estimate them from.
 
-    ``reason``: why there is no interval. ``effective``: how many independent observations it rests on, of at most
-    ``batches``, which is how many could be told apart.
+    Attributes:
+        value: The estimate, in the unit of the sample.
+        low: The lower end of the interval, or None.
+        high: The upper end of the interval, or None.
+        reason: Why there is no interval, or None.
+        effective_sample_size: The number of independent observations with the same variance, if it is known.
+        batches: The number of batches, which is the largest effective sample size that could be observed.
     """
 
     value: float | None
     low: float | None = None
     high: float | None = None
     reason: str | None = None
-    effective: float | None = None
+    effective_sample_size: float | None = None
     batches: int | None = None
 
     def as_dict(self) -> dict[str, float | None]:
-        """For result.json."""
+        """Return value, low and high, as result.json holds them."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
 def estimates(
     sample: BatchedSample, *, within: Correlation = UNBOUNDED, reason: str | None = None
 ) -> dict[str, Estimate]:
-    """Mean and percentiles of ``sample``, each with its interval.
+    """Return the mean and the percentiles of ``sample``, each with its interval.
 
-    ``within``: that of the waiting times, whose slow swings a short run of latencies hides under the noise of service
-    times; see ``steady.correlation``. ``reason``: why none is to have an
-    interval.
+    Args:
+        sample: The values in order.
+        within: The correlation of the queueing delays. In a short run the noise of service times hides the slow changes
+            of latencies; see ``steady.correlation``.
+        reason: If it is given, no estimate has an interval, for this reason.
     """
-    found = {name: _estimate(sample, fraction, within) for name, fraction in STATISTICS.items()}
+    by_name = {name: _estimate(sample, fraction, within) for name, fraction in STATISTICS.items()}
     if reason is None:
-        return found
-    return {name: replace(one, low=None, high=None, reason=reason) for name, one in found.items()}
+        return by_name
+    return {name: replace(estimate, low=None, high=None, reason=reason) for name, estimate in by_name.items()}
 
 
-def no_surer_than(found: Mapping[str, Estimate], waiting: Mapping[str, Estimate]) -> dict[str, Estimate]:
-    """``found`` of times that contain a wait, each interval as wide as the mean of ``waiting`` leaves it.
+def widen_to_waiting(latency: Mapping[str, Estimate], waiting: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """Return the estimates of times that include a queueing delay, with intervals at least as wide as the delay's.
 
-    A queue that is longer by a second makes every such time longer by about a second, and how long it is is what a
-    short run knows least: by luck it may see little waiting, and then latencies look as sure as their service times
-    are. So the mean's interval reaches at least as far as that of the mean wait; a percentile's does by the share of
-    the spread (p95 - p50) that is not the waits' own, since what their spread shows its interval has already.
+    If the mean queueing delay is one second longer, every latency is about one second longer. A short run may by chance
+    observe little waiting, and its latencies then seem as certain as the service times. The interval of the mean
+    therefore extends at least as far as that of the mean delay. The interval of a percentile extends by the share of
+    the dispersion (p95 - p50) that is not due to the delays, because its own interval shows the rest already.
     """
     mean = waiting["mean"]
     if mean.value is None or mean.low is None or mean.high is None:
-        return dict(found)
-    less, more = mean.value - mean.low, mean.high - mean.value
-    whole, part = _spread(found), _spread(waiting)
+        return dict(latency)
+    below, above = mean.value - mean.low, mean.high - mean.value
+    whole, part = _dispersion(latency), _dispersion(waiting)
     hidden = max(1.0 - part / whole, 0.0) if whole > 0.0 else 1.0
-    reached: dict[str, Estimate] = {}
-    for name, one in found.items():
-        reached[name] = one
-        if one.value is not None and one.low is not None and one.high is not None:
+    widened: dict[str, Estimate] = {}
+    for name, estimate in latency.items():
+        widened[name] = estimate
+        if estimate.value is not None and estimate.low is not None and estimate.high is not None:
             share = 1.0 if STATISTICS[name] is None else hidden
-            low, high = max(one.value - less * share, 0.0), one.value + more * share
-            reached[name] = replace(one, low=min(one.low, low), high=max(one.high, high))
-    return reached
+            low, high = max(estimate.value - below * share, 0.0), estimate.value + above * share
+            widened[name] = replace(estimate, low=min(estimate.low, low), high=max(estimate.high, high))
+    return widened
 
 
-def _spread(found: Mapping[str, Estimate]) -> float:
-    return (found["p95"].value or 0.0) - (found["p50"].value or 0.0)
+def _dispersion(by_name: Mapping[str, Estimate]) -> float:
+    return (by_name["p95"].value or 0.0) - (by_name["p50"].value or 0.0)
 
 
-def spread(values: FloatArray, weights: FloatArray | None = None) -> dict[str, Estimate]:
-    """``estimates`` of ``values`` in order of arrival (or of time); each stands for ``weights`` observations."""
+def estimate_values(values: FloatArray, weights: FloatArray | None = None) -> dict[str, Estimate]:
+    """Return ``estimates`` of ``values`` in order of arrival (or of time); each represents ``weights`` observations."""
     return estimates(BatchedSample.from_values(values, weights))
 
 
 def _estimate(sample: BatchedSample, fraction: float | None, within: Correlation) -> Estimate:
     if not len(sample) or (fraction is not None and not sample.has_percentiles):
-        return Estimate(None, reason="nothing was seen")
+        return Estimate(None, reason="no observations")
     value = sample.mean if fraction is None else sample.ordered.quantile(fraction)
-    if sample.size < LEAST_VALUES or len(sample) < _LEAST_BATCHES:
-        return Estimate(value, reason=f"fewer than {LEAST_VALUES} values")
+    if sample.size < MIN_VALUES or len(sample) < _MIN_BATCHES:
+        return Estimate(value, reason=f"fewer than {MIN_VALUES} values")
     if fraction is None:
         return _of_mean(sample, value, within)
     return _of_percentile(sample, value, fraction, within)
@@ -131,50 +139,50 @@ def _estimate(sample: BatchedSample, fraction: float | None, within: Correlation
 
 def _of_mean(sample: BatchedSample, value: float, within: Correlation) -> Estimate:
     residuals = (sample.sums - value * sample.counts) / sample.observations
-    found = correlation(residuals, within)
-    if found.error == 0.0:
-        return Estimate(value, value, value, effective=float(sample.size), batches=len(residuals))
-    # What is large and noisy relative to its mean is skewed too: then fewer observations speak than are independent.
-    effective = min(found.effective, (value / found.error) ** 2 if sample.positive else math.inf)
-    if effective < _LEAST_EFFECTIVE:
-        return Estimate(value, reason=_too_short(effective), effective=effective, batches=len(residuals))
+    total = correlation(residuals, within)
+    if total.error == 0.0:
+        return Estimate(value, value, value, effective_sample_size=float(sample.size), batches=len(residuals))
+    # Values with a large error relative to their mean are skewed too, and then fewer observations have information.
+    effective = min(total.effective, (value / total.error) ** 2 if sample.positive else math.inf)
+    if effective < _MIN_EFFECTIVE:
+        return Estimate(value, reason=_too_short(effective), effective_sample_size=effective, batches=len(residuals))
     t = _student(effective / _OF_MEANS.per_degree)
     skew = _skewness(residuals) * _OF_MEANS.gain
-    low, high = _ends(value, t * found.error, t, skew, sample.positive)
+    low, high = _interval(value, t * total.error, t, skew, sample.positive)
     if high is None:
-        return Estimate(value, reason=_too_short(effective), effective=effective, batches=len(residuals))
-    return Estimate(value, low, high, effective=effective, batches=len(residuals))
+        return Estimate(value, reason=_too_short(effective), effective_sample_size=effective, batches=len(residuals))
+    return Estimate(value, low, high, effective_sample_size=effective, batches=len(residuals))
 
 
 def _of_percentile(sample: BatchedSample, value: float, fraction: float, within: Correlation) -> Estimate:
-    beyond = 1.0 - fraction
-    if sample.size * beyond < _LEAST_BEYOND * (1 - 1e-9):
-        return Estimate(value, reason=f"fewer than {_LEAST_BEYOND} values beyond it")
+    above_share = 1.0 - fraction
+    if sample.size * above_share < _MIN_ABOVE * (1 - 1e-9):
+        return Estimate(value, reason=f"fewer than {_MIN_ABOVE} values above it")
     ordered = sample.ordered
     counts, above = sample.above(value)
-    if len(counts) < _LEAST_HISTOGRAMS:
-        return Estimate(value, reason=f"fewer than {_LEAST_HISTOGRAMS} histograms")
+    if len(counts) < _MIN_HISTOGRAMS:
+        return Estimate(value, reason=f"fewer than {_MIN_HISTOGRAMS} histograms")
     total = float(counts.sum())
     share = float(above.sum()) / total
     residuals = (above - share * counts) / total
-    found = correlation(residuals, within)
-    if found.error == 0.0:
-        # Nothing varies: the percentile lies within a mass of equal values.
+    sum_of_residuals = correlation(residuals, within)
+    if sum_of_residuals.error == 0.0:
+        # Nothing varies, because the percentile lies within a mass of equal values.
         return Estimate(
             value,
             value * (1 - ordered.error),
             value * (1 + ordered.error),
-            effective=float(sample.size),
+            effective_sample_size=float(sample.size),
             batches=len(residuals),
         )
-    effective = min(found.effective, (share / found.error) ** 2)
-    if effective < _LEAST_EFFECTIVE:
-        return Estimate(value, reason=_too_short(effective), effective=effective, batches=len(residuals))
+    effective = min(sum_of_residuals.effective, (share / sum_of_residuals.error) ** 2)
+    if effective < _MIN_EFFECTIVE:
+        return Estimate(value, reason=_too_short(effective), effective_sample_size=effective, batches=len(residuals))
     t = _student(effective / _OF_PERCENTILES.per_degree)
     skew = _skewness(residuals) * _OF_PERCENTILES.gain
-    # On the scale of log-odds, where a share that is small can neither fall below zero nor be symmetric about itself.
-    error = found.error / (share * (1.0 - share))
-    odds = math.log(beyond / (1.0 - beyond))
+    # The interval of the share is computed on a logit scale, on which it cannot become negative.
+    error = sum_of_residuals.error / (share * (1.0 - share))
+    odds = math.log(above_share / (1.0 - above_share))
     narrow = min(max(t * error, 0.02), 0.7)
     slope = (ordered.exceeded_by(_logistic(odds - narrow)) - ordered.exceeded_by(_logistic(odds + narrow))) / (
         2 * narrow
@@ -185,33 +193,40 @@ def _of_percentile(sample: BatchedSample, value: float, fraction: float, within:
     upper = ordered.exceeded_by(share_above) if sample.size * share_above >= 3 else None
     if value <= 0.0 and sample.positive:
         if upper is None:
-            return Estimate(value, reason=_too_short(effective), effective=effective, batches=len(residuals))
-        return Estimate(value, lower, upper * (1 + ordered.error), effective=effective, batches=len(residuals))
-    low, high = _ends(value, t * slope * error, t, skew, sample.positive)
+            return Estimate(
+                value, reason=_too_short(effective), effective_sample_size=effective, batches=len(residuals)
+            )
+        return Estimate(
+            value, lower, upper * (1 + ordered.error), effective_sample_size=effective, batches=len(residuals)
+        )
+    low, high = _interval(value, t * slope * error, t, skew, sample.positive)
     if high is None and lower <= 0.0 and upper is not None:
-        # Just above a mass at zero, where nothing is small relative to the value.
+        # The percentile is just above a mass at zero, where no error is small relative to the value.
         low, high = lower, upper
     if high is None:
-        return Estimate(value, reason=_too_short(effective), effective=effective, batches=len(residuals))
+        return Estimate(value, reason=_too_short(effective), effective_sample_size=effective, batches=len(residuals))
     low, high = min(low, lower), high if upper is None else max(high, upper)
     widened = (low * (1 - ordered.error), high * (1 + ordered.error))
-    return Estimate(value, *(widened if ordered.error else (low, high)), effective=effective, batches=len(residuals))
+    return Estimate(
+        value, *(widened if ordered.error else (low, high)), effective_sample_size=effective, batches=len(residuals)
+    )
 
 
-def _ends(value: float, half: float, t: float, skew: float, positive: bool) -> tuple[float, float | None]:
-    """The interval from a symmetric half-width; no upper end where the half-width is past ``_WIDEST`` values.
+def _interval(value: float, half: float, t: float, skew: float, positive: bool) -> tuple[float, float | None]:
+    """Return the ends of the interval with a symmetric half-width ``half``.
 
-    For values that cannot be negative the interval is that of their inverse square (above) and of their inverse
-    (below): in a queue the standard error grows as the square of the mean or faster, so that a run which by luck saw
-    little waiting also believes itself sure of it. On these scales the error hardly depends on the value, and for small
-    half-widths they make no difference. Beside them stands the adjustment for the skewness of batches (Hall, 1992; as
-    in Skart), and on the side of the longer tail whichever reaches further counts.
+    There is no upper end if the half-width exceeds ``_MAX_RELATIVE_HALF_WIDTH`` times the value. For values that cannot
+    be negative the interval is that of their inverse square (upper end) and of their inverse (lower end). In a queue
+    the standard error grows at least as the square of the mean, so a run that by chance observed little waiting also
+    underestimates its error. On these scales the error hardly depends on the value; small half-widths do not change.
+    The adjustment for the skewness of batches (Hall, 1992; as in Skart) applies too, and on the side of the longer tail
+    the wider of both ends counts.
     """
     up, down = _skewed(half, t, skew)
     if not positive or value <= 0.0:
         return value - down, value + up
     relative = half / value
-    if relative > _WIDEST:
+    if relative > _MAX_RELATIVE_HALF_WIDTH:
         return 0.0, None
     low = value / (1.0 + relative)
     if skew < 0.0:
@@ -220,7 +235,7 @@ def _ends(value: float, half: float, t: float, skew: float, positive: bool) -> t
 
 
 def _inverse_square(relative: float) -> float:
-    """(1 - 2r)^(-1/2), from r = 0.3 along its tangent, so that a wide interval is wide and not endless."""
+    """Return (1 - 2r)^(-1/2) up to r = 0.3, and its tangent above, so that a wide interval remains finite."""
     bend = 0.3
     if relative <= bend:
         return float((1.0 - 2.0 * relative) ** -0.5)
@@ -228,21 +243,24 @@ def _inverse_square(relative: float) -> float:
 
 
 def _skewed(half: float, t: float, skew: float) -> tuple[float, float]:
-    """(up, down): the half-width on each side for a sum of skewness ``skew`` (Hall, 1992): longer towards the tail."""
+    """Return the half-widths above and below for a sum of skewness ``skew``; the longer one is on the side of the tail.
+
+    Source: Hall (1992).
+    """
     more = (2.0 * t * t + 1.0) / (6.0 * t) * abs(skew)
     far, near = half * (1.0 + more), half * max(1.0 - more / 3.0, 0.5)
     return (far, near) if skew > 0.0 else (near, far)
 
 
 def _skewness(residuals: FloatArray) -> float:
-    """The skewness of the residuals' sum, from that of 32 batches taken to be independent, less what noise makes."""
+    """Return the skewness of the residuals' sum, from 32 batches that are assumed independent, minus that of noise."""
     sums = merged(residuals, _SKEW_BATCHES)
     centred = sums - sums.mean()
     variance = float((centred**2).mean())
     if variance <= 0.0:
         return 0.0
-    seen = float((centred**3).mean()) / variance**1.5 / math.sqrt(len(sums))
-    return math.copysign(max(abs(seen) - _SKEW_NOISE, 0.0), seen)
+    observed = float((centred**3).mean()) / variance**1.5 / math.sqrt(len(sums))
+    return math.copysign(max(abs(observed) - _SKEW_NOISE, 0.0), observed)
 
 
 def _logistic(odds: float) -> float:
@@ -250,56 +268,61 @@ def _logistic(odds: float) -> float:
 
 
 def _too_short(effective: float) -> str:
-    return f"the run is too short: it is worth about {effective:.1f} independent observations of this"
+    return f"the run is too short (effective sample size about {effective:.1f}, at least {_MIN_EFFECTIVE:.0f} needed)"
 
 
 def over_replications(values: Sequence[float | None]) -> Estimate:
-    """The mean of independent replications' values and its Student interval.
+    """Return the mean of the values of independent replications, with Student's interval.
 
-    None where any of them has no value: those that are left are the calm ones, and their mean too low.
+    There is no estimate if any replication has no value, because the mean of the others would be biased low.
     """
-    known = np.array([value for value in values if value is not None])
-    if len(known) < len(values):
-        missing = len(values) - len(known)
-        return Estimate(None, reason=f"{missing:,} of {len(values):,} replications have none")
-    if not len(known):
-        return Estimate(None, reason="nothing was seen")
-    value = float(known.mean())
-    if len(known) < 2:
-        return Estimate(value, reason="one replication")
-    half = _student(len(known) - 1) * float(known.std(ddof=1)) / math.sqrt(len(known))
+    numbers = np.array([value for value in values if value is not None])
+    if len(numbers) < len(values):
+        missing = len(values) - len(numbers)
+        return Estimate(None, reason=f"{missing:,} of {len(values):,} replications have no value")
+    if not len(numbers):
+        return Estimate(None, reason="no observations")
+    value, count = float(numbers.mean()), len(numbers)
+    if count < 2:
+        return Estimate(value, reason="only one replication")
+    half = _student(count - 1) * float(numbers.std(ddof=1)) / math.sqrt(count)
     low = value - half
-    return Estimate(value, max(low, 0.0) if known.min() >= 0.0 else low, value + half, effective=float(len(known)))
+    return Estimate(value, max(low, 0.0) if numbers.min() >= 0.0 else low, value + half, effective_sample_size=count)
 
 
-def paired(one: Sequence[float], other: Sequence[float]) -> Estimate:
-    """``one`` minus ``other``: two systems run with the same seeds, in the same order of seeds.
+def paired(candidate: Sequence[float], baseline: Sequence[float]) -> Estimate:
+    """Return the mean of ``candidate`` minus ``baseline``: runs of two systems with the same seeds, in the same order.
 
-    Common random numbers (Law, Simulation Modeling and Analysis, section 11.2): what a seed does to both cancels, so
-    the interval of the mean difference is narrower than that of two independent sets. ValueError for unequal lengths.
+    With common random numbers the effect of a seed on both systems cancels, so the interval of the mean difference is
+    narrower than that of two independent sets of runs.
+
+    Raises:
+        ValueError: if the lengths differ.
+
+    Source: Law, Simulation Modeling and Analysis, section 11.2.
     """
-    differences = np.subtract(np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64))
-    if len(one) != len(other):
-        raise ValueError(f"{len(one)} runs cannot be paired with {len(other)}")
+    if len(candidate) != len(baseline):
+        raise ValueError(f"{len(candidate)} runs cannot be paired with {len(baseline)}")
+    differences = np.subtract(np.asarray(candidate, dtype=np.float64), np.asarray(baseline, dtype=np.float64))
     if not len(differences):
-        return Estimate(None, reason="nothing was seen")
+        return Estimate(None, reason="no observations")
     value = float(differences.mean())
     if len(differences) < 2:
-        return Estimate(value, reason="one pair")
+        return Estimate(value, reason="only one pair")
     half = _student(len(differences) - 1) * float(differences.std(ddof=1)) / math.sqrt(len(differences))
-    return Estimate(value, value - half, value + half, effective=float(len(differences)))
+    return Estimate(value, value - half, value + half, effective_sample_size=len(differences))
 
 
-# Running until precise.
+# Runs that stop at a precision.
 
 _ENOUGH = 400.0
-_MOST_BATCHES = 0.75
-_MORE = 1.2
-_LEAST_GROWTH, _MOST_GROWTH, _UNKNOWN_GROWTH = 1.5, 10.0, 4.0
+_MAX_SHARE_OF_BATCHES = 0.75
+_MARGIN = 1.2
+_MIN_GROWTH, _MAX_GROWTH, _UNKNOWN_GROWTH = 1.5, 10.0, 4.0
 
 
 def relative_error(estimate: Estimate) -> float | None:
-    """The longer side of the interval over the value; None without an interval or with a value of zero."""
+    """Return the longer side of the interval over the value; None without an interval or for a value of zero."""
     if estimate.value is None or estimate.low is None or estimate.high is None:
         return None
     side = max(estimate.high - estimate.value, estimate.value - estimate.low)
@@ -307,29 +330,29 @@ def relative_error(estimate: Estimate) -> float | None:
 
 
 def observations_needed(estimate: Estimate) -> float:
-    """How many independent observations an estimate must rest on before a run may stop for it.
+    """Return the effective sample size that an estimate needs before a run may stop because of it.
 
-    400; where fewer batches than that are told apart, as in the histograms of a long run, most of them.
+    It is 400, or three quarters of the batches if there are fewer, as in the histograms of a long run.
     """
-    return _ENOUGH if estimate.batches is None else min(_ENOUGH, _MOST_BATCHES * estimate.batches)
+    return _ENOUGH if estimate.batches is None else min(_ENOUGH, _MAX_SHARE_OF_BATCHES * estimate.batches)
 
 
 def jobs_needed(estimate: Estimate, error: float, jobs_so_far: int) -> int:
-    """How many jobs the next attempt needs for ``error`` (relative); ``jobs_so_far`` when they were enough.
+    """Return how many jobs the next attempt needs for the relative error ``error``; ``jobs_so_far`` if they sufficed.
 
-    A run that is looked at again and again stops when it by chance looks precise (Chow and Robbins' bias). Against it:
-    an attempt counts only if it rests on enough independent observations (``observations_needed``), the longer side of
-    the interval decides, and every attempt aims a fifth beyond what the last suggests and is at least half as long
-    again, so that there are few.
+    A run that is examined repeatedly tends to stop when it looks precise by chance (Chow and Robbins). To limit this
+    bias, an attempt counts only if its effective sample size is sufficient (``observations_needed``), the longer side
+    of the interval decides, and every attempt is 20% longer than the last one suggests and at least 50% longer than it.
     """
-    reached = relative_error(estimate)
-    if reached is None:
+    achieved = relative_error(estimate)
+    if achieved is None:
         return math.ceil(jobs_so_far * _UNKNOWN_GROWTH)
-    effective, enough = math.inf if estimate.effective is None else estimate.effective, observations_needed(estimate)
-    if reached <= error and effective >= enough:
+    size = estimate.effective_sample_size
+    effective, enough = math.inf if size is None else size, observations_needed(estimate)
+    if achieved <= error and effective >= enough:
         return jobs_so_far
-    factor = max((reached / error) ** 2, enough / effective) * _MORE
-    return math.ceil(jobs_so_far * min(max(factor, _LEAST_GROWTH), _MOST_GROWTH))
+    factor = max((achieved / error) ** 2, enough / effective) * _MARGIN
+    return math.ceil(jobs_so_far * min(max(factor, _MIN_GROWTH), _MAX_GROWTH))
 
 
 def _student(degrees: float) -> float:
