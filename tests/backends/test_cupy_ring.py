@@ -64,7 +64,7 @@ def test_each_command_is_answered_with_itself_and_in_order(context: cupy_context
 
 def test_commands_are_sent_ahead_until_the_queue_is_full_and_none_is_lost(context: cupy_context.CupyContext) -> None:
     sent, received = 0, []
-    with PersistentKernel(context, capacity=8) as ring:
+    with PersistentKernel(context, capacity=8, timeout_s=600.0) as ring:
         while len(received) < 2000:
             while sent < 2000 and ring.host.send(message(sent)):
                 sent += 1
@@ -75,7 +75,7 @@ def test_commands_are_sent_ahead_until_the_queue_is_full_and_none_is_lost(contex
 
 
 def test_what_was_sent_before_it_is_told_to_end_is_done(context: cupy_context.CupyContext) -> None:
-    with PersistentKernel(context, capacity=8) as ring:
+    with PersistentKernel(context, capacity=8, timeout_s=600.0) as ring:
         for number in range(5):
             assert ring.host.send(message(number))
     assert [ring.host.receive() for _ in range(6)] == [*map(message, range(5)), None]
@@ -90,7 +90,7 @@ def test_it_ends_by_itself_when_it_hears_nothing(context: cupy_context.CupyConte
 
 
 def test_it_is_left_when_a_program_fails(context: cupy_context.CupyContext) -> None:
-    with pytest.raises(ZeroDivisionError), PersistentKernel(context) as ring:
+    with pytest.raises(ZeroDivisionError), PersistentKernel(context, timeout_s=600.0) as ring:
         raise ZeroDivisionError
     assert ring.host.ended == "stopped"
 

@@ -191,7 +191,7 @@ def test_what_a_hung_driver_has_started_goes_with_it(fake: RemoteOperations) -> 
     process = fake.process
     with pytest.raises(errors.DeviceHang):
         fake.trial("vector_add", columns(7)).run(1, limit_s=1.0)
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while (group := _running(process)) and time.monotonic() < until:
         time.sleep(0.05)  # killed, and not yet gone
     assert group == []
@@ -280,7 +280,7 @@ def test_a_child_whose_parent_is_killed_goes_too(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL
     child = int(done.stdout)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while not gone(child) and time.monotonic() < until:
         time.sleep(0.05)
     assert gone(child)

@@ -153,7 +153,7 @@ def test_an_event_measures_what_lies_between(device_under_test: Any, kernels: An
     last.record(stream)
     last.synchronize()
     assert last.elapsed_s(first) > 0.0 == first.elapsed_s(first)
-    with pytest.raises(errors.InvalidArgument, match="the other event is the later one"):
+    with pytest.raises(errors.InvalidArgument, match="the other event is (the )?later"):
         first.elapsed_s(last)
     # Recorded again it marks the later point.
     first.record(stream)
@@ -217,7 +217,7 @@ def test_a_graph_does_what_was_captured_or_is_refused(device_under_test: Any, ke
     assert not found.any()
     compiled = graph.compile()
     if "graphs" not in device_under_test.info.features:
-        with pytest.raises(errors.InvalidArgument, match="has no graphs"):
+        with pytest.raises(errors.InvalidArgument, match="has no graphs|does not support graphs"):
             compiled.replay()
         assert not found.any()
         return
