@@ -172,7 +172,7 @@ def test_a_figure_that_some_setting_gives_is_not_reproduced_by_that() -> None:
     inside = Modelled(0.2, "in the stated setting", low=0.0, high=0.9, swept="sizes", holds="for small ones")
     verdict, why = judged.Report(setting(), [claim]).judge(claim, inside)
     assert verdict == "off"
-    assert why.startswith("off by 20 points: the model says less")
+    assert why.startswith("off by 20 points: the model predicts less")
     assert "swept over sizes: 0 % to 90 %; the claim holds for small ones" in why
 
 
@@ -206,7 +206,7 @@ def test_an_example_that_is_none_is_told_the_nearest() -> None:
     wrong = replace(claim, model={"example": "partciles"})
     with pytest.raises(InputError, match="did you mean 'particles'"):
         judged.Report(setting(), [wrong]).row(wrong)
-    with pytest.raises(InputError, match="opens no devices"):
+    with pytest.raises(InputError, match="cannot open emulated devices"):
         judged.Report(replace(setting(), emulate=None), [claim]).row(claim)
 
 
@@ -333,10 +333,10 @@ def test_the_doubt_is_the_claims(rows: list[dict[str, Any]]) -> None:
     assert bound is not None
     assert bound.favourable < bound.value
     between = (bound.favourable + bound.value) / 2
-    near = replace(claim, stated=judged.Stated(between, between), tolerance=0.0)
+    near = replace(claim, stated=judged.StatedFigure(between, between), tolerance=0.0)
     report = judged.Report(setting(), [near])
     assert report.row(near)["verdict"] == "off"
-    below = replace(claim, stated=judged.Stated(bound.favourable * 0.99, bound.favourable * 0.99))
+    below = replace(claim, stated=judged.StatedFigure(bound.favourable * 0.99, bound.favourable * 0.99))
     assert judged.Report(setting(), [below]).row(below)["verdict"] == "impossible"
 
 
@@ -367,7 +367,7 @@ def test_ratios_are_of_the_rows_they_name(rows: list[dict[str, Any]]) -> None:
 def test_a_figure_that_the_model_took_from_the_documents_proves_nothing(rows: list[dict[str, Any]]) -> None:
     taken = find(rows, "persistent: write")
     assert (taken["verdict"], taken["independent"]) == ("reproduced", False)
-    assert "not independent: taken from these documents: persistent_write_s" in taken["why"]
+    assert "not independent: depends on numbers from the same documents: persistent_write_s" in taken["why"]
     assert find(rows, "single step: launch per command")["independent"] is True
     assert find(rows, "QAT: 100 Gbps")["independent"] is False
     # The watts of a device may be assumed from them; they do not enter the times.
@@ -413,7 +413,7 @@ def test_a_factor_and_a_reason_stand_in_every_row_that_is_off(rows: list[dict[st
     assert off
     for row in off:
         assert re.search(
-            r"off by (a factor of [\d.e+]+|\d+ points): the model says (more|less)|not 11,327x", row["why"]
+            r"off by (a factor of [\d.e+]+|\d+ points): the model predicts (more|less)|not 11,327x", row["why"]
         ), row["claim"]
         assert "likeliest: " in row["why"], row["claim"]
 
@@ -424,17 +424,17 @@ def test_the_factor_is_the_distance_of_the_figures(rows: list[dict[str, Any]]) -
     assert factor == pytest.approx(row["modelled"] / 5.0, rel=0.01)
 
 
-def test_the_command_prints_json_text_and_groups() -> None:
+def test_the_command_prints_json_text_and_groups(rows: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     runner = CliRunner()
-    whole = runner.invoke(cli, ["claims", "--format", "json"], catch_exceptions=False)
-    assert whole.exit_code == 0
-    data = json.loads(whole.stdout)
     some = runner.invoke(cli, ["claims", "--only", "rtx", "--format", "json"], catch_exceptions=False)
-    assert json.loads(some.stdout) == [row for row in data if row["group"] == "rtx"]
+    assert some.exit_code == 0
+    assert json.loads(some.stdout) == [row for row in rows if row["group"] == "rtx"]
+    # All rows were evaluated once for the fixture, so that the text of all of them costs no second evaluation.
+    monkeypatch.setattr(judged, "report", lambda _setting, only: rows if only is None else [])
     text = runner.invoke(cli, ["claims"], catch_exceptions=False)
     assert text.exit_code == 0
-    assert text.stdout.rstrip().splitlines()[-1].startswith(f"{len(data)} claims: ")
-    for row in data:
+    assert text.stdout.rstrip().splitlines()[-1].startswith(f"{len(rows)} claims: ")
+    for row in rows:
         assert row["claim"] in text.stdout
 
 

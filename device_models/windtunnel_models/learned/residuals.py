@@ -169,24 +169,25 @@ def read_points(op: type[Operation], text: str) -> Sequence[tuple[Rows, FloatArr
     groups: dict[tuple[str, ...], list[int]] = {}
     for i, key in enumerate(zip(*(columns[name] for name in words), strict=True)):
         groups.setdefault(key, []).append(i)
-    grouped = []
-    for key, places in groups.items():
-        choices = dict(zip(words, key, strict=True))
-        for column in op.all_columns():
-            if column.name in _FREE:
-                choices[column.name] = str(column.default)
-        numbers = {
-            c.name: np.array([float(c.parse(columns[c.name][i])) for i in places])
-            for c in op.all_columns()
-            if c.kind != "choice"
-        }
-        ordered = {c.name: choices[c.name] for c in op.all_columns() if c.kind == "choice"}
-        ratio = np.array([float(columns[LOG_RATIO][i]) for i in places])
-        noise = np.array([float(columns[NOISE][i]) for i in places])
-        if not (np.isfinite(ratio).all() and np.isfinite(noise).all() and (noise > 0.0).all()):
-            raise ValueError(f"{LOG_RATIO} and {NOISE} must be numbers, the latter above zero")
-        grouped.append((Rows(op, ordered, numbers), ratio, noise))
-    return grouped
+    return [_group(op, columns, dict(zip(words, key, strict=True)), places) for key, places in groups.items()]
+
+
+def _group(
+    op: type[Operation], columns: Mapping[str, Sequence[str]], choices: dict[str, str], places: Sequence[int]
+) -> tuple[Rows, FloatArray, FloatArray]:
+    """Return the rows at ``places``, which have these choices, with their log ratios and noise factors."""
+    every = op.all_columns()
+    choices |= {column.name: str(column.default) for column in every if column.name in _FREE}
+    numbers = {
+        column.name: np.array([float(column.parse(columns[column.name][i])) for i in places])
+        for column in every
+        if column.kind != "choice"
+    }
+    ratio, noise = (np.array([float(columns[name][i]) for i in places]) for name in (LOG_RATIO, NOISE))
+    if not (np.isfinite(ratio).all() and np.isfinite(noise).all() and (noise > 0.0).all()):
+        raise ValueError(f"{LOG_RATIO} and {NOISE} must be numbers, the latter above zero")
+    ordered = {column.name: choices[column.name] for column in every if column.kind == "choice"}
+    return Rows(op, ordered, numbers), ratio, noise
 
 
 class ArraysResidual:

@@ -13,9 +13,14 @@ from windtunnel_models.catalogue import Catalogue
 
 
 def claims(only: str | None = None, catalogue: Catalogue | None = None) -> list[dict[str, Any]]:
-    """What `windtunnel claims` prints: every figure of the founding documents beside the models' and physics' own.
+    """Compare every figure of the founding documents with the models and with physical bounds.
 
-    ``only`` names one group of them. Raises InputError for a group that is not there.
+    Args:
+        only: The only group of claims to evaluate.
+        catalogue: The catalogue of models.
+
+    Raises:
+        InputError: if there is no such group.
     """
     from windtunnel.claims.evaluate import report
     from windtunnel.claims.models import Setting
@@ -25,7 +30,7 @@ def claims(only: str | None = None, catalogue: Catalogue | None = None) -> list[
 
 
 def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows of ``claims`` for people."""
+    """Return the rows of ``claims`` as text."""
     from windtunnel.claims import text
 
     return text.claims_text(rows)

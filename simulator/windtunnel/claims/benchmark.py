@@ -1,13 +1,13 @@
 """The RTX Ada benchmark of the founding documents, as programs for the process engine.
 
 Two ways to drive the same simulation. *Launch per command*: a 64x64x64 float32 grid. An injection changes one cell on
-the host and uploads two whole arrays (pressure now and before) from pageable memory. A step enqueues two kernels
-(update, boundary) and returns; what follows pays for the execution. A query reads the host's copy. *Persistent*: a
-24x24x24 grid; a command is one write to mapped memory, and the host's waiting loop sleeps between looks at the
+the host and uploads two whole arrays (current and previous pressure) from pageable memory. A step enqueues two kernels
+(update, boundary) and returns; the next operation waits for their execution. A query reads the host's copy. *Persistent*: a
+24x24x24 grid; a command is one write to mapped memory, and the host's waiting loop sleeps between polls of the
 acknowledgement. The mixed workload is 100 repetitions of inject, five steps and a query, counted as 300 operations.
 
-The host is one more engine beside the device's own (``host``), so that enqueuing and execution overlap as they do in
-a stream. Every time below is a primitive with a source; the table's own figures are not among them.
+The host is a further hardware engine (``host``), so that enqueuing and execution overlap as in a stream. Every time
+below is a primitive with a source; the table's own figures are not used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from windtunnel.core.units import format_quantity as show
 Program = list[dict[str, Any]]
 
 SIDE = 64
-"""Cells along each edge of the grid that is launched on."""
+"""Cells along each edge of the launched kernels' grid."""
 PERSISTENT_SIDE = 24
 """Cells along each edge of the persistent kernel's grid."""
 FACES = 6
@@ -49,7 +49,7 @@ def _phase(low_s: float, high_s: float) -> Sourced:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is stated of the benchmark's host (SI), each with its source; the rest is the catalogue's device."""
+    """The stated facts of the benchmark's host (SI), each with its source; the rest is the catalogue's device."""
 
     pageable_bytes_per_s: Sourced
     cells_per_s: Sourced
@@ -127,7 +127,7 @@ _API = ("dispatch_s", "persistent_write_s", "persistent_poll_s")
 
 @dataclass(frozen=True)
 class _Row:
-    """A row of the table: its program, and the numbers that enter it (facts, then the device's own)."""
+    """A row of the table: its program, and the numbers that it uses (facts, then the device's own)."""
 
     program: Callable[[Benchmark], Program]
     facts: tuple[str, ...] = ()
@@ -148,31 +148,31 @@ class Benchmark:
         self._used = p.used
 
     def seconds(self, row: str) -> float:
-        """The modelled time of a row of the table, such as ``inject-launch`` (s)."""
+        """Return the modelled time of a row of the table, such as ``inject-launch`` (s)."""
         return self._run(self.device, ROWS[row].program(self))
 
     @property
     def look_s(self) -> float:
-        """From one look at the acknowledgement to the next (s)."""
+        """Return the time between two polls of the acknowledgement (s)."""
         return self.facts.sleep_s.value + self.facts.timer_slack_s.value + self.facts.wake_s.value
 
     def looks(self, steps: int) -> int:
-        """Looks until a command of ``steps`` is seen to be done; the first, at once, always comes too early."""
+        """Return the polls until a command of ``steps`` is seen as done; the first, at once, is always too early."""
         cells = PERSISTENT_SIDE**3 + FACES * PERSISTENT_SIDE**2
         step_s = 2.0 * self.floor_s + cells / self.facts.cells_per_s.value
         return math.ceil((self.notice_s + steps * step_s) / self.look_s)
 
     def injection(self) -> Program:
-        """Two arrays uploaded from pageable memory, one after the other: each call returns when its array is there."""
+        """Return the upload of two arrays from pageable memory, one after the other; each call waits for its copy."""
         upload = {"copy": {"bytes": ARRAY_BYTES, "direction": "h2d", "memory": "pageable"}}
         return [upload, upload]
 
     def enqueued(self, steps: int) -> Program:
-        """The host's part of ``steps``: two kernels enqueued for each."""
+        """Return the host's part of ``steps``: it enqueues two kernels for each."""
         return [host(self.dispatch_s) for _ in range(2 * steps)]
 
     def executed(self, side: int, steps: int) -> Program:
-        """The device's part: the update of every cell, then the six faces, in order on one stream."""
+        """Return the device's part: the update of every cell, then the six faces, in order on one stream."""
         update = {"stencil": {"nx": side, "ny": side, "nz": side}}
         boundary = {"stencil": {"nx": side, "ny": side, "nz": FACES}}
         return [update, boundary] * steps
@@ -191,12 +191,12 @@ class Benchmark:
         ]
 
     def acknowledged(self, steps: int) -> Program:
-        """A command written, and the host asleep between looks until the kernel has answered."""
+        """Return a command's write, and the host's sleeps between polls until the kernel has answered."""
         kernel = [{"launch": {"mode": "persistent"}}, *self.executed(PERSISTENT_SIDE, steps)]
         return [host(self.write_s), {"streams": [[host(self.look_s)] * self.looks(steps), kernel]}]
 
     def words(self, row: str) -> str:
-        """The arithmetic of a row."""
+        """Return the arithmetic of a row as text."""
         f = self.facts
         inject = (
             f"2 arrays x ({show(f.copy_setup_s.value, 's')} set-up + {show(ARRAY_BYTES, 'B')} at "
@@ -222,7 +222,7 @@ class Benchmark:
         }[row]
 
     def bound(self, row: str) -> Bound | None:
-        """What the row cannot beat: the arrays over the nominal link, or a sleep that never ends early."""
+        """Return the bound of a row: the arrays over the nominal link, or a sleep that never ends early."""
         times = REPETITIONS if row.startswith("mixed") else 1
         if row in ("inject-launch", "mixed-launch"):
             link = self.plain.values["host_link_bytes_per_s"].value
@@ -238,7 +238,7 @@ class Benchmark:
         return Bound(least, least, why)
 
     def ends(self, row: str) -> tuple[float, float]:
-        """The row with every uncertain number at its low end, and at its high end (s)."""
+        """Return the row with all uncertain numbers at their low ends, and at their high ends (s)."""
         found = []
         for end in ("low", "high"):
             facts = Facts(**{k: _moved(s, end) for k, s in vars(self.facts).items()})
@@ -254,7 +254,7 @@ class Benchmark:
         return min(found), max(found)
 
     def notes(self, row: str) -> tuple[str, ...]:
-        """What the launched rows are without the document's own phases: with the catalogue's overheads."""
+        """Return the launched rows with the catalogue's overheads instead of the document's own phases."""
         if row not in ("inject-launch", "mixed-launch"):
             return ()
         p = Parameters(self.plain)
@@ -272,7 +272,7 @@ class Benchmark:
         )
 
     def used_by(self, row: str) -> dict[str, Sourced]:
-        """Every number that enters the row."""
+        """Return every number that the row uses."""
         facts = {f"benchmark.{name}": getattr(self.facts, name) for name in ROWS[row].facts}
         wanted = ROWS[row].device
         return facts | {k: s for k, s in self._used.items() if k.removeprefix("api.").split(".")[0] in wanted}
@@ -307,4 +307,4 @@ ROWS = {
         _POLLED,
     ),
 }
-"""The rows of the table. A query reads what the host already has, and takes no stage."""
+"""The rows of the table. A query reads the host's copy, and has no stage."""

@@ -1,8 +1,8 @@
-"""What no implementation can beat: bytes over the rate that carries them, operations over the peak that does them.
+"""Physical bounds: bytes over the bandwidth, and operations over the peak rate.
 
-A bound is built from datasheet numbers alone: no efficiency, no launch, no latency enters. Where a number of the
-datasheet is itself uncertain, the bound has a favourable end too, made from the ends of the ranges that favour the
-claim; a claim is called impossible only when it breaks that one.
+A bound uses datasheet numbers alone, without efficiency, launch or latency. If a number of the datasheet is uncertain,
+the bound has a favourable end, computed from the ends of the ranges that favour the claim. A claim is impossible only
+if it exceeds that end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FRAMING_BYTES = 20.0
 
 @dataclass(frozen=True)
 class Bound:
-    """A limit (SI), the same from the favourable ends of uncertain numbers, and the arithmetic in words."""
+    """A limit (SI), the favourable end of it, and the arithmetic as text."""
 
     value: float
     favourable: float
@@ -33,7 +33,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class _Term:
-    """``amount`` over a rate: nominal, favourable (infinite where a cache may spare it)."""
+    """``amount`` over a rate: the nominal and the favourable one (infinite if a cache may hold the data)."""
 
     amount: float
     rate: float
@@ -44,7 +44,7 @@ class _Term:
 
     @property
     def why(self) -> str:
-        """The arithmetic; what is sold by the bit is shown in bits too."""
+        """The arithmetic as text; rates that are quoted in bits are shown in bits too."""
         amount, rate = show(self.amount, self.unit), show(self.rate, f"{self.unit}/s")
         if self.in_bits:
             amount = f"{amount} ({show(8.0 * self.amount, 'bit')})"
@@ -53,9 +53,13 @@ class _Term:
 
 
 def time_bound(device: Device, rows: Rows, *, bytes_in: float = 0.0, bytes_out: float = 0.0) -> Bound | None:
-    """The least time (s) of one operation on ``device``; None where the datasheet says nothing that bounds it.
+    """Return the least time (s) of one operation on ``device``, or None if the datasheet gives no bound.
 
-    ``bytes_in`` and ``bytes_out`` cross the link to the host besides, one way each, at the same time at best.
+    Args:
+        device: The device.
+        rows: One row of the operation.
+        bytes_in: Bytes that also cross the link from the host, at best at the same time as ``bytes_out``.
+        bytes_out: Bytes that cross the link to the host.
     """
     terms = list(_terms(device, rows))
     across = max(bytes_in, bytes_out)
@@ -66,13 +70,13 @@ def time_bound(device: Device, rows: Rows, *, bytes_in: float = 0.0, bytes_out: 
         return None
     terms.sort(key=lambda term: term.amount / term.rate, reverse=True)
     least = terms[0].amount / terms[0].rate
-    # A second limit that is nearly as hard proves the same by another number.
+    # A second term of similar size is reported too, because it supports the bound by another number.
     near = [term for term in terms[:2] if term.amount / term.rate > least / 2.0]
     return Bound(least, max(term.amount / term.best for term in terms), " and ".join(term.why for term in near))
 
 
 def rate_bound(device: Device, rows: Rows, amount: float, unit: str) -> Bound | None:
-    """The most of ``amount`` a second (SI): what the least time of the operation allows."""
+    """Return the largest rate of ``amount`` per second (SI) that the least time of the operation allows."""
     least = time_bound(device, rows)
     if least is None:
         return None
@@ -85,7 +89,7 @@ def rate_bound(device: Device, rows: Rows, amount: float, unit: str) -> Bound | 
 
 
 def power_bound(device: Device) -> Bound:
-    """What the device may draw at most (W)."""
+    """Return the power limit of the device (W)."""
     sourced = device.values["max_power_w"]
     return Bound(
         sourced.value,
@@ -118,7 +122,7 @@ def _terms(device: Device, rows: Rows) -> Iterator[_Term]:
 
 
 def _through_memory(device: Device, rows: Rows, rate: float, best: float) -> _Term:
-    """Every operand once. They lie in memory, as "data resident" says; what a cache could hold is given the doubt."""
+    """Return the term of reading every operand once from memory, or from a cache that may contain all of them."""
     size = float(rows.footprint_bytes()[0])
     cache = _rate(device, "l2_bytes", "llc_bytes", "vmem_bytes", "on_chip_bytes")
     what = "of operands through memory"
@@ -149,17 +153,17 @@ def _cipher(device: Device, rows: Rows, size: float, memory: tuple[float, float]
 
 
 def _arithmetic(device: Device, rows: Rows) -> Iterator[_Term]:
-    """Multiplications and additions over the fastest peak that the silicon has for the type."""
+    """Yield the term of multiplications and additions over the device's fastest peak for the number format."""
     dtype = rows.choices["dtype"]
     flops = float(Gemm.flops(rows.numbers)[0])
     peak: tuple[float, float] | None = None
     if device.kind.name == "gpu":
         key = "fp8" if dtype == "fp8_block" else dtype
         peaks = [_rate(device, f"{units}_flops_per_s.{key}") for units in ("matrix", "vector")]
-        known = [found for found in peaks if found is not None]
-        peak = (max(p[0] for p in known), max(p[1] for p in known)) if known else None
+        stated = [rate for rate in peaks if rate is not None]
+        peak = (max(rate[0] for rate in stated), max(rate[1] for rate in stated)) if stated else None
     elif device.kind.name == "tpu":
-        # Two operations for each element of each array and clock; a type that takes several passes is slower yet.
+        # Two operations for each element of each array and clock; formats with several passes are slower.
         peak = (2.0, 2.0)
         for name in ("arrays", "array_rows", "array_columns", "clock_hz"):
             peak = _product(peak, _rate(device, name))
@@ -174,12 +178,12 @@ def _arithmetic(device: Device, rows: Rows) -> Iterator[_Term]:
 
 
 def _product(a: tuple[float, float] | None, b: tuple[float, float] | None) -> tuple[float, float] | None:
-    """Element by element; None where either is unknown."""
+    """Return the product element by element, or None if either factor is unknown."""
     return None if a is None or b is None else (a[0] * b[0], a[1] * b[1])
 
 
 def _rate(device: Device, *names: str) -> tuple[float, float] | None:
-    """(nominal, favourable) of the first of ``names`` that the device's file or kind gives."""
+    """Return (nominal, favourable) of the first of ``names`` that the device has."""
     for name in names:
         sourced: Sourced | None = device.values.get(name)
         if sourced is not None and math.isfinite(sourced.value):

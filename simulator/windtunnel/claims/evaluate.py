@@ -1,29 +1,28 @@
-"""The figures of the founding documents, held against the models and against physics.
+"""The figures of the founding documents, compared with the models and with physical bounds.
 
-Each claim of ``claims.yaml`` becomes a row: what is stated, what the models say, the physical bound, a verdict, and the
-arithmetic. The models are asked as anybody asks them; no number here or there is fitted to a claim.
+Each claim of ``claims.yaml`` becomes a row: the stated figure, the modelled one, the physical bound, a verdict, and the
+arithmetic. No number of a model is fitted to a claim.
 
 Verdicts:
 
-``impossible``  the stated figure breaks the bound, which is built from datasheet numbers alone, even where each of
-                these is taken at the end of its range that favours the claim. A ratio is impossible when its own
-                document's baseline over the bound of the faster side is less than it.
+``impossible``  the stated figure exceeds the bound, which is computed from datasheet numbers alone, even if each of
+                them is at the end of its range that favours the claim. A ratio is impossible if it exceeds its own
+                document's baseline over the bound of the faster side.
 ``reproduced``  a single figure: the modelled value is within the row's tolerance of it, 10%, or 25% where the document
                 writes it with "~" (the three workload tables and the ratios between them). A range ("1-10 us", "<1 us",
                 "20+ TFLOPS", also where only the order of magnitude is meant): the modelled value lies in it, ends
                 widened by 10%. A ratio must also be, within 5%, the quotient of its document's own two figures.
-``off``         anything else that could be modelled; ``why`` says by what factor and the likeliest reason.
-``untested``    no program measures it yet, or no device can; ``why`` says what will test it.
+``off``         any other claim that could be modelled; ``why`` gives the factor and the likeliest reason.
+``untested``    no program or device measures it yet; ``why`` says what would test it.
 
-Techniques of programs ("unified memory saves 30% of frame time") come without a setting in their document: no size, no
-device, no plain form. A program of ``windtunnel.examples`` runs each in a setting that it states, taken from the
-document's own words where it has any, else of usual sizes, and not changed once its result was seen. The verdict is of
-that setting, by the rules above. ``modelled_low`` and ``modelled_high`` are then the ends of a sweep over what the
-document leaves open, and ``why`` says where in it the claim holds. That some setting can be found in which a figure
-comes out reproduces nothing: most sweeps run from nothing to nearly everything.
+The documents state techniques of programs ("unified memory saves 30% of frame time") without size, device or baseline.
+A program of ``windtunnel.examples`` runs each technique in a setting that the program states: the document's own if it
+has one, else usual sizes, fixed before the result was known. The verdict refers to that setting. ``modelled_low`` and
+``modelled_high`` are the ends of a sweep over what the document does not state, and ``why`` says where in it the claim
+holds. A setting in which a figure is attained does not reproduce it, because most sweeps cover nearly all values.
 
-A row's ``independent`` is false where a number that moves the modelled value was itself assumed from these documents:
-then agreement proves little, and ``why`` names the number.
+``independent`` is false if a number that affects the modelled value was assumed from these documents. Agreement then
+proves little, and ``why`` names the number.
 """
 
 from __future__ import annotations
@@ -50,33 +49,33 @@ _PLAIN = {"x": "1", "cycles": "1"}
 
 
 @dataclass(frozen=True)
-class Stated:
-    """What a document says (SI): one figure where ``low`` equals ``high``, else a range, open where infinite."""
+class StatedFigure:
+    """A figure of a document (SI): a single one if ``low`` equals ``high``, else a range, open where infinite."""
 
     low: float
     high: float
 
     @property
     def single(self) -> bool:
-        """Whether it is one figure."""
+        """Whether it is a single figure."""
         return self.low == self.high
 
     @property
     def shown(self) -> float:
-        """The figure for the column ``stated``: the range's upper end, or its lower where it has no upper."""
+        """The figure for the column ``stated``: the upper end of a range, or the lower one if the range is open."""
         return self.high if math.isfinite(self.high) else self.low
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim as claims.yaml holds it."""
+    """One claim of claims.yaml."""
 
     id: str
     group: str
     claim: str
     document: str
     device: str | None
-    stated: Stated
+    stated: StatedFigure
     unit: str
     sense: str
     model: Mapping[str, Any]
@@ -85,11 +84,11 @@ class Claim:
     at_most: Mapping[str, Any] | None = None
 
     def shown(self, value: float | None) -> float | None:
-        """An SI value in the claim's unit."""
+        """Return an SI value in the claim's unit."""
         return None if value is None else to_unit(value, _PLAIN.get(self.unit, self.unit))
 
     def words(self, value: float) -> str:
-        """An SI value for people."""
+        """Return an SI value as text in the claim's unit."""
         if self.unit == "x":
             return _times(value)
         if self.unit in ("cycles", "h", "%"):
@@ -102,12 +101,12 @@ class Claim:
 
 
 def _base(unit: str) -> str:
-    """The unit without its prefix, as quantities are shown."""
+    """Return the unit without its prefix, as quantities are shown."""
     return next((base for base in ("FLOP/s", "bit/s") if unit.endswith(base)), "/s" if unit == "/s" else unit[-1])
 
 
 def read_claims(path: Path = FILE) -> list[Claim]:
-    """Every claim of the file; InputError with its line for one that is not well formed."""
+    """Return every claim of the file; raises InputError with its line for an invalid one."""
     document = parse(read_text(path, "list of claims"), str(path))
     titles = document.data["documents"]
     claims: list[Claim] = []
@@ -126,33 +125,33 @@ def read_claims(path: Path = FILE) -> list[Claim]:
         except InputError as error:
             raise error.at(where) from None
         except (KeyError, TypeError) as error:
-            raise InputError(f"this claim is not well formed: {error}", where=where) from None
+            raise InputError(f"this claim is not valid: {error}", where=where) from None
     ids = [claim.id for claim in claims]
     if len(set(ids)) != len(ids):
         raise InputError("an id is given twice", where=Where(str(path)), expected="each id once")
     return claims
 
 
-def _stated(data: Any, unit: str) -> Stated:
+def _stated(data: Any, unit: str) -> StatedFigure:
     if not isinstance(data, dict):
         value = parse_quantity(str(data), unit)
-        return Stated(value, value)
+        return StatedFigure(value, value)
     ends = {key: parse_quantity(str(text), unit) for key, text in data.items()}
     if set(ends) == {"low", "high"}:
-        return Stated(ends["low"], ends["high"])
+        return StatedFigure(ends["low"], ends["high"])
     if set(ends) == {"below"}:
-        return Stated(0.0, ends["below"])
+        return StatedFigure(0.0, ends["below"])
     if set(ends) == {"at_least"}:
-        return Stated(ends["at_least"], math.inf)
+        return StatedFigure(ends["at_least"], math.inf)
     raise InputError(f"a stated figure has {one_of(data)}", expected="a quantity, low and high, below, or at_least")
 
 
 def choose(claims: Sequence[Claim], only: str | None) -> list[Claim]:
-    """The claims of one group; all of them without ``only``. InputError with the nearest right name."""
+    """Return the claims of the group ``only``, or all claims; raises InputError for an unknown group."""
     groups = list(dict.fromkeys(claim.group for claim in claims))
     if only is not None and only not in groups:
         raise InputError(
-            f"no claims are called '{only}'",
+            f"'{only}' is not a valid group of claims",
             where=Where(field="--only"),
             expected=one_of(groups),
             nearest=nearest(only, groups),
@@ -161,7 +160,7 @@ def choose(claims: Sequence[Claim], only: str | None) -> list[Claim]:
 
 
 class Report:
-    """Claims judged one by one; ratios ask for the claims they are made of."""
+    """The evaluation of claims; a ratio uses the values of its two claims."""
 
     def __init__(self, setting: Setting, claims: Sequence[Claim]) -> None:
         self._setting = setting
@@ -169,7 +168,7 @@ class Report:
         self._modelled: dict[str, Modelled] = {}
 
     def modelled(self, claim: Claim) -> Modelled:
-        """The modelled value of a claim, worked out once."""
+        """Return the modelled value of a claim, computed once."""
         if claim.id not in self._modelled:
             if "ratio" in claim.model:
                 self._modelled[claim.id] = self._ratio(claim)
@@ -180,7 +179,7 @@ class Report:
     def _ratio(self, claim: Claim) -> Modelled:
         slow, fast = (self._claims[name] for name in claim.model["ratio"])
         slower, faster = self.modelled(slow), self.modelled(fast)
-        assert slower.value is not None and faster.value is not None  # noqa: S101  ratios are of what is modelled
+        assert slower.value is not None and faster.value is not None  # noqa: S101  a ratio has two modelled claims
         bound = None
         if faster.bound is not None:
             least, best = faster.bound.value, faster.bound.favourable
@@ -204,12 +203,12 @@ class Report:
         return slow.stated.low / fast.stated.low
 
     def row(self, claim: Claim) -> dict[str, Any]:
-        """The row of one claim, as `windtunnel claims --format json` prints it."""
+        """Return the row of one claim, as `windtunnel claims --format json` prints it."""
         modelled = self.modelled(claim)
         if claim.at_most is not None:
             value = float(claim.at_most["value"])
             modelled = replace(modelled, bound=Bound(value, value, str(claim.at_most["why"])))
-        verdict, because = self.judge(claim, modelled)
+        verdict, reason = self.judge(claim, modelled)
         return {
             "claim": claim.claim,
             "device": claim.device,
@@ -218,7 +217,7 @@ class Report:
             "bound": None if modelled.bound is None else _number(claim.shown(modelled.bound.value)),
             "unit": claim.unit,
             "verdict": verdict,
-            "why": because,
+            "why": reason,
             "group": claim.group,
             "document": claim.document,
             "stated_low": _number(claim.shown(claim.stated.low)),
@@ -229,7 +228,7 @@ class Report:
         }
 
     def judge(self, claim: Claim, modelled: Modelled) -> tuple[str, str]:
-        """(verdict, why): see the module's text for the rules."""
+        """Return the verdict and its reason; the module's docstring has the rules."""
         parts = [modelled.why]
         if modelled.notes:
             parts.append("; ".join(modelled.notes))
@@ -238,7 +237,7 @@ class Report:
                 parts.append(modelled.bound.why)
             return "untested", _sentences(parts)
         if modelled.circular:
-            parts.append(f"not independent: taken from these documents: {', '.join(modelled.circular)}")
+            parts.append(f"not independent: depends on numbers from the same documents: {', '.join(modelled.circular)}")
         broken = _breaks(claim, modelled.bound)
         if broken is not None and modelled.bound is not None:
             parts.insert(
@@ -261,26 +260,10 @@ class Report:
             single = claim.stated.single
             parts.insert(0, f"the model is {distance:.1%} away" if single else "the model lies in the range")
             return "reproduced", _sentences(parts)
-        higher = modelled.value > claim.stated.high
-        edge = claim.stated.high if higher else claim.stated.low
-        word = "more" if higher else "less"
-        if claim.unit == "%":
-            # Savings may be none, or a loss: their factor would say nothing.
-            parts.insert(0, f"off by {abs(modelled.value - edge) * 100:.0f} points: the model says {word}")
-        else:
-            factor = modelled.value / edge if higher else edge / modelled.value
-            parts.insert(0, f"off by a factor of {factor:.3g}: the model says {word}")
-        if (
-            not modelled.swept
-            and modelled.low is not None
-            and modelled.high is not None
-            and modelled.low <= edge <= modelled.high
-        ):
-            parts.append(f"inside the model's interval of {claim.words(modelled.low)} to {claim.words(modelled.high)}")
-        return "off", _sentences([*parts, *(_reason(claim) or self._parts(claim))])
+        return "off", _sentences([*_deviation(claim, modelled, parts), *(_reason(claim) or self._parts(claim))])
 
     def _parts(self, claim: Claim) -> list[str]:
-        """Why a ratio is off: how far off each of its two rows is."""
+        """Return why a ratio is off: the deviation of each of its two claims."""
         if "ratio" not in claim.model:
             return []
         sides = []
@@ -291,6 +274,24 @@ class Report:
                 f"{side.words(side.stated.low)} is {_times(side.stated.low / value)} the model's {side.words(value)}"
             )
         return [f"likeliest: its two figures, of which {' and '.join(sides)}"]
+
+
+def _deviation(claim: Claim, modelled: Modelled, parts: Sequence[str]) -> list[str]:
+    """Return ``parts`` after the deviation of the model from the claim, and whether its interval contains the claim."""
+    assert modelled.value is not None  # noqa: S101  the caller has checked
+    higher = modelled.value > claim.stated.high
+    edge = claim.stated.high if higher else claim.stated.low
+    word = "more" if higher else "less"
+    if claim.unit == "%":
+        # Savings can be zero or negative, so a factor is meaningless.
+        first = f"off by {abs(modelled.value - edge) * 100:.0f} points: the model predicts {word}"
+    else:
+        factor = modelled.value / edge if higher else edge / modelled.value
+        first = f"off by a factor of {factor:.3g}: the model predicts {word}"
+    low, high = modelled.low, modelled.high
+    if not modelled.swept and low is not None and high is not None and low <= edge <= high:
+        return [first, *parts, f"inside the model's interval of {claim.words(low)} to {claim.words(high)}"]
+    return [first, *parts]
 
 
 def _times(value: float) -> str:
@@ -315,11 +316,11 @@ def _range(claim: Claim) -> str:
 
 
 def _beyond(claim: Claim) -> str:
-    return "quicker than that" if claim.sense == "time" else "more than that"
+    return "faster than that" if claim.sense == "time" else "more than that"
 
 
 def _breaks(claim: Claim, bound: Bound | None) -> float | None:
-    """By what factor the claim, at its easiest, breaks the bound at its most favourable; None where it does not."""
+    """Return the factor by which the claim exceeds the most favourable bound, or None if it does not."""
     if bound is None:
         return None
     if claim.sense == "time" and claim.stated.high < bound.favourable:
@@ -330,7 +331,7 @@ def _breaks(claim: Claim, bound: Bound | None) -> float | None:
 
 
 def _distance(claim: Claim, value: float) -> float:
-    """Relative distance of ``value`` from the stated figure, or from the nearer end of the range it lies outside."""
+    """Return the relative distance of ``value`` from the stated figure, or from the nearer end of the range."""
     s = claim.stated
     if s.low <= value <= s.high:
         return 0.0
@@ -338,12 +339,12 @@ def _distance(claim: Claim, value: float) -> float:
 
 
 def _number(value: float | None) -> float | None:
-    """A number as the report prints it: six significant digits, so that no noise of floating point shows."""
+    """Return a number with six significant digits, which hides rounding errors."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
 def report(setting: Setting, only: str | None = None) -> list[dict[str, Any]]:
-    """A row for every claim, or for one group of them."""
+    """Return a row for every claim, or for the claims of the group ``only``."""
     claims = read_claims()
     chosen = choose(claims, only)
     judged = Report(setting, claims)

@@ -1,17 +1,17 @@
-"""How a claim's modelled value comes about: one evaluator for each word under ``model:`` in claims.yaml.
+"""The modelled values of claims: one evaluator for each word under ``model:`` in claims.yaml.
 
 ``operation``  the operation's cost in the context its values state (device-side unless they say otherwise)
-``waited``     the same launched through the API by a native program and waited for: on a GPU the round trip of an
-               empty kernel, with the kernel's own time in the place of the empty one's
-``copied``     the operands copied in from pinned memory, the operation, its result copied out, one after another
-``naive``      a textbook triple loop on one core: an addition waits for the one before it
-``rate``       work over time: FLOP/s of a product, bytes/s of what moves data
+``waited``     the same, launched through the API by a native program that waits for it: on a GPU the round trip of an
+               empty kernel, with the kernel's own time instead of the empty one's
+``copied``     copies of the operands from pinned memory, the operation, and a copy of its result, one after another
+``naive``      a textbook triple loop on one core, in which each addition waits for the one before it
+``rate``       work over time: FLOP/s of a GEMM, B/s of operations that move data
 ``power``      the device's average power while it runs the operation (W)
 ``parameter``  a number of the device's catalogue entry (``api.`` before the name: of its API)
 ``benchmark``  a row of the RTX Ada benchmark, run in the process engine
-``ratio``      of two other claims' modelled values
-``example``    a program of ``windtunnel.examples``, run on emulated devices in a setting that it states, and swept
-``untested``   nothing yet: what will test it
+``ratio``      the ratio of the modelled values of two other claims
+``example``    a program of ``windtunnel.examples``, run on emulated devices in its stated setting, and swept
+``untested``   no program yet; the text says what would test it
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ _FADD = assumed(
 
 @dataclass(frozen=True)
 class Setting:
-    """What evaluators are given: devices by name, one job through the process engine (s), devices for programs."""
+    """The inputs of evaluators: devices by name, the duration of one job (s), and emulated devices for programs."""
 
     device: Callable[[str], Device]
     run: Callable[[Device, Program], float]
     facts: Facts = FACTS
     emulate: Callable[[Device], Accelerator] | None = None
-    """Opens an emulated device; all of them on one clock."""
+    """Opens an emulated device; all of them share one virtual clock."""
 
 
 @dataclass(frozen=True)
 class Modelled:
-    """A modelled value (SI) with the physical bound, and the arithmetic of both in words.
+    """A modelled value (SI) with the physical bound, and the arithmetic of both as text.
 
     ``low`` and ``high`` are the model's 90% interval where it has one; ``used`` every number that entered.
     """
@@ -70,12 +70,12 @@ class Modelled:
     used: Mapping[str, Sourced] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     swept: str = ""
-    """What ``low`` and ``high`` range over, where they are no interval of the model but the ends of a sweep."""
+    """What was swept, if ``low`` and ``high`` are the ends of a sweep instead of the model's interval."""
     holds: str = ""
-    """Where in that sweep the claim holds."""
+    """The part of the sweep in which the claim holds."""
 
     circular: tuple[str, ...] = ()
-    """Numbers that were assumed from these very documents and move the value: agreement on them proves nothing."""
+    """Numbers that were assumed from these documents and affect the value, so that agreement proves nothing."""
 
 
 Evaluator = Callable[[Setting, str, Mapping[str, Any]], Modelled]
@@ -95,7 +95,7 @@ def _with(device: Device, values: Mapping[str, Sourced]) -> Device:
 
 
 def _achieved(rows: Rows, seconds: float) -> str:
-    """What a time means for the device: the work of ``rows`` over it."""
+    """Return the work of ``rows`` over a time, as text."""
     if rows.op is Gemm:
         return f"{show(float(Gemm.flops(rows.numbers)[0]) / seconds, 'FLOP/s')}"
     size = _moved_bytes(rows)
@@ -109,7 +109,7 @@ def _moved_bytes(rows: Rows) -> float:
 
 
 def operation(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
-    """The operation's cost in the context its values state; ``set`` puts the claim's own numbers over the device's."""
+    """Return the cost of the operation in its context; ``set`` replaces numbers of the device by the claim's own."""
     op, values = model["operation"], model.get("values", {})
     device = setting.device(name)
     stated = {
@@ -142,7 +142,7 @@ def operation(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled
 
 
 def waited(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
-    """The operation launched by a native program and waited for."""
+    """Evaluate the operation as a native program launches it and waits for it."""
     op, values = model["waited"], model["values"]
     device = setting.device(name)
     rows, cost = _priced(device, op, values)
@@ -177,7 +177,7 @@ def waited(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
 
 
 def _operands(rows: Rows) -> tuple[int, int]:
-    """Bytes that go in, and that come out, of an operation of two operands and a result."""
+    """Return the bytes of the operands and of the result of an operation."""
     n = rows.numbers
     if rows.op is Gemm:
         out = 4.0 * float((n["m"] * n["n"] * n["batch"])[0])
@@ -187,7 +187,7 @@ def _operands(rows: Rows) -> tuple[int, int]:
 
 
 def copied(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
-    """Copies in and out around the operation, one after another."""
+    """Evaluate the operation with the copies of its operands and its result, one after another."""
     op, values = model["copied"], model["values"]
     device = setting.device(name)
     rows, cost = _priced(device, op, values)
@@ -210,7 +210,7 @@ def copied(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
 
 
 def naive(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
-    """A triple loop on one core, paced by the latency of an addition."""
+    """Evaluate a triple loop on one core, limited by the latency of an addition."""
     op, values = model["naive"], model["values"]
     device = setting.device(name)
     one = Sourced(1.0, Provenance.DATASHEET, "the claim's own words: one thread")
@@ -237,7 +237,7 @@ def naive(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
 
 
 def rate(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
-    """Work over time: FLOP/s, or bytes/s (on the wire, for packets)."""
+    """Evaluate work over time: FLOP/s, or B/s (on the wire, for packets)."""
     op, values = model["rate"], model["values"]
     device = setting.device(name)
     rows, cost = _priced(device, op, values)
@@ -263,7 +263,7 @@ def _in_bits(value: float, unit: str) -> str:
 
 
 def power(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
-    """Average power while the operation runs (W)."""
+    """Evaluate the average power of the operation (W)."""
     op, values = model["power"], model["values"]
     device = setting.device(name)
     rows, cost = _priced(device, op, values)
@@ -278,7 +278,7 @@ def power(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
 
 
 def parameter(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
-    """A number of the catalogue."""
+    """Evaluate a number of the catalogue."""
     device = setting.device(name)
     path: str = model["parameter"]
     reader = Parameters(device)
@@ -301,7 +301,7 @@ def parameter(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled
 
 
 def benchmark(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
-    """A row of the RTX Ada benchmark."""
+    """Evaluate a row of the RTX Ada benchmark."""
     row: str = model["benchmark"]
     device = setting.device(name)
     bench = Benchmark(device, setting.run, setting.facts)
@@ -319,13 +319,13 @@ def benchmark(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled
 
 
 def example(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
-    """A program of the examples, in the setting that it states; ``low`` and ``high`` are the ends of its sweep.
+    """Evaluate a program of the examples in its stated setting; ``low`` and ``high`` are the ends of its sweep.
 
-    ``frame_bytes``: what each frame brings back to the host, for a bound on frames a second.
+    ``frame_bytes`` of the claim are the bytes that each frame copies to the host, for a bound on the frame rate.
     """
     emulate = setting.emulate
     if emulate is None:
-        raise InputError("this setting opens no devices", expected="a setting with `emulate`")
+        raise InputError("this setting cannot open emulated devices", expected="a setting with `emulate`")
     if model["example"] not in EXAMPLES:
         raise InputError(
             f"no example is called '{model['example']}'",
@@ -352,7 +352,7 @@ def example(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
 
 
 def _frames_bound(device: Device, size: int) -> Bound | None:
-    """The most frames a second (1/s) where each brings ``size`` bytes back to the host."""
+    """Return the largest frame rate (1/s) if each frame copies ``size`` bytes to the host."""
     rows = one_row(OPERATIONS.find("copy"), {"bytes": size, "direction": "d2h"})
     least = time_bound(device, rows)
     if least is None:
@@ -361,7 +361,7 @@ def _frames_bound(device: Device, size: int) -> Bound | None:
 
 
 def _of_programs(device: Device) -> dict[str, Sourced]:
-    """Every number that may enter what a program takes on a device."""
+    """Return every number that may affect the duration of a program on a device."""
     found = {f"api.{key}": sourced for key, sourced in device.api.values.items() if "persistent" not in key}
     for op, values in _PROGRAM_OPS:
         if device.runs(op):
@@ -378,44 +378,44 @@ _PROGRAM_OPS: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def untested(_setting: Setting, _name: str, model: Mapping[str, Any]) -> Modelled:
-    """Nothing yet."""
+    """Evaluate nothing: no program measures this claim yet."""
     return Modelled(None, f"not modelled yet; to be tested by {model['untested']}")
 
 
 EVALUATORS: Mapping[str, Evaluator] = {
     f.__name__: f for f in (operation, waited, copied, naive, rate, power, parameter, benchmark, example, untested)
 }
-"""By the word under ``model:``; ``ratio`` is claims.py's own, for it reads other claims."""
+"""The evaluators by their word under ``model:``. ``evaluate.Report`` evaluates ``ratio``, which uses other claims."""
 
 
 def evaluate(setting: Setting, device: str, model: Mapping[str, Any]) -> Modelled:
-    """The modelled value of a claim that is no ratio; InputError for a way of modelling nobody wrote."""
+    """Return the modelled value of a claim that is not a ratio; raises InputError for an unknown evaluator."""
     for word, evaluator in EVALUATORS.items():
         if word in model:
-            found = evaluator(setting, device, model)
-            return replace(found, circular=tuple(_circular(evaluator, setting, device, model, found)))
-    raise InputError(f"no way of modelling is called any of {', '.join(model)}", expected=", ".join(EVALUATORS))
+            modelled = evaluator(setting, device, model)
+            return replace(modelled, circular=tuple(_circular(evaluator, setting, device, model, modelled)))
+    raise InputError(f"'{', '.join(model)}' is not a valid evaluator", expected=", ".join(EVALUATORS))
 
 
 def _circular(
-    evaluator: Evaluator, setting: Setting, device: str, model: Mapping[str, Any], found: Modelled
+    evaluator: Evaluator, setting: Setting, device: str, model: Mapping[str, Any], modelled: Modelled
 ) -> Iterator[str]:
-    """Each number taken from the documents whose change by a tenth changes the modelled value by over a thousandth."""
-    for name, sourced in found.used.items():
-        if found.value is None or not sourced.reason or not any(word in sourced.reason for word in _OUR_WORDS):
+    """Return the numbers from the documents whose change by a tenth changes the value by over a thousandth."""
+    for name, sourced in modelled.used.items():
+        if modelled.value is None or not sourced.reason or not any(word in sourced.reason for word in _OUR_WORDS):
             continue
-        more = Sourced(sourced.value * 1.1, Provenance.DATASHEET, "moved to see what that does")
+        more = Sourced(sourced.value * 1.1, Provenance.DATASHEET, "changed to find its effect")
         moved = evaluator(_moved(setting, name, more), device, model).value
-        if moved is not None and abs(moved / found.value - 1.0) > 1e-3:
+        if moved is not None and abs(moved / modelled.value - 1.0) > 1e-3:
             yield name.removeprefix("api.")
 
 
 _OUR_WORDS = ("founding documents", "seeds")
-"""How the catalogue says that a number was assumed from these documents."""
+"""The words with which the catalogue marks a number that was assumed from these documents."""
 
 
 def _moved(setting: Setting, name: str, value: Sourced) -> Setting:
-    """The setting with one number changed, by its name in ``Modelled.used``."""
+    """Return the setting with one number changed, by its name in ``Modelled.used``."""
     where, _, key = name.partition(".")
     if where == "benchmark":
         return replace(setting, facts=replace(setting.facts, **{key: value}))

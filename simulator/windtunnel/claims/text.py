@@ -1,4 +1,4 @@
-"""The claims report for people: a row for each claim, its figures, and why."""
+"""The report of `windtunnel claims` as text: verdict, figures and reason of each claim."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INDENT = " " * 12
 
 
 def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows of `windtunnel claims` as text, by group, with a count of the verdicts at the end."""
+    """Return the rows of `windtunnel claims` as text, by group, with the number of each verdict at the end."""
     lines: list[str] = []
     for group, members in groupby(rows, key=lambda row: row["group"]):
         lines += [group]
@@ -25,8 +25,8 @@ def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:
             lines += wrap(row["why"], _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
         lines.append("")
     counts = Counter(row["verdict"] for row in rows)
-    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
-    return "\n".join([*lines, f"{len(rows)} claims: {told}"])
+    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    return "\n".join([*lines, f"{len(rows)} claims: {summary}"])
 
 
 def _figures(row: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -164,19 +164,7 @@ def choose(device: str | None, model: str | None, catalogue: Catalogue) -> list[
         device_model(device, catalogue)
     found = identify(probe())
     if device is None:
-        if model is not None:
-            raise InputError(
-                "--as needs the device that is compared with the model",
-                where=Where(field="--as"),
-                expected="--device NAME --as SKU",
-            )
-        named = [(one.detected.name, one.model) for one in found]
-        chosen = [(name, sku) for name, sku in named if sku is not None]
-        if not chosen:
-            raise DeviceNotPresentError(
-                "no device with a model found on this host; `windtunnel doctor` shows the reasons"
-            )
-        return chosen
+        return _all_with_a_model(found, model)
     if model is not None:
         device_model(model, catalogue)
     full = _full(device, catalogue)
@@ -191,6 +179,21 @@ def choose(device: str | None, model: str | None, catalogue: Catalogue) -> list[
             + ". Run `windtunnel doctor` for missing drivers"
         )
     return [(one.detected.name, model or _model_of(one)) for one in wanted]
+
+
+def _all_with_a_model(found: Sequence[RealDevice], model: str | None) -> list[tuple[str, str]]:
+    """Return all devices that have a model; ``model`` must be None, because it needs one device."""
+    if model is not None:
+        raise InputError(
+            "--as needs the device that is compared with the model",
+            where=Where(field="--as"),
+            expected="--device NAME --as SKU",
+        )
+    named = [(one.detected.name, one.model) for one in found]
+    chosen = [(name, sku) for name, sku in named if sku is not None]
+    if not chosen:
+        raise DeviceNotPresentError("no device with a model found on this host; `windtunnel doctor` shows the reasons")
+    return chosen
 
 
 def _full(device: str, catalogue: Catalogue) -> str | None:

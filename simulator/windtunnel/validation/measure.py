@@ -122,6 +122,32 @@ class Measured:
     hung: Sequence[str] = ()
 
 
+@dataclass
+class _Campaign:
+    """The points of a session with their predicted durations, and the errors of these predictions so far.
+
+    ``errors`` has the measured over the predicted duration of the last point of each operation, and of each operation
+    and choices. ``too_long`` are the points that would take more than their share of the budget.
+    """
+
+    points: Sequence[Point]
+    expected_s: Sequence[float]
+    records: Mapping[int, _Record]
+    errors: dict[tuple[str, ...], float] = field(default_factory=dict)
+    too_long: set[int] = field(default_factory=set)
+
+    def likely_s(self, number: int) -> float:
+        """Return the likely duration of a point (s): the prediction times the error of the last similar point."""
+        point = self.points[number]
+        return self.expected_s[number] * max(self.errors.get(_family(point), self.errors.get((point.op,), 1.0)), 1.0)
+
+    def learn(self, number: int) -> None:
+        """Record the error of the prediction of a measured point."""
+        point, repeats = self.points[number], self.records[number].repeats
+        if repeats:
+            self.errors[_family(point)] = self.errors[point.op,] = repeats[-1] / max(self.expected_s[number], 1e-12)
+
+
 class Session:
     """The measurement of one device.
 
@@ -192,45 +218,17 @@ class Session:
             source: The device's name, for the rows.
         """
         records = {number: _Record() for number in range(len(points))}
+        campaign = _Campaign(points, expected_s, records)
         active = sorted(range(len(points)), key=lambda number: expected_s[number])
-        errs: dict[tuple[str, ...], float] = {}
-        long: set[int] = set()
         self._look()
         visit_s = min(VISIT_S, self.budget.seconds / (max(len(active), 1) * (LEAST_ROUNDS + 1)))
         rounds = 0
         while active and rounds < MOST_ROUNDS and self.left_s > 0 and not self.lost:
             chosen = self._affordable(points, records, active) if rounds else active
             order = list(active) if rounds == 0 else self.rng.permutation(chosen).tolist()
-            put_off: set[int] = set()
-            for number in order:
-                if self.left_s <= 0 or self.lost:
-                    break
-                one, record = points[number], records[number]
-                likely_s = _likely(one, expected_s[number], errs)
-                if not record.repeats and likely_s * LEAST_RUNS > self.budget.seconds * one.share:
-                    long.add(number)
-                    continue
-                if not record.repeats and (like := self._hung_like(one)):
-                    if len(like) >= MOST_HUNG:
-                        self.refused.append((one, f"not tried: {like[0]} hung, and {like[1]}"))
-                        continue
-                    if number not in put_off:  # until the others were measured, since it may cost as much again
-                        put_off.add(number)
-                        order.append(number)
-                        continue
-                self.progress(f"round {rounds + 1}: {one}")
-                usual_s = AGAIN * record.longest_s if record.repeats else FIRST_S + TIMES * likely_s
-                self._wait(usual_s)
-                began = self.clock()
-                self._visit(one, record, visit_s)
-                record.longest_s = max(record.longest_s, self.clock() - began)
-                if record.repeats:
-                    errs[_family(one)] = errs[one.op,] = record.repeats[-1] / max(expected_s[number], 1e-12)
             rounds += 1
-            gone = {id(point) for point, _ in self.refused}
-            active = [
-                n for n in active if n not in long and id(points[n]) not in gone and not self._settled(records[n])
-            ]
+            self._round(campaign, order, visit_s, rounds)
+            active = self._unfinished(campaign, active)
         rows = [self._row(points[n], r, device, source) for n, r in records.items() if r.repeats]
         refused = {id(point) for point, _ in self.refused}
         left = [points[n] for n, r in records.items() if not r.repeats and id(points[n]) not in refused]
@@ -241,6 +239,43 @@ class Session:
         spent_s = self.clock() - self.began
         seen, hung = summary(self.seen), tuple(self._hangs)
         return Measured(rows, tuple(self.refused), left, rounds, spent_s, seen, hung)
+
+    def _unfinished(self, campaign: _Campaign, active: Sequence[int]) -> list[int]:
+        """Return the active points that are neither complete, nor refused, nor too long."""
+        skipped = {id(point) for point, _ in self.refused}
+        return [
+            number
+            for number in active
+            if number not in campaign.too_long
+            and id(campaign.points[number]) not in skipped
+            and not self._settled(campaign.records[number])
+        ]
+
+    def _round(self, campaign: _Campaign, order: list[int], visit_s: float, number_of_round: int) -> None:
+        """Visit the points of ``order``, which grows by those that are postponed."""
+        postponed: set[int] = set()
+        for number in order:
+            if self.left_s <= 0 or self.lost:
+                break
+            one, record = campaign.points[number], campaign.records[number]
+            likely_s = campaign.likely_s(number)
+            if not record.repeats and likely_s * LEAST_RUNS > self.budget.seconds * one.share:
+                campaign.too_long.add(number)
+                continue
+            if not record.repeats and (similar := self._hung_like(one)):
+                if len(similar) >= MOST_HUNG:
+                    self.refused.append((one, f"not tried: {similar[0]} hung, and {similar[1]}"))
+                    continue
+                if number not in postponed:  # until the others are measured, because it may hang too
+                    postponed.add(number)
+                    order.append(number)
+                    continue
+            self.progress(f"round {number_of_round}: {one}")
+            self._wait(AGAIN * record.longest_s if record.repeats else FIRST_S + TIMES * likely_s)
+            began = self.clock()
+            self._visit(one, record, visit_s)
+            record.longest_s = max(record.longest_s, self.clock() - began)
+            campaign.learn(number)
 
     def close(self) -> None:
         """Close the device."""
@@ -393,11 +428,6 @@ def summary(seen: Sequence[Conditions]) -> dict[str, Conditions]:
 def _family(point: Point) -> tuple[str, ...]:
     """Return the key of points with the same model error: the operation and its choices."""
     return (point.op, *(value for value in point.columns.values() if isinstance(value, str)))
-
-
-def _likely(point: Point, expected_s: float, errs: Mapping[tuple[str, ...], float]) -> float:
-    """Return the likely duration (s): the prediction times the error of the last similar point."""
-    return expected_s * max(errs.get(_family(point), errs.get((point.op,), 1.0)), 1.0)
 
 
 def _suspect(record: _Record) -> str:

@@ -452,6 +452,17 @@ def _from_json(entry: Any, file: str, at: str) -> Measurement:
                 expected=one_of(names, 20),
                 nearest=nearest(name, names),
             )
+    _check_types(entry, file, at)
+    try:
+        columns = OPERATIONS.find(entry["op"]).complete(entry["columns"])
+    except InputError as error:
+        raise error.at(Where(file, field=f"{at}.columns")) from None
+    _check_numbers(entry, file, at)
+    return Measurement(**{**entry, "columns": columns, "repeats": tuple(map(float, entry.get("repeats", [])))})
+
+
+def _check_types(entry: Mapping[str, Any], file: str, at: str) -> None:
+    """Raise InputError unless texts, columns and the line of a measurement have the right type."""
     for name in (*_TEXTS, "columns", "latency_s"):
         expected_type = str if name in _TEXTS else dict if name == "columns" else (int, float)
         if not isinstance(entry.get(name), expected_type) or isinstance(entry.get(name), bool):
@@ -464,10 +475,10 @@ def _from_json(entry: Any, file: str, at: str) -> Measurement:
     line = entry.get("line")
     if line is not None and (isinstance(line, bool) or not isinstance(line, int)):
         raise InputError(f"this is {line!r}", where=Where(file, field=f"{at}.line"), expected="a line, or null")
-    try:
-        columns = OPERATIONS.find(entry["op"]).complete(entry["columns"])
-    except InputError as error:
-        raise error.at(Where(file, field=f"{at}.columns")) from None
+
+
+def _check_numbers(entry: Mapping[str, Any], file: str, at: str) -> None:
+    """Raise InputError unless the numbers of a measurement are in range and its interval contains the median."""
     for name in ("latency_s", "low_s", "high_s", "power_w", "error_over_tolerance", "samples"):
         value = entry.get(name)
         least = 0.0 if name == "error_over_tolerance" else 1 if name == "samples" else 1e-12
@@ -481,4 +492,3 @@ def _from_json(entry: Any, file: str, at: str) -> Measurement:
         isinstance(time, (int, float)) and not isinstance(time, bool) and 1e-12 <= time <= 1e9 for time in repeats
     ):
         raise InputError(f"this is {repeats!r}", where=Where(file, field=f"{at}.repeats"), expected="a list of seconds")
-    return Measurement(**{**entry, "columns": columns, "repeats": tuple(map(float, repeats))})

@@ -32,7 +32,7 @@ _ALL_ELEMENTWISE = ("add", "addu", "mul", "mulu", "div", "divu", "pow", "powu", 
 
 def points() -> Iterator[Point]:
     """Yield all points."""
-    for point_ in chain(_moving(), _arithmetic(), _offloaded()):
+    for point_ in chain(_moving(), _arithmetic(), _libraries(), _offloaded()):
         is_reference = is_reference_point(point_.op, point_.columns)
         yield replace(point_, share=REFERENCE_POINT_SHARE) if is_reference else point_
 
@@ -63,6 +63,9 @@ def _arithmetic() -> Iterator[Point]:
     for op in _ALL_ELEMENTWISE:
         for rows, width in _ROWS if op in ("add", "relu", "softmax") else _ROWS[1:4:2]:
             yield point(elementwise, op=op, rows=rows, width=width)
+
+
+def _libraries() -> Iterator[Point]:
     gemm = OPERATIONS.find("gemm")
     for side in _SQUARES:
         for dtype in ("float32", "float16", "bfloat16", "int8"):
