@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from windtunnel.report.html import render
+from windtunnel.report.run_page import render
 
 # Debian's. Its absence is a failure, not a reason to skip: a report nobody can open is no report.
 CHROMIUM = "/usr/bin/chromium"
@@ -123,9 +123,9 @@ def test_the_answer_comes_first_and_names_every_target(open_report: Callable[...
     assert box is not None
     assert box["y"] + box["height"] < 900
     headings = page.locator("h2").all_inner_texts()
-    assert headings.index("Key figures") < headings.index("How long jobs take") < headings.index("What it costs")
+    assert headings.index("Key figures") < headings.index("Latency") < headings.index("Cost")
     tiles = page.locator(".tiles").first.inner_text()
-    for figure in ("8,900", "74.2", "15.4", "95% interval", "kW", "Wh", "USD"):
+    for figure in ("8,900", "74.2", "15.4", "95% CI", "kW", "Wh", "USD"):
         assert figure in tiles
 
 
@@ -214,7 +214,7 @@ def test_nothing_measured_reads_as_a_dash(open_report: Callable[..., Opened]) ->
     page = open_report("empty").page
     text = page.locator("main").inner_text()
     assert "nothing measured" in text
-    assert "No price is known" in text
+    assert "The cost is unknown" in text
     for word in ("None", "NaN", "nan", "null", "undefined"):
         assert word not in text.replace("None of", "")
 

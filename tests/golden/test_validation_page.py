@@ -17,7 +17,8 @@ from windtunnel.core.device import Device, Kind, Parameters, Raw
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
-from windtunnel.report.validation import render, text
+from windtunnel.report.validation import text
+from windtunnel.report.validation_page import render
 from windtunnel.validation.compare import compare
 from windtunnel.validation.page import charts
 from windtunnel.validation.rows import Environment, Measurement

@@ -74,7 +74,7 @@ def test_a_queue_brings_devices_and_quiet_takes_them_away(tmp_path: Any) -> None
     assert finished.result["energy_j"] == pytest.approx(10 * rented_s + 20 * 90, rel=1e-12)
     assert finished.result["utilisation"] == pytest.approx(90 / rented_s, rel=1e-12)
     assert finished.result["jobs"]["completed"] == 9
-    assert "1 to 4 of 4; 1 time up, 2 down" in summary(finished.result)
+    assert "(1 to 4 of 4); scaled up 1 time, down 2 times" in summary(finished.result)
 
 
 def test_utilisation_and_step(tmp_path: Any) -> None:
@@ -215,7 +215,7 @@ def test_a_report_draws_how_many_were_rented(tmp_path: Any) -> None:
     finished = windtunnel.run(scenario([0.0] * 8, 10.0, [rule()], tmp_path))
     run_command.save(finished, tmp_path / "out")
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "Devices of s rented over time" in page and 'data-chart="scaling-0"' in page
+    assert "Rented devices of s over time" in page and 'data-chart="scaling-0"' in page
 
 
 def test_thresholds_are_per_device_and_the_most_of_them_counts() -> None:

@@ -71,7 +71,7 @@ def test_the_command_prints_a_table_or_json(scenario: Path) -> None:
     words = ["compare", str(scenario), "--change", "fleet[0].speed=1.1", "--replications", "4"]
     shown = CliRunner().invoke(cli, words)
     assert shown.exit_code == 0, shown.output
-    assert "4 pairs of runs with the same seeds" in shown.stdout
+    assert "4 pairs of runs with common random numbers" in shown.stdout
     assert "latency p99" in shown.stdout and "lower" in shown.stdout
     data = json.loads(CliRunner().invoke(cli, [*words, "--format", "json"]).stdout)
     assert data["replications"] == 4

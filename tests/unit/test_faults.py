@@ -23,7 +23,7 @@ from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
 from windtunnel.engine.compiled import run as compiled
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
-from windtunnel.report.html import render
+from windtunnel.report.run_page import render
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import prepare_run
 

@@ -17,7 +17,7 @@ from windtunnel.backends.common.backend import DetectedDevice
 from windtunnel.backends.discovery.real_devices import RealDevice
 from windtunnel.cli.main import cli
 from windtunnel.core import errors
-from windtunnel.report.validation import render
+from windtunnel.report.validation_page import render
 from windtunnel.validation import campaign as measuring
 from windtunnel.validation.budget import Budget
 from windtunnel.validation.measure import Measured

@@ -555,9 +555,9 @@ def test_the_report_tells_measured_devices_from_modelled_ones(monkeypatch: pytes
 
     use(monkeypatch, Fake("cpu:0", factor=2.0))
     measured = page(scenario(REAL[:1]))
-    assert "Real devices: their times were measured" in measured
+    assert "Real devices (their times are measured)" in measured
     assert "<td>cpu:0, a fake</td>" in measured
-    assert "the same scenario and seed give another result" in measured
+    assert "another run of the scenario gives another result" in measured
     modelled = page(scenario(REAL[1:]))
     assert 'id="real"' not in modelled
     assert "the same scenario, seed and engine give the same result" in modelled

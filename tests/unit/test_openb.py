@@ -160,7 +160,7 @@ def test_runs_are_shown_by_their_mean_and_an_interval_across_a_limit_is_not_sure
         (True, "conclusive"),
     ]
     run_command.save(finished, tmp_path)
-    assert 'class="answer unsure"' in (tmp_path / "report.html").read_text()
+    assert 'class="answer inconclusive"' in (tmp_path / "report.html").read_text()
     text = placement_summary(finished.result)
     assert f": 3 runs of {jobs['arrived'] / 3:,.0f} tasks on average on " in text
     assert f"tasks          {jobs['running'] / 3:,.0f} of {jobs['arrived'] / 3:,.0f} placed, " in text

@@ -17,7 +17,7 @@ from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
 from windtunnel.engine.choice import choose
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
-from windtunnel.report.html import render
+from windtunnel.report.run_page import render
 from windtunnel.report.summary import summary
 from windtunnel.scenario.read import json_schema, scenario_from_data
 from windtunnel.simulation.run import prepare_run
@@ -309,8 +309,8 @@ def test_the_result_says_how_often_each_fault_struck_and_the_summary_which_never
     assert (result["faults"]["interrupted"], result["faults"]["restarts"], result["faults"]["failed"]) == (2, 2, 0)
     said = " ".join(summary(result).split())
     assert "2 throttlings, 5 stragglers, 2 ecc" in said
-    assert "never struck: faults[1] (hang, of 7 operations), faults[4] (link-loss)" in said
-    assert "faults[1] (hang, of 7 operations)" in render(result, done.recording)
+    assert "faults[1] (hang) never occurred; 7 operations were eligible faults[4] (link-loss) never occurred" in said
+    assert "faults[1] (hang) never occurred; 7 operations were eligible" in render(result, done.recording)
 
 
 def test_jobs_of_users_that_straggle_are_counted_too() -> None:
@@ -336,7 +336,7 @@ def test_a_reset_is_an_outage_of_the_entry_and_can_be_a_target() -> None:
 def test_garbled_jobs_are_told() -> None:
     result = result_of({"kind": "corrupt-copy", "probability": 1}, jobs=3, ops=COPIED, fleet=L4)
     assert result["faults"]["corrupted_jobs"] == result["jobs"]["completed"] == 3
-    assert "3 jobs completed with garbled data, unnoticed" in summary(result)
+    assert "3 jobs completed with silently corrupted data" in summary(result)
 
 
 def test_replications_add_up_what_struck() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from windtunnel.core.result import DeviceRecord, Jobs, Recording, Slice, Spells, Steps, TokenGaps
-from windtunnel.report.perfetto import MAX_COUNTER_POINTS, microseconds, overlaps, thinned, write_trace
+from windtunnel.report.perfetto import MAX_COUNTER_POINTS, downsampled, microseconds, overlaps, write_trace
 
 NAME = 'a "quoted" </script> name\n\u2028 é'
 
@@ -101,14 +101,14 @@ def test_counters_hold_until_the_end(tmp_path: Path) -> None:
     assert sum("jobs" in e["args"] for e in events if e["ph"] == "C") == 4
 
 
-def test_long_counters_are_thinned_and_keep_every_peak(tmp_path: Path) -> None:
+def test_long_counters_are_downsampled_and_keep_every_peak(tmp_path: Path) -> None:
     n = 500_000
     rng = np.random.default_rng(3)
     values = rng.uniform(0, 100, n)
     spikes = rng.choice(n, 40, replace=False)
     values[spikes] = 1_000 + np.arange(40)
     steps = Steps(np.arange(n, dtype=np.int64) * 7, values, n * 7)
-    index = thinned(steps, MAX_COUNTER_POINTS - 1)
+    index = downsampled(steps, MAX_COUNTER_POINTS - 1)
     assert len(index) < MAX_COUNTER_POINTS
     assert index[0] == 0
     assert index[-1] == n - 1
@@ -119,7 +119,7 @@ def test_long_counters_are_thinned_and_keep_every_peak(tmp_path: Path) -> None:
     watts = [e["args"]["W"] for e in document["traceEvents"] if e["ph"] == "C" and "W" in e["args"]]
     assert len(watts) <= MAX_COUNTER_POINTS
     assert max(watts) == 1_039
-    assert "Thinned" in document["otherData"]["counters"]
+    assert "Downsampled" in document["otherData"]["counters"]
 
 
 def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_sample_says_that_it_is_one(tmp_path: Path) -> None:
     write_trace(tmp_path / "t.json.gz", partial, name="part")
     document = read(tmp_path / "t.json.gz")
     assert document["otherData"]["sampled"] is True
-    assert "part of the run" in document["otherData"]["sample"]
+    assert "sample of the run" in document["otherData"]["sample"]
     assert document["otherData"]["notes"] == ["the timeline shows the first 4 intervals of 9"]
     # Devices without a slice in the sample take no room.
     assert {e["pid"] for e in document["traceEvents"] if e["name"] == "process_name"} == {0, 1, 2}

@@ -20,8 +20,8 @@ from windtunnel.planning import evaluation
 from windtunnel.planning import judge as judging
 from windtunnel.planning import simulate as simulating
 from windtunnel.planning.planner import Planner
+from windtunnel.report import numbers, plan_page
 from windtunnel.report import plan as report
-from windtunnel.report import words
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.scenario.target import parse_target
 
@@ -142,12 +142,12 @@ def test_another_objective_has_its_own_bound_and_gap_in_its_own_unit() -> None:
     assert answer["gap"] == pytest.approx(1 - least / best)
     text = " ".join(report.text(answer).split())
     assert (
-        f"no fleet can draw less than {words.quantity(least, 'W')} on average, which leaves at most "
-        f"{words.share(answer['gap'])} of the best one's {words.quantity(best, 'W')} to be saved"
+        f"lower bound {numbers.quantity(least, 'W')} on average: no fleet can be lower. "
+        f"The best fleet ({numbers.quantity(best, 'W')}) can be improved by at most {numbers.share(answer['gap'])}"
     ) in text
     assert f"no fleet can cost less than {answer['lower_bound']['cost_usd_per_h']:,.2f} USD/h" in text
     assert "next-cheapest" not in text
-    assert "every lower-power fleet was simulated" in report._proof(answer)
+    assert "every lower-power fleet was simulated" in report.proof(answer)
 
 
 def test_a_limit_below_any_jobs_own_time_is_met_with_that_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,13 +180,13 @@ def test_no_fleet_above_a_limit_to_the_rent_is_simulated(found: dict[str, Any]) 
 
 
 def test_every_dot_has_its_row_and_the_time_is_that_of_the_target_that_binds(found: dict[str, Any]) -> None:
-    charts = report._charts(found)
+    charts = plan_page.charts(found)
     for name, title in (("time", "Latency p95"), ("power", "Average power")):
         assert charts[name]["title"] == title
-        assert charts[name]["names"] == [row[0] for row in report._met_rows(found)]
+        assert charts[name]["names"] == [row[0] for row in plan_page.frontier_rows(found)]
     assert len(charts["time"]["x"]) == sum(f["met"] for f in found["simulated"])
-    for dot, row in zip(charts["time"]["front"], report._met_rows(found), strict=True):
-        assert (dot is None) == (row[-1] == "yes")
+    for dot, row in zip(charts["time"]["front"], plan_page.frontier_rows(found), strict=True):
+        assert (dot is None) == (row[-1] == "no")
 
 
 def test_a_table_too_wide_for_a_terminal_has_its_targets_below_one_another(found: dict[str, Any]) -> None:
@@ -195,9 +195,9 @@ def test_a_table_too_wide_for_a_terminal_has_its_targets_below_one_another(found
     share = {"unit": "1", "value": 0.9234, "low": 0.9, "high": 0.95, "limit": 0.9, "comparison": ">="}
     rows = [one | {"targets": [one["targets"][0] | {"text": name} for name in names]}]
     rows[0]["targets"].append(one["targets"][0] | share | {"text": "availability >= 90%"})
-    lines = report._table(rows)
+    lines = report.fleet_table(rows)
     assert max(map(len, lines)) <= 120 and len(lines) == 2 + 4
-    assert all(re.search(r" \([0-9.]+ to [0-9.]+ ms\) +[0-9.]+% left$", line) for line in lines[2:5])
+    assert all(re.search(r" \([0-9.]+ to [0-9.]+ ms\) +headroom [0-9.]+%$", line) for line in lines[2:5])
     # A share is a percentage wherever it stands.
     assert "92.3% (90.0 to 95.0%)" in lines[5]
 
@@ -222,7 +222,7 @@ def test_the_report_loads_nothing_and_no_name_in_it_can_run(found: dict[str, Any
     page = paths[1].read_text()
     assert "choice &lt;script&gt;" in page
     assert not re.search(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?!data:)", page)
-    assert "The dots" in page and "Over the load" in page
+    assert "Fleets in the charts" in page and "Values over load" in page
     for fleet in found["fleets"]:
         assert fleet["text"] in page
     assert report.verdict(found) in report.text(found)
@@ -324,7 +324,7 @@ def test_a_fleet_that_a_fixed_trace_gives_no_interval_is_never_called_good(tmp_p
     assert answer["fleets"][0]["cost_usd_per_h"] > alone["cost_usd_per_h"]
     assert all(t["interval_source"] == "run" for f in answer["fleets"] for t in f["targets"])
     text = report.text(answer)
-    assert "Cannot be told with confidence:" in text and "(no interval)" in text
+    assert "Inconclusive at 95%:" in text and "(no interval)" in text
     assert "1 × slow: latency p99 ≤ 1 s is inconclusive" in text
 
 
@@ -338,7 +338,7 @@ def test_where_nothing_can_be_confirmed_the_answer_says_so_and_is_exit_1(tmp_pat
     assert answer["fleets"] == [] and answer["gap"] is None
     assert answer["inconclusive"][0]["targets"][0]["reason"].startswith("the run is too short")
     said = report.verdict(answer)
-    assert "no fleet can be confirmed to meet both targets" in said and answer["inconclusive"][0]["text"] in said
+    assert "no fleet meets both targets with 95% confidence" in said and answer["inconclusive"][0]["text"] in said
     # Those that follow are dearer, and none fails outright.
     costs = [f["cost_usd_per_h"] for f in answer["inconclusive"]]
     assert costs == sorted(costs) and all(f["verdict"] == "unknown" for f in answer["inconclusive"])

@@ -13,7 +13,7 @@ from tests.conftest import queue_scenario
 import windtunnel
 from windtunnel.core.result import Recording
 from windtunnel.engine.results.power_budget import SERIES
-from windtunnel.report.html import render
+from windtunnel.report.run_page import render
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 
@@ -48,7 +48,9 @@ def test_a_target_is_confirmed_only_where_its_whole_interval_is_on_one_side() ->
     assert not run.met
 
 
-@pytest.mark.parametrize(("share", "tone"), [(10.0, "met"), (1.02, "unsure"), (0.98, "unsure"), (0.1, "missed")])
+@pytest.mark.parametrize(
+    ("share", "tone"), [(10.0, "met"), (1.02, "inconclusive"), (0.98, "inconclusive"), (0.1, "missed")]
+)
 def test_the_banner_is_green_or_red_only_where_that_is_sure(share: float, tone: str) -> None:
     p99 = ran().result["latency_s"]["p99"]["value"]
     assert f'class="answer {tone}"' in page(ran(targets=[f"latency p99 <= {p99 * share} s"]))
@@ -108,7 +110,7 @@ def test_many_brown_outs_are_thinned_and_the_least_is_kept() -> None:
 def test_devices_that_the_budget_never_started_have_that_reason() -> None:
     run = ran(**BUDGETED)
     assert [device["jobs"] > 0 for device in run.result["devices"]] == [True, True, False, False]
-    assert "2 of 4 devices were never started: the budget feeds 2 at once" in page(run)
+    assert "2 of 4 devices never ran a job: the power budget allows 2 active devices" in page(run)
 
 
 def test_the_power_chart_shows_the_budget_and_every_time_chart_what_was_wrong() -> None:
@@ -157,14 +159,14 @@ def test_why_an_interval_is_missing_is_in_the_page() -> None:
     run = ran(stop={"jobs": 150})
     assert run.result["latency_s"]["p99"]["low"] is None
     text = unescape(page(run))
-    assert "<dt>no interval</dt>" in text
+    assert "<dt>no 95% CI</dt>" in text
     assert run.result["statistics"]["missing_interval_reasons"]["latency_s"]["p99"] in text
-    assert "<small>no interval</small>" in text
+    assert "<small>no 95% CI</small>" in text
 
 
 def test_the_precision_that_was_reached_is_in_the_page_with_the_load() -> None:
     run = ran(stop={"relative_error": "20 %", "metric": "latency mean"})
     reached = run.result["statistics"]["stopped"]["achieved_error"]
-    assert f"stopped at {reached * 100:.3g}% of latency mean after" in page(run)
-    assert "load 0.8, settled" in page(run)
+    assert f"latency mean: error {reached * 100:.3g}% after" in page(run)
+    assert "reached; offered load 0.8" in page(run)
     assert re.search(r"Times of all jobs but the first [\d,]+, the warm-up, with 95% intervals", page(run))

@@ -1,4 +1,4 @@
-"""The terminal's answer: short, aligned, plain, and honest about what is not there."""
+"""The terminal summary is short, aligned and plain, and shows a dash for every missing value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from windtunnel.report import words
+from windtunnel.report import numbers, targets
 from windtunnel.report.summary import summary
 
 
@@ -88,24 +88,24 @@ def changed(**changes: Any) -> dict[str, Any]:
 
 def test_the_whole_answer() -> None:
     assert summary(RESULT) == (
-        "evening: 12,000 jobs over 30 min on 3 devices of 2 SKUs, seed 7, process engine\n"
-        "\n"
         "1 of 3 targets missed\n"
-        "  met     latency p99 ≤ 20 ms   15.0 ms   25.0% below the limit\n"
-        "  MISSED  waiting p99 ≤ 3 ms    3.60 ms   20.0% above the limit\n"
-        "  met     throughput ≥ 5 /s     6.66 /s   33.2% above the limit\n"
+        "  met      latency p99 ≤ 20 ms   15.0 ms   25.0% below the limit\n"
+        "  MISSED   waiting p99 ≤ 3 ms    3.60 ms   20.0% above the limit\n"
+        "  met      throughput ≥ 5 /s     6.66 /s   33.2% above the limit\n"
+        "\n"
+        "evening: 12,000 jobs over 30 min on 3 devices of 2 SKUs, seed 7, process engine\n"
         "\n"
         "jobs           11,990 of 12,000 completed, 6 running, 4 dropped\n"
         "throughput     6.66 jobs/s\n"
-        "                  mean       p50       p95       p99   95% interval of mean   and of p99\n"
-        "latency        5.00 ms   4.00 ms   10.0 ms   15.0 ms   4.50 to 5.50 ms        13.8 to 16.2 ms\n"
-        "waiting        1.20 ms    960 µs   2.40 ms   3.60 ms   1.08 to 1.32 ms        3.30 to 3.90 ms\n"
-        "utilisation    l40s               2 ×   60.0% busy, 50.0% to 70.0% each\n"
-        "               h100-sxm-80gb      1 ×   99.5% busy\n"
-        "power          4.00 kW average, 5.12 kW peak, devices' limit 6.40 kW\n"
-        "energy         7.20 MJ (2.00 kWh), 601 J a job\n"
-        "cost           12.50 USD, 25.00 USD an hour, 1,042.54 USD a million jobs\n"
-        "provenance     1 of 3 numbers that entered are assumed\n"
+        "                  mean       p50       p95       p99   95% CI of mean    95% CI of p99\n"
+        "latency        5.00 ms   4.00 ms   10.0 ms   15.0 ms   4.50 to 5.50 ms   13.8 to 16.2 ms\n"
+        "waiting        1.20 ms    960 µs   2.40 ms   3.60 ms   1.08 to 1.32 ms   3.30 to 3.90 ms\n"
+        "utilisation    l40s           2 ×  60.0%  (50.0% to 70.0% per device)\n"
+        "               h100-sxm-80gb  1 ×  99.5%\n"
+        "power          4.00 kW average, 5.12 kW peak, device limit 6.40 kW\n"
+        "energy         7.20 MJ (2.00 kWh), 601 J per job\n"
+        "cost           12.50 USD, 25.00 USD per hour, 1,042.54 USD per million jobs\n"
+        "inputs         1 of 3 model inputs are assumed\n"
         "note           memory ran out twice\n"
     )
 
@@ -126,14 +126,14 @@ def test_what_went_wrong_and_what_became_of_the_jobs() -> None:
     lines = summary(changed(faults=FAULTS, availability=0.9712)).splitlines()
     (at,) = [i for i, line in enumerate(lines) if line.startswith("faults ")]
     assert lines[at] == "faults         3 failures, 1 link loss, 2 throttlings, 1,200 stragglers"
-    assert lines[at + 1] == "               97.1% available; 1 job interrupted: 1 tried again, 0 given up"
+    assert lines[at + 1] == "               availability 97.1%; 1 job interrupted: 1 retried, 0 failed"
     nothing = {**FAULTS, "events": dict.fromkeys(FAULTS["events"], 0), "stragglers": None, "interrupted": 0}  # type: ignore[call-overload]
-    assert "faults         none struck\n" in summary(changed(faults=nothing, availability=1.0))
-    assert "available" not in summary(changed(faults=nothing, availability=1.0))
+    assert "faults         no fault occurred\n" in summary(changed(faults=nothing, availability=1.0))
+    assert "availability" not in summary(changed(faults=nothing, availability=1.0))
     assert "faults" not in summary(changed(faults=None))
 
 
-def test_faults_of_operations_are_counted_by_kind_and_those_that_never_struck_are_named() -> None:
+def test_faults_of_operations_are_counted_by_kind_and_unused_faults_are_named() -> None:
     stated = [
         {"kind": "failure", "occurrences": 3, "eligible_operations": None},
         {"kind": "ecc", "occurrences": 2, "eligible_operations": 500},
@@ -144,15 +144,16 @@ def test_faults_of_operations_are_counted_by_kind_and_those_that_never_struck_ar
     ]
     text = summary(changed(faults={**FAULTS, "by_fault": stated, "corrupted_jobs": 7}, availability=0.9712))
     assert "1,200 stragglers, 3 ecc\n" in text
-    assert "7 jobs completed with garbled data, unnoticed\n" in text
-    assert "never struck: faults[3] (hang, of 1,500 operations), faults[4] (throttle)\n" in text
+    assert "7 jobs completed with silently corrupted data\n" in text
+    assert "faults[3] (hang) never occurred; 1,500 operations were eligible\n" in text
+    assert "faults[4] (throttle) never occurred\n" in text
 
 
 def test_it_is_plain_text_that_fits_a_terminal() -> None:
     text = summary(changed(notes=["x y " * 80], name="\x1b[31mred\x1b[0m\nsecond line\r"))
     assert "\x1b" not in text
     assert "\r" not in text
-    assert text.splitlines()[0].startswith(" [31mred [0m second line")
+    assert text.splitlines()[5].startswith(" [31mred [0m second line")
     assert all(len(line) <= 120 for line in text.splitlines())
     assert all(line == line.rstrip() for line in text.splitlines())
 
@@ -186,8 +187,8 @@ def test_what_is_not_known_is_a_dash() -> None:
     )
     assert "The target is missed" in text
     assert "nothing measured" in text
-    assert "no price is known" in text
-    assert "a job" not in text
+    assert "unknown (a device has no price)" in text
+    assert "per job" not in text
     assert "nan" not in text.lower()
     assert "none" not in text.lower()
 
@@ -196,8 +197,8 @@ def test_replications_do_not_inflate_what_a_job_costs() -> None:
     # Over replications job counts are sums, energy and cost means: a job must still cost the same.
     jobs = {name: 4 * count for name, count in RESULT["jobs"].items()}
     text = summary(changed(jobs=jobs, replications=4))
-    assert "601 J a job" in text
-    assert "1,042.54 USD a million jobs" in text
+    assert "601 J per job" in text
+    assert "1,042.54 USD per million jobs" in text
     assert "over 4 × 30 min" in text
 
 
@@ -207,7 +208,7 @@ def test_many_entries_are_cut_with_a_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("targets", "line"),
+    ("outcomes", "line"),
     [
         ([], "No targets were set"),
         ([True], "The target is met"),
@@ -217,64 +218,58 @@ def test_many_entries_are_cut_with_a_count() -> None:
         ([True, False, False], "2 of 3 targets missed"),
     ],
 )
-def test_the_verdict_in_one_line(targets: list[bool], line: str) -> None:
-    assert words.verdict([{"met": met} for met in targets]) == line
+def test_the_verdict_in_one_line(outcomes: list[bool], line: str) -> None:
+    assert targets.verdict([{"met": met} for met in outcomes]) == line
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (words.quantity(0.0153, "s"), "15.3 ms"),
-        (words.quantity(None, "s"), "–"),
-        (words.quantity(float("nan"), "W"), "–"),
-        (words.quantity(1.98e9, "MHz"), "1,980 MHz"),
-        (words.stated(15.0, "s"), "15 s"),
-        (words.stated(0.25, "%"), "25%"),
-        (words.quantity(0.92, "%"), "92.0%"),
-        (words.quantity(0.924, "%"), "92.4%"),
-        (words.quantity(570.0, "s"), "9.50 min"),
-        (words.quantity(599.9, "s"), "10.0 min"),
-        (words.quantity(1997.4, "/s"), "1,997 /s"),
-        (words.stated(200.0, "W"), "200 W"),
-        (words.in_unit(2.5, "USD/h"), "2.50 USD/h"),
-        (words.in_unit(1980.0, "MHz"), "1,980 MHz"),
-        (words.in_unit(3.0, "furlongs"), "3 furlongs"),
-        (words.stated_range(3.2e-6, 6e-6, "s"), "3.2 to 6 µs"),
-        (words.spread(0.0009, 0.0011, "s"), "900 µs to 1.10 ms"),
-        (words.spread(0.015, 0.015, "s"), "15.0 ms"),
-        (words.spread(None, 1.0, "s"), ""),
-        (words.number(12345.6), "12,346"),
-        (words.number(1e-9), "1e-09"),
-        (words.number(0.25), "0.25"),
-        (words.share(0.0), "0%"),
-        (words.share(0.0004), "0.04%"),
-        (words.share(0.00001), "<0.01%"),
-        (words.share(0.0755), "7.5%"),
-        (words.share(0.9999), "100%"),
-        (words.usd(0.00123), "0.00123 USD"),
-        (words.usd(1234.5), "1,234.50 USD"),
-        (words.watt_hours(3.6e6), "1.00 kWh"),
-        (words.rate(None), "–"),
-        (words.plural(1, "job"), "1 job"),
-    ],
-)
-def test_numbers_as_people_write_them(text: str, expected: str) -> None:
-    assert text == expected
+def test_numbers_as_people_write_them() -> None:
+    cases = [
+        (numbers.quantity(0.0153, "s"), "15.3 ms"),
+        (numbers.quantity(None, "s"), "–"),
+        (numbers.quantity(float("nan"), "W"), "–"),
+        (numbers.quantity(1.98e9, "MHz"), "1,980 MHz"),
+        (numbers.exact_quantity(15.0, "s"), "15 s"),
+        (numbers.exact_quantity(0.25, "%"), "25%"),
+        (numbers.quantity(0.92, "%"), "92.0%"),
+        (numbers.quantity(0.924, "%"), "92.4%"),
+        (numbers.quantity(570.0, "s"), "9.50 min"),
+        (numbers.quantity(599.9, "s"), "10.0 min"),
+        (numbers.quantity(1997.4, "/s"), "1,997 /s"),
+        (numbers.exact_quantity(200.0, "W"), "200 W"),
+        (numbers.quantity_in_unit(2.5, "USD/h"), "2.50 USD/h"),
+        (numbers.quantity_in_unit(1980.0, "MHz"), "1,980 MHz"),
+        (numbers.quantity_in_unit(3.0, "furlongs"), "3 furlongs"),
+        (numbers.exact_range(3.2e-6, 6e-6, "s"), "3.2 to 6 µs"),
+        (numbers.value_range(0.0009, 0.0011, "s"), "900 µs to 1.10 ms"),
+        (numbers.value_range(0.015, 0.015, "s"), "15.0 ms"),
+        (numbers.value_range(None, 1.0, "s"), ""),
+        (numbers.number(12345.6), "12,346"),
+        (numbers.number(1e-9), "1e-09"),
+        (numbers.number(0.25), "0.25"),
+        (numbers.share(0.0), "0%"),
+        (numbers.share(0.0004), "0.04%"),
+        (numbers.share(0.00001), "<0.01%"),
+        (numbers.share(0.0755), "7.5%"),
+        (numbers.share(0.9999), "100%"),
+        (numbers.usd(0.00123), "0.00123 USD"),
+        (numbers.usd(1234.5), "1,234.50 USD"),
+        (numbers.watt_hours(3.6e6), "1.00 kWh"),
+        (numbers.rate(None), "–"),
+        (numbers.plural(1, "job"), "1 job"),
+    ]
+    assert [text for text, _ in cases] == [expected for _, expected in cases]
 
 
-@pytest.mark.parametrize(
-    ("value", "limit", "margin"),
-    [
+def test_how_far_from_the_limit() -> None:
+    for value, limit, margin in (
         (0.01, 0.02, "50.0% below the limit"),
         (0.03, 0.02, "50.0% above the limit"),
         (0.02, 0.02, "on the limit"),
         (0.5, 0.02, "25 times the limit"),
         (None, 0.02, ""),
         (0.5, 0.0, ""),
-    ],
-)
-def test_how_far_from_the_limit(value: float | None, limit: float, margin: str) -> None:
-    assert words.target_line(target("latency p99 <= x", value, limit, True)).margin == margin
+    ):
+        assert targets.target_line(target("latency p99 <= x", value, limit, True)).margin == margin, (value, limit)
 
 
 def judged(confidence: str, met: bool, comparison: str = "<=", **more: Any) -> dict[str, Any]:
@@ -283,30 +278,31 @@ def judged(confidence: str, met: bool, comparison: str = "<=", **more: Any) -> d
 
 
 @pytest.mark.parametrize(
-    ("met", "comparison", "word", "reaches"),
+    ("met", "comparison", "label", "bound"),
     [
-        (True, "<=", "met?", "met by the value; its 95% interval reaches 6.00 s"),
-        (False, "<=", "MISSED?", "missed by the value; its 95% interval reaches 250 ms"),
-        (True, ">=", "met?", "met by the value; its 95% interval reaches 250 ms"),
-        (False, ">=", "MISSED?", "missed by the value; its 95% interval reaches 6.00 s"),
+        (True, "<=", "met (inconclusive)", "95% CI upper bound 6.00 s"),
+        (False, "<=", "MISSED (inconclusive)", "95% CI lower bound 250 ms"),
+        (True, ">=", "met (inconclusive)", "95% CI lower bound 250 ms"),
+        (False, ">=", "MISSED (inconclusive)", "95% CI upper bound 6.00 s"),
     ],
 )
-def test_an_interval_across_the_limit_is_said_and_how_far_it_reaches(
-    met: bool, comparison: str, word: str, reaches: str
+def test_an_inconclusive_target_shows_the_bound_beyond_the_limit(
+    met: bool, comparison: str, label: str, bound: str
 ) -> None:
-    one = judged("inconclusive", met, comparison)
-    line = words.target_line(one)
-    assert (words.badge(line), line.margin, line.state) == (word, reaches, "unsure")
-    text = summary(changed(targets=[one, judged("conclusive", True)]))
-    assert "by their values, 1 not surely" in text or "1 of 2 targets missed by their values, 1 not surely" in text
-    assert f"  {word:<8}" in text
-    assert words.target_line(judged("conclusive", met, comparison)).sure
+    inconclusive = judged("inconclusive", met, comparison)
+    line = targets.target_line(inconclusive)
+    assert (line.margin, line.status) == (bound, "inconclusive")
+    text = summary(changed(targets=[inconclusive, judged("conclusive", True)]))
+    verdict = "Both targets met" if met else "1 of 2 targets missed"
+    assert text.startswith(f"{verdict}; 1 inconclusive at 95%\n  {label}   ")
+    assert targets.verdict([inconclusive]) == f"The target is {'met' if met else 'missed'}; inconclusive at 95%"
+    assert targets.target_line(judged("conclusive", met, comparison)).conclusive
 
 
 def test_a_time_without_an_interval_says_so_and_a_rate_does_not() -> None:
-    assert words.target_line(judged("no interval", True)).margin == "50.0% below the limit, no interval"
+    assert targets.target_line(judged("no interval", True)).margin == "50.0% below the limit; no confidence interval"
     rate = judged("no interval", True, metric="throughput")
-    assert words.target_line(rate).margin == "50.0% below the limit"
+    assert targets.target_line(rate).margin == "50.0% below the limit"
 
 
 UNSTABLE = {
@@ -327,7 +323,7 @@ def test_an_unstable_run_says_so_in_place_of_its_times_and_only_there() -> None:
             notes=["unstable: 1.01 times as much work arrives; no average is given"],
         )
     )
-    assert "  MISSED  latency p99 ≤ 1 s   –   unstable: 1.01 times as much work arrives\n" in text
+    assert "  MISSED   latency p99 ≤ 1 s   –   unstable: 1.01 times as much work arrives\n" in text
     assert "latency        unstable: 1.01 times as much work arrives\n" in text
     assert "waiting        unstable: 1.01 times as much work arrives\n" in text
     assert "no average is given" not in text
@@ -335,7 +331,7 @@ def test_an_unstable_run_says_so_in_place_of_its_times_and_only_there() -> None:
 
 
 def test_what_the_intervals_rest_on_is_said() -> None:
-    short = "the run is too short: it is worth about {} independent observations"
+    short = "the run is too short (effective sample size about {}, at least 2 needed)"
     statistics = {
         "steady_state": "not shown",
         "offered_load": 0.8,
@@ -352,11 +348,11 @@ def test_what_the_intervals_rest_on_is_said() -> None:
         },
     }
     text = summary(changed(statistics=statistics))
-    assert "steady state   load 0.8, not shown to have settled\n" in text
-    assert "precision      stopped at 1.3% of latency mean after 40,000 jobs (2% asked)\n" in text
+    assert "steady state   not shown; offered load 0.8\n" in text
+    assert "precision      latency mean: error 1.3% after 40,000 jobs (2% requested)\n" in text
     # Long lines are wrapped.
     unwrapped = " ".join(text.split())
-    assert f" no interval latency p99, waiting p95: {short.format('1.0 to 1.5')} waiting p99: too few " in unwrapped
+    assert f" no 95% CI latency p99, waiting p95: {short.format('1.0 to 1.5')} waiting p99: too few " in unwrapped
 
 
 BUDGET = {
@@ -371,17 +367,17 @@ def test_a_budget_is_the_limit_that_is_shown_and_why_devices_never_started() -> 
     idle = {**device("d", "l40s", 0.0), "jobs": 0}
     text = summary(changed(power_budget=BUDGET, devices=[*RESULT["devices"][:2], idle, idle]))
     assert "power          4.00 kW average, 5.12 kW peak\n" in text
-    assert "               budget 5 kW, 3 kW in a brown-out; devices' limit 6.40 kW\n" in text
-    assert "               2 of 4 devices were never started: the budget feeds 2 at once\n" in text
-    # With fewer at work than the budget feeds, it is not the budget that left the others idle.
-    assert "never started" not in summary(
+    assert "               power budget 5 kW, 3 kW in a brown-out; device limit 6.40 kW\n" in text
+    assert "               2 of 4 devices never ran a job: the power budget allows 2 active devices\n" in text
+    # If fewer devices are active than the budget allows, the budget is not the cause of the idle ones.
+    assert "never ran" not in summary(
         changed(power_budget=BUDGET | {"max_active_devices": 3}, devices=[device("a", "l4", 0.5), idle])
     )
-    assert "never started" not in summary(changed(devices=[device("a", "l4", 0.5), idle]))
+    assert "never ran" not in summary(changed(devices=[device("a", "l4", 0.5), idle]))
 
 
 def test_entries_of_one_sku_are_told_apart() -> None:
     old, new = ({**device(name, "server", used), "entry": name} for name, used in (("old", 0.1), ("new", 0.9)))
     text = summary(changed(devices=[old, old, new]))
-    assert "utilisation    old (server)      2 ×   10.0% busy, 10.0% to 10.0% each\n" in text
-    assert "               new (server)      1 ×   90.0% busy\n" in text
+    assert "utilisation    old (server)  2 ×  10.0%  (10.0% to 10.0% per device)\n" in text
+    assert "               new (server)  1 ×  90.0%\n" in text

@@ -417,20 +417,20 @@ def shown(*words: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_what_is_not_sure_or_has_not_settled_does_not_look_like_the_rest(queue: Any, tmp_path: Path) -> None:
+def test_inconclusive_and_unstable_points_are_marked(queue: Any, tmp_path: Path) -> None:
     sure = windtunnel.run(scenario_from_data(queue(fleet=[{"device": "server", "count": 2}]))).result["latency_s"][
         "p99"
     ]
     limit = (sure["value"] + sure["high"]) / 2
     path = write(tmp_path, queue(targets=[f"latency p99 <= {limit} s"]))
     lines = shown(str(path), "--over", "fleet[0].count=1,2,9")
-    assert lines[0].endswith("; 1 missed a target, 1 not surely, as an interval reaches past its limit")
+    assert lines[0].endswith("; 1 missed a target; 1 inconclusive at 95%")
     header, unstable, unsure, good = (re.split(r"\s{2,}", line.strip()) for line in lines[2:6])
     cells = [dict(zip(header, line, strict=True)) for line in (unstable, unsure, good)]
-    assert [cell["targets"] for cell in cells] == ["MISSED", "met?", "met"]
-    assert [cell["steady state"] for cell in cells] == ["UNSTABLE", "yes", "yes"]
-    assert [cell["95% interval"] for cell in cells][0] == "–"
-    assert all(" to " in cell["95% interval"] for cell in cells[1:])
+    assert [cell["targets"] for cell in cells] == ["MISSED", "met (inconclusive)", "met"]
+    assert [cell["steady state"] for cell in cells] == ["UNSTABLE", "reached", "reached"]
+    assert [cell["95% CI"] for cell in cells][0] == "–"
+    assert all(" to " in cell["95% CI"] for cell in cells[1:])
 
 
 def test_a_resumed_sweep_says_how_many_points_it_took_over(scenario: Path, tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ def test_a_resumed_sweep_says_how_many_points_it_took_over(scenario: Path, tmp_p
     assert f"3 were stored in {out} already, 1 were run now" in shown(*words)
 
 
-def test_one_target_that_is_surely_missed_settles_a_point() -> None:
+def test_one_target_that_is_conclusively_missed_decides_a_point() -> None:
     axes = [{"path": "seed", "values": [1, 2, 3]}]
     common = {"status": "done", "met": False}
     rows = [
@@ -451,6 +451,6 @@ def test_one_target_that_is_surely_missed_settles_a_point() -> None:
         {**common, "seed": 3, "missed": "a <= 1", "inconclusive": None},
     ]
     _, cells = points_table({"axes": axes, "rows": rows})
-    assert [line[-1] for line in cells] == ["MISSED", "MISSED?", "MISSED"]
+    assert [line[-1] for line in cells] == ["MISSED", "MISSED (inconclusive)", "MISSED"]
     counted = headline({"axes": axes, "rows": rows, "missed": 3, "failed": 0, "points": 3})
-    assert counted.endswith("; 3 missed a target, 1 not surely, as an interval reaches past its limit")
+    assert counted.endswith("; 3 missed a target; 1 inconclusive at 95%")

@@ -15,7 +15,8 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
-from windtunnel.report.validation import api_rows, render
+from windtunnel.report.validation import api_rows
+from windtunnel.report.validation_page import render
 from windtunnel.validation.compare import Comparison, compare, halves
 from windtunnel.validation.page import charts, points
 from windtunnel.validation.rows import Environment, Measurement
@@ -257,5 +258,5 @@ def test_the_apis_of_one_chip_stand_side_by_side_where_several_did_the_same_work
     twice = [*rows[:2], Measurement("ruler@cuda", "cuda:1", "vector_add", columns, 4.0)]
     labels = [one[1] for one in api_rows([one.report() for one in compare(twice, lambda _: RULER)])]
     assert labels == ["vulkan", "cuda (by hand)", "cuda (cuda:1)"]
-    assert "The same work by each API" in render(results, [], Environment().as_dict())
-    assert "The same work by each API" not in render(results[2:], [], Environment().as_dict())
+    assert "Comparison of APIs" in render(results, [], Environment().as_dict())
+    assert "Comparison of APIs" not in render(results[2:], [], Environment().as_dict())

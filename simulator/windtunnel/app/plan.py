@@ -37,7 +37,7 @@ def plan(
 def save(found: Mapping[str, Any], folder: Path) -> list[Path]:
     """Write plan.json and report.html to ``folder``, each completely or not at all, and return their paths."""
     from windtunnel.core.csvfile import write_whole
-    from windtunnel.report.plan import render
+    from windtunnel.report.plan_page import render
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = []

@@ -20,7 +20,7 @@ def save(finished: Run, folder: Path) -> list[Path]:
 
     The files appear only when all of them are complete. Raises InputError if ``folder`` cannot be written to.
     """
-    from windtunnel.report import html, perfetto, tables
+    from windtunnel.report import perfetto, run_page, tables
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -32,7 +32,7 @@ def save(finished: Run, folder: Path) -> list[Path]:
                 _write_placement(finished.result, recording, made, finished.sample)
             else:
                 tables.write_jobs_csv(made / "jobs.csv", recording, rows=finished.sample)
-                (made / "report.html").write_text(html.render(finished.result, recording), encoding="utf-8")
+                (made / "report.html").write_text(run_page.render(finished.result, recording), encoding="utf-8")
                 perfetto.write_trace(made / "trace.json.gz", recording, name=finished.result["name"])
             names = sorted(path.name for path in made.iterdir())
             not_files = [name for name in names if (folder / name).exists() and not (folder / name).is_file()]
@@ -58,11 +58,11 @@ def _write_placement(
 ) -> None:
     """Write jobs.csv (the tasks of ``sample``, or all), report.html and trace.json.gz to ``folder``."""
     from windtunnel.report import placement as report
-    from windtunnel.report import placement_html
+    from windtunnel.report import placement_page
 
     report.write_tasks_csv(folder / "jobs.csv", recording, sample)
     report.write_trace(folder / "trace.json.gz", recording, name=str(result["name"]))
-    (folder / "report.html").write_text(placement_html.render(result, recording), encoding="utf-8")
+    (folder / "report.html").write_text(placement_page.render(result, recording), encoding="utf-8")
 
 
 def check_writable(folder: Path) -> None:

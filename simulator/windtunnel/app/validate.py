@@ -21,7 +21,7 @@ from windtunnel.core.csvfile import write_whole
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.result import result_json
 from windtunnel.library import predict as predict_library
-from windtunnel.report import validation as report
+from windtunnel.report.validation_page import render
 from windtunnel.simulation.fleet import device_model
 from windtunnel.simulation.versions import made_with
 from windtunnel.validation import page, rows
@@ -269,7 +269,7 @@ def save(
                 written.append(path)
     included = everything if len(everything) <= MAX_IN_JSON else []
     data = {**rows.document(included, about), "rows": files, "results": list(results), "omitted": list(omitted)}
-    text = report.render(results, page.charts(comparisons), about.as_dict(), max_mape, omitted)
+    text = render(results, page.charts(comparisons), about.as_dict(), max_mape, omitted)
     for name, content in (("validation.json", result_json(data)), ("validation.html", text)):
         write_whole(folder / name, lambda stream, content=content: stream.write(content))  # type: ignore[misc]
         written.append(folder / name)

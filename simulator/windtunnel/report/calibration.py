@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from windtunnel.report.words import quantity
+from windtunnel.report.numbers import quantity
 
 _SHOWN = 10
 

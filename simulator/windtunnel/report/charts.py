@@ -1,6 +1,6 @@
-"""What the report's charts show: percentile curves of times, and power, queues and rented devices over time.
+"""Selects what the charts of a run report show: percentile curves of times, and power, queue and devices over time.
 
-The page's script draws them; which points, which workloads and what is shaded is chosen here.
+The page's script draws the charts. The points, the workloads and the shaded intervals are chosen here.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,10 @@ import numpy.typing as npt
 
 from windtunnel.core.result import COMPLETED, SPELLS, Recording, Steps, distribution
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
-from windtunnel.report import words
-from windtunnel.report.words import METRICS
+from windtunnel.report.numbers import number, plural, quantity
+from windtunnel.report.page import LegendItem
+from windtunnel.report.run_text import METRICS, budget_text
+from windtunnel.report.targets import target_line
 
 TIME_POINTS = 480
 """Bins of a curve over time: about two pixels each on the widest chart."""
@@ -25,132 +28,120 @@ TAIL_POINTS = 240
 """Points of a percentile curve."""
 
 FIRST_MARK = -math.log10(0.99)
-"""Curves begin at p1: the very least of a million draws is an accident, and would take half of a log axis."""
+"""Curves begin at p1, because the smallest of a million draws varies widely and would take half of a log axis."""
 
 MAX_CURVES = 8
 CURVES = ("latency", "ttft", "itl")
 
 
-def charts(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """(what the script draws, what the page says around each drawing), by chart."""
-    charts: dict[str, Any] = {}
-    figures: dict[str, dict[str, Any]] = {}
-    for metric in CURVES:
-        drawn = _percentile_chart(metric, result, recording)
-        if drawn is None:
-            continue
-        charts[metric], left_out = drawn
-        figures[metric] = {
-            "heading": METRICS[metric],
-            "legend": [{"name": one["name"], "all": one["all"]} for one in charts[metric]["series"]],
-            "shift": int(charts[metric]["series"][0]["all"]),
-            "left_out": left_out,
-            "label": _describe(METRICS[metric], distribution(result, metric)),
-        }
+@dataclass(frozen=True)
+class Chart:
+    """A chart: the data that the script draws, its heading, its description for screen readers, and its legend.
+
+    ``omitted`` is the number of workloads that have no curve.
+    """
+
+    data: dict[str, Any]
+    heading: str
+    label: str
+    legend: list[LegendItem]
+    omitted: int = 0
+
+
+def charts(result: Mapping[str, Any], recording: Recording) -> dict[str, Chart]:
+    """Return the charts of a run by name, in the order in which they are shown."""
+    drawn = {metric: chart for metric in CURVES if (chart := _percentile_chart(metric, result, recording)) is not None}
     if recording.end > 0:
-        shades, legend = _shades(result, recording)
-        for name, (chart, figure) in _over_time(result, recording).items():
-            charts[name] = chart | {"shades": shades}
-            figures[name] = figure | {"shades": legend}
-    return charts, figures
+        shades, items = _shades(result, recording)
+        for name, chart in _over_time(result, recording).items():
+            drawn[name] = replace(chart, data=chart.data | {"shades": shades}, legend=[*chart.legend, *items])
+    return drawn
 
 
-def _over_time(result: Mapping[str, Any], recording: Recording) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
-    """(what is drawn, what is said around it) of power, of jobs waiting, and of each scaled entry's devices."""
-    found: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+def _over_time(result: Mapping[str, Any], recording: Recording) -> dict[str, Chart]:
+    """Return the charts of power, of waiting jobs, and of the devices of each scaled entry."""
+    drawn: dict[str, Chart] = {}
+    lines = [LegendItem("mean", line="mean", series=1), LegendItem("peak", line="peak", series=2)]
     if result["peak_power_w"] > 0:
-        watts = words.quantity(result["average_power_w"], "W"), words.quantity(result["peak_power_w"], "W")
-        limit, said = _limit(result)
-        figure = {
-            "heading": "Power of the fleet over time",
-            "label": f"Line chart of power over time: average {', peak '.join(watts)}{f', {said}' if said else ''}.",
-            "limit": said,
-        }
-        found["power"] = _time_chart(recording.power, "W") | {"limit": limit}, figure
-    mean, most = words.number(recording.waiting.mean()), words.number(float(recording.waiting.values.max()))
-    figure = {
-        "heading": "Jobs waiting over time",
-        "label": f"Line chart of jobs waiting over time: {mean} on average, {most} at most.",
-        "mean": mean,
-        "most": most,
-    }
-    found["waiting"] = _time_chart(recording.waiting, "jobs"), figure
-    for number, one in enumerate(recording.scaling[:MAX_CURVES]):
-        mean, most = words.number(one.rented.mean()), words.number(float(one.rented.values.max()))
-        figure = {
-            "heading": f"Devices of {one.entry} rented over time, {one.min:,} to {one.max:,}",
-            "label": f"Line chart of devices rented over time: {mean} on average, {most} at most.",
-            "mean": mean,
-            "most": most,
-        }
-        found[f"scaling-{number}"] = _time_chart(one.rented, "devices"), figure
-    return found
+        limit, limit_text = _limit(result)
+        mean, peak = quantity(result["average_power_w"], "W"), quantity(result["peak_power_w"], "W")
+        drawn["power"] = Chart(
+            _time_chart(recording.power, "W") | {"limit": limit},
+            "Power of the fleet over time",
+            f"Power of the fleet over time: average {mean}, peak {peak}{f', {limit_text}' if limit_text else ''}.",
+            [*lines, *([LegendItem(limit_text, line="limit")] if limit_text else [])],
+        )
+
+    def counted(heading: str, steps: Steps, unit: str) -> Chart:
+        text = f"mean {number(steps.mean())}, maximum {number(float(steps.values.max()))}"
+        return Chart(_time_chart(steps, unit), heading, f"{heading}: {text}.", [*lines, LegendItem(text, quiet=True)])
+
+    drawn["waiting"] = counted("Waiting jobs over time", recording.waiting, "jobs")
+    for index, entry in enumerate(recording.scaling[:MAX_CURVES]):
+        heading = f"Rented devices of {entry.entry} over time ({entry.min:,} to {entry.max:,})"
+        drawn[f"scaling-{index}"] = counted(heading, entry.rented, "devices")
+    return drawn
 
 
 def _limit(result: Mapping[str, Any]) -> tuple[dict[str, list[float | None]] | None, str]:
-    """The limit of the fleet's power as steps (``x`` in s, ``y`` in W), and in words: a budget, else the devices'."""
+    """Return the limit of the fleet's power as steps (``x`` in s, ``y`` in W) and in words.
+
+    The limit is the power budget if there is one, and otherwise the sum of the devices' limits.
+    """
     budget, of_devices = result.get("power_budget"), result.get("power_limit_w")
     if budget is not None:
         series = budget["series"]
-        return {"x": list(series["time_s"]), "y": list(series["budget_w"])}, words.budget_text(budget)
+        return {"x": list(series["time_s"]), "y": list(series["budget_w"])}, budget_text(budget)
     if of_devices:
-        return {"x": [0.0], "y": [of_devices]}, f"devices' limit {words.quantity(of_devices, 'W')}"
+        return {"x": [0.0], "y": [of_devices]}, f"device limit {quantity(of_devices, 'W')}"
     return None, ""
 
 
-def _shades(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """What is shaded behind every curve over time, to explain it, and its legend: devices down, and brown-outs.
+def _shades(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, Any], list[LegendItem]]:
+    """Return what is shaded behind every curve over time, and its legend: failed devices, and brown-outs.
 
-    ``down`` is the mean share of the devices that had failed, by bin; ``brown_out`` are spans (s).
+    ``down`` is the mean share of the devices that were down, by bin; ``brown_out`` are intervals in s.
     """
-    spells = recording.spells
+    intervals = recording.spells
     shades: dict[str, Any] = {}
-    legend: list[dict[str, str]] = []
-    if spells is None:
-        return shades, legend
-    failed = spells.what == SPELLS.index("down")
+    items: list[LegendItem] = []
+    if intervals is None:
+        return shades, items
+    failed = intervals.what == SPELLS.index("down")
     if failed.any():
         count = len(recording.devices)
-        ticks, inverse = np.unique(np.concatenate([[0], spells.start[failed], spells.end[failed]]), return_inverse=True)
+        starts, ends = intervals.start[failed], intervals.end[failed]
+        ticks, inverse = np.unique(np.concatenate([[0], starts, ends]), return_inverse=True)
         ones = np.ones(int(failed.sum()))
         change = np.bincount(inverse, weights=np.concatenate([[0.0], ones, -ones]))
         before = ticks < recording.end
         down = Steps(ticks[before], np.cumsum(change)[before].astype(np.float64), recording.end)
         shades["down"] = _rounded(down.sampled(TIME_POINTS)[1] / count)
-        most = int(down.values.max())
-        legend.append({"word": "down", "text": f"devices down, at most {most:,} of {count:,} at once"})
-    browned = spells.what == SPELLS.index("brown-out")
-    if browned.any():
-        spans = np.stack([to_second_array(spells.start[browned]), to_second_array(spells.end[browned])], axis=1)
+        highest = int(down.values.max())
+        items.append(LegendItem(f"devices down (at most {highest:,} of {count:,} at once)", shade="down"))
+    lowered = intervals.what == SPELLS.index("brown-out")
+    if lowered.any():
+        spans = np.stack([to_second_array(intervals.start[lowered]), to_second_array(intervals.end[lowered])], axis=1)
         shades["brown_out"] = spans[:TIME_POINTS].tolist()
-        legend.append({"word": "brown-out", "text": words.plural(int(browned.sum()), "brown-out")})
-    return shades, legend
+        items.append(LegendItem(plural(int(lowered.sum()), "brown-out"), shade="brown-out"))
+    return shades, items
 
 
-def _describe(heading: str, timed: Mapping[str, Any] | None) -> str:
-    parts = [
-        f"{name} {words.quantity(((timed or {}).get(name) or {}).get('value'), 's')}" for name in ("p50", "p95", "p99")
-    ]
-    return f"Percentile curve of {heading.lower()}: {', '.join(parts)}."
-
-
-def _percentile_chart(
-    metric: str, result: Mapping[str, Any], recording: Recording
-) -> tuple[dict[str, Any], int] | None:
-    """The percentile curve of every workload (the largest few) and of all, and how many workloads it leaves out."""
+def _percentile_chart(metric: str, result: Mapping[str, Any], recording: Recording) -> Chart | None:
+    """Return the percentile curves of all jobs and of the largest workloads; None if nothing was measured."""
     count = len(recording.workloads)
     samples = {i: sample for i in range(count) if (sample := _sample(metric, recording, i))[1]}
     if not samples:
         return None
-    # Where not all find room, those that a target names go before the larger ones.
+    # If there are too many, the workloads that a target names go before the larger ones.
     named = {target.get("workload") for target in result["targets"] if target.get("metric") == metric}
     order = sorted(samples, key=lambda i: (recording.workloads[i] not in named, -samples[i][1], i))
     drawn = sorted(order[:MAX_CURVES])
-    # Targets are about all jobs, so with several workloads the curve they are met or missed on comes first.
+    # Most targets are about all jobs, so with several workloads the curve of all jobs comes first.
     curves = [(str(recording.workloads[i]), False, samples[i]) for i in drawn]
     if len(samples) > 1:
         curves.insert(0, ("all jobs", True, _sample(metric, recording, None)))
-    # Percentiles are spread by nines: u = -log10(1 - p), so that p99 gets as much room as p90.
+    # The axis is u = -log10(1 - p), so that p90 to p99 is as wide as p99 to p99.9.
     end = min(max(math.log10(max(total for _, _, (_, total, _) in curves)), 1.31), 5.0)
     marks = [-math.log10(1 - p) for p in (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)]
     u = np.unique(np.concatenate([np.linspace(FIRST_MARK, end, TAIL_POINTS), [mark for mark in marks if mark <= end]]))
@@ -158,35 +149,47 @@ def _percentile_chart(
     series: list[dict[str, Any]] = []
     for name, of_all, (values, total, cumulative) in curves:
         rank = np.minimum(np.searchsorted(cumulative, p * total, side="left"), len(values) - 1)
-        # Beyond one in `total` there is nothing to read; a log axis has no place for zero.
+        # There is no value beyond one in `total`, and a log axis cannot show zero.
         seen = (u <= math.log10(total) + 1e-9) & (values[rank] > 0)
         series.append({"name": name, "all": of_all, "y": _rounded(np.where(seen, values[rank], np.nan))})
-    if not any(value is not None for one in series for value in one["y"]):
+    if not any(value is not None for curve in series for value in curve["y"]):
         return None
     targets = [
         {"at": _mark(str(target.get("statistic"))), "limit": target["limit"], "state": state, "label": text}
         for target in result["targets"]
         if target.get("metric") == metric and target.get("limit")
-        for text, state in [(_target_label(target), words.target_line(target).state)]
+        for text, state in [(_target_label(target), target_line(target).status)]
     ]
-    return {"kind": "percentile", "x": _rounded(u), "series": series, "targets": targets}, len(samples) - len(drawn)
+    shift = int(series[0]["all"])
+    items = [
+        LegendItem(curve["name"], line="all" if curve["all"] else str(i + 1 - shift), series=i + 1)
+        for i, curve in enumerate(series)
+    ]
+    data = {"kind": "percentile", "x": _rounded(u), "series": series, "targets": targets}
+    label = _describe(METRICS[metric], distribution(result, metric))
+    return Chart(data, METRICS[metric], label, items, len(samples) - len(drawn))
+
+
+def _describe(heading: str, timed: Mapping[str, Any] | None) -> str:
+    values = (f"{name} {quantity(((timed or {}).get(name) or {}).get('value'), 's')}" for name in ("p50", "p95", "p99"))
+    return f"{heading} by percentile: {', '.join(values)}."
 
 
 def _target_label(target: Mapping[str, Any]) -> str:
     of = f"of {target['workload']}" if target.get("workload") else ""
-    return " ".join(filter(None, [str(target.get("statistic") or ""), of, words.target_line(target).bound]))
+    return " ".join(filter(None, [str(target.get("statistic") or ""), of, target_line(target).bound]))
 
 
 def _mark(statistic: str) -> float | None:
-    """Where a statistic stands on the percentile axis; None for the mean, which has no place on it."""
-    found = re.fullmatch(r"p(\d+(?:\.\d+)?)", statistic)
-    if not found or not 0 <= float(found.group(1)) < 100:
+    """Return the place of a statistic on the percentile axis; None for the mean, which has none."""
+    match = re.fullmatch(r"p(\d+(?:\.\d+)?)", statistic)
+    if not match or not 0 <= float(match[1]) < 100:
         return None
-    return -math.log10(1 - float(found.group(1)) / 100)
+    return -math.log10(1 - float(match[1]) / 100)
 
 
 def _sample(metric: str, recording: Recording, workload: int | None) -> tuple[FloatArray, int, npt.NDArray[np.int64]]:
-    """(sorted seconds, how many there are, how many are no longer than each), of one workload or of all."""
+    """Return the times of one workload or of all: sorted (s), their number, and the cumulative count at each."""
     jobs = recording.jobs
     mine: npt.NDArray[np.bool_]
     if metric == "itl":
@@ -206,7 +209,7 @@ def _sample(metric: str, recording: Recording, workload: int | None) -> tuple[Fl
 
 def _time_chart(steps: Steps, unit: str) -> dict[str, Any]:
     x, mean, peak = steps.sampled(TIME_POINTS)
-    # The first point again at the end of the run, so that the last bin has its width.
+    # A last point at the end of the run gives the last bin its width.
     x = np.append(x, steps.end / 1e12)
     return {
         "kind": "time",
@@ -219,5 +222,5 @@ def _time_chart(steps: Steps, unit: str) -> dict[str, Any]:
 
 
 def _rounded(values: FloatArray) -> list[float | None]:
-    """Five significant digits are finer than a pixel, and half the size of the page."""
+    """Return ``values`` with five significant digits, which is finer than a pixel and halves the size of the page."""
     return [float(f"{value:.5g}") if math.isfinite(value) else None for value in values.tolist()]

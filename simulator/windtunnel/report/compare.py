@@ -1,13 +1,13 @@
-"""A comparison of two scenarios as the terminal shows it."""
+"""The comparison of two scenarios for a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from windtunnel.report.words import plural, quantity, rate, share, usd
+from windtunnel.report.numbers import NOTHING, plural, quantity, rate, share, usd
 
-_SHOWN: Mapping[str, Callable[[float], str]] = {
+_FORMATS: Mapping[str, Callable[[float], str]] = {
     "throughput_per_s": lambda value: rate(value, "jobs"),
     "utilisation": share,
     "average_power_w": lambda value: quantity(value, "W"),
@@ -24,47 +24,55 @@ def _seconds(value: float) -> str:
     return quantity(value, "s")
 
 
-def comparison_table(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows: both figures, what the second differs by with its 95% interval, and what that says."""
+def comparison_table(comparison: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return a header and a row for each metric: both values, the change with its 95% CI, and the conclusion."""
     rows = []
-    for row in found["metrics"]:
-        name, one, difference = row["metric"], row["baseline"]["value"], row["difference"]
-        show = _SHOWN.get(name, _seconds)
-        low, high = difference["low"], difference["high"]
-        if difference["value"] == 0.0 and low in (None, 0.0) and low == high:
-            said, by = "identical", "0%"
-        elif not one:
-            said, by = "higher" if difference["value"] > 0 else "lower", "–"
-        elif low is None or high is None:
-            by, said = _change(difference["value"] / one), ""
-        else:
-            by = f"{_change(difference['value'] / one)} ({_change(low / one)} to {_change(high / one)})"
-            said = (
-                ("higher" if difference["value"] > 0 else "lower")
-                if row["significant"]
-                else "no significant difference"
-            )
-        metric, _, statistic = name.partition(".")
-        label = f"{metric.removesuffix('_s')} {statistic}".replace("_", " ") if statistic else name.partition("_per")[0]
-        label = label.removesuffix("_w").removesuffix("_j").removesuffix("_usd").replace("_", " ").strip()
-        rows.append([label, show(one), show(row["candidate"]["value"]), by, said])
-    return ["", "baseline", "candidate", "change", ""], rows
+    for row in comparison["metrics"]:
+        show = _FORMATS.get(row["metric"], _seconds)
+        values = [show(row[side]["value"]) for side in ("baseline", "candidate")]
+        rows.append([_label(row["metric"]), *values, *_change(row)])
+    return ["", "baseline", "candidate", "change (95% CI)", ""], rows
 
 
-def _change(relative: float) -> str:
-    """A relative difference with its sign: two significant digits below a percent, one decimal above."""
+def _label(metric: str) -> str:
+    name, _, statistic = metric.partition(".")
+    if statistic:
+        return f"{name.removesuffix('_s')} {statistic}".replace("_", " ")
+    name = metric.partition("_per")[0]
+    for unit in ("_w", "_j", "_usd"):
+        name = name.removesuffix(unit)
+    return name.replace("_", " ")
+
+
+def _change(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the relative change with its confidence interval, and the conclusion."""
+    baseline, difference = row["baseline"]["value"], row["difference"]
+    value, low, high = (difference[key] for key in ("value", "low", "high"))
+    direction = "higher" if value > 0 else "lower"
+    if value == 0.0 and low in (None, 0.0) and low == high:
+        return "0%", "identical"
+    if not baseline:
+        return NOTHING, direction
+    if low is None or high is None:
+        return _signed(value / baseline), ""
+    text = f"{_signed(value / baseline)} ({_signed(low / baseline)} to {_signed(high / baseline)})"
+    return text, direction if row["significant"] else "no significant difference"
+
+
+def _signed(relative: float) -> str:
+    """Return a relative difference with its sign: two significant digits below 1%, one decimal above."""
     percent = relative * 100
     if abs(percent) >= 0.95:
         return f"{percent:+.1f}%"
     return f"{percent:+.2g}%" if abs(percent) >= 0.01 else f"{percent:+.1e}%" if percent else "0%"
 
 
-def headline(found: Mapping[str, Any]) -> str:
-    """What was compared, and how."""
-    pairs = plural(found["replications"], "pair")
+def headline(comparison: Mapping[str, Any]) -> str:
+    """Return what was compared, and how."""
+    pairs = plural(comparison["replications"], "pair")
     lines = [
-        f"baseline   {found['baseline']}",
-        f"candidate  {found['candidate']}",
-        f"{pairs} of runs with the same seeds, from {found['seed']}; differences with their 95% intervals",
+        f"baseline   {comparison['baseline']}",
+        f"candidate  {comparison['candidate']}",
+        f"{pairs} of runs with common random numbers, first seed {comparison['seed']}",
     ]
-    return "\n".join([*lines, *(f"note: {note}" for note in found["notes"])])
+    return "\n".join([*lines, *(f"note: {note}" for note in comparison["notes"])])

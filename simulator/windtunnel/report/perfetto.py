@@ -1,7 +1,7 @@
-"""The run as a trace for ui.perfetto.dev: who ran what and when, fleet power, jobs waiting.
+"""Writes a run as a timeline for ui.perfetto.dev: the jobs on each device, the fleet's power, and the waiting jobs.
 
-Chrome's Trace Event format, because it is plain JSON that people's own scripts read too. One process a device,
-one thread a lane (a stream or an engine), and a process of the fleet's own for the counters.
+The file uses Chrome's Trace Event format, which is plain JSON that other scripts can read. Each device is a process,
+each of its lanes (a stream or a hardware engine) is a thread, and a separate process of the fleet has the counters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from windtunnel.core.result import SPELLS, Recording, Slice, Spells, Steps
 MAX_COUNTER_POINTS = 200_000
 MAX_SPELLS = 100_000
 FLEET = 0
-"""The process of the counters; device i is process i + 1."""
+"""The process of the counters. Device i is process i + 1."""
 
 _CHUNK = 4096
 
@@ -30,12 +30,12 @@ _CHUNK = 4096
 def write_trace(path: Path | str, recording: Recording, *, name: str) -> None:
     """Write ``recording`` to ``path`` as gzipped Trace Event JSON; the same recording gives the same bytes.
 
-    Times are microseconds with six decimals, which is exact: the picoseconds of the run. (Perfetto itself cuts
-    them to nanoseconds when it loads them.) Events are streamed, so memory does not grow with the trace.
+    Times are microseconds with six decimals, which represents the run's picoseconds exactly. (Perfetto rounds them down
+    to nanoseconds when it loads the file.) Events are streamed, so the memory use does not grow with the trace.
     """
     with (
         Path(path).open("wb") as raw,
-        # No file name and no time in gzip's header: the bytes depend on the recording alone.
+        # gzip's header has no file name and no time, so that the bytes depend on the recording alone.
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=6, mtime=0) as file,
     ):
         file.write(b'{"displayTimeUnit":"ns","otherData":' + _json(_about(recording, name)).encode())
@@ -52,21 +52,21 @@ def write_trace(path: Path | str, recording: Recording, *, name: str) -> None:
 
 
 def overlaps(slices: Iterable[Slice]) -> list[tuple[Slice, Slice]]:
-    """Pairs of slices that share time in one lane of one device, which no run may leave; touching is no overlap."""
+    """Return the pairs of slices that overlap in one lane of one device. No run may contain such a pair."""
     lanes: dict[tuple[int, str], list[Slice]] = defaultdict(list)
     for piece in slices:
         lanes[piece.device, piece.lane].append(piece)
-    found = []
+    pairs = []
     for pieces in lanes.values():
         pieces.sort(key=lambda piece: (piece.start, piece.end))
-        # The one that ends last so far, not the one before: a long slice may cover several later ones.
+        # Compare with the slice that ends last so far, because a long slice may cover several later ones.
         latest = pieces[0]
         for piece in pieces[1:]:
             if piece.start < latest.end:
-                found.append((latest, piece))
+                pairs.append((latest, piece))
             if piece.end > latest.end:
                 latest = piece
-    return found
+    return pairs
 
 
 def _about(recording: Recording, name: str) -> dict[str, Any]:
@@ -80,33 +80,33 @@ def _about(recording: Recording, name: str) -> dict[str, Any]:
     if recording.notes:
         about["notes"] = list(recording.notes)
     if recording.sampled_slices:
-        about["sample"] = "The slices are a part of the run only: where there are none, devices may still have worked."
+        about["sample"] = "The slices are a sample of the run; devices may be busy where no slice is shown."
     if len(recording.power.ticks) > MAX_COUNTER_POINTS or len(recording.waiting.ticks) > MAX_COUNTER_POINTS:
-        about["counters"] = f"Thinned to at most {MAX_COUNTER_POINTS} points each; every peak of the original is kept."
+        about["counters"] = f"Downsampled to at most {MAX_COUNTER_POINTS} points each; every peak is kept."
     return about
 
 
 def _events(recording: Recording) -> Iterator[str]:
-    # Lanes get their threads in alphabetical order within a device, whatever the order of the slices.
+    # The threads of a device are in alphabetical order of its lanes.
     lanes = sorted({(piece.device, piece.lane) for piece in recording.slices})
     spells = [] if recording.spells is None else _spells(recording.spells)
     lanes = sorted({*lanes, *((piece.device, piece.lane) for piece in spells)})
     threads: dict[tuple[int, str], int] = {}
     busy: dict[int, int] = {}
     for device, lane in lanes:
-        # Process 0 is the fleet's, so what strikes all of it, as if on device -1, is there.
+        # Faults of the whole fleet have device -1, so they are on process 0, the fleet's.
         busy[device] = threads[device, lane] = busy.get(device, 0) + 1
 
     yield from _named(FLEET, "process", "fleet")
     for index, device_record in enumerate(recording.devices):
-        # In a sample from a large fleet, empty tracks would only bury those with something on them.
+        # In a sample from a large fleet, empty tracks would hide the others.
         if index in busy or not recording.sampled_slices:
             yield from _named(index + 1, "process", f"{device_record.name} ({device_record.label})")
     for (device, lane), thread in threads.items():
         yield from _named(device + 1, "thread", lane, thread)
 
     yield from _counter("power (W)", "W", recording.power)
-    yield from _counter("jobs waiting", "jobs", recording.waiting)
+    yield from _counter("waiting jobs", "jobs", recording.waiting)
 
     quoted: dict[str, str] = {}
     for piece in chain(spells, recording.slices):
@@ -121,7 +121,7 @@ def _events(recording: Recording) -> Iterator[str]:
 
 
 def _spells(spells: Spells) -> list[Slice]:
-    """What was wrong, on lanes of their own: a device may be down and throttled at once."""
+    """Return the degraded intervals as slices on separate lanes, because a device can be down and throttled at once."""
     columns = (spells.device, spells.what, spells.start, spells.end)
     return [
         Slice(device, f"fault: {SPELLS[what]}", SPELLS[what], start, end)
@@ -130,12 +130,12 @@ def _spells(spells: Spells) -> list[Slice]:
 
 
 def microseconds(ticks: int) -> str:
-    """Picoseconds as microseconds with six decimals, exactly."""
+    """Return picoseconds as microseconds with six decimals, exactly."""
     return f"{ticks // 1_000_000}.{ticks % 1_000_000:06d}"
 
 
 def _named(process: int, what: str, name: str, thread: int = 0) -> Iterator[str]:
-    """The name and the place in order of a process or a thread."""
+    """Yield the events that name and order a process or a thread."""
     order = thread if what == "thread" else process
     yield (f'{{"ph":"M","pid":{process},"tid":{thread},"name":"{what}_name","args":{{"name":{_json(name)}}}}}')
     yield (f'{{"ph":"M","pid":{process},"tid":{thread},"name":"{what}_sort_index","args":{{"sort_index":{order}}}}}')
@@ -143,19 +143,19 @@ def _named(process: int, what: str, name: str, thread: int = 0) -> Iterator[str]
 
 def _counter(name: str, key: str, steps: Steps) -> Iterator[str]:
     head = f'{{"ph":"C","pid":{FLEET},"name":{_json(name)},"ts":'
-    index = thinned(steps, MAX_COUNTER_POINTS - 1)
+    index = downsampled(steps, MAX_COUNTER_POINTS - 1)
     last = 0.0
     for tick, value in zip(steps.ticks[index].tolist(), steps.values[index].tolist(), strict=True):
         last = value
         yield f'{head}{microseconds(tick)},"args":{{"{key}":{value!r}}}}}'
-    # A counter is drawn up to its last event only, so the last value is said again at the end of the run.
+    # A counter is drawn up to its last event, so the last value is repeated at the end of the run.
     yield f'{head}{microseconds(steps.end)},"args":{{"{key}":{last!r}}}}}'
 
 
-def thinned(steps: Steps, points: int) -> npt.NDArray[np.int64]:
-    """Indices of at most ``points`` steps: all where they are few; else each bin's peak and its last step.
+def downsampled(steps: Steps, points: int) -> npt.NDArray[np.int64]:
+    """Return indices of at most ``points`` steps: all of them, or the peak and the last step of each bin.
 
-    The last step is what holds after the bin, so that every value drawn between bins is one that was.
+    The last step of a bin holds after the bin, so that every value between bins is a value of the run.
     """
     n = len(steps.ticks)
     if n <= points:
@@ -163,7 +163,7 @@ def thinned(steps: Steps, points: int) -> npt.NDArray[np.int64]:
     bins = (points - 1) // 2
     starts = np.arange(bins, dtype=np.int64) * n // bins
     stops = np.append(starts[1:], n)
-    # The highest in each bin: sort by (bin, value) and take the last of each bin.
+    # The peak of each bin: sort by (bin, value) and take the last of each bin.
     bin_of = np.repeat(np.arange(bins), stops - starts)
     peaks = np.lexsort((steps.values, bin_of))[stops - 1]
     return np.unique(np.concatenate([[0], peaks, stops - 1])).astype(np.int64)

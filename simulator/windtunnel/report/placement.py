@@ -1,4 +1,4 @@
-"""A placement run for a terminal, as a table of tasks, and as a timeline."""
+"""A placement run as a terminal summary, as a table of tasks, and as a timeline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import heapq
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -16,20 +15,20 @@ import numpy.typing as npt
 
 from windtunnel.core.result import STATUS
 from windtunnel.placement.recording import NANO, PlacementRecording
-from windtunnel.report.words import (
+from windtunnel.report.numbers import (
     NOTHING,
-    badge,
+    exact_quantity,
     interval,
     number,
     plural,
     printable,
     quantity,
     share,
-    stated,
-    target_line,
-    unfinished,
-    verdict,
+    share_interval,
 )
+from windtunnel.report.run_text import STATISTICS, unfinished
+from windtunnel.report.targets import verdict_lines
+from windtunnel.report.text import document, labelled, labelled_rows, labelled_table
 
 COLUMNS = (
     "job",
@@ -48,148 +47,119 @@ COLUMNS = (
     "cpu_milli",
     "memory_bytes",
 )
-"""Of jobs.csv. Times are empty when inflating, where there is none."""
+"""The columns of jobs.csv. Times are empty for an inflation, which has no time."""
 
 _FIELDS = ("workload", "node", "gpu_mask", "status", "arrival", "start", "finish", "gpus", "milli", "cpu", "memory")
-_MARGIN = 15
-_WIDTH = 110
 _TIES = {
-    "first": "the first of equals",
-    "shuffled": "the first of equals in an order drawn once a run",
-    "random": "any of equals",
+    "first": "the first of equal nodes",
+    "shuffled": "the first of equal nodes in an order drawn once per run",
+    "random": "a random one of equal nodes",
 }
 _MAX_SLICES = 200_000
 _POINTS = 50_000
+_DEMANDS = (0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.2)
+"""Arrived demand, over the cluster's GPU capacity, for which the summary shows a row."""
 
 
 def placement_summary(result: Mapping[str, Any]) -> str:
-    """``result`` (the content of result.json of a placement run) as aligned lines of plain text."""
+    """Return ``result`` (the content of result.json of a placement run) as aligned lines of plain text."""
     placed = result["placement"]
-    inflate = placed["mode"] == "inflate"
-    span = "" if inflate else f" over {_span(result['simulated_s'])}"
+    inflates = placed["mode"] == "inflate"
+    span = "" if inflates else f" over {_span(result['simulated_s'])}"
     lines = [
+        *verdict_lines(result["targets"]),
+        "",
         printable(
             f"{result['name']}: {tasks_arrived(result)}{span} on {plural(placed['nodes'], 'node')} with "
             f"{plural(placed['gpus'], 'GPU')}, seed {result['seed']}, placement engine"
         ),
         "",
-        printable(verdict(result["targets"]) + ("" if result["targets"] else "; nothing to meet or miss")),
+        *labelled("policy", f"{placed['policy']}, {_TIES[placed['ties']]}"),
+        *labelled("tasks", _outcomes(result)),
     ]
-    lines += [
-        f"  {badge(target):<8}{printable(target.text)}   {target.measured}   {target.margin}"
-        for target in map(target_line, result["targets"])
-    ]
-    lines += ["", _row("policy", f"{placed['policy']}, {_TIES[placed['ties']]}")]
-    lines.append(_row("tasks", _became(result)))
-    if inflate:
-        lines += _against_demand(placed)
+    if inflates:
+        lines += _by_demand(placed)
     else:
         lines += _over_time(result, placed)
         if len(placed["series"]) > 1:
-            lines += [_row("", "if none of the tasks left:"), *_against_demand(placed)]
-    lines.append(
-        _row(
-            "target mix",
-            f"the {placed['target']['classes']} most frequent classes, {share(placed['target']['share'])} of all tasks",
-        )
-    )
+            lines += [*labelled("", "without departures:"), *_by_demand(placed)]
+    target = placed["target"]
+    mix = f"the {target['classes']} most frequent classes, {share(target['share'])} of all tasks"
+    lines += labelled("target mix", mix)
     if result["cost_usd_per_h"] is not None:
-        lines.append(_row("cost", f"{result['cost_usd_per_h']:,.2f} USD an hour"))
+        lines += labelled("cost", f"{result['cost_usd_per_h']:,.2f} USD per hour")
     for note in result.get("notes") or ():
-        for i, line in enumerate(wrap(printable(str(note)), width=_WIDTH - _MARGIN)):
-            lines.append(_row("note" if i == 0 else "", line))
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+        lines += labelled("note", str(note))
+    return document(lines)
 
 
 def _span(seconds: float) -> str:
-    return f"{number(seconds / 86_400)} days" if seconds >= 2 * 86_400 else stated(seconds, "s")
+    return f"{number(seconds / 86_400)} days" if seconds >= 2 * 86_400 else exact_quantity(seconds, "s")
 
 
 def tasks_arrived(result: Mapping[str, Any]) -> str:
-    """How many tasks arrived, in the mean of a run where there are several."""
+    """Return how many tasks arrived; for several runs, the mean over the runs."""
     runs, arrived = result["placement"]["runs"], result["jobs"]["arrived"]
     return f"{runs} runs of {arrived / runs:,.0f} tasks on average" if runs > 1 else plural(arrived, "task")
 
 
-def _became(result: Mapping[str, Any]) -> str:
-    """What became of the tasks; job counts are sums over the runs, and means of them are what is shown."""
+def _outcomes(result: Mapping[str, Any]) -> str:
+    """Return how many tasks were placed or completed. Job counts are sums over the runs; their means are shown."""
     placed, jobs = result["placement"], result["jobs"]
     if placed["mode"] != "inflate":
-        return ", ".join([f"{jobs['completed']:,} of {jobs['arrived']:,} completed", *unfinished(jobs)]).replace(
-            "dropped", "had no room"
-        )
+        return ", ".join([f"{jobs['completed']:,} of {jobs['arrived']:,} completed", *unfinished(jobs)])
     runs = placed["runs"]
     running, arrived, dropped = (f"{jobs[key] / runs:,.0f}" for key in ("running", "arrived", "dropped"))
-    return f"{running} of {arrived} placed, {dropped} had no room{', in the mean of the runs' if runs > 1 else ''}"
+    return f"{running} of {arrived} placed, {dropped} dropped{' (mean over the runs)' if runs > 1 else ''}"
 
 
-def _row(label: str, text: str) -> str:
-    return f"{label:<{_MARGIN}}{text}"
-
-
-def _against_demand(placed: Mapping[str, Any]) -> list[str]:
-    rows = [["arrived", "allocated", "95% interval", "fragmented", "95% interval", "of what is idle"]]
+def _by_demand(placed: Mapping[str, Any]) -> list[str]:
+    rows = [["arrived demand", "allocated", "95% CI", "fragmented", "95% CI", "fragmentation rate"]]
     series = placed["series"]
-    wanted = [0.2, 0.5, 0.8, 0.9, 1.0, 1.1, 1.2]
-    chosen = [row for row in series[:-1] if any(abs(row["demand"] - mark) < 1e-9 for mark in wanted)] + [series[-1]]
-    for row in chosen:
-        a, f = row["allocated"], row["fragmented"]
+    chosen = [row for row in series[:-1] if any(abs(row["demand"] - demand) < 1e-9 for demand in _DEMANDS)]
+    for row in [*chosen, series[-1]]:
+        allocated, fragmented = row["allocated"], row["fragmented"]
         rows.append(
             [
                 f"{row['demand']:.0%}",
-                share(a["value"]),
-                _between(a),
-                share(f["value"]),
-                _between(f),
+                share(allocated["value"]),
+                share_interval(allocated),
+                share(fragmented["value"]),
+                share_interval(fragmented),
                 share(row["fragmentation_rate"]["value"]),
             ]
         )
-    if not any(row[2] or row[4] for row in rows[1:]):  # one run has no intervals
+    if not any(row[2] or row[4] for row in rows[1:]):  # one run has no confidence intervals
         rows = [[*row[:2], row[3], row[5]] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        _row("of capacity" if i == 0 else "", "  ".join(f"{c:>{w}}" for c, w in zip(row, widths, strict=True)))
-        for i, row in enumerate(rows)
-    ]
-
-
-def _between(estimate: Mapping[str, float | None]) -> str:
-    low, high = estimate["low"], estimate["high"]
-    return "" if low is None or high is None else f"{share(low)} to {share(high)}"
+    return labelled_table("GPU capacity", rows)
 
 
 def _over_time(result: Mapping[str, Any], placed: Mapping[str, Any]) -> list[str]:
-    lines = []
-    for label, key, peak in (
-        ("demand", "demand", "peak_demand"),
-        ("allocation", "gpu_allocation", "peak_allocation"),
-        ("fragmentation", "fragmentation", None),
-    ):
-        text = f"{share(placed[key]['value'])} of GPU capacity on average"
-        if peak is not None:
-            text += f", {share(placed[peak])} at most"
-        else:
-            text += f", {share(placed['fragmentation_rate']['value'])} of what is idle"
-        lines.append(_row(label, text))
-    lines[0] += f"; all tasks together ask for {share(placed['arrived_demand'])}"
-    lines.append(_row("", "  ".join(f"{name:>9}" for name in ("mean", "p50", "p95", "p99")) + "   95% interval of p99"))
-    for name in ("latency", "waiting"):
-        timed = result[f"{name}_s"]
-        cells = "  ".join(f"{quantity(timed[s]['value'], 's'):>9}" for s in ("mean", "p50", "p95", "p99"))
-        lines.append(_row(name, f"{cells}   {interval(timed['p99'])}"))
+    mean_demand, peak_demand = share(placed["demand"]["value"]), share(placed["peak_demand"])
+    allocated, peak = share(placed["gpu_allocation"]["value"]), share(placed["peak_allocation"])
+    fragmented, rate = share(placed["fragmentation"]["value"]), share(placed["fragmentation_rate"]["value"])
+    all_tasks = f"all tasks together request {share(placed['arrived_demand'])}"
+    rows = [["", *STATISTICS, "95% CI of p99"]]
+    for metric in ("latency", "waiting"):
+        timed = result[f"{metric}_s"]
+        rows.append([metric, *(quantity(timed[name]["value"], "s") for name in STATISTICS), interval(timed["p99"])])
     power = NOTHING
     if result["energy_j"] is not None:
-        power = (
-            f"{quantity(result['average_power_w'], 'W')} average, {quantity(result['peak_power_w'], 'W')} peak (GPUs)"
-        )
-    lines.append(_row("power", power))
-    return lines
+        average, highest = quantity(result["average_power_w"], "W"), quantity(result["peak_power_w"], "W")
+        power = f"{average} average, {highest} peak (GPUs)"
+    return [
+        *labelled("demand", f"mean {mean_demand} of GPU capacity, maximum {peak_demand}; {all_tasks}"),
+        *labelled("allocation", f"mean {allocated} of GPU capacity, maximum {peak}"),
+        *labelled("fragmentation", f"mean {fragmented} of GPU capacity, {rate} of unallocated GPUs"),
+        *labelled_rows(rows),
+        *labelled("power", power),
+    ]
 
 
 def write_tasks_csv(path: Path, recording: PlacementRecording, rows: npt.NDArray[np.int64] | None = None) -> None:
-    """Every task (or those whose indices are in ``rows``, a sample), one row each.
+    """Write one row for each task (or for those whose indices are in ``rows``, a sample).
 
-    Times are decimal seconds made from integer nanoseconds, never through a float.
+    Times are decimal seconds, converted exactly from integer nanoseconds.
     """
     tasks = recording.tasks
     timed = recording.mode == "replay"
@@ -234,10 +204,10 @@ def _seconds(ticks: int) -> str:
 
 
 def write_trace(path: Path, recording: PlacementRecording, *, name: str) -> None:
-    """The run as gzipped Trace Event JSON for ui.perfetto.dev; the same recording gives the same bytes.
+    """Write the run as gzipped Trace Event JSON for ui.perfetto.dev; the same recording gives the same bytes.
 
-    A process a node, a thread for each task that runs beside others. When inflating there is no time: a microsecond
-    stands for a task arrived, and only the counters are there.
+    Each node is a process, and each of its tasks that run at the same time is on its own thread. An inflation has no
+    time: one microsecond represents one arrived task, and the file contains only counters.
     """
     about: dict[str, Any] = {
         "title": f"Windtunnel: {name}",
@@ -246,10 +216,10 @@ def write_trace(path: Path, recording: PlacementRecording, *, name: str) -> None
     }
     if len(recording.tasks) > _MAX_SLICES:
         about["sample"] = (
-            f"The slices are the first {_MAX_SLICES} tasks to start: nodes may have worked where none are."
+            f"The slices show the first {_MAX_SLICES} tasks that started; nodes may be busy where no slice is shown."
         )
     if recording.mode == "inflate":
-        about["time"] = "one microsecond is one task arrived"
+        about["time"] = "one microsecond represents one arrived task"
     with path.open("wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
         file.write(b'{"displayTimeUnit":"ms","otherData":' + json.dumps(about).encode() + b',"traceEvents":[\n')
         for i, event in enumerate(_events(recording)):

@@ -1,4 +1,4 @@
-"""The jobs of a run as CSV, one row each, times exact to the picosecond."""
+"""Writes the jobs of a run as CSV, one row for each job, with times exact to the picosecond."""
 
 from __future__ import annotations
 
@@ -33,17 +33,16 @@ COLUMNS = (
 )
 
 _ROWS = 1 << 15
-"""Rows turned into text at once: enough to keep numpy's share of the work small, few enough to bound memory."""
+"""Rows that are converted to text at once; this bounds the memory."""
 
 
 def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.int64] | None = None) -> None:
     """Write every job (or those whose indices are in ``rows``, a sample) to ``path``.
 
-    Times are decimal seconds made from integer picoseconds, never through a float, so that a reader gets back
-    the very ticks. ``ttft_s`` is the time from the arrival to the first token, and
-    ``tpot_s`` the mean time between a completed job's tokens, rounded down to a picosecond. A cell is empty where the
-    job did not come to that: no start, no finish, no token; a latency is given for completed jobs only. A job that
-    was interrupted has the start and device of its last attempt, and none while it waits for the next.
+    Times are decimal seconds, converted exactly from integer picoseconds. ``ttft_s`` is the time from the arrival to
+    the first token, and ``tpot_s`` the mean time between a completed job's tokens, rounded down to a picosecond. A cell
+    is empty if the job has no such time: no start, no finish, no token. Only completed jobs have a latency. An
+    interrupted job has the start and the device of its last attempt, and none while it waits for the next attempt.
     """
     jobs = recording.jobs
     workloads = [_cell(name) for name in recording.workloads]
@@ -80,20 +79,20 @@ def write_jobs_csv(path: Path | str, recording: Recording, rows: npt.NDArray[np.
 
 
 def _tpot(first: TickArray, finish: TickArray, tokens: IntArray, status: npt.NDArray[np.integer[Any]]) -> TickArray:
-    """Each completed job's mean time between two tokens, in ticks; -1 for other jobs and for a single token."""
+    """Return each completed job's mean time between two tokens, in ticks; -1 for other jobs and for a single token."""
     measured = (status == COMPLETED) & (first >= 0) & (tokens > 1)
     return np.where(measured, (finish - first) // np.maximum(tokens - 1, 1), -1)
 
 
 def seconds_text(ticks: TickArray) -> list[str]:
-    """Picoseconds as exact decimal seconds, trailing zeros trimmed; empty for a negative (it never happened)."""
-    # String surgery on the integer: twice as fast as divmod and formatting, and as exact.
+    """Return picoseconds as exact decimal seconds without trailing zeros; empty for a negative time (not reached)."""
+    # Inserting the point into the digits is twice as fast as divmod and formatting, and as exact.
     digits = map(str.zfill, map(str, ticks.tolist()), repeat(13))
     return ["" if text[0] == "-" else f"{text[:-12]}.{text[-12:]}".rstrip("0").rstrip(".") for text in digits]
 
 
 def _cell(text: str) -> str:
-    """``text`` quoted as CSV wants it; a name may hold commas, quotes and line breaks."""
+    """Return ``text`` quoted for CSV; a name may hold commas, quotes and line breaks."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow([text])
     return line.getvalue()

@@ -1,12 +1,9 @@
-"use strict";
-// Draws the curves of a Windtunnel report. Names reach the page as text only: nothing here writes markup.
+// Draws the charts of a run report.
 (() => {
-  const data = JSON.parse(document.getElementById("chart-data").textContent);
+  const { data, FONT, colour, trim, axis, base, live, rule, start } = report;
   const DASHES = [[], [7, 3], [2, 2], [9, 2, 2, 2], [4, 2], [12, 4], [2, 4], [6, 2, 2, 2, 2, 2]];
-  // In the order in which they claim room on a narrow axis.
+  // In the order of their priority on a narrow axis.
   const PERCENTILES = [99, 50, 90, 99.9, 95, 99.99, 99.999];
-  const FONT = "12px " + getComputedStyle(document.body).fontFamily;
-  const colour = name => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
   const place = percentile => -Math.log10(1 - percentile / 100);
 
   function quantity(value, unit) {
@@ -18,11 +15,10 @@
     const [scale, prefix] = steps.find(([scale]) => Math.abs(value) >= scale * 0.9995) || steps[steps.length - 1];
     return trim(value / scale) + " " + prefix + unit;
   }
-  const trim = value => String(+value.toPrecision(3));
   const plain = value => value == null ? "–" : value >= 1000 ? Math.round(value).toLocaleString("en") : trim(value);
 
-  // 1, 2 and 5 of every decade between two bounds; powers of ten alone where that would be too many. From a minute on,
-  // what is round in minutes, hours or days instead.
+  // 1, 2 and 5 in every decade between two bounds, or powers of ten alone if these are too many. From a minute on,
+  // round numbers of minutes, hours or days.
   const LONG = [[60, 1], [120, 0], [300, 0], [600, 1], [1800, 0], [3600, 1], [7200, 0], [18000, 0], [36000, 1], [86400, 0], [172800, 0], [432000, 1], [864000, 0]];
   function decades(low, high) {
     const marks = LONG.filter(([mark, main]) => mark >= low * 0.999 && mark <= high * 1.001 && (main || Math.log10(high / low) <= 3.2)).map(([mark]) => mark);
@@ -36,29 +32,11 @@
   const roundDown = value => { const p = 10 ** Math.floor(Math.log10(value) + 1e-9); return p * (value >= 5 * p ? 5 : value >= 2 * p ? 2 : 1); };
   const roundUp = value => { const p = 10 ** Math.floor(Math.log10(value) - 1e-9); return p * (value <= 2 * p ? 2 : value <= 5 * p ? 5 : 10); };
 
-  const axis = extra => ({
-    stroke: colour("soft"), font: FONT, gap: 6,
-    grid: { stroke: colour("grid"), width: 1 }, ticks: { show: false }, ...extra,
-  });
-
-  function line(u, y, style) {
-    const { ctx, bbox } = u, ratio = uPlot.pxRatio;
-    ctx.save();
-    ctx.strokeStyle = style;
-    ctx.lineWidth = 1.5 * ratio;
-    ctx.setLineDash([5 * ratio, 4 * ratio]);
-    ctx.beginPath();
-    ctx.moveTo(bbox.left, y);
-    ctx.lineTo(bbox.left + bbox.width, y);
-    ctx.stroke();
-    ctx.restore();
-  }
-
-  // Words at the left end of a line, `gap` pixels above it (below it where negative). A plate of paper under them
-  // keeps them readable where they cross a curve or the grid.
-  function label(u, y, words, style, gap) {
+  // Text at the left end of a line, `gap` pixels above it (below it if negative). A plate in the colour of the page
+  // keeps it readable across curves and grid lines.
+  function label(u, y, content, style, gap) {
     const { ctx, bbox } = u, ratio = uPlot.pxRatio, x = bbox.left + 4 * ratio;
-    const text = words.length > 44 ? words.slice(0, 30) + "…" + words.slice(-12) : words;
+    const text = content.length > 44 ? content.slice(0, 30) + "…" + content.slice(-12) : content;
     ctx.save();
     ctx.font = "600 " + 12 * ratio + "px " + FONT.slice(5);
     ctx.textAlign = "left";
@@ -73,7 +51,7 @@
     ctx.restore();
   }
 
-  // A limit that may change with time: steps, with a gap where there is none.
+  // A limit that may change with time, as steps; there is a gap where there is no limit.
   function limit(u, steps) {
     if (!steps) return;
     const { ctx, bbox } = u, ratio = uPlot.pxRatio;
@@ -98,7 +76,7 @@
     ctx.restore();
   }
 
-  // What was wrong, behind the curves: the darker, the larger the share of the devices that were down.
+  // Failures and brown-outs behind the curves: the darker, the larger the share of the devices that were down.
   function shade(u, chart) {
     const { ctx, bbox } = u, { down, brown_out: spans } = chart.shades;
     const across = value => Math.min(Math.max(u.valToPos(value, "x", true), bbox.left), bbox.left + bbox.width);
@@ -116,13 +94,13 @@
   function drawTargets(u, targets) {
     const ratio = uPlot.pxRatio, { ctx, bbox } = u;
     const placed = targets.map(target => ({
-      ...target, y: u.valToPos(target.limit, "y", true), style: colour({ met: "met", missed: "missed", unsure: "assumed" }[target.state]),
+      ...target, y: u.valToPos(target.limit, "y", true), style: colour({ met: "met", missed: "missed", inconclusive: "assumed" }[target.state]),
       x: target.at != null && target.at <= u.scales.x.max ? u.valToPos(target.at, "x", true) : null,
     }));
-    placed.forEach(({ y, style }) => line(u, y, style));
+    placed.forEach(({ y, style }) => rule(u, { y }, style));
     for (const { x, y, style } of placed) {
       if (x == null) continue;
-      // Where on the curve the target looks: the curve must pass below this point.
+      // The point of the curve that the target limits: the curve must pass below it.
       ctx.save();
       ctx.setLineDash([]);
       ctx.beginPath();
@@ -134,38 +112,28 @@
       ctx.stroke();
       ctx.restore();
     }
-    for (const one of placed) {
-      const beside = one.x != null && one.x < bbox.left + 160 * ratio;
-      const crowded = one.y < bbox.top + 24 * ratio
-        || placed.some(other => other !== one && other.y <= one.y && one.y - other.y < 24 * ratio);
-      label(u, one.y, ({ met: "✓ ", missed: "✗ ", unsure: "? " }[one.state]) + one.label, one.style, (crowded ? -1 : 1) * (beside ? 7 : 3));
+    for (const target of placed) {
+      const beside = target.x != null && target.x < bbox.left + 160 * ratio;
+      const crowded = target.y < bbox.top + 24 * ratio
+        || placed.some(other => other !== target && other.y <= target.y && target.y - other.y < 24 * ratio);
+      const mark = { met: "✓ ", missed: "✗ ", inconclusive: "? " }[target.state];
+      label(u, target.y, mark + target.label, target.style, (crowded ? -1 : 1) * (beside ? 7 : 3));
     }
   }
 
-  function live(name, columns) {
-    return u => {
-      const index = u.cursor.idx;
-      for (const output of document.querySelectorAll(`[data-live="${name}"]`)) {
-        const series = +output.dataset.series;
-        output.textContent = index == null ? "" : columns[series](u.data[series][index], index);
-      }
-    };
-  }
-
-  function percentileChart(name, chart, width, height) {
+  function percentileChart(name, chart, options) {
     const values = chart.series.flatMap(series => series.y).filter(value => value != null).concat(chart.targets.map(t => t.limit));
     const low = roundDown(Math.min(...values)), high = roundUp(Math.max(...values) * 1.05);
     const end = chart.x[chart.x.length - 1];
-    const across = p => place(p) / end * (width - 88), marks = [];
-    // A percentile that a target is about must be readable on the axis, whatever else has to give way.
+    const across = p => place(p) / end * (options.width - 88), marks = [];
+    // A percentile that a target limits has priority on the axis.
     const named = chart.targets.filter(target => target.at != null).map(target => +(100 * (1 - 10 ** -target.at)).toFixed(6));
     for (const p of [...named, ...PERCENTILES])
       if (place(p) <= end + 1e-6 && marks.every(other => Math.abs(across(p) - across(other)) > (p > 99.9 ? 46 : 38))) marks.push(p);
     marks.sort((a, b) => a - b);
     const seconds = value => quantity(value, "s"), shift = chart.series[0].all ? 1 : 0;
     return {
-      width, height, padding: [10, 26, 0, 0], legend: { show: false },
-      cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+      ...options, padding: [10, 26, 0, 0],
       scales: { x: { time: false, range: () => [0, end] }, y: { distr: 3, log: 10, range: () => [low, high] } },
       axes: [
         axis({ splits: () => marks.map(place), values: () => marks.map(p => "p" + p), size: 30 }),
@@ -182,7 +150,7 @@
     };
   }
 
-  function timeChart(name, chart, width, height) {
+  function timeChart(name, chart, options) {
     const top = Math.max(...(chart.limit?.y || []).filter(value => value != null), ...chart.peak) || 1;
     const show = ["jobs", "devices"].includes(chart.unit) ? plain : value => quantity(value, chart.unit);
     const steps = [];
@@ -190,15 +158,14 @@
     steps.splice(steps.indexOf(50), 1, 30);
     steps.pop(), steps.pop();
     steps.push(60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 432000, 864000, 1728000);
-    // One unit for the whole axis, and steps that are round in it.
+    // One unit for the whole axis, with steps that are round in it.
     const end = chart.x[chart.x.length - 1];
     const [size, unit] = end >= 345600 ? [86400, "d"] : end >= 7200 ? [3600, "h"] : end >= 120 ? [60, "min"] : end >= 1 ? [1, "s"] : end >= 1e-3 ? [1e-3, "ms"] : [1e-6, "µs"];
     const round = steps.filter(step => size < 60 || (step >= size / 2 && !(size > 3600 && step < 43200)));
     const moment = value => +(value / size).toPrecision(6) + " " + unit;
     const stepped = uPlot.paths.stepped({ align: 1 });
     return {
-      width, height, padding: [12, 26, 0, 0], legend: { show: false },
-      cursor: { y: false, sync: { key: "time" }, drag: { x: true, y: false }, points: { size: 7 } },
+      ...options, cursor: { y: false, sync: { key: "time" }, drag: { x: true, y: false }, points: { size: 7 } },
       scales: { x: { time: false }, y: { range: () => [0, top * 1.1] } },
       axes: [
         axis({ incrs: round, space: 70, values: (u, splits) => splits.map(moment), size: 30 }),
@@ -218,40 +185,11 @@
     };
   }
 
-  const drawn = new Map();
-  function draw(holder, width) {
-    const name = holder.dataset.chart, chart = data[name];
-    drawn.get(holder)?.destroy();
-    const percentile = chart.kind === "percentile";
-    const options = (percentile ? percentileChart : timeChart)(name, chart, width || holder.clientWidth, holder.clientHeight);
-    const columns = percentile ? [chart.x, ...chart.series.map(series => series.y)] : [chart.x, chart.mean, chart.peak];
-    const plot = new uPlot(options, columns, holder);
-    // The drawing is decoration to a screen reader: its holder carries the words.
-    plot.root.setAttribute("aria-hidden", "true");
-    drawn.set(holder, plot);
-  }
-
-  const holders = [...document.querySelectorAll("[data-chart]")];
-  const redraw = width => holders.forEach(holder => draw(holder, width));
-  redraw();
-  const watch = new ResizeObserver(entries => {
-    for (const { target } of entries) if (drawn.get(target).width !== target.clientWidth && target.clientWidth) draw(target);
-  });
-  holders.forEach(holder => watch.observe(holder));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw());
-
-  // On paper: light colours, a page's width, and nothing folded away.
-  let opened = [];
-  addEventListener("beforeprint", () => {
-    document.documentElement.dataset.print = "";
-    opened = [...document.querySelectorAll("details:not([open])")];
-    opened.forEach(details => { details.open = true; });
-    holders.forEach(holder => draw(holder, 640));
-  });
-  addEventListener("afterprint", () => {
-    delete document.documentElement.dataset.print;
-    opened.forEach(details => { details.open = false; });
-    redraw();
+  start((holder, width) => {
+    const name = holder.dataset.chart, chart = data[name], options = base(holder, width);
+    return chart.kind === "percentile"
+      ? [percentileChart(name, chart, options), [chart.x, ...chart.series.map(series => series.y)]]
+      : [timeChart(name, chart, options), [chart.x, chart.mean, chart.peak]];
   });
 
   const filter = document.getElementById("filter");

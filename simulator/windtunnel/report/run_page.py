@@ -1,0 +1,565 @@
+"""The HTML report of a run: the verdict first, and at the end where every input came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from windtunnel.core.provenance import PROVENANCES
+from windtunnel.core.result import Recording, distribution
+from windtunnel.report import page, run_text
+from windtunnel.report.charts import Chart, charts
+from windtunnel.report.numbers import (
+    NOTHING,
+    exact_quantity,
+    exact_range,
+    interval,
+    is_finite,
+    number,
+    plural,
+    quantity,
+    quantity_in_unit,
+    rate,
+    share,
+    usd,
+    watt_hours,
+)
+from windtunnel.report.page import Cell, Tile
+from windtunnel.report.run_text import METRICS, STATISTICS, by_entry
+from windtunnel.report.targets import overall_status, target_line, verdict
+
+MAX_BARS = 24
+"""Above this number of devices the utilisation chart shows fleet entries instead."""
+
+MAX_DEVICE_ROWS = 200
+MAX_PROVENANCE_ROWS = 2_000
+
+GLOSSARY = (
+    ("Latency", "time from a job's arrival to its completion; completed jobs only"),
+    ("Queueing delay", "time from a job's arrival to its start on a device"),
+    ("TTFT", "time to first token: from a job's arrival to its first output token"),
+    ("ITL", "inter-token latency: time between two consecutive tokens of a job"),
+    ("p50, p95, p99", "50th, 95th and 99th percentile"),
+    ("95% CI", "95% confidence interval of the long-run value"),
+    ("Throughput", "completed jobs per second of simulated time"),
+    ("Utilisation", "share of the rented time in which at least one engine of a device is busy"),
+    ("Average and peak power", "power of the whole fleet, including idle power; the peak is the highest instant"),
+    ("Device limit", "sum of the power limits of all devices"),
+    ("Power budget", "power that the whole fleet must not exceed at any time; jobs wait for it"),
+    ("Energy", "integral of the power over the simulated time"),
+    ("Availability", "share of device time in which a device was not down"),
+    ("Cost", "rent of every device for the time for which it was rented, busy or idle"),
+)
+
+MEANING = dict(GLOSSARY)
+
+PROVENANCE_MEANING = {
+    "measured": "measured on this device by windtunnel validate",
+    "published": "a measurement that others published",
+    "datasheet": "vendor datasheet, or a source that cites it",
+    "assumed": "an assumption with a stated range, because no value is published",
+}
+PROVENANCE_MARK = {"measured": "●", "published": "◐", "datasheet": "○", "assumed": "▲"}
+
+MODEL_BASIS = {
+    "measured": "measurements of this SKU",
+    "transfer": "measurements of related SKUs",
+    "formula": "formula and published constants",
+}
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What the sections show: ``result`` is the content of result.json, ``charts`` are the charts by name."""
+
+    result: Mapping[str, Any]
+    charts: Mapping[str, Chart]
+
+
+def render(result: Mapping[str, Any], recording: Recording) -> str:
+    """Return the report of one run as a complete HTML document.
+
+    ``result`` is the content of result.json (SI units); the curves come from ``recording`` (ticks). Names in
+    either may hold any text: they are escaped wherever they are shown.
+    """
+    report = RunReport(result, charts(result, recording))
+    replications, span = result.get("replications") or 1, exact_quantity(result["simulated_s"], "s")
+    same = "the same scenario, seed and engine give the same result"
+    if result.get("real"):
+        same = "real devices were measured, so another run of the scenario gives another result"
+    return page.render_page(
+        kind="Windtunnel report",
+        title=str(result["name"]),
+        lead=result.get("description"),
+        facts=[
+            plural(result["jobs"]["arrived"], "job"),
+            f"{plural(replications, 'replication')} of {span}" if replications > 1 else f"{span} simulated",
+            run_text.fleet_text(result),
+            f"seed {result['seed']}",
+        ],
+        sections=[section(report) for section in SECTIONS],
+        script="run.js",
+        charts={name: chart.data for name, chart in report.charts.items()},
+        footer=[page.versions_line(result["versions"]), f"{result['engine']} engine · seed {result['seed']} · {same}"],
+    )
+
+
+def _answer(report: RunReport) -> Markup:
+    targets, rows = report.result["targets"], report.result.get("provenance") or ()
+    assumed = sum(row["provenance"] == "assumed" for row in rows)
+    inputs = page.assumed_inputs(assumed, len(rows)) if rows else None
+    return page.answer(overall_status(targets), verdict(targets), [target_line(target) for target in targets], inputs)
+
+
+def _key_figures(report: RunReport) -> Markup:
+    result = report.result
+    unstable = run_text.unstable_reason(result)
+    times = [
+        [Cell(heading, title=MEANING[heading]), *(_timed(timed.get(statistic)) for statistic in STATISTICS)]
+        for metric, heading in METRICS.items()
+        if (timed := distribution(result, metric)) is not None
+    ]
+    caption = f"Times of {_jobs_in_times(result)}{', with 95% confidence intervals' if not unstable else ''}"
+    return page.section(
+        "figures",
+        "Key figures",
+        page.tiles(_tiles(result)),
+        page.table(caption, ["Metric", *STATISTICS], times),
+        page.hint(
+            f"{unstable[0].upper()}{unstable[1:]}. Times have no mean, because they grow with the length of the run."
+        )
+        if unstable
+        else None,
+        page.definitions(run_text.certainty_rows(result)),
+        page.notes(_notes(result)),
+    )
+
+
+def _tiles(result: Mapping[str, Any]) -> list[Tile]:
+    """Return the key figures."""
+    jobs, latency, unstable = result["jobs"], result["latency_s"], run_text.unstable_reason(result)
+    items: list[Tile] = []
+
+    def tile(label: str, meaning: str, value: str, *more: str) -> None:
+        text = page.with_kept_units(" · ".join(filter(None, more)))
+        items.append(Tile(label, value, text, MEANING.get(meaning, meaning)))
+
+    for name in ("p50", "p95", "p99"):
+        between = interval(latency.get(name))
+        value = quantity((latency.get(name) or {}).get("value"), "s")
+        meaning = f"{name[1:]}th percentile of the {MEANING['Latency']}"
+        tile(f"Latency {name}", meaning, value, f"95% CI {between}" if between else unstable or "")
+    tile("Jobs completed", "", f"{jobs['completed']:,}", f"of {jobs['arrived']:,}", *run_text.unfinished(jobs))
+    tokens_per_s = (result.get("serving") or {}).get("output_tokens_per_s")
+    tokens = rate(tokens_per_s, "tokens") if tokens_per_s is not None else ""
+    tile("Throughput", "Throughput", rate(result["throughput_per_s"], "jobs"), tokens)
+    hourly = result.get("cost_usd_per_h")
+    if result.get("cost_usd") is None:
+        tile("Cost", "Cost", NOTHING, "unknown, because a device has no price")
+    else:
+        tile("Cost", "Cost", usd(result["cost_usd"]), f"{usd(hourly)} per hour" if hourly is not None else "")
+    average = result["average_power_w"]
+    limit, name = result.get("power_limit_w"), "device limit"
+    if result.get("power_budget") is not None:
+        limit, name = result["power_budget"]["normal_w"], "power budget"
+    of_limit = f"{share(average / limit)} of the {name}" if limit else ""
+    tile("Average power", "Average and peak power", quantity(average, "W"), of_limit)
+    peak = quantity(result["peak_power_w"], "W")
+    tile("Peak power", "Average and peak power", peak, *run_text.power_limits(result))
+    each = run_text.per_job(result["energy_j"], result)
+    joules = f"{quantity(each, 'J')} per job" if each is not None else ""
+    tile("Energy", "Energy", watt_hours(result["energy_j"]), joules)
+    return items
+
+
+def _jobs_in_times(result: Mapping[str, Any]) -> str:
+    """Return which jobs the time statistics include."""
+    warmup = (result.get("statistics") or {}).get("warmup_jobs")
+    if isinstance(warmup, list):
+        return "all jobs except each replication's warm-up" if any(warmup) else "all jobs"
+    if warmup and run_text.unstable_reason(result) is None:
+        return f"all jobs except the first {warmup:,} (warm-up)"
+    return "all jobs"
+
+
+def _timed(statistic: Mapping[str, Any] | None) -> Cell:
+    """Return a time with its confidence interval."""
+    value = (statistic or {}).get("value")
+    return Cell(quantity(value, "s"), interval(statistic) or ("no 95% CI" if is_finite(value) else ""))
+
+
+def _notes(result: Mapping[str, Any]) -> list[str]:
+    notes = run_text.notes(result)
+    replications = result.get("replications") or 1
+    if replications > 1:
+        notes.insert(
+            0,
+            f"Job counts are sums over {replications} replications; all other figures are means over them, with "
+            "confidence intervals between them. Curves show the first replication.",
+        )
+    return notes
+
+
+def _latency(report: RunReport) -> Markup:
+    result, drawn = report.result, report.charts
+    if "latency" in drawn:
+        note = "The curve at p99 is the time that 99% of the jobs do not exceed. Lower is better. "
+        note += "The horizontal axis is logarithmic in the share of jobs that are slower."
+        if _jobs_in_times(result) != "all jobs":
+            note += " The curves include the jobs of the warm-up."
+        first = _percentiles(drawn["latency"], "latency", note)
+    else:
+        first = page.hint("No job completed, so there is no latency to draw.")
+    others = [_percentiles(drawn[metric], metric) for metric in ("ttft", "itl") if metric in drawn]
+    return page.section(
+        "times",
+        "Latency",
+        page.no_script("The curves need JavaScript; every figure that they show is also in the tables."),
+        first,
+        page.pair(*others) if others else None,
+    )
+
+
+def _percentiles(chart: Chart, metric: str, note: str = "") -> Markup:
+    curves = len(chart.legend) - any(item.line == "all" for item in chart.legend)
+    after = ""
+    if chart.omitted:
+        verb = "is" if chart.omitted == 1 else "are"
+        after = f"The chart shows {curves} workloads, those with targets and the largest; {chart.omitted} more {verb} "
+        after += "in the table below."
+    heading = f"{chart.heading} by percentile"
+    wide = bool(note)
+    return page.figure(metric, heading, chart.label, chart.legend, caption=note, after=after, tall=wide, live=metric)
+
+
+def _fleet(report: RunReport) -> Markup:
+    devices, drawn = report.result["devices"], report.charts
+    by_device = len(devices) <= MAX_BARS
+    caption = "Share of the rented time in which at least one engine of a device is busy."
+    if not by_device:
+        caption += " Bar: mean over the entry's devices. Thin line: range over them."
+    idle = run_text.idle_by_budget(report.result)
+    caption += f" {idle}." if idle else ""
+    curves = [
+        page.figure(name, drawn[name].heading, drawn[name].label, drawn[name].legend, live=name)
+        for name in drawn
+        if name not in ("latency", "ttft", "itl")
+    ]
+    no_power = (
+        None
+        if "power" in drawn
+        else page.hint("No device of this fleet has a power model, so there is no power curve.")
+    )
+    title = f"Utilisation by {'device' if by_device else 'fleet entry'}"
+    return page.section("fleet", "Utilisation and power", page.bars(title, caption, _bars(devices)), no_power, *curves)
+
+
+def _bars(devices: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return utilisation bars by fleet entry; for many devices one bar an entry, with the range over its devices."""
+
+    def bar(name: str, value: float, low: float | None = None, high: float | None = None) -> dict[str, Any]:
+        return {"name": name, "value": value, "low": low, "high": high, "text": share(value)}
+
+    entries = by_entry(devices)
+    if len(devices) > MAX_BARS:
+        rows = [bar(f"{entry.count:,} × {entry.label}", entry.mean, entry.lowest, entry.highest) for entry in entries]
+        return [{"heading": "", "note": "", "rows": rows}]
+    groups = []
+    for entry in entries:
+        members = [device for device in devices if run_text.entry_of(device) == entry.name]
+        rows = [bar(str(device["name"]), device["utilisation"]) for device in members]
+        # A heading that would only repeat the name below it is omitted.
+        repeats = entry.count == 1 and rows[0]["name"] == entry.label
+        note = f"mean {share(entry.mean)}" if entry.count > 1 else ""
+        groups.append({"heading": "" if repeats else entry.label, "note": note, "rows": rows})
+    return groups
+
+
+def _cost(report: RunReport) -> Markup:
+    result = report.result
+    total, hourly = result.get("cost_usd"), result.get("cost_usd_per_h")
+    if total is None:
+        text = (
+            "The cost is unknown, because a device has no price. State it in the fleet entry, as in price: 2.5 USD/h."
+        )
+        return page.section("cost", "Cost", page.hint(text))
+    scaled = bool(result.get("autoscale"))
+    each = run_text.per_job(total, result)
+    span = exact_quantity(result["simulated_s"], "s")
+    items = [Tile("This run", usd(total), f"{span} of the fleet{' as rented' if scaled else ''}")]
+    if hourly is not None:
+        basis = "mean over the run" if scaled else "rent of the fleet, busy or idle"
+        items.append(Tile("Per hour", usd(hourly), basis))
+        items.append(Tile("Per year", usd(round(hourly * 8760)).replace(".00", ""), "8,760 hours at this rent"))
+    if each is not None:
+        items.append(Tile("Per million jobs", usd(each * 1e6), "at this run's throughput"))
+    tokens = (result.get("serving") or {}).get("output_tokens_per_s")
+    if tokens:
+        per_token = total / (tokens * result["simulated_s"])
+        items.append(Tile("Per million tokens", usd(per_token * 1e6), "at this run's output rate"))
+    return page.section("cost", "Cost", page.tiles(items, "cost"))
+
+
+def _tables(report: RunReport) -> Markup:
+    result = report.result
+    return page.section(
+        "tables", "Details", _workloads(result), _entries(result), _faults(result), _real(result), _devices(result)
+    )
+
+
+def _workloads(result: Mapping[str, Any]) -> Markup:
+    columns = [("latency", "p50"), ("latency", "p95"), ("latency", "p99")]
+    columns += [
+        (metric, "p99")
+        for metric in ("waiting", "ttft", "itl")
+        if any(distribution(workload, metric) is not None for workload in result["workloads"])
+    ]
+    rows = [
+        [
+            Cell(str(workload["name"]), workload.get("use_case") or ""),
+            Cell(
+                f"{workload['jobs']['completed']:,}",
+                ", ".join(run_text.unfinished(workload["jobs"])),
+                f"of {workload['jobs']['arrived']:,}",
+            ),
+            *(_timed((distribution(workload, metric) or {}).get(statistic)) for metric, statistic in columns),
+        ]
+        for workload in result["workloads"]
+    ]
+    heads = [f"{METRICS[metric]} {statistic}" for metric, statistic in columns]
+    return page.table("Workloads", ["Workload", "Completed", *heads], rows)
+
+
+def _entries(result: Mapping[str, Any]) -> Markup | None:
+    if len(result["devices"]) < 2:
+        return None
+    rows = [
+        [
+            entry.name,
+            entry.sku,
+            entry.kind,
+            f"{entry.count:,}",
+            share(entry.mean),
+            f"{share(entry.lowest)} to {share(entry.highest)}" if entry.count > 1 else NOTHING,
+            f"{entry.jobs:,}",
+            watt_hours(entry.energy_j),
+            quantity(entry.idle_power_w, "W"),
+            quantity(entry.power_limit_w, "W"),
+        ]
+        for entry in by_entry(result["devices"])
+    ]
+    header = [
+        "Fleet entry",
+        "SKU",
+        "Kind",
+        "Devices",
+        "Utilisation",
+        "Range",
+        "Jobs",
+        "Energy",
+        "Idle power",
+        "Power limit",
+    ]
+    return page.table("Devices by fleet entry", header, rows, words=(0, 1, 2))
+
+
+def _faults(result: Mapping[str, Any]) -> Markup | None:
+    """Return the injected faults, the affected jobs, and each fleet entry's share of the faults."""
+    faults = result.get("faults")
+    if faults is None:
+        return None
+    rows = [
+        [
+            str(entry["name"]),
+            f"{entry['devices']:,}",
+            f"{entry['failures']:,}",
+            *(quantity(entry[f"{state}_s"] or None, "s") for state in ("down", "unreachable", "throttled")),
+            share(entry["availability"]),
+        ]
+        for entry in faults["entries"]
+    ]
+    header = ["Fleet entry", "Devices", "Failures", "Down", "Unreachable", "Throttled", "Availability"]
+    return page.table(f"Faults: {'; '.join(run_text.fault_lines(result))}", header, rows, name="faults")
+
+
+def _real(result: Mapping[str, Any]) -> Markup | None:
+    """Return the time that each device of this host took, beside the time that its model predicts for the same jobs."""
+    rows = [
+        [
+            str(device["name"]),
+            f"{device['real']}, {device['label']}",
+            f"{device['operations']:,}" + (f", {len(device['failures']):,} failed" if device["failures"] else ""),
+            quantity(device["measured_s"], "s"),
+            quantity(device["modelled_s"], "s"),
+            f"×{number(device['measured_s'] / device['modelled_s'])}" if device["modelled_s"] else NOTHING,
+            str(device["model"]),
+            ", ".join(device.get("timer") or ()) or NOTHING,
+            share(device.get("worst_error_share")),
+        ]
+        for device in result.get("real") or ()
+    ]
+    header = [
+        "Fleet entry",
+        "Device",
+        "Operations",
+        "Measured",
+        "Modelled",
+        "Ratio",
+        "Model",
+        "Timer",
+        "Error over tolerance",
+    ]
+    caption = "Real devices (their times are measured)"
+    return page.table(caption, header, rows, words=(0, 1, 6, 7), name="real") if rows else None
+
+
+def _devices(result: Mapping[str, Any]) -> Markup:
+    """Return every device, or the most and the least utilised ones of a large fleet."""
+    devices = result["devices"]
+    shown, half, cut = list(devices), MAX_DEVICE_ROWS // 2, None
+    if len(devices) > MAX_DEVICE_ROWS:
+        order = sorted(range(len(devices)), key=lambda i: -devices[i]["utilisation"])
+        shown = [devices[i] for i in (*order[:half], *order[-half:])]
+        cut = page.hint(
+            f"The {half} busiest and the {half} least busy of {len(devices):,}; result.json contains all of them."
+        )
+    rows = [
+        [
+            str(device["name"]),
+            str(device["sku"]),
+            str(device["kind"]),
+            share(device["utilisation"]),
+            f"{device['jobs']:,}",
+            watt_hours(device["energy_j"]),
+            quantity(device.get("idle_power_w"), "W"),
+            quantity(device.get("power_limit_w"), "W"),
+        ]
+        for device in shown
+    ]
+    header = ["Device", "SKU", "Kind", "Utilisation", "Jobs", "Energy", "Idle power", "Power limit"]
+    table = page.table("Devices", header, rows, words=(0, 1, 2), hidden_caption=True)
+    return page.details("Each device", f"{len(devices):,}", cut, table, is_open=len(devices) <= MAX_BARS)
+
+
+def _scenario(report: RunReport) -> Markup:
+    return page.scenario(report.result["scenario"])
+
+
+def _provenance(report: RunReport) -> Markup:
+    """Return every input of the device models, by device, and how many there are of each provenance."""
+    rows = report.result.get("provenance") or ()
+    if not rows:
+        return page.section(
+            "provenance", "Provenance of the inputs", page.hint("This run used no input of a device model.")
+        )
+    counts = {word: sum(row["provenance"] == word for row in rows) for word in PROVENANCES}
+    devices: dict[str, list[dict[str, Any]]] = {}
+    # The assumed inputs come first: a reader should doubt them first, and they must not be cut.
+    ordered = sorted(rows, key=lambda row: -PROVENANCES.index(row["provenance"]))
+    for row in ordered[:MAX_PROVENANCE_ROWS]:
+        devices.setdefault(str(row["device"]), []).append(_input(row))
+    groups = [
+        {"device": name, "rows": devices[name], "assumed": sum(row["word"] == "assumed" for row in devices[name])}
+        for name in dict.fromkeys(str(row["device"]) for row in rows)
+        if name in devices
+    ]
+    kinds = [
+        {
+            "word": word,
+            "mark": PROVENANCE_MARK[word],
+            "n": counts[word],
+            "percent": counts[word] / len(rows) * 100,
+            "meaning": PROVENANCE_MEANING[word],
+        }
+        for word in PROVENANCES
+    ]
+    assumed = counts["assumed"]
+    cut = len(rows) - MAX_PROVENANCE_ROWS
+    return page.section(
+        "provenance",
+        "Provenance of the inputs",
+        page.prose(
+            "A result is only as certain as its least certain input. "
+            f"{assumed or 'None'} of {plural(len(rows), 'input')} {'is' if assumed < 2 else 'are'} assumed."
+        ),
+        page.provenance_table(kinds, groups),
+        page.hint(f"{cut} more inputs, none less certain than those shown, are in result.json.") if cut > 0 else None,
+    )
+
+
+def _input(row: Mapping[str, Any]) -> dict[str, Any]:
+    source, unit = str(row.get("source") or ""), row.get("unit") or "1"
+    return {
+        "parameter": str(row["parameter"]),
+        "value": quantity_in_unit(row["value"], unit),
+        "word": row["provenance"],
+        "mark": PROVENANCE_MARK[row["provenance"]],
+        "range": exact_range(row.get("low"), row.get("high"), unit),
+        "source": source,
+        # Only a plain web address becomes a link: anything else, such as javascript:, stays text.
+        "link": source if re.fullmatch(r"https?://[^\s\"'<>]+", source) else None,
+        "short": _shortened(source),
+        "reason": str(row.get("reason") or ""),
+    }
+
+
+def _shortened(source: str) -> str:
+    """Return a web address without its scheme and without its middle."""
+    text = re.sub(r"^https?://(www\.)?", "", source)
+    return text if len(text) <= 48 or " " in text else f"{text[:22]}…{text[-24:]}"
+
+
+def _model_accuracy(report: RunReport) -> Markup | None:
+    """Return the accuracy of each operation's model, by device."""
+    devices: dict[str, list[list[str]]] = {}
+    for row in report.result.get("model_accuracy") or ():
+        width = f"±{share(row['interval_half_width'])}" if is_finite(row["interval_half_width"]) else NOTHING
+        if is_finite(row["error_factor"]):
+            width = f"×/÷ {number(row['error_factor'])}"
+        groups = row["cross_validation_groups"]
+        devices.setdefault(str(row["device"]), []).append(
+            [
+                str(row["op"]),
+                MODEL_BASIS[row["basis"]],
+                share(row["cross_validation_error"]),
+                share(row["interval_coverage"]),
+                width,
+                str(row["text"]) + (f"; cross-validated by {groups}" if groups else ""),
+            ]
+        )
+    if not devices:
+        return None
+    header = ["Operation", "Basis", "Cross-validation error", "Interval coverage", "90% interval", "Model"]
+    return page.section(
+        "models",
+        "Accuracy of the device models",
+        page.prose(
+            "A simulated time is as accurate as the model of the device. The cross-validation error is the mean "
+            "absolute relative error on measurements that the fit did not use. Without such measurements, only the "
+            "expected range of the error is known."
+        ),
+        *(page.table(device, header, rows, words=(0, 1, 5), style="accuracy") for device, rows in devices.items()),
+    )
+
+
+def _glossary(_: RunReport) -> Markup:
+    return page.glossary(GLOSSARY)
+
+
+SECTIONS: Sequence[Callable[[RunReport], Markup | None]] = (
+    _answer,
+    _key_figures,
+    _latency,
+    _fleet,
+    _cost,
+    _tables,
+    _scenario,
+    _provenance,
+    _model_accuracy,
+    _glossary,
+)
+"""The sections in order. A new section is one function, listed here."""

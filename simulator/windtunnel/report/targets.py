@@ -1,0 +1,142 @@
+"""States in words whether targets are met, by how much, and how certain that is.
+
+Reads the targets of result.json as ``windtunnel.scenario.target`` judges them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from windtunnel.core.units import parse_unit
+from windtunnel.report.numbers import NOTHING, exact_quantity, number, quantity, share
+from windtunnel.report.text import table_lines
+
+_SIGNS = {"<=": "≤", ">=": "≥"}
+_TIMED = ("latency", "waiting", "ttft", "itl", "tpot", "e2e")
+"""Metrics for which one run can give a confidence interval."""
+
+
+@dataclass(frozen=True)
+class TargetLine:
+    """One target as text.
+
+    ``limit`` is the limit, and ``bound`` the limit with its sign. ``conclusive`` is False if the 95% confidence
+    interval of the value contains the limit. ``ratio_to_limit`` is value over limit, or None if nothing was measured.
+    """
+
+    text: str
+    met: bool
+    conclusive: bool
+    measured: str
+    limit: str
+    bound: str
+    margin: str
+    ratio_to_limit: float | None
+
+    @property
+    def status(self) -> str:
+        """Return how the target is coloured: met, missed, or inconclusive."""
+        return ("met" if self.met else "missed") if self.conclusive else "inconclusive"
+
+    @property
+    def label(self) -> str:
+        """Return the outcome in a few words."""
+        return ("met" if self.met else "missed") + ("" if self.conclusive else " (inconclusive)")
+
+    @property
+    def meter(self) -> float | None:
+        """Return how far the value fills its bar, in percent: the limit is at two thirds of the bar."""
+        return None if self.ratio_to_limit is None else min(max(self.ratio_to_limit, 0.0), 1.5) / 1.5 * 100
+
+    @property
+    def overflows(self) -> bool:
+        """Return whether the value does not fit on its bar."""
+        return self.ratio_to_limit is not None and self.ratio_to_limit > 1.5
+
+
+def target_line(target: Mapping[str, Any]) -> TargetLine:
+    """Return a target of result.json as text: the value, the limit, the margin, and whether it is conclusive."""
+    unit = target.get("unit") or "1"
+    # The result gives all of them in the target's own unit; numbers are formatted from SI.
+    to_si = parse_unit(unit).factor
+    value, limit, low, high = (
+        None if target.get(key) is None else target[key] * to_si for key in ("value", "limit", "low", "high")
+    )
+    if unit == "1" and "%" in str(target["text"]):
+        unit = "%"
+    sign = _SIGNS.get(str(target.get("comparison")), "")
+    met, reason = bool(target["met"]), target.get("reason")
+    if value is None:
+        measured, margin = (NOTHING, str(reason)) if reason else ("nothing measured", "")
+    else:
+        measured, margin = quantity(value, unit), _margin(value, limit) if limit else ""
+        if target.get("confidence") == "no interval" and target.get("metric") in _TIMED:
+            margin += "; no confidence interval"
+        elif target.get("confidence") == "inconclusive":
+            upper = met == (target.get("comparison") == "<=")
+            margin = f"95% CI {'upper' if upper else 'lower'} bound {quantity(high if upper else low, unit)}"
+    return TargetLine(
+        text=re.sub(r"(?<=\d) %", "%", with_signs(target["text"])),
+        met=met,
+        conclusive=target.get("confidence") != "inconclusive",
+        measured=measured,
+        limit=exact_quantity(limit, unit),
+        bound=f"{sign} {exact_quantity(limit, unit)}".strip(),
+        margin=margin,
+        ratio_to_limit=value / limit if value is not None and limit else None,
+    )
+
+
+def with_signs(text: object) -> str:
+    """Return ``text`` with ≤ and ≥ in place of <= and >=."""
+    return str(text).replace("<=", "≤").replace(">=", "≥")
+
+
+def _margin(value: float, limit: float) -> str:
+    """Return how far a value is from its limit, which is not zero."""
+    if value == limit:
+        return "on the limit"
+    if value / limit >= 2:
+        return f"{number(value / limit, 2)} times the limit"
+    return f"{share(abs(value - limit) / abs(limit))} {'below' if value < limit else 'above'} the limit"
+
+
+def all_of(count: int) -> str:
+    """Return the words for all of ``count`` targets: "The target", "Both targets", "All 3 targets"."""
+    return {1: "The target", 2: "Both targets"}.get(count, f"All {count} targets")
+
+
+def verdict(targets: Sequence[Mapping[str, Any]]) -> str:
+    """Return the answer in one line: how many targets are met, and how many of these outcomes are inconclusive."""
+    if not targets:
+        return "No targets were set"
+    missed = sum(not target["met"] for target in targets)
+    inconclusive = sum(target.get("confidence") == "inconclusive" for target in targets)
+    if missed in (0, len(targets)):
+        answer = f"{all_of(len(targets))}{' is' if len(targets) == 1 else ''} {'missed' if missed else 'met'}"
+    else:
+        answer = f"{missed} of {len(targets)} targets missed"
+    if not inconclusive:
+        return answer
+    return f"{answer}; {'' if len(targets) == 1 else f'{inconclusive} '}inconclusive at 95%"
+
+
+def overall_status(targets: Sequence[Mapping[str, Any]]) -> str:
+    """Return how the verdict is coloured: none, met, missed or inconclusive."""
+    if not targets:
+        return "none"
+    statuses = {target_line(target).status for target in targets}
+    # One target that is conclusively missed decides the verdict.
+    return next(status for status in ("missed", "inconclusive", "met") if status in statuses)
+
+
+def verdict_lines(targets: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the verdict and a line for each target, for a terminal."""
+    rows = []
+    for line in map(target_line, targets):
+        label = line.label if line.met else line.label.replace("missed", "MISSED")
+        rows.append([label, line.text, line.measured, line.margin])
+    return [verdict(targets), *(f"  {line}" for line in table_lines(rows, "<<><", "   "))]
