@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import math
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
@@ -26,7 +27,10 @@ from scipy.stats import norm
 from windtunnel.engine.results import sketch, steady
 from windtunnel.engine.results.sample import BatchedSample, Histograms
 from windtunnel.engine.results.statistics import STATISTICS, estimates, jobs_needed, widen_to_waiting
-from windtunnel.planning.queueing import MMc, mg1_mean_wait_s
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from tests.theory.queueing import MMc, mg1_mean_wait_s
 
 CV = 2.0
 SIGMA2 = math.log(1 + CV**2)

@@ -18,9 +18,9 @@ import numpy as np
 from scipy.special import stdtr
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tests" / "theory"))
+sys.path.insert(0, str(ROOT))
 
-import test_queueing as theory  # noqa: E402
+from tests.theory import test_queueing as theory  # noqa: E402
 
 import windtunnel  # noqa: E402
 from windtunnel.scenario.read import scenario_from_data  # noqa: E402

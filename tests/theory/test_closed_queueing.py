@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.theory.queueing import MachineRepairman, asymptotic_throughput_per_s, response_time_s
 
 import windtunnel
-from windtunnel.planning.queueing import MachineRepairman, asymptotic_throughput_per_s, response_time_s
 from windtunnel.scenario.read import scenario_from_data
 
 SEEDS = 12

@@ -2,7 +2,7 @@
 
 A mean is compared by a t-test of the runs' means. A percentile is compared by the share of jobs beyond the theory's: it
 is unbiased however correlated the jobs are, where the percentile of a run is not. Every comparison is shown to catch a
-service time that is a few per cent off. The formulas are windtunnel.planning.queueing's, held here against tables.
+service time that is a few per cent off. The formulas are those of tests/theory/queueing.py, compared here with tables.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import binom
-
-import windtunnel
-from windtunnel.planning.queueing import (
+from tests.theory.queueing import (
     MMc,
     erlang_c,
     md1_wait_s,
@@ -27,6 +25,8 @@ from windtunnel.planning.queueing import (
     mg1_ps_mean_sojourn_s,
     mmc_priority_mean_waits_s,
 )
+
+import windtunnel
 from windtunnel.scenario.read import scenario_from_data
 
 SEEDS = 16

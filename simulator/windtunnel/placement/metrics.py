@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.result import COMPLETED, STATUS
-from windtunnel.core.units import to_unit
 from windtunnel.engine.results.statistics import Estimate, estimate_values, over_replications
 from windtunnel.placement.nodes import MILLI, FloatArray, IntArray
 from windtunnel.placement.recording import NANO, PlacementRecording
-from windtunnel.placement.scenario import PLACEMENT_METRICS
 from windtunnel.placement.tasks import Placing
+from windtunnel.scenario.judging import judge
 from windtunnel.scenario.target import Target
 
 _ORDER = ("arrived", "completed", "dropped", "failed", "running", "queued")
@@ -83,7 +82,7 @@ def summarise_placing(
         "target": {"classes": len(placing.target.weight), "share": placing.covered},
         **_placement(recordings, held),
     }
-    result["targets"] = [_judge(target, result) for target in targets]
+    result["targets"] = [judge(target, result) for target in targets]
     return result
 
 
@@ -297,53 +296,3 @@ def _series_over_time(recording: PlacementRecording) -> list[dict[str, float | N
         }
         for i in range(_BINS)
     ]
-
-
-def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
-    value = _measured(target, result)
-    unit = PLACEMENT_METRICS[target.metric].unit
-    low, high = _interval(target, result)
-    return {
-        "text": target.text,
-        "met": target.met_by(value),
-        "confidence": target.confidence(value, low, high),
-        "value": None if value is None else to_unit(value, unit),
-        "low": None if low is None else to_unit(low, unit),
-        "high": None if high is None else to_unit(high, unit),
-        "reason": None,
-        "metric": target.metric,
-        "statistic": target.statistic,
-        "workload": None,
-        "comparison": target.comparison,
-        "limit": to_unit(target.limit, unit),
-        "unit": unit,
-    }
-
-
-def _interval(target: Target, result: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """The 95% interval of what a target speaks of (SI), where the result has one."""
-    if target.metric in ("latency", "waiting"):
-        found = result[f"{target.metric}_s"][target.statistic]
-    elif target.metric in ("allocation", "fragmentation"):
-        found = result["placement"]["gpu_allocation" if target.metric == "allocation" else "fragmentation"]
-    else:
-        return None, None
-    return found.get("low"), found.get("high")
-
-
-def _measured(target: Target, result: Mapping[str, Any]) -> float | None:
-    if target.metric in ("latency", "waiting"):
-        found: float | None = result[f"{target.metric}_s"][target.statistic]["value"]
-        return found
-    jobs, hourly = result["jobs"], result["cost_usd_per_h"]
-    values: dict[str, float | None] = {
-        "throughput": result["throughput_per_s"],
-        "power": result["average_power_w" if target.statistic == "average" else "peak_power_w"],
-        "energy": result["energy_j"],
-        "cost": None if hourly is None else hourly / 3600,
-        "utilisation": result["utilisation"],
-        "completed": jobs["completed"] / jobs["arrived"] if jobs["arrived"] else None,
-        "allocation": result["placement"]["gpu_allocation"]["value"],
-        "fragmentation": result["placement"]["fragmentation"]["value"],
-    }
-    return values[target.metric]

@@ -13,6 +13,7 @@ from windtunnel.core.units import to_unit
 from windtunnel.planning.evaluation import headroom
 from windtunnel.scenario.arrivals import Closed, Deterministic, Mix, Trace
 from windtunnel.scenario.faults import is_random
+from windtunnel.scenario.judging import part_of
 from windtunnel.scenario.program import Branch, OpStage, Stage, Streams
 from windtunnel.scenario.scenario import Scenario, Stop
 from windtunnel.scenario.target import METRICS, Target
@@ -80,19 +81,11 @@ def judged(
     return row | {"headroom": headroom(row)}
 
 
-def _part(target: Target, result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The result, or the workload's part of it that a target speaks of."""
-    if target.workload is None:
-        return result
-    part: Mapping[str, Any] = next(w for w in result["workloads"] if w["name"] == target.workload)
-    return part
-
-
 def _interval(target: Target, result: Mapping[str, Any]) -> tuple[float, float] | None:
     """The run's own 95% interval for a target's value, in the target's unit; None where it has none."""
     if not METRICS[target.metric].per_workload:
         return None
-    found = (distribution(_part(target, result), target.metric) or {})[str(target.statistic)]
+    found = (distribution(part_of(target, result), target.metric) or {})[str(target.statistic)]
     if found["low"] is None or found["high"] is None:
         return None
     return to_unit(found["low"], target.unit), to_unit(found["high"], target.unit)
@@ -102,7 +95,7 @@ def _missing(target: Target, result: Mapping[str, Any]) -> str:
     """Why a run has no interval of what a target speaks of."""
     if not METRICS[target.metric].per_workload:
         return f"one run gives {target.metric.replace('_', ' ')} no interval"
-    missing = _part(target, result)["statistics"]["missing_interval_reasons"].get(f"{target.metric}_s", {})
+    missing = part_of(target, result)["statistics"]["missing_interval_reasons"].get(f"{target.metric}_s", {})
     return str(missing.get(target.statistic) or "no reason is known")
 
 

@@ -56,11 +56,13 @@ class Target:
     workload: str | None
     comparison: str
     limit: float
+    unit: str
+    """The metric's unit."""
 
     @property
-    def unit(self) -> str:
-        """The metric's unit."""
-        return METRICS[self.metric].unit
+    def is_distributed(self) -> bool:
+        """Whether the metric is a time of single jobs, of which a result has the mean and percentiles."""
+        return self.statistic in SPREAD
 
     def met_by(self, value: float | None) -> bool:
         """Whether ``value`` (SI) satisfies the target; nothing measured never does."""
@@ -123,7 +125,7 @@ def parse_target(text: str, metrics: Mapping[str, Metric] = METRICS) -> Target:
             expected="a number from 0 to 1, or a percentage such as 80 %",
             nearest=meant,
         )
-    return Target(text, figure.metric, figure.statistic, figure.workload, comparison, limit)
+    return Target(text, figure.metric, figure.statistic, figure.workload, comparison, limit, metric.unit)
 
 
 def _figure(match: re.Match[str], text: str, metrics: Mapping[str, Metric]) -> Figure:

@@ -10,7 +10,6 @@ import numpy as np
 
 from windtunnel.core.result import COMPLETED, FAILED, SPELLS, STATUS, DeviceRecord, IntArray, Recording, distribution
 from windtunnel.core.ticks import to_second_array
-from windtunnel.core.units import to_unit
 from windtunnel.engine.prepare.fault_schedule import is_straggler
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.results.autoscaling import rented_devices, sections
@@ -27,8 +26,9 @@ from windtunnel.engine.results.statistics import (
 from windtunnel.engine.results.steady import TOO_FEW
 from windtunnel.engine.results.times import Times, times_of
 from windtunnel.scenario.faults import OperationFault, Straggler
+from windtunnel.scenario.judging import judge
 from windtunnel.scenario.program import Generate
-from windtunnel.scenario.target import METRICS, Target
+from windtunnel.scenario.target import Target
 
 _OF_DEVICES = ("utilisation", "rented_s", "energy_j", "availability")
 _OF_FIRST_REPLICATION = ("autoscale", "power_budget")
@@ -46,7 +46,7 @@ def summarise(prepared: PreparedRun, recordings: Sequence[Recording], targets: S
     runs = [_run_result(prepared, recording) for recording in recordings]
     first = runs[0]
     result = first if len(runs) == 1 else _over_replications(runs)
-    result["targets"] = [_judge(target, result) for target in targets]
+    result["targets"] = [judge(target, result) for target in targets]
     result["notes"] = _notes(result["statistics"])
     return result
 
@@ -440,63 +440,3 @@ def _merge_times(parts: Sequence[dict[str, Any]]) -> tuple[dict[str, Any], dict[
             "output_tokens_per_s": _mean([part["output_tokens_per_s"] for part in serving]),
         }
     return merged, missing
-
-
-def _judge(target: Target, result: Mapping[str, Any]) -> dict[str, Any]:
-    value, times, reason = measured(target, result), None, None
-    unit = METRICS[target.metric].unit
-    if METRICS[target.metric].per_workload:
-        part = _part(target, result)
-        times = (distribution(part, target.metric) or {}).get(str(target.statistic))
-        reason = part["statistics"]["missing_interval_reasons"].get(f"{target.metric}_s", {}).get(target.statistic)
-        if value is None and result["statistics"]["steady_state"] == "unstable":
-            reason = f"unstable: {result['statistics']['steady_state_reason']}"
-    low, high = (None, None) if times is None else (times["low"], times["high"])
-    return {
-        "text": target.text,
-        "met": target.met_by(value),
-        "confidence": target.confidence(value, low, high),
-        "value": None if value is None else to_unit(value, unit),
-        "low": None if low is None else to_unit(low, unit),
-        "high": None if high is None else to_unit(high, unit),
-        "reason": reason,
-        "metric": target.metric,
-        "statistic": target.statistic,
-        "workload": target.workload,
-        "comparison": target.comparison,
-        "limit": to_unit(target.limit, unit),
-        "unit": unit,
-    }
-
-
-def _part(target: Target, result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of the result for the workload that a target names, or the whole result."""
-    if target.workload is None:
-        return result
-    part: Mapping[str, Any] = next(w for w in result["workloads"] if w["name"] == target.workload)
-    return part
-
-
-def measured(target: Target, result: Mapping[str, Any]) -> float | None:
-    """Return the value of a target's metric in SI units; None if it was not measured."""
-    if METRICS[target.metric].per_workload:
-        times = distribution(_part(target, result), target.metric)
-        return None if times is None else times[str(target.statistic)]["value"]
-    jobs, site = result["jobs"], result["site"] or {}
-
-    def per_second(key: str, factor: float) -> float | None:
-        return None if site.get(key) is None else site[key] * factor / 3600
-
-    values: dict[str, float | None] = {
-        "throughput": result["throughput_per_s"],
-        "energy": result["energy_j"],
-        "cost": None if result["cost_usd_per_h"] is None else result["cost_usd_per_h"] / 3600,
-        "energy_cost": per_second("energy_cost_usd_per_h", 1.0),
-        "total_cost": per_second("cost_usd_per_h", 1.0),
-        "carbon": per_second("carbon_kg_per_h", 1e3),
-        "availability": result.get("availability"),
-        "utilisation": result["utilisation"],
-        "completed": jobs["completed"] / jobs["arrived"] if jobs["arrived"] else None,
-        "power": result["average_power_w"] if target.statistic == "average" else result["peak_power_w"],
-    }
-    return values[target.metric]
