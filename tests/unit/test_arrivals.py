@@ -68,7 +68,7 @@ def data(*described: Any, stop: Any = None) -> dict[str, Any]:
         ({"process": "mix", "processes": [{"process": "trace", "file": "a.csv"}]}, "arrivals.processes[0].process: 'trace' is not known here; expected one of poisson"),
         ({"process": "mix", "processes": [{"process": "poisson", "rat": "1 /s"}]}, "arrivals.processes[0].rat: unknown key 'rat'; expected one of process, rate; did you mean 'rate'?"),
         ({"process": "burst", "rate": "1 /s", "burst_rate": "2 /s", "every": "1 s", "duration": "2 s"}, "workload[0].arrivals: a burst is longer"),
-        ({"process": "mix", "processes": [{"process": "poisson", "rate": "1 /s"}]}, "the mix arrivals of 'w0' never end"),
+        ({"process": "mix", "processes": [{"process": "poisson", "rate": "1 /s"}]}, "the mix arrivals of 'w0' do not end"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named(described: dict[str, Any], says: str) -> None:

@@ -73,7 +73,7 @@ def message(folder: Path, text: str, *changes: str) -> str:
         ("m: 64,", "m: 0,", "expected at least 1"),
         ("m: 64,", "m: $tokens,", "needs a trace"),
         ("bfloat16", "bfloat61", "did you mean 'bfloat16'?"),
-        ("stop: {jobs: 50}\n", "", "s.yaml:9:15: workload[0].arrivals: the poisson arrivals of 'calls' never end"),
+        ("stop: {jobs: 50}\n", "", "s.yaml:9:15: workload[0].arrivals: the poisson arrivals of 'calls' do not end"),
         ("jobs: 50", "jobs: 50, time: 1 s", "a stop is a number of jobs, a time or a precision"),
         ("jobs: 50", "time: 1", "has no unit"),
         ("count: 2", "count: 0", "this is 0; expected at least 1"),
@@ -159,7 +159,7 @@ def test_what_is_no_scenario_at_all_is_said(text: str, says: str, tmp_path: Path
     [
         (None, TRACED, "there is no trace"),
         ("", TRACED, "is empty; expected a header and rows"),
-        ("time,tokens\n", TRACED, "holds no rows"),
+        ("time,tokens\n", TRACED, "has no rows"),
         ("when,tokens\n0,5\n", TRACED, "has no column 'time'"),
         (
             "time,tokens\n0.0,5\nsoon,7\n",

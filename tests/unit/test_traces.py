@@ -275,13 +275,13 @@ def test_a_trace_of_a_scenario_says_its_rate_and_that_it_is_not_stationary() -> 
     [
         ({}, "workload[0].arrivals: 'time' is missing; expected the key 'time'"),
         ({"time": "t", "format": "cvs"}, "workload[0].arrivals.format: 'cvs' is not known here; expected one of csv, azure-llm, openb-pods; did you mean 'csv'?"),
-        ({"format": "azure-llm"}, "has no column 'TIMESTAMP', as azure-llm has; expected one of t, what; or columns: {TIMESTAMP: A-COLUMN"),
+        ({"format": "azure-llm"}, "has no column 'TIMESTAMP', which the format azure-llm requires; expected one of t, what; or columns: {TIMESTAMP: A-COLUMN"),
         ({"time": "t", "columns": {"tokens": "waht"}}, "workload[0].arrivals.columns.tokens: the trace"),
         ({"time": "t", "columns": {"tokens": "waht"}}, "has no column 'waht'; expected one of t, what; did you mean 'what'?"),
-        ({"time": "t", "columns": {"a": "what", "b": "what"}}, "'what' is 'a' already"),
-        ({"time": "t", "columns": {"t": "what"}}, "has a column 't' of its own"),
+        ({"time": "t", "columns": {"a": "what", "b": "what"}}, "the column 'what' is already renamed to 'a'"),
+        ({"time": "t", "columns": {"t": "what"}}, "already has a column 't'"),
         ({"time": "t", "from": "5 s", "until": "5 s"}, "the window ends before it begins"),
-        ({"time": "t", "from": "50 s"}, "workload[0].arrivals.from: no row of the trace lies in this window"),
+        ({"time": "t", "from": "50 s"}, "workload[0].arrivals.from: the trace has no row in this window"),
         ({"time": "t", "time_map": [{"from": "1 s", "to": "2 s"}, {"from": "1 s", "to": "3 s"}]}, "time_map[1] does not increase"),
         ({"time": "t", "time_map": [{"from": "1 s", "too": "2 s"}]}, "did you mean 'to'?"),
         ({"time": "t", "speed": 0}, "expected more than 0"),
@@ -300,7 +300,7 @@ def test_what_is_wrong_with_a_trace_in_a_scenario_is_named(keys: dict[str, Any],
 
 def test_a_single_moment_is_not_repeated_at_no_length(tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("t\n5\n5\n")
-    with pytest.raises(InputError, match="a single moment has no length to repeat it at; expected an `until`"):
+    with pytest.raises(InputError, match="whose rows have the same time cannot be repeated; expected an `until`"):
         jobs(tmp_path / "one.csv", time="t", repeat=2)
     assert jobs(tmp_path / "one.csv", time="t", repeat=2, until="3 s").ticks.tolist() == [0, 0, 3 * SECOND, 3 * SECOND]
 
@@ -315,10 +315,10 @@ def test_the_command_writes_plain_csv_and_names_what_is_wrong(small: Path, tmp_p
     for form, time, columns, target, says in (
         ("csv", "t", {}, small, "the output is the input trace itself"),
         ("csv", "tt", {}, out, "--time: the trace"),
-        ("csv", None, {}, out, "--time: the column of the arrival is not named"),
-        ("azure", None, {}, out, "--format: 'azure' is no format of traces; expected one of csv, azure-llm"),
+        ("csv", None, {}, out, "--time: a trace in CSV needs `time`"),
+        ("azure", None, {}, out, "--format: 'azure' is not a valid format of traces; expected one of csv, azure-llm"),
         ("csv", "t", {"a": "b"}, out, "--column: the trace"),
-        ("csv", "t", {"time_s": "what"}, out, "that is not its time"),
+        ("csv", "t", {"time_s": "what"}, out, "is not its arrival time"),
     ):
         with pytest.raises(InputError) as caught:
             import_trace(small, form, time, columns, target)

@@ -1,7 +1,7 @@
-"""When jobs arrive, in ticks, and what a trace says of each.
+"""Arrivals of jobs, in ticks, and the columns of traces.
 
-`processes` draws the times of every process that never ends, `closed` how long users think, `traces` reads and reshapes
-traces, `streams` stops and merges both.
+``processes`` draws arrival times of random processes, ``closed`` draws think times of users, ``traces`` reads and
+transforms traces, and ``streams`` applies stop conditions and merges workloads.
 """
 
 from windtunnel.engine.arrivals.closed import ThinkTimes

@@ -1,7 +1,7 @@
-"""How long the users of a closed loop think: drawn by user and by how often the user has thought before.
+"""Think times of the users of a closed loop.
 
-A user's times do not depend on when they are asked for, on other users, on other workloads, or on how many users there
-are: users are drawn in groups of fixed size, a group's times round after round from one stream of its own.
+A think time depends only on the seed, the workload, the user and the number of earlier think times of this user. Users
+are drawn in groups of fixed size; each group takes its times, round after round, from a separate random stream.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from windtunnel.engine.arrivals.distributions import unit_variates
 from windtunnel.scenario.arrivals import Closed
 
 _GROUP = 64
-"""Users that share a stream: one for each of a million users would take seconds and a gigabyte to make."""
-_MOST_ROUNDS = 16
-"""Rounds drawn at once: few at first. No time depends on it."""
+"""Users that share a random stream. Separate streams for a million users would take seconds and a gigabyte."""
+_MAX_ROUNDS = 16
+"""The largest number of rounds that are drawn at once. No think time depends on it."""
 
 
 class ThinkTimes:
-    """The think times of one workload's users, in ticks."""
+    """The think times of the users of one workload, in ticks."""
 
     def __init__(self, process: Closed, seed: int, name: str) -> None:
         self.users = process.users
@@ -31,33 +31,33 @@ class ThinkTimes:
         self._seed = seed
         groups = -(-process.users // _GROUP)
         self._streams: list[np.random.Generator | None] = [None] * groups
-        self._known: list[array[int]] = [array("q") for _ in range(groups)]
+        self._drawn: list[array[int]] = [array("q") for _ in range(groups)]
 
     def first(self) -> TickArray:
-        """Every user's first think time, by user."""
-        for group, known in enumerate(self._known):
-            if not known:
-                known.frombytes(self._more(group).tobytes())
-        rows = [np.frombuffer(known, dtype=np.int64, count=_GROUP).copy() for known in self._known]
+        """Return the first think time of every user; shape (users,)."""
+        for group, drawn in enumerate(self._drawn):
+            if not drawn:
+                drawn.frombytes(self._more(group).tobytes())
+        rows = [np.frombuffer(drawn, dtype=np.int64, count=_GROUP).copy() for drawn in self._drawn]
         return np.concatenate(rows)[: self.users]
 
     def ticks(self, user: int, before: int) -> int:
-        """How long ``user`` thinks after having thought ``before`` times."""
+        """Return the think time of ``user`` after ``before`` earlier think times."""
         group, place = divmod(user, _GROUP)
-        known = self._known[group]
+        drawn = self._drawn[group]
         at = before * _GROUP + place
-        while at >= len(known):
-            known.frombytes(self._more(group).tobytes())
-        return known[at]
+        while at >= len(drawn):
+            drawn.frombytes(self._more(group).tobytes())
+        return drawn[at]
 
     def _more(self, group: int) -> TickArray:
         rng = self._streams[group]
         if rng is None:
             rng = self._streams[group] = stream(self._seed, *self._name, str(group))
-        rounds = min(1 + len(self._known[group]) // _GROUP, _MOST_ROUNDS)
+        rounds = min(1 + len(self._drawn[group]) // _GROUP, _MAX_ROUNDS)
         cv = 1.0 if self._think.cv is None else self._think.cv
         units = unit_variates(rng, self._think.distribution, cv, _GROUP * rounds)
         ticks = np.rint(units * (self._think.mean * TICKS_PER_SECOND))
-        # Who thinks longer than a run may last is not heard of again.
-        heard = ticks < float(MAX_TICKS)
-        return np.where(heard, np.where(heard, ticks, 0.0).astype(np.int64), MAX_TICKS)
+        # A think time beyond the longest run is represented by MAX_TICKS.
+        is_finite = ticks < float(MAX_TICKS)
+        return np.where(is_finite, np.where(is_finite, ticks, 0.0).astype(np.int64), MAX_TICKS)

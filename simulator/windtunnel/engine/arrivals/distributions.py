@@ -1,4 +1,4 @@
-"""What distributions need for a given mean and coefficient of variation."""
+"""Parameters of distributions for a given mean and coefficient of variation (CV)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from windtunnel.core.ticks import FloatArray
 
 
 def weibull_shape(cv: float) -> float:
-    """The Weibull shape k whose coefficient of variation is ``cv``: Γ(1+2/k) / Γ(1+1/k)² = 1 + cv²."""
+    """Return the Weibull shape k with coefficient of variation ``cv``: Γ(1+2/k) / Γ(1+1/k)² = 1 + cv².
+
+    Raises:
+        InputError: if ``cv`` is outside of the range in which the equation is solved.
+    """
     from scipy.optimize import brentq
     from scipy.special import gammaln
 
@@ -22,16 +26,21 @@ def weibull_shape(cv: float) -> float:
     try:
         return float(np.exp(brentq(excess, np.log(0.05), np.log(1e4))))
     except ValueError:
-        raise InputError(f"no Weibull distribution here has cv {cv:g}", expected="0.0002 to 1e4 or so") from None
+        raise InputError(
+            f"the cv of a Weibull distribution must not be {cv:g}", expected="about 0.0002 to 1e4"
+        ) from None
 
 
 def weibull_scale(shape: float) -> float:
-    """The scale at which a Weibull distribution of ``shape`` has mean 1: 1 / Γ(1 + 1/k)."""
+    """Return the scale for which a Weibull distribution of ``shape`` k has mean 1: 1 / Γ(1 + 1/k)."""
     return math.exp(-math.lgamma(1 + 1 / shape))
 
 
 def unit_variates(rng: np.random.Generator, distribution: str, cv: float, count: int) -> FloatArray:
-    """``count`` draws with mean 1 and coefficient of variation ``cv`` (ignored by the two that have their own)."""
+    """Return ``count`` draws with mean 1 and coefficient of variation ``cv``; shape (count,).
+
+    The exponential and the deterministic distribution ignore ``cv``.
+    """
     if distribution == "exponential":
         return rng.exponential(1.0, count)
     if distribution == "deterministic" or cv == 0.0:

@@ -1,4 +1,4 @@
-"""A workload's arrivals until the run stops, in blocks or whole, and several workloads' in one order."""
+"""Arrivals of a workload until the stop condition, as one array or in blocks, and the merging of workloads."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from windtunnel.scenario.arrivals import Closed, Process, Trace
 from windtunnel.scenario.scenario import Stop, Workload
 
 JobBlock = tuple[TickArray, np.ndarray, np.ndarray]
-"""Jobs in order: arrival tick, workload, and rank within the workload; three arrays of one length."""
+"""Jobs in order of arrival: ticks, workload numbers, and indices within the workload; three arrays of shape (jobs,)."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """One workload's arrivals: ticks in order, the trace they came from, if any, and what is known of their rate.
+    """The arrivals of one workload.
 
-    ``mean_rate_per_s`` is the process's in the long run, or that of the trace's jobs; ``stationary`` says whether the
-    rate is the same at all times.
+    Attributes:
+        ticks: Arrival times in order; shape (jobs,).
+        mean_rate_per_s: The long-run rate of the process, or the mean rate of the trace.
+        stationary: Whether the rate does not change with time.
+        trace: The trace from which the arrivals come, or None.
     """
 
     ticks: TickArray
@@ -34,13 +37,15 @@ class Stream:
 
 
 def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Where]) -> Stream:
-    """The arrivals of ``workload`` until ``stop`` (at most ``stop.jobs`` of them, or before ``stop.time``).
+    """Return the arrivals of ``workload``: at most ``stop.jobs``, or those before ``stop.time``.
 
-    ``where`` gives a place under the workload's ``arrivals``. Raises InputError for an endless source without a
-    stop, for more than 200 million jobs, and for a trace that is missing, empty or broken.
+    ``where`` returns the location of a key of the workload's ``arrivals``.
+
+    Raises:
+        InputError: if the arrivals do not end, if there are more than 200 million, or if a trace is not valid.
     """
     process = workload.arrivals
-    assert not isinstance(process, Closed)  # noqa: S101  those arrive as they are answered
+    assert not isinstance(process, Closed)  # noqa: S101  the engine computes those arrivals
     if isinstance(process, Trace):
         rows = _stopped_trace(process, workload.name, seed, stop, folder, where)
         return Stream(rows.ticks, rows.mean_rate_per_s, process.stationary, rows)
@@ -51,7 +56,7 @@ def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, whe
         total += len(block)
         if total > MAX_JOBS:
             raise InputError(
-                f"'{workload.name}' would have more than {MAX_JOBS:,} jobs",
+                f"'{workload.name}' has more than {MAX_JOBS:,} jobs",
                 where=where(),
                 expected="a lower rate or an earlier stop",
             )
@@ -62,9 +67,12 @@ def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, whe
 def arrival_blocks(
     workload: Workload, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Where]
 ) -> Iterator[TickArray]:
-    """The same arrivals in blocks of ticks, for runs too long to be held whole; errors as for `arrivals`.
+    """Yield the arrivals of ``arrivals`` in blocks of ticks, for runs that are too long to be kept in memory.
 
-    A process is held one block at a time; a trace, which must be sorted, whole.
+    A trace is kept in memory as a whole, because it must be sorted.
+
+    Raises:
+        InputError: as ``arrivals`` does.
     """
     process = workload.arrivals
     assert not isinstance(process, Closed)  # noqa: S101
@@ -73,7 +81,7 @@ def arrival_blocks(
         return (ticks[first : first + BLOCK] for first in range(0, len(ticks), BLOCK))
     if stop is None:
         raise InputError(
-            f"the {process.process} arrivals of '{workload.name}' never end",
+            f"the {process.process} arrivals of '{workload.name}' do not end",
             where=where(),
             expected="a stop, such as `stop: {jobs: 10000}` or `stop: {time: 10 s}`",
         )
@@ -84,11 +92,11 @@ def _drawn(process: Process, draws: Draws, stop: Stop, name: str, where: Callabl
     end = MAX_TICKS if stop.time is None else round(stop.time * TICKS_PER_SECOND)
     done = 0
     for block in times(process, draws):
-        wanted = block if stop.jobs is None else block[: stop.jobs - done]
-        ticks = to_tick_array(wanted[wanted < MAX_SECONDS])
+        times_s = block if stop.jobs is None else block[: stop.jobs - done]
+        ticks = to_tick_array(times_s[times_s < MAX_SECONDS])
         ticks = ticks[ticks < end]
-        over = len(ticks) < len(wanted)
-        if over and stop.jobs is not None:
+        is_over = len(ticks) < len(times_s)
+        if is_over and stop.jobs is not None:
             raise InputError(
                 f"{stop.jobs:,} jobs of '{name}' take longer than the 106 days a run may last",
                 where=where(),
@@ -96,7 +104,7 @@ def _drawn(process: Process, draws: Draws, stop: Stop, name: str, where: Callabl
             )
         done += len(ticks)
         yield ticks
-        if over or done == stop.jobs:
+        if is_over or done == stop.jobs:
             return
 
 
@@ -112,10 +120,10 @@ def _stopped_trace(
 
 
 def merged(streams: Mapping[int, TickArray], limit: int | None) -> JobBlock:
-    """All streams in one order; at most ``limit`` jobs. Ties go to the workload that is listed first."""
+    """Return all streams in order of arrival, at most ``limit`` jobs; ties go to the workload that is listed first."""
     if not streams:
-        nothing = np.zeros(0, dtype=np.int64)
-        return nothing, nothing, nothing
+        empty = np.zeros(0, dtype=np.int64)
+        return empty, empty, empty
     if len(streams) == 1:
         ((number, only),) = streams.items()
         return only, np.full(len(only), number, dtype=np.int64), np.arange(len(only), dtype=np.int64)
@@ -127,24 +135,28 @@ def merged(streams: Mapping[int, TickArray], limit: int | None) -> JobBlock:
 
 
 def merged_blocks(streams: Mapping[int, Iterator[TickArray]], limit: int | None) -> Iterator[JobBlock]:
-    """What `merged` gives, in blocks, from streams in blocks; no more than a few blocks of each are held."""
+    """Yield the jobs of ``merged`` in blocks, from streams in blocks, of which it keeps at most a few."""
     waiting = {number: np.empty(0, dtype=np.int64) for number in streams}
     rank = dict.fromkeys(streams, 0)
     open_streams = dict(streams)
     done = 0
+
+    def extend(number: int) -> None:
+        more = next(open_streams[number], None)
+        if more is None:
+            del open_streams[number]
+        else:
+            waiting[number] = np.concatenate([waiting[number], more])
+
     while True:
-        # Before the earliest of the open streams' last known jobs nothing unknown can come.
         for number in [n for n in open_streams if not len(waiting[n])]:
-            while not len(waiting[number]):
-                more = next(open_streams[number], None)
-                if more is None:
-                    del open_streams[number]
-                    break
-                waiting[number] = more
-        sure = min((int(waiting[number][-1]) for number in open_streams), default=MAX_TICKS)
+            while number in open_streams and not len(waiting[number]):
+                extend(number)
+        # All jobs before the earliest of the open streams' last jobs are complete.
+        complete = min((int(waiting[number][-1]) for number in open_streams), default=MAX_TICKS)
         ready: dict[int, TickArray] = {}
         for number, ticks in waiting.items():
-            cut = int(np.searchsorted(ticks, sure, side="right" if not open_streams else "left"))
+            cut = int(np.searchsorted(ticks, complete, side="right" if not open_streams else "left"))
             ready[number], waiting[number] = ticks[:cut], ticks[cut:]
         total = sum(len(ticks) for ticks in ready.values())
         if total:
@@ -156,10 +168,6 @@ def merged_blocks(streams: Mapping[int, Iterator[TickArray]], limit: int | None)
             yield at, workload, place
         if not open_streams or done == limit:
             return
-        # At the tick `sure` itself a tie may still come from the streams that end there: look further.
-        for number in [n for n in open_streams if len(waiting[n]) and int(waiting[n][-1]) == sure]:
-            more = next(open_streams[number], None)
-            if more is None:
-                del open_streams[number]
-            else:
-                waiting[number] = np.concatenate([waiting[number], more])
+        # Streams whose last job is at the tick `complete` may have more jobs at this tick.
+        for number in [n for n in open_streams if len(waiting[n]) and int(waiting[n][-1]) == complete]:
+            extend(number)

@@ -1,4 +1,4 @@
-"""Traces: rows of a CSV file as jobs, renamed, cut, stretched, repeated, thinned or multiplied; and written out."""
+"""Traces: reads the rows of a CSV file as jobs, transforms and writes them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from windtunnel.scenario.arrivals import FORMATS, Knot, Trace
 
 MAX_JOBS = 200_000_000
 TIME_COLUMN = "time_s"
-"""What `export_trace` calls the column of the arrival."""
+"""The name of the arrival-time column that ``export_trace`` writes."""
 
 
 @dataclass(frozen=True)
 class TraceRows:
-    """A trace's jobs in order of time: each one's arrival (ticks), and the row of the table that it is."""
+    """The jobs of a trace in order of time: their arrivals (ticks) and rows of the table; shape (jobs,)."""
 
     table: Table
     ticks: TickArray
@@ -40,26 +40,34 @@ class TraceRows:
 
     @property
     def mean_rate_per_s(self) -> float:
-        """One over the mean distance of the jobs; infinite where all come at once."""
+        """The inverse of the mean distance between jobs; infinite if all arrive at the same time."""
         return _mean_rate_per_s(self.ticks)
 
     def first(self, count: int) -> TraceRows:
-        """The trace's first ``count`` jobs."""
+        """Return the first ``count`` jobs."""
         if count >= len(self.ticks):
             return self
         return replace(self, ticks=self.ticks[:count], rows=self.rows[:count], _numbers={})
 
     def words(self, column: str, where: Where) -> list[str]:
-        """A column's text, job by job; InputError at ``where`` (in the scenario) for a column that is not there."""
+        """Return the text of a column for each job.
+
+        Raises:
+            InputError: at ``where`` in the scenario, if the trace has no such column.
+        """
         texts = self._texts(column, where)
         return [texts[row] for row in self.rows.tolist()]
 
     def numbers(self, column: str, where: Where) -> FloatArray:
-        """A column's whole numbers, at least 1, job by job; InputError with the trace's line for anything else."""
+        """Return the values of a column for each job, which must be whole numbers of at least 1; shape (jobs,).
+
+        Raises:
+            InputError: with the line of the trace, for any other value.
+        """
         if column not in self._numbers:
             texts = self._texts(column, where)
             values = np.full(len(texts), math.nan)
-            # Rows that are no job's may hold what they like.
+            # Rows that no job uses may have any value.
             for row in np.unique(self.rows).tolist():
                 try:
                     values[row] = float(texts[row])
@@ -75,7 +83,7 @@ class TraceRows:
         return self._numbers[column]
 
     def place(self, job: int, column: str | None = None) -> Where:
-        """The line of a job's row, for an error."""
+        """Return the location of a job's row in the file, for an error message."""
         return Where(self.table.file, self.table.lines[int(self.rows[job])], field=column)
 
     def _texts(self, column: str, where: Where) -> list[str]:
@@ -91,10 +99,10 @@ class TraceRows:
 
 @dataclass(frozen=True)
 class TraceFile:
-    """A trace as it stands in its file: its table in order of time, and each row's ticks since the first.
+    """The contents of a trace file: its table in order of time, and the ticks of each row since the first one.
 
-    Ticks are whole numbers of any size here: a trace may be longer than the 106 days of a run, which can have a part of
-    it, or all of it faster.
+    The ticks are integers of any size, because a trace may be longer than the 106 days of a run, which can use a part
+    of it or replay it faster.
     """
 
     table: Table
@@ -103,7 +111,7 @@ class TraceFile:
 
     @property
     def mean_rate_per_s(self) -> float:
-        """One over the mean distance of the rows; infinite where all come at once."""
+        """The inverse of the mean distance between rows; infinite if all have the same time."""
         return _mean_rate_per_s(self.ticks)
 
 
@@ -119,51 +127,60 @@ def read_trace(
     columns: Mapping[str, str] | None = None,
     where: Callable[..., Where] = lambda *_: Where(),
 ) -> TraceFile:
-    """A trace as it stands in its file (plain, or gzip by its name), sorted by time; the first row's time is tick 0.
+    """Read a trace file (plain or gzip, by its name), sorted by time; the time of the first row is tick 0.
 
-    ``form`` is csv, azure-llm or openb-pods; ``time`` the column of the arrival, which csv needs; ``columns`` gives
-    for a name the column of the file that is to be called so. Raises InputError with the trace's own file, line and
-    column for a broken row, and at ``where`` of a key of `Trace` for what does not fit the file.
+    Args:
+        path: The file.
+        form: csv, azure-llm or openb-pods.
+        time: The name of the arrival-time column, which csv requires.
+        columns: New names of columns, each with the name in the file.
+        where: Returns the location of a key of ``Trace`` for error messages.
+
+    Raises:
+        InputError: with file, line and column for a row that is not valid, or with the location of the key that does
+            not fit the file.
     """
     if form != "csv" and form not in FORMATS:
         raise InputError(
-            f"'{form}' is no format of traces",
+            f"'{form}' is not a valid format of traces",
             where=where("format"),
             expected=one_of(["csv", *FORMATS]),
             nearest=nearest(form, ["csv", *FORMATS]),
         )
     column = time if time is not None or form == "csv" else FORMATS[form].time
     if column is None:
-        raise InputError("the column of the arrival is not named", where=where("time"), expected="its name")
+        raise InputError(
+            "a trace in CSV needs `time`", where=where("time"), expected="the name of the arrival-time column"
+        )
     return _read(path, form, column, columns or {}, where)
 
 
 def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., Where]) -> TraceRows:
-    """The jobs of ``process``, whose file is relative to ``folder``: cut, stretched, repeated and scaled as it says.
+    """Return the jobs of ``process``, whose file is relative to ``folder``, with all its transformations.
 
-    How many: the rows with from <= time < until, times ``repeat``, times ``scale`` to the nearest whole number (a half
-    up). Each of scale's copies after the first lies within ``jitter`` of its row, at either side, reflected at time 0
-    and at the last row. Which rows a part of a copy has, and where its jobs lie, is drawn for each copy and row alone:
-    a trace at a greater scale has all the jobs of the same trace at a smaller one.
+    The number of jobs is the number of rows with from <= time < until, times ``repeat``, times ``scale``, rounded to
+    the nearest integer (halves up). Each copy after the first moves a row by at most ``jitter`` in either direction,
+    reflected at time 0 and at the last row. The random numbers of a copy are keyed by copy and row, so a trace at a
+    larger scale has all jobs of the same trace at a smaller scale.
     """
-    read = _read(folder / process.file, process.format, process.time_column, process.columns, where)
-    table, total = read.table, len(read.ticks)
+    trace = _read(folder / process.file, process.format, process.time_column, process.columns, where)
+    table, total = trace.table, len(trace.ticks)
     begin, end = _ticks(process.from_), None if process.until is None else _ticks(process.until)
-    first = bisect_left(read.ticks, begin)
-    last = total if end is None else bisect_left(read.ticks, end)
+    first = bisect_left(trace.ticks, begin)
+    last = total if end is None else bisect_left(trace.ticks, end)
     if first >= last:
         raise InputError(
-            "no row of the trace lies in this window",
+            "the trace has no row in this window",
             where=where("from" if end is None else "until"),
-            expected=f"a time between 0 s and {read.ticks[-1] / TICKS_PER_SECOND:g} s",
+            expected=f"a time between 0 s and {trace.ticks[-1] / TICKS_PER_SECOND:g} s",
         )
 
     factor = Fraction(repr(process.speed))
 
     def in_run(tick: int) -> int:
-        return _nearest(_warped(tick - begin, process.time_map) * factor.denominator, factor.numerator)
+        return _nearest(_mapped(tick - begin, process.time_map) * factor.denominator, factor.numerator)
 
-    ticks = _to_ticks([in_run(tick) for tick in read.ticks[first:last]], table, process.time_column, first)
+    ticks = _to_ticks([in_run(tick) for tick in trace.ticks[first:last]], table, process.time_column, first)
     rows = np.arange(first, last)
     distance = int(ticks[-1] - ticks[0]) // max(1, len(ticks) - 1)
     keys = rows
@@ -180,16 +197,18 @@ def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., 
 
 
 def export_trace(jobs: TraceRows | TraceFile, path: Path) -> None:
-    """Write jobs, or a file's rows, as CSV: arrivals in ``time_s``, as exact decimals of a second, and other columns.
+    """Write jobs, or the rows of a file, as CSV: arrivals in ``time_s`` as exact decimals of a second, and all columns.
 
-    Read again as csv with ``time: time_s`` it gives the same jobs, to the tick (the first at time 0). Raises InputError
-    where the file cannot be written, or another column is called ``time_s``.
+    Reading the file as csv with ``time: time_s`` gives the same jobs, to the tick (the first at time 0).
+
+    Raises:
+        InputError: if the file cannot be written, or another column has the name ``time_s``.
     """
     table = jobs.table
     kept = [place for place, name in enumerate(table.header) if name != jobs.time_column]
     if any(table.header[place] == TIME_COLUMN for place in kept):
         raise InputError(
-            f"the trace has a column '{TIME_COLUMN}' that is not its time",
+            f"the column '{TIME_COLUMN}' of the trace is not its arrival time",
             where=Where(table.file, 1, field=TIME_COLUMN),
             expected="another name for it",
         )
@@ -213,15 +232,15 @@ def _ticks(seconds: float) -> int:
     return round(seconds * TICKS_PER_SECOND)
 
 
-def _warped(tick: int, knots: Sequence[Knot]) -> int:
-    """A time through the piecewise-linear map, to the nearest tick, in whole numbers throughout."""
-    before_at, before_becomes = 0, 0
+def _mapped(tick: int, knots: Sequence[Knot]) -> int:
+    """Return a time after the piecewise-linear time map, to the nearest tick, computed in integers."""
+    from_before, to_before = 0, 0
     for knot in knots:
-        at, becomes = _ticks(knot.from_), _ticks(knot.to)
-        if at > tick:
-            return before_becomes + _nearest((tick - before_at) * (becomes - before_becomes), at - before_at)
-        before_at, before_becomes = at, becomes
-    return before_becomes + tick - before_at
+        from_knot, to_knot = _ticks(knot.from_), _ticks(knot.to)
+        if from_knot > tick:
+            return to_before + _nearest((tick - from_before) * (to_knot - to_before), from_knot - from_before)
+        from_before, to_before = from_knot, to_knot
+    return to_before + tick - from_before
 
 
 def _nearest(above: int, below: int) -> int:
@@ -231,7 +250,7 @@ def _nearest(above: int, below: int) -> int:
 def _repeated(ticks: TickArray, times: int, period: int, where: Callable[..., Where]) -> TickArray:
     if period == 0:
         raise InputError(
-            "a trace of a single moment has no length to repeat it at", where=where("repeat"), expected="an `until`"
+            "a trace whose rows have the same time cannot be repeated", where=where("repeat"), expected="an `until`"
         )
     if int(ticks[-1]) + (times - 1) * period > MAX_TICKS or len(ticks) * times > MAX_JOBS:
         raise InputError(
@@ -246,7 +265,7 @@ def _repeated(ticks: TickArray, times: int, period: int, where: Callable[..., Wh
 def _scaled(
     ticks: TickArray, keys: np.ndarray, scale: float, jitter: int, draws: Draws, where: Callable[..., Where]
 ) -> tuple[TickArray, np.ndarray]:
-    """The jobs of every copy, in order of time, and for each the place of its row in ``ticks``."""
+    """Return the jobs of all copies in order of time, and for each the index of its row in ``ticks``."""
     number = Fraction(repr(scale)) * len(ticks)
     jobs = _nearest(number.numerator, number.denominator)
     if not 0 < jobs <= MAX_JOBS:
@@ -262,12 +281,12 @@ def _scaled(
     for copy in range(copies + (rest > 0)):
         places = everything
         if copy == copies:
-            lots = draws.stream("keep", str(copy)).random(int(keys[-1]) + 1)[keys]
-            places = np.sort(np.argsort(lots, kind="stable")[:rest])
+            ranks = draws.stream("keep", str(copy)).random(int(keys[-1]) + 1)[keys]
+            places = np.sort(np.argsort(ranks, kind="stable")[:rest])
         moved = ticks[places]
         if copy > 0:
-            aside = 2.0 * draws.stream("jitter", str(copy)).random(int(keys[-1]) + 1)[keys[places]] - 1.0
-            moved = _reflected(moved + np.rint(aside * jitter).astype(np.int64), int(ticks[-1]))
+            shift = 2.0 * draws.stream("jitter", str(copy)).random(int(keys[-1]) + 1)[keys[places]] - 1.0
+            moved = _reflected(moved + np.rint(shift * jitter).astype(np.int64), int(ticks[-1]))
         at.append(moved)
         chosen.append(places)
     every, places = np.concatenate(at), np.concatenate(chosen)
@@ -280,43 +299,43 @@ def _reflected(ticks: TickArray, last: int) -> TickArray:
     return np.clip(inside, 0, last)
 
 
-_KEPT = 2
-_KEPT_UP_TO = 2**24
-"""Files of at most so many bytes are kept as they were read: the simulations of a plan all read the same one."""
-_known: dict[tuple[object, ...], TraceFile] = {}
+_CACHE_SIZE = 2
+_CACHED_BYTES = 2**24
+"""The contents of files up to this size are cached, because all simulations of a plan read the same trace."""
+_cache: dict[tuple[object, ...], TraceFile] = {}
 
 
 def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Where]) -> TraceFile:
-    """The file with its columns renamed, checked against its format, in order of the time in ``column``."""
+    """Return the contents of a trace file with renamed columns, checked against its format, in order of time."""
     try:
-        content = path.read_bytes() if path.stat().st_size <= _KEPT_UP_TO else None
-    except OSError:  # what is wrong with it is said where it is read
+        content = path.read_bytes() if path.stat().st_size <= _CACHED_BYTES else None
+    except OSError:  # reading the file below reports the problem
         content = None
     if content is None:
-        return _read_anew(path, form, column, columns, where)
+        return _read_file(path, form, column, columns, where)
     digest = hashlib.blake2b(content).digest()
     key = (str(path), digest, form, column, tuple(columns.items()))
-    if key not in _known:
-        found = _read_anew(path, form, column, columns, where)
-        while len(_known) >= _KEPT:
-            _known.pop(next(iter(_known)))
-        _known[key] = found
-    return _known[key]
+    if key not in _cache:
+        trace = _read_file(path, form, column, columns, where)
+        while len(_cache) >= _CACHE_SIZE:
+            _cache.pop(next(iter(_cache)))
+        _cache[key] = trace
+    return _cache[key]
 
 
-def _read_anew(
+def _read_file(
     path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Where]
 ) -> TraceFile:
     table = read_csv(path, "trace", where("file"))
     if not table.rows:
         raise InputError(
-            f"the trace '{path}' holds no rows", where=where("file"), expected="a header and at least one row"
+            f"the trace '{path}' has no rows", where=where("file"), expected="a header and at least one row"
         )
     table = _renamed(table, columns, where)
     for name in FORMATS[form].columns if form in FORMATS else ():
         if name not in table.header:
             raise InputError(
-                f"the trace '{path}' has no column '{name}', as {form} has",
+                f"the trace '{path}' has no column '{name}', which the format {form} requires",
                 where=where("format"),
                 expected=f"{one_of(table.header)}; or columns: {{{name}: A-COLUMN-OF-THE-FILE}}",
                 nearest=nearest(name, table.header),
@@ -338,9 +357,9 @@ def _read_anew(
 
 
 def _renamed(table: Table, columns: Mapping[str, str], where: Callable[..., Where]) -> Table:
-    """The table with the names that a program uses."""
+    """Return the table with its columns renamed."""
     header = list(table.header)
-    taken: dict[str, str] = {}
+    renamed: dict[str, str] = {}
     for name, column in columns.items():
         if column not in table.header:
             raise InputError(
@@ -349,16 +368,18 @@ def _renamed(table: Table, columns: Mapping[str, str], where: Callable[..., Wher
                 expected=one_of(table.header),
                 nearest=nearest(column, table.header),
             )
-        if column in taken:
+        if column in renamed:
             raise InputError(
-                f"'{column}' is '{taken[column]}' already", where=where("columns", name), expected="each column once"
+                f"the column '{column}' is already renamed to '{renamed[column]}'",
+                where=where("columns", name),
+                expected="each column once",
             )
-        taken[column] = name
+        renamed[column] = name
         header[table.header.index(column)] = name
     for name in columns:
         if header.count(name) > 1:
             raise InputError(
-                f"the trace {table.file} has a column '{name}' of its own",
+                f"the trace {table.file} already has a column '{name}'",
                 where=where("columns", name),
                 expected="another name, or one for that column too",
             )
@@ -366,18 +387,22 @@ def _renamed(table: Table, columns: Mapping[str, str], where: Callable[..., Wher
 
 
 def _to_ticks(since: Sequence[int], table: Table, column: str, first: int = 0) -> TickArray:
-    """Times of any size as ticks; InputError for the first row (counted from ``first``) that a run cannot hold."""
+    """Return times as an array of ticks.
+
+    Raises:
+        InputError: for the first row (counted from ``first``) that is beyond the longest run.
+    """
     late = bisect_left(since, MAX_TICKS + 1)
     if late < len(since):
         raise InputError(
-            "this is more than 106 days after the first time",
+            "this time is more than 106 days after the first one",
             where=Where(table.file, table.lines[first + late], field=column),
             expected="a shorter trace: a part of it (until: 30 d), or a faster one (speed: 60)",
         )
     return np.array(since, dtype=np.int64)
 
 
-# Fractions of a minute or an hour, which ISO 8601 has too, are not read.
+# Fractions of a minute or an hour, which ISO 8601 permits, are not supported.
 _ISO = re.compile(
     r"(?P<whole>\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:[.,](?P<fraction>\d+))?)?)(?P<zone>Z|z|[+-]\d\d:?\d\d)?",
     re.ASCII,
@@ -385,7 +410,7 @@ _ISO = re.compile(
 
 
 def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: str) -> list[int]:
-    """Seconds or ISO 8601 times as ticks since the earliest of them, every digit kept down to a picosecond."""
+    """Return seconds or ISO 8601 times as ticks since the earliest of them, exact to a picosecond."""
     ticks: list[int] = []
     for text, line in zip(texts, lines, strict=True):
         try:
@@ -401,7 +426,7 @@ def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: 
 
 
 def _second_ticks(text: str) -> int:
-    """Seconds, as a decimal number, to the nearest tick."""
+    """Return decimal seconds as ticks, to the nearest one."""
     if not text.isascii() or "_" in text:
         raise ValueError(text)
     seconds = Decimal(text)
@@ -411,7 +436,7 @@ def _second_ticks(text: str) -> int:
 
 
 def _iso_ticks(text: str) -> int:
-    """An ISO 8601 time as ticks since 1970. datetime stops at microseconds, so the fraction is read apart."""
+    """Return an ISO 8601 time as ticks since 1970; the fraction is parsed apart, as datetime has only microseconds."""
     match = _ISO.fullmatch(text.strip())
     if match is None:
         raise ValueError(text)
