@@ -156,8 +156,8 @@ def test_the_command_prints_both_forms() -> None:
     arguments = ["advise", "--commands-per-s", "60", "--steps-per-command", "5"]
     text = runner.invoke(cli, arguments, catch_exceptions=False)
     assert text.exit_code == 0
-    assert "recommended: persistent" in text.stdout
-    assert "crossover at 60 commands/s: launching from " in text.stdout
+    assert "recommended: persistent kernel" in text.stdout
+    assert "crossover at 60 commands/s: a launch per command is better from " in text.stdout
     told = json.loads(runner.invoke(cli, [*arguments, "--format", "json"], catch_exceptions=False).stdout)
     assert told == json.loads(json.dumps(advise(ADA, 60.0, 5)))
     other = runner.invoke(cli, [*arguments, "--device", "h100-sxm-80gb"], catch_exceptions=False)

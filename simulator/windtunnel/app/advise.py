@@ -20,6 +20,6 @@ def advise_launch(
 
 def advice_text(advice: Mapping[str, Any]) -> str:
     """Return the result of ``advise_launch`` as text for a terminal."""
-    from windtunnel.planning import launch_or_persist
+    from windtunnel.report import advice as report
 
-    return launch_or_persist.advice_text(advice)
+    return report.advice_text(advice)

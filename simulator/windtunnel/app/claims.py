@@ -31,6 +31,7 @@ def claims(only: str | None = None, catalogue: Catalogue | None = None) -> list[
 
 def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the rows of ``claims`` as text."""
-    from windtunnel.claims import text
+    from windtunnel.claims.evaluate import VERDICTS
+    from windtunnel.report import claims as report
 
-    return text.claims_text(rows)
+    return report.claims_text(rows, VERDICTS)

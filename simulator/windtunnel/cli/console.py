@@ -107,8 +107,10 @@ def print_json(data: object) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A header and rows on standard output, in columns."""
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    for number, row in enumerate([header, *rows]):
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        click.secho(line, bold=number == 0)
+    """Print a header and rows on standard output, in aligned columns."""
+    from windtunnel.report.text import table_lines
+
+    head, *lines = table_lines([header, *rows], "<")
+    click.secho(head, bold=True)
+    for line in lines:
+        click.echo(line)

@@ -19,9 +19,8 @@ shortens the mean response by at least a tenth (``WORTH``), and launching wherev
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from textwrap import wrap
 from typing import Any
 
 from windtunnel.core.device import Device, Parameters
@@ -260,55 +259,5 @@ def _why(device: Device, choice: Choice) -> str:
     )
 
 
-def advice_text(advice: Mapping[str, Any]) -> str:
-    """What ``advise`` answers, for people."""
-    launched, kept = advice["launch"], advice["persistent"]
-    rate, steps = advice["commands_per_s"], advice["steps_per_command"]
-    lines = [
-        f"{advice['device']}: {rate:g} commands/s of {steps:,} {'step' if steps == 1 else 'steps'} each",
-        f"recommended: {'launch per command' if advice['recommended'] == LAUNCH else 'persistent'}",
-        f"  {advice['why']}",
-        "",
-        f"{'':<18}{'launch per command':>20}{'persistent':>16}",
-    ]
-    for label, key, spell in (
-        ("latency", "latency_s", lambda v: show(v, "s")),
-        ("mean response", "response_s", lambda v: "too slow" if v is None else show(v, "s")),
-        ("most commands", "capacity_per_s", _rate),
-        ("host in calls", "host_busy", _share),
-        ("device computing", "device_busy", _share),
-        ("device held", "device_held", _share),
-    ):
-        lines.append(f"{label:<18}{spell(launched[key]):>20}{'-' if kept is None else spell(kept[key]):>16}")
-    if kept is not None:
-        at, rates = advice["crossover_steps_per_command"], advice["crossover_commands_per_s"]
-        low, high = ("never" if end is None else f"{end:,}" for end in advice["crossover_steps_ends"])
-        over = "" if low == high else f" ({low} to {high}, over the range of what is assumed)"
-        lines += ["", f"crossover at {rate:g} commands/s: {_steps_words(at)}{over}"]
-        most = max(launched["capacity_per_s"], kept["capacity_per_s"])
-        lines.append(
-            f"crossover at {steps:,} {'step' if steps == 1 else 'steps'} a command: {_rate_words(rates)}; "
-            f"beyond {_rate(most)} neither keeps up"
-        )
-        lines += wrap(f"assumed: {advice['assumed']}", 120, subsequent_indent="  ")
-    return "\n".join(lines)
-
-
 def _rate(value: float) -> str:
     return f"{value:,.0f} /s" if value >= 1000 else f"{value:.3g} /s"
-
-
-def _share(value: float) -> str:
-    return f"{value:.3%}" if value < 0.001 else f"{value:.1%}"
-
-
-def _steps_words(steps: int | None) -> str:
-    if steps is None:
-        return "none, persisting at every size of command"
-    return "none, launching from one step on" if steps == 1 else f"launching from {steps:,} steps a command on"
-
-
-def _rate_words(rate: float | None) -> str:
-    if rate is None:
-        return "none, launching at every rate"
-    return "none, persisting at every rate" if rate == 0.0 else f"persisting from {_rate(rate)} on"

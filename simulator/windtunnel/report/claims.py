@@ -8,14 +8,12 @@ from itertools import groupby
 from textwrap import wrap
 from typing import Any
 
-from windtunnel.claims.evaluate import VERDICTS
-
 _WIDTH = 120
 _INDENT = " " * 12
 
 
-def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the rows of `windtunnel claims` as text, by group, with the number of each verdict at the end."""
+def claims_text(rows: Sequence[Mapping[str, Any]], verdicts: Sequence[str]) -> str:
+    """Return the rows of `windtunnel claims` as text, by group, and the number of each of ``verdicts`` at the end."""
     lines: list[str] = []
     for group, members in groupby(rows, key=lambda row: row["group"]):
         lines += [group]
@@ -25,7 +23,7 @@ def claims_text(rows: Sequence[Mapping[str, Any]]) -> str:
             lines += wrap(row["why"], _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
         lines.append("")
     counts = Counter(row["verdict"] for row in rows)
-    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts if counts[verdict])
     return "\n".join([*lines, f"{len(rows)} claims: {summary}"])
 
 

@@ -1,0 +1,79 @@
+"""The result of `windtunnel advise` for a terminal: a launch for each command compared with a persistent kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from textwrap import wrap
+from typing import Any
+
+from windtunnel.core.units import format_quantity
+from windtunnel.report.numbers import plural
+from windtunnel.report.text import table_lines
+
+_NAMES = {"launch": "launch per command", "persistent": "persistent kernel"}
+
+
+def advice_text(advice: Mapping[str, Any]) -> str:
+    """Return the advice as text: the recommendation, the figures of both ways, and the crossovers."""
+    launch, persistent = advice["launch"], advice["persistent"]
+    rate, steps = advice["commands_per_s"], advice["steps_per_command"]
+    rows = [["", *_NAMES.values()]]
+    for label, key, show in _ROWS:
+        rows.append([label, show(launch[key]), "–" if persistent is None else show(persistent[key])])
+    lines = [
+        f"{advice['device']}: {rate:g} commands/s with {plural(steps, 'step')} each",
+        f"recommended: {_NAMES[advice['recommended']]}",
+        f"  {advice['why']}",
+        "",
+        *table_lines(rows, "<>"),
+    ]
+    if persistent is not None:
+        low, high = ("never" if end is None else f"{end:,}" for end in advice["crossover_steps_ends"])
+        ends = "" if low == high else f" ({low} to {high} over the range of the assumed input)"
+        highest = max(launch["capacity_per_s"], persistent["capacity_per_s"])
+        lines += [
+            "",
+            f"crossover at {rate:g} commands/s: {_by_steps(advice['crossover_steps_per_command'])}{ends}",
+            f"crossover at {plural(steps, 'step')} per command: {_by_rate(advice['crossover_commands_per_s'])}; "
+            f"neither keeps up above {_rate(highest)}",
+            *wrap(f"assumed: {advice['assumed']}", 120, subsequent_indent="  "),
+        ]
+    return "\n".join(lines)
+
+
+def _seconds(value: float | None) -> str:
+    return "does not keep up" if value is None else format_quantity(value, "s")
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f} /s" if value >= 1000 else f"{value:.3g} /s"
+
+
+def _share(value: float) -> str:
+    return f"{value:.3%}" if value < 0.001 else f"{value:.1%}"
+
+
+_ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("latency", "latency_s", _seconds),
+    ("mean response time", "response_s", _seconds),
+    ("maximum rate", "capacity_per_s", _rate),
+    ("host in API calls", "host_busy", _share),
+    ("device computing", "device_busy", _share),
+    ("device occupied", "device_held", _share),
+)
+
+
+def _by_steps(steps: int | None) -> str:
+    if steps is None:
+        return "none; the persistent kernel is better for every number of steps"
+    if steps == 1:
+        return "none; a launch per command is better for every number of steps"
+    return f"a launch per command is better from {plural(steps, 'step')} per command"
+
+
+def _by_rate(rate: float | None) -> str:
+    if rate is None:
+        return "none; a launch per command is better at every rate"
+    if rate == 0.0:
+        return "none; the persistent kernel is better at every rate"
+    return f"the persistent kernel is better from {_rate(rate)}"
