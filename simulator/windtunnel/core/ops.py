@@ -172,9 +172,14 @@ class Operation:
         return parsed
 
     @classmethod
-    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        """Device memory that the operands take together (bytes); 0 for what streams through."""
+    def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the bytes of all operands, each read or written once; 0 for data that only passes through."""
         return np.zeros(())
+
+    @classmethod
+    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the device memory (bytes) that the operands take together."""
+        return cls.operand_bytes(choices, n)
 
 
 def _spell(column: Column) -> str:
@@ -242,10 +247,6 @@ class Gemm(Operation):
         out = size if size >= 2 else 2.0
         return n["batch"] * ((n["m"] * n["k"] + n["k"] * n["n"]) * size + n["m"] * n["n"] * out)
 
-    @classmethod
-    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        return cls.operand_bytes(choices, n)
-
 
 @operation
 class Attention(Operation):
@@ -278,10 +279,6 @@ class Attention(Operation):
         q_and_o = 2.0 * queries * n["heads"] * n["head_dim"] * size
         k_and_v = 2.0 * n["kv_tokens"] * n["kv_heads"] * n["head_dim"] * kv_size
         return n["batch"] * (q_and_o + k_and_v)
-
-    @classmethod
-    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        return cls.operand_bytes(choices, n)
 
 
 ELEMENTWISE_OPS = (
@@ -324,10 +321,6 @@ class Elementwise(Operation):
         arrays = 3.0 if choices["op"] in _TWO_OPERANDS else 2.0
         return arrays * n["rows"] * n["width"] * BYTES_PER_ELEMENT[choices["dtype"]]
 
-    @classmethod
-    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        return cls.operand_bytes(choices, n)
-
 
 @operation
 class VectorAdd(Operation):
@@ -341,10 +334,6 @@ class VectorAdd(Operation):
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
         """Two reads and a write."""
         return 3.0 * n["n"] * BYTES_PER_ELEMENT[choices["dtype"]]
-
-    @classmethod
-    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        return cls.operand_bytes(choices, n)
 
 
 @operation
@@ -362,6 +351,7 @@ class Kernel(Operation):
 
     @classmethod
     def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the memory (bytes) of the operands."""
         return n["bytes"]
 
 
@@ -388,10 +378,6 @@ class Stencil(Operation):
         """Neighbours come from cache: one read and one write a cell."""
         return 2.0 * cls.cells(n) * BYTES_PER_ELEMENT[choices["dtype"]]
 
-    @classmethod
-    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        return cls.operand_bytes(choices, n)
-
 
 @operation
 class Fft(Operation):
@@ -411,10 +397,6 @@ class Fft(Operation):
         """Complex input and output of one pass over memory."""
         return 4.0 * n["n"] * n["batch"] * BYTES_PER_ELEMENT[choices["dtype"]]
 
-    @classmethod
-    def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        return cls.operand_bytes(choices, n)
-
 
 @operation
 class Copy(Operation):
@@ -430,6 +412,7 @@ class Copy(Operation):
 
     @classmethod
     def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the memory (bytes) of the source, and within a device of the destination too."""
         return n["bytes"] * (2.0 if choices["direction"] == "d2d" else 1.0)
 
 
@@ -455,6 +438,7 @@ class AllReduce(Operation):
 
     @classmethod
     def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the memory (bytes) of the operands."""
         return n["bytes"]
 
 
@@ -468,6 +452,7 @@ class SendRecv(Operation):
 
     @classmethod
     def footprint_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
+        """Return the memory (bytes) of the operands."""
         return n["bytes"]
 
 

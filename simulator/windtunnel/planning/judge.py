@@ -21,6 +21,7 @@ from windtunnel.scenario.target import METRICS, Target
 _EXACT = ("cost",)
 
 
+# Long: one case for each source of an interval; splitting them would pass the same five values around.
 def judged(
     target: Target,
     rows: Sequence[Mapping[str, Any]],

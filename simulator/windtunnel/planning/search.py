@@ -40,7 +40,8 @@ class Verdict:
 class Evaluate(Protocol):
     """Simulates fleets; verdicts in their order."""
 
-    def __call__(self, fleets: Sequence[Counts]) -> Sequence[Verdict]: ...
+    def __call__(self, fleets: Sequence[Counts]) -> Sequence[Verdict]:
+        """Return the verdict of each fleet."""
 
 
 @dataclass(frozen=True)

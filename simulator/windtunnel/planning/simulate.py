@@ -100,6 +100,7 @@ class _Outcome:
         return not self.keeps_up or any(row["value"] is None for row in self.result["targets"])
 
 
+# Long: one decision after another, on what the runs so far have shown.
 def simulate(setting: Setting, case: Case) -> dict[str, Any]:
     """Simulate a fleet and judge it with confidence; the evaluation is plain data, the same in every process.
 
@@ -263,6 +264,7 @@ class Simulator:
         self._pool: ProcessPoolExecutor | None = None
 
     def __call__(self, cases: Sequence[Case]) -> list[dict[str, Any]]:
+        """Return the evaluations of ``cases``; those that are not known yet are simulated."""
         new = [case for case in dict.fromkeys(cases) if case not in self.evaluations]
         while new and (self.workers == 1 or len(new) == 1 or self.longest_s < _POOL_ABOVE_S):
             began = time.monotonic()

@@ -104,6 +104,7 @@ class _Parser:
             raise self.wrong(f"this program has {len(stages):,} stages", path, f"at most {_MAX_STAGES:,}")
         return stages
 
+    # Long: one branch for each kind of stage.
     def stage(self, item: object, path: Path) -> Iterator[Stage]:
         if isinstance(item, str):
             item = {item: {}}
