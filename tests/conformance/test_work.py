@@ -82,7 +82,7 @@ def test_exactly_at_a_limit_of_the_grid_is_launched(emulated: Any, kernels: Any,
 @pytest.mark.parametrize("size", [0, -1, (1, 0), (), (1, 1, 1, 1), 1.5, (1.5,), "3", None])
 def test_what_is_no_size_of_a_launch_is_refused(device_under_test: Any, kernels: Any, size: Any) -> None:
     for sizes in ((size, 1), (1, size)):
-        with pytest.raises(errors.LaunchError, match="no size of a grid or block"):
+        with pytest.raises(errors.LaunchError, match="is not a size of a grid or block"):
             device_under_test.launch(kernels.nothing, *sizes)
     with pytest.raises(errors.LaunchError, match="-1 bytes of shared memory"):
         device_under_test.launch(kernels.nothing, 1, 1, shared_bytes=-1)

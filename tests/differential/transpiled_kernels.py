@@ -12,7 +12,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -22,6 +22,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from windtunnel.codegen import Buffer, Emitted, GridSize, Side, Signature, Value
 
@@ -37,6 +38,35 @@ def kernels() -> ModuleType:
     sys.modules[found.name] = module
     found.loader.exec_module(module)
     return module
+
+
+def for_each(names: Iterable[str], check: Callable[[str], object]) -> None:
+    """Apply a check to every kernel; the assertion names every kernel that fails, with its error."""
+    failures = []
+    count = 0
+    for name in names:
+        count += 1
+        try:
+            check(name)
+        except (Exception, pytest.fail.Exception) as error:
+            failures.append(f"{name}: {type(error).__name__}: {error}")
+    assert count, "no kernel was checked"
+    assert not failures, f"{len(failures)} of {count} kernels fail:\n" + "\n".join(failures)
+
+
+def complaints(target: str, made: Emitted) -> object:
+    """What the target's compiler reports for a kernel: nothing if it compiles.
+
+    It is NVRTC for an H100, or Clang: for an MI210, for Metal as C++ with address spaces, for OpenCL with its built-ins.
+    """
+    match target:
+        case "cuda":
+            return nvrtc(made)
+        case "hip":
+            return clang(made.source, "kernel.hip", *HIP)
+        case "metal":
+            return clang(metal_as_cpp(made.source), "kernel.cpp", *METAL)
+    return clang(made.source, "kernel.cl", *OPENCL)
 
 
 @dataclass(frozen=True)

@@ -249,7 +249,7 @@ def test_memory_that_is_shared_with_the_host_does_not_move() -> None:
             "2,048 threads a block, of at most 1,024",
         ),
         (lambda d: d.launch(double, (1, 70_000), 1, d.empty(3)), errors.LaunchError, "grid.y is 70,000"),
-        (lambda d: d.launch(double, 0, 1, d.empty(3)), errors.LaunchError, "0 is no size"),
+        (lambda d: d.launch(double, 0, 1, d.empty(3)), errors.LaunchError, "0 is not a size"),
         (lambda d: d.launch(double, 1, 1, d.empty(3), shared_bytes=10**6), errors.LaunchError, "shared memory"),
         (lambda d: d.launch(double, 1, 1, np.ones(3)), errors.InvalidArgument, "an array of the host"),
         (

@@ -180,7 +180,7 @@ def test_chance_is_the_seed_s_and_what_else_is_declared_changes_none_of_it(p: fl
         ({"kind": "ecc", "after_s": float("nan")}, "expected a finite number"),
         ({"kind": "ecc", "on": 3}, "expected the name of an operation"),
         ({"kind": "out_of_memory", "kernel": "double"}, "'double' is never affected"),
-        ({"kind": "ecc", "on": "copy_in", "kernel": "double"}, "'copy_in' is of no kernel"),
+        ({"kind": "ecc", "on": "copy_in", "kernel": "double"}, "'copy_in' does not affect kernels"),
         ({"kind": ["ecc"]}, "is not a valid fault"),
         ({"call": 3}, "has no kind"),
         ({3: 3}, "a fault has no '3'"),

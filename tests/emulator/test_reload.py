@@ -113,8 +113,8 @@ WRONG = {
         "the kernel 'scale' was removed; .*did you mean 'scales'",
     ),
     "imported": ("from windtunnel.runtime.kernels import kernel\nscale = 3\n", None, "the file has no kernel"),
-    "signature": (text(2).replace("(a, b):", "(a, b, c):"), 5, r"'scale' takes \(a, b, c\), where it took \(a, b\)"),
-    "default": (text(2).replace("(a, b):", "(a, b=None):"), 5, r"takes \(a, b=Ellipsis\), where it took"),
+    "signature": (text(2).replace("(a, b):", "(a, b, c):"), 5, r"'scale' takes \(a, b, c\) instead of \(a, b\)"),
+    "default": (text(2).replace("(a, b):", "(a, b=None):"), 5, r"takes \(a, b=Ellipsis\) instead of"),
     "null": ("\0", None, "cannot be run"),
 }
 
@@ -225,16 +225,16 @@ def test_two_versions_are_run_side_by_side_each_on_a_device_of_its_own(path: Pat
         return opened[-1]
 
     found = kernels.compare("scale", 1, 2, on, scaled)
-    assert len(opened) == 2 and [run.version.number for run in (found.one, found.other)] == [1, 2]
+    assert len(opened) == 2 and [run.version.number for run in (found.baseline, found.candidate)] == [1, 2]
     assert found.max_abs_difference == pytest.approx(0.5 * 999)
     more_s = [
         float(windtunnel.predict("kernel", "l4", {"threads": 1000, "bytes": b})["duration_s"])
         for b in (8_000, 8 * 10**9)
     ]
-    assert found.other.run_s - found.one.run_s == pytest.approx(more_s[1] - more_s[0], rel=1e-9)
-    assert found.other.energy_j > found.one.energy_j > 0
+    assert found.candidate.run_s - found.baseline.run_s == pytest.approx(more_s[1] - more_s[0], rel=1e-9)
+    assert found.candidate.energy_j > found.baseline.energy_j > 0
     same = kernels.compare("scale", 2, 2, on, scaled)
-    assert same.max_abs_difference == 0.0 and same.one.run_s == same.other.run_s
+    assert same.max_abs_difference == 0.0 and same.baseline.run_s == same.candidate.run_s
     with pytest.raises(errors.InputError, match=r"gives \(2,\) in version 1 and \(3,\) in version 2"):
         kernels.compare("scale", 1, 2, on, lambda d, k: np.zeros(2 if k is kernels.kernel("scale", 1) else 3))
 

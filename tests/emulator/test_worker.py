@@ -148,9 +148,9 @@ def selfish() -> list[Any]:
         (lambda d: np.array([d], object), r"an array of objects \(object\)"),
         (lambda d: Mutable(), "Mutable"),
         (lambda d: Loud("a"), "Loud"),
-        (lambda d: selfish(), r"the payload\[0\] holds itself"),
-        (lambda d: closing_over(ONES), "'f' brings along a ndarray that it shares"),
-        (lambda d: windtunnel.kernel(closing_over([1])), "'f' brings along a list"),
+        (lambda d: selfish(), r"the payload\[0\] contains itself"),
+        (lambda d: closing_over(ONES), "'f' holds a ndarray that it shares"),
+        (lambda d: windtunnel.kernel(closing_over([1])), "'f' holds a list"),
         (lambda d: partial(print), "partial"),
         (lambda d: np.ma.array([1, 2], mask=[0, 1]), "MaskedArray"),
     ],
@@ -572,7 +572,7 @@ def test_nothing_is_shared_between_workers_not_even_a_clock() -> None:
     with pytest.raises(errors.InputError, match="'b' shares a clock with 'a'"):
         AcceleratedWorker(group, "b", lambda: windtunnel.device("l4", host=host, catalogue=KNOWN))
     for name in ("a", "", "main"):
-        with pytest.raises(errors.InputError, match="cannot be called"):
+        with pytest.raises(errors.InputError, match="is not a valid name of a worker"):
             AcceleratedWorker(group, name, device)
     with pytest.raises(errors.InputError, match="capacity from 1"):
         AcceleratedWorker(group, "c", device, capacity=0)
@@ -594,7 +594,7 @@ def test_a_handler_cannot_wait_and_an_address_can_be_sent_to_be_answered() -> No
 
     with WorkerGroup() as group:
         a, b = (Asking(group, name, device) for name in "ab")
-        with pytest.raises(HandlerError, match="the handler of 'a' would wait for a reply"):
+        with pytest.raises(HandlerError, match="the handler of 'a' must not wait for a reply"):
             a.address.send("wait").result()
         b.address.send(a.address)
         group.run()

@@ -1,8 +1,8 @@
-"""What each API calls the things that go wrong, and its number for them.
+"""The name and number of each error in each API.
 
 Sources: driver_types.h (CUDA 12), hip_runtime_api.h (ROCm 6), CL/cl.h, vulkan_core.h, MTLCommandBuffer.h, the WebGPU
 specification's GPUError and GPUDeviceLostInfo, and cpa.h (QAT API 2). ``xrt`` and ``native`` report the errno that the
-operating system gives; DOCA's numbers differ between releases, so only its names stand here.
+operating system gives. DOCA's numbers differ between releases, so only its names are listed.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ _TABLES: Mapping[str, _Codes] = {
 
 
 Reason = Literal["configuration", "cooperative", "kernel", "not ready", "handle", "capture", "source"]
-"""Ways to go wrong that some APIs have numbers of their own for."""
+"""Causes of errors for which some APIs have separate codes."""
 _REASONS: Mapping[str, Mapping[Reason, tuple[str, int | None]]] = {
     "cuda": {
         "configuration": ("cudaErrorInvalidConfiguration", 9),
@@ -175,7 +175,7 @@ _REASONS: Mapping[str, Mapping[Reason, tuple[str, int | None]]] = {
 
 
 def code_of(api: str, error: type[DeviceError], reason: Reason | None = None) -> ApiCode:
-    """What ``api`` calls an error of this class, or for this reason where it tells it apart."""
+    """Return the code of ``api`` for an error class, or for its reason if the API has a code for it."""
     own = None if reason is None else _REASONS.get(api, {}).get(reason)
     table = _TABLES.get(api, _ERRNO)
     name, number = own or next(table[kind] for kind in error.__mro__ if kind in table)

@@ -1,4 +1,4 @@
-"""Programs run again and again, each time with its threads in another order: what one order hides another shows."""
+"""Runs a program under many schedules: a race that one order of threads hides may appear under another."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from windtunnel.runtime.accelerator import Accelerator
 
 @dataclass(frozen=True)
 class Exploration:
-    """What the schedules of a program came to."""
+    """The results of a program under several schedules."""
 
     hashes: Mapping[int, str]
-    """Of each seed, the hash of all steps that threads could see of each other."""
+    """By seed, the hash of all steps that threads can observe of each other."""
     results: Mapping[int, Any]
-    """What the program returned."""
+    """By seed, the program's return value."""
 
     @property
     def distinct(self) -> int:
-        """How many different orders were met."""
+        """The number of different orders that occurred."""
         return len(set(self.hashes.values()))
 
 
@@ -40,10 +40,10 @@ def explored(
                 results[seed] = program(accelerator)
                 accelerator.synchronize()
             except Exception as error:
-                error.schedule = seed  # type: ignore[attr-defined]  # a finding has it already; others get it here
+                error.schedule = seed  # type: ignore[attr-defined]  # findings have it already
                 error.add_note(
                     f"schedule {seed}, number {number} of {len(seeds)}: windtunnel.device({accelerator.name!r}, "
-                    f"schedule={seed}) runs it so again"
+                    f"schedule={seed}) repeats this run"
                 )
                 raise
             hashes[seed] = accelerator.trace_hash

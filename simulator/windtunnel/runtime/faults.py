@@ -1,14 +1,14 @@
-"""Faults on demand: which calls of a program fail, how, and when; declared, seeded, and missed when they never happen.
+"""Declared faults: which calls of a program fail, how and when. A fault that does not occur is reported.
 
 >>> with accelerator.faults({"kind": "out_of_memory", "call": 3}):
 ...     program()
 
-A fault strikes by the number of a call (``call: 3``: the third that it concerns), by chance (``probability: 0.1``), or
-from a moment of virtual time on (``after_s: 0.5``); ``times`` says how often (once unless it strikes by chance). ``on``
-narrows it to calls of one operation, ``kernel`` to one kernel. A fault that was to strike and did not is an error when
-the plan ends. One that ends a call strikes it alone: what else was to strike that call waits for the next.
+A fault occurs at a call by its number (``call: 3``, the third eligible call), at random (``probability: 0.1``), or from
+a virtual time on (``after_s: 0.5``). ``times`` is the number of occurrences (default: once, or unlimited at random).
+``on`` limits it to one operation, ``kernel`` to one kernel. A fault that did not occur is an error when the plan ends.
+If a fault ends a call, other faults that are due wait for the next call.
 
-Whoever waits makes a call to ``synchronize``: for the device, a stream, an event, or unified memory.
+Every wait counts as a call of ``synchronize``: for the device, a stream, an event, or unified memory.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from windtunnel.core.rng import stream
 
 OPERATIONS = ("allocate", "copy_in", "copy_out", "copy_within", "launch", "synchronize", "send", "receive", "compile")
 _SLOWEST = 1e6
-"""The most that a fault may slow work, and the longest that a hang may last (s): virtual time is not endless."""
+"""The largest slowdown factor, and the longest hang (s), so that virtual time stays finite."""
 _COPIES = ("copy_in", "copy_out", "copy_within")
 
 
 @dataclass(frozen=True)
 class FaultKind:
-    """A way to fail: the operations it may strike, the error it raises (None: the call goes on, badly), in words."""
+    """A kind of fault: the operations it affects, the error it raises (None: the call continues), and a description."""
 
     on: tuple[str, ...]
     error: type[DeviceError] | None
     text: str
     takes: tuple[str, ...] = ()
-    """Keys that mean something for this kind alone."""
+    """Keys that only this kind has."""
 
     @property
     def ends(self) -> bool:
-        """Whether the call that it strikes ends by it: not where it is done badly, nor where only a wait will tell."""
+        """Whether the fault ends the affected call; a slow or corrupted call and a hanging kernel do not end it."""
         return self.error is not None and "watchdog_timeout_s" not in self.takes
 
 
@@ -78,12 +78,12 @@ KINDS: Mapping[str, FaultKind] = {
 
 
 class FaultNotFired(WindtunnelError, AssertionError):
-    """A fault that was expected to strike did not: what it was to test was not tested."""
+    """An expected fault did not occur, so the program's reaction to it was not tested."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault as it was declared: see the module. InputError for what can never strike, or would change nothing."""
+    """A declared fault: see the module. Raises InputError if it could never occur or would have no effect."""
 
     kind: str
     on: str | None = None
@@ -94,7 +94,7 @@ class Fault:
     times: int | None = None
     factor: float = 4.0
     watchdog_timeout_s: float = 2.0
-    """Virtual time (s) until the watchdog ends a kernel that hangs: Windows' and most desktops' two seconds."""
+    """The virtual time (s) until the watchdog ends a hanging kernel; default: the two seconds of Windows."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in KINDS:
@@ -122,7 +122,7 @@ class Fault:
             )
         if self.kernel is not None and "launch" not in ((self.on,) if self.on is not None else where):
             raise InputError(
-                f"'{self.on or self.kind}' is of no kernel, so '{self.kernel}' is never affected",
+                f"'{self.on or self.kind}' does not affect kernels, so '{self.kernel}' is never affected",
                 expected="'kernel' with faults of launches",
             )
 
@@ -169,7 +169,7 @@ _RENAMED_KEYS: Mapping[str, str] = dict.fromkeys(("hang", "hang_s"), "watchdog_t
 
 
 def fault_from(data: Mapping[str, Any] | str) -> Fault:
-    """A fault from plain data; InputError for unknown keys and kinds, and for what can never strike."""
+    """Return a fault from plain data. Raises InputError for unknown keys and kinds, and for one that cannot occur."""
     if not isinstance(data, (str, Mapping)):
         raise InputError(f"{data!r} is not a fault", expected="a kind, or a mapping such as {'kind': 'ecc', 'call': 3}")
     values = {"kind": data} if isinstance(data, str) else dict(data)
@@ -192,28 +192,28 @@ def fault_from(data: Mapping[str, Any] | str) -> Fault:
 class _Armed:
     fault: Fault
     seen: int = 0
-    struck: int = 0
+    occurrences: int = 0
     draws: np.random.Generator | None = None
 
 
 @dataclass
 class FaultPlan:
-    """Faults that are armed, and what they have done. The same seed and the same calls are struck alike."""
+    """Armed faults and their log. The same seed and the same calls give the same faults."""
 
-    stated: Sequence[Fault]
+    faults: Sequence[Fault]
     seed: int = 0
     log: list[str] = field(default_factory=list)
-    """What struck, in order: fault, operation, virtual time."""
+    """The injected faults in order: fault, operation, virtual time."""
 
     def __post_init__(self) -> None:
         self._flips = 0
-        self._armed = [_Armed(fault) for fault in self.stated]
+        self._armed = [_Armed(fault) for fault in self.faults]
         for number, armed in enumerate(self._armed):
             if armed.fault.probability is not None:
                 armed.draws = stream(self.seed, "runtime faults", str(number), armed.fault.kind)
 
     def next_effects(self, operation: str, kernel: str | None, clock_s: float) -> list[tuple[Fault, int]]:
-        """The faults that strike this call, each with its place in the log."""
+        """Return the faults of this call, each with its position in the log."""
         due = []
         for armed in self._armed:
             fault = armed.fault
@@ -222,24 +222,24 @@ class FaultPlan:
             if fault.kernel is not None and kernel != fault.kernel:
                 continue
             armed.seen += 1
-            if self._strikes(armed, clock_s):
+            if self._is_due(armed, clock_s):
                 due.append(armed)
-        # What ends the call leaves nothing of it for the others to strike, so they have not struck.
+        # A fault that ends the call leaves nothing for the others, which therefore do not occur.
         ending = [armed for armed in due if KINDS[armed.fault.kind].ends][:1]
-        found = []
+        effects = []
         for armed in ending or due:
-            armed.struck += 1
-            found.append((armed.fault, len(self.log)))
+            armed.occurrences += 1
+            effects.append((armed.fault, len(self.log)))
             self.log.append(
                 f"{armed.fault} injected into {operation}{f' {kernel}' if kernel else ''} at {clock_s:.9g} s"
             )
-        return found
+        return effects
 
-    def _strikes(self, armed: _Armed, clock_s: float) -> bool:
+    def _is_due(self, armed: _Armed, clock_s: float) -> bool:
         fault = armed.fault
-        # A draw a call, whether it can strike or not: what was drawn before never moves what comes after.
+        # One draw for every call, whether the fault can occur or not, so that later draws do not shift.
         drawn = armed.draws is not None and armed.draws.random() < (fault.probability or 0.0)
-        if armed.struck >= (fault.times or (2**62 if fault.probability is not None else 1)):
+        if armed.occurrences >= (fault.times or (2**62 if fault.probability is not None else 1)):
             return False
         if fault.probability is not None:
             return drawn
@@ -248,19 +248,19 @@ class FaultPlan:
         return armed.seen >= (fault.call or 1)
 
     def finish(self) -> None:
-        """FaultNotFired for what was to strike and did not; chance may stay away."""
-        idle = [armed for armed in self._armed if not armed.struck and armed.fault.probability is None]
+        """Raise FaultNotFired for faults that did not occur; a random fault need not occur."""
+        idle = [armed for armed in self._armed if not armed.occurrences and armed.fault.probability is None]
         if idle:
-            said = "; ".join(f"{armed.fault} (of {armed.seen} eligible calls)" for armed in idle)
-            raise FaultNotFired(f"never occurred: {said}; seed {self.seed}")
+            missing = "; ".join(f"{armed.fault} (of {armed.seen} eligible calls)" for armed in idle)
+            raise FaultNotFired(f"never occurred: {missing}; seed {self.seed}")
 
-    def corrupt(self, data: np.ndarray, place: int) -> None:
-        """Flip one bit of ``data`` (bytes), the n-th of a plan the same for the same seed; said in the log's line."""
+    def corrupt(self, data: np.ndarray, position: int) -> None:
+        """Flip one bit of ``data`` (bytes) and record it in the log's line; the seed determines the bit."""
         if not data.size:
-            self.log[place] += ": nothing was copied"
+            self.log[position] += ": nothing was copied"
             return
         self._flips += 1
         draws = stream(self.seed, "runtime faults", "bit", str(self._flips))
         bit = int(draws.integers(0, data.size * 8))
         data[bit // 8] ^= np.uint8(1 << bit % 8)
-        self.log[place] += f": bit {bit}"
+        self.log[position] += f": bit {bit}"

@@ -1,24 +1,24 @@
-"""The one interface of emulated and real devices: back end, context, stream, event, memory, function.
+"""The common interface of emulated and real devices: back end, context, stream, event, memory, function.
 
-An accelerator program holds an `Accelerator` (accelerator.py) on top of it; a new back end is one module that
-has these. Memory is untyped here; shapes and types are `Buffer`'s. Times are seconds of the back end's own clock:
-virtual for an emulated device, measured for a real one; they never go back.
+A program uses an `Accelerator` (accelerator.py) on top of it. A back end implements these protocols. Memory is untyped
+here; shapes and types belong to `Buffer`. Times are seconds of the back end's clock, which is virtual for an emulated
+device and measured for a real one, and never goes back.
 
-What `tests/conformance` holds every back end to, where APIs differ or are silent. As CUDA does, unless it is said:
+`tests/conformance` checks every back end for the following rules, where APIs differ or do not specify the behaviour.
+The rules are CUDA's, unless stated otherwise:
 
-- Zero bytes are refused (CUDA gives a null pointer); a copy of no elements does nothing.
-- A copy whose two sides share memory is refused (CUDA leaves it undefined, OpenCL and WebGPU refuse it).
+- An allocation of zero bytes is an error (CUDA returns a null pointer); a copy of no elements has no effect.
+- A copy whose two sides overlap is an error (undefined in CUDA, an error in OpenCL and WebGPU).
 - Work in a stream is in order. Blocking streams and the default stream wait for each other, non-blocking ones do not.
-- A stream that waits for an event that was not recorded waits for nothing; the host that does is told so (CUDA returns
-  at once). An event is recorded again from scratch. Elapsed time of an event that was not reached is an error, and so
-  is that from a later event to an earlier.
-- A stream waits for events of any device of its program (of its ``Host``, where devices are emulated).
-- A launch exactly at a limit is made; beyond it, the error names the limit.
-- A sticky error is raised by every later call that asks for memory, work or a wait. Giving memory back is not refused
-  (CUDA refuses it too), so that cleaning up does not hide what failed first.
-- Reset takes all memory. What streams and events of before do then is not said: make new ones.
-- A closed device refuses all calls; its clock and its counts can still be read, and closing again does nothing.
-- A context, with all that it gave, is for one thread at a time; contexts of different threads do not know each other.
+- A stream that waits for an event that was not recorded does not wait; a host that does gets an error (CUDA returns at
+  once). Recording an event again replaces it. The elapsed time of an event that was not reached is an error, and so is
+  that from a later event to an earlier one.
+- A stream can wait for events of any device of its program (of its ``Host``, if devices are emulated).
+- A launch exactly at a limit is valid; the error of a larger one names the limit.
+- A sticky error is raised by every later call for memory, work or a wait. Freeing memory remains possible (not in
+CUDA), so that clean-up does not hide the first error. - A reset frees all memory. Streams and events created before it
+must not be used. - A closed device rejects all calls. Its clock and counters can still be read, and closing again has
+no effect. - A context and its objects are for one thread at a time; contexts of different threads are independent.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-if TYPE_CHECKING:  # back ends read this to find devices, and do not wait for NumPy
+if TYPE_CHECKING:  # device discovery imports this module and must not load NumPy
     import numpy as np
 
 MemoryKind = Literal["device", "pinned", "unified"]
 Dims = tuple[int, int, int]
 Interval = Literal["low", "best", "high"]
-"""Which of the model's values a virtual clock takes: its best, or an end of the 90% interval."""
+"""The model's value that a virtual clock uses: the best estimate, or an end of the 90% interval."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a launch and a device allow, through an API: ``source`` says where the numbers are from."""
+    """The limits of launches and devices through an API; ``source`` is the origin of the numbers."""
 
     threads_per_block: int
     block: Dims
@@ -47,12 +47,12 @@ class Limits:
     warp: int
     source: str
     atomic_bits: int = 64
-    """Of the widest atomic integers: WGSL has none of 64 bits."""
+    """The width of the widest atomic integers: WGSL has none of 64 bits."""
 
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """What a back end says of a device. ``virtual``: emulated. ``software``: real code, but no accelerator."""
+    """The description of a device. ``virtual``: emulated. ``software``: the host's processor executes its code."""
 
     name: str
     kind: str
@@ -63,50 +63,50 @@ class DeviceInfo:
     virtual: bool
     software: bool = False
     compute_units: int = 1
-    """Multiprocessors, compute units or cores: how many blocks run side by side at least."""
+    """The number of multiprocessors, compute units or cores."""
     driver: str = ""
-    """Name and version of a real device's driver or library."""
+    """The name and version of a real device's driver or library."""
 
 
 class Memory(Protocol):
-    """A piece of memory of a context."""
+    """An allocation of a context."""
 
     kind: MemoryKind
     size: int
-    """Bytes."""
+    """The size in bytes."""
     address: int
-    """Unique in the context, while it is allocated and after."""
+    """An address that is never used again in the context."""
     freed: bool
-    """Whether it was given back, by the program or by a reset."""
+    """Whether it was freed, by the program or by a reset."""
     freed_at: tuple[str, int] | None
-    """The line of the program that gave it back; None where it was not, or that is not known."""
+    """The file and line of the program that freed it; None if it was not freed or the line is unknown."""
 
     @property
     def allocated_at(self) -> tuple[str, int] | None:
-        """The line of the program that allocated it; None where that is not known."""
+        """The file and line of the program that allocated it; None if unknown."""
 
 
 class Event(Protocol):
     """A point in a stream's work."""
 
     def record(self, stream: Any = None) -> None:
-        """Mark where ``stream`` is now."""
+        """Record the current position of ``stream``."""
 
     def synchronize(self) -> None:
-        """Wait until the work before it has ended."""
+        """Wait until the work before the event has ended."""
 
     def elapsed_s(self, since: Any) -> float:
-        """Seconds from another event to this one, both reached."""
+        """Return the time (s) from another event to this one; both must have been reached."""
 
 
 class Stream(Protocol):
-    """A queue of work that is done in order."""
+    """A queue of work that executes in order."""
 
     def synchronize(self) -> None:
-        """Wait until all of its work has ended."""
+        """Wait until all work of the stream has ended."""
 
     def wait(self, event: Any) -> None:
-        """Work given from now on begins after the event."""
+        """Make later work of the stream wait for the event."""
 
 
 class Function(Protocol):
@@ -116,38 +116,38 @@ class Function(Protocol):
 
 
 class Context(Protocol):
-    """A device, opened. All calls raise ``DeviceError`` with the operation, the API and its code.
+    """An opened device. All calls raise ``DeviceError`` with the operation, the API and its code.
 
-    What one context gives (``Memory``, ``Stream``, ``Event``, ``Function``) only it takes back.
+    The objects of a context (``Memory``, ``Stream``, ``Event``, ``Function``) can be used only with that context.
     """
 
     @property
     def info(self) -> DeviceInfo:
-        """What is known of the device."""
+        """The description of the device."""
 
     def allocate(self, size: int, kind: MemoryKind = "device") -> Any:
-        """``size`` bytes; DeviceOutOfMemory when so much is not free."""
+        """Allocate ``size`` bytes. Raises DeviceOutOfMemory if not enough memory is free."""
 
     def free(self, memory: Any) -> None:
-        """Give memory back."""
+        """Free memory."""
 
     def copy_in(self, memory: Any, array: np.ndarray, stream: Any, *, pinned: bool = False) -> None:
-        """Host to device. From pageable memory the host waits for it."""
+        """Copy from the host to the device. From pageable memory the host waits for the copy."""
 
     def copy_out(self, array: np.ndarray, memory: Any, stream: Any, *, pinned: bool = False) -> None:
-        """Device to host, into ``array``. To pageable memory the host waits for it."""
+        """Copy from the device to ``array``. To pageable memory the host waits for the copy."""
 
     def copy_within(self, to: Any, memory: Any, stream: Any) -> None:
-        """Device to device."""
+        """Copy on the device."""
 
     def view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
-        """Memory as a kernel takes it."""
+        """Return memory as a kernel's argument."""
 
     def host_view(self, memory: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray:
-        """Unified memory as the host sees it; the host waits until it may."""
+        """Return unified or pinned memory as an array of the host, after waiting for the device."""
 
     def compile(self, kernel: Callable[..., Any], *, shipped: bool = False) -> Any:
-        """A kernel made ready to launch. ``shipped``: as a binary that came with the program, where there is one."""
+        """Compile a kernel. ``shipped``: load the binary that the program contains, if there is one."""
 
     def launch(
         self, function: Any, grid: Dims, block: Dims, arguments: Sequence[Any], stream: Any, shared: int
@@ -155,39 +155,39 @@ class Context(Protocol):
         """Enqueue a kernel."""
 
     def ring(self, spec: Any) -> Any:
-        """Start a ring kernel (``ring.RingSpec``): the device's side of it (``ring.RingDevice``)."""
+        """Start a ring kernel (``ring.RingSpec``) and return its ``ring.RingDevice``."""
 
     before_mark: Callable[[str], None]
-    """Called, with its words, before an event is recorded and before a stream is told to wait: nothing is marked on a
-    device that was closed."""
+    """Called with the operation before an event is recorded and before a stream waits for one, to reject calls to a
+    closed device."""
     before_wait: Callable[[], None]
     after_wait: Callable[[], None]
-    """Called before and after the host waits for the device, a stream, an event or unified memory, not for a copy.
+    """Called before and after the host waits for the device, a stream, an event or unified memory, but not for a copy.
 
-    Whoever holds the context sets them, to make waits fail on demand.
+    The accelerator sets them, to inject faults into waits.
     """
 
     capturing: Any
-    """A ``graph.Capture`` while streams are captured: events then tie its nodes, and mark no time."""
+    """The ``graph.Capture`` while streams are captured; events then order its nodes and record no time."""
 
     def replay(self, nodes: Sequence[Any], stream: Any) -> None:
-        """Do the nodes of a graph (``graph.Node``), in order, for one dispatch."""
+        """Execute the nodes of a graph (``graph.Node``) in order, at the cost of one dispatch."""
 
     def check_stream(self, stream: Any) -> None:
-        """InvalidArgument for what is no stream of this device."""
+        """Raise InvalidArgument if ``stream`` is not a stream of this device."""
 
     def stream(self, *, non_blocking: bool = False) -> Any:
-        """A new stream; a blocking one and the default stream wait for each other (CUDA's legacy rule)."""
+        """Create a stream. A blocking one and the default stream wait for each other (CUDA's legacy rule)."""
 
     def event(self) -> Any:
-        """A new event."""
+        """Create an event."""
 
     def synchronize(self) -> None:
         """Wait until all work has ended."""
 
     @property
     def trace_hash(self) -> str:
-        """Of all steps that threads could see of each other, in their order; "" where that is not followed."""
+        """A hash of all steps that threads can observe of each other, in order; "" if not recorded."""
 
     @property
     def clock_s(self) -> float:
@@ -195,55 +195,55 @@ class Context(Protocol):
 
     @property
     def provenance(self) -> str:
-        """Where the clock's figures come from: the weakest word of all that entered so far (core.provenance)."""
+        """The least certain origin of the inputs of the clock so far (core.provenance)."""
 
     @property
     def energy_j(self) -> float:
-        """Energy of the device since the context was opened (J)."""
+        """The energy of the device since the context was opened (J)."""
 
     @property
     def allocated_bytes(self) -> int:
-        """Device memory in use."""
+        """The device memory in use (bytes)."""
 
     def live_allocations(self) -> Sequence[tuple[int, str, int]]:
-        """(bytes, file, line) of every allocation that was not freed: the program's line that asked for it."""
+        """Return (bytes, file, line) of every allocation that was not freed, with the program's line that made it."""
 
     def start_trace(self) -> list[Any]:
-        """A list that fills with what is done from now on (``emulator.device.timeline.Span``); stays empty if unknown."""
+        """Return a list that grows with all later work (``emulator.device.timeline.Span``); empty if unknown."""
 
     def pass_time(self, seconds: float) -> None:
-        """The host waits for so long."""
+        """Let the host wait for a time (s)."""
 
     def scale_durations(self, factor: float) -> None:
-        """What is enqueued from now on takes ``factor`` times its time (emulated devices only)."""
+        """Multiply the duration of all later work by ``factor`` (emulated devices only)."""
 
     @property
     def running(self) -> list[str]:
         """The names of ring kernels that have not been terminated."""
 
     def totals_when_idle(self) -> tuple[float, float]:
-        """(clock (s), energy (J)) when all work that was given has ended, without waiting where that can be known."""
+        """Return clock (s) and energy (J) at the end of all enqueued work; an emulated device does not wait for it."""
 
     def pending_copy_view(self, array: np.ndarray) -> np.ndarray:
-        """Where what is being copied to a host's array is now (emulated devices only)."""
+        """Return the data that a pending copy writes to a host array (emulated devices only)."""
 
     def clear(self) -> None:
-        """Free what a program left, and end its ring kernels; the device stays open, with its pool of memory."""
+        """Free all memory and end all ring kernels of a program; the device stays open and keeps its memory pool."""
 
     def close(self) -> None:
-        """Free all that is left."""
+        """Free all resources."""
 
 
 class Backend(Protocol):
-    """A way to devices."""
+    """An interface to devices."""
 
     name: str
 
     def count(self) -> int:
-        """How many devices there are."""
+        """Return the number of devices."""
 
     def info(self, index: int = 0) -> DeviceInfo:
-        """What is known of one."""
+        """Return the description of a device."""
 
     def context(self, index: int = 0) -> Context:
-        """Open one."""
+        """Open a device."""

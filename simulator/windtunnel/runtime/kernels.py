@@ -1,4 +1,4 @@
-"""Kernels as a program states them: a function, and how much work a launch of it is."""
+"""Kernels of a program: a function, and the work of a launch, from which the emulator computes its cost."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Or by its name and columns: ``("elementwise", {"op": "relu", "rows": 64, "width"
 class Kernel:
     """A function to be launched on devices.
 
-    It takes buffers as arrays and scalars as numbers, and works on whole arrays. ``work``: of a launch's arguments the
-    operation that it is (see ``Work``), or several, done one after another; where it is not stated, what the arrays
-    given hold is moved once.
+    It takes buffers as arrays and scalars as numbers, and works on whole arrays. ``work`` is the operation of a launch
+    (see ``Work``), or a function of the arguments that returns it; several operations execute one after another.
+    Default: all array arguments are moved once.
     """
 
     function: Callable[..., Any]
     work: Callable[..., Work | Sequence[Work]] | Work | Sequence[Work] | None = None
     registers: int = 0
-    """32-bit registers that a thread takes, as a device's compiler reports them; 0 where that is not known."""
+    """The 32-bit registers of a thread, as a device's compiler reports them; 0 if unknown."""
 
     def __post_init__(self) -> None:
         if isinstance(self.registers, bool) or not isinstance(self.registers, int) or self.registers < 0:
@@ -43,28 +43,28 @@ class Kernel:
         update_wrapper(self, self.function)
         named = getattr(self.function, "func", self.function)  # a partial has the name of its function
         self.name = str(getattr(named, "__name__", type(named).__name__))
-        """The function's name."""
+        """The name of the function."""
         self.constant = self.work is not None and not callable(self.work)
-        """Whether each launch is the same work, whatever it is given."""
+        """Whether every launch has the same work."""
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it as the plain function it is."""
+        """Call the plain function."""
         return self.function(*arguments)
 
     def __getitem__(self, configuration: Any) -> NoReturn:
-        """Refused: Numba's ``kernel[grid, block](...)`` does not say on which device."""
+        """Raise InputError: Numba's ``kernel[grid, block](...)`` does not name a device."""
         raise InputError(
             f"'{self.name}' is not launched by kernel[grid, block](...)",
             expected=f"accelerator.launch({self.name}, grid, block, ...)",
         )
 
     def work_of(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Sequence[Work]:
-        """The operations that a launch with these arguments is."""
+        """Return the operations of a launch with these arguments."""
         stated = self.work(*arguments) if callable(self.work) else self.work
         if isinstance(stated, Mapping):
             return [stated]
         if stated is not None:
-            # One operation by its name and columns is a pair, too.
+            # An operation by its name and columns is also a pair.
             return [(stated[0], stated[1])] if isinstance(stated[0], str) else stated  # type: ignore[list-item,return-value]
         moved = sum(a.nbytes for a in arguments if isinstance(a, np.ndarray))
         threads = math.prod(grid) * math.prod(block)
@@ -85,7 +85,7 @@ def kernel(
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
     """Mark a function as a kernel: ``@kernel``, or ``@kernel(work=lambda a, b: {"op": "vector_add", "n": a.size})``.
 
-    ``registers``: of a thread, as a device's compiler reports them: they bound how many blocks a device holds.
+    ``registers`` of a thread, as a device's compiler reports them, limit the number of resident blocks.
     """
     if function is not None:
         return Kernel(*_plain(function, work, registers))
@@ -110,9 +110,10 @@ def stencil(
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
     """Mark a function as a stencil: a kernel with a parameter ``pos: GridPos`` (docs/kernels.md).
 
-    ``halo``: cells round the interior of every array, and how far a thread may look. ``tile``: cells of a block along
-    the array's sides, rows first; what is read of cells near a thread's own then comes through shared memory, and a
-    launch's block has to be the tile. ``work``: as of `kernel`. InputError for a tile or a halo that is none.
+    ``halo`` is the number of cells around the interior of every array, and the largest distance of a neighbour.
+    ``tile`` is the number of cells of a block along the array's dimensions, rows first: neighbouring cells are then
+    read through shared memory, and a launch's block must equal the tile. ``work`` is as for `kernel`. Raises InputError
+    for an invalid tile or halo.
     """
     form = stated(tile, halo)
 
@@ -124,7 +125,7 @@ def stencil(
 
 
 def _plain(function: Callable[..., Any], work: Any, registers: int) -> tuple[Callable[..., Any], Any, int]:
-    """(the function, its work, its registers) of what is marked a second time; what is stated then counts."""
+    """Return function, work and registers; new values of a function that is marked already override the old ones."""
     if isinstance(function, Kernel):
         return function.function, function.work if work is None else work, registers or function.registers
     return function, work, registers

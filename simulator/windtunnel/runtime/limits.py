@@ -1,4 +1,4 @@
-"""What each API lets a launch ask for, and the helper that fits a number of elements into it.
+"""The limits of launches through each API, and launch configurations within them.
 
 CUDA: Programming Guide, table of technical specifications (compute capability 5.2 and later; 48 KiB of shared memory
 without opting in). HIP: the same names on AMD hardware (64 KiB of LDS). WebGPU: the specification's default limits.
@@ -23,16 +23,16 @@ _APIS: Mapping[str, Limits] = {
     "metal": Limits(1024, (1024, 1024, 1024), (_LARGE, _LARGE, _LARGE), 32768, 32, "Metal feature set tables"),
     "wgpu": Limits(256, (256, 256, 64), (65535, 65535, 65535), 16384, 32, "WebGPU default limits", atomic_bits=32),
 }
-_NONE = Limits(1024, (1024, 1024, 1024), (_LARGE, _LARGE, _LARGE), 65536, 1, "no API limits launches here")
+_NONE = Limits(1024, (1024, 1024, 1024), (_LARGE, _LARGE, _LARGE), 65536, 1, "no API limits")
 
 
 def limits_of(api: str) -> Limits:
-    """The limits of launches through ``api``."""
+    """Return the limits of launches through ``api``."""
     return _APIS.get(api, _NONE)
 
 
 def dims(value: int | Sequence[int]) -> Dims:
-    """A grid or block as three numbers; ValueError for what is none."""
+    """Return a grid or block as three numbers; ValueError if it is not valid."""
     try:
         numbers = tuple(index(v) for v in (value if isinstance(value, Iterable) else (value,)))
     except TypeError:
@@ -43,29 +43,29 @@ def dims(value: int | Sequence[int]) -> Dims:
 
 
 def launch_configuration(elements: int, limits: Limits, block: int = 256) -> tuple[Dims, Dims]:
-    """(grid, block) of one-dimensional blocks that cover ``elements`` with one thread each.
+    """Return (grid, block) of one-dimensional blocks with one thread for each of ``elements``.
 
-    ``block`` is cut to what the device allows, a multiple of its warp; where the grid would be too long the kernel has
-    to stride (every thread takes several elements). ValueError for fewer than one element.
+    ``block`` is reduced to the device's limit and rounded to a multiple of the warp. If the grid exceeds the limit, the
+    kernel must loop over several elements per thread. Raises ValueError for fewer than one element.
     """
     if elements < 1:
         raise ValueError(f"{elements} elements need no launch")
-    most = min(limits.threads_per_block, limits.block[0])
-    threads = min(block, most, math.ceil(elements / limits.warp) * limits.warp)
-    threads = max(threads // limits.warp * limits.warp, min(limits.warp, most))
+    max_threads = min(limits.threads_per_block, limits.block[0])
+    threads = min(block, max_threads, math.ceil(elements / limits.warp) * limits.warp)
+    threads = max(threads // limits.warp * limits.warp, min(limits.warp, max_threads))
     blocks = min(math.ceil(elements / threads), limits.grid[0])
     return (blocks, 1, 1), (threads, 1, 1)
 
 
 def exceeded(limits: Limits, grid: Dims, block: Dims, shared: int) -> str | None:
-    """What a launch asks for beyond the limits, in words; None where it fits."""
+    """Return in words which limit a launch exceeds; None if it is within the limits."""
     threads = math.prod(block)
     if threads > limits.threads_per_block:
         return f"{threads:,} threads a block, of at most {limits.threads_per_block:,}"
-    for name, asked, most in (("block", block, limits.block), ("grid", grid, limits.grid)):
-        for axis, one, limit in zip("xyz", asked, most, strict=True):
-            if one > limit:
-                return f"{name}.{axis} is {one:,}, of at most {limit:,}"
+    for name, sides, maxima in (("block", block, limits.block), ("grid", grid, limits.grid)):
+        for axis, side, limit in zip("xyz", sides, maxima, strict=True):
+            if side > limit:
+                return f"{name}.{axis} is {side:,}, of at most {limit:,}"
     if shared < 0:
         return f"{shared:,} bytes of shared memory"
     if shared > limits.shared_bytes:

@@ -1,7 +1,7 @@
-"""The door between workers: what may go through it, and the copy that arrives.
+"""Messages between workers: which objects can be sent, and how they are copied.
 
-Workers share no memory. Whatever is sent is copied as it is sent, arrays become read-only, and what belongs to one
-accelerator (buffers, streams, events, the accelerator itself) or cannot be told to be free of sharing is refused.
+Workers share no memory. A payload is copied when it is sent, and its arrays become read-only. Objects of one
+accelerator (buffers, streams, events, the accelerator itself) cannot be sent, nor can objects that may share memory.
 """
 
 from __future__ import annotations
@@ -20,26 +20,27 @@ from windtunnel.runtime.buffers import Buffer
 from windtunnel.runtime.kernels import Kernel
 
 _PLAIN = {type(None), bool, int, float, complex, str, bytes}
-"""As they are, no subclasses: those may hold more than their value."""
+"""Types that are sent unchanged, without their subclasses, which may have more state."""
 _UNCHANGING = (np.generic, np.dtype, Enum)
 _CODE = (type, BuiltinFunctionType, ModuleType, np.ufunc)
 _CARRIES = "numbers, text, NumPy arrays, kernels, addresses; lists, tuples, sets, dicts and frozen dataclasses of them"
 
 
 class Sendable:
-    """What travels as it is, because nothing in it changes: an address. Not for a program's own classes."""
+    """An immutable object that is sent unchanged: an address. It is not a base of user classes."""
 
 
 def carried(value: Any, name: str = "the payload") -> Any:
-    """A copy of ``value`` that shares no memory with it; arrays in it are read-only.
+    """Return a copy of ``value`` that shares no memory with it; its arrays are read-only.
 
-    InputError, with the place in ``value`` (such as ``the payload.arrays[1]``), for what cannot be sent.
+    Raises InputError, with the path in ``value`` (such as ``the payload.arrays[1]``), for an object that cannot be
+    sent.
     """
     return _copy(value, name, ())
 
 
 def _copy(value: Any, name: str, within: tuple[int, ...]) -> Any:
-    if isinstance(value, np.void):  # a record: the one scalar that can be written to
+    if isinstance(value, np.void):  # a record is the only mutable scalar
         if value.dtype.hasobject:
             raise _refused(value, name)
         return value.copy()
@@ -55,7 +56,7 @@ def _copy(value: Any, name: str, within: tuple[int, ...]) -> Any:
         _check_code(value, name)
         return value
     if id(value) in within:
-        raise InputError(f"{name} holds itself", expected="a message that ends")
+        raise InputError(f"{name} contains itself", expected="a payload without cycles")
     inside = (*within, id(value))
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
@@ -69,7 +70,7 @@ def _copy(value: Any, name: str, within: tuple[int, ...]) -> Any:
     if isinstance(value, tuple) and hasattr(kind, "_make"):  # a named tuple
         return kind._make(_copy(getattr(value, field), f"{name}.{field}", inside) for field in kind._fields)
     if dataclasses.is_dataclass(value) and kind.__dataclass_params__.frozen:
-        # As it is, without its __init__: what that checked or worked out has been checked and worked out.
+        # Without __init__, whose checks and computations were done already.
         copied = object.__new__(kind)
         fields = {field.name for field in dataclasses.fields(value)} | set(getattr(value, "__dict__", ()))
         for field in sorted(fields):
@@ -79,7 +80,7 @@ def _copy(value: Any, name: str, within: tuple[int, ...]) -> Any:
 
 
 def _check_code(kernel: Kernel | Callable[..., Any], name: str) -> None:
-    """Refuse a function that brings along, by what it closes over, memory that its sender could still write to."""
+    """Raise InputError for a function whose closure or defaults share memory with the sender."""
     parts = [kernel.function, kernel.work] if isinstance(kernel, Kernel) else [kernel]
     for part in parts:
         if not isinstance(part, FunctionType):
@@ -91,7 +92,7 @@ def _check_code(kernel: Kernel | Callable[..., Any], name: str) -> None:
         for held in (*given, *cells):
             if not _constant(held):
                 raise InputError(
-                    f"{name}: '{part.__name__}' brings along a {type(held).__name__} that it shares with its sender",
+                    f"{name}: '{part.__name__}' holds a {type(held).__name__} that it shares with its sender",
                     expected="a function of its arguments; send what it needs as arrays of the message",
                 )
 
@@ -117,5 +118,5 @@ def _refused(value: Any, name: str, what: str | None = None) -> InputError:
         )
     if isinstance(value, Accelerator):
         return InputError(f"{name} is the accelerator {value!r}, which belongs to one worker", expected=_CARRIES)
-    said = what or f"a {type(value).__module__}.{type(value).__qualname__}"
-    return InputError(f"{name} is {said}, which may share memory with its sender", expected=_CARRIES)
+    description = what or f"a {type(value).__module__}.{type(value).__qualname__}"
+    return InputError(f"{name} is {description}, which may share memory with its sender", expected=_CARRIES)

@@ -1,4 +1,4 @@
-"""Accelerators that are opened once and lent: a guard gives each back, whatever happens to its borrower.
+"""A pool of accelerators, each opened once and lent to one borrower at a time.
 
 >>> pool = DevicePool(lambda: windtunnel.device("l4"), size=2)
 >>> with pool.acquire() as accelerator:
@@ -18,24 +18,24 @@ from windtunnel.runtime.accelerator import Accelerator
 
 
 class PoolExhausted(WindtunnelError):
-    """All devices of a pool are lent, and the caller cannot wait."""
+    """All devices of a pool are lent, and the call does not wait."""
 
 
 @dataclass
 class DevicePool:
     """At most ``size`` accelerators, each opened by ``open`` when it is first needed.
 
-    A device comes back as it went: what the borrower left allocated is freed (to the memory pool of the device, so that
-    the next borrower need not ask the driver), and one that failed for good is reset.
+    A returned device is restored: memory that the borrower left is freed (to the device's memory pool, which the next
+    borrower uses without a call of the driver), and a device that failed permanently is reset.
     """
 
     open: Callable[[], Accelerator]
     size: int
     opened: int = 0
-    """Devices that were opened so far: no more than were ever lent at once."""
+    """The number of devices opened so far: the largest number lent at one time."""
     lent: int = 0
     left_bytes: int = 0
-    """What borrowers left allocated, in all."""
+    """The memory (bytes) that borrowers left allocated, in total."""
     _idle: deque[Accelerator] = field(default_factory=deque)
     _waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
@@ -45,7 +45,7 @@ class DevicePool:
 
     @contextmanager
     def acquire(self) -> Iterator[Accelerator]:
-        """Lend a device for a while; PoolExhausted when none is left, since nothing here could give one back."""
+        """Lend a device for a ``with`` block. Raises PoolExhausted if all are lent."""
         if self.lent >= self.size:
             raise PoolExhausted(f"all {self.size} devices of the pool are lent")
         device = self._take()
@@ -56,7 +56,7 @@ class DevicePool:
 
     @asynccontextmanager
     async def acquire_async(self) -> AsyncIterator[Accelerator]:
-        """Lend a device for a while; waits, in order of asking, until one is there."""
+        """Lend a device for an ``async with`` block. Waits for a free device, in order of the calls."""
         waits = self.lent >= self.size
         if waits:
             turn = asyncio.get_running_loop().create_future()
@@ -67,7 +67,7 @@ class DevicePool:
                 if turn in self._waiting:
                     self._waiting.remove(turn)
                 elif not turn.cancelled():
-                    self._leave()  # its turn had come already: the next has it
+                    self._leave()  # it had received a device already, which the next waiter takes
                 raise
         device = self._take(handed_over=waits)
         try:
@@ -90,14 +90,14 @@ class DevicePool:
     def _give_back(self, device: Accelerator) -> None:
         self.left_bytes += device.allocated_bytes
         device.injector.plan = None
-        # A borrower that closed its device leaves none to lend; the next opens another.
+        # If the borrower closed the device, the next borrower opens another.
         if not device.closed:
             device.clear()
             self._idle.append(device)
         self._leave()
 
     def _leave(self) -> None:
-        """Hand the place over to who has waited longest; it stays taken meanwhile, so that nobody slips in."""
+        """Pass the place to the longest waiting task; it stays reserved, so that no other task takes it."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

@@ -1,14 +1,14 @@
-"""Kernels from a file, swapped when it changes while the program runs; every version is kept.
+"""Kernels from a file that is reloaded when it changes while the program runs; every version is kept.
 
 >>> kernels = KernelFile("kernels.py", accelerator)
->>> accelerator.launch(kernels["scale"], grid, block, a)   # whatever version is in service
->>> kernels.check()                                        # the file changed: compiled, then in service
->>> kernels.compare("scale", 1, 2, on, lambda device, scale: device.compute(scale, a))
+>>> accelerator.launch(kernels["scale"], grid, block, a)   # the current version
+>>> kernels.check()                                        # if the file changed: compiles it, and makes it the current
+version >>> kernels.compare("scale", 1, 2, on, lambda device, scale: device.compute(scale, a))
 
-The file is Python, and loading it runs it: load what you would run. What is in service changes within ``check()``, and
-only when the whole file was read, run, found to have every kernel that was there with the parameters that it had, and
-compiled for every accelerator. Whatever holds a kernel of an earlier version (a captured graph, a variable) keeps it.
-Files that it imports are not looked at.
+The file is Python code, and loading executes it, so load only trusted files. The current version changes only in
+``check()``, after the whole file was read and executed, has all previous kernels with the same parameters, and was
+compiled for every accelerator. A captured graph or a variable keeps its kernel of an earlier version. Imported files
+are not checked for changes.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.kernels import Kernel
 
 Program = Callable[[Accelerator, Kernel], Any]
-"""What runs a kernel on an accelerator and gives its numbers: ``lambda device, scale: device.compute(scale, a)``."""
+"""Runs a kernel on an accelerator and returns its results: ``lambda device, scale: device.compute(scale, a)``."""
 
 
 class ReloadError(InputError):
-    """A kernel file that cannot be used as it is now; what was in service before still is."""
+    """A kernel file cannot be used; the current version remains."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """A kernel file as it was at one time."""
+    """One version of a kernel file."""
 
     number: int
-    """From 1."""
+    """The number of the version, from 1."""
     digest: str
-    """SHA-256 of its bytes."""
+    """The SHA-256 hash of the file."""
     path: Path
     source: str
     modified_s: float
-    """The file's time (s since 1970)."""
+    """The file's modification time (s since 1970)."""
     loaded_s: float
-    """The clock (s) of the first accelerator when it came into service; 0 where there is none."""
+    """The clock (s) of the first accelerator when it became the current version; 0 without an accelerator."""
     wall_s: float
-    """Wall time that loading took, measured here: reading, running and checking the file, compiling for all."""
+    """The wall time (s) of loading: reading, executing and checking the file, and compiling for all accelerators."""
     kernels: Mapping[str, Kernel] = field(repr=False)
 
     def __str__(self) -> str:
@@ -62,26 +62,26 @@ class Version:
 
 @dataclass(frozen=True)
 class FirstResult:
-    """How long it takes from a change of the file to the changed kernel's first result, on the virtual clock (s)."""
+    """The virtual time (s) from a change of the file to the first result of the changed kernel."""
 
     version: Version
     poll_s: float
-    """Until the change is noticed, at most: the time between two checks."""
+    """The longest time (s) until the change is detected: the time between two checks."""
     compile_s: float
     run_s: float
     output: Any
     wall_s: float
-    """Wall time of reading, checking and running the file, measured here; no part of ``total_s``."""
+    """The wall time (s) of reading, checking and executing the file; not a part of ``total_s``."""
 
     @property
     def total_s(self) -> float:
-        """Until the first result (s): to notice, to compile and to run."""
+        """The time until the first result (s): to detect, to compile and to run."""
         return self.poll_s + self.compile_s + self.run_s
 
 
 @dataclass(frozen=True)
 class Run:
-    """One version's kernel on a device of its own: virtual time (s), energy (J), output."""
+    """A run of one version's kernel on a separate device: virtual time (s), energy (J), output."""
 
     version: Version
     compile_s: float
@@ -92,19 +92,19 @@ class Run:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two versions of a kernel that were given the same."""
+    """Two versions of a kernel with the same input."""
 
-    one: Run
-    other: Run
+    baseline: Run
+    candidate: Run
     max_abs_difference: float
-    """Of their outputs; infinite where only one of them has a number, NaN in the same places is no difference."""
+    """The largest absolute difference of the outputs; infinite if only one is a number; equal NaNs do not differ."""
 
 
 class KernelFile:
-    """The kernels of a Python file, by name, in the version that is in service.
+    """The kernels of a Python file by name, in the current version.
 
-    ``accelerators``: each later version is compiled for them, at the API's price, before it comes into service; the
-    first comes with the program, as other kernels do. ReloadError for a file that is wrong.
+    Each later version is compiled for ``accelerators``, at the API's cost, before it becomes the current one. The first
+    is shipped with the program, as other kernels are. Raises ReloadError for a file that cannot be used.
     """
 
     def __init__(self, path: str | Path, *accelerators: Accelerator) -> None:
@@ -117,19 +117,19 @@ class KernelFile:
 
     @property
     def versions(self) -> tuple[Version, ...]:
-        """Every version that was in service, in order."""
+        """All versions, in order."""
         return tuple(self._versions)
 
     @property
     def current(self) -> Version:
-        """The version in service."""
+        """The current version."""
         return self._versions[-1]
 
     def __getitem__(self, name: str) -> Kernel:
         return self.kernel(name)
 
     def kernel(self, name: str, version: int | None = None) -> Kernel:
-        """A kernel of the version in service, or of an earlier one; InputError for an unknown name or number."""
+        """Return a kernel of the current or an earlier version; InputError for an unknown name or number."""
         if version is not None and not 1 <= version <= len(self._versions):
             raise InputError(f"{self.path} has no version {version}", expected=f"1 to {len(self._versions)}")
         kernels = (self.current if version is None else self._versions[version - 1]).kernels
@@ -140,10 +140,10 @@ class KernelFile:
         return kernels[name]
 
     def check(self) -> Version | None:
-        """Look at the file: the new version, in service now; None where it is as it was.
+        """Load the file if it changed; return the new version, which is then current, or None if it is unchanged.
 
-        ReloadError, with file and line, for a file that cannot be used, each time until it changes again; DeviceError
-        where it does not compile for a device. Either way what was in service stays.
+        Raises ReloadError, with file and line, for a file that cannot be used, at every call until it changes again,
+        and DeviceError if it does not compile for a device. The current version then remains.
         """
         begun = time.perf_counter()
         found, digest = self._read()
@@ -154,52 +154,55 @@ class KernelFile:
         try:
             version = self._loaded(*found, begun=begun)
         except ReloadError as error:
-            self._refused = (digest, error)  # not run again until it changes
+            self._refused = (digest, error)  # not executed again until it changes
             raise
         self._versions.append(version)
         return version
 
     async def watch(self, poll_s: float = 0.25) -> AsyncIterator[Version | ReloadError]:
-        """Check every ``poll_s`` of real time: each new version, and each way in which the file is wrong, once."""
-        told: str | None = None
+        """Check every ``poll_s`` of real time; yield each new version, and each error of the file once."""
+        reported: str | None = None
         while True:
             try:
                 version = self.check()
             except ReloadError as error:
-                if str(error) != told:
-                    told = str(error)
+                if str(error) != reported:
+                    reported = str(error)
                     yield error
             else:
-                told = None
+                reported = None
                 if version is not None:
                     yield version
             await asyncio.sleep(poll_s)
 
-    # Trying versions out.
+    # Measuring versions.
 
     def first_result(self, name: str, on: Callable[[], Accelerator], program: Program, *, poll_s: float) -> FirstResult:
-        """How long from a change of the file to the first result of the version in service, which was that change.
+        """Measure the time from a change of the file to the first result of the current version.
 
-        ``poll_s``: the time between two checks. On a device that ``on`` opens for it.
+        ``poll_s`` is the time between two checks. ``on`` opens the device for the run.
         """
         if not 0.0 <= poll_s < float("inf"):
             raise InputError(f"checks every {poll_s!r} s", expected="seconds from 0")
         run = self._run(name, self.current.number, on, program)
         return FirstResult(run.version, poll_s, run.compile_s, run.run_s, run.output, run.version.wall_s)
 
-    def compare(self, name: str, one: int, other: int, on: Callable[[], Accelerator], program: Program) -> Comparison:
-        """Run two versions of a kernel side by side, each on a device that ``on`` opens for it.
+    def compare(
+        self, name: str, baseline: int, candidate: int, on: Callable[[], Accelerator], program: Program
+    ) -> Comparison:
+        """Run two versions of a kernel, each on a separate device that ``on`` opens.
 
-        InputError where their outputs are not of one shape.
+        Raises InputError if their outputs differ in shape.
         """
-        runs = [self._run(name, number, on, program) for number in (one, other)]
+        runs = [self._run(name, number, on, program) for number in (baseline, candidate)]
         if any(run.output is None for run in runs):
-            raise InputError(f"the program returns nothing for '{name}'", expected="what the kernel gave")
+            raise InputError(f"the program returns nothing for '{name}'", expected="the kernel's result")
         outputs = [np.asarray(run.output) for run in runs]
         shapes = [output.shape for output in outputs]
         if shapes[0] != shapes[1]:
             raise InputError(
-                f"'{name}' gives {shapes[0]} in version {one} and {shapes[1]} in version {other}", expected="one shape"
+                f"'{name}' returns {shapes[0]} in version {baseline} and {shapes[1]} in version {candidate}",
+                expected="equal shapes",
             )
         return Comparison(runs[0], runs[1], _difference(*outputs))
 
@@ -218,7 +221,7 @@ class KernelFile:
     # Loading.
 
     def _read(self) -> tuple[tuple[bytes, float], str]:
-        """((content, file's time), digest). By content, not by time: two changes within a tick of the file's clock."""
+        """Return ((content, time), digest). The digest also detects two changes within one tick of the file's clock."""
         try:
             modified_s = self.path.stat().st_mtime
             content = self.path.read_bytes()
@@ -251,23 +254,23 @@ class KernelFile:
         )
 
     def _executed(self, content: bytes, number: int) -> dict[str, Kernel]:
-        """The kernels of the file, run as a module of its own."""
+        """Execute the file as a separate module, and return its kernels."""
         module = ModuleType(f"windtunnel_kernels_{self.path.stem}_{number}")
         module.__file__ = str(self.path)
-        # Found under its name, as an imported module is: dataclasses look there.
+        # Registered like an imported module, because dataclasses look it up.
         sys.modules[module.__name__] = module
         try:
             code = compile(content, str(self.path), "exec", dont_inherit=True)
             exec(code, module.__dict__)  # noqa: S102  a program's own kernels, as an import would run them
         except (Exception, SystemExit) as error:
-            said = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+            text = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
             raise ReloadError(
-                f"the kernel file cannot be run: {said}", where=Where(str(self.path), _line_of(error, str(self.path)))
+                f"the kernel file cannot be run: {text}", where=Where(str(self.path), _line_of(error, str(self.path)))
             ) from error
         own = {
             name: value
             for name, value in vars(module).items()
-            # Not what it imports from elsewhere.
+            # Without imported kernels.
             if isinstance(value, Kernel) and getattr(value.function, "__module__", None) == module.__name__
         }
         if not own:
@@ -277,7 +280,7 @@ class KernelFile:
         return own
 
     def _check_same(self, kernels: Mapping[str, Kernel]) -> None:
-        """Programs launch by name, with the arguments that they were written for."""
+        """Check that all kernels of the current version remain, with the same parameters."""
         for name, before in self.current.kernels.items():
             if name not in kernels:
                 raise ReloadError(
@@ -290,14 +293,14 @@ class KernelFile:
             if was != now:
                 code = getattr(kernels[name].function, "__code__", None)
                 raise ReloadError(
-                    f"the kernel '{name}' takes ({now}), where it took ({was})",
+                    f"the kernel '{name}' takes ({now}) instead of ({was})",
                     where=Where(str(self.path), getattr(code, "co_firstlineno", None)),
-                    expected="the same parameters; for others another name",
+                    expected="the same parameters, or another name",
                 )
 
 
 def _parameters(kernel: Kernel) -> str:
-    """Names, kinds, and which have defaults; annotations and what the defaults are change no call."""
+    """Return the parameters' names, kinds and which have defaults, as text."""
     signature = inspect.signature(kernel.function)
     empty = inspect.Parameter.empty
     bare = [
@@ -308,7 +311,7 @@ def _parameters(kernel: Kernel) -> str:
 
 
 def _line_of(error: BaseException, path: str) -> int | None:
-    """The last line of the file that the error passed."""
+    """Return the last line of the file in the error's traceback."""
     if isinstance(error, SyntaxError) and error.filename == path:
         return error.lineno
     line, trace = None, error.__traceback__
@@ -319,15 +322,15 @@ def _line_of(error: BaseException, path: str) -> int | None:
     return line
 
 
-def _difference(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest absolute difference; 0 of nothing, and where both are NaN or the same infinity."""
-    if not one.size:
+def _difference(left: np.ndarray, right: np.ndarray) -> float:
+    """Return the largest absolute difference; 0 for empty arrays and for equal NaNs and infinities."""
+    if not left.size:
         return 0.0
-    if one.dtype.kind in "iub" and other.dtype.kind in "iub":
-        # Exactly, however large: no float holds every 64-bit integer.
-        return float(np.abs(one.astype(object) - other.astype(object)).max())
-    wide = np.complex128 if np.iscomplexobj(one) or np.iscomplexobj(other) else np.float64
-    a, b = one.astype(wide), other.astype(wide)
+    if left.dtype.kind in "iub" and right.dtype.kind in "iub":
+        # Exact integers, because no float represents every 64-bit integer.
+        return float(np.abs(left.astype(object) - right.astype(object)).max())
+    wide = np.complex128 if np.iscomplexobj(left) or np.iscomplexobj(right) else np.float64
+    a, b = left.astype(wide), right.astype(wide)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
         apart = np.where(same, 0.0, np.abs(a - b))

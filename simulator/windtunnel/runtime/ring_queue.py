@@ -1,25 +1,25 @@
-"""The queue of ring kernels: bounded, lock-free, many producers and consumers, in memory that host and device map.
+"""The queue of ring kernels: a bounded lock-free queue for several producers and consumers in mapped memory.
 
-The algorithm is written once, as generators of steps on memory (``push_steps``, ``pop_steps``). ``RingQueue`` runs
-them to their end on NumPy arrays; the tests run the same source step by step, in every order that processes can take.
+The algorithm is written once, as generators of memory steps (``push_steps``, ``pop_steps``). ``RingQueue`` executes
+them on NumPy arrays; the tests execute the same source step by step, in every interleaving of the processes.
 
 It is the bounded MPMC queue of Dmitry Vyukov (1024cores.net, "Bounded MPMC queue"): free-running counters ``head`` and
-``tail``, and in every slot a sequence number that says whose turn it is: ``p`` where the producer of position ``p`` may
-claim it, ``p + 1`` once that message is published, ``p + capacity`` once its consumer let go. Two things differ:
+``tail``, and in every slot a sequence number. It is ``p`` if the producer of position ``p`` may claim the slot,
+``p + 1`` once that message is published, and ``p + capacity`` once its consumer released it. Two things differ:
 
-- **Full and empty are exact.** Vyukov's answers "full" while a consumer still holds the slot, and "empty" while the
-  producer of the oldest message has not published it, though later messages may be there. Here the other counter is
-  read before either is said; where it denies it the answer is ``BUSY``: neither, somebody is in the middle, look again.
-- Numbers are compared for equality alone, never by the sign of a difference. So counters may be as narrow as
-  ``narrowest(capacity)``, and only an operation that is overtaken by almost all of a counter's range goes wrong.
+- **Full and empty are exact.** Vyukov's queue returns "full" while a consumer still holds the slot, and "empty" while
+  the producer of the oldest message has not published it, although later messages may exist. This queue also reads the
+  other counter. If that contradicts, it returns ``BUSY``: another process is in the middle of an operation; try again.
+- Numbers are only compared for equality, never by the sign of a difference. Counters may therefore be as narrow as
+  ``narrowest(capacity)``. Only an operation that is overtaken by almost a counter's whole range fails.
 
-As with Vyukov's, an attempt never waits for others, but a process that stops in the middle of one holds up the rest.
+As in Vyukov's queue, an attempt never waits for others, but a process that stops in the middle of one blocks the rest.
 
-What is proved, and how (docs/decisions/0015-ring-queue.md): every interleaving of small cases, where each step is
-indivisible and all see the steps in one order. Real memory keeps that order where ``head``, ``tail`` and the sequence
-numbers are sequentially consistent atomics at system scope (CUDA: the default of ``cuda::atomic``), because two
-processes never access a message at once. WGSL's atomics order nothing but themselves: there a message that was pushed
-in another workgroup may be read stale, and this proof does not hold.
+The tests prove this for every interleaving of small cases, with indivisible steps that all processes observe in one
+order (docs/decisions/0015-ring-queue.md). Real memory has that order if ``head``, ``tail`` and the sequence numbers are
+sequentially consistent atomics at system scope (CUDA: the default of ``cuda::atomic``), because two processes never
+access a message at once. WGSL's atomics order only themselves: a message that another workgroup pushed may be read
+stale, and the proof does not hold.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ import numpy.typing as npt
 from windtunnel.core.errors import InputError, InvalidArgument
 from windtunnel.runtime.codes import code_of
 
-# What a step does, and what it answers: an atomic load, the value; an atomic store, None; a compare-exchange, whether
-# it exchanged and the value seen; plain accesses to a slot's message, which must never meet another's.
+# The kinds of steps. An atomic load returns the value, an atomic store None, and a compare-exchange whether it
+# exchanged and the value it read. READ and WRITE are plain accesses to a message, which must never be concurrent.
 LOAD, STORE, EXCHANGE, READ, WRITE = "load", "store", "compare-exchange", "read", "write"
 HEAD, TAIL, SEQUENCE, MESSAGE = "head", "tail", "sequence", "message"
 
 Step: TypeAlias = "tuple[Any, ...]"
-"""(what, which, index, ...): a store's or write's value, or an exchange's expected and new value, at the end."""
+"""(kind, memory, index, ...), followed by the value of a store or write, or the two values of an exchange."""
 
 
 class Outcome(Enum):
-    """What came of one attempt to push or to pop. True only where it was done."""
+    """The outcome of an attempt to push or pop; only DONE is true."""
 
     DONE = "done"
     FULL = "full"
     """At one moment during the attempt the queue held ``capacity`` messages."""
     EMPTY = "empty"
-    """At one moment during the attempt the queue held none."""
+    """At one moment during the attempt the queue was empty."""
     BUSY = "busy"
-    """Neither: the consumer of the slot, or the producer of the oldest message, was in the middle of it. Look again."""
+    """Neither: the slot's consumer or the oldest message's producer was in the middle of an operation. Try again."""
 
     def __bool__(self) -> bool:
         return self is Outcome.DONE
@@ -63,22 +63,22 @@ _DONE, _FULL, _EMPTY, _BUSY = Outcome
 
 
 def narrowest(capacity: int) -> int:
-    """The fewest bits of a counter that tell a full queue from an empty one: one more than the capacity's logarithm.
+    """Return the fewest bits of a counter that distinguish a full queue from an empty one: log2(capacity) + 1.
 
     With ``bits`` of them an operation is safe while each counter moves by fewer than ``2**bits - capacity`` between its
-    first step and its last (of 32 bits, for 4.3 s at a billion messages a second); held up longer it may go wrong.
+    first step and its last (with 32 bits, for 4.3 s at a billion messages a second).
     """
     return capacity.bit_length()
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A queue's ``capacity`` in messages (a power of two from 2) and the ``bits`` of its counters; else InputError."""
+    """The ``capacity`` of a queue in messages (a power of two of at least 2) and the ``bits`` of its counters."""
 
     capacity: int
     bits: int = 64
     mask: int = field(init=False, repr=False)
-    """Of a counter, the bits that are the slot's index."""
+    """The bits of a counter that are the slot's index."""
     wrap: int = field(init=False, repr=False)
     """The largest value of a counter."""
 
@@ -98,13 +98,13 @@ class Layout:
         object.__setattr__(self, "wrap", (1 << self.bits) - 1)
 
     def fresh(self, start: int = 0) -> tuple[int, list[int]]:
-        """(head and tail, sequence numbers) of an empty queue whose next position is ``start``."""
+        """Return the counters and the sequence numbers of an empty queue whose next position is ``start``."""
         first = start & self.wrap
         return first, [(first + (slot - first) % self.capacity) & self.wrap for slot in range(self.capacity)]
 
 
 def push_steps(layout: Layout, message: Any) -> Generator[Step, Any, Outcome]:
-    """Append ``message`` at the tail: DONE, FULL or BUSY. It takes effect at the exchange of the tail."""
+    """Append ``message``; return DONE, FULL or BUSY. It takes effect at the exchange of the tail."""
     position = yield LOAD, TAIL, 0
     while True:
         slot = position & layout.mask
@@ -124,7 +124,7 @@ def push_steps(layout: Layout, message: Any) -> Generator[Step, Any, Outcome]:
 
 
 def pop_steps(layout: Layout) -> Generator[Step, Any, tuple[Outcome, Any]]:
-    """Take the oldest message: (DONE, it), or EMPTY or BUSY and None. It takes effect at the exchange of the head."""
+    """Remove the oldest message; return (DONE, message), or EMPTY or BUSY and None."""
     position = yield LOAD, HEAD, 0
     while True:
         slot = position & layout.mask
@@ -145,11 +145,11 @@ def pop_steps(layout: Layout) -> Generator[Step, Any, tuple[Outcome, Any]]:
 
 @dataclass(frozen=True)
 class StalledSlot:
-    """A position that a process claimed and has not let go: it is in the middle, or it never comes back.
+    """A position that a process claimed and did not release: it is in the middle of an operation, or it died.
 
-    ``position``: the counter's value; ``by``: ``producer`` (claimed, not published: the message, and all behind it,
-    reach nobody) or ``consumer`` (claimed, not released: once the tail has come round to it, nothing more goes in).
-    ``observations``: calls of ``RingQueue.stalled_slots`` in a row, this one included, that found it so.
+    ``position`` is the counter's value. ``by`` is ``producer`` (claimed, not published: this and later messages cannot
+    be received) or ``consumer`` (claimed, not released: the queue is full once the tail reaches the slot).
+    ``observations`` is the number of consecutive calls of ``RingQueue.stalled_slots`` that reported it.
     """
 
     position: int
@@ -159,7 +159,7 @@ class StalledSlot:
 
 
 class RingQueue:
-    """A queue of fixed-size records (``dtype``) that runs each attempt to its end.
+    """A queue of fixed-size records of type ``dtype``.
 
     ``start`` is the position of the first message, for tests of counters that wrap. ``name`` and ``api`` appear in
     errors. Raises InputError for an invalid capacity, width or type.
@@ -185,62 +185,62 @@ class RingQueue:
                 "(arrays: as fields of a structured type)",
             )
         self.slots = np.zeros(capacity, self.dtype)
-        """The messages' memory."""
+        """The memory of the messages."""
         unsigned = next(f"u{size}" for size in (1, 2, 4, 8) if bits <= 8 * size)
         first, sequences = self.layout.fresh(start)
         self.counters = np.array([first, first, *sequences], unsigned)
-        """Head, tail, and the slots' sequence numbers: the memory that is accessed with atomics."""
-        # Views whose elements are Python's own numbers: NumPy's take three times as long, and warn where they wrap.
+        """Head, tail and the slots' sequence numbers, which are accessed by atomic operations."""
+        # Memory views give Python integers: NumPy's scalars are three times slower, and warn when they wrap.
         counters = self.counters.data
         self._cells = {HEAD: counters[:1], TAIL: counters[1:2], SEQUENCE: counters[2:]}
         self._held: dict[tuple[int, str], int] = {}
         self.pushed = 0
-        """Messages that ``push`` put in."""
+        """The number of messages that ``push`` appended."""
         self.popped = 0
-        """Messages that ``pop`` took out."""
+        """The number of messages that ``pop`` removed."""
 
     @property
     def capacity(self) -> int:
-        """Messages that fit; every slot is used."""
+        """The number of messages that fit."""
         return self.layout.capacity
 
     @property
     def nbytes(self) -> int:
-        """Bytes of messages and counters, without the padding that keeps counters on cache lines of their own."""
+        """The size of messages and counters in bytes, without the padding of counters to cache lines."""
         return self.slots.nbytes + self.counters.nbytes
 
     def __len__(self) -> int:
-        """Messages whose place was claimed by a producer and by no consumer yet, published or not."""
+        """Return the number of positions that a producer claimed and no consumer yet, published or not."""
         return (self._cells[TAIL][0] - self._cells[HEAD][0]) & self.layout.wrap
 
     def __bool__(self) -> bool:
-        return True  # a queue is there, however empty
+        return True  # an empty queue is true as well
 
     def __repr__(self) -> str:
         return f"<{self.name}: {len(self):,} of {self.capacity:,} messages of {self.dtype}>"
 
     def push(self, message: Any) -> Outcome:
-        """Append a record: DONE, FULL, or BUSY while somebody else is in the middle. Never waits."""
+        """Append a record without waiting; return DONE, FULL, or BUSY during another process's operation."""
         outcome: Outcome = self._run(push_steps(self.layout, self.checked(message)))
         self.pushed += outcome is _DONE
         return outcome
 
     def pop(self) -> tuple[Outcome, Any]:
-        """Take the oldest record: (DONE, a copy of it), or EMPTY or BUSY and None. Never waits."""
+        """Remove the oldest record without waiting; return (DONE, a copy of it), or EMPTY or BUSY and None."""
         outcome, message = self._run(pop_steps(self.layout))
         self.popped += outcome is _DONE
         return outcome, message
 
     def try_push(self, message: Any) -> bool:
-        """Append a record if that can be done now; ``push`` says what stood against it."""
+        """Append a record; return whether that was possible. ``push`` returns the reason."""
         return self.push(message) is _DONE
 
     def try_pop(self) -> Any | None:
-        """The oldest record if it can be had now, or None; ``pop`` says what stood against it."""
+        """Return the oldest record, or None if that is not possible. ``pop`` returns the reason."""
         return self.pop()[1]
 
     def checked(self, message: Any) -> Any:
-        """``message`` where it is one record of the queue's type; InvalidArgument in words where not."""
+        """Return ``message`` if it is one record of the queue's type; else raise InvalidArgument."""
         kind = getattr(message, "dtype", None)
         if kind is None:
             problem = f"{type(message).__name__} {message!r} is not a record"
@@ -256,11 +256,11 @@ class RingQueue:
         raise InvalidArgument(problem, operation="push", device=self.name, code=code_of(self.api, InvalidArgument))
 
     def _shorter(self, kind: np.dtype[Any]) -> bool:
-        """Whether it is a string that fits: NumPy's own have lost the zeros at their end."""
+        """Return whether a type is that of a shorter string; NumPy strips trailing zeros from strings."""
         return kind.kind in "SU" and kind.kind == self.dtype.kind and kind.itemsize <= self.dtype.itemsize
 
     def apply(self, step: Step) -> Any:
-        """Do one step on the queue's memory and return what it answers. For who runs ``push_steps`` step by step."""
+        """Execute one step on the queue's memory and return its result, for a stepwise run of ``push_steps``."""
         what, which, index = step[:3]
         if what == LOAD:
             return self._cells[which][index]
@@ -291,27 +291,26 @@ class RingQueue:
     def stalled_slots(self, observations: int = 1) -> list[StalledSlot]:
         """Return claimed positions that were not released in ``observations`` or more consecutive calls, oldest first.
 
-        That is all that memory tells: a producer that is slow and one that is dead look alike, and which process it was
-        is written nowhere. The longer the time between looks, and the more of them, the likelier it is lost; it is
-        never certain. One that died before it claimed, or after it published or released, is not seen and did no harm.
+        Memory does not distinguish a slow process from a dead one, nor does it identify the process. More observations,
+        and longer times between them, make a dead process more likely, but never certain. A process that died before it
+        claimed a slot, or after it published or released it, is not reported and does no harm.
 
-        Each is true of the moment at which its sequence number was read, since head and tail were read before. On real
-        hardware others go on meanwhile: it may have been let go by the time it is reported, but what two looks found
-        was held from one to the other (unless a counter went all the way round between them).
+        Each report holds for the moment at which its sequence number was read. On real hardware a slot may be released
+        before the report is used. A slot in two consecutive reports was held between them, unless a counter wrapped.
         """
         layout = self.layout
         head, tail, sequences = self._cells[HEAD][0], self._cells[TAIL][0], self._cells[SEQUENCE]
-        found: list[tuple[int, str]] = []
+        stalled: list[tuple[int, str]] = []
         for back in range(layout.capacity, 0, -1):
             position = (head - back) & layout.wrap
-            # Only its consumer moves a sequence number on from "published", so this one has not.
+            # Only the consumer changes the sequence number of a published message, so it has not released it.
             if sequences[position & layout.mask] == (position + 1) & layout.wrap:
-                found.append((position, "consumer"))
+                stalled.append((position, "consumer"))
         for ahead in range((tail - head) & layout.wrap):
             position = (head + ahead) & layout.wrap
             if sequences[position & layout.mask] == position:
-                found.append((position, "producer"))
-        self._held = {key: self._held.get(key, 0) + 1 for key in found}
+                stalled.append((position, "producer"))
+        self._held = {key: self._held.get(key, 0) + 1 for key in stalled}
         return [
             StalledSlot(key[0], key[0] & layout.mask, key[1], n) for key, n in self._held.items() if n >= observations
         ]

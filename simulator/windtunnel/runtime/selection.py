@@ -1,7 +1,7 @@
-"""Choosing a back end: by a preference in order, by the recommendation matrix, or a device by its name.
+"""Selects a back end: by an ordered preference, by the recommendation matrix, or by the name of a device.
 
-What is chosen always says why, and what was passed over for it. A device or a back end that was asked for and is not
-here is an error; nothing else is taken in its place.
+A choice has its reason, and the preferred back ends that were not available. A requested device or back end that is not
+available is an error; it is never replaced by another.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from windtunnel.runtime.interface import Backend, DeviceInfo
 
 
 class KnownBackend(Backend, Protocol):
-    """A back end as selection knows it."""
+    """A back end with the methods that selection needs."""
 
     def absent(self) -> str:
-        """Why it has no device, where ``count()`` is 0."""
+        """Return why it has no device, if ``count()`` is 0."""
 
     def find(self, device: str) -> int | None:
-        """The index of the device called ``SKU`` or ``SKU@API``; None where it does not reach one."""
+        """Return the index of the device ``SKU`` or ``SKU@API``; None if it has no such device."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A device of a back end, and why it was chosen."""
+    """A device of a back end, and the reason of the choice."""
 
     backend: KnownBackend
     index: int
     reason: str
     passed: tuple[tuple[str, str], ...] = ()
-    """What was preferred to it, each with why it was passed over."""
+    """The preferred back ends that were not available, each with the reason."""
 
     @property
     def info(self) -> DeviceInfo:
-        """What is known of the device."""
+        """The description of the device."""
         return self.backend.info(self.index)
 
     def open(self) -> Accelerator:
@@ -50,15 +50,15 @@ class Choice:
 
 
 def select(preferred: Sequence[str], known: Mapping[str, KnownBackend], *, device: str | None = None) -> Choice:
-    """The first device of the first of ``preferred`` that has one; with ``device``, the first that reaches it.
+    """Choose the first device of the first back end of ``preferred`` that has one, or that has ``device``.
 
-    InputError for a name that is no back end; DeviceNotPresentError, saying for each why not, where none is left.
+    Raises InputError for an unknown back end, and DeviceNotPresentError, with each reason, if none has a device.
     """
     return _first([(name, "") for name in preferred], known, f"of {', '.join(preferred)}", device)
 
 
 def select_for(use: str, known: Mapping[str, KnownBackend], *, device: str | None = None) -> Choice:
-    """What the recommendation matrix says for ``use``: primary, alternative, fallback; equals in the order stated."""
+    """Choose by the recommendation matrix for ``use``: primary, alternative, fallback, each in the stated order."""
     row = recommendation(use)
     places = (("primary", row.primary), ("alternative", row.alternative), ("fallback", row.fallback))
     ordered = [(name, place) for place, names in places for name in names]
@@ -97,14 +97,14 @@ def _said(passed: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _device_of(backend: KnownBackend, device: str | None) -> int | str:
-    """The index of its first device, or of the one asked for; in words why there is none."""
+    """Return the index of its first device, or of the requested one; if there is none, the reason in words."""
     try:
         if not backend.count():
             return backend.absent()
         if device is None:
             return 0
         found = backend.find(device)
-    except DeviceError as error:  # a driver that is there and does not answer
+    except DeviceError as error:  # the driver is installed and does not respond
         return str(error)
     count = backend.count()
     reaches = f"it reaches {count:,} device{'' if count == 1 else 's'}"

@@ -1,8 +1,7 @@
-"""Operations on real devices: made ready, done, timed, and their numbers checked.
+"""Operations on real devices: prepared, executed, timed, and their results checked.
 
-A back end that reaches a device says which operations of the registry (`windtunnel ops`) it does, and makes a `Trial`
-of each: operands allocated, kernels compiled, warmed up by nobody yet. Who measures, and a fleet that has real devices,
-see these two protocols alone.
+A back end lists the operations (`windtunnel ops`) that a device supports, and prepares a `Trial` of each: operands are
+allocated and kernels compiled, without a warm-up. Measurements and fleets with real devices use these two protocols.
 """
 
 from __future__ import annotations
@@ -14,65 +13,66 @@ from windtunnel.runtime.interface import DeviceInfo
 
 Timer = Literal["device", "host"]
 Conditions = Mapping[str, float | Sequence[str]]
-"""A device at one moment, what it tells of: ``sm_clock_hz``, ``memory_clock_hz``, ``power_w``, ``power_limit_w``,
-``temperature_c``, and ``held_back``, the reasons why its clocks are below their highest."""
+"""The state of a device, as far as it reports it: ``sm_clock_hz``, ``memory_clock_hz``, ``power_w``, ``power_limit_w``,
+``temperature_c``, and ``held_back``, the reasons why its clocks are below their maximum."""
 
 
 class Trial(Protocol):
-    """One operation, ready on a device. All calls raise ``DeviceError`` where the device fails."""
+    """A prepared operation on a device. All calls raise ``DeviceError`` if the device fails."""
 
     timer: Timer
-    """Whose clock tells the time: the device's own (events, time stamps), or the host's around a finished call."""
+    """The clock: the device's own (events, time stamps), or the host's, until the call has completed."""
     note: str
-    """What was done, in a few words: the library's name and version, or which kernel."""
+    """The implementation in a few words: the library's name and version, or the kernel."""
 
     def run(self, count: int = 1) -> float:
-        """Do it ``count`` times, one after another, and wait; seconds of one, in the mean.
+        """Execute it ``count`` times, one after another, and wait; return the mean time of one (s).
 
-        In the context of its columns: with ``cache: cold`` each takes other operands, of more bytes in all than the
-        caches hold; with ``dispatch: device`` the device's part of the time alone, where ``timer`` can tell it.
+        The columns give the context. With ``cache: cold`` each execution has other operands, larger in total than the
+        caches. With ``dispatch: device`` only the device's time counts, if ``timer`` is the device's clock.
         """
 
     def check(self) -> float:
-        """How far the numbers of the last run are off, as a share of what is allowed: at most 1 is right.
+        """Return the error of the last results over the tolerance: at most 1 is correct.
 
-        Against a reference of its own making (NumPy, another library), which this computes when it is asked.
+        The reference (NumPy, another library) is computed by this call.
         """
 
     def close(self) -> None:
-        """Give back what it holds. Closing again does nothing."""
+        """Free its resources. Closing again has no effect."""
 
 
 class Operations(Protocol):
-    """A device that does operations."""
+    """A device that executes operations."""
 
     @property
     def info(self) -> DeviceInfo:
-        """What is known of the device."""
+        """The description of the device."""
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Driver and libraries, by name: what a committed measurement has beside it."""
+        """The versions of driver and libraries, which are recorded with measurements."""
 
     def refusal(self, op: str, columns: Mapping[str, Any]) -> str | None:
-        """In words, why this device does not do it; None where it does.
+        """Return why this device does not support an operation; None if it does.
 
-        ``columns`` are all of the operation's, parsed (``core.ops.Column.parse``): counts are floats, choices are text.
+        ``columns`` are all columns of the operation, parsed (``core.ops.Column.parse``): counts are floats, choices
+        text.
         """
 
     def trial(self, op: str, columns: Mapping[str, Any]) -> Trial:
-        """Make it ready. UnsupportedOperationError for a refusal, DeviceOutOfMemory where it does not fit."""
+        """Prepare an operation. Raises UnsupportedOperationError, or DeviceOutOfMemory if it does not fit."""
 
     def energy_j(self) -> float | None:
-        """Energy by the device's own counter (J, from any origin); None where it has none."""
+        """Return the device's energy counter (J, from an arbitrary origin); None if it has none."""
 
     def close(self) -> None:
-        """Give back the device. Closing again does nothing; a trial of before is then an error."""
+        """Close the device. Closing again has no effect; its trials can no longer be used."""
 
 
 @runtime_checkable
 class Conditioned(Protocol):
-    """Operations of a device that tells its clocks and its heat, as not every one does."""
+    """Operations of a device that reports its clocks and temperature."""
 
     def conditions(self) -> Conditions:
-        """As they are now; empty where the device, or its driver, does not say. Nothing is ever set."""
+        """Return the current state; empty if the device or its driver does not report it. Nothing is changed."""

@@ -1,20 +1,19 @@
-"""Shared-nothing workers: each owns its state and its accelerator, takes messages from a mailbox, and shares no memory.
+"""Workers that share nothing: each owns its state and its accelerator, and takes messages from a mailbox.
 
 >>> with WorkerGroup() as group:
 ...     adder = AcceleratedWorker(group, "adder", lambda: windtunnel.device("l4"))
 ...     reply = adder.address.send(ComputeTask(add, (a, b)))
 ...     reply.result()
 
-Every worker is a host thread of its own, so each has a clock of its own: that of its accelerator. A message that is
-sent at one worker's time is taken up no earlier at another's, ``max(its own, sent)``, as Lamport's clocks are;
-sending costs nothing. What happens goes by virtual time alone: of all that could happen next in the group, the
-earliest does, and of what happens at once deliveries come first, then names. So a message is never handled while an
-earlier one could still come, and who drives the group (``run``, ``Reply.result``, asyncio's event loop) and in what
-turns decides only when something is worked out, and never what.
+Every worker represents a separate host thread with its own clock, that of its accelerator. A worker handles a message
+no earlier than it was sent, at ``max(own clock, sent)``, as in Lamport clocks. Sending takes no time. The group
+executes events in order of virtual time; at equal times deliveries come first, then workers by name. A message is
+therefore never handled while an earlier one could still arrive. The call that drives the group (``run``,
+``Reply.result``, asyncio's event loop) decides only when results are computed, and never which.
 
-A mailbox holds so many messages. One that finds it full waits at its door, and its sender stands still from the end of
-what it is doing until the message is in (blocking after service); senders that wait for each other so are a `Deadlock`.
-Each message is handled once, or its reply says why it was not.
+A mailbox has a capacity. A message to a full mailbox waits, and blocks its sender, from the end of the sender's current
+handler until the message is accepted (blocking after service). A cycle of blocked senders is a `Deadlock`. Each message
+is handled once, or its reply has the reason why it was not.
 """
 
 from __future__ import annotations
@@ -36,11 +35,14 @@ from windtunnel.runtime.kernels import Kernel
 from windtunnel.runtime.message import Sendable, carried
 
 MAIN = "main"
-"""The program outside all workers, as a sender."""
+"""The name of the program outside of all workers, as a sender."""
 
 
 class HandlerError(WindtunnelError):
-    """A worker's handler raised what is no device's error. ``kind``: its class; ``details``: its traceback, as text."""
+    """A worker's handler raised an error other than a device error.
+
+    ``kind`` is its class, ``details`` its traceback.
+    """
 
     def __init__(self, text: str, kind: str, details: str) -> None:
         self.kind, self.details = kind, details
@@ -48,16 +50,16 @@ class HandlerError(WindtunnelError):
 
 
 class UndeliveredMessage(WindtunnelError):
-    """A message came back unread: its worker had failed."""
+    """A message was not handled, because its worker had failed."""
 
 
 class UnhandledWorkerFailures(WindtunnelError, AssertionError):
-    """Messages failed, and nobody looked: what was to be done was not done."""
+    """Messages failed, and the program did not handle the failures."""
 
 
 @dataclass(frozen=True)
 class ComputeTask:
-    """A computation to do: ``kernel`` of ``arrays``, as ``Accelerator.compute`` takes them."""
+    """A request to compute ``kernel`` on ``arrays``, as ``Accelerator.compute`` does."""
 
     kernel: Kernel | Callable[..., Any]
     arrays: tuple[npt.ArrayLike, ...]
@@ -65,30 +67,30 @@ class ComputeTask:
 
 @dataclass(frozen=True)
 class Address(Sendable):
-    """Where messages to a worker go. It can itself be sent."""
+    """The address of a worker. It can be sent in messages."""
 
     name: str
     _group: WorkerGroup = field(repr=False)
 
     def send(self, payload: Any) -> Reply:
-        """Send a copy of ``payload`` from whoever runs: the worker whose handler this is called in, else the program.
+        """Send a copy of ``payload``. The sender is the worker whose handler calls this, else the program.
 
-        Within a handler it returns at once; the program outside stands still until the mailbox has room. InputError
-        for what cannot be sent (see ``message``).
+        In a handler the call returns at once; the program waits until the mailbox accepts the message. Raises
+        InputError for a payload that cannot be sent (see ``message``).
         """
         return self._group._send(self, payload)
 
 
 @dataclass(frozen=True, eq=False)
 class Envelope:
-    """A message under way. ``sender`` is None for the program outside; ``number`` counts its messages, from 1."""
+    """A message. ``sender`` is None for the program; ``number`` counts the sender's messages from 1."""
 
     sender: Address | None
     to: Address
     number: int
     payload: Any
     sent_s: float
-    """The sender's clock (s) as it was sent."""
+    """The sender's clock (s) when it was sent."""
     reply: Reply = field(repr=False)
 
     def __str__(self) -> str:
@@ -96,20 +98,20 @@ class Envelope:
 
 
 class Reply:
-    """What comes back: the handler's result or its error. ``result()`` or ``await`` gives it, and waits for it."""
+    """The handler's result or error; ``result()`` and ``await`` wait for it."""
 
     def __init__(self, group: WorkerGroup) -> None:
         self._group = group
         self.done = False
         self.arrived_s: float | None = None
-        """Virtual time at which it came back."""
+        """The virtual time (s) at which it arrived."""
         self._value: Any = None
         self._error: Exception | None = None
         self._entered = False
         self._waiters: list[asyncio.Future[None]] = []
 
     def result(self) -> Any:
-        """The result, once the group has come so far; raises the handler's error. Refused within a handler."""
+        """Wait for the result, or raise the handler's error. Raises InputError inside a handler."""
         if not self.done:
             self._group._outside("wait for a reply")
             self._group._until(lambda: self.done)
@@ -132,7 +134,7 @@ class Reply:
 
 
 class _Clock:
-    """A host's clock in ticks: an accelerator's, or a bare number."""
+    """A host's clock in ticks: that of an accelerator, or a number."""
 
     def __init__(self, accelerator: Accelerator | None) -> None:
         self._accelerator = accelerator
@@ -140,11 +142,13 @@ class _Clock:
 
     @property
     def tick(self) -> int:
+        """The current time (ticks)."""
         if self._accelerator is not None:
             self._tick = max(self._tick, to_ticks(self._accelerator.clock_s))
         return self._tick
 
     def wait_until(self, tick: int) -> None:
+        """Advance to ``tick`` if it is in the future."""
         wait = tick - self.tick
         if wait > 0:
             if self._accelerator is not None:
@@ -153,11 +157,11 @@ class _Clock:
 
 
 class AcceleratedWorker:
-    """A worker: override ``handle_message`` for other messages than `ComputeTask`.
+    """A worker. Override ``handle_message`` for messages other than `ComputeTask`.
 
-    ``open`` opens the accelerator, which nobody else may hold; ``state`` makes the state. ``capacity``: messages that
-    its mailbox holds. ``restarts``: how often it goes on after a sticky error of its device, by resetting that; else it
-    has ``failed``, and its mail is ``returned``.
+    ``open`` opens the accelerator, which no other worker may use, and ``state`` creates the state. ``capacity`` is the
+    number of messages in the mailbox. After a sticky error of its device the worker resets it, at most ``restarts``
+    times. Then it has ``failed``, and its messages are ``returned``.
     """
 
     def __init__(
@@ -177,10 +181,10 @@ class AcceleratedWorker:
         self.accelerator = open()
         self.capacity, self.restarts = capacity, restarts
         self.handled = 0
-        """Messages that its handler was given, failed ones included."""
+        """The number of messages that its handler received, including failed ones."""
         self.failed: Exception | None = None
         self.returned: list[Envelope] = []
-        """Mail that came back unread because it had failed."""
+        """Messages that were not handled because it had failed."""
         self._state = state()
         self._mail: deque[tuple[int, Envelope]] = deque()
         self._door: deque[Envelope] = deque()
@@ -190,51 +194,56 @@ class AcceleratedWorker:
         self.address = group._add(name, self)
         self._group = group
 
-    # What a program's own worker overrides.
+    # Methods that a subclass overrides.
 
     def handle_message(self, state: Any, envelope: Envelope) -> Any:
-        """Do what a message says; the result goes back to its sender. Here: compute, and add it to the state."""
+        """Handle a message and return the reply.
+
+        This one computes a `ComputeTask` and appends the result to the state.
+        """
         task = envelope.payload
         if not isinstance(task, ComputeTask):
-            raise InputError(f"{envelope} is a {type(task).__name__}", expected="a ComputeTask, or a worker of its own")
+            raise InputError(
+                f"{envelope} is a {type(task).__name__}", expected="a ComputeTask, or a subclass that handles it"
+            )
         result = self.accelerator.compute(task.kernel, *task.arrays)
         state.extend(result.reshape(-1))
         return result
 
     def on_restart(self, state: Any) -> Any:
-        """The state to go on with after a reset, when all that was on the device is gone. Here: the same."""
+        """Return the state after a reset, in which the device lost its memory; default: the same state."""
         return state
 
-    # What a program asks.
+    # State and control.
 
     @property
     def name(self) -> str:
-        """Its name in the group."""
+        """The worker's name in the group."""
         return self.address.name
 
     @property
     def clock_s(self) -> float:
-        """Its own clock (s)."""
+        """The worker's clock (s)."""
         return to_seconds(self._clock.tick)
 
     @property
     def state(self) -> Any:
-        """A copy of its state; InputError where that holds what cannot be sent, such as buffers."""
+        """A copy of the state; InputError if it contains objects that cannot be sent, such as buffers."""
         return carried(self._state, f"the state of '{self.name}'")
 
     @property
     def waiting(self) -> int:
-        """Messages in its mailbox and at its door."""
+        """The number of messages in the mailbox and waiting for a place in it."""
         return len(self._mail) + len(self._door)
 
     def run(self) -> None:
-        """Drive the group until no message to this worker is under way, and wait for it."""
+        """Drive the group until this worker has no messages left, and wait for it."""
         self._group._outside("run a worker")
         self._group._until(lambda: not self._to_come)
         self._group._clock.wait_until(self._clock.tick)
 
     def restart(self) -> None:
-        """Take mail again after a failure, on a device that was reset; what was returned stays returned."""
+        """Reset the device and accept messages again after a failure; returned messages are not handled again."""
         self._group._outside("restart a worker")
         self._clock.wait_until(self._group._clock.tick)
         self._reset()
@@ -252,10 +261,10 @@ _Event = tuple[int, str, int, Callable[[int], None]]
 
 
 class WorkerGroup:
-    """Workers that send to each other, and the program that sends to them; see the module.
+    """Workers that send messages to each other, and the program that sends messages to them.
 
-    ``accelerator``: the program's own, where it has one; its clock is then the program's. Left as a context manager,
-    it finishes what is under way, and raises `UnhandledWorkerFailures` for failed messages that nobody asked about.
+    ``accelerator`` is the program's own, whose clock then is the program's. At the end of a ``with`` block the group
+    handles all remaining messages, and raises `UnhandledWorkerFailures` for failures that the program did not read.
     """
 
     def __init__(self, accelerator: Accelerator | None = None) -> None:
@@ -265,7 +274,7 @@ class WorkerGroup:
         self._program = accelerator
         self._clock = _Clock(accelerator)
         self._events: list[_Event] = []
-        """What was sent and what goes back, by virtual time, then by who sends it, then by order of its doing."""
+        """Messages and replies, ordered by virtual time, then sender, then order of sending."""
         self._sent: dict[str, int] = {}
         self._pushed: dict[str, int] = {}
         self._handling: AcceleratedWorker | None = None
@@ -275,29 +284,29 @@ class WorkerGroup:
 
     @property
     def clock_s(self) -> float:
-        """The clock (s) of the program outside: where it stands after what it has waited for."""
+        """The clock (s) of the program, after everything that it has waited for."""
         return to_seconds(self._clock.tick)
 
     def address(self, name: str) -> Address:
-        """A worker's address, by its name."""
+        """Return the address of a worker."""
         if name not in self.workers:
             raise InputError(f"there is no worker '{name}'", nearest=nearest(name, self.workers))
         return self.workers[name].address
 
     def run(self) -> None:
-        """Drive until nothing is under way, and wait for every worker. Deadlock where that does not come."""
+        """Handle all messages, and wait for every worker. Raises Deadlock if that cannot happen."""
         self._outside("run a group")
         self._until(lambda: not any(worker._to_come for worker in self.workers.values()) and not self._events)
         for worker in self.workers.values():
             self._clock.wait_until(worker._clock.tick)
 
     def sleep(self, seconds: float) -> None:
-        """The program outside does something else for so long."""
+        """Advance the program's clock by a time (s)."""
         self._outside("sleep")
         self._clock.wait_until(self._clock.tick + to_ticks(seconds))
 
     def failures(self) -> list[tuple[Envelope, Exception]]:
-        """Messages that failed or came back unread and whose replies nobody took, with why; they are seen now."""
+        """Return the failed messages whose replies were not read, with their errors; they then count as read."""
         found = list(self._unseen.values())
         self._unseen.clear()
         return found
@@ -320,7 +329,7 @@ class WorkerGroup:
 
     def _add(self, name: str, worker: AcceleratedWorker) -> Address:
         if not name or name == MAIN or name in self.workers:
-            raise InputError(f"a worker cannot be called '{name}'", expected=f"a name of its own, not '{MAIN}'")
+            raise InputError(f"'{name}' is not a valid name of a worker", expected=f"a unique name other than '{MAIN}'")
         _check_virtual(worker.accelerator)
         others = {other.name: other.accelerator for other in self.workers.values()}
         if self._program is not None:
@@ -330,7 +339,7 @@ class WorkerGroup:
                 same = accelerator.context is worker.accelerator.context
                 raise InputError(
                     f"'{name}' shares {'an accelerator' if same else 'a clock'} with '{other}'",
-                    expected="an accelerator of its own, opened without a `host`",
+                    expected="a separate accelerator, opened without a `host`",
                 )
         self._outside("start a worker")
         worker._clock.wait_until(self._clock.tick)
@@ -356,10 +365,10 @@ class WorkerGroup:
         order = self._pushed[source] = self._pushed.get(source, 0) + 1
         heapq.heappush(self._events, (tick, source, order, event))
 
-    # What happens, in order of virtual time.
+    # Events, in order of virtual time.
 
     def _step(self) -> bool:
-        """Let the earliest of all that can happen happen; False where nothing can."""
+        """Execute the earliest event; return False if there is none."""
         starts = [
             (max(worker._clock.tick, worker._mail[0][0]), name)
             for name, worker in self.workers.items()
@@ -368,7 +377,7 @@ class WorkerGroup:
         start = min(starts, default=None)
         if self._events and (start is None or self._events[0][0] <= start[0]):
             tick, _, _, event = heapq.heappop(self._events)
-            # The program is never behind what has happened: nothing it sends from now on can come before that.
+            # The program's clock follows all events, so that it cannot send a message before them.
             self._clock.wait_until(tick)
             event(tick)
         elif start is not None:
@@ -405,7 +414,7 @@ class WorkerGroup:
                 self.workers[envelope.sender.name]._held += 1
 
     def _admit(self, worker: AcceleratedWorker, tick: int) -> Envelope:
-        """The first at the door comes in, and its sender goes on from there."""
+        """Accept the first waiting message, and unblock its sender."""
         envelope = worker._door.popleft()
         envelope.reply._entered = True
         if envelope.sender is not None:
@@ -425,7 +434,7 @@ class WorkerGroup:
         try:
             value = carried(worker.handle_message(worker._state, envelope), "the result")
         except BaseException as error:
-            self._answer(worker, envelope, worker._clock.tick, error=_told(error, envelope))
+            self._answer(worker, envelope, worker._clock.tick, error=_error_for_sender(error, envelope))
             sticky = _sticky(error)
             if sticky is not None:
                 self._fail(worker, sticky)
@@ -480,26 +489,27 @@ class WorkerGroup:
         worker.returned.append(envelope)
         envelope.reply._entered = True
         why = UndeliveredMessage(f"{envelope} was not delivered: the worker failed: {worker.failed}")
-        # It comes back when the worker has failed, or is seen to have.
+        # The reply arrives no earlier than the worker failed.
         self._answer(worker, envelope, max(tick, worker._clock.tick), error=why)
 
     def _outside(self, what: str) -> None:
         if self._handling is not None:
             raise InputError(
-                f"the handler of '{self._handling.name}' would {what}", expected="a message to itself from who answers"
+                f"the handler of '{self._handling.name}' must not {what}",
+                expected="a message whose handler sends the reply",
             )
 
-    # Asyncio: the loop's tasks are the program outside, one host thread.
+    # Asyncio: all tasks of the loop are the program, one host thread.
 
     def _pump_soon(self, waiter: asyncio.Future[None]) -> None:
         self._pumped.append(waiter)
         if not self._pumping:
             self._pumping = True
-            # Not now: other tasks that are ready may yet send at the program's present time.
+            # Deferred, because other ready tasks may still send messages at the current time.
             waiter.get_loop().call_soon(self._pump, waiter.get_loop())
 
     def _pump(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Drive until somebody's reply is there; who waited for it runs before anything else happens."""
+        """Execute events until a reply arrives; the task that waits for it runs before the next event."""
         self._pumping = False
         self._pumped = [waiter for waiter in self._pumped if not waiter.done()]
         while self._pumped:
@@ -516,7 +526,7 @@ class WorkerGroup:
 def _check_virtual(accelerator: Accelerator) -> None:
     if not accelerator.info.virtual:
         raise InputError(
-            f"{accelerator!r} has no virtual clock, and workers go by virtual time", expected="an emulated accelerator"
+            f"{accelerator!r} has no virtual clock, which workers need", expected="an emulated accelerator"
         )
 
 
@@ -525,7 +535,7 @@ def _clock_of(accelerator: Accelerator) -> Any:
 
 
 def _sticky(error: BaseException | None) -> DeviceError | None:
-    """The sticky device error that ``error`` is, or came of."""
+    """Return the sticky device error that ``error`` is or was caused by."""
     while error is not None:
         if isinstance(error, DeviceError) and error.sticky:
             return error
@@ -533,12 +543,12 @@ def _sticky(error: BaseException | None) -> DeviceError | None:
     return None
 
 
-def _told(error: BaseException, envelope: Envelope) -> Exception:
-    """The error as its sender gets it: a new one, since the handler's own leads, by its traceback, into the worker."""
+def _error_for_sender(error: BaseException, envelope: Envelope) -> Exception:
+    """Return the error for the sender: a new one, because the original's traceback refers to the worker's objects."""
     if isinstance(error, DeviceError):
-        told: Exception = type(error)(error.problem, operation=error.operation, device=error.device, code=error.code)
-        told.add_note(f"while handling {envelope}")
-        return told
+        copy: Exception = type(error)(error.problem, operation=error.operation, device=error.device, code=error.code)
+        copy.add_note(f"while handling {envelope}")
+        return copy
     lines = "".join(traceback.format_exception(error))
     kind = type(error).__name__
     return HandlerError(f"{envelope} failed: {kind}: {error}".rstrip(": "), kind, lines)
