@@ -235,7 +235,7 @@ def test_two_versions_are_run_side_by_side_each_on_a_device_of_its_own(path: Pat
     assert found.candidate.energy_j > found.baseline.energy_j > 0
     same = kernels.compare("scale", 2, 2, on, scaled)
     assert same.max_abs_difference == 0.0 and same.baseline.run_s == same.candidate.run_s
-    with pytest.raises(errors.InputError, match=r"gives \(2,\) in version 1 and \(3,\) in version 2"):
+    with pytest.raises(errors.InputError, match=r"returns \(2,\) in version 1 and \(3,\) in version 2"):
         kernels.compare("scale", 1, 2, on, lambda d, k: np.zeros(2 if k is kernels.kernel("scale", 1) else 3))
 
 
