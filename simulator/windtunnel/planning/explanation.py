@@ -289,14 +289,14 @@ def _change_sentence(change: Mapping[str, Any], comparatives: Comparatives) -> s
         text += " (the value changed little; the difference is mainly the width of the confidence interval)"
     number = change["candidates_tried"]
     if change["fleet"] is not None and number == 1:
-        text += f"; {change['fleet']} meets them, at {change['objective_text']}"
+        text += f"; {change['fleet']} meets the targets, at {change['objective_text']}"
     elif change["fleet"] is not None:
-        text += f"; of {_fleets(number)} tried, the {comparatives.least} that meets them is {change['fleet']}"
+        text += f"; of {_fleets(number)} tried, the {comparatives.least} that meets the targets is {change['fleet']}"
         text += f", at {change['objective_text']}"
     elif number:
         which = comparatives.more if change["increases_load"] else comparatives.less
         text += (
-            f"; none of {_fleets(number, which)} meets them"
+            f"; none of {_fleets(number, which)} meets the targets"
             if number > 1
             else f"; nor does the one {which} fleet tried"
         )
