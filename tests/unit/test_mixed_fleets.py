@@ -350,7 +350,7 @@ def test_a_real_device_that_got_no_job_says_so(monkeypatch: pytest.MonkeyPatch) 
     use(monkeypatch, Fake("cpu:0"))
     fleet = [{"device": "epyc-9654"}, {"real": "cpu:0", "name": "idle"}]
     done = run(scenario(fleet, 1, policy="shortest-expected-completion"))
-    assert "'idle' is cpu:0 (a fake, fake 1): no job was done on it, so nothing was measured" in done.result["notes"]
+    assert "'idle' is cpu:0 (a fake, fake 1): no job ran on it, so nothing was measured" in done.result["notes"]
 
 
 def test_batches_streams_and_stated_times_are_no_work_for_a_real_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,7 +394,9 @@ def test_replications_measure_anew_also_where_nothing_is_drawn(monkeypatch: pyte
 
 def test_a_plan_buys_no_device_of_this_host() -> None:
     made = scenario([{"real": "cpu:0", "price": "1 USD/h"}], targets=["latency p99 <= 1 s"])
-    with pytest.raises(errors.InputError, match=r"fleet\[0\].real: cpu:0 is one device of this host.*device: host"):
+    with pytest.raises(
+        errors.InputError, match=r"fleet\[0\].real: cpu:0 is a single device of this host.*device: host"
+    ):
         planner.plan(made)
 
 
@@ -411,7 +413,7 @@ def test_points_of_a_sweep_measure_a_real_device_one_at_a_time_and_on_this_host(
     (tmp_path / "swept.yaml").write_text(SWEPT)
     swept = str(tmp_path / "swept.yaml")
     for asked, says in (
-        ({"workers": 2}, "--workers: cpu:0 is measured by each point"),
+        ({"workers": 2}, "--workers: every point measures cpu:0"),
         ({"cluster": "tcp://a:1"}, "--cluster"),
     ):
         with pytest.raises(errors.InputError, match=says):

@@ -298,7 +298,7 @@ def _change_sentence(change: Mapping[str, Any], comparatives: Comparatives) -> s
         text += (
             f"; none of {_fleets(number, which)} meets the targets"
             if number > 1
-            else f"; nor does the one {which} fleet tried"
+            else f"; the one {which} fleet tried does not meet them"
         )
     return text + "."
 
