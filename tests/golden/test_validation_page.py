@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from windtunnel.core.device import Device, Kind, Parameters, Raw
+from windtunnel.core.device import Device, Kind, Parameters, RawCost
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
@@ -26,11 +26,11 @@ from windtunnel.validation.rows import Environment, Measurement
 HERE = Path(__file__).parent
 
 
-def _cost(p: Parameters, rows: Rows) -> Raw:
+def _cost(p: Parameters, rows: Rows) -> RawCost:
     n = next(iter(rows.numbers.values()))
     if rows.choices.get("dtype") == "int8":
-        raise p.refuse("does not add int8")
-    return Raw(4e-6 + p("second_s") * n, np.asarray(1.0), np.where(n < 1e4, "launch", "memory"))
+        raise p.unsupported("does not add int8")
+    return RawCost(4e-6 + p("second_s") * n, np.asarray(1.0), np.where(n < 1e4, "launch", "memory"))
 
 
 VALUES = {"second_s": Sourced(1e-10, Provenance.DATASHEET, "a test")}

@@ -16,7 +16,7 @@ from windtunnel.app import calibrate as calibrate_command
 from windtunnel.app.predict import predict_table
 from windtunnel.cli.main import cli
 from windtunnel.core.csvfile import read_csv
-from windtunnel.core.device import Device, Kind, Parameters, Raw
+from windtunnel.core.device import Device, Kind, Parameters, RawCost
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, FloatArray, Rows, VectorAdd, one_row
 from windtunnel.core.optable import OpTable
@@ -29,9 +29,9 @@ from windtunnel_models.learned.calibrate import FEWEST_ROWS, Calibration, calibr
 from windtunnel_models.learned.process import Process, Scales, best_scales, merge
 
 
-def _cost(p: Parameters, rows: Rows) -> Raw:
+def _cost(p: Parameters, rows: Rows) -> RawCost:
     moved = 12.0 * rows.numbers["n"]
-    return Raw(p("floor_s") + moved / p("rate_bytes_per_s"), np.asarray(100.0), np.asarray("memory"))
+    return RawCost(p("floor_s") + moved / p("rate_bytes_per_s"), np.asarray(100.0), np.asarray("memory"))
 
 
 _GUESS = assumed(1.0, 0.1, 10.0, "a guess")

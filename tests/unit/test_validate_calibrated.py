@@ -12,7 +12,7 @@ import pytest
 
 from windtunnel.app import calibrate as calibrate_command
 from windtunnel.app import validate as validating
-from windtunnel.core.device import Kind, Parameters, Raw
+from windtunnel.core.device import Kind, Parameters, RawCost
 from windtunnel.core.ops import OPERATIONS, FloatArray, Gemm, Rows, VectorAdd
 from windtunnel.core.provenance import assumed
 from windtunnel.core.spec import DeviceSpec, Parameter
@@ -71,10 +71,10 @@ def measured(op: str, device: str, seed: int = 0) -> list[Measurement]:
     ]
 
 
-def _cost(op: str, p: Parameters, rows: Rows) -> Raw:
+def _cost(op: str, p: Parameters, rows: Rows) -> RawCost:
     moved, done = work(op, dict(rows.numbers))
     seconds = p("floor_s") + moved / p("bytes_per_s") + done / p("flops_per_s")
-    return Raw(seconds, np.asarray(10.0), np.asarray("memory"))
+    return RawCost(seconds, np.asarray(10.0), np.asarray("memory"))
 
 
 LAWFUL = Kind(

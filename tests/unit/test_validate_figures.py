@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windtunnel.core.device import Device, Kind, Parameters, Raw
+from windtunnel.core.device import Device, Kind, Parameters, RawCost
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
@@ -23,11 +23,11 @@ from windtunnel.validation.rows import Environment, Measurement
 from windtunnel.validation.statistics import figures, mean_difference, noise_floor
 
 
-def _cost(p: Parameters, rows: Rows) -> Raw:
+def _cost(p: Parameters, rows: Rows) -> RawCost:
     if rows.choices["dtype"] == "int8":
-        raise p.refuse("does not add int8")
+        raise p.unsupported("does not add int8")
     n = rows.numbers["n"]
-    return Raw(p("second_s") * n, np.asarray(1.0), np.where(n < 10.0, "launch", "memory"), np.full(n.shape, 0.1))
+    return RawCost(p("second_s") * n, np.asarray(1.0), np.where(n < 10.0, "launch", "memory"), np.full(n.shape, 0.1))
 
 
 KIND = Kind(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Parameters, Raw, StrArray
+from windtunnel.core.device import Parameters, RawCost, StrArray
 from windtunnel.core.ops import DTYPES, FloatArray, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel.core.spec import Parameter
@@ -29,10 +29,10 @@ EXACT = Sourced(1.0, Provenance.DATASHEET, "by definition")
 """The error factor of a cost that is exact by definition (a stated time)."""
 
 
-def service(p: Parameters, rows: Rows) -> Raw:
+def service(p: Parameters, rows: Rows) -> RawCost:
     """A stated time: its mean over the device's speed, at full power. Any kind runs it; the engines draw it."""
     duration = rows.numbers["mean"] / p.speed
-    return Raw(duration, np.asarray(p("max_power_w")), np.asarray("stated"))
+    return RawCost(duration, np.asarray(p("max_power_w")), np.asarray("stated"))
 
 
 def limit(**terms: npt.ArrayLike) -> tuple[FloatArray, StrArray]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Parameters, Raw
+from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import (
     BYTES_PER_ELEMENT,
     CODECS,
@@ -66,7 +66,7 @@ _ISSUES = "intel/QAT_Engine issues 71, 132 and 232: 939 to 1316 sign/s in softwa
 
 def threads_of(p: Parameters) -> float:
     """Threads an operation may use: as stated, else one a core."""
-    stated = p.maybe("threads")
+    stated = p.get("threads")
     cores = p("cores")
     return cores if stated is None else min(stated, cores)
 
@@ -83,7 +83,7 @@ def clock_hz(p: Parameters, rows: Rows, threads: npt.ArrayLike) -> FloatArray:
 def peak_flops(p: Parameters, rows: Rows, threads: npt.ArrayLike, dtype: str) -> FloatArray:
     """Peak of the vector units (FLOP/s): cores x clock x lanes x units x 2, float32 lanes of 32 bits."""
     if dtype not in DTYPES:
-        raise p.refuse(f"does not run {dtype}: no instruction takes it", expected="one of " + ", ".join(DTYPES))
+        raise p.unsupported(f"does not run {dtype}: no instruction takes it", expected="one of " + ", ".join(DTYPES))
     lanes = p("simd_bits") / 32.0
     return 2.0 * np.asarray(threads) * clock_hz(p, rows, threads) * lanes * p("fma_units") * p("dtype_rate", dtype)
 
@@ -106,7 +106,7 @@ def _work(
     flops: FloatArray,
     moved: FloatArray,
     parts: npt.ArrayLike = np.inf,
-) -> Raw:
+) -> RawCost:
     """Arithmetic beside memory traffic, on one thread or on as many as there are parts, whichever is sooner."""
     threads = threads_of(p)
     driven = driven_s(p, rows, threads, clock_hz(p, rows, threads)) if p.api in DRIVERS else None
@@ -130,32 +130,34 @@ def _work(
         "memory": np.where(single, alone_memory, memory) / duration,
     }
     named = np.where(single, alone_bound, bound)
-    return Raw(duration, active_power_w(p, shares), np.where(extra_s > device_s, "launch", named))
+    return RawCost(duration, active_power_w(p, shares), np.where(extra_s > device_s, "launch", named))
 
 
-def _driven(p: Parameters, rows: Rows, compute_s: FloatArray, launches_s: FloatArray, *, memory_s: FloatArray) -> Raw:
+def _driven(
+    p: Parameters, rows: Rows, compute_s: FloatArray, launches_s: FloatArray, *, memory_s: FloatArray
+) -> RawCost:
     """A plain kernel behind a software driver: all cores, its launches beside it."""
     busy, bound = limit(compute=compute_s, memory=memory_s)
     extra_s = launches_s + api_time_s(p, rows)
     duration = busy + extra_s
     shares = {"cores": threads_of(p) / p("cores") * busy / duration, "memory": memory_s / duration}
-    return Raw(duration, active_power_w(p, shares), np.where(extra_s > busy, "launch", bound))
+    return RawCost(duration, active_power_w(p, shares), np.where(extra_s > busy, "launch", bound))
 
 
-def _gemm(p: Parameters, rows: Rows) -> Raw:
+def _gemm(p: Parameters, rows: Rows) -> RawCost:
     moved = Gemm.operand_bytes(rows.choices, rows.numbers)
     return _work(p, rows, "gemm", rows.choices["dtype"], flops=Gemm.flops(rows.numbers), moved=moved)
 
 
-def _attention(p: Parameters, rows: Rows) -> Raw:
+def _attention(p: Parameters, rows: Rows) -> RawCost:
     c = rows.choices
     if c["kv_dtype"] not in DTYPES:
-        raise p.refuse(f"does not run {c['kv_dtype']} keys and values", expected="one of " + ", ".join(DTYPES))
+        raise p.unsupported(f"does not run {c['kv_dtype']} keys and values", expected="one of " + ", ".join(DTYPES))
     moved = Attention.operand_bytes(c, rows.numbers)
     return _work(p, rows, "attention", c["dtype"], flops=Attention.flops(c, rows.numbers), moved=moved)
 
 
-def _elementwise(p: Parameters, rows: Rows) -> Raw:
+def _elementwise(p: Parameters, rows: Rows) -> RawCost:
     c, n = rows.choices, rows.numbers
     # A form spelt with u takes one array operand: fewer bytes, the same instructions.
     op = c["op"] if c["op"] in _OPS_PER_ELEMENT else c["op"].removesuffix("u")
@@ -164,22 +166,22 @@ def _elementwise(p: Parameters, rows: Rows) -> Raw:
     return _work(p, rows, "elementwise", c["dtype"], flops=flops, moved=Elementwise.operand_bytes(c, n))
 
 
-def _vector_add(p: Parameters, rows: Rows) -> Raw:
+def _vector_add(p: Parameters, rows: Rows) -> RawCost:
     c, n = rows.choices, rows.numbers
     return _work(p, rows, "elementwise", c["dtype"], flops=2.0 * n["n"], moved=VectorAdd.operand_bytes(c, n))
 
 
-def _kernel(p: Parameters, rows: Rows) -> Raw:
+def _kernel(p: Parameters, rows: Rows) -> RawCost:
     c, n = rows.choices, rows.numbers
     return _work(p, rows, "elementwise", c["dtype"], flops=n["flops"], moved=n["bytes"])
 
 
-def _stencil(p: Parameters, rows: Rows) -> Raw:
+def _stencil(p: Parameters, rows: Rows) -> RawCost:
     c, n = rows.choices, rows.numbers
     return _work(p, rows, "stencil", c["dtype"], flops=8.0 * Stencil.cells(n), moved=Stencil.operand_bytes(c, n))
 
 
-def _fft(p: Parameters, rows: Rows) -> Raw:
+def _fft(p: Parameters, rows: Rows) -> RawCost:
     c, n = rows.choices, rows.numbers
     # One transform that outgrows the cache passes over memory twice (four-step algorithm).
     one = 2.0 * n["n"] * BYTES_PER_ELEMENT[c["dtype"]]
@@ -190,7 +192,7 @@ def _fft(p: Parameters, rows: Rows) -> Raw:
     )
 
 
-def _copy(p: Parameters, rows: Rows) -> Raw:
+def _copy(p: Parameters, rows: Rows) -> RawCost:
     """A memory copy, whatever its direction: host and device are one; each byte is read and written.
 
     Between host and device an API charges for it all the same; on the host itself it is a call.
@@ -199,11 +201,11 @@ def _copy(p: Parameters, rows: Rows) -> Raw:
     setup_s = p("driver_copy_s", p.api) if rows.choices["direction"] == "d2d" else p.api_cost("copy_setup_s")
     share = raw.duration_s / (raw.duration_s + setup_s)
     power_w = p("idle_power_w") + (raw.power_w - p("idle_power_w")) * share
-    return Raw(raw.duration_s + setup_s, power_w, np.where(share < 0.5, "launch", raw.bound))
+    return RawCost(raw.duration_s + setup_s, power_w, np.where(share < 0.5, "launch", raw.bound))
 
 
-def _launch(p: Parameters, rows: Rows) -> Raw:
-    return Raw(launched_s(p, rows), active_power_w(p, {"cores": 1.0 / p("cores")}), np.asarray("launch"))
+def _launch(p: Parameters, rows: Rows) -> RawCost:
+    return RawCost(launched_s(p, rows), active_power_w(p, {"cores": 1.0 / p("cores")}), np.asarray("launch"))
 
 
 def _between(p: Parameters, rows: Rows) -> tuple[FloatArray, FloatArray]:
@@ -215,13 +217,13 @@ def _between(p: Parameters, rows: Rows) -> tuple[FloatArray, FloatArray]:
     return rate, np.where(inside, p("wake_s"), p("network_latency_s"))
 
 
-def _linked(p: Parameters, rows: Rows, link_s: FloatArray) -> Raw:
+def _linked(p: Parameters, rows: Rows, link_s: FloatArray) -> RawCost:
     extra_s = api_time_s(p, rows)
     shares: Mapping[str, npt.ArrayLike] = {"cores": 1.0 / p("cores"), "memory": 0.5}
-    return Raw(link_s + extra_s, active_power_w(p, shares), np.asarray("link"))
+    return RawCost(link_s + extra_s, active_power_w(p, shares), np.asarray("link"))
 
 
-def _all_reduce(p: Parameters, rows: Rows) -> Raw:
+def _all_reduce(p: Parameters, rows: Rows) -> RawCost:
     """A ring: 2 (w-1) steps of bytes/w each; one worker has nothing to reduce but still reads its own."""
     n = rows.numbers
     rate, latency = _between(p, rows)
@@ -230,7 +232,7 @@ def _all_reduce(p: Parameters, rows: Rows) -> Raw:
     return _linked(p, rows, own + steps * (latency + n["bytes"] / n["workers"] / rate))
 
 
-def _send_recv(p: Parameters, rows: Rows) -> Raw:
+def _send_recv(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
     inside = n["workers"] <= n["devices_per_node"]
     _, latency = _between(p, rows)
@@ -238,7 +240,7 @@ def _send_recv(p: Parameters, rows: Rows) -> Raw:
     return _linked(p, rows, latency + n["bytes"] / np.where(inside, memory, p("network_bytes_s")))
 
 
-def _requests(p: Parameters, rows: Rows, each: FloatArray, moved: npt.ArrayLike, bound: str) -> Raw:
+def _requests(p: Parameters, rows: Rows, each: FloatArray, moved: npt.ArrayLike, bound: str) -> RawCost:
     """``in_flight`` requests side by side, a thread each: the time one costs, unless they share memory's rate."""
     busy_threads = np.minimum(rows.numbers["in_flight"], threads_of(p))
     memory = np.asarray(moved) / _bandwidth(p, rows, busy_threads)
@@ -246,7 +248,7 @@ def _requests(p: Parameters, rows: Rows, each: FloatArray, moved: npt.ArrayLike,
     extra_s = api_time_s(p, rows) / busy_threads
     duration = device_s + extra_s
     shares = {"cores": busy_threads / p("cores"), "memory": memory / duration}
-    return Raw(duration, active_power_w(p, shares), np.where(extra_s > device_s, "launch", named))
+    return RawCost(duration, active_power_w(p, shares), np.where(extra_s > device_s, "launch", named))
 
 
 def aes_bytes_s(p: Parameters, rows: Rows, threads: npt.ArrayLike) -> FloatArray:
@@ -261,13 +263,13 @@ def aes_bytes_s(p: Parameters, rows: Rows, threads: npt.ArrayLike) -> FloatArray
     return units * _AES_BLOCK_BYTES * clock / rounds * p("aes_efficiency")
 
 
-def _aes(p: Parameters, rows: Rows) -> Raw:
+def _aes(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
     rate = aes_bytes_s(p, rows, np.minimum(n["in_flight"], threads_of(p)))
     return _requests(p, rows, p("crypto_call_s") + n["bytes"] / rate, 2.0 * n["bytes"], "compute")
 
 
-def _codec(p: Parameters, rows: Rows) -> Raw:
+def _codec(p: Parameters, rows: Rows) -> RawCost:
     n, codec = rows.numbers, rows.choices["codec"]
     each = n["bytes"] / p("codec_bytes_s", f"{rows.op.name}_{codec}")
     if rows.op.name == "compress":
@@ -275,12 +277,12 @@ def _codec(p: Parameters, rows: Rows) -> Raw:
     return _requests(p, rows, p("crypto_call_s") + each, 1.5 * n["bytes"], "compute")
 
 
-def _sign(p: Parameters, rows: Rows) -> Raw:
+def _sign(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
     return _requests(p, rows, n["count"] / p("sign_rate", rows.choices["scheme"]), 0.0, "compute")
 
 
-def _packets(p: Parameters, rows: Rows) -> Raw:
+def _packets(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
     cores = min(p("packet_cores"), threads_of(p))
     busy, bound = limit(
@@ -288,7 +290,7 @@ def _packets(p: Parameters, rows: Rows) -> Raw:
         link=n["count"] * (n["bytes"] + 20.0) / p("network_bytes_s"),
     )
     duration = busy + api_time_s(p, rows)
-    return Raw(duration, active_power_w(p, {"cores": cores / p("cores")}), bound)
+    return RawCost(duration, active_power_w(p, {"cores": cores / p("cores")}), bound)
 
 
 _SPREAD = "efficiencies vary with library, shape and neighbours; their ranges widen the interval further"

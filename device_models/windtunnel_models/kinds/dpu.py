@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windtunnel.core.device import Parameters, Raw, StrArray
+from windtunnel.core.device import Parameters, RawCost, StrArray
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel_models.kinds._shared import (
     active_power_w,
@@ -36,7 +36,7 @@ _C_ENGINE = (
 )
 
 
-def _packets(p: Parameters, rows: Rows) -> Raw:
+def _packets(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
     wire_s = n["count"] * (n["bytes"] + FRAMING_BYTES) / p("line_rate_bytes_s")
     pipeline_s = n["count"] / p("packet_rate")
@@ -44,10 +44,10 @@ def _packets(p: Parameters, rows: Rows) -> Raw:
     extra_s = api_time_s(p, rows)
     duration = busy + p("packet_latency_s") + extra_s
     bound = np.where(busy < p("packet_latency_s") + extra_s, "latency", bound)
-    return Raw(duration, active_power_w(p, {"network": busy / duration}), bound)
+    return RawCost(duration, active_power_w(p, {"network": busy / duration}), bound)
 
 
-def _rdma(p: Parameters, rows: Rows) -> Raw:
+def _rdma(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
     wire_s = n["count"] * n["bytes"] / (p("line_rate_bytes_s") * p("transport_efficiency"))
     bus_s = n["count"] * n["bytes"] / p("host_link_bytes_s")
@@ -55,17 +55,17 @@ def _rdma(p: Parameters, rows: Rows) -> Raw:
     extra_s = api_time_s(p, rows)
     latency = p("rdma_latency_s")
     duration = latency + busy + extra_s
-    return Raw(
+    return RawCost(
         duration,
         active_power_w(p, {"network": busy / duration}),
         np.where(busy < latency + extra_s, "latency", bound),
     )
 
 
-def _bulk(p: Parameters, rows: Rows, kind: str) -> Raw:
+def _bulk(p: Parameters, rows: Rows, kind: str) -> RawCost:
     """An engine where there is one, else the Arm cores: one core a request in flight."""
     n = rows.numbers
-    rate = p.maybe("engine_bytes_s", kind)
+    rate = p.get("engine_bytes_s", kind)
     if rate is None:
         cores = np.minimum(n["in_flight"], p("arm_cores"))
         each = n["bytes"] / (p("arm_bytes_s", kind) * cores)
@@ -79,27 +79,29 @@ def _bulk(p: Parameters, rows: Rows, kind: str) -> Raw:
     return _served(p, rows, each, bound, {"engines": engine_s / each})
 
 
-def _served(p: Parameters, rows: Rows, each: FloatArray, bound: StrArray, shares: dict[str, FloatArray]) -> Raw:
+def _served(p: Parameters, rows: Rows, each: FloatArray, bound: StrArray, shares: dict[str, FloatArray]) -> RawCost:
     extra = api_time_s(p, rows) / rows.numbers["in_flight"]
     duration = each + extra
     scaled = {unit: share * each / duration for unit, share in shares.items()}
-    return Raw(duration, active_power_w(p, scaled), np.where(extra > each, "launch", bound))
+    return RawCost(duration, active_power_w(p, scaled), np.where(extra > each, "launch", bound))
 
 
-def _aes(p: Parameters, rows: Rows) -> Raw:
+def _aes(p: Parameters, rows: Rows) -> RawCost:
     return _bulk(p, rows, f"aes_{rows.choices['mode']}")
 
 
-def _codec(p: Parameters, rows: Rows) -> Raw:
+def _codec(p: Parameters, rows: Rows) -> RawCost:
     codec = rows.choices["codec"]
     if codec == "zstd":
-        raise p.refuse(f"does not {rows.op.name} zstd: no engine and no library on the card", expected="deflate or lz4")
+        raise p.unsupported(
+            f"does not {rows.op.name} zstd: no engine and no library on the card", expected="deflate or lz4"
+        )
     return _bulk(p, rows, f"{rows.op.name}_{codec}")
 
 
-def _sign(p: Parameters, rows: Rows) -> Raw:
+def _sign(p: Parameters, rows: Rows) -> RawCost:
     scheme, n = rows.choices["scheme"], rows.numbers
-    rate = p.maybe("engine_sign_rate", scheme)
+    rate = p.get("engine_sign_rate", scheme)
     if rate is None:
         cores = np.minimum(n["in_flight"], p("arm_cores"))
         each = n["count"] / (p("arm_sign_rate", scheme) * cores)
@@ -112,18 +114,18 @@ def _sign(p: Parameters, rows: Rows) -> Raw:
     return _served(p, rows, n["count"] * each, bound, {"engines": engine_s / each})
 
 
-def _copy(p: Parameters, rows: Rows) -> Raw:
+def _copy(p: Parameters, rows: Rows) -> RawCost:
     if rows.choices["direction"] == "d2d":
         memory_s = 2.0 * rows.numbers["bytes"] / (p("memory_bytes_s") * p("memory_efficiency"))
-        return Raw(p.api_cost("copy_setup_s") + memory_s, active_power_w(p, {"memory": 1.0}), np.asarray("memory"))
+        return RawCost(p.api_cost("copy_setup_s") + memory_s, active_power_w(p, {"memory": 1.0}), np.asarray("memory"))
     if rows.choices["memory"] == "unified":
-        raise p.refuse("shares no memory with its host", expected="memory=pinned or memory=pageable")
-    return Raw(linked_s(p, rows, p("host_link_bytes_s")), active_power_w(p, {"memory": 0.3}), np.asarray("link"))
+        raise p.unsupported("shares no memory with its host", expected="memory=pinned or memory=pageable")
+    return RawCost(linked_s(p, rows, p("host_link_bytes_s")), active_power_w(p, {"memory": 0.3}), np.asarray("link"))
 
 
-def _launch(p: Parameters, rows: Rows) -> Raw:
+def _launch(p: Parameters, rows: Rows) -> RawCost:
     """An empty task given to the Arm cores' work queue."""
-    return Raw(launched_s(p, rows), active_power_w(p, {"arm": 1.0 / p("arm_cores")}), np.asarray("launch"))
+    return RawCost(launched_s(p, rows), active_power_w(p, {"arm": 1.0 / p("arm_cores")}), np.asarray("launch"))
 
 
 _UNMEASURED = "no measurement of these cards here; published ones of one generation differ by this"

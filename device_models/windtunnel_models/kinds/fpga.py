@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Parameters, Raw, StrArray
+from windtunnel.core.device import Parameters, RawCost, StrArray
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Fft, FloatArray, Gemm, Rows, Stencil, VectorAdd
 from windtunnel_models.kinds._shared import (
     active_power_w,
@@ -55,7 +55,7 @@ def _pipeline(
     bytes_moved: FloatArray,
     rounds: FloatArray,
     fill: FloatArray,
-) -> Raw:
+) -> RawCost:
     """``rounds`` runs of one compute unit over ``items`` each; ``fill`` cycles more before the first result.
 
     Memory is a second pipeline beside the first: the slower one sets the pace. Both are counted in whole
@@ -100,7 +100,7 @@ def _timed(
     waits: FloatArray,
     rounds: FloatArray,
     fill: FloatArray,
-) -> Raw:
+) -> RawCost:
     """The answer for ``rounds`` runs of ``busiest`` cycles behind the pipeline's depth and ``fill``."""
     clock = p("clock_hz", design)
     latency = p("pipeline_depth", design) + fill - 1.0
@@ -111,10 +111,10 @@ def _timed(
     bound = np.where(extra_s > device_s, "launch", bound)
     duration = device_s + extra_s
     busy = rounds / clock / duration
-    return Raw(duration, active_power_w(p, {"logic": starts * busy, "memory": waits * busy}), bound)
+    return RawCost(duration, active_power_w(p, {"logic": starts * busy, "memory": waits * busy}), bound)
 
 
-def _gemm(p: Parameters, rows: Rows) -> Raw:
+def _gemm(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
     thin = (n["m"] == 1) | (n["n"] == 1)
     if np.any(thin) and not np.all(thin):
@@ -126,14 +126,14 @@ def _gemm(p: Parameters, rows: Rows) -> Raw:
     # A vector is a thin matrix to the one design and what the other is made for: it runs where it is done sooner.
     vector = _matrix_vector(p, rows)
     sooner = vector.duration_s <= matrix.duration_s
-    return Raw(
+    return RawCost(
         np.where(sooner, vector.duration_s, matrix.duration_s),
         np.where(sooner, vector.power_w, matrix.power_w),
         np.where(sooner, vector.bound, matrix.bound),
     )
 
 
-def _matrix_vector(p: Parameters, rows: Rows) -> Raw:
+def _matrix_vector(p: Parameters, rows: Rows) -> RawCost:
     n, dtype = rows.numbers, rows.choices["dtype"]
     # The kernel is as wide as its ports, so narrower elements come more to a cycle.
     lanes = np.floor(p("lanes", "gemv") * 4.0 / BYTES_PER_ELEMENT[dtype])
@@ -143,7 +143,7 @@ def _matrix_vector(p: Parameters, rows: Rows) -> Raw:
     return _pipeline(p, rows, "gemv", items=items, lanes=lanes, bytes_moved=moved, rounds=rounds, fill=np.zeros(()))
 
 
-def _matrix_matrix(p: Parameters, rows: Rows) -> Raw:
+def _matrix_matrix(p: Parameters, rows: Rows) -> RawCost:
     n, dtype, design = rows.numbers, rows.choices["dtype"], "gemm"
     lanes = p("lanes", f"gemm_{dtype}")
     rounds = np.ceil(n["batch"] / p("compute_units", design))
@@ -186,16 +186,16 @@ def _masked(rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
     return Rows(rows.op, rows.choices, {k: np.broadcast_to(v, shape)[mask] for k, v in rows.numbers.items()})
 
 
-def _merged(mask: npt.NDArray[np.bool_], where: Raw, elsewhere: Raw) -> Raw:
+def _merged(mask: npt.NDArray[np.bool_], where: RawCost, elsewhere: RawCost) -> RawCost:
     duration = np.empty(mask.shape)
     power = np.empty(mask.shape)
     bound = np.empty(mask.shape, dtype="<U16")
     for chosen, raw in ((mask, where), (~mask, elsewhere)):
         duration[chosen], power[chosen], bound[chosen] = raw.duration_s, raw.power_w, raw.bound
-    return Raw(duration, power, bound)
+    return RawCost(duration, power, bound)
 
 
-def _vector_add(p: Parameters, rows: Rows) -> Raw:
+def _vector_add(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers["n"]
     lanes = p("lanes", "vector_add") * 4.0 / BYTES_PER_ELEMENT[rows.choices["dtype"]]
     share = np.ceil(n / p("compute_units", "vector_add"))
@@ -205,7 +205,7 @@ def _vector_add(p: Parameters, rows: Rows) -> Raw:
     )
 
 
-def _stencil(p: Parameters, rows: Rows) -> Raw:
+def _stencil(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
     lanes = p("lanes", "stencil") * 4.0 / BYTES_PER_ELEMENT[rows.choices["dtype"]]
     units = p("compute_units", "stencil")
@@ -217,7 +217,7 @@ def _stencil(p: Parameters, rows: Rows) -> Raw:
     return _pipeline(p, rows, "stencil", items=share, lanes=lanes, bytes_moved=moved, rounds=np.ones(()), fill=fill)
 
 
-def _fft(p: Parameters, rows: Rows) -> Raw:
+def _fft(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
     lanes = p("lanes", "fft") * 4.0 / BYTES_PER_ELEMENT[rows.choices["dtype"]]
     # A streaming transform reorders its points, so a whole one is in before the first point comes out.
@@ -227,29 +227,29 @@ def _fft(p: Parameters, rows: Rows) -> Raw:
     return _pipeline(p, rows, "fft", items=n["n"], lanes=lanes, bytes_moved=moved, rounds=rounds, fill=fill)
 
 
-def _copy(p: Parameters, rows: Rows) -> Raw:
+def _copy(p: Parameters, rows: Rows) -> RawCost:
     direction = rows.choices["direction"]
     if direction == "d2d":
         banks = p("memory_banks") * p("bank_bytes_s") * p("memory_efficiency")
         duration = p.api_cost("copy_setup_s") + 2.0 * rows.numbers["bytes"] / banks
-        return Raw(duration, active_power_w(p, {"memory": 1.0}), np.asarray("memory"))
+        return RawCost(duration, active_power_w(p, {"memory": 1.0}), np.asarray("memory"))
     duration = linked_s(p, rows, p("host_link_bytes_s", direction))
-    return Raw(duration, active_power_w(p, {"memory": 0.2}), np.asarray("link"))
+    return RawCost(duration, active_power_w(p, {"memory": 0.2}), np.asarray("link"))
 
 
-def _launch(p: Parameters, rows: Rows) -> Raw:
+def _launch(p: Parameters, rows: Rows) -> RawCost:
     """Empty commands, all in flight at once: each costs its dispatch, the less the more of them there are.
 
     A command costs ``dispatch_s`` times a share that falls from 1 to ``settled_share`` as ``1/(1 + count/settling)``
     does, so that time rises with the count and so does the rate.
     """
     if rows.choices["mode"] != "stream":
-        return Raw(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
+        return RawCost(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
     n = rows.numbers["count"]
     settled = p("settled_share")
     share = settled + (1.0 - settled) / (1.0 + (n - 1.0) / p("settling_commands"))
     duration = p.api_cost("round_trip_s") + (n - 1.0) * p.api_cost("dispatch_s") * share
-    return Raw(duration, active_power_w(p, {}), np.asarray("launch"))
+    return RawCost(duration, active_power_w(p, {}), np.asarray("launch"))
 
 
 def _engine(_p: Parameters, rows: Rows) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windtunnel.core.device import Parameters, Raw, StrArray
+from windtunnel.core.device import Parameters, RawCost, StrArray
 from windtunnel.core.ops import CODECS, FloatArray, Rows
 from windtunnel_models.kinds._shared import (
     active_power_w,
@@ -29,11 +29,11 @@ SERVICES = ("aes_gcm", "aes_ctr", "aes_cbc", *_CODECS)
 SCHEMES = ("rsa2048", "ecdsa_p256")
 
 
-def _bulk(p: Parameters, rows: Rows, kind: str, size: FloatArray, slower: FloatArray) -> Raw:
+def _bulk(p: Parameters, rows: Rows, kind: str, size: FloatArray, slower: FloatArray) -> RawCost:
     """One request of ``size`` bytes while ``in_flight`` of them are outstanding."""
-    rate = p.maybe("bulk_bytes_s", kind)
+    rate = p.get("bulk_bytes_s", kind)
     if rate is None:
-        raise p.refuse(f"does not run {kind.replace('_', ' ')}: its generation has no engine for it")
+        raise p.unsupported(f"does not run {kind.replace('_', ' ')}: its generation has no engine for it")
     rate_of_size = rate / slower
     in_flight = rows.numbers["in_flight"]
     segment = np.minimum(size, p("segment_bytes"))
@@ -49,31 +49,31 @@ def _bulk(p: Parameters, rows: Rows, kind: str, size: FloatArray, slower: FloatA
 
 def _answer(
     p: Parameters, rows: Rows, each: FloatArray, bound: StrArray, *, link_s: FloatArray, engine_s: FloatArray
-) -> Raw:
+) -> RawCost:
     # Making the calls overlaps across requests in flight, as the engines' latency does.
     extra = api_time_s(p, rows) / rows.numbers["in_flight"]
     duration = np.maximum(each, link_s) + extra
     named = np.where(link_s > each, "link", bound)
     power = active_power_w(p, {"engines": engine_s / duration, "link": link_s / duration})
-    return Raw(duration, power, np.where(extra > np.maximum(each, link_s), "launch", named))
+    return RawCost(duration, power, np.where(extra > np.maximum(each, link_s), "launch", named))
 
 
-def _aes(p: Parameters, rows: Rows) -> Raw:
+def _aes(p: Parameters, rows: Rows) -> RawCost:
     # Rated speeds are quoted without a key length: the engines' pipelines hide the rounds.
     return _bulk(p, rows, f"aes_{rows.choices['mode']}", rows.numbers["bytes"], np.ones(()))
 
 
-def _codec(p: Parameters, rows: Rows) -> Raw:
+def _codec(p: Parameters, rows: Rows) -> RawCost:
     levels = (rows.numbers["level"] - 1.0) if rows.op.name == "compress" else np.zeros(())
     slower = 1.0 + p("level_slowdown") * levels
     return _bulk(p, rows, f"{rows.op.name}_{rows.choices['codec']}", rows.numbers["bytes"], slower)
 
 
-def _sign(p: Parameters, rows: Rows) -> Raw:
+def _sign(p: Parameters, rows: Rows) -> RawCost:
     scheme, n = rows.choices["scheme"], rows.numbers
     depth = p("queue_pair_depth")
     in_flight = np.minimum(n["in_flight"], p("queue_pairs") * depth)
-    pair_rate = p.maybe("queue_pair_sign_rate", scheme)
+    pair_rate = p.get("queue_pair_sign_rate", scheme)
     engine_s = 1.0 / p("sign_rate", scheme)
     each, bound = per_request_s(p("request_latency_s", scheme), in_flight, engine_s)
     if pair_rate is not None:
@@ -84,14 +84,14 @@ def _sign(p: Parameters, rows: Rows) -> Raw:
     return _answer(p, rows, total, bound, link_s=np.zeros(()), engine_s=n["count"] * engine_s)
 
 
-def _copy(p: Parameters, rows: Rows) -> Raw:
+def _copy(p: Parameters, rows: Rows) -> RawCost:
     if rows.choices["direction"] == "d2d" or rows.choices["memory"] == "unified":
-        raise p.refuse("has no memory of its own: it works on the host's", expected="direction=h2d or d2h, pinned")
-    return Raw(linked_s(p, rows, p("host_link_bytes_s")), active_power_w(p, {"link": 1.0}), np.asarray("link"))
+        raise p.unsupported("has no memory of its own: it works on the host's", expected="direction=h2d or d2h, pinned")
+    return RawCost(linked_s(p, rows, p("host_link_bytes_s")), active_power_w(p, {"link": 1.0}), np.asarray("link"))
 
 
-def _launch(p: Parameters, rows: Rows) -> Raw:
-    return Raw(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
+def _launch(p: Parameters, rows: Rows) -> RawCost:
+    return RawCost(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
 
 
 _OTHER_HOSTS = "host processor, driver and polling differ: published rates of one card differ by this"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Parameters, Raw
+from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Attention, Elementwise, FloatArray, Rows
 from windtunnel_models.kinds._shared import (
     active_power_w,
@@ -73,7 +73,9 @@ def _matrix_s(
 ) -> FloatArray:
     """Time in the arrays (s) of ``batch`` products."""
     if dtype not in MATRIX_DTYPES:
-        raise p.refuse(f"does not run {dtype}: its arrays take bfloat16", expected="one of bfloat16, int8, float32")
+        raise p.unsupported(
+            f"does not run {dtype}: its arrays take bfloat16", expected="one of bfloat16, int8, float32"
+        )
     rows, columns, exposed = p("array_rows"), p("array_columns"), p("exposed_fill")
     tiles = _tiles(n, k, rows=rows, columns=columns, batch=batch, arrays=p("arrays"))
     # With a second set of weights a tile takes as long as its rows, or as loading the next one, whichever is longer.
@@ -96,17 +98,17 @@ def _memory_s(p: Parameters, rows: Rows, moved: FloatArray) -> FloatArray:
     return np.where(moved <= p("vmem_bytes") / 2.0, seconds / p("vmem_speedup"), seconds)
 
 
-def _done(p: Parameters, rows: Rows, **terms: npt.ArrayLike) -> Raw:
+def _done(p: Parameters, rows: Rows, **terms: npt.ArrayLike) -> RawCost:
     """Units that work side by side: the slowest sets the time; the API's share comes on top."""
     device_s, bound = limit(**terms)
     extra_s = api_time_s(p, rows)
     duration = device_s + extra_s
     names = {"compute": "matrix", "vector": "vector", "memory": "memory", "link": "link"}
     shares = {names[term]: np.asarray(seconds) / duration for term, seconds in terms.items()}
-    return Raw(duration, active_power_w(p, shares), np.where(extra_s > device_s, "launch", bound))
+    return RawCost(duration, active_power_w(p, shares), np.where(extra_s > device_s, "launch", bound))
 
 
-def _gemm(p: Parameters, rows: Rows) -> Raw:
+def _gemm(p: Parameters, rows: Rows) -> RawCost:
     v, dtype = rows.numbers, rows.choices["dtype"]
     compute_s = _matrix_s(p, v["m"], v["n"], v["k"], batch=v["batch"], dtype=dtype)
     size = BYTES_PER_ELEMENT[dtype]
@@ -124,11 +126,11 @@ def _gemm(p: Parameters, rows: Rows) -> Raw:
     return _done(p, rows, compute=compute_s, memory=memory_s)
 
 
-def _attention(p: Parameters, rows: Rows) -> Raw:
+def _attention(p: Parameters, rows: Rows) -> RawCost:
     v, c = rows.numbers, rows.choices
     for column in ("dtype", "kv_dtype"):
         if c[column] not in MATRIX_DTYPES:
-            raise p.refuse(f"does not run {c[column]} attention", expected="one of bfloat16, int8, float32")
+            raise p.unsupported(f"does not run {c[column]} attention", expected="one of bfloat16, int8, float32")
     group = np.ceil(v["heads"] / v["kv_heads"])
     products = v["batch"] * v["kv_heads"]
     prefill = c["phase"] == "prefill"
@@ -145,10 +147,10 @@ def _attention(p: Parameters, rows: Rows) -> Raw:
     return _done(p, rows, compute=compute_s, vector=vector_s, memory=_memory_s(p, rows, moved))
 
 
-def _elementwise(p: Parameters, rows: Rows) -> Raw:
+def _elementwise(p: Parameters, rows: Rows) -> RawCost:
     v, c = rows.numbers, rows.choices
     if c["dtype"] == "float16":
-        raise p.refuse("does not run float16: its vector unit takes bfloat16 and float32")
+        raise p.unsupported("does not run float16: its vector unit takes bfloat16 and float32")
     # A form spelt with u takes one array operand: fewer bytes, the same instructions.
     each = _OPS_PER_ELEMENT[c["op"] if c["op"] in _OPS_PER_ELEMENT else c["op"].removesuffix("u")]
     vector_s = v["rows"] * v["width"] * each / p("vector_ops_s")
@@ -159,7 +161,7 @@ def _elementwise(p: Parameters, rows: Rows) -> Raw:
 def _axes(p: Parameters, workers: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Of a slice of ``workers`` chips, as cubic as it can be: axes in use, length of one, ways its links are used."""
     if np.any(workers > p("pod_chips")):
-        raise p.refuse(f"has {p('pod_chips'):.0f} chips on its interconnect", expected="no more workers than that")
+        raise p.unsupported(f"has {p('pod_chips'):.0f} chips on its interconnect", expected="no more workers than that")
     dimensions = p("torus_dimensions")
     axes = np.clip(np.ceil(np.log2(np.maximum(workers, 2.0))), 1.0, dimensions)
     length = np.ceil(np.maximum(workers, 2.0) ** (1.0 / axes) - 1e-9)
@@ -167,7 +169,7 @@ def _axes(p: Parameters, workers: FloatArray) -> tuple[FloatArray, FloatArray, F
     return axes, length, ways
 
 
-def _all_reduce(p: Parameters, rows: Rows) -> Raw:
+def _all_reduce(p: Parameters, rows: Rows) -> RawCost:
     """Rings along every axis at once: 2 (w-1)/w of the bytes over axes x ways links, 2 (length-1) hops an axis."""
     workers, size = rows.numbers["workers"], rows.numbers["bytes"]
     axes, length, ways = _axes(p, workers)
@@ -177,7 +179,7 @@ def _all_reduce(p: Parameters, rows: Rows) -> Raw:
     return _done(p, rows, link=link_s, memory=3.0 * size / _memory_rate(p))
 
 
-def _send_recv(p: Parameters, rows: Rows) -> Raw:
+def _send_recv(p: Parameters, rows: Rows) -> RawCost:
     """To a neighbour, over one link: chips are laid out so that stages that talk are next to each other."""
     workers, size = rows.numbers["workers"], rows.numbers["bytes"]
     _axes(p, workers)
@@ -185,18 +187,18 @@ def _send_recv(p: Parameters, rows: Rows) -> Raw:
     return _done(p, rows, link=link_s, memory=size / _memory_rate(p))
 
 
-def _copy(p: Parameters, rows: Rows) -> Raw:
+def _copy(p: Parameters, rows: Rows) -> RawCost:
     if rows.choices["direction"] == "d2d":
         memory_s = 2.0 * rows.numbers["bytes"] / _memory_rate(p)
         return _done(p, rows, memory=memory_s)
     if rows.choices["memory"] == "unified":
-        raise p.refuse("shares no memory with its host", expected="memory=pinned or memory=pageable")
+        raise p.unsupported("shares no memory with its host", expected="memory=pinned or memory=pageable")
     duration = linked_s(p, rows, p("host_link_bytes_s"))
-    return Raw(duration, active_power_w(p, {"memory": 0.05}), np.asarray("link"))
+    return RawCost(duration, active_power_w(p, {"memory": 0.05}), np.asarray("link"))
 
 
-def _launch(p: Parameters, rows: Rows) -> Raw:
-    return Raw(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
+def _launch(p: Parameters, rows: Rows) -> RawCost:
+    return RawCost(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
 
 
 def _engine(_p: Parameters, rows: Rows) -> str:

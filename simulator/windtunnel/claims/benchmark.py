@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.claims.bounds import Bound
-from windtunnel.core.device import Device, Parameters, Raw
+from windtunnel.core.device import Device, Parameters, RawCost
 from windtunnel.core.ops import Rows, Stencil
 from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel.core.units import format_quantity as show
@@ -93,19 +93,19 @@ def benchmark_device(device: Device, facts: Facts) -> Device:
         f"pageable_fraction.{device.api.name}": replace(share, value=share.value / link),
     }
 
-    def host_time(p: Parameters, rows: Rows) -> Raw:
-        return Raw(rows.numbers["mean"], np.asarray(p("idle_power_w")), np.asarray("host"))
+    def host_time(p: Parameters, rows: Rows) -> RawCost:
+        return RawCost(rows.numbers["mean"], np.asarray(p("idle_power_w")), np.asarray("host"))
 
-    def on_the_way(p: Parameters, rows: Rows) -> Raw:
+    def on_the_way(p: Parameters, rows: Rows) -> RawCost:
         if rows.choices["mode"] == "persistent":
             seconds = p.api_cost("persistent_poll_s")
         else:
             seconds = max(facts.launch_latency_s.value - p.api_cost("dispatch_s"), 0.0)
-        return Raw(np.asarray(max(seconds, 1e-12)), np.asarray(p("idle_power_w")), np.asarray("launch"))
+        return RawCost(np.asarray(max(seconds, 1e-12)), np.asarray(p("idle_power_w")), np.asarray("launch"))
 
-    def stencil(p: Parameters, rows: Rows) -> Raw:
+    def stencil(p: Parameters, rows: Rows) -> RawCost:
         body_s = Stencil.cells(rows.numbers) / facts.cells_per_s.value
-        return Raw(p("kernel_floor_s") + body_s, np.asarray(p("idle_power_w")), np.asarray("memory"))
+        return RawCost(p("kernel_floor_s") + body_s, np.asarray(p("idle_power_w")), np.asarray("memory"))
 
     def engine(p: Parameters, rows: Rows) -> str:
         return lanes.get(rows.op.name) or kind.engine(p, rows)

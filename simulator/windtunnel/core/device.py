@@ -25,7 +25,7 @@ StrArray = npt.NDArray[np.str_]
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawCost:
     """What a cost function answers for n rows; arrays broadcast against each other.
 
     ``power_w``: whole-device average while the operation runs. ``bound``: what limits it. ``spread``: how far one
@@ -149,14 +149,14 @@ class Parameters:
         return self._device.speed
 
     def __call__(self, name: str, key: str | None = None) -> float:
-        """The value of a parameter, SI; InputError when the device's file does not give it."""
-        value = self.maybe(name, key)
+        """Return the value (SI) of a parameter; raises UnsupportedOperationError where the device has none."""
+        value = self.get(name, key)
         if value is None:
             raise self._missing(name, key)
         return value
 
-    def maybe(self, name: str, key: str | None = None) -> float | None:
-        """The value of a parameter, or None when nobody gave one."""
+    def get(self, name: str, key: str | None = None) -> float | None:
+        """Return the value (SI) of a parameter, or None where the device has none."""
         path = name if key is None else f"{name}.{key}"
         sourced = self._device.values.get(path)
         if sourced is None:
@@ -166,8 +166,8 @@ class Parameters:
         return value * self.speed if self._device.is_rate(name) else value
 
     def api_cost(self, name: str) -> float:
-        """An overhead of the API (SI): the SKU's own ``name.<api>`` where its file has one, else the profile's."""
-        own = self.maybe(name, self.api)
+        """Return an overhead of the API (SI): ``name.<api>`` of the SKU if it has one, else that of the profile."""
+        own = self.get(name, self.api)
         if own is not None:
             return own
         path = f"api.{name}"
@@ -181,20 +181,20 @@ class Parameters:
 
     @property
     def lineage(self) -> Lineage:
-        """What the silicon descends from."""
+        """The lineage of the SKU."""
         return self._device.spec.lineage
 
     @property
     def vendor(self) -> str:
-        """Who makes the silicon."""
+        """The vendor of the SKU."""
         return self._device.spec.vendor
 
     def correction(self, rows: Rows) -> Correction | None:
-        """What was learned of these rows on this device or its relatives; None where nothing was."""
+        """Return the correction that measurements of this or related devices add to the formula; None without any."""
         residual = self._device.residuals.get(rows.op.name)
         if residual is None:
             return None
-        # A pure function of the rows, and dear: asked once for a cost, however often its parameters are moved.
+        # It depends on the rows alone and is expensive, so it is computed once, however often parameters are varied.
         if id(rows) not in self._corrections:
             self._corrections[id(rows)] = rows, residual(rows)  # the rows too, so that no other takes their identity
         found = self._corrections[id(rows)][1]
@@ -203,11 +203,11 @@ class Parameters:
         return found
 
     def feature(self, name: str) -> bool:
-        """Whether the API offers ``name`` (``matrix``, ``graphs``, ``persistent`` ...)."""
+        """Return whether the API offers ``name`` (``matrix``, ``graphs``, ``persistent`` ...)."""
         return name in self._device.api.features
 
-    def refuse(self, problem: str, *, expected: str | None = None) -> UnsupportedOperationError:
-        """The error to raise when this device does not run what was asked."""
+    def unsupported(self, problem: str, *, expected: str | None = None) -> UnsupportedOperationError:
+        """Return the error to raise where this device does not run an operation."""
         return UnsupportedOperationError(f"{self._device.label} {problem}", expected=expected)
 
     def _missing(self, name: str, key: str | None) -> UnsupportedOperationError:
@@ -222,7 +222,7 @@ class Parameters:
         )
 
 
-CostFunction = Callable[[Parameters, Rows], Raw]
+CostFunction = Callable[[Parameters, Rows], RawCost]
 
 
 def compute_engine(_parameters: Parameters, _rows: Rows) -> str:
@@ -305,7 +305,7 @@ class Device:
 
     def number(self, name: str, key: str | None = None) -> float | None:
         """A parameter's value (SI), or None; for callers outside cost functions."""
-        return Parameters(self).maybe(name, key)
+        return Parameters(self).get(name, key)
 
     @property
     def idle_power_w(self) -> float:
@@ -404,7 +404,7 @@ class Device:
         return dict(parameters.used)
 
     @staticmethod
-    def _corrected(run: CostFunction, parameters: Parameters, rows: Rows) -> Raw:
+    def _corrected(run: CostFunction, parameters: Parameters, rows: Rows) -> RawCost:
         """The cost function's answer; where it did not take what was learned into account itself, with that.
 
         What is learned is of the device's own time, so what a context adds to it stays as it is.
@@ -422,7 +422,7 @@ class Device:
         return replace(raw, duration_s=duration, spread=learned.spread)
 
     def _capped(
-        self, raw: Raw, parameters: Parameters, shape: tuple[int, ...]
+        self, raw: RawCost, parameters: Parameters, shape: tuple[int, ...]
     ) -> tuple[FloatArray, FloatArray, StrArray]:
         duration = np.broadcast_to(np.asarray(raw.duration_s, dtype=np.float64), shape)
         if not (np.isfinite(duration).all() and (duration > 0).all()):
@@ -451,7 +451,7 @@ class Device:
         run: CostFunction,
         rows: Rows,
         parameters: Parameters,
-        raw: Raw,
+        raw: RawCost,
         duration: FloatArray,
         corrections: Corrections,
     ) -> tuple[FloatArray, FloatArray]:

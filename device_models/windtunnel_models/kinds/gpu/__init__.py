@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from windtunnel.core.device import Parameters, Raw
+from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import Rows
 from windtunnel_models.kinds._shared import limit, service
 from windtunnel_models.kinds._tables import read_kind
@@ -28,7 +28,7 @@ from windtunnel_models.kinds.gpu.streaming import elementwise, fft, kernel, sten
 from windtunnel_models.kinds.gpu.transfers import all_reduce, copy, engine, launch, send_recv
 
 
-def aes(p: Parameters, rows: Rows) -> Raw:
+def aes(p: Parameters, rows: Rows) -> RawCost:
     """AES by table look-up on data in device memory; the time of one request when ``in_flight`` share a kernel.
 
     Counter modes spread their blocks over the chip. CBC chains them: a request is one lane, and only requests in
@@ -54,7 +54,7 @@ def aes(p: Parameters, rows: Rows) -> Raw:
     peak_s = compute * p("vector_efficiency") * p.api_cost("compute_efficiency")
     activity = Activity(peak_s=peak_s, moved_bytes=memory * memory_rate(p))
     raw = in_context(p, rows, seconds, activity, np.where(body < 0.5 * seconds, "launch", bound))
-    return Raw(raw.duration_s / flying, raw.power_w, raw.bound)
+    return RawCost(raw.duration_s / flying, raw.power_w, raw.bound)
 
 
 KIND = replace(

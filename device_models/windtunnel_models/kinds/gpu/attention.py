@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Correction, Parameters, Raw
+from windtunnel.core.device import Correction, Parameters, RawCost
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.provenance import Sourced, assumed
 from windtunnel.core.spec import Parameter
@@ -87,7 +87,7 @@ def _numbers(p: Parameters, place: int) -> Numbers:
 
     def number(name: str) -> float:
         for key in keys:
-            value = p.maybe(f"attention_{name}", key)
+            value = p.get(f"attention_{name}", key)
             if value is not None:
                 return value
         return p(f"attention_{name}", ANY)
@@ -110,10 +110,10 @@ def own_numbers(p: Parameters, rows: Rows) -> dict[str, Sourced]:
 def _sheet(p: Parameters, dtype: str) -> Sheet:
     """The sheet for attention in ``dtype``; refuses a type in which no unit that the API reaches has a rate."""
     need_type(p, dtype)
-    peak = p.maybe("matrix_flops_per_s", dtype) if p.feature("matrix") else None
+    peak = p.get("matrix_flops_per_s", dtype) if p.feature("matrix") else None
     if peak is None:
-        if p.maybe("vector_flops_per_s", dtype) is None:
-            raise p.refuse(
+        if p.get("vector_flops_per_s", dtype) is None:
+            raise p.unsupported(
                 f"does not run products in {dtype} through {p.api}: neither matrix nor vector units that the API "
                 "reaches have a stated rate in it"
             )
@@ -137,7 +137,7 @@ def _flat(rows: Rows) -> Rows:
     return Rows(rows.op, rows.choices, numbers)
 
 
-def attention(p: Parameters, rows: Rows) -> Raw:
+def attention(p: Parameters, rows: Rows) -> RawCost:
     """The formula, what was learned of the device beyond it, and the context.
 
     ``cache`` changes nothing: a step finds what the step before left in the cache, in the campaigns and in use.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windtunnel.core.device import Parameters, Raw
+from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import BYTES_PER_ELEMENT, DTYPES, FloatArray, Rows
 from windtunnel.core.provenance import Provenance, Sourced, assumed
 from windtunnel.core.spec import Parameter
@@ -141,12 +141,12 @@ def number_key(p: Parameters, dtype: str, clock: str) -> str:
     if clock == "sustained":
         for name in names:
             path = f"gemm_efficiency.{name}{SUSTAINED}"
-            if p.maybe("gemm_efficiency", f"{name}{SUSTAINED}") is not None:
+            if p.get("gemm_efficiency", f"{name}{SUSTAINED}") is not None:
                 if p.used[path].provenance is not Provenance.ASSUMED:
                     return f"{name}{SUSTAINED}"
                 del p.used[path]
     for name in names:
-        if p.maybe("gemm_efficiency", name) is not None:
+        if p.get("gemm_efficiency", name) is not None:
             return name
     return ANY
 
@@ -157,7 +157,7 @@ def unit_peak(p: Parameters) -> float:
     The matrix units' where the API reaches them, else the vector units'.
     """
     for dtype in ("bfloat16", "float16") if p.feature("matrix") else ():
-        peak = p.maybe("matrix_flops_per_s", dtype)
+        peak = p.get("matrix_flops_per_s", dtype)
         if peak is not None:
             return peak / p("compute_units")
     return p("vector_flops_per_s", "float32") / p("compute_units")
@@ -170,13 +170,13 @@ def numbers_of(p: Parameters, dtype: str, key: str) -> Numbers:
     """
     need_type(p, dtype)
     sheet = "fp8" if dtype == "fp8_block" else dtype
-    rate = p.maybe("matrix_flops_per_s", sheet) if p.feature("matrix") else None
+    rate = p.get("matrix_flops_per_s", sheet) if p.feature("matrix") else None
     if rate is not None:
         rate *= p("gemm_efficiency", key)
-    elif p.maybe("vector_flops_per_s", sheet) is not None:
+    elif p.get("vector_flops_per_s", sheet) is not None:
         rate = vector_rate(p, sheet)
     else:
-        raise p.refuse(
+        raise p.unsupported(
             f"does not run products in {dtype} through {p.api}: neither matrix nor vector units that the API reaches "
             "have a stated rate in it"
         )
@@ -184,7 +184,7 @@ def numbers_of(p: Parameters, dtype: str, key: str) -> Numbers:
 
     def number(name: str) -> float:
         """A number under the key, or anybody's where an overlay states only some."""
-        own = p.maybe(f"gemm_{name}", key)
+        own = p.get(f"gemm_{name}", key)
         return p(f"gemm_{name}", ANY) if own is None else own
 
     return Numbers(
@@ -275,7 +275,7 @@ def formula_s(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, FloatArra
     return whole, compute, memory
 
 
-def gemm(p: Parameters, rows: Rows) -> Raw:
+def gemm(p: Parameters, rows: Rows) -> RawCost:
     """C = A B: the formula, what was learned of the device beyond it, and the context."""
     dtype, clock = rows.choices["dtype"], rows.choices["clock"]
     key = number_key(p, dtype, clock)

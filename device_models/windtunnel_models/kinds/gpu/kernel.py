@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windtunnel.core.device import Parameters, Raw, StrArray
+from windtunnel.core.device import Parameters, RawCost, StrArray
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel_models.kinds.gpu.power import Activity, power_w, sustained_s
 
@@ -23,13 +23,13 @@ def need_type(p: Parameters, dtype: str) -> None:
     """Refuses a number format that the API cannot express."""
     feature = _TYPE_FEATURES.get(dtype)
     if feature is not None and not p.feature(feature):
-        raise p.refuse(f"does not run {dtype}: the API '{p.api}' has no '{feature}'")
+        raise p.unsupported(f"does not run {dtype}: the API '{p.api}' has no '{feature}'")
 
 
 def vector_rate(p: Parameters, dtype: str) -> float:
     """Attained vector FLOP/s in a type; 16-bit floats are at least as fast as float32 (converted on load)."""
     base = p("vector_flops_per_s", "float32")
-    own = p.maybe("vector_flops_per_s", dtype) if dtype != "float32" else base
+    own = p.get("vector_flops_per_s", dtype) if dtype != "float32" else base
     return max(base, own or 0.0) * p("vector_efficiency") * p.api_cost("compute_efficiency")
 
 
@@ -90,14 +90,14 @@ def in_context(
     *,
     settled: bool = False,
     spread: FloatArray | None = None,
-) -> Raw:
+) -> RawCost:
     """A kernel of ``device_s`` (s, alone on the device at boost) in the context of its rows.
 
     ``clock``: ``sustained`` loops slow down at the power cap (see ``sustained_s``); a burst is over before the board
     reacts. ``dispatch``: ``device`` is the kernel alone; ``graph`` adds the gap to the next node of a replayed graph;
     in ``eager`` a framework issues one operation after another and each is timed by itself: what it adds to the
     kernel (``eager_gap_s``), and never less than the host's own part (the API's dispatch and the framework around it).
-    ``settled``: ``device_s`` is that of a sustained loop already. ``spread``: see ``Raw``.
+    ``settled``: ``device_s`` is that of a sustained loop already. ``spread``: see ``RawCost``.
     """
     busy = np.asarray(device_s, dtype=np.float64)
     named = np.asarray(bound)
@@ -109,10 +109,10 @@ def in_context(
     dispatch = rows.choices["dispatch"]
     if dispatch == "graph":
         if not p.feature("graphs"):
-            raise p.refuse(f"does not replay graphs: the API '{p.api}' has no 'graphs'")
+            raise p.unsupported(f"does not replay graphs: the API '{p.api}' has no 'graphs'")
         duration = busy + p.api_cost("graph_node_s")
     elif dispatch == "eager":
         host = p.api_cost("dispatch_s") + p("framework_dispatch_s")
         duration = np.maximum(busy + p("eager_gap_s"), host)
     named = np.where(busy < 0.5 * duration, "launch", named)
-    return Raw(duration, power_w(p, duration, activity), named, spread)
+    return RawCost(duration, power_w(p, duration, activity), named, spread)

@@ -48,10 +48,10 @@ class Activity:
 def datasheet_peak(p: Parameters, dtype: str) -> tuple[float, str]:
     """The peak (FLOP/s) of the units that products in ``dtype`` use through this API, and the units' name."""
     key = "fp8" if dtype == "fp8_block" else dtype
-    rate = p.maybe("matrix_flops_per_s", key) if p.feature("matrix") else None
+    rate = p.get("matrix_flops_per_s", key) if p.feature("matrix") else None
     if rate is not None:
         return rate, dtype
-    return max(p("vector_flops_per_s", "float32"), p.maybe("vector_flops_per_s", key) or 0.0), "vector"
+    return max(p("vector_flops_per_s", "float32"), p.get("vector_flops_per_s", key) or 0.0), "vector"
 
 
 def activity_of(p: Parameters, rows: Rows) -> Activity:
@@ -72,7 +72,7 @@ def activity_of(p: Parameters, rows: Rows) -> Activity:
 def demand_w(p: Parameters, duration_s: FloatArray, activity: Activity) -> FloatArray:
     """Power (W) the board would draw if nothing capped it."""
     idle = p("idle_power_w")
-    design = p.maybe("design_power_w") or p("max_power_w")
+    design = p.get("design_power_w") or p("max_power_w")
     compute = activity.peak_s / duration_s
     memory = activity.moved_bytes / p("memory_bandwidth_bytes_per_s") / duration_s
     link = np.minimum(activity.link_s / duration_s, 1.0)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windtunnel.core.device import Parameters, Raw
+from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import BYTES_PER_ELEMENT, Elementwise, Fft, FloatArray, Rows, Stencil, VectorAdd
 from windtunnel_models.kinds.gpu.kernel import in_context, need_type, traffic_s, unit_l2_rate_of, vector_rate
 from windtunnel_models.kinds.gpu.power import Activity
@@ -74,7 +74,7 @@ def streaming(
     *,
     rate: float | None = None,
     overlap: float = _OVERLAP,
-) -> Raw:
+) -> RawCost:
     """A kernel that passes over arrays: arithmetic beside traffic, in blocks of 4,096 elements.
 
     An eager framework runs each operation on tensors that the one before has just touched, and nothing flushes the
@@ -96,7 +96,7 @@ def streaming(
     return in_context(p, rows, seconds, Activity(peak_s=compute, moved_bytes=traffic), bound)
 
 
-def elementwise(p: Parameters, rows: Rows) -> Raw:
+def elementwise(p: Parameters, rows: Rows) -> RawCost:
     """One pass over the operands; softmax of long rows and layer norm pay for rows and for reading them again."""
     n, op = rows.numbers, rows.choices["op"]
     need_type(p, rows.choices["dtype"])
@@ -124,7 +124,7 @@ def elementwise(p: Parameters, rows: Rows) -> Raw:
     return streaming(p, rows, elements, traffic, arithmetic, overlap=overlap)
 
 
-def vector_add(p: Parameters, rows: Rows) -> Raw:
+def vector_add(p: Parameters, rows: Rows) -> RawCost:
     """Two reads and a write an element; one addition."""
     need_type(p, rows.choices["dtype"])
     elements = rows.numbers["n"]
@@ -132,7 +132,7 @@ def vector_add(p: Parameters, rows: Rows) -> Raw:
     return streaming(p, rows, elements, traffic, elements / lane_rate(p))
 
 
-def kernel(p: Parameters, rows: Rows) -> Raw:
+def kernel(p: Parameters, rows: Rows) -> RawCost:
     """Stated traffic and arithmetic, one element a thread: no slower than either alone, and partly hidden (above)."""
     n = rows.numbers
     dtype = rows.choices["dtype"]
@@ -140,7 +140,7 @@ def kernel(p: Parameters, rows: Rows) -> Raw:
     return streaming(p, rows, n["threads"], n["bytes"], n["flops"] / vector_rate(p, dtype))
 
 
-def stencil(p: Parameters, rows: Rows) -> Raw:
+def stencil(p: Parameters, rows: Rows) -> RawCost:
     """One sweep: a read and a write a cell while three planes fit in the cache, two reads more where they do not.
 
     Sweeps attain less of the bandwidth than plain passes (``stencil_efficiency``, from lattice-Boltzmann codes).
@@ -155,7 +155,7 @@ def stencil(p: Parameters, rows: Rows) -> Raw:
     return streaming(p, rows, cells, traffic, 4.0 * cells / lane_rate(p), rate=rate)
 
 
-def fft(p: Parameters, rows: Rows) -> Raw:
+def fft(p: Parameters, rows: Rows) -> RawCost:
     """As many passes over memory as it takes with 4,096 points of a transform on chip at a time (four-step method)."""
     n = rows.numbers
     need_type(p, rows.choices["dtype"])

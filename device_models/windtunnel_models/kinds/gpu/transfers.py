@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from windtunnel.core.device import Parameters, Raw
+from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import Copy, FloatArray, Rows
 from windtunnel_models.kinds.gpu.kernel import in_context, memory_rate
 from windtunnel_models.kinds.gpu.power import Activity, power_w
@@ -20,7 +20,7 @@ _STAGES = 4.0
 """How sharply the slower of two overlapping stages of a copy sets its rate: alike, they take 1.2 times one of them."""
 
 
-def copy(p: Parameters, rows: Rows) -> Raw:
+def copy(p: Parameters, rows: Rows) -> RawCost:
     """Between host and device over the link, within the device through memory, or by mapping where memory is shared.
 
     On a unified-memory device ``pinned`` and ``unified`` cost what the API charges for a mapping and move nothing;
@@ -33,17 +33,17 @@ def copy(p: Parameters, rows: Rows) -> Raw:
         return streaming(p, rows, size / 4.0, 2.0 * size, np.zeros_like(size))
     memory = choices["memory"]
     if memory != "pageable" and not p.feature(memory):
-        raise p.refuse(f"has no {memory} memory: the API '{p.api}' does not offer it")
+        raise p.unsupported(f"has no {memory} memory: the API '{p.api}' does not offer it")
     setup = p.api_cost("copy_setup_s")
     if is_unified(p):
         if memory != "pageable":
             mapped = setup + 0.0 * size
-            return Raw(mapped, power_w(p, mapped, Activity()), np.full(size.shape, "launch"))
+            return RawCost(mapped, power_w(p, mapped, Activity()), np.full(size.shape, "launch"))
         moving, share = 2.0 * size / memory_rate(p), "memory"
         activity = Activity(moved_bytes=2.0 * size)
     else:
         rate = p("host_link_bytes_per_s") * p("host_link_efficiency")
-        own = p.maybe("pageable_fraction", p.api) if memory == "pageable" else None
+        own = p.get("pageable_fraction", p.api) if memory == "pageable" else None
         if own is not None:
             rate *= own
         elif memory == "pageable":
@@ -53,20 +53,20 @@ def copy(p: Parameters, rows: Rows) -> Raw:
         moving, share = size / rate, "link"
         activity = Activity(link_s=moving)
     duration = setup + moving
-    return Raw(duration, power_w(p, duration, activity), np.where(moving < setup, "launch", share))
+    return RawCost(duration, power_w(p, duration, activity), np.where(moving < setup, "launch", share))
 
 
 def _by_vendor(p: Parameters, name: str) -> float:
     """An API's time on this device: the SKU's own, else its vendor's driver's, else the API's."""
     vendor = f"{p.api}_{p.vendor.lower()}"
-    if p.maybe(name, p.api) is None:
-        found = p.maybe(f"vendor_{name}", vendor)
+    if p.get(name, p.api) is None:
+        found = p.get(f"vendor_{name}", vendor)
         if found is not None:
             return found
     return p.api_cost(name)
 
 
-def launch(p: Parameters, rows: Rows) -> Raw:
+def launch(p: Parameters, rows: Rows) -> RawCost:
     """``count`` empty kernels and one wait for the last.
 
     ``stream``: each is enqueued by the host, the first costs the whole round trip. ``graph``: one launch of a recorded
@@ -77,18 +77,18 @@ def launch(p: Parameters, rows: Rows) -> Raw:
     count, mode = rows.numbers["count"], rows.choices["mode"]
     if mode == "persistent":
         if not p.feature("persistent"):
-            raise p.refuse(f"runs no persistent kernel: the API '{p.api}' has no 'persistent'")
+            raise p.unsupported(f"runs no persistent kernel: the API '{p.api}' has no 'persistent'")
         duration = count * p.api_cost("persistent_write_s") + p.api_cost("persistent_poll_s")
     elif mode == "graph":
         if not p.feature("graphs"):
-            raise p.refuse(f"does not replay graphs: the API '{p.api}' has no 'graphs'")
+            raise p.unsupported(f"does not replay graphs: the API '{p.api}' has no 'graphs'")
         duration = _by_vendor(p, "round_trip_s") + (count - 1.0) * p.api_cost("graph_node_s")
     else:
         # Enqueuing is a part of a round trip, whatever two campaigns say apart.
         once = _by_vendor(p, "round_trip_s")
         each = max(min(_by_vendor(p, "dispatch_s"), once), p("kernel_floor_s"))
         duration = once + (count - 1.0) * each
-    return Raw(duration, power_w(p, duration, Activity()), np.asarray("launch"))
+    return RawCost(duration, power_w(p, duration, Activity()), np.asarray("launch"))
 
 
 _PROTOCOLS = ("ll", "ll128", "simple")
@@ -104,7 +104,7 @@ def _inside_rate(p: Parameters, op: str) -> tuple[float | None, bool]:
     The link between devices, or the host's bus where there is none; a device that shares its memory with the host
     has no neighbour.
     """
-    nominal = p.maybe("scale_up_bytes_per_s")
+    nominal = p.get("scale_up_bytes_per_s")
     if nominal is not None:
         return nominal * p("scale_up_efficiency", op), False
     if is_unified(p):
@@ -151,7 +151,7 @@ def _protocols(p: Parameters, inside: FloatArray, outside: FloatArray, moving_s:
     return best
 
 
-def all_reduce(p: Parameters, rows: Rows) -> Raw:
+def all_reduce(p: Parameters, rows: Rows) -> RawCost:
     """The better of a ring and a tree, each in its best protocol.
 
     Ring: 2 (w-1) steps and 2 (w-1)/w of the bytes; tree: 2 log2 w steps and twice the bytes. Steps between nodes cost
@@ -167,7 +167,7 @@ def all_reduce(p: Parameters, rows: Rows) -> Raw:
     return _collective(p, rows, np.where(workers > 1.0, np.minimum(ring, tree), 0.0), size / rate)
 
 
-def send_recv(p: Parameters, rows: Rows) -> Raw:
+def send_recv(p: Parameters, rows: Rows) -> RawCost:
     """One step over the link, in its best protocol."""
     size = rows.numbers["bytes"]
     local, nodes = _group(p, rows)
@@ -176,7 +176,7 @@ def send_recv(p: Parameters, rows: Rows) -> Raw:
     return _collective(p, rows, _protocols(p, 1.0 - away, away, size / rate), size / rate)
 
 
-def _collective(p: Parameters, rows: Rows, took_s: FloatArray, moving_s: FloatArray) -> Raw:
+def _collective(p: Parameters, rows: Rows, took_s: FloatArray, moving_s: FloatArray) -> RawCost:
     """``took_s`` for steps and data, behind the launch on all workers and their meeting; none of it for one worker."""
     meeting = np.where(rows.numbers["workers"] > 1.0, p("collective_launch_s", rows.op.name), 0.0)
     seconds = p("kernel_floor_s") + meeting + took_s

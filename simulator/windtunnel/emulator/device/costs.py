@@ -68,7 +68,7 @@ class DeviceCosts:
         except UnsupportedOperationError:
             one = many = 0.0
         each = to_ticks((many - one) / 1000)
-        floor = min(to_ticks(Parameters(self.device).maybe("kernel_floor_s") or 0.0), to_ticks(one))
+        floor = min(to_ticks(Parameters(self.device).get("kernel_floor_s") or 0.0), to_ticks(one))
         # Back to back, the slower of enqueuing and executing sets the pace. Where that is the device, the host is free
         # again after the API's own dispatch.
         dispatch = each if each > floor + 1 else min(self.overhead("dispatch_s", interval), each)

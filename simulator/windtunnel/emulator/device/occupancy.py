@@ -27,8 +27,8 @@ def resident_blocks(device: Device, limits: Limits, block: Dims, shared_bytes: i
     """
     threads = math.prod(block)
     p = Parameters(device)
-    units = int(p.maybe("compute_units") or p.maybe("cores") or 1)
-    unit_threads = p.maybe("unit_threads")
+    units = int(p.get("compute_units") or p.get("cores") or 1)
+    unit_threads = p.get("unit_threads")
     if unit_threads is None:
         return units * max(limits.threads_per_block // threads, 1)
     # Threads are allocated in whole warps.
@@ -42,7 +42,7 @@ def resident_blocks(device: Device, limits: Limits, block: Dims, shared_bytes: i
 
 def exceeded_registers(device: Device, block: Dims, registers: int) -> str | None:
     """Return the message that a block needs more registers than a compute unit has; None if it fits or is unknown."""
-    limit = Parameters(device).maybe("unit_registers")
+    limit = Parameters(device).get("unit_registers")
     needed = registers * math.prod(block)
     if not registers or limit is None or needed <= limit:
         return None
