@@ -1,4 +1,4 @@
-"""What the emitters know of a kernel before they write it: what may overflow or be negative, where variables live."""
+"""Analyses of a kernel for the emitters: what may overflow or be negative, and where variables are declared."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from windtunnel.language import ir
 from windtunnel.language.types import Scalar
 
 _SMALL = 1 << 16
-"""A literal that may be multiplied with a thread's index without a thought of 32 bits."""
+"""The largest literal that may be multiplied by a thread index without regard to 32-bit overflow."""
 
 
 class Facts:
     """Facts about an inferred kernel.
 
-    ``geometric``: integer variables made of nothing but indices of threads, sizes, loop counters and small literals.
-    They are taken not to overflow: no grid has 2^31 threads along an axis, no array as many elements.
-    ``addresses``: variables of which only elements' places are made; an overflow there is out of bounds anyway.
-    ``nonnegative``: variables that are never below zero.
+    ``geometric``: integer variables computed only from thread indices, sizes, loop counters and small literals. They
+    are assumed not to overflow, because no grid has 2^31 threads along an axis, and no array as many elements.
+    ``addresses``: variables that are used only in indices of elements; an overflow there is out of bounds anyway.
+    ``nonnegative``: variables that are never negative.
     """
 
     def __init__(self, program: ir.Program, body: Sequence[ir.Stmt]) -> None:
@@ -30,7 +30,7 @@ class Facts:
         self.sized: set[str] = set()
         self.has_barrier = False
         self.calls: set[str] = set()
-        """What is asked of warps: ``shuffle.down``, ``lane`` ..."""
+        """The warp operations: ``shuffle.down``, ``lane`` ..."""
         for one in ir.walk(body):
             self._see(one)
         self.loop_variables = self._contained()
@@ -60,7 +60,7 @@ class Facts:
     # Ranges of numbers.
 
     def is_geometric(self, e: ir.Expr) -> bool:
-        """Whether an expression is taken not to overflow."""
+        """Return whether an expression is assumed not to overflow."""
         match e:
             case ir.Literal(value=value):
                 return isinstance(value, int) and abs(value) <= _SMALL
@@ -91,11 +91,12 @@ class Facts:
     def _bounded(self, one: ir.Assign | ir.For) -> bool:
         if isinstance(one, ir.Assign):
             return self.is_geometric(one.value)
-        # A counter goes no further than what bounds it, whatever that is.
+        # A counter does not exceed the bounds of its range.
         return self.is_geometric(one.start) and self.is_geometric(one.step)
 
+    # Long: one case for each kind of expression, each a line or two.
     def is_nonnegative(self, e: ir.Expr) -> bool:
-        """Whether an integer expression is never below zero."""
+        """Return whether an integer expression is never negative."""
         if e.type is not None and e.type.kind in ("uint", "bool"):
             return True
         match e:
@@ -145,7 +146,7 @@ class Facts:
     def _rises(self, one: ir.Assign | ir.For) -> bool:
         if isinstance(one, ir.Assign):
             return self.is_nonnegative(one.value)
-        # Counting down, the last turn's value is above the stop; counting up, all are at least the start.
+        # Counting down, all values are above the stop; counting up, all are at least the start.
         step = one.step
         down = isinstance(step, ir.Literal) and step.value < 0
         if down:
@@ -178,7 +179,7 @@ class Facts:
                 yield from ((e, False) for e in (start, stop, step))
 
     def _data(self, e: ir.Expr, address: bool, found: set[str]) -> None:
-        """Variables whose values end elsewhere than in addresses."""
+        """Add the variables whose values are used outside of indices to ``found``."""
         match e:
             case ir.Variable(name=name):
                 if not address:
@@ -199,10 +200,10 @@ class Facts:
                 for child in e.children():
                     self._data(child, False, found)
 
-    # Where variables live.
+    # Where variables are declared.
 
     def _contained(self) -> set[str]:
-        """Variables that live in their loops only, and are set by nothing else."""
+        """Return loop counters that are used only in their loops and assigned nowhere else."""
         found = set()
         for name, places in self.assigned.items():
             if name in self.program.scalars or not all(isinstance(one, ir.For) for one in places):
@@ -212,9 +213,9 @@ class Facts:
         return found
 
     def places(self) -> tuple[dict[int, list[str]], set[int], list[str]]:
-        """(names to declare before a statement, by its id; assignments that declare, by id; names to declare on top).
+        """Return where variables are declared: before statements (by id), at assignments (ids), at the kernel's top.
 
-        A variable is declared in the innermost block that has all of it, if that block always sets it first.
+        A variable is declared in the innermost block with all its uses, if that block always assigns it first.
         """
         before: dict[int, list[str]] = {}
         direct: set[int] = set()
@@ -232,31 +233,31 @@ class Facts:
         return before, direct, top
 
     def changes_in(self, body: Sequence[ir.Stmt]) -> set[str]:
-        """Variables that a block sets."""
+        """Return the variables that a block assigns."""
         return {one.name for one in ir.walk(body) if isinstance(one, (ir.Assign, ir.For))}
 
 
 def blocks_of(one: ir.Stmt) -> list[list[ir.Stmt]]:
-    """The blocks in a statement."""
+    """Return the blocks of a statement."""
     if isinstance(one, ir.If):
         return [list(one.body), list(one.orelse)]
     return [list(one.body)] if isinstance(one, (ir.While, ir.For)) else []
 
 
 def _reads(one: ir.Stmt, name: str) -> bool:
-    """Whether a statement itself, without its blocks, asks for a variable."""
+    """Return whether a statement, without its blocks, reads a variable."""
     return any(isinstance(e, ir.Variable) and e.name == name for e in ir.expressions(one))
 
 
 def mentions(one: ir.Stmt, name: str) -> bool:
-    """Whether a variable is asked for or set in a statement."""
+    """Return whether a statement reads or assigns a variable."""
     if _reads(one, name) or (isinstance(one, (ir.Assign, ir.For)) and one.name == name):
         return True
     return any(mentions(inner, name) for block in blocks_of(one) for inner in block)
 
 
 def _outside(body: Sequence[ir.Stmt], name: str) -> bool:
-    """Whether a variable is asked for outside of the loops that count in it, or counts in two, one in the other."""
+    """Return whether a variable is read outside of the loops that it counts, or counts nested loops."""
     for one in body:
         if isinstance(one, ir.For) and one.name == name:
             nested = any(isinstance(i, (ir.For, ir.Assign)) and i.name == name for i in ir.walk(one.body))
@@ -268,7 +269,7 @@ def _outside(body: Sequence[ir.Stmt], name: str) -> bool:
 
 
 def _sets(body: Sequence[ir.Stmt], name: str) -> bool:
-    """Whether a block sets a variable before it asks for it, whatever it does."""
+    """Return whether a block always assigns a variable before it reads it."""
     first = next((one for one in body if mentions(one, name)), None)
     if first is None:
         return False
@@ -284,7 +285,7 @@ def _sets_first(one: ir.Stmt, name: str) -> bool:
 
 
 def home_of(body: Sequence[ir.Stmt], name: str) -> ir.Stmt | None:
-    """The statement before which, or in which, a variable is declared; None for the top of the kernel."""
+    """Return the statement before or in which a variable is declared; None for the top of the kernel."""
     there = [one for one in body if mentions(one, name)]
     if len(there) == 1 and not _reads(there[0], name) and not isinstance(there[0], ir.Assign):
         one = there[0]
@@ -296,9 +297,9 @@ def home_of(body: Sequence[ir.Stmt], name: str) -> ir.Stmt | None:
 
 
 def unpacked(program: ir.Program) -> list[ir.Stmt]:
-    """The statements with ``x, y = a, b`` as two assignments, where the second does not need what the first changes.
+    """Return the statements with ``x, y = a, b`` as two assignments, if the first does not affect the second.
 
-    The parser holds each value in a variable of its own first.
+    The parser first assigns each value to a temporary variable; these variables are removed.
     """
     uses: dict[str, int] = {}
     for one in ir.walk(program.body):
@@ -331,7 +332,7 @@ def unpacked(program: ir.Program) -> list[ir.Stmt]:
 
 
 def _held(body: Sequence[ir.Stmt], at: int, uses: Mapping[str, int], program: ir.Program) -> int:
-    """How many values are held from here on, to be assigned right after; 0 where they are needed."""
+    """Return how many temporaries start here that can be removed; 0 if they are needed."""
     many = 0
     while at + 2 * many + 1 < len(body) and isinstance(body[at + many], ir.Assign):
         many += 1
@@ -358,9 +359,9 @@ def _swapped(held: Sequence[ir.Stmt], targets: Sequence[ir.Stmt], uses: Mapping[
 
 
 def sequenced(program: ir.Program, body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
-    """The statements with atomic operations before what reads or changes the same array after them.
+    """Return the statements with accesses to an array separated, if one of them is atomic.
 
-    Within one expression, C evaluates in an order of its own; Python from left to right.
+    Python evaluates an expression from left to right, whereas C does not define the order.
     """
     found: list[ir.Stmt] = []
     for one in body:
@@ -384,10 +385,10 @@ def sequenced(program: ir.Program, body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
 
 
 def _taken_out(program: ir.Program, e: ir.Expr, arrays: set[str], before: list[ir.Stmt]) -> ir.Expr:
-    """An expression whose operations on ``arrays`` have been done before, into variables, in Python's order."""
+    """Return an expression whose accesses to ``arrays`` are moved to assignments before it, in Python's order."""
     if isinstance(e, ir.Logic):
         e.left = _taken_out(program, e.left, arrays, before)
-        return e  # the right side, and a choice's sides, are done where they are chosen
+        return e  # the right side, and the sides of a conditional, are evaluated only if needed
     if isinstance(e, ir.Select):
         e.condition = _taken_out(program, e.condition, arrays, before)
         return e
@@ -409,5 +410,5 @@ def _taken_out(program: ir.Program, e: ir.Expr, arrays: set[str], before: list[i
 
 
 def typed(op: str, left: ir.Expr, right: ir.Expr, kind: Scalar) -> ir.Binary:
-    """A binary expression made here."""
+    """Return a binary expression with its type."""
     return ir.Binary(left.line, op, left, right, type=kind)

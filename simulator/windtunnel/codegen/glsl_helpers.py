@@ -1,6 +1,6 @@
-"""Functions that GLSL lacks, or leaves to the driver, written where a kernel needs them.
+"""The texts of helper functions in GLSL.
 
-All that has to do with bits is done on integers: what a driver does with subnormal numbers and NaN is its own affair.
+They work on the bits of floats as integers, because the treatment of subnormal numbers and NaN is up to the driver.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "uint64_t(bitfieldReverse(uint(x))) << 32 | uint64_t(bitfieldReverse(uint(x >> 32)))",
     ),
 }
-"""Of 32 bits, and of 64: GLSL finds and counts bits of 32 alone."""
+"""For 32 and for 64 bits: GLSL finds and counts bits only in 32."""
 _FLOATS: Mapping[str, str] = {
     "floor_div": """
 $t$ $name$($t$ a, $t$ b) {
@@ -170,7 +170,7 @@ $t$ $name$($t$ x) {
 """,
 }
 _CALLS = ("fmod", "copysign", "isnan")
-"""Functions of floats that others call."""
+"""Functions of floats that other helpers call."""
 _NARROW: Mapping[str, str] = {
     "round_tf32": """
 float $name$(float x) {
@@ -253,7 +253,7 @@ _WIDTHS: Mapping[str, Mapping[str, str]] = {
 
 
 def helper_text(helper: str, name: str, need: Callable[[str], str]) -> str:
-    """The source of a function; ``need``: the name of another that it calls."""
+    """Return the source of a helper; ``need`` adds another one that it calls and returns its name."""
     if helper in _NARROW:
         text = _NARROW[helper].strip("\n").replace("$name$", name)
         for other in _NARROW:
@@ -278,9 +278,9 @@ def helper_text(helper: str, name: str, need: Callable[[str], str]) -> str:
 
 
 def exchange_loop(name: str, op: str, kind: str, array: str, changed: str) -> str:
-    """An atomic operation that GLSL lacks: tried until nobody comes between.
+    """Return an atomic operation that GLSL lacks, as a compare-exchange loop on one array.
 
-    ``changed``: what it makes of ``wt_old`` and ``wt_new``; of an array, which cannot be passed.
+    ``changed`` is the new value, computed from ``wt_old`` and ``wt_new``.
     """
     t, word = TYPES[kind], TYPES[f"u{kind[1:]}"] if kind.startswith("f") else TYPES[kind]
     to, back = TO_BITS.get(kind, ("", ""))

@@ -1,4 +1,4 @@
-"""Names that mean something in a target: a kernel's own are spelled with an underscore after them."""
+"""Reserved names of the targets. A kernel's own name gets an underscore if it is one of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UINTMAX_WIDTH UINTPTR_MAX UINTPTR_WIDTH unix WCHAR_MAX WCHAR_MIN WCHAR_WIDTH WCO
 WIFCONTINUED WIFEXITED WIFSIGNALED WIFSTOPPED WINT_MAX WINT_MIN WINT_WIDTH WNOHANG WNOWAIT WSTOPPED WSTOPSIG WTERMSIG
 WUNTRACED
 """
-"""What C++ compilers know besides C++, and what the headers of the fpga form's source define."""
+"""Predefined names of C++ compilers, and macros of the headers that the source for synthesis includes."""
 _CUDA = """
 threadIdx blockIdx blockDim gridDim warpSize dim3 half half2
 """
@@ -65,7 +65,7 @@ rsqrt sin sinh sqrt tan tanh trunc barrier mem_fence sqrtf expf exp2f logf log2f
 atanf sinhf coshf tanhf floorf ceilf truncf fabsf atan2f powf fmodf erff copysignf fmaf rsqrtf fminf fmaxf ctz
 as_type
 """
-"""Functions that the emitters call: a variable of the name would hide one."""
+"""Functions that the emitters call, which a variable of the same name would hide."""
 _FUNCTIONS = """
 index signbit y0 y1 yn j0 j1 jn gamma dot cross length distance normalize any all round sign step clamp mix frexp
 ldexp modf remainder rint cbrt hypot degrees radians smoothstep copy fill swap vload vstore
@@ -78,9 +78,9 @@ atomicMax atomicAnd atomicOr atomicXor atomicExchange atomicCompSwap bitCount bi
 findMSB floatBitsToUint uintBitsToFloat doubleBitsToUint64 uint64BitsToDouble inversesqrt controlBarrier memoryBarrier
 subgroupBarrier subgroupBallot subgroupAny subgroupAll subgroupShuffle
 """
-"""GLSL alone, with what its emitter calls: ``out`` is a good name elsewhere."""
+"""Names that are reserved only in GLSL, such as ``out``, and functions that its emitter calls."""
 
 RESERVED = frozenset(" ".join((_C, _COMPILERS, _CUDA, _OPENCL_METAL, _WGSL, _CALLED)).split())
 FUNCTIONS = frozenset(_FUNCTIONS.split())
-"""Functions of some target: a variable may hide them, a kernel may not be called so."""
+"""Functions of some targets: a variable may hide them, but a kernel must not have their name."""
 GLSL = frozenset(_GLSL.split())

@@ -1,4 +1,4 @@
-"""A kernel out of a file: the file is executed as a module, as importing it would."""
+"""Loads a kernel from a file, which is executed as a module."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from windtunnel.core.errors import InputError, Where, nearest, one_of
 _NAME = "_windtunnel_transpiled"
 
 
-def load(given: str) -> Callable[..., Any]:
-    """The function that ``FILE.py:KERNEL`` names. The file's code runs; what it prints goes to standard error.
+def load(reference: str) -> Callable[..., Any]:
+    """Return the function that ``FILE.py:KERNEL`` names. The file is executed; its output goes to standard error.
 
-    InputError where the file is not there, fails, or has no function of that name.
+    Raises InputError if the file does not exist, fails, or has no such function.
     """
-    path, colon, name = given.rpartition(":")
+    path, colon, name = reference.rpartition(":")
     if not colon or not path or not name:
-        raise InputError(f"no kernel in {given!r}", expected="FILE.py:KERNEL, such as kernels.py:saxpy")
+        raise InputError(f"no kernel in {reference!r}", expected="FILE.py:KERNEL, such as kernels.py:saxpy")
     file = Path(path)
     if not file.is_file():
         there = sorted(p.name for p in file.parent.glob("*.py")) if file.parent.is_dir() else []
@@ -38,12 +38,12 @@ def load(given: str) -> Callable[..., Any]:
             expected=one_of(own) if own else "a function, defined with def",
             nearest=nearest(name, own),
         )
-    found: Callable[..., Any] = _plain(functions[name])
-    return found
+    function: Callable[..., Any] = _plain(functions[name])
+    return function
 
 
 def _plain(value: Any) -> Any:
-    """The function of a kernel under @windtunnel.kernel, or the function itself."""
+    """Return the function of a kernel marked with @windtunnel.kernel, or the function itself."""
     return getattr(value, "function", value)
 
 
@@ -56,7 +56,7 @@ def _executed(file: Path) -> Any:
     if spec is None or spec.loader is None:
         raise InputError("no Python file", where=Where(str(file)), expected="a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
-    # Its neighbours can be imported, as they could if it were run.
+    # Modules in the same folder can be imported, as if the file were run as a script.
     sys.path.insert(0, str(file.resolve().parent))
     sys.modules[_NAME] = module
     try:
@@ -76,7 +76,7 @@ def _executed(file: Path) -> Any:
 
 
 def _line_in(file: Path, error: BaseException) -> int | None:
-    """The line of the file at which it failed."""
+    """Return the line of the file at which an error occurred."""
     there = str(file.resolve())
     lines = [
         frame.lineno

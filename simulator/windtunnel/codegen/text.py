@@ -1,4 +1,4 @@
-"""Pieces of source text: how tightly they bind, and what can be worked out while writing."""
+"""Pieces of source text with their precedence, and constant folding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windtunnel.language.types import BOOL, Scalar
 
 
 class Piece(NamedTuple):
-    """Text of an expression, and how tightly it binds."""
+    """The text of an expression, and its precedence."""
 
     text: str
     level: int
@@ -29,7 +29,7 @@ WRAPS = ("+", "-", "*")
 
 
 def updated(target: str, e: ir.Expr, value: str) -> str:
-    """An assignment, as ``a += b`` where that is what it is."""
+    """Return an assignment, as ``a += b`` if possible."""
     if isinstance(e, ir.Binary) and e.op in ("+", "-", "*", "/") and isinstance(e.left, (ir.Variable, ir.Load)):
         head = f"{target} {e.op} "
         if value.startswith(head):
@@ -40,7 +40,7 @@ def updated(target: str, e: ir.Expr, value: str) -> str:
 
 
 def closes_last(text: str, opened: int) -> bool:
-    """Whether the parenthesis at ``opened`` is closed by the last character."""
+    """Return whether the last character closes the parenthesis at ``opened``."""
     depth = 0
     for at in range(opened, len(text)):
         depth += {"(": 1, ")": -1}.get(text[at], 0)
@@ -50,7 +50,7 @@ def closes_last(text: str, opened: int) -> bool:
 
 
 def bits_of(value: float, kind: Scalar) -> float:
-    """A literal as its type holds it: integers wrapped, floats rounded."""
+    """Return a number as its type represents it: integers wrap, floats are rounded."""
     if kind == BOOL:
         return bool(value)
     if kind.kind == "float":
@@ -61,9 +61,9 @@ def bits_of(value: float, kind: Scalar) -> float:
 
 
 def folded_value(e: ir.Expr) -> float | None:
-    """The value of an expression of literals, as its types hold it; None of any other.
+    """Return the value of an expression of literals, in the arithmetic of its types; None for another expression.
 
-    WGSL works such out without rounding, and refuses those that overflow.
+    WGSL itself would evaluate such an expression without rounding, and reject an overflow.
     """
     kind = e.type
     if kind is None:
@@ -80,8 +80,8 @@ def folded_value(e: ir.Expr) -> float | None:
             inner = folded_value(operand)
             return None if inner is None else _unary(op, inner, kind)
         case ir.Select(condition=condition, yes=yes, no=no):
-            holds, one, other = folded_value(condition), folded_value(yes), folded_value(no)
-            return None if holds is None or one is None or other is None else one if holds else other
+            holds, left, right = folded_value(condition), folded_value(yes), folded_value(no)
+            return None if holds is None or left is None or right is None else left if holds else right
         case ir.Binary(op=op, left=left, right=right):
             first, second = folded_value(left), folded_value(right)
             return None if first is None or second is None else _binary(op, first, second, kind)
@@ -101,29 +101,29 @@ def _unary(op: str, value: float, kind: Scalar) -> float | None:
     return value if op == "+" else None
 
 
-def _binary(op: str, one: float, other: float, kind: Scalar) -> float | None:
+def _binary(op: str, a: float, b: float, kind: Scalar) -> float | None:
     if op in COMPARISONS:
         return {
-            "<": one < other, "<=": one <= other, ">": one > other, ">=": one >= other, "==": one == other,
-            "!=": one != other,
+            "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b, "==": a == b,
+            "!=": a != b,
         }[op]  # fmt: skip
-    if kind == BOOL or (kind.kind == "float" and not np.isfinite([one, other]).all()):
+    if kind == BOOL or (kind.kind == "float" and not np.isfinite([a, b]).all()):
         return None
     match op:
         case "+" | "-" | "*":
-            # Rounded twice, from 53 bits to 24 or fewer, it is the same number.
-            return bits_of({"+": one + other, "-": one - other, "*": one * other}[op], kind)
-        case "/" if other != 0:
-            return bits_of(one / other, kind)
-    if not isinstance(one, int) or not isinstance(other, int):
+            # Rounding twice, first to 53 and then to at most 24 bits, gives the same number.
+            return bits_of({"+": a + b, "-": a - b, "*": a * b}[op], kind)
+        case "/" if b != 0:
+            return bits_of(a / b, kind)
+    if not isinstance(a, int) or not isinstance(b, int):
         return None
     match op:
         case "min" | "max":
-            return min(one, other) if op == "min" else max(one, other)
-        case "//" | "%" if other != 0:
-            return bits_of(one // other if op == "//" else one % other, kind)
-        case "<<" | ">>" if other >= 0:
-            return bits_of(one << min(other, 64) if op == "<<" else one >> min(other, 64), kind)
+            return min(a, b) if op == "min" else max(a, b)
+        case "//" | "%" if b != 0:
+            return bits_of(a // b if op == "//" else a % b, kind)
+        case "<<" | ">>" if b >= 0:
+            return bits_of(a << min(b, 64) if op == "<<" else a >> min(b, 64), kind)
         case "&" | "|" | "^":
-            return bits_of({"&": one & other, "|": one | other, "^": one ^ other}[op], kind)
+            return bits_of({"&": a & b, "|": a | b, "^": a ^ b}[op], kind)
     return None

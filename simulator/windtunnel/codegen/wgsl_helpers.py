@@ -1,4 +1,4 @@
-"""Functions that WGSL lacks, written where a kernel needs them."""
+"""The texts of helper functions in WGSL."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ _CHANGES: Mapping[str, str] = {
 
 
 def helper_text(helper: str, name: str) -> str:
-    """The source of a function."""
+    """Return the source of a helper."""
     if helper.startswith("atomic_"):
         _, op, kind, array = helper.split("_", 3)
         return _exchange_loop(name, op, kind, array)
@@ -137,7 +137,7 @@ def helper_text(helper: str, name: str) -> str:
 
 
 def _exchange_loop(name: str, op: str, kind: str, array: str) -> str:
-    """An atomic operation that WGSL lacks: tried until nobody comes between."""
+    """Return an atomic operation that WGSL lacks, as a compare-exchange loop."""
     word = "i32" if kind == "i32" else "u32"
 
     def bits(x: str) -> str:

@@ -208,6 +208,7 @@ class Reader(BaseReader):
 
     # Calls.
 
+    # Long: one case for each kind of callable, each a line or two.
     def _call(self, node: ast.Call, *, statement: bool = False) -> ir.Expr:
         line = node.lineno
         called = self.scope.source.static(node.func)

@@ -18,26 +18,34 @@ def private(program: ir.Program, written: Sequence[str]) -> Mapping[str, frozens
     for one in ir.walk(program.body):
         if isinstance(one, (ir.Assign, ir.For)):
             assigned.setdefault(one.name, []).append(one)
-    accesses: dict[str, list[tuple[Sequence[ir.Expr], frozenset[str]]]] = {name: [] for name in written}
-    plainly: set[str] = set()
-    for one, known in _reached(program.body, frozenset(program.scalars)):
-        if isinstance(one, ir.Store) and one.array in accesses:
-            accesses[one.array].append((one.indices, known))
-            plainly.add(one.array)
-        for e in ir.expressions(one):
-            if isinstance(e, (ir.Load, ir.Atomic)) and e.array in accesses:
-                accesses[e.array].append((e.indices, known))
-                plainly |= {e.array} if isinstance(e, ir.Load) else set()
-    found = {name: frozenset({0, 1, 2}) for name in written if name not in plainly}
+    accesses, plain = _accesses(program, written)
+    found = {name: frozenset({0, 1, 2}) for name in written if name not in plain}
     for name, each in accesses.items():
         axes = [
-            _axes(indices, {name: made for name, made in assigned.items() if name in known}, program)
+            _axes(indices, {name: places for name, places in assigned.items() if name in known}, program)
             for indices, known in each
         ]
         # All accesses must have the same indices in the same order; otherwise two threads may share an element.
         if axes and axes[0] is not None and all(one == axes[0] for one in axes):
             found[name] = frozenset(axis for axis, _ in axes[0])
     return found
+
+
+def _accesses(
+    program: ir.Program, written: Sequence[str]
+) -> tuple[dict[str, list[tuple[Sequence[ir.Expr], frozenset[str]]]], set[str]]:
+    """Return the accesses to each array (indices, variables assigned before), and the arrays with non-atomic ones."""
+    accesses: dict[str, list[tuple[Sequence[ir.Expr], frozenset[str]]]] = {name: [] for name in written}
+    plain: set[str] = set()
+    for one, known in _reached(program.body, frozenset(program.scalars)):
+        if isinstance(one, ir.Store) and one.array in accesses:
+            accesses[one.array].append((one.indices, known))
+            plain.add(one.array)
+        for e in ir.expressions(one):
+            if isinstance(e, (ir.Load, ir.Atomic)) and e.array in accesses:
+                accesses[e.array].append((e.indices, known))
+                plain |= {e.array} if isinstance(e, ir.Load) else set()
+    return accesses, plain
 
 
 def _reached(body: Sequence[ir.Stmt], known: frozenset[str]) -> Iterator[tuple[ir.Stmt, frozenset[str]]]:

@@ -193,6 +193,7 @@ def _quiet(source: Source, node: ast.expr) -> Any:
         return None
 
 
+# Long: one decision over all kinds of syntax nodes, which would be harder to follow in parts.
 def _single_elements(source: Source) -> bool:
     parameters = {argument.arg for argument in source.tree.args.args}
     stores = 0

@@ -57,7 +57,11 @@ def _copy(value: Any, name: str, within: tuple[int, ...]) -> Any:
         return value
     if id(value) in within:
         raise InputError(f"{name} contains itself", expected="a payload without cycles")
-    inside = (*within, id(value))
+    return _copy_container(value, name, (*within, id(value)))
+
+
+def _copy_container(value: Any, name: str, inside: tuple[int, ...]) -> Any:
+    """Copy an object with its members; ``inside`` are the identities of the objects that contain them."""
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
         return kind(_copy(one, f"{name}[{i}]", inside) for i, one in enumerate(value))
