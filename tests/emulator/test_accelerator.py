@@ -129,7 +129,7 @@ def test_a_program_takes_the_same_time_again_and_again() -> None:
     assert run() == run()
 
 
-def pipeline(device: Accelerator, *streams: Any, size: int = 20_000_000) -> None:
+def pipeline(device: Accelerator, *streams: Any, size: int = 4_000_000) -> None:
     host = np.ones(size, np.float32)
     for stream in streams:
         found = np.empty_like(host)

@@ -743,5 +743,5 @@ class FaultsMachine(RuleBasedStateMachine):
         assert again.device.energy_j == pytest.approx(self.world.device.energy_j, rel=1e-12)
 
 
-FaultsMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+FaultsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
 TestFaults = FaultsMachine.TestCase

@@ -217,7 +217,7 @@ LATE = [
 )
 @example(LATE, ("warp",) * 4, 4, False)
 @example(LATE, ("warp",) * 4, 4, True)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_side_by_side_the_same_races_are_seen(
     tmp_path_factory: pytest.TempPathFactory, program: Any, meetings: tuple[str, ...], width: int, compiled: bool
 ) -> None:

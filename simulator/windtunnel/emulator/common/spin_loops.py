@@ -53,7 +53,9 @@ class _ExitCondition:
 
     def polled_reads(self, stored: Collection[str]) -> list[ir.Load | ir.Atomic]:
         """Return the reads of ``stored`` arrays, and the atomic operations."""
-        reads = [e for one in self.expressions for e in ir.inside(one) if isinstance(e, (ir.Load, ir.Atomic))]
+        reads = [
+            e for expression in self.expressions for e in ir.inside(expression) if isinstance(e, (ir.Load, ir.Atomic))
+        ]
         return [e for e in reads if isinstance(e, ir.Atomic) or e.array in stored]
 
     def with_dependencies(self, names: set[str]) -> set[str]:
@@ -89,4 +91,4 @@ class _ExitCondition:
 
 
 def _names(*expressions: ir.Expr) -> set[str]:
-    return {e.name for one in expressions for e in ir.inside(one) if isinstance(e, ir.Variable)}
+    return {e.name for expression in expressions for e in ir.inside(expression) if isinstance(e, ir.Variable)}

@@ -1,4 +1,4 @@
-"""Emulated back ends: what an API reaches of the devices of an emulated machine."""
+"""Emulated back ends: the devices of an emulated machine that an API reaches."""
 
 from __future__ import annotations
 
@@ -14,43 +14,42 @@ from windtunnel.runtime.interface import DeviceInfo
 
 @dataclass
 class EmulatedBackend:
-    """An API (or a kind of device), and which devices it reaches; see ``runtime.interface.Backend``.
+    """An API or a kind of device, and the devices that it reaches; see ``runtime.interface.Backend``.
 
-    ``devices`` are names of the catalogue, ``SKU@API``; ``make`` gives the model of one. Contexts share the clock of
-    ``host``, or have one each.
+    ``devices`` are names of the catalogue, ``SKU@API``, and ``make`` returns the model of one. ``machine`` names the
+    emulated machine in messages. Contexts share the clock of ``host``; without one, each has its own.
     """
 
     name: str
     devices: Sequence[str]
     make: Callable[[str], Device]
     machine: str
-    """The emulated machine, in words: what is said where it has no such device."""
     host: Host | None = None
     _infos: dict[int, DeviceInfo] = field(default_factory=dict)
 
     def count(self) -> int:
-        """See ``Backend``."""
+        """Return the number of devices."""
         return len(self.devices)
 
     def absent(self) -> str:
-        """See ``selection.KnownBackend``."""
+        """Return why no device was found."""
         return f"{self.machine} has no device that it reaches"
 
     def find(self, device: str) -> int | None:
-        """See ``selection.KnownBackend``: ``SKU`` is found behind this back end's API, ``SKU@API`` behind its own."""
+        """Return the index of a device, given as ``SKU`` or ``SKU@API``; None if it is not among the devices."""
         for index, name in enumerate(self.devices):
             if device in (name, name.partition("@")[0]):
                 return index
         return None
 
     def info(self, index: int = 0) -> DeviceInfo:
-        """See ``Backend``. It takes no time on any program's clock."""
+        """Return the description of a device. It takes no time on any program's clock."""
         if index not in self._infos:
             self._infos[index] = EmulatedContext(self._device(index)).info
         return self._infos[index]
 
     def context(self, index: int = 0) -> EmulatedContext:
-        """See ``Backend``."""
+        """Open a device."""
         return EmulatedContext(self._device(index), self.host)
 
     def _device(self, index: int) -> Device:

@@ -238,7 +238,7 @@ class ThreadArray:
         """Raise DataRace if an earlier access does not happen before this one."""
         if earlier is None or clock.happens_after(earlier):
             return
-        reports = (AccessReport(one.thread, one.kind, one.line) for one in (access, earlier))
+        reports = (AccessReport(a.thread, a.kind, a.line) for a in (access, earlier))
         raise race(self.launch, self.name, self.index_of(at), *reports)
 
     # Positions.

@@ -21,7 +21,7 @@ def divergence_error(
     all.
     """
     first = arrived[0]
-    other = next((one for one in arrived if one.arrival != first.arrival and one.line != first.line), None)
+    other = next((thread for thread in arrived if thread.arrival != first.arrival and thread.line != first.line), None)
     if other is None:
         other = ended[0]
         lines: tuple[int, ...] = (first.line,)
@@ -47,35 +47,36 @@ def deadlock_error(state: LaunchState, threads: Sequence[Thread], not_begun: Seq
     cycle = graph.cycle()
     shown = cycle or graph.chain()
     launch = state.launch
-    reasons = [f"{launch.describe_thread(one.id)} waits {graph.reason(one)}" for one in shown[:_MAX_SHOWN]]
+    reasons = [f"{launch.describe_thread(thread.id)} waits {graph.reason(thread)}" for thread in shown[:_MAX_SHOWN]]
     if len(shown) > _MAX_SHOWN:
         reasons.append(f"and so on, in a cycle of {len(shown)} threads")
     others = len(threads) - len(shown)
     text = "; ".join(reasons) + (f"; {others:,} other threads wait too" if others else "")
-    lines = list(dict.fromkeys(one.line for one in shown))
+    lines = list(dict.fromkeys(thread.line for thread in shown))
     polled = shown[0].polled[0] if shown[0].polled else None
     return Deadlock(
         f"{launch}: deadlock: {text}{_residency(state, not_begun)}",
         **launch.position_of(*lines[:2]),
         array=polled.array.name if polled else None,
         index=polled.array.index_of(polled.at) if polled else None,
-        threads=tuple(launch.thread(one.id) for one in shown[:2]),
+        threads=tuple(launch.thread(thread.id) for thread in shown[:2]),
     )
 
 
 def livelock_error(launch: Launch, threads: Sequence[Thread]) -> Finding:
     """Return the finding that threads keep changing what the others wait for, and none makes progress."""
-    looping = [one for one in threads if one.loops] or list(threads)
-    shown = [one for one in looping[:2] if one.loops]
+    looping = [thread for thread in threads if thread.loops] or list(threads)
+    shown = [thread for thread in looping[:2] if thread.loops]
     loops = "; ".join(
-        f"{launch.describe_thread(one.id)} in the loop at {launch.describe_line(one.loops[0].line)}" for one in shown
+        f"{launch.describe_thread(thread.id)} in the loop at {launch.describe_line(thread.loops[0].line)}"
+        for thread in shown
     )
     others = len(looping) - len(shown)
     return Deadlock(
         f"{launch}: livelock: threads loop through repeated states without progress: {loops}"
         + (f"; {others:,} other threads" if others > 0 else ""),
-        **launch.position_of(*[one.loops[0].line for one in shown]),
-        threads=tuple(launch.thread(one.id) for one in looping[:2]),
+        **launch.position_of(*[thread.loops[0].line for thread in shown]),
+        threads=tuple(launch.thread(thread.id) for thread in looping[:2]),
     )
 
 
@@ -94,14 +95,14 @@ def _barrier_error(state: LaunchState, threads: Sequence[Thread], not_begun: Seq
     warp_error = _warp_error(launch, threads)
     if warp_error is not None:
         return warp_error
-    at_grid = [one for one in threads if one.arrival is not None and one.arrival.kind == "grid"]
+    at_grid = [thread for thread in threads if thread.arrival is not None and thread.arrival.kind == "grid"]
     if at_grid and not_begun:
         problem = f"the grid barrier at {launch.describe_line(at_grid[0].line)} waits for all {state.blocks:,} blocks"
         return _deadlock(launch, at_grid[0], problem + _residency(state, not_begun))
-    ended = [one for block in state.live.values() for one in block.ended]
+    ended = [thread for block in state.live.values() for thread in block.ended]
     ended += [state.last_exited] if state.last_exited is not None else []
     first = at_grid[0] if at_grid else threads[0]
-    elsewhere = [one for one in threads if one.line != first.line]
+    elsewhere = [thread for thread in threads if thread.line != first.line]
     if not elsewhere and not ended:
         problem = f"{launch.describe_thread(first.id)} waits at {launch.describe_line(first.line)} for ended threads"
         return _deadlock(launch, first, problem)
@@ -115,11 +116,11 @@ def _barrier_error(state: LaunchState, threads: Sequence[Thread], not_begun: Seq
 
 def _warp_error(launch: Launch, threads: Sequence[Thread]) -> Finding | None:
     """Return the finding about a thread that waits for its warp while others of the warp wait elsewhere."""
-    at_warp = next((one for one in threads if one.arrival is not None and one.arrival.is_of_warp), None)
+    at_warp = next((thread for thread in threads if thread.arrival is not None and thread.arrival.is_of_warp), None)
     if at_warp is None:
         return None
-    mates = [one for one in threads if one.block is at_warp.block and one.warp == at_warp.warp]
-    others = [one for one in mates if one.arrival != at_warp.arrival and one.line != at_warp.line]
+    mates = [thread for thread in threads if thread.block is at_warp.block and thread.warp == at_warp.warp]
+    others = [thread for thread in mates if thread.arrival != at_warp.arrival and thread.line != at_warp.line]
     if not others:
         return None
     counts = (len(mates) - len(others), len(mates))
@@ -137,8 +138,8 @@ class _WaitGraph:
 
     def __init__(self, state: LaunchState, threads: Sequence[Thread]) -> None:
         self.launch = state.launch
-        self.live = {one.id: one for one in threads}
-        self.edges = {one.id: self._waits_for(one) for one in threads}
+        self.live = {thread.id: thread for thread in threads}
+        self.edges = {thread.id: self._waits_for(thread) for thread in threads}
 
     def _waits_for(self, thread: Thread) -> list[int]:
         """Return the threads that could let one continue: those that changed last what it polls, or did not arrive."""
@@ -163,19 +164,20 @@ class _WaitGraph:
             on_path = set()
             while at is not None and at not in done:
                 if at in on_path:
-                    return [self.live[thread] for thread in path[path.index(at) :]]
+                    return [self.live[number] for number in path[path.index(at) :]]
                 on_path.add(at)
                 path.append(at)
                 after = self.edges[at]
-                at = next((thread for thread in after if thread in on_path), after[0] if after else None)
+                at = next((number for number in after if number in on_path), after[0] if after else None)
             done |= on_path
         return []
 
     def chain(self) -> list[Thread]:
         """Return a thread that waits for what no thread will change and, if any, a thread that waits for it."""
-        first = next(one for one in self.live.values() if one.is_waiting and not self.edges[one.id])
+        first = next(thread for thread in self.live.values() if thread.is_waiting and not self.edges[thread.id])
         after = next(
-            (self.live[one] for one, edges in self.edges.items() if first.id in edges and one != first.id), None
+            (self.live[number] for number, edges in self.edges.items() if first.id in edges and number != first.id),
+            None,
         )
         return [first] if after is None else [first, after]
 

@@ -232,7 +232,7 @@ class Machine(LaunchState):
 
     def _resume(self, threads: Sequence[Thread]) -> None:
         self.idle = 0
-        for thread in sorted(threads, key=lambda one: one.id):
+        for thread in sorted(threads, key=lambda waiting: waiting.id):
             thread.arrival = None
             self.ready.add(thread)
 
@@ -244,7 +244,7 @@ def _is_named(mask: int, lane: int) -> bool:
 
 def exchange(threads: Sequence[Thread], kind: str, width: int) -> None:
     """Set the result that each of the threads of a warp gets from a shuffle or a vote."""
-    values = {int(one.lane): one.arrival.value for one in threads if one.arrival is not None}
+    values = {int(t.lane): t.arrival.value for t in threads if t.arrival is not None}
     operation, _, mode = kind.partition(".")
     if operation == "vote":
         lanes = [lane for lane, value in values.items() if value]
