@@ -85,10 +85,10 @@ def message(folder: Path, text: str, *changes: str) -> str:
         ("20 ms", "20", "'20' has no unit"),
         ("{m: 64, n: 64, k: 64, dtype: bfloat16}", "{m: 1000000, n: 1000000, k: 64, dtype: bfloat16}", "needs 2.00 TB of memory"),
         ("gemm: {m: 64, n: 64, k: 64, dtype: bfloat16}", "sign: {}", "which does not run sign"),
-        ("policy: fifo", "policy: earliest-deadline-first", "needs a deadline, and 'calls' has none"),
-        ("policy: fifo", "policy: recommendation-matrix", "needs a use, and 'calls' has none"),
+        ("policy: fifo", "policy: earliest-deadline-first", "requires `deadline` in every workload; 'calls' has none"),
+        ("policy: fifo", "policy: recommendation-matrix", "requires `use_case` in every workload; 'calls' has none"),
         ("    price: 2.5 USD/h\n", "    power: {max: 10 W}\n", "W idle and 10 W at most"),
-        ("policy: fifo", "policy: {name: fifo, batch: {kind: continuous}}", "continuous batching takes generating jobs"),
+        ("policy: fifo", "policy: {name: fifo, batch: {kind: continuous}}", "continuous batching requires one `generate`"),
         ("policy: fifo", "policy: {name: fifo, order: arrival}", "a policy is a name, or a route and an order"),
         ("  - name: calls", "  - name: calls\n    devices: [h100]", "s.yaml:9:15: workload[0].devices[0]: the fleet has no 'h100'"),
         ("policy: fifo", "policy: {route: centrall}", "did you mean 'central'?"),
@@ -229,7 +229,7 @@ def test_extremes_are_run_or_refused_and_nothing_else(old: str, new: str, says: 
 def test_batching_a_program_with_streams_is_refused_not_ignored(tmp_path: Path) -> None:
     text = GOOD.replace("policy: fifo", "policy: {name: fifo, batch: {kind: request, size: 4}}")
     text = text.replace("      - gemm:", "      - streams: [[{launch: {}}], [{launch: {}}]]\n      - gemm:")
-    assert "request-level batching cannot take the program of 'calls'" in message(tmp_path, text)
+    assert "request-level batching does not support the program of 'calls'" in message(tmp_path, text)
 
 
 BRANCHED = TRACED.replace("stop: {jobs: 50}\n", "").replace(
@@ -249,7 +249,7 @@ def test_a_word_that_no_branch_on_a_jobs_way_knows_is_refused_and_no_other(tmp_p
     lengths = (jobs.finish - jobs.start).tolist()
     assert lengths[0] == lengths[2] < lengths[1]
     (tmp_path / "t.csv").write_text("time,kind,size\n0,a,big\n1,b,middling\n")
-    assert "t.csv:3: size: 'middling' is none of the cases of this branch; expected one of big, small" in message(
+    assert "t.csv:3: size: 'middling' is not a case of this branch; expected one of big, small" in message(
         tmp_path, BRANCHED
     )
 

@@ -429,7 +429,7 @@ def refused(path: Path) -> str:
         ("mttr: 1 min", "mttr: 1 min, devices: [rak]", "s.yaml:11:55: faults[0].devices[0]: the fleet has no 'rak'"),
         ("mttr: 1 min", "mttr: 1 min, devices: [rak]", "did you mean 'rack'?"),
         ("mttr: 1 min", "mttr: 1 min, devices: []", "at least 1"),
-        ("mtbf: 1 h, mttr: 1 min", "mtbf: 1 ns, mttr: 1 ns", "faults[0]: this fault would strike"),
+        ("mtbf: 1 h, mttr: 1 min", "mtbf: 1 ns, mttr: 1 ns", "faults[0]: this fault would occur"),
         ("failure, mtbf: 1 h, mttr: 1 min", "throttle, mean_interval: 1 s, duration: 1 s, speed: 1", "less than 1"),
         ("failure, mtbf: 1 h, mttr: 1 min", "brown-out, mean_interval: 1 s, duration: 1 s, budget: 10 W", "the fleet draws 40.0 W"),
         ("failure, mtbf: 1 h, mttr: 1 min", "straggler, probability: 2, slowdown: 2", "at most 1"),
@@ -439,9 +439,9 @@ def refused(path: Path) -> str:
             "unknown workload 'cals'; expected one of calls; did you mean 'calls'?",
         ),
         ("faults:", "power_budget: 30 W\nfaults:", "s.yaml:10:15: power_budget: the fleet draws 40.0 W"),
-        ("faults:", "power_budget: 100 W\nfaults:", "'calls' on rack would never be started: it draws 80.0 W"),
+        ("faults:", "power_budget: 100 W\nfaults:", "'calls' on rack could never start: it draws 80.0 W"),
         ("faults:", "power_budget: 100 W\nfaults:", "expected at least 120 W"),
-        ("count: 2", "count: 2, streams: 3", "faults are not modelled where rack works on 3 jobs at a time"),
+        ("count: 2", "count: 2, streams: 3", "faults are not supported where rack executes 3 jobs at a time"),
         ("count: 2", "count: 2, streams: 3", "s.yaml:4:53: fleet[0].streams"),
     ],
 )  # fmt: skip
@@ -462,7 +462,11 @@ DECODER = "{layers: 32, width: 4096, heads: 32, feed_forward: 11008}"
     ("ops", "policy", "says"),
     [
         ("[{streams: [[{launch: {}}], [{launch: {}}]]}]", "fifo", "for the streams of 'calls'"),
-        ("[{generate: {model: m, prompt: 10, output: 5}}]", "fifo", "where jobs generate, as those of 'calls' do"),
+        (
+            "[{generate: {model: m, prompt: 10, output: 5}}]",
+            "fifo",
+            "for jobs with `generate`, such as those of 'calls'",
+        ),
         (
             "[{generate: {model: m, prompt: 10, output: 5}}]",
             "{name: fifo, batch: {kind: continuous}}",
@@ -484,7 +488,7 @@ def test_where_faults_are_not_modelled_they_are_refused(
 def test_a_target_on_availability_needs_something_that_fails(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(GOOD + "targets: [availability >= 0.9]\n")
-    assert "nothing fails in this scenario" in refused(path)
+    assert "availability requires a fault" in refused(path)
     path.write_text(GOOD + FAULTS + "targets: [availability >= 0.9]\n")
     assert CliRunner().invoke(cli, ["run", str(path)]).exit_code == 0
 

@@ -229,7 +229,7 @@ def test_what_a_real_device_does_not_do_is_done_by_the_others(monkeypatch: pytes
     fake = Fake("cpu:0", refuses="stencil")
     use(monkeypatch, fake)
     assert set(run(scenario(REAL[:2])).recording.jobs.device.tolist()) == {1} and not fake.done
-    with pytest.raises(errors.InputError, match="cpu:0 does not do it: no stencil here"):
+    with pytest.raises(errors.InputError, match="cpu:0 does not support it: no stencil here"):
         run(scenario(REAL[:1]))
 
 
@@ -355,9 +355,9 @@ def test_a_real_device_that_got_no_job_says_so(monkeypatch: pytest.MonkeyPatch) 
 
 def test_batches_streams_and_stated_times_are_no_work_for_a_real_device(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Fake("cpu:0"))
-    with pytest.raises(errors.InputError, match="does one job at a time, and the policy makes batches"):
+    with pytest.raises(errors.InputError, match="executes one job at a time and does not support batches"):
         run(scenario(REAL[:1], policy={"route": "central", "batch": {"kind": "request", "size": 4, "wait": "1 ms"}}))
-    with pytest.raises(errors.InputError, match="no streams of a job"):
+    with pytest.raises(errors.InputError, match="does not support streams of a job"):
         run(
             scenario(
                 REAL[:1], workload={"ops": [{"streams": [[{"vector_add": {"n": 10}}], [{"vector_add": {"n": 10}}]]}]}

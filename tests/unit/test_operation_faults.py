@@ -381,9 +381,9 @@ def test_what_is_wrong_with_a_fault_is_said(fault: dict[str, Any], problem: str,
 
 def test_where_it_is_not_modelled_it_is_refused() -> None:
     fault = {"kind": "ecc", "call": 1}
-    with pytest.raises(InputError, match=r"faults\[0\]: faults of single operations are not modelled where jobs are b"):
+    with pytest.raises(InputError, match=r"faults\[0\]: faults of single operations are not supported with b"):
         run(fault, policy={"name": "fifo", "batch": {"kind": "request", "size": 2}})
-    with pytest.raises(InputError, match="faults are not modelled where server works on 2 jobs at a time"):
+    with pytest.raises(InputError, match="faults are not supported where server executes 2 jobs at a time"):
         run(fault, fleet=[{**SERVER, "streams": 2}])
     rule = {"entry": "server", "max": 3, "up": {"queue_per_device": 4}, "provisioning": "1 s"}
     with pytest.raises(InputError, match=r"faults\[0\] \(ecc\) applies to 'server', which autoscale\[0\] scales"):

@@ -180,7 +180,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(tmp_path: Path, policy
 
 
 def test_needs_of_an_own_policy_are_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="needs a price"):
+    with pytest.raises(InputError, match="requires `price`"):
         windtunnel.run(scenario(tmp_path, "./mine.py:soonest", fleet=[{"device": "server"}]))
 
 

@@ -1,6 +1,6 @@
-"""A run's jobs block after block, from arrays that hold them all, or drawn as they are needed.
+"""The jobs of a run in blocks, from complete arrays or drawn while the run goes on.
 
-Both give the same jobs: the same arrivals, draws and slowdowns, whoever asks and in whatever blocks.
+Both give the same arrivals, random draws and slowdowns, independent of the sizes of blocks.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from windtunnel.engine.prepare.programs import ServiceTimeDraws
 from windtunnel.scenario.faults import Straggler
 
 BLOCK = 262_144
-"""Jobs of a block, where they are held in arrays."""
+"""The number of jobs in a block that is taken from complete arrays."""
 
 
 @dataclass(frozen=True)
 class JobBlock:
-    """Jobs in order of arrival; arrays of one length, ``draws`` by (job, draw)."""
+    """Jobs in order of arrival: arrays of shape (jobs,), and ``draws`` of shape (jobs, columns)."""
 
     arrival: TickArray
     workload: np.ndarray
@@ -35,36 +35,36 @@ class JobBlock:
 
 
 def draws(prepared: PreparedRun) -> dict[int, list[ServiceTimeDraws]]:
-    """Each workload's columns of draws, one for every stated time that is drawn."""
-    found: dict[int, list[ServiceTimeDraws]] = {}
+    """Return the random service times of each workload, one column for each random stage."""
+    by_workload: dict[int, list[ServiceTimeDraws]] = {}
     for (_, work), compiled in prepared.compiled.items():
-        columns = found.setdefault(work, [])
+        columns = by_workload.setdefault(work, [])
         for segment in compiled.segments():
-            if segment.drawn is not None and not any(segment.drawn.variates is known for known in columns):
+            if segment.drawn is not None and not any(segment.drawn.variates is other for other in columns):
                 columns.append(segment.drawn.variates)
-    return found
+    return by_workload
 
 
 def draw_columns(prepared: PreparedRun) -> int:
-    """How many draws a job may have; at least one."""
+    """Return the largest number of random draws of a job; at least 1."""
     return max(1, max((len(columns) for columns in draws(prepared).values()), default=0))
 
 
 def job_blocks(prepared: PreparedRun) -> Iterator[JobBlock]:
-    """All jobs of the run."""
+    """Yield all jobs of the run in blocks."""
     return _drawn(prepared) if prepared.streamed else _held(prepared)
 
 
 def _held(prepared: PreparedRun) -> Iterator[JobBlock]:
-    columns, known = draw_columns(prepared), draws(prepared)
+    columns, by_workload = draw_columns(prepared), draws(prepared)
     for first in range(0, len(prepared.arrival), BLOCK):
         part = slice(first, first + BLOCK)
         workload, rank = prepared.workload_of[part], prepared.rank[part]
         drawn = np.ones((len(rank), columns))
-        for work, variates in known.items():
-            mine = slice(None) if len(known) == 1 and len(prepared.workloads) == 1 else workload == work
-            for column, one in enumerate(variates):
-                drawn[mine, column] = one.values[rank[mine]]
+        for work, variates in by_workload.items():
+            members = slice(None) if len(by_workload) == 1 and len(prepared.workloads) == 1 else workload == work
+            for column, values in enumerate(variates):
+                drawn[members, column] = values.values[rank[members]]
         slowdown = None if prepared.slowdown is None else prepared.slowdown[part]
         yield JobBlock(prepared.arrival[part], workload, rank, prepared.eligible[part], slowdown, drawn)
 
@@ -72,7 +72,7 @@ def _held(prepared: PreparedRun) -> Iterator[JobBlock]:
 def _drawn(prepared: PreparedRun) -> Iterator[JobBlock]:
     scenario = prepared.scenario
     columns = draw_columns(prepared)
-    takers = {work: [one.drawing() for one in known] for work, known in draws(prepared).items()}
+    takers = {work: [column.drawing() for column in columns_of] for work, columns_of in draws(prepared).items()}
     slow = _slowing(prepared)
     streams = {
         w.number: arrival_blocks(
@@ -90,22 +90,22 @@ def _drawn(prepared: PreparedRun) -> Iterator[JobBlock]:
         drawn = np.ones((len(arrival), columns))
         slowdown = np.ones(len(arrival)) if slow else None
         for work in (0,) if alone else np.unique(workload).tolist():
-            mine = workload == work
-            count = len(arrival) if alone else int(np.count_nonzero(mine))
+            members = workload == work
+            count = len(arrival) if alone else int(np.count_nonzero(members))
             for column, take in enumerate(takers.get(work, [])):
                 if alone:
                     drawn[:, column] = take(count)
                 else:
-                    drawn[mine, column] = take(count)
+                    drawn[members, column] = take(count)
             for take in slow.get(work, []):
                 assert slowdown is not None  # noqa: S101  there is a slowdown
-                slowdown[mine] *= take(count)
+                slowdown[members] *= take(count)
         yield JobBlock(arrival, workload, rank, prepared.eligible[workload], slowdown, drawn)
 
 
 def _slowing(prepared: PreparedRun) -> dict[int, list[Callable[[int], FloatArray]]]:
-    """For each workload, what its jobs' slowdowns are multiplied from (as in ``faults.straggler_slowdowns``)."""
-    found: dict[int, list[Callable[[int], FloatArray]]] = {}
+    """Return the factors of the slowdowns of each workload, as ``fault_schedule.straggler_slowdowns`` does."""
+    by_workload: dict[int, list[Callable[[int], FloatArray]]] = {}
     for number, fault in enumerate(prepared.scenario.faults):
         if not isinstance(fault, Straggler):
             continue
@@ -113,8 +113,8 @@ def _slowing(prepared: PreparedRun) -> dict[int, list[Callable[[int], FloatArray
             name = job_class.workload.name
             if fault.workloads is None or name in fault.workloads:
                 rng = stream(prepared.scenario.seed, "faults", str(number), name)
-                found.setdefault(job_class.number, []).append(partial(_slowed, rng, fault))
-    return found
+                by_workload.setdefault(job_class.number, []).append(partial(_slowed, rng, fault))
+    return by_workload
 
 
 def _slowed(rng: np.random.Generator, fault: Straggler, count: int) -> FloatArray:

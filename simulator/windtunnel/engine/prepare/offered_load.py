@@ -1,4 +1,4 @@
-"""How much of what a fleet can do its jobs ask for: the offered load, before anything runs."""
+"""The offered load: the work that arrives over the work that the fleet can complete, computed before the run."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from windtunnel.engine.prepare.programs import Segment
 from windtunnel.scenario.arrivals import Closed, Deterministic, Trace
 from windtunnel.scenario.faults import CorruptCopy, Ending, Failure, Fault, OperationFault
 
-_MOST_LOST = 0.01
+_MAX_FAILED = 0.01
 
 
 @dataclass(frozen=True)
 class Load:
-    """``offered`` over what could be done; ``steady``: whether nothing is random, so that all of it can be used."""
+    """The offered load, and whether nothing is random (``steady``), so that the fleet can be used completely."""
 
     offered: float
     steady: bool
 
     @property
     def excessive(self) -> bool:
-        """Whether no steady state can be: at its capacity a queue that varies at all grows without bound."""
+        """Whether no steady state exists: a random queue grows without bound already at its capacity."""
         return self.offered > 1 + 1e-9 or (self.offered >= 1 - 1e-9 and not self.steady)
 
 
 def offered_load(prepared: PreparedRun) -> Load | None:
-    """The least busy that the fleet's busiest part can be, however jobs are shared out; None where that is not known.
+    """Return the smallest possible load of the busiest part of the fleet; None if it is not known.
 
-    The fluid limit: jobs of each workload, at their mean rate, are divided among the classes that can run them so that
-    the largest of (seconds of work a second) / (devices) is least (a linear program). Batches count at what a job
-    takes in the best of them, devices that fail for the share of time that they work. Not known where arrivals change
-    with time, where chance strikes operations (how much is done again or spared depends on where in a job), where
-    failures end more than ``_MOST_LOST`` of the jobs for good (their work is then spared), for batches that are
-    continuous or of jobs that differ, and where all jobs come from users who wait for answers; beside other jobs theirs
-    count as none, since they give way.
+    It is the fluid limit: the jobs of each workload, at their mean rate, are divided among the classes that can run
+    them such that the largest of (seconds of work a second) / (devices) is minimal (a linear program). A batched job
+    counts with its share of the most efficient batch, and a device that fails counts with its availability.
+
+    The load is not known if arrivals change with time, if operations fail at random (the repeated work depends on
+    where in a job they fail), if failures end more than ``_MAX_FAILED`` of the jobs (their work is not done), for
+    batches that are continuous or of different jobs, and if all workloads are closed. Beside other workloads a closed
+    one counts as 0, because it adapts.
     """
     if prepared.policy.batch.kind == "continuous":
         return None
     if prepared.policy.batch.kind == "request" and any(prepared.batches(*key) is None for key in prepared.compiled):
-        # What a batch of jobs that differ takes is known when there is one; reckoned singly they would seem too much.
+        # The cost of a batch of different jobs is known only during the run.
         return None
     if not all(w.workload.arrivals.stationary for w in prepared.workloads):
         return None
@@ -64,7 +65,10 @@ def offered_load(prepared: PreparedRun) -> Load | None:
     capacities: list[float] = []
     for fleet_class in prepared.classes:
         works = [_work_s(prepared, fleet_class, w.number) for w in prepared.workloads]
-        if max((_lost(prepared, fleet_class, work.get("device", 0.0)) for work in works), default=0.0) > _MOST_LOST:
+        if (
+            max((_failed_share(prepared, fleet_class, work.get("device", 0.0)) for work in works), default=0.0)
+            > _MAX_FAILED
+        ):
             return None
         for name in sorted({name for work in works for name in work}):
             rows.append(np.array([work.get(name, 0.0) for work in works]))
@@ -73,11 +77,11 @@ def offered_load(prepared: PreparedRun) -> Load | None:
     steady = all(isinstance(w.workload.arrivals, Deterministic) for w in prepared.workloads) and not any(
         segment.drawn for program in prepared.compiled.values() for segment in program.segments()
     )
-    return Load(_least(prepared, rates, rows, capacities), steady)
+    return Load(_minimal_load(prepared, rates, rows, capacities), steady)
 
 
 def _work_s(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> dict[str, float]:
-    """Mean seconds that a job of the workload takes of the device, and of each engine that serves jobs side by side."""
+    """Return the mean time for which a job occupies the device, and each engine that serves jobs together (s)."""
     compiled = prepared.compiled.get((fleet_class.number, work))
     if compiled is None:
         return {}
@@ -89,15 +93,15 @@ def _work_s(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> dict[s
     share = np.ones(1)
     if compiled.variant_of is not None:
         share = np.bincount(compiled.variant_of, minlength=len(compiled.variants)) / len(compiled.variant_of)
-    found: dict[str, float] = {"device": 0.0}
+    seconds: dict[str, float] = {"device": 0.0}
     for weight, phases in zip(share, compiled.variants, strict=True):
         for phase in phases:
-            found["device"] += weight * max(sum(_mean_s(s) for s in body) for body in phase)
+            seconds["device"] += weight * max(sum(_mean_s(s) for s in body) for body in phase)
             if fleet_class.streams > 1:
                 for segment in (s for body in phase for s in body):
-                    taken = weight * _mean_s(segment) * segment.share
-                    found[segment.engine] = found.get(segment.engine, 0.0) + taken
-    return found
+                    occupied_s = weight * _mean_s(segment) * segment.share
+                    seconds[segment.engine] = seconds.get(segment.engine, 0.0) + occupied_s
+    return seconds
 
 
 def _mean_s(segment: Segment) -> float:
@@ -106,33 +110,34 @@ def _mean_s(segment: Segment) -> float:
     return float(np.mean(segment.ticks)) / TICKS_PER_SECOND
 
 
-def _lost(prepared: PreparedRun, fleet_class: FleetClass, work_s: float) -> float:
-    """The share of jobs of so much work that failures of the class end for good, about.
+def _failed_share(prepared: PreparedRun, fleet_class: FleetClass, work_s: float) -> float:
+    """Return the approximate share of jobs with ``work_s`` seconds of work that fail because of device failures.
 
-    Each start of one is struck before its end with probability 1 - exp(-work / MTBF).
+    Each attempt is interrupted with probability 1 - exp(-work / MTBF).
     """
-    lost = 0.0
+    share = 0.0
     for fault in _failures(prepared, fleet_class):
         starts = 1 if fault.on_failure == "fail" else fault.max_attempts
-        lost += (1.0 - math.exp(-work_s / (fault.mtbf or math.inf))) ** starts
-    return lost
+        share += (1.0 - math.exp(-work_s / (fault.mtbf or math.inf))) ** starts
+    return share
 
 
 def max_failed_jobs(prepared: PreparedRun) -> float:
-    """How many jobs failures may be expected to end for good, on the classes that lose most of them."""
+    """Return the expected number of jobs that fail, if each runs on the class where most of its workload fail."""
     expected = 0.0
     for work in prepared.workloads:
         jobs = float(np.count_nonzero(prepared.workload_of == work.number))
         ended = [
-            (_lost(prepared, c, _work_s(prepared, c, work.number).get("device", 0.0)), c) for c in prepared.classes
+            (_failed_share(prepared, c, _work_s(prepared, c, work.number).get("device", 0.0)), c)
+            for c in prepared.classes
         ]
-        struck = [(lost, *_ended_operations(prepared, c, work.number)) for lost, c in ended]
-        expected += min(max((jobs * (lost + share) + further for lost, share, further in struck), default=0.0), jobs)
+        by_class = [(failed, *_failed_operations(prepared, c, work.number)) for failed, c in ended]
+        expected += min(max((jobs * (failed + share) + count for failed, share, count in by_class), default=0.0), jobs)
     return expected
 
 
 def _failures(prepared: PreparedRun, fleet_class: FleetClass) -> list[Failure]:
-    """Failures at drawn times that strike devices of the class."""
+    """Return the random failures of devices of the class."""
     entry = prepared.scenario.fleet[fleet_class.number]
     return [
         fault
@@ -144,33 +149,33 @@ def _failures(prepared: PreparedRun, fleet_class: FleetClass) -> list[Failure]:
 
 
 def _adds_work(fault: Fault) -> bool:
-    """Whether it changes what jobs take on average, by striking operations again and again."""
+    """Return whether the fault changes the mean work of jobs, because it occurs again and again."""
     return isinstance(fault, OperationFault) and not isinstance(fault, CorruptCopy) and fault.max_occurrences is None
 
 
-def _ended_operations(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> tuple[float, float]:
-    """(share of its jobs, further jobs) of the workload that struck operations end for good on the class, at most."""
+def _failed_operations(prepared: PreparedRun, fleet_class: FleetClass, work: int) -> tuple[float, float]:
+    """Return the largest share of the workload's jobs, and a number of further jobs, that faults of operations end."""
     compiled = prepared.compiled.get((fleet_class.number, work))
-    share, further = 0.0, 0.0
+    share, count = 0.0, 0.0
     if compiled is None:
-        return share, further
+        return share, count
     for fault in prepared.scenario.faults:
         if not isinstance(fault, Ending) or not is_eligible(prepared, fault, fleet_class, work):
             continue
         starts = 1 if fault.on_failure == "fail" else fault.max_attempts
         if fault.probability is None:
-            further += (fault.max_occurrences or 0) // starts
+            count += (fault.max_occurrences or 0) // starts
             continue
         most = max(
             sum(fault.affects(s.name) for phase in phases for body in phase for s in body)
             for phases in compiled.variants
         )
         share += (1.0 - (1.0 - fault.probability) ** most) ** starts
-    return share, further
+    return share, count
 
 
 def _up(prepared: PreparedRun, fleet_class: FleetClass) -> float:
-    """The share of time in which a device of the class has not failed, in the long run."""
+    """Return the long-run availability of a device of the class."""
     up = 1.0
     for fault in _failures(prepared, fleet_class):
         if fault.mtbf is not None and fault.mttr is not None:
@@ -178,12 +183,12 @@ def _up(prepared: PreparedRun, fleet_class: FleetClass) -> float:
     return up
 
 
-def _least(prepared: PreparedRun, rates: np.ndarray, rows: list[np.ndarray], capacities: list[float]) -> float:
+def _minimal_load(prepared: PreparedRun, rates: np.ndarray, rows: list[np.ndarray], capacities: list[float]) -> float:
     classes, works = len(prepared.classes), len(rates)
     if classes == 1:
         return max(float(rates @ row) / capacity for row, capacity in zip(rows, capacities, strict=True))
     if works == 1 and all(c.streams == 1 for c in prepared.classes) and all(row[0] > 0 for row in rows):
-        # Each class does what it can, all of them to the same extent.
+        # The optimum loads all classes equally.
         fleets = [
             _up(prepared, c) * c.count / _work_s(prepared, c, 0)["device"]
             for c in prepared.classes
@@ -192,7 +197,7 @@ def _least(prepared: PreparedRun, rates: np.ndarray, rows: list[np.ndarray], cap
         return float(rates[0]) / sum(fleets)
     from scipy.optimize import linprog
 
-    # Variables: jobs a second of workload w on class c, then the load itself.
+    # Variables: the rate of workload w on class c (1/s), then the load.
     columns = classes * works
     upper: list[np.ndarray] = []
     at = 0

@@ -1,4 +1,4 @@
-"""A scenario made ready to run: classes of devices, every job, and what each class would take for it."""
+"""A prepared run: the classes of devices, all jobs, and the program of every workload on every class."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from windtunnel.scenario.program import Stage
 from windtunnel.scenario.scenario import Scenario, Workload
 
 FAR = 2**62
-"""A tick later than any run: the deadline of a job without one."""
+"""A tick beyond the longest run: the deadline of a job that has none."""
 
 
 @dataclass(frozen=True)
 class FleetClass:
-    """Devices that are alike: one fleet entry. Device numbers ``first`` to ``first + count - 1``."""
+    """The identical devices of one fleet entry, with the numbers ``first`` to ``first + count - 1``."""
 
     number: int
     name: str
     device: Device
     first: int
     count: int
-    """Devices that there are; where the entry is scaled, that there may be."""
+    """The number of devices; for a scaled entry the largest possible number."""
     begin: int
-    """Devices in service when the run begins."""
+    """The number of devices in service when the run begins."""
     streams: int
     price_usd_per_s: float | None
     idle_w: float
     active_w: float
-    """Drawn above idle whenever anything runs, once."""
+    """Power above idle that a device draws whenever any of its hardware engines works (W)."""
     limit_w: float
     executor: Executor | None = None
-    """What does its work, where it is a device of this host and not a model alone."""
+    """The executor of a real device; None for a modelled one."""
 
     @property
     def names(self) -> list[str]:
-        """Each device's name: the class's, with a number where it has several."""
+        """The name of each device: that of the class, with a number if it has several devices."""
         if self.count == 1:
             return [self.name]
         return [f"{self.name}-{i}" for i in range(self.count)]
@@ -58,120 +58,120 @@ class FleetClass:
 
 @dataclass(frozen=True)
 class JobClass:
-    """A workload with what the engine needs of it."""
+    """A workload, its program and the source of its jobs' values."""
 
     number: int
     workload: Workload
     program: Sequence[Stage]
     source: Source
     deadline_ticks: int
-    """From arrival; FAR without one."""
+    """The deadline after arrival; FAR if there is none."""
 
 
 @dataclass(frozen=True)
 class PreparedRun:
-    """Everything a run needs. Job arrays are in order of arrival, and leave out the jobs of users (``users``)."""
+    """All inputs of a run. Arrays of jobs are in order of arrival and exclude the jobs of ``users``; shape (jobs,)."""
 
     scenario: Scenario
     policy: Policy
     classes: Sequence[FleetClass]
     workloads: Sequence[JobClass]
     compiled: Mapping[tuple[int, int], Compiled]
-    """(class number, workload number) to the program compiled for it; absent where the class cannot run it."""
+    """The compiled program by (class number, workload number); absent if the class cannot run the workload."""
     preference: Mapping[tuple[int, int], float]
-    """(class, workload) to its place in the recommendation matrix, where the policy asks for it."""
+    """The rank in the recommendation matrix by (class, workload), if the policy requires it."""
     arrival: TickArray
     workload_of: np.ndarray
     rank: np.ndarray
-    """Each job's place within its workload."""
+    """The index of each job within its workload."""
     eligible: np.ndarray
-    """Each job's index into ``signatures``."""
+    """The index of each job into ``signatures``."""
     signatures: Sequence[tuple[int, ...]]
-    """Sets of classes that can run a job, in the order of the fleet."""
+    """The distinct sets of classes that can run a job, each in the order of the fleet."""
     end: int | None
-    """Tick at which everything stops; None: run until drained."""
+    """The tick at which the run stops; None if it stops when it has drained."""
 
     faults: FaultSchedule | None = None
-    """What strikes devices, and when; None where nothing does."""
+    """The schedule of faults of devices and power, if the scenario has any."""
     budget_w: float | None = None
-    """Power that the whole fleet may draw (infinite: only in a brown-out is there a limit); None without any."""
+    """The power budget of the whole fleet; infinite if only brown-outs limit power, None if nothing does."""
     streamed: bool = False
-    """Whether jobs are drawn as they are needed, and their times summed up: the job arrays then hold one job of each
-    workload, which stands for all of them."""
+    """Whether jobs are drawn while the run goes on and only summaries are kept. The arrays of jobs then have one job of
+    each workload, which represents all of them."""
     expected_jobs: int = 0
     expected_ticks: int = 0
-    """How many jobs will arrive over how long, about; where they are drawn as they are needed."""
+    """The expected number of jobs and the expected length of a streamed run."""
     sampled: bool = True
-    """Whether a sample of the jobs' times is kept then."""
+    """Whether a streamed run keeps a sample of the jobs."""
     slowdown: FloatArray | None = None
-    """Each job's slowdown by its number, where stragglers are stated."""
+    """The factor on the execution time of each job, if the scenario has stragglers."""
 
     users: Sequence[UserClass] = ()
-    """Workloads whose users wait for answers."""
+    """The closed workloads."""
     limit: int | None = None
-    """Jobs after which no more arrive, users' included."""
+    """The number of jobs after which no more arrive, including those of users."""
     scaled: Sequence[tuple[FleetClass, Autoscale]] = ()
-    """Classes whose devices come and go, with the rule by which they do."""
+    """The classes that are scaled, with their rules."""
     with_capacity: Callable[[int], PreparedRun] | None = None
-    """The same with draws for so many jobs of each closed workload."""
+    """Returns the same run with random draws for this number of jobs of each closed workload."""
 
     @property
     def job_count(self) -> int:
-        """Jobs that arrive; where that is not known beforehand, about so many."""
+        """The number of jobs that arrive, or an upper or approximate value if it is not known in advance."""
         if self.streamed:
             return self.expected_jobs
-        room = len(self.arrival) + sum(users.capacity for users in self.users)
-        return room if self.limit is None else min(room, self.limit)
+        count = len(self.arrival) + sum(users.capacity for users in self.users)
+        return count if self.limit is None else min(count, self.limit)
 
     @property
     def device_count(self) -> int:
-        """Devices in the whole fleet."""
+        """The number of devices in the whole fleet."""
         return sum(c.count for c in self.classes)
 
     @property
     def interrupts(self) -> bool:
-        """Whether what a device does may be interrupted or slowed."""
+        """Whether the work of a device may be interrupted or slowed down."""
         return self.faults is not None or self.real
 
     @property
     def real(self) -> bool:
-        """Whether the fleet has a device of this host."""
+        """Whether the fleet has a real device."""
         return any(c.executor is not None for c in self.classes)
 
     @property
     def idle_w(self) -> float:
-        """What the whole fleet draws when nothing runs."""
+        """The idle power of the whole fleet at the beginning (W)."""
         return sum(c.idle_w * c.begin for c in self.classes)
 
     @property
     def batch_wait_ticks(self) -> int:
-        """How long a request-level batch waits for company."""
+        """How long the first job of a request-level batch waits for others (ticks)."""
         return to_ticks(self.policy.batch.wait_s)
 
     def is_own_interval(self, program: Compiled) -> bool:
-        """Whether the program's jobs are of one piece, so that their own start and finish say what the device did."""
+        """Return whether each job is one segment, so that its start and finish are the interval of the device."""
         alone = program.decoder is None and self.policy.batch.kind == "none" and not self.interrupts
         return alone and program.single is not None
 
     @property
     def writes_intervals(self) -> bool:
-        """Whether what devices do has to be written down as it happens."""
+        """Whether the engine must record intervals, because the times of jobs do not show them."""
         return not all(self.is_own_interval(program) for program in self.compiled.values())
 
     def batches(self, cls: int, work: int) -> BatchTable | None:
-        """Request-level batches of the workload on the class; None where more than their number and draw matters."""
+        """Return the table of request-level batches; None if more than number and random draws determine their cost."""
         if self.compiled[cls, work].decoder is not None:
             return None
         job_class = self.workloads[work]
         return batch_table(job_class.program, self.classes[cls].device, job_class.source, self.policy.batch.size)
 
     def class_of_device(self) -> np.ndarray:
-        """Each device's class number."""
+        """Return the class number of each device; shape (devices,)."""
         return np.repeat(np.arange(len(self.classes)), [c.count for c in self.classes])
 
 
 def kind_of_station(prepared: PreparedRun, fleet_class: FleetClass) -> str:
-    """``continuous``, ``stream``, ``single`` or ``real``: what a class's fleet entry and the policy's batching need."""
+    """Return the kind of station that a class needs: ``continuous``, ``stream``, ``single`` or ``real``."""
     if fleet_class.executor is not None:
         return "real"
     if prepared.policy.batch.kind == "continuous":

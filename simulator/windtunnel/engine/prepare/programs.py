@@ -1,4 +1,4 @@
-"""Job programs made into what a device does: segments of time and power, for every job of a workload at once."""
+"""Compiles programs of jobs into segments of time and power on a device, for all jobs of a workload at once."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from windtunnel.engine.prepare.decoding import DecoderCostCache, DecoderCosts
 from windtunnel.scenario.program import Branch, ColumnRef, Generate, OpStage, Stage, Streams, Value
 
 WATT_GRAIN = 2.0**-20
-"""Powers are kept to multiples of this (about a microwatt), so that sums and differences of them are exact."""
+"""Powers are rounded to multiples of this (about a microwatt), so that their sums and differences are exact."""
 
 
 LONGEST_CONTEXT = 4_194_304
-"""Tokens of one sequence beyond which tables of attention are not made."""
+"""The largest number of tokens of one sequence for which attention tables are computed."""
 
-MOST_PATHS = 256
-"""Ways through a program's branches; each is compiled for every job."""
+MAX_PATHS = 256
+"""The largest number of paths through the branches of a program; each is compiled for every job."""
 
-_CROWD = 1e6
-"""Requests in flight at which every device has long been saturated."""
+_SATURATED = 1e6
+"""A number of requests in flight that saturates every device."""
 
 
 def round_power(watts: float) -> float:
-    """``watts`` to the nearest multiple of WATT_GRAIN."""
+    """Return ``watts`` rounded to a multiple of WATT_GRAIN."""
     return round(watts / WATT_GRAIN) * WATT_GRAIN
 
 
 @dataclass(frozen=True)
 class ServiceTimeDraws:
-    """Draws of mean 1 for a stated time, one a job of a workload in order.
+    """Random factors with mean 1 on a stated service time, one for each job of a workload.
 
-    Keyed by seed, workload and the stage's place, so the i-th is the i-th job's in whatever blocks they are drawn.
+    They are keyed by seed, workload and stage, so the i-th belongs to the i-th job, independent of the sizes of blocks.
     """
 
     seed: int
@@ -53,32 +53,33 @@ class ServiceTimeDraws:
 
     @cached_property
     def values(self) -> FloatArray:
-        """All of them."""
+        """The factors of all jobs; shape (count,)."""
         return self.drawing()(self.count)
 
     def drawing(self) -> Callable[[int], FloatArray]:
-        """A function that gives the next so many draws each time, from the first."""
+        """Return a function that returns the next ``n`` factors at each call, beginning with the first."""
         rng = stream(self.seed, *self.name)
         return lambda count: unit_variates(rng, self.distribution, self.cv, count)
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A stated time drawn for each job: ``seconds`` times the job's variate."""
+    """A random service time: ``seconds`` times the random factor of the job."""
 
     seconds: float
     variates: ServiceTimeDraws
 
     def ticks(self) -> TickArray:
-        """Every job's, to the nearest tick."""
+        """Return the time of every job, to the nearest tick; shape (jobs,)."""
         return to_tick_array(self.seconds * self.variates.values)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Time on one engine of a device. ``ticks`` and ``watts`` (above idle) are one number, or one a job by its rank.
+    """Work on one hardware engine of a device.
 
-    ``share`` of the engine is taken: an engine that serves n requests side by side gives each an n-th.
+    ``ticks`` and ``watts`` (above idle) are one number for all jobs, or an array by the job's rank. The segment takes
+    the ``share`` of the engine: an engine that serves n requests together gives each of them 1/n.
     """
 
     engine: str
@@ -87,26 +88,26 @@ class Segment:
     watts: float | FloatArray
     share: float = 1.0
     rows: Rows | None = None
-    """What it is, for devices that execute it; None for what is more than one operation."""
+    """The operation, for real devices; None for a segment of several operations."""
 
     @cached_property
     def ticks(self) -> int | TickArray:
-        """How long it takes; drawn times are worked out when first asked for."""
+        """The duration; random times are drawn at the first use."""
         return self.span.ticks() if isinstance(self.span, Drawn) else self.span
 
     @property
     def drawn(self) -> Drawn | None:
-        """Where a stated time is drawn for each job."""
+        """The random service time, if the segment has one."""
         return self.span if isinstance(self.span, Drawn) else None
 
     def columns(self, rank: int) -> dict[str, float | str]:
-        """The operation's columns of the job of that rank."""
-        assert self.rows is not None  # noqa: S101  whoever executes it has seen that it is one operation
+        """Return the columns of the operation for the job of this rank."""
+        assert self.rows is not None  # noqa: S101  checked by real_devices.check_executable
         numbers = {name: float(v[0] if len(v) == 1 else v[rank]) for name, v in self.rows.numbers.items()}
         return {**numbers, **self.rows.choices}
 
     def at(self, rank: int) -> tuple[int, float]:
-        """(ticks, watts above idle) of the job of that rank."""
+        """Return the ticks and the watts above idle for the job of this rank."""
         ticks = self.ticks if isinstance(self.ticks, int) else int(self.ticks[rank])
         watts = self.watts if isinstance(self.watts, float) else float(self.watts[rank])
         return ticks, watts
@@ -114,18 +115,26 @@ class Segment:
 
 Body = tuple[Segment, ...]
 Phase = tuple[Body, ...]
-"""Bodies that run side by side; a job's phases follow each other."""
+"""Bodies that run in parallel; the phases of a job run one after another."""
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """One workload's program on one class of device.
+    """The program of one workload on one class of devices. Arrays have the shape (1,) or (jobs,).
 
-    ``variants`` are the ways through its branches and ``variant_of`` which one each job takes (None: all the
-    first). ``estimate_s`` is the expected time of a job until its first result, ``mean_s`` the mean of that,
-    ``energy_j`` the energy of a whole job with the device's idle power, ``footprint_bytes`` the memory it needs;
-    each one number or one a job. ``operations`` names what was priced.
-    ``decoder`` is set when the program is a single `generate`.
+    Attributes:
+        variants: The paths through the branches of the program.
+        variant_of: The path that each job takes; None if there is only one.
+        estimate_s: The expected time of a job until its first result (s).
+        mean_s: The mean of ``estimate_s``.
+        energy_j: The energy of a job, including the idle power of the device (J).
+        footprint_bytes: The memory that a job needs.
+        sources: Every number of the device model on which the costs depend, by name.
+        operations: The names of the operations.
+        decoder: The step costs, if the program is a single ``generate``.
+        prompts: The prompt tokens of each job, likewise.
+        outputs: The output tokens of each job, likewise.
+        first_ticks: The time until the first token of a job that is served alone, likewise.
     """
 
     variants: Sequence[Sequence[Phase]]
@@ -142,11 +151,11 @@ class Compiled:
     first_ticks: TickArray | None = None
 
     def phases(self, rank: int) -> Sequence[Phase]:
-        """The phases of the job of that rank."""
+        """Return the phases of the job of this rank."""
         return self.variants[0 if self.variant_of is None else int(self.variant_of[rank])]
 
     def segments(self) -> Iterator[Segment]:
-        """Every segment of every way through the program."""
+        """Yield every segment of every path through the program."""
         for phases in self.variants:
             for phase in phases:
                 for body in phase:
@@ -154,7 +163,7 @@ class Compiled:
 
     @property
     def single(self) -> Segment | None:
-        """The program's only segment, where it has just one: the common case, and the quick one."""
+        """The only segment of the program; None if it has several."""
         if len(self.variants) == 1 and len(self.variants[0]) == 1:
             (phase,) = self.variants[0]
             if len(phase) == 1 and len(phase[0]) == 1:
@@ -164,7 +173,7 @@ class Compiled:
 
 @dataclass
 class Source:
-    """A workload's arrivals, and where its jobs' values and draws come from: its trace, its place, the seed."""
+    """The arrivals of a workload, and the trace and seed from which its jobs take values and random numbers."""
 
     name: str
     seed: int
@@ -175,25 +184,29 @@ class Source:
 
     @property
     def count(self) -> int:
-        """Jobs of the workload."""
+        """The number of jobs of the workload."""
         return len(self.ticks)
 
     def value(self, value: Value, path: tuple[str | int, ...]) -> FloatArray:
-        """A value for every job: an array of one element where it is the same for all."""
+        """Return a value for every job; shape (jobs,), or (1,) if all jobs have the same value."""
         if not isinstance(value, ColumnRef):
             return np.array([value], dtype=np.float64)
         return self._trace(value.name, path).numbers(value.name, self.where(path))
 
     def words(self, column: str, path: tuple[str | int, ...]) -> list[str]:
-        """A trace column's words, job by job."""
+        """Return the text of a trace column for each job."""
         return self._trace(column, path).words(column, self.where(path))
 
     def variates(self, stage: OpStage) -> ServiceTimeDraws:
-        """Draws for a stated time, one a job."""
+        """Return the random factors of a stated service time, one for each job."""
         if stage.path not in self._variates:
             cv = stage.numbers["cv"]
             if isinstance(cv, ColumnRef):
-                raise InputError("cv cannot come from a column", where=self.where(stage.path), expected="a number")
+                raise InputError(
+                    "cv must be a number, and not a column of the trace",
+                    where=self.where(stage.path),
+                    expected="a number",
+                )
             name = (self.name, "service", *(str(part) for part in stage.path[2:]))
             self._variates[stage.path] = ServiceTimeDraws(
                 self.seed, name, stage.choices["distribution"], cv, self.count
@@ -203,7 +216,7 @@ class Source:
     def _trace(self, column: str, path: tuple[str | int, ...]) -> TraceRows:
         if self.trace is None:
             raise InputError(
-                f"'${column}' needs a trace, and the arrivals of '{self.name}' are not one",
+                f"'${column}' requires a trace, and the arrivals of '{self.name}' are not a trace",
                 where=self.where(path),
                 expected="a number, or arrivals: {process: trace, ...}",
             )
@@ -211,9 +224,11 @@ class Source:
 
 
 def compile_program(program: Sequence[Stage], device: Device, source: Source, decoders: DecoderCostCache) -> Compiled:
-    """A workload's program on a device, for every job at once.
+    """Return the program of a workload on a device, compiled for all jobs.
 
-    Raises UnsupportedOperationError for what the device does not run.
+    Raises:
+        UnsupportedOperationError: if the device does not execute an operation.
+        InputError: if a value is not valid.
     """
     if len(program) == 1 and isinstance(program[0], Generate):
         return _compile_generate(program[0], device, source, decoders)
@@ -236,11 +251,11 @@ class _Compiler:
         footprints: list[FloatArray] = []
         choice = np.full(self.source.count, -1, dtype=np.int64)
         flats = list(_paths(program))
-        if len(flats) > MOST_PATHS:
+        if len(flats) > MAX_PATHS:
             raise InputError(
-                f"this program has {len(flats):,} ways through its branches",
+                f"this program has {len(flats):,} paths through its branches",
                 where=self.source.where(flats[0][0][0][0].path),
-                expected=f"at most {MOST_PATHS}",
+                expected=f"at most {MAX_PATHS}",
             )
         for number, (conditions, stages) in enumerate(flats):
             choice[self._taken(conditions)] = number
@@ -278,7 +293,7 @@ class _Compiler:
         )
 
     def _taken(self, conditions: Sequence[tuple[Branch, str | None]]) -> np.ndarray:
-        """Which jobs take the way that these conditions describe."""
+        """Return which jobs take the path with these conditions."""
         taken = np.ones(self.source.count, dtype=bool)
         for branch, word in conditions:
             words = self.source.words(branch.column, (*branch.path, "on"))
@@ -289,7 +304,7 @@ class _Compiler:
         return taken
 
     def _no_way(self, program: Sequence[Stage], row: int) -> InputError:
-        """The error for a job that no way through the program takes: the branch on its way that lacks its word."""
+        """Return the error for a job without a path: it names the branch that has no case for the job."""
         trace = self.source.trace
         stages = list(program)
         while stages:
@@ -300,15 +315,15 @@ class _Compiler:
             body = stage.cases.get(word, stage.default)
             if body is None:
                 return InputError(
-                    f"'{word}' is none of the cases of this branch",
+                    f"'{word}' is not a case of this branch",
                     where=trace.place(row, stage.column) if trace is not None else None,
                     expected=f"one of {', '.join(stage.cases)}, or a default",
                 )
             stages = [*body, *stages]
-        raise AssertionError("every branch has a case for the job, and yet no way takes it")
+        raise AssertionError("every branch has a case for the job, but no path takes it")
 
     def _body(self, body: Sequence[Stage]) -> tuple[Body, FloatArray, FloatArray, FloatArray]:
-        """Segments in order, with the expected seconds, joules above idle and memory of the whole."""
+        """Return the segments in order, and the expected seconds, joules above idle and bytes of all of them."""
         segments: list[Segment] = []
         seconds, joules, footprint = np.zeros(1), np.zeros(1), np.zeros(1)
         for stage in body:
@@ -330,7 +345,7 @@ class _Compiler:
         return tuple(segments), seconds, joules, footprint
 
     def _operation(self, stage: OpStage) -> tuple[Segment, FloatArray, FloatArray]:
-        """The stage's segment, expected seconds and memory; a repeated stage is priced once."""
+        """Return the segment, expected seconds and bytes of a stage; the cost of a repeated stage is computed once."""
         if stage.path not in self._priced:
             self._priced[stage.path] = self._price(stage)
         return self._priced[stage.path]
@@ -354,7 +369,7 @@ class _Compiler:
         return segment, seconds, rows.footprint_bytes()
 
     def _span(self, stage: OpStage, seconds: FloatArray) -> int | TickArray | Drawn:
-        """Each job's duration, or one for all; a stated time is drawn for each."""
+        """Return the duration of each job, or one for all; random service times remain to be drawn."""
         drawn = stage.op.name == "service" and (stage.choices["distribution"] != "deterministic" or len(seconds) > 1)
         if not drawn:
             return _one_or_all(to_tick_array(seconds))
@@ -362,14 +377,14 @@ class _Compiler:
         return Drawn(float(seconds[0]), variates) if len(seconds) == 1 else to_tick_array(seconds * variates.values)
 
     def _side_by_side(self, rows: Rows, alone_s: FloatArray) -> int:
-        """How many single requests an engine serves at once: until more of them would make no request a second more.
+        """Return how many single requests a hardware engine serves together before it is saturated.
 
-        By Little's law that is the time of one alone over the time each costs with very many in flight.
+        By Little's law it is the time of one request alone over the time for each of very many in flight.
         """
         if "in_flight" not in rows.numbers or (rows.numbers["in_flight"] > 1).any():
             return 1
-        crowded = Rows(rows.op, rows.choices, {**rows.numbers, "in_flight": np.full(1, _CROWD)})
-        each_s = self.device.cost(crowded, intervals=False).duration_s
+        saturated = Rows(rows.op, rows.choices, {**rows.numbers, "in_flight": np.full(1, _SATURATED)})
+        each_s = self.device.cost(saturated, intervals=False).duration_s
         return max(1, int(np.min(alone_s / each_s) + 1e-9))
 
 
@@ -410,7 +425,7 @@ def _compile_generate(stage: Generate, device: Device, source: Source, decoders:
 
 
 def longest_contexts(program: Sequence[Stage], source: Source) -> Iterator[tuple[str, int]]:
-    """Each model that a program generates with, and the longest context any job takes it to."""
+    """Yield each model that a program uses, and its longest context over all jobs (tokens)."""
     for stage in program:
         if isinstance(stage, Generate):
             prompts = source.value(stage.prompt, (*stage.path, "prompt"))
@@ -421,14 +436,14 @@ def longest_contexts(program: Sequence[Stage], source: Source) -> Iterator[tuple
 
 
 def _paths(program: Sequence[Stage]) -> Iterator[tuple[list[tuple[Branch, str | None]], list[Stage]]]:
-    """Every way through a program's branches: the words that lead there, and the stages on it."""
+    """Yield every path through the branches of a program: its conditions and its stages."""
     for i, stage in enumerate(program):
         if isinstance(stage, Branch):
             before, after = list(program[:i]), list(program[i + 1 :])
-            ways: list[tuple[str | None, Sequence[Stage]]] = [*stage.cases.items()]
+            cases: list[tuple[str | None, Sequence[Stage]]] = [*stage.cases.items()]
             if stage.default is not None:
-                ways.append((None, stage.default))
-            for word, body in ways:
+                cases.append((None, stage.default))
+            for word, body in cases:
                 for conditions, stages in _paths([*body, *after]):
                     yield [(stage, word), *conditions], [*before, *stages]
             return
@@ -436,7 +451,7 @@ def _paths(program: Sequence[Stage]) -> Iterator[tuple[list[tuple[Branch, str | 
 
 
 def _joined(phases: Sequence[Phase]) -> list[Phase]:
-    """Phases of one body each, one after another, as one phase: fewer things to keep track of, the same times."""
+    """Return the phases with consecutive phases of one body merged, which does not change times."""
     joined: list[Phase] = []
     for phase in phases:
         if joined and len(phase) == 1 and len(joined[-1]) == 1:
@@ -470,9 +485,9 @@ def _pick(choice: np.ndarray, parts: Sequence[FloatArray]) -> FloatArray:
 
 @dataclass(frozen=True)
 class BatchTable:
-    """What request-level batches of 1, 2, ... jobs of a workload take on a device: seconds, and watts above idle.
+    """Seconds and watts above idle of request-level batches of 1, 2, ... jobs of a workload; shape (size,).
 
-    ``drawn``: a batch takes that times the longest of its jobs' draws.
+    If ``drawn``, the time is multiplied by the largest random factor of the batch's jobs.
     """
 
     seconds: FloatArray
@@ -481,10 +496,10 @@ class BatchTable:
 
 
 def batch_table(program: Sequence[Stage], device: Device, source: Source, size: int) -> BatchTable | None:
-    """Batches of up to ``size`` jobs, where their number (and their draws) is all that matters; otherwise None.
+    """Return the table of batches of up to ``size`` jobs; None if the cost depends on more than their number.
 
-    Columns that an operation ``sums`` add up over the jobs, the others stay; operations with nothing to add up run one
-    after another, and stated times side by side, as long as the longest.
+    Columns in an operation's ``sums`` are added over the jobs, and the others stay as they are. Operations without such
+    columns run one after another. Stated times run in parallel, so the longest counts.
     """
     stages = [stage for stage in program if isinstance(stage, OpStage)]
     columns = any(isinstance(value, ColumnRef) for stage in stages for value in stage.numbers.values())
@@ -512,9 +527,12 @@ def batch_table(program: Sequence[Stage], device: Device, source: Source, size: 
 def batch_cost(
     program: Sequence[Stage], device: Device, source: Source, ranks: Sequence[int], compiled: Compiled
 ) -> tuple[int, float, int]:
-    """(ticks, watts above idle, ticks to the first token) of several jobs of a workload that differ, run as one.
+    """Return the cost of a batch of different jobs: ticks, watts above idle, and ticks to the first token.
 
-    As ``batch_table``; of columns that are not summed the largest value counts.
+    The rules are those of ``batch_table``; of columns that are not summed the largest value counts.
+
+    Raises:
+        UnsupportedOperationError: if the program has other stages than operations.
     """
     if compiled.decoder is not None:
         return _batch_generate(compiled, ranks)
@@ -524,13 +542,13 @@ def batch_cost(
     for stage in program:
         if not isinstance(stage, OpStage):
             raise UnsupportedOperationError(
-                "request-level batching takes programs of plain operations", where=source.where(stage.path)
+                "request-level batching supports only programs of operations", where=source.where(stage.path)
             )
         numbers: dict[str, FloatArray] = {}
         for key, value in stage.numbers.items():
             column = source.value(value, (*stage.path, key))
-            mine = column[index] if len(column) > 1 else np.repeat(column, len(index))
-            numbers[key] = np.array([mine.sum() if key in stage.op.sums else mine.max()])
+            values = column[index] if len(column) > 1 else np.repeat(column, len(index))
+            numbers[key] = np.array([values.sum() if key in stage.op.sums else values.max()])
         cost = device.cost(Rows(stage.op, stage.choices, numbers), intervals=False)
         time_s, power_w = float(cost.duration_s[0]), float(cost.power_w[0])
         if stage.op.name == "service":
@@ -543,7 +561,7 @@ def batch_cost(
 
 
 def _batch_generate(compiled: Compiled, ranks: Sequence[int]) -> tuple[int, float, int]:
-    """A static batch: all prompts together, then steps of the whole batch until the longest output is done."""
+    """Return the cost of a static batch: all prompts, then steps of the whole batch until the longest output ends."""
     costs, prompts, outputs = compiled.decoder, compiled.prompts, compiled.outputs
     assert costs is not None and prompts is not None and outputs is not None  # noqa: S101
     size = len(ranks)
@@ -563,7 +581,7 @@ def _batch_generate(compiled: Compiled, ranks: Sequence[int]) -> tuple[int, floa
 
 
 def is_uniform(program: Sequence[Stage]) -> bool:
-    """Whether every job of the program is the same: plain operations with no columns of a trace and no draws."""
+    """Return whether all jobs are identical: operations without columns of a trace and without random times."""
     return all(
         isinstance(stage, OpStage)
         and stage.op.name != "service"

@@ -1,4 +1,4 @@
-"""What real devices of a fleet can be given: checked before anything runs."""
+"""Checks before the run that the real devices of a fleet can execute their work."""
 
 from __future__ import annotations
 
@@ -9,36 +9,42 @@ from windtunnel.core.executor import MOST_REAL_S, Executor
 from windtunnel.engine.prepare.prepared import PreparedRun
 from windtunnel.engine.prepare.programs import Compiled
 
-_MOST_ASKED = 1000
-"""Jobs whose columns a device is asked about, spread over all."""
+_CHECKED_JOBS = 1000
+"""The number of jobs, evenly spaced, whose operations are checked."""
 
 
 def check_executable(program: Compiled, executor: Executor, count: int) -> None:
-    """UnsupportedOperationError where an executor does not do what a program is made of, for every job or for some."""
+    """Check that an executor supports the operations of a program.
+
+    Raises:
+        UnsupportedOperationError: if it does not, for any of the jobs.
+    """
     if program.decoder is not None:
-        raise UnsupportedOperationError(f"{executor.name} does operations, and no 'generate' of a model")
-    asked: set[tuple[object, ...]] = set()
-    for rank in np.unique(np.linspace(0, max(count - 1, 0), min(count, _MOST_ASKED)).astype(np.int64)).tolist():
+        raise UnsupportedOperationError(f"{executor.name} does not support 'generate'")
+    checked: set[tuple[object, ...]] = set()
+    for rank in np.unique(np.linspace(0, max(count - 1, 0), min(count, _CHECKED_JOBS)).astype(np.int64)).tolist():
         for phase in program.phases(rank):
             if len(phase) > 1:
-                raise UnsupportedOperationError(
-                    f"{executor.name} does one operation at a time, and no streams of a job"
-                )
+                raise UnsupportedOperationError(f"{executor.name} does not support streams of a job")
             for segment in phase[0]:
                 if segment.rows is None:
-                    raise UnsupportedOperationError(f"{executor.name} does operations, and no 'generate' of a model")
+                    raise UnsupportedOperationError(f"{executor.name} does not support 'generate'")
                 columns = segment.columns(rank)
                 key = (segment.name, *columns.values())
-                if key in asked:
+                if key in checked:
                     continue
-                asked.add(key)
-                refused = executor.refusal(segment.name, columns)
-                if refused is not None:
-                    raise UnsupportedOperationError(f"{executor.name} does not do it: {refused}")
+                checked.add(key)
+                reason = executor.refusal(segment.name, columns)
+                if reason is not None:
+                    raise UnsupportedOperationError(f"{executor.name} does not support it: {reason}")
 
 
 def check_real(prepared: PreparedRun) -> None:
-    """InputError for what no fleet with real devices can do, and for what would take too long."""
+    """Check that the policy supports real devices, and that they complete their work in an acceptable real time.
+
+    Raises:
+        InputError: if either is not the case.
+    """
     scenario = prepared.scenario
     for fleet_class in prepared.classes:
         if fleet_class.executor is None:
@@ -46,13 +52,15 @@ def check_real(prepared: PreparedRun) -> None:
         where = scenario.where("fleet", fleet_class.number, "real")
         if prepared.policy.batch.kind != "none":
             raise InputError(
-                f"{fleet_class.executor.name} does one job at a time, and the policy makes batches",
+                f"{fleet_class.executor.name} executes one job at a time and does not support batches",
                 where=where,
-                expected="a policy without, or modelled devices alone",
+                expected="a policy without batches, or only modelled devices",
             )
         if any(fleet_class is scaled for scaled, _ in prepared.scaled):
-            raise InputError("a real device comes and goes for nobody", where=where, expected="no autoscale of it")
-        # Its share of all jobs, as if each device had as many: where a policy gives it more, the run is ended later.
+            raise InputError(
+                "autoscale is not supported for real devices", where=where, expected="an entry without autoscale"
+            )
+        # Estimated for an equal share of the jobs; the run ends with an error if the policy assigns many more.
         each = np.bincount(prepared.workload_of, minlength=len(prepared.workloads))
         whole_s = sum(
             each[work] * program.mean_s
@@ -64,7 +72,7 @@ def check_real(prepared: PreparedRun) -> None:
         if likely_s > MOST_REAL_S:
             name = fleet_class.executor.name
             raise InputError(
-                f"{prepared.job_count:,} jobs would keep {name} busy for some {likely_s:,.0f} s of real time",
+                f"{prepared.job_count:,} jobs would take about {likely_s:,.0f} s of real time on {name}",
                 where=where,
                 expected=f"work for at most {MOST_REAL_S:g} s: fewer jobs, or smaller ones",
             )

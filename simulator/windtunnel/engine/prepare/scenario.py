@@ -1,4 +1,4 @@
-"""Makes a scenario ready to run. All that can be refused is refused here, before anything runs."""
+"""Prepares a scenario for an engine, and reports every error of the scenario before the run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from windtunnel.scenario.program import OpStage
 from windtunnel.scenario.scenario import Scenario
 
 Preference = Callable[[str, str, str], float]
-"""(use, api, kind) to a place in the recommendation matrix; infinity for what is not recommended."""
+"""Returns the rank of (use case, API, kind) in the recommendation matrix; infinity if it is not recommended."""
 
 
 def prepare(
@@ -46,21 +46,27 @@ def prepare(
     preference: Preference | None = None,
     *,
     streamed: bool = False,
-    room: int | None = None,
+    capacity: int | None = None,
     executors: Mapping[int, Executor] | None = None,
 ) -> PreparedRun:
-    """``scenario`` on ``devices`` (one a fleet entry, configured) under ``policy``.
+    """Return ``scenario`` on ``devices`` under ``policy`` in the form that the engines use.
 
-    ``executors``: of the fleet entries, by their place, that are devices of this host.
-    ``streamed``: jobs are to be drawn as they are needed (see ``can_be_streamed``). ``room``: how many jobs of each
-    closed workload to draw for where a time ends the run; an estimate unless given.
+    Args:
+        scenario: The scenario.
+        devices: One configured device model for each fleet entry.
+        policy: The scheduling policy.
+        preference: The recommendation matrix, for policies that use it.
+        streamed: Whether jobs are drawn while the run goes on (see ``can_be_streamed``).
+        capacity: For how many jobs of each closed workload to draw random numbers; an estimate by default.
+        executors: The executors of fleet entries that are real devices, by the number of the entry.
 
-    Raises InputError for what can be known to be wrong before anything runs: a job that no device can run or
-    hold, a price or deadline or use that the policy needs and nobody gave, an endless source.
+    Raises:
+        InputError: for every error that can be found before the run, such as a job that no device can execute or has
+            memory for, a missing price or deadline that the policy requires, or arrivals without end.
     """
     rules = rules_by_entry(scenario)
     classes = _classes(scenario, devices, rules, executors or {})
-    workloads = _stand_ins(scenario) if streamed else _workloads(scenario, room)
+    workloads = _representatives(scenario) if streamed else _workloads(scenario, capacity)
     check_needs(scenario, policy, classes)
     compiled, preferences, refusals = _compiled(scenario, policy, classes, workloads, preference)
     check_batches(scenario, policy, workloads, compiled)
@@ -71,7 +77,7 @@ def prepare(
     closed = [w for w in workloads if isinstance(w.workload.arrivals, Closed) and not streamed]
     known = {w.number: w.source.ticks for w in workloads if w.source.count and w not in closed}
     arrival, workload_of, rank = merged(known, limit)
-    # One job of each closed workload stands for all of them: they differ in draws alone.
+    # One job represents each closed workload, because its jobs differ only in random draws.
     signatures, eligible = _eligibility(
         scenario,
         policy,
@@ -126,7 +132,7 @@ def _compiled(
     workloads: Sequence[JobClass],
     preference: Preference | None,
 ) -> tuple[_Pairs, dict[tuple[int, int], float], dict[int, list[UnsupportedOperationError]]]:
-    """(program, preference by (class, workload); why a workload runs nowhere), of the pairs that the policy allows."""
+    """Return programs and preferences by (class, workload), and the reasons why classes cannot run a workload."""
     batch = policy.batch
     most = (
         batch.tokens if batch.kind == "continuous" else 8192,
@@ -186,7 +192,7 @@ def _classes(
         if names[name] > 1:
             if entry.name is not None:
                 raise InputError(
-                    f"the fleet entry '{name}' is named twice",
+                    f"the name '{name}' is used by two fleet entries",
                     where=scenario.where("fleet", number, "name"),
                     expected="each name once",
                 )
@@ -218,23 +224,23 @@ def _with_capacity(
     policy: Policy,
     preference: Preference | None,
     executors: Mapping[int, Executor] | None,
-    room: int,
+    capacity: int,
 ) -> PreparedRun:
-    if room > MAX_JOBS:
+    if capacity > MAX_JOBS:
         raise InputError(
             f"the users would submit more than {MAX_JOBS:,} jobs",
             where=scenario.where("stop"),
             expected="fewer users, longer think times or an earlier stop",
         )
-    return prepare(scenario, devices, policy, preference, room=room, executors=executors)
+    return prepare(scenario, devices, policy, preference, capacity=capacity, executors=executors)
 
 
-def _workloads(scenario: Scenario, room: int | None) -> list[JobClass]:
-    found: list[JobClass] = []
+def _workloads(scenario: Scenario, capacity: int | None) -> list[JobClass]:
+    workloads: list[JobClass] = []
     for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
         where = partial(scenario.where, "workload", number, "arrivals")
         if isinstance(workload.arrivals, Closed):
-            count = first_capacity(workload, workload.arrivals, scenario, where()) if room is None else room
+            count = first_capacity(workload, workload.arrivals, scenario, where()) if capacity is None else capacity
             ticks, trace = np.zeros(count, dtype=np.int64), None
         else:
             stream = arrivals(workload, scenario.seed, scenario.stop, scenario.folder, where)
@@ -247,18 +253,18 @@ def _workloads(scenario: Scenario, room: int | None) -> list[JobClass]:
             where=lambda path: scenario.where(*path),
         )
         deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
-        found.append(JobClass(number, workload, program, source, deadline))
-    if not any(job_class.source.count for job_class in found):
+        workloads.append(JobClass(number, workload, program, source, deadline))
+    if not any(job_class.source.count for job_class in workloads):
         raise InputError(
             "no job arrives before the run stops",
             where=scenario.where("stop"),
             expected="a later stop, or higher rates",
         )
-    return found
+    return workloads
 
 
 def _budget(scenario: Scenario, classes: Sequence[FleetClass]) -> float | None:
-    """What the whole fleet may draw (W): infinite where only brown-outs state a limit, None where nothing does."""
+    """Return the power budget of the fleet (W): infinite if only brown-outs limit power, None if nothing does."""
     limits = [
         (fault.budget, scenario.where("faults", i, "budget"))
         for i, fault in enumerate(scenario.faults)
@@ -270,7 +276,7 @@ def _budget(scenario: Scenario, classes: Sequence[FleetClass]) -> float | None:
     for budget, where in limits:
         if budget < idle_w:
             raise InputError(
-                f"the fleet draws {format_quantity(idle_w, 'W')} when it does nothing, more than this budget",
+                f"the idle power of the fleet, {format_quantity(idle_w, 'W')}, exceeds this budget",
                 where=where,
                 expected=f"more than {format_quantity(idle_w, 'W')}, or fewer devices",
             )
@@ -280,14 +286,14 @@ def _budget(scenario: Scenario, classes: Sequence[FleetClass]) -> float | None:
 
 
 def _schedule(scenario: Scenario, classes: Sequence[FleetClass], budget_w: float | None) -> FaultSchedule | None:
-    """When which devices are struck; None where no fault strikes devices or power."""
+    """Return the schedule of faults; None if no fault affects devices or power."""
     if all(isinstance(fault, Straggler) for fault in scenario.faults):
         return None
-    struck: list[list[AffectedDevices]] = []
+    affected: list[list[AffectedDevices]] = []
     for fault in scenario.faults:
         named = getattr(fault, "devices", None)
-        # A brown-out strikes no device by itself: it has one time line of its own.
-        struck.append(
+        # A brown-out affects the power of the whole fleet and no single device.
+        affected.append(
             [AffectedDevices("", -1, 1)]
             if isinstance(fault, BrownOut)
             else [
@@ -296,11 +302,11 @@ def _schedule(scenario: Scenario, classes: Sequence[FleetClass], budget_w: float
                 if named is None or scenario.fleet[c.number].device in named or scenario.fleet[c.number].name in named
             ]
         )
-    return FaultSchedule(scenario.faults, struck, math.inf if budget_w is None else budget_w, scenario.seed)
+    return FaultSchedule(scenario.faults, affected, math.inf if budget_w is None else budget_w, scenario.seed)
 
 
 def can_be_streamed(scenario: Scenario) -> bool:
-    """Whether jobs can be drawn as they are needed: none comes from a trace, or generates."""
+    """Return whether jobs can be drawn while a run goes on, which traces, users and `generate` prevent."""
     stopped = scenario.stop is not None and (scenario.stop.jobs is not None or scenario.stop.time is not None)
     drawn = all(not isinstance(w.arrivals, Trace | Closed) for w in scenario.workload)
     plain = all(isinstance(stage, OpStage) for program in scenario.programs for stage in program)
@@ -308,31 +314,31 @@ def can_be_streamed(scenario: Scenario) -> bool:
 
 
 def expected_jobs(scenario: Scenario) -> int:
-    """About how many jobs arrive, where arrivals are drawn; 0 where they are not, or wait for answers, or never end."""
+    """Return the expected number of jobs; 0 for traces, closed loops and runs without a stop condition."""
     if any(isinstance(w.arrivals, Trace | Closed) for w in scenario.workload) or scenario.stop is None:
         return 0
     return _expected(scenario)[0]
 
 
 def _expected(scenario: Scenario) -> tuple[int, float]:
-    """About how many jobs will arrive, and over how long (s)."""
+    """Return the expected number of jobs, and the expected time until the last arrival (s)."""
     rate = sum(w.arrivals.mean_rate_per_s() for w in scenario.workload if not isinstance(w.arrivals, Trace | Closed))
     stop = scenario.stop
-    assert stop is not None  # noqa: S101  an endless source without one is refused
+    assert stop is not None  # noqa: S101  arrivals without end are an error
     if stop.jobs is not None:
         return stop.jobs, stop.jobs / rate
-    assert stop.time is not None  # noqa: S101  a stop is jobs or a time
+    assert stop.time is not None  # noqa: S101  a stop condition has one of the two
     return max(1, math.ceil(stop.time * rate)), stop.time
 
 
-def _stand_ins(scenario: Scenario) -> list[JobClass]:
-    """One job of each workload, in place of all of them."""
-    found: list[JobClass] = []
+def _representatives(scenario: Scenario) -> list[JobClass]:
+    """Return workloads of one job each, which represents all jobs of the workload."""
+    workloads: list[JobClass] = []
     for number, (workload, program) in enumerate(zip(scenario.workload, scenario.programs, strict=True)):
         source = Source(workload.name, scenario.seed, np.zeros(1, dtype=np.int64), None, _place_of(scenario))
         deadline = FAR if workload.deadline is None else to_ticks(workload.deadline)
-        found.append(JobClass(number, workload, program, source, deadline))
-    return found
+        workloads.append(JobClass(number, workload, program, source, deadline))
+    return workloads
 
 
 def _place_of(scenario: Scenario) -> Callable[[tuple[str | int, ...]], Where]:
@@ -349,12 +355,18 @@ def _eligibility(
     workload_of: np.ndarray,
     rank: np.ndarray,
 ) -> tuple[list[tuple[int, ...]], np.ndarray]:
-    """Which classes can run each job: those whose kind runs it and whose memory holds it."""
+    """Return the distinct sets of classes that can run a job, and the index of each job's set.
+
+    A class can run a job if its kind supports the operations and its memory is large enough.
+
+    Raises:
+        InputError: if no device can run a job.
+    """
     signatures: dict[tuple[int, ...], int] = {}
     eligible = np.zeros(len(workload_of), dtype=np.int64)
     for job_class in workloads:
-        mine = workload_of == job_class.number
-        if not mine.any():
+        members = workload_of == job_class.number
+        if not members.any():
             continue
         able = [c for c in classes if (c.number, job_class.number) in compiled]
         place = scenario.where("workload", job_class.number, "ops")
@@ -372,7 +384,7 @@ def _eligibility(
                 where=scenario.where("workload", job_class.number, "use_case"),
                 expected="a device from that row of the recommendation matrix (`windtunnel advise`)",
             )
-        ranks = rank[mine]
+        ranks = rank[members]
         fits = np.zeros((len(ranks), len(able)), dtype=bool)
         for column, fleet_class in enumerate(able):
             need = compiled[fleet_class.number, job_class.number].footprint_bytes
@@ -389,16 +401,16 @@ def _eligibility(
             row = f" ({trace.place(int(ranks[job]))})" if trace is not None else ""
             raise InputError(
                 f"a job of '{job_class.workload.name}'{row} needs {format_quantity(float(need), 'B')} of memory, and "
-                f"no device of the fleet that can run it has so much",
+                f"no device of the fleet that can run it has enough",
                 where=place,
                 expected=f"at most {format_quantity(largest * policy.batch.memory, 'B')}",
             )
         numbers = np.array([c.number for c in able])
-        # Most often all jobs of a workload fit the same devices, and sorting a million equal rows is no way to see it.
+        # Usually all jobs of a workload fit the same devices; this test avoids sorting a million equal rows.
         same = (fits == fits[0]).all()
         patterns, inverse = (fits[:1], None) if same else np.unique(fits, axis=0, return_inverse=True)
         codes = np.array(
             [signatures.setdefault(tuple(int(n) for n in numbers[pattern]), len(signatures)) for pattern in patterns]
         )
-        eligible[mine] = codes[0] if inverse is None else codes[inverse.reshape(-1)]
+        eligible[members] = codes[0] if inverse is None else codes[inverse.reshape(-1)]
     return list(signatures), eligible
