@@ -71,7 +71,7 @@ def message(folder: Path, text: str, *changes: str) -> str:
         ("m: 64,", "", "gemm needs 'm'"),
         ("m: 64,", "m: 6.5,", "expected a whole number"),
         ("m: 64,", "m: 0,", "expected at least 1"),
-        ("m: 64,", "m: $tokens,", "needs a trace"),
+        ("m: 64,", "m: $tokens,", "requires a trace"),
         ("bfloat16", "bfloat61", "did you mean 'bfloat16'?"),
         ("stop: {jobs: 50}\n", "", "s.yaml:9:15: workload[0].arrivals: the poisson arrivals of 'calls' do not end"),
         ("jobs: 50", "jobs: 50, time: 1 s", "a stop is a number of jobs, a time or a precision"),

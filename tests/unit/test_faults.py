@@ -431,14 +431,14 @@ def refused(path: Path) -> str:
         ("mttr: 1 min", "mttr: 1 min, devices: []", "at least 1"),
         ("mtbf: 1 h, mttr: 1 min", "mtbf: 1 ns, mttr: 1 ns", "faults[0]: this fault would occur"),
         ("failure, mtbf: 1 h, mttr: 1 min", "throttle, mean_interval: 1 s, duration: 1 s, speed: 1", "less than 1"),
-        ("failure, mtbf: 1 h, mttr: 1 min", "brown-out, mean_interval: 1 s, duration: 1 s, budget: 10 W", "the fleet draws 40.0 W"),
+        ("failure, mtbf: 1 h, mttr: 1 min", "brown-out, mean_interval: 1 s, duration: 1 s, budget: 10 W", "the idle power of the fleet, 40.0 W"),
         ("failure, mtbf: 1 h, mttr: 1 min", "straggler, probability: 2, slowdown: 2", "at most 1"),
         (
             "failure, mtbf: 1 h, mttr: 1 min",
             "straggler, probability: 0.1, slowdown: 2, workloads: [cals]",
             "unknown workload 'cals'; expected one of calls; did you mean 'calls'?",
         ),
-        ("faults:", "power_budget: 30 W\nfaults:", "s.yaml:10:15: power_budget: the fleet draws 40.0 W"),
+        ("faults:", "power_budget: 30 W\nfaults:", "s.yaml:10:15: power_budget: the idle power of the fleet, 40.0 W"),
         ("faults:", "power_budget: 100 W\nfaults:", "'calls' on rack could never start: it draws 80.0 W"),
         ("faults:", "power_budget: 100 W\nfaults:", "expected at least 120 W"),
         ("count: 2", "count: 2, streams: 3", "faults are not supported where rack executes 3 jobs at a time"),
@@ -482,7 +482,7 @@ def test_where_faults_are_not_modelled_they_are_refused(
     text = text.replace(", power: {idle: 20 W, max: 100 W}", "")
     path = tmp_path / "s.yaml"
     path.write_text(f"{text}policy: {policy}\nmodels: {{m: {DECODER}}}\n{stated}")
-    assert f"{'faults are' if stated == FAULTS else 'power_budget is'} not modelled {says}" in refused(path)
+    assert f"{'faults are' if stated == FAULTS else 'power_budget is'} not supported {says}" in refused(path)
 
 
 def test_a_target_on_availability_needs_something_that_fails(tmp_path: Path) -> None:
