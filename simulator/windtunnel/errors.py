@@ -8,6 +8,7 @@ from typing import Any
 from windtunnel.core.errors import (
     ApiCode,
     BarrierDivergence,
+    ChecksSkippedWarning,
     CopyError,
     DataRace,
     Deadlock,
@@ -29,7 +30,6 @@ from windtunnel.core.errors import (
     QueueFull,
     UninitializedRead,
     UnsupportedOperationError,
-    Unwatched,
     UseAfterFree,
     Where,
     WindtunnelError,
@@ -38,6 +38,7 @@ from windtunnel.core.errors import (
 __all__ = [
     "ApiCode",
     "BarrierDivergence",
+    "ChecksSkippedWarning",
     "CopyError",
     "DataRace",
     "Deadlock",
@@ -59,7 +60,6 @@ __all__ = [
     "QueueFull",
     "UninitializedRead",
     "UnsupportedOperationError",
-    "Unwatched",
     "UseAfterFree",
     "Where",
     "WindtunnelError",

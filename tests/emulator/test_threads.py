@@ -527,7 +527,7 @@ def fenced(out: i32[:]):  # type: ignore[no-untyped-def]
 def test_a_launch_too_large_to_be_followed_says_so() -> None:
     accelerator = device()
     out = accelerator.empty(1 << 18, np.int32)
-    with pytest.warns(errors.Unwatched, match="262,144 threads with fences exceed the limit of 65,536"):
+    with pytest.warns(errors.ChecksSkippedWarning, match="262,144 threads with fences exceed the limit of 65,536"):
         accelerator.launch(fenced, 1024, 256, out)
     assert accelerator.to_host(out).all()
 
@@ -597,7 +597,7 @@ def test_side_by_side_blocks_meet_too() -> None:
     n = 1024 * 200
     x = np.arange(n, dtype=np.int32) % 1000
     out = accelerator.empty(n, np.int32)
-    with pytest.warns(errors.Unwatched):
+    with pytest.warns(errors.ChecksSkippedWarning):
         accelerator.launch(
             reversed_squares, 200, 1024, accelerator.to_device(x), accelerator.empty(n, np.int32), out, n
         )

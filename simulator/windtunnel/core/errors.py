@@ -273,8 +273,8 @@ class Deadlock(Finding):
     """Somebody waits for what cannot come: the message says who, for what, and why."""
 
 
-class Unwatched(UserWarning):
-    """A launch was executed without looking for all that is usually looked for; the message says why."""
+class ChecksSkippedWarning(UserWarning):
+    """A launch was executed without some of the usual checks; the message states which and why."""
 
 
 class QueueFull(DeviceError):

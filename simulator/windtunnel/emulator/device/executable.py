@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import BarrierDivergence, Unwatched, caller
+from windtunnel.core.errors import BarrierDivergence, ChecksSkippedWarning, caller
 from windtunnel.core.spec import Numbers
 from windtunnel.emulator.common.lanes import Lanes
 from windtunnel.emulator.common.launch import Launch
@@ -150,7 +150,7 @@ class Executable:
             warnings.warn_explicit(
                 f"{launch}: race detection skipped: {blocks * threads:,} threads with fences exceed the limit of "
                 f"{MAX_THREADS:,}",
-                Unwatched,
+                ChecksSkippedWarning,
                 *caller(),
             )
         launch.ignores_partial_warps = not lockstep.may_diverge or blocks * threads > MAX_THREADS
