@@ -2,9 +2,10 @@
 
 Two ways to drive the same simulation. *Launch per command*: a 64x64x64 float32 grid. An injection changes one cell on
 the host and uploads two whole arrays (current and previous pressure) from pageable memory. A step enqueues two kernels
-(update, boundary) and returns; the next operation waits for their execution. A query reads the host's copy. *Persistent*: a
-24x24x24 grid; a command is one write to mapped memory, and the host's waiting loop sleeps between polls of the
-acknowledgement. The mixed workload is 100 repetitions of inject, five steps and a query, counted as 300 operations.
+(update, boundary) and returns; the next operation waits for their execution. A query reads the host's copy.
+*Persistent*: a 24x24x24 grid; a command is one write to mapped memory, and the host's waiting loop sleeps between polls
+of the acknowledgement. The mixed workload is 100 repetitions of inject, five steps and a query, counted as 300
+operations.
 
 The host is a further hardware engine (``host``), so that enqueuing and execution overlap as in a stream. Every time
 below is a primitive with a source; the table's own figures are not used.
