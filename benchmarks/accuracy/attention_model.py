@@ -19,8 +19,8 @@ from windtunnel_models.kinds.gpu.attention_formula import (
     NUMBERS,
     REGIMES,
     Geometry,
-    Parts,
-    Sheet,
+    TimeComponents,
+    Datasheet,
     formula,
     regime,
 )
@@ -28,7 +28,7 @@ from windtunnel_models.kinds.gpu.attention_formula import features as package_fe
 from windtunnel_models.kinds.gpu.attention_formula import geometry as package_geometry
 from windtunnel_models.kinds.gpu.attention_formula import parts as package_parts
 
-__all__ = ["NAMES", "PRIOR", "REGIMES", "SHEETS", "Geometry", "Sheet", "base", "features", "geometry", "regime"]
+__all__ = ["NAMES", "PRIOR", "REGIMES", "SHEETS", "Geometry", "Datasheet", "base", "features", "geometry", "regime"]
 
 Rows: TypeAlias = Mapping[str, np.ndarray]
 """Equal-length arrays: batch, heads, kv_heads, head_dim, kv_tokens, decode (bool), dtype_bytes, kv_bytes."""
@@ -40,8 +40,8 @@ PRIOR = {name: (value, deviation) for name, (value, deviation, _, _) in NUMBERS.
 NAMES = tuple(PRIOR)
 
 SHEETS = {
-    "a100-sxm-80gb": Sheet(108, 1.41e9, 2.039e12, 40e6, 312e12, 164 * 1024, False),
-    "h100-sxm-80gb": Sheet(132, 1.98e9, 3.35e12, 50e6, 989e12, 228 * 1024, True),
+    "a100-sxm-80gb": Datasheet(108, 1.41e9, 2.039e12, 40e6, 312e12, 164 * 1024, False),
+    "h100-sxm-80gb": Datasheet(132, 1.98e9, 3.35e12, 50e6, 989e12, 228 * 1024, True),
 }
 
 HOPPER_TAIL = 0.15
@@ -53,7 +53,7 @@ AMPLITUDE = 0.01
 similar = similarity
 
 
-def prior(sheet: Sheet) -> np.ndarray:
+def prior(sheet: Datasheet) -> np.ndarray:
     """Logarithms of the numbers before any measurement, [numbers]."""
     out = np.log([value for value, _ in PRIOR.values()])
     if sheet.hopper:
@@ -89,23 +89,23 @@ def _joined(rows: Rows, ask: Callable[[OpRows], Mapping[str, np.ndarray]]) -> di
     return out
 
 
-def geometry(rows: Rows, sheet: Sheet) -> Geometry:
+def geometry(rows: Rows, sheet: Datasheet) -> Geometry:
     """The blocks, steps and bytes of each row."""
     return Geometry(**_joined(rows, lambda part: vars(package_geometry(part, sheet))))
 
 
-def parts(g: Geometry, sheet: Sheet, numbers: np.ndarray) -> Parts:
+def parts(g: Geometry, sheet: Datasheet, numbers: np.ndarray) -> TimeComponents:
     """The times with one vector of numbers (logarithms, in the order of NAMES)."""
     return package_parts(g, sheet, dict(zip(NAMES, np.exp(numbers).tolist(), strict=True)))
 
 
-def base(g: Geometry, sheet: Sheet, numbers: np.ndarray) -> Parts:
+def base(g: Geometry, sheet: Datasheet, numbers: np.ndarray) -> TimeComponents:
     """The times with each row's own vector; ``numbers`` [regimes, numbers]."""
     each = [dict(zip(NAMES, np.exp(row).tolist(), strict=True)) for row in numbers]
     return formula(g, sheet, each.__getitem__)
 
 
-def features(rows: Rows, g: Geometry, p: Parts, sheet: Sheet) -> np.ndarray:
+def features(rows: Rows, g: Geometry, p: TimeComponents, sheet: Datasheet) -> np.ndarray:
     """[rows, features], each over its length."""
     del rows
     return package_features(g, p, sheet)
@@ -122,7 +122,7 @@ def log_factor(arrays: Arrays, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     return found["factor"], found["width"]
 
 
-def seconds(arrays: Arrays, rows: Rows, sheet: Sheet | None = None, rest: bool = True) -> np.ndarray:
+def seconds(arrays: Arrays, rows: Rows, sheet: Datasheet | None = None, rest: bool = True) -> np.ndarray:
     """Predicted seconds on ``sheet`` (that of the fit if None), with or without the learned rest."""
     own, each = frozen(arrays)
     sheet = sheet or own

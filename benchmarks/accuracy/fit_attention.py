@@ -27,7 +27,7 @@ from attention_model import (
     Arrays,
     Geometry,
     Rows,
-    Sheet,
+    Datasheet,
     base,
     features,
     geometry,
@@ -54,7 +54,9 @@ _WIDTHS = np.array([[0.08, 0.12], [0.11, 0.13]])
 """Half-widths of 90% (logarithm) before calibration: one query, prompt by grouped, multi-head; wide ones five times."""
 
 
-def _fit_numbers(g: Geometry, sheet: Sheet, y: np.ndarray, start: np.ndarray, pull: float, count: int) -> np.ndarray:
+def _fit_numbers(
+    g: Geometry, sheet: Datasheet, y: np.ndarray, start: np.ndarray, pull: float, count: int
+) -> np.ndarray:
     from scipy.optimize import least_squares
 
     index = np.random.default_rng(0).permutation(len(y))[:count]
@@ -72,7 +74,7 @@ def _fit_numbers(g: Geometry, sheet: Sheet, y: np.ndarray, start: np.ndarray, pu
     return np.asarray(found.x)
 
 
-def fit_numbers(g: Geometry, sheet: Sheet, y: np.ndarray, count: int = 1500) -> np.ndarray:
+def fit_numbers(g: Geometry, sheet: Datasheet, y: np.ndarray, count: int = 1500) -> np.ndarray:
     """A device's numbers from log seconds ``y``: all usual rows, then each regime near that, [regimes, numbers]."""
     kind = regime(g)
     usual = np.flatnonzero(kind < 4)
@@ -99,7 +101,7 @@ def _fit_rest(x: np.ndarray, r: np.ndarray, centres: int = _CENTRES) -> tuple[np
     return chosen.astype(np.float32), (AMPLITUDE * solved).astype(np.float32)
 
 
-def fit_device(rows: Rows, sheet: Sheet, y: np.ndarray, count: int = 1500, centres: int = _CENTRES) -> Arrays:
+def fit_device(rows: Rows, sheet: Datasheet, y: np.ndarray, count: int = 1500, centres: int = _CENTRES) -> Arrays:
     """Numbers and rest of one device from log seconds ``y`` [rows] of its own rows."""
     g = geometry(rows, sheet)
     numbers = fit_numbers(g, sheet, y, count)
@@ -134,7 +136,7 @@ class Table:
         return replace(self, rows={k: v[index] for k, v in self.rows.items()}, y=self.y[index])
 
     @property
-    def sheet(self) -> Sheet:
+    def sheet(self) -> Datasheet:
         return SHEETS[self.sku]
 
     def sets(self) -> list[tuple[float, float, float]]:

@@ -1,4 +1,4 @@
-"""The SKU ``host``: this machine's processor, probed when asked for, in milliseconds and without another process.
+"""The SKU ``host``: this machine's processor, probed on first use within milliseconds and without another process.
 
 Reads what Linux (/proc, /sys) and macOS (sysctl, through its C library) say of themselves; what neither says is
 assumed with a range. Never fails: an unknown machine is a small one with wide ranges.
@@ -25,7 +25,7 @@ _PROBED = "probed on this host"
 
 @dataclass
 class _Facts:
-    """What the machine says; None (or empty) where it says nothing."""
+    """What the operating system reports; None (or empty) if it does not report it."""
 
     name: str = ""
     vendor: str = ""
@@ -112,7 +112,7 @@ def _darwin(facts: _Facts) -> None:
 
 
 def _allowed() -> int | None:
-    """Processors that this process may run on: fewer than the machine's in a container."""
+    """Return the number of processors that this process may use, which a container may limit."""
     if sys.platform == "linux":
         with suppress(OSError):
             return len(os.sched_getaffinity(0))
@@ -150,7 +150,7 @@ def _given(value: float | None, otherwise: Sourced) -> Sourced:
 
 
 def _vector_units(flags: frozenset[str]) -> dict[str, Sourced]:
-    """SIMD width and multiply-adds a cycle, from the instruction sets the processor names."""
+    """Return SIMD width and multiply-adds per cycle, from the instruction sets of the processor."""
     machine = platform.machine().lower()
     if "avx512f" in flags:
         width, units = 512.0, assumed(1, 1, 2, "one 512-bit multiply-add a cycle on Zen 4 and small Xeons, else two")
@@ -182,7 +182,7 @@ def _crypto(flags: frozenset[str]) -> Sourced:
 
 @cache
 def host_spec() -> DeviceSpec:
-    """The processor this runs on, as a SKU. Probed values are ``measured``; the rest is assumed with a range."""
+    """Return this machine's processor as a SKU. Probed values are ``measured``; the others are assumed with a range."""
     facts = _facts()
     cores = float(facts.cores or 2)
     clock = facts.clock_hz or facts.max_clock_hz

@@ -1,4 +1,4 @@
-"""Which SKU of the catalogue a real device is, by the name that its driver gives it.
+"""The SKU of a real device, by the name that its driver reports.
 
 A name is compared whole, once the marks of brands and what a driver adds in brackets are taken off: `NVIDIA H100 PCIe`
 is not `h100-sxm-80gb`, and a device that the catalogue does not have is none of it. Light on purpose: nothing of the
@@ -61,15 +61,15 @@ _LABELS: Mapping[str, str] = {
     "TPU v6 lite": "tpu-v6e",
 }
 _LEAST_BYTES: Mapping[str, float] = {"arc-a770": 12e9}
-"""Of a card that is sold under one name with less memory too."""
+"""The least memory of a card that is sold under the same name with less memory too."""
 _BRANDS = re.compile(r"\((?:r|tm)\)|™|®|\b(?:nvidia|amd|intel|tesla|geforce|instinct|graphics)\b")
 _ADDED = re.compile(r"\s*[(/].*$")
-"""What Mesa and others write behind a name: ``(RADV GFX942)``, ``/PCIe/SSE2``."""
+"""Additions of Mesa and others after a name: ``(RADV GFX942)``, ``/PCIe/SSE2``."""
 _XRT = re.compile(r"xilinx_(u\d+)_.*")
 
 
 def plain(label: str) -> str:
-    """A label without brands, marks, additions and differences of spelling."""
+    """Return a label without brands, marks, additions and differences of spelling."""
     text = _BRANDS.sub(" ", label.casefold().replace("(r)", " ").replace("(tm)", " "))
     text = _ADDED.sub("", text)
     text = _XRT.sub(r"alveo \1", text.strip())
@@ -80,7 +80,7 @@ _PLAIN: Mapping[str, str] = {plain(label): sku for label, sku in _LABELS.items()
 
 
 def model_of(label: str, kind: str, memory_bytes: float = 0.0) -> str | None:
-    """The SKU that a device of this label and kind is, ``host`` for a processor; None for one that is none of them.
+    """Return the SKU of a device with this label and kind, ``host`` for a processor, or None if it has no SKU.
 
     ``memory_bytes``: 0 where it is not known; it decides where two cards have one name.
     """

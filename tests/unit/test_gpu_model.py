@@ -17,7 +17,7 @@ from windtunnel.core.ops import ELEMENTWISE_OPS, OPERATIONS, Gemm, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds import gpu
-from windtunnel_models.kinds.gpu.gemm import numbers_of, tiles_s
+from windtunnel_models.kinds.gpu.gemm import fitted_constants, tiles_s
 
 CATALOGUE = Catalogue()
 SKUS = [spec.sku for spec in CATALOGUE.specs() if spec.kind == "gpu"]
@@ -168,7 +168,7 @@ def test_within_a_wave_more_columns_are_free() -> None:
     rows = Rows(
         rows.op, rows.choices, {**{k: np.full(len(columns), v[0]) for k, v in rows.numbers.items()}, "n": columns}
     )
-    took = tiles_s(rows, numbers_of(Parameters(device("a100-sxm-80gb")), "float16", "any"))
+    took = tiles_s(rows, fitted_constants(Parameters(device("a100-sxm-80gb")), "float16", "any"))
     assert len(set(np.round(took[-15:], 12))) == 1
 
 

@@ -1,4 +1,4 @@
-"""One module an accelerator kind, each holding ``KIND``: its parameters and its pure cost functions.
+"""Kinds of devices: one module or package for each, with ``KIND``: its parameters and its pure cost functions.
 
 A module is found by its name, when a device of its kind is first asked for.
 """
@@ -13,12 +13,12 @@ from windtunnel.core.errors import InputError, nearest, one_of
 
 
 def kind_names() -> list[str]:
-    """Every kind, by the modules of this package whose names do not start with an underscore."""
+    """Return every kind: the modules of this package whose names do not start with an underscore."""
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 
 def find_kind(name: str) -> Kind:
-    """The kind called ``name``, or an InputError that names the nearest right one."""
+    """Return the kind called ``name``; raises InputError with the nearest right name otherwise."""
     names = kind_names()
     if name not in names:
         raise InputError(f"unknown kind '{name}'", expected=one_of(names), nearest=nearest(name, names))

@@ -1,4 +1,4 @@
-"""Processors behind drivers for GPUs (PoCL, Mesa's lavapipe): what plain kernels cost in cycles there, and a launch.
+"""Processors behind software drivers of GPU APIs (PoCL, Mesa's lavapipe): the cycles of plain kernels and of a launch.
 
 Such a driver runs a kernel's threads as loops over vectors, which it does well or badly by what is in them; nothing
 of a library is in it, and no wide product of 8-bit numbers. So times are cycles for each unit of work, divided among
@@ -15,13 +15,13 @@ from windtunnel.core.ops import FloatArray, Rows, Stencil
 DRIVERS = ("opencl", "vulkan", "wgpu")
 """APIs that reach a processor through a software driver."""
 TILE = 64
-"""Side of a product's tile: what is beyond the matrix is worked out all the same."""
+"""Side of a GEMM tile. Elements beyond the matrix are computed too."""
 _OF_DTYPE = {"float16": "half", "bfloat16": "brain", "int8": "byte"}
 _FUNCTIONS = {"gelu": "function", "tanh": "function", "pow": "power", "powu": "power"}
 
 
 def driven_s(p: Parameters, rows: Rows, cores: float, clock_hz: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """(arithmetic (s), launches (s)) of an operation by plain kernels; None for what was not measured so."""
+    """Return the seconds of arithmetic and of launches of an operation by plain kernels; None if not measured."""
 
     def cycles(work: str) -> float:
         return p("driver_cycles", f"{p.api}_{work}")

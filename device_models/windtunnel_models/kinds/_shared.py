@@ -1,4 +1,4 @@
-"""What several kinds' cost functions say alike: stated times, power from activity, the limiting term."""
+"""Parts that the cost functions of several kinds share: stated times, power from activity, the limiting term."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ COMMON = (
     Parameter("max_power_w", "W", "the most the device draws: board power, package power", required=True),
     Parameter("price_usd_per_h", "USD/h", "rent of one device; SI value in dollars per second"),
 )
-"""Parameters that every kind has. Power is required: where nobody published it, it is assumed with a range."""
+"""Parameters of every kind. Power is required: if it was not published, it is assumed with a range."""
 
 DTYPE_KEYS = ("float64", *DTYPES)
 
 API_KEYS = tuple(sorted(path.stem for path in (Path(__file__).parents[1] / "apis").glob("*.yaml")))
-"""Every API that has a profile: the keys of a SKU's own overheads, so that a new API is one file."""
+"""Every API with a profile. They are the keys of a SKU's own overheads, so a new API is one file."""
 
 EXACT = Sourced(1.0, Provenance.DATASHEET, "by definition")
 """The error factor of a cost that is exact by definition (a stated time)."""
 
 
 def service(p: Parameters, rows: Rows) -> RawCost:
-    """A stated time: its mean over the device's speed, at full power. Any kind runs it; the engines draw it."""
+    """Return the mean of a stated time over the device's speed, at full power. The simulation engines draw from it."""
     duration = rows.numbers["mean"] / p.speed
     return RawCost(duration, np.asarray(p("max_power_w")), np.asarray("stated"))
 
 
 def limit(**terms: npt.ArrayLike) -> tuple[FloatArray, StrArray]:
-    """The largest of several times (s) and the name of the one that won, element by element."""
+    """Return the largest of several times (s) and the name of that term, element by element."""
     names = np.array(list(terms))
     stacked = np.stack(np.broadcast_arrays(*(np.asarray(t, dtype=np.float64) for t in terms.values())))
     return stacked.max(axis=0), names[stacked.argmax(axis=0)]
 
 
 def active_power_w(p: Parameters, shares: Mapping[str, npt.ArrayLike]) -> FloatArray:
-    """Average power (W) of a running operation: idle, plus each unit's share of the dynamic range times its activity.
+    """Return the average power (W): idle power, plus each unit's share of the dynamic range times its activity.
 
     ``shares`` maps a unit to the fraction of the operation's time it is busy, 0 to 1; the weight of the unit is
     the parameter ``power_share.<unit>`` (the fraction of max - idle that it draws when busy all the time).
@@ -57,7 +57,7 @@ def active_power_w(p: Parameters, shares: Mapping[str, npt.ArrayLike]) -> FloatA
 
 
 def power_shares(**shares: float) -> Parameter:
-    """The ``power_share`` table of a kind: assumed weights, each with a range of a half to one and a half."""
+    """Return the ``power_share`` table of a kind: assumed weights, each with a range of 0.5 to 1.5 times the value."""
     return Parameter(
         "power_share",
         "1",
@@ -77,7 +77,7 @@ def power_shares(**shares: float) -> Parameter:
 
 
 def api_time_s(p: Parameters, rows: Rows) -> float:
-    """What the API adds to the device's own time (s), by the context's ``dispatch``.
+    """Return what the API adds to the device time (s), by the context's ``dispatch``.
 
     ``device``: nothing, the clock runs on the device. ``graph``: the gap between two nodes of a replayed
     list. ``eager``: one call made and waited for, so a whole round trip.
@@ -89,7 +89,7 @@ def api_time_s(p: Parameters, rows: Rows) -> float:
 
 
 def launched_s(p: Parameters, rows: Rows) -> FloatArray:
-    """``count`` empty commands (s), one after another without waiting, and the answer of the last awaited."""
+    """Return the time (s) of ``count`` empty commands in sequence, until the last is complete."""
     n, mode = rows.numbers["count"], rows.choices["mode"]
     if mode == "persistent":
         return n * p.api_cost("persistent_write_s") + p.api_cost("persistent_poll_s")
@@ -97,7 +97,7 @@ def launched_s(p: Parameters, rows: Rows) -> FloatArray:
 
 
 def linked_s(p: Parameters, rows: Rows, link_bytes_s: float) -> FloatArray:
-    """``bytes`` over the host's link (s): the API's fixed cost of a copy, then the rate for the kind of memory."""
+    """Return the time (s) of ``bytes`` over the host's link: the API's fixed cost, then the rate of the memory."""
     memory = rows.choices["memory"]
     share = 1.0 if memory == "pinned" else p.api_cost(f"{memory}_fraction")
     return p.api_cost("copy_setup_s") + rows.numbers["bytes"] / (link_bytes_s * share)
@@ -106,7 +106,7 @@ def linked_s(p: Parameters, rows: Rows, link_bytes_s: float) -> FloatArray:
 def per_request_s(
     latency_s: npt.ArrayLike, in_flight: npt.ArrayLike, engine_s: npt.ArrayLike
 ) -> tuple[FloatArray, StrArray]:
-    """The time one request costs when ``in_flight`` are kept outstanding (s), and what limits it.
+    """Return the time (s) that each request takes if ``in_flight`` are outstanding, and what limits it.
 
     Little's law: requests leave at in_flight / latency until the engines, which need ``engine_s`` a request
     between them, are busy all the time.
@@ -116,7 +116,7 @@ def per_request_s(
 
 
 def engines_by_op(**engines: tuple[str, ...]) -> Callable[[Parameters, Rows], str]:
-    """The engine of each operation: ``engines`` maps a name to the operations it serves; the rest is ``compute``."""
+    """Return a function that names an operation's hardware engine: by ``engines``, else ``compute``."""
     of = {op: name.replace("_", " ") for name, served in engines.items() for op in served}
 
     def engine(_p: Parameters, rows: Rows) -> str:

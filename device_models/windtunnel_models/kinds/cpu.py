@@ -1,4 +1,4 @@
-"""A processor: cores of a certain SIMD width and clock that share one memory, and threads that must be woken.
+"""A processor: cores with a SIMD width and a clock, a shared memory, and threads that must be woken.
 
 Work runs on one thread or on all of them, whichever is sooner: waking a pool costs microseconds, so small
 operations stay on one core and see one core's bandwidth. Above that, cores multiply arithmetic and share memory.
@@ -54,7 +54,7 @@ _OPS_PER_ELEMENT = {
     "softmax": 30.0,
     "ln": 8.0,
 }
-"""Vector instructions an element: divisions at their reciprocal rate, transcendentals as polynomials."""
+"""Vector instructions per element: divisions at their reciprocal rate, transcendentals as polynomials."""
 
 _HOST = "measured on the project's host (two virtual Zen 4 cores), BACKENDS.md"
 _FLUID = (
@@ -65,14 +65,14 @@ _ISSUES = "intel/QAT_Engine issues 71, 132 and 232: 939 to 1316 sign/s in softwa
 
 
 def threads_of(p: Parameters) -> float:
-    """Threads an operation may use: as stated, else one a core."""
+    """Return the threads that an operation may use: as stated, or else one per core."""
     stated = p.get("threads")
     cores = p("cores")
     return cores if stated is None else min(stated, cores)
 
 
 def clock_hz(p: Parameters, rows: Rows, threads: npt.ArrayLike) -> FloatArray:
-    """Clock (Hz) of ``threads`` busy cores: guaranteed if sustained, else from one core's boost down to all cores'."""
+    """Return the clock (Hz) with ``threads`` busy cores: guaranteed if sustained, else between boost and all-core."""
     if rows.choices.get("clock") == "sustained":
         return np.asarray(p("clock_hz", "base"))
     boost, all_core = p("clock_hz", "boost"), p("clock_hz", "all_core")
@@ -81,7 +81,7 @@ def clock_hz(p: Parameters, rows: Rows, threads: npt.ArrayLike) -> FloatArray:
 
 
 def peak_flops(p: Parameters, rows: Rows, threads: npt.ArrayLike, dtype: str) -> FloatArray:
-    """Peak of the vector units (FLOP/s): cores x clock x lanes x units x 2, float32 lanes of 32 bits."""
+    """Return the peak of the vector units (FLOP/s): cores x clock x lanes x units x 2, float32 lanes of 32 bits."""
     if dtype not in DTYPES:
         raise p.unsupported(f"does not run {dtype}: no instruction takes it", expected="one of " + ", ".join(DTYPES))
     lanes = p("simd_bits") / 32.0
@@ -89,7 +89,7 @@ def peak_flops(p: Parameters, rows: Rows, threads: npt.ArrayLike, dtype: str) ->
 
 
 def _bandwidth(p: Parameters, rows: Rows, threads: npt.ArrayLike) -> FloatArray:
-    """What ``threads`` draw together (B/s): their own limits, and the memory (or, warm, cache) that they share."""
+    """Return the bandwidth (B/s) of ``threads``: limited by each core and by memory (or by the cache, if warm)."""
     shared = np.minimum(np.asarray(threads) * p("core_bytes_s"), p("memory_bytes_s") * p("memory_efficiency"))
     if rows.choices.get("cache") != "warm":
         return np.asarray(shared)
@@ -107,7 +107,7 @@ def _work(
     moved: FloatArray,
     parts: npt.ArrayLike = np.inf,
 ) -> RawCost:
-    """Arithmetic beside memory traffic, on one thread or on as many as there are parts, whichever is sooner."""
+    """Return the cost of overlapping arithmetic and memory traffic, on one thread or on all, whichever is faster."""
     threads = threads_of(p)
     driven = driven_s(p, rows, threads, clock_hz(p, rows, threads)) if p.api in DRIVERS else None
     if driven is not None:
@@ -133,10 +133,8 @@ def _work(
     return RawCost(duration, active_power_w(p, shares), np.where(extra_s > device_s, "launch", named))
 
 
-def _driven(
-    p: Parameters, rows: Rows, compute_s: FloatArray, launches_s: FloatArray, *, memory_s: FloatArray
-) -> RawCost:
-    """A plain kernel behind a software driver: all cores, its launches beside it."""
+def _driven(p: Parameters, rows: Rows, compute_s: FloatArray, launches_s: FloatArray, *, memory_s: FloatArray) -> RawCost:
+    """Return the cost of a plain kernel behind a software driver: on all cores, plus its launches."""
     busy, bound = limit(compute=compute_s, memory=memory_s)
     extra_s = launches_s + api_time_s(p, rows)
     duration = busy + extra_s
@@ -193,7 +191,7 @@ def _fft(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _copy(p: Parameters, rows: Rows) -> RawCost:
-    """A memory copy, whatever its direction: host and device are one; each byte is read and written.
+    """Return the cost of a memory copy in any direction: host and device share memory; each byte is read and written.
 
     Between host and device an API charges for it all the same; on the host itself it is a call.
     """
@@ -209,7 +207,7 @@ def _launch(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _between(p: Parameters, rows: Rows) -> tuple[FloatArray, FloatArray]:
-    """Rate (B/s) and latency (s) from one worker to the next: through memory in one machine, else the network."""
+    """Return rate (B/s) and latency (s) from one worker to the next: through memory or the network."""
     n = rows.numbers
     inside = n["workers"] <= n["devices_per_node"]
     memory = p("memory_bytes_s") * p("memory_efficiency") / 2.0
@@ -224,7 +222,7 @@ def _linked(p: Parameters, rows: Rows, link_s: FloatArray) -> RawCost:
 
 
 def _all_reduce(p: Parameters, rows: Rows) -> RawCost:
-    """A ring: 2 (w-1) steps of bytes/w each; one worker has nothing to reduce but still reads its own."""
+    """Return the cost of a ring: 2 (w-1) steps of bytes/w each; a single worker still reads its own data."""
     n = rows.numbers
     rate, latency = _between(p, rows)
     steps = 2.0 * (n["workers"] - 1.0)
@@ -241,7 +239,7 @@ def _send_recv(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _requests(p: Parameters, rows: Rows, each: FloatArray, moved: npt.ArrayLike, bound: str) -> RawCost:
-    """``in_flight`` requests side by side, a thread each: the time one costs, unless they share memory's rate."""
+    """Return the cost of one of ``in_flight`` concurrent requests, one thread each, limited by the shared memory."""
     busy_threads = np.minimum(rows.numbers["in_flight"], threads_of(p))
     memory = np.asarray(moved) / _bandwidth(p, rows, busy_threads)
     device_s, named = limit(**{bound: each / busy_threads, "memory": memory})
@@ -252,7 +250,7 @@ def _requests(p: Parameters, rows: Rows, each: FloatArray, moved: npt.ArrayLike,
 
 
 def aes_bytes_s(p: Parameters, rows: Rows, threads: npt.ArrayLike) -> FloatArray:
-    """Encryption by one core (B/s): independent blocks units x 16 B x clock / rounds; a chain waits out each round."""
+    """Return the rate (B/s) of encryption on one core: units x 16 B x clock / rounds; a chain waits for every round."""
     rounds = _AES_ROUNDS[rows.choices["key_bits"]]
     units = p("aes_blocks_per_cycle")
     if units == 0.0:

@@ -24,7 +24,7 @@ from windtunnel_models.kinds._shared import (
 from windtunnel_models.kinds._tables import read_kind
 
 FRAMING_BYTES = 20.0
-"""Preamble and start (8 bytes) and the least gap (12) that Ethernet puts around each frame: IEEE 802.3."""
+"""Preamble and start (8 bytes) and the minimum gap (12) around each Ethernet frame: IEEE 802.3."""
 
 _CODECS = tuple(f"{way}_{codec}" for way in ("compress", "decompress") for codec in ("deflate", "lz4"))
 BULK = ("aes_gcm", "aes_ctr", "aes_cbc", *_CODECS)
@@ -63,7 +63,7 @@ def _rdma(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _bulk(p: Parameters, rows: Rows, kind: str) -> RawCost:
-    """An engine where there is one, else the Arm cores: one core a request in flight."""
+    """Return the cost on an engine if there is one, else on the Arm cores, with one core per request in flight."""
     n = rows.numbers
     rate = p.get("engine_bytes_s", kind)
     if rate is None:
@@ -93,9 +93,7 @@ def _aes(p: Parameters, rows: Rows) -> RawCost:
 def _codec(p: Parameters, rows: Rows) -> RawCost:
     codec = rows.choices["codec"]
     if codec == "zstd":
-        raise p.unsupported(
-            f"does not {rows.op.name} zstd: no engine and no library on the card", expected="deflate or lz4"
-        )
+        raise p.unsupported(f"does not {rows.op.name} zstd: no engine and no library on the card", expected="deflate or lz4")
     return _bulk(p, rows, f"{rows.op.name}_{codec}")
 
 
@@ -124,7 +122,7 @@ def _copy(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _launch(p: Parameters, rows: Rows) -> RawCost:
-    """An empty task given to the Arm cores' work queue."""
+    """Return the cost of an empty task in the Arm cores' work queue."""
     return RawCost(launched_s(p, rows), active_power_w(p, {"arm": 1.0 / p("arm_cores")}), np.asarray("launch"))
 
 

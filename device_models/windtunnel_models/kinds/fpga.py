@@ -56,7 +56,7 @@ def _pipeline(
     rounds: FloatArray,
     fill: FloatArray,
 ) -> RawCost:
-    """``rounds`` runs of one compute unit over ``items`` each; ``fill`` cycles more before the first result.
+    """Return the cost of ``rounds`` runs of a compute unit over ``items``; ``fill`` cycles precede the first result.
 
     Memory is a second pipeline beside the first: the slower one sets the pace. Both are counted in whole
     cycles, so that the time is an exact number of clock periods.
@@ -70,20 +70,20 @@ def _pipeline(
 
 
 def _starts(p: Parameters, design: str, items: FloatArray, lanes: float) -> FloatArray:
-    """Cycles in which a compute unit takes ``items``, ``lanes`` at a time."""
+    """Return the cycles in which a compute unit accepts ``items``, ``lanes`` at a time."""
     interval = p("initiation_interval", design) / p("issue_rate", design)
     found: FloatArray = np.ceil(np.ceil(items / lanes) * interval)
     return found
 
 
 def _port_bytes_s(p: Parameters, design: str) -> float:
-    """What the memory ports of one compute unit carry together: a word each cycle, or what their banks deliver."""
+    """Return the rate (B/s) of a compute unit's memory ports: a word per cycle, or the bandwidth of their banks."""
     ports = min(p("memory_ports", design), p("memory_banks"))
     return ports * min(p("port_bytes") * p("clock_hz", design), p("bank_bytes_s") * p("memory_efficiency"))
 
 
 def _cached(p: Parameters, rows: Rows, waits: FloatArray) -> FloatArray:
-    """Cycles of the memory: none where operands are warm and fit the block RAM."""
+    """Return the cycles of the memory, or zero if operands are warm and fit into the block RAM."""
     if rows.choices["cache"] != "warm":
         return waits
     return np.where(rows.footprint_bytes() <= p("on_chip_bytes"), 0.0, waits)
@@ -101,7 +101,7 @@ def _timed(
     rounds: FloatArray,
     fill: FloatArray,
 ) -> RawCost:
-    """The answer for ``rounds`` runs of ``busiest`` cycles behind the pipeline's depth and ``fill``."""
+    """Return the cost of ``rounds`` runs of ``busiest`` cycles, after the pipeline's depth and ``fill``."""
     clock = p("clock_hz", design)
     latency = p("pipeline_depth", design) + fill - 1.0
     cycles = np.ceil(latency) + busiest + (rounds - 1.0) * busiest  # rounds follow without draining the pipeline
@@ -161,7 +161,7 @@ def _matrix_matrix(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _blocked(p: Parameters, m: FloatArray, n: FloatArray, k: FloatArray, size: float) -> tuple[FloatArray, FloatArray]:
-    """Cycles in which a product of whole blocks reads memory, and writes it.
+    """Return the cycles in which a GEMM of whole blocks reads memory, and those in which it writes.
 
     A is read once for every column of blocks of C, B once for every row of them, C is written once. The rows of a
     matrix no wider than a block lie one behind the other; those of a wider one are bursts apart, of which as many as
@@ -238,7 +238,7 @@ def _copy(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _launch(p: Parameters, rows: Rows) -> RawCost:
-    """Empty commands, all in flight at once: each costs its dispatch, the less the more of them there are.
+    """Return the cost of empty commands that are all in flight; the cost of each falls with their number.
 
     A command costs ``dispatch_s`` times a share that falls from 1 to ``settled_share`` as ``1/(1 + count/settling)``
     does, so that time rises with the count and so does the rate.

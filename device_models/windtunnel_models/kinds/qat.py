@@ -30,7 +30,7 @@ SCHEMES = ("rsa2048", "ecdsa_p256")
 
 
 def _bulk(p: Parameters, rows: Rows, kind: str, size: FloatArray, slower: FloatArray) -> RawCost:
-    """One request of ``size`` bytes while ``in_flight`` of them are outstanding."""
+    """Return the cost of one request of ``size`` bytes while ``in_flight`` of them are outstanding."""
     rate = p.get("bulk_bytes_s", kind)
     if rate is None:
         raise p.unsupported(f"does not run {kind.replace('_', ' ')}: its generation has no engine for it")

@@ -43,13 +43,13 @@ _OPS_PER_ELEMENT = {
     "softmax": 20.0,
     "ln": 8.0,
 }
-"""Vector instructions an element (divisions and transcendentals are polynomials); counts of the usual expansions."""
+"""Vector instructions per element (divisions and transcendentals are polynomials); counts of the usual expansions."""
 
 
 def systolic_cycles(
     m: npt.ArrayLike, n: npt.ArrayLike, k: npt.ArrayLike, *, rows: float, columns: float, arrays: float = 1.0
 ) -> FloatArray:
-    """Cycles of a weight-stationary array with one set of weights for C[m,n] = A[m,k] B[k,n].
+    """Return the cycles of a weight-stationary array with one set of weights for C[m,n] = A[m,k] B[k,n].
 
     ``ceil(k/R) ceil(n/C) (2R + C + m - 2) - 1``: R to load a tile, m rows in, R + C - 2 to drain. Tiles are dealt
     out among ``arrays``. Equal to SCALE-Sim's stall-free count for one array.
@@ -71,11 +71,9 @@ def _tiles(
 def _matrix_s(
     p: Parameters, m: FloatArray, n: FloatArray, k: FloatArray, *, batch: npt.ArrayLike, dtype: str
 ) -> FloatArray:
-    """Time in the arrays (s) of ``batch`` products."""
+    """Return the time in the arrays (s) of ``batch`` GEMMs."""
     if dtype not in MATRIX_DTYPES:
-        raise p.unsupported(
-            f"does not run {dtype}: its arrays take bfloat16", expected="one of bfloat16, int8, float32"
-        )
+        raise p.unsupported(f"does not run {dtype}: its arrays take bfloat16", expected="one of bfloat16, int8, float32")
     rows, columns, exposed = p("array_rows"), p("array_columns"), p("exposed_fill")
     tiles = _tiles(n, k, rows=rows, columns=columns, batch=batch, arrays=p("arrays"))
     # With a second set of weights a tile takes as long as its rows, or as loading the next one, whichever is longer.
@@ -91,7 +89,7 @@ def _memory_rate(p: Parameters) -> float:
 
 
 def _memory_s(p: Parameters, rows: Rows, moved: FloatArray) -> FloatArray:
-    """Time to move operands (s): from VMEM when they are warm and fit the half of it that is not buffers."""
+    """Return the time to move operands (s): from VMEM if they are warm and fit into the half that is not buffers."""
     seconds: FloatArray = moved / _memory_rate(p)
     if rows.choices["cache"] != "warm":
         return seconds
@@ -99,7 +97,7 @@ def _memory_s(p: Parameters, rows: Rows, moved: FloatArray) -> FloatArray:
 
 
 def _done(p: Parameters, rows: Rows, **terms: npt.ArrayLike) -> RawCost:
-    """Units that work side by side: the slowest sets the time; the API's share comes on top."""
+    """Return the cost of concurrent units: the slowest sets the time, and the API's overhead is added."""
     device_s, bound = limit(**terms)
     extra_s = api_time_s(p, rows)
     duration = device_s + extra_s
@@ -159,7 +157,7 @@ def _elementwise(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _axes(p: Parameters, workers: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Of a slice of ``workers`` chips, as cubic as it can be: axes in use, length of one, ways its links are used."""
+    """Return axes, length of an axis, and directions of its links for the most cubic slice of ``workers`` chips."""
     if np.any(workers > p("pod_chips")):
         raise p.unsupported(f"has {p('pod_chips'):.0f} chips on its interconnect", expected="no more workers than that")
     dimensions = p("torus_dimensions")
@@ -170,7 +168,10 @@ def _axes(p: Parameters, workers: FloatArray) -> tuple[FloatArray, FloatArray, F
 
 
 def _all_reduce(p: Parameters, rows: Rows) -> RawCost:
-    """Rings along every axis at once: 2 (w-1)/w of the bytes over axes x ways links, 2 (length-1) hops an axis."""
+    """Return the cost of rings along all axes at once.
+
+    Each moves 2 (w-1)/w of the bytes over axes x ways links, 2 (length-1) hops an axis.
+    """
     workers, size = rows.numbers["workers"], rows.numbers["bytes"]
     axes, length, ways = _axes(p, workers)
     rate = axes * ways * p("link_bytes_s") * p("link_efficiency")
@@ -180,7 +181,7 @@ def _all_reduce(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _send_recv(p: Parameters, rows: Rows) -> RawCost:
-    """To a neighbour, over one link: chips are laid out so that stages that talk are next to each other."""
+    """Return the cost of a transfer over one link, since communicating stages are neighbours."""
     workers, size = rows.numbers["workers"], rows.numbers["bytes"]
     _axes(p, workers)
     link_s = p("hop_s") + size / (p("link_bytes_s") * p("link_efficiency"))

@@ -29,7 +29,7 @@ from windtunnel_models.kinds.gpu.transfers import all_reduce, copy, engine, laun
 
 
 def aes(p: Parameters, rows: Rows) -> RawCost:
-    """AES by table look-up on data in device memory; the time of one request when ``in_flight`` share a kernel.
+    """Return the cost of AES by table look-up in device memory, for one of the ``in_flight`` requests of a kernel.
 
     Counter modes spread their blocks over the chip. CBC chains them: a request is one lane, and only requests in
     flight run side by side. Rounds: 10, 12 or 14 by key.

@@ -1,4 +1,4 @@
-"""Fused attention on a GPU: the kernels' block structure, a device's numbers, and what was learned beyond them.
+"""Fused attention on a GPU: the kernels' block structure, a device's numbers, and the residual of its calibration.
 
 ``attention_formula`` has the two kernel families and their times. Here they meet a device: its datasheet, its
 numbers (a set for each family and regime, so that a device takes only those of relatives that run the same kernels),
@@ -23,7 +23,7 @@ from windtunnel_models.kinds.gpu.attention_formula import (
     REGIMES,
     Geometry,
     Numbers,
-    Sheet,
+    Datasheet,
     features,
     formula,
     geometry,
@@ -34,7 +34,7 @@ from windtunnel_models.kinds.gpu.power import activity_of
 
 _FAMILIES = ("fa2", "fa3")
 ANY = "any"
-"""Key of the numbers for what neither this device nor a relative of it was measured in."""
+"""The key of the numbers of a regime in which neither this device nor a relative was measured."""
 
 _KEYS = (*(f"{family}_{name}" for family in _FAMILIES for name in REGIMES), ANY)
 
@@ -65,18 +65,18 @@ FITS = {
         "sequence_s",
     )
 }
-"""What a calibration of few rows may move, with the deviations of ``NUMBERS``; the rest tells too little apart."""
+"""The numbers that a calibration may move, with the deviations of ``NUMBERS``; few rows do not determine the others."""
 
 
 def family(p: Parameters) -> str:
-    """The kernels that a framework takes: FlashAttention-3 on Hopper and on later server parts of its maker, else 2."""
+    """Return the kernels that a framework uses: FlashAttention-3 on Hopper and later server GPUs of NVIDIA, else 2."""
     lineage = p.lineage
     later = lineage.stacked_memory and (lineage.since or 0) >= 2022
     return "fa3" if p.vendor == "NVIDIA" and (lineage.architecture == "Hopper" or later) else "fa2"
 
 
 def _numbers(p: Parameters, place: int) -> Numbers:
-    """The numbers of a regime: of the device's own family of kernels, else of the other's, else anybody's.
+    """Return the numbers of a regime: of the device's family of kernels, else of the other one, else the default.
 
     Numbers of the other family err by 13 to 22% on a device left out, those of before any measurement by 12 to 34%.
     What was measured with 16-bit keys alone says the most of 8-bit ones too, and likewise for wide heads.
@@ -96,7 +96,7 @@ def _numbers(p: Parameters, place: int) -> Numbers:
 
 
 def own_numbers(p: Parameters, rows: Rows) -> dict[str, Sourced]:
-    """The numbers that rows like these read, under the key of the device's own family, for a calibration to move."""
+    """Return the numbers that rows like these read, under the key of the device's family, for a calibration."""
     sheet, found = _sheet(p, rows.choices["dtype"]), {}
     for place in np.unique(regime(geometry(_flat(rows), sheet))).tolist():
         p.used.clear()
@@ -107,8 +107,8 @@ def own_numbers(p: Parameters, rows: Rows) -> dict[str, Sourced]:
     return found
 
 
-def _sheet(p: Parameters, dtype: str) -> Sheet:
-    """The sheet for attention in ``dtype``; refuses a type in which no unit that the API reaches has a rate."""
+def _sheet(p: Parameters, dtype: str) -> Datasheet:
+    """Return the datasheet for ``dtype``; raises UnsupportedOperationError if no unit of the API has a rate in it."""
     need_type(p, dtype)
     peak = p.get("matrix_flops_per_s", dtype) if p.feature("matrix") else None
     if peak is None:
@@ -119,7 +119,7 @@ def _sheet(p: Parameters, dtype: str) -> Sheet:
             )
         # What the vector units attain is known by itself, so the step's efficiency is taken off again.
         peak = vector_rate(p, dtype) / NUMBERS["efficiency"][0]
-    return Sheet(
+    return Datasheet(
         units=p("compute_units"),
         clock=p("boost_clock_hz"),
         bandwidth=p("memory_bandwidth_bytes_per_s"),
@@ -131,14 +131,14 @@ def _sheet(p: Parameters, dtype: str) -> Sheet:
 
 
 def _flat(rows: Rows) -> Rows:
-    """``rows`` with every column of the common shape, as one dimension."""
+    """Return ``rows`` with every column broadcast and flattened to one dimension."""
     shape = rows.shape
     numbers = {name: np.broadcast_to(values, shape).reshape(-1) for name, values in rows.numbers.items()}
     return Rows(rows.op, rows.choices, numbers)
 
 
 def attention(p: Parameters, rows: Rows) -> RawCost:
-    """The formula, what was learned of the device beyond it, and the context.
+    """Return the cost of attention: the formula, the residual, and the context.
 
     ``cache`` changes nothing: a step finds what the step before left in the cache, in the campaigns and in use.
     """
@@ -156,35 +156,35 @@ def attention(p: Parameters, rows: Rows) -> RawCost:
 
 
 def coordinates(p: Parameters, rows: Rows) -> FloatArray:
-    """Where rows lie for a residual: the formula's own view of them, [rows, features]."""
+    """Return the coordinates of rows for a residual: the features of the formula, [rows, features]."""
     sheet, flat = _sheet(p, rows.choices["dtype"]), _flat(rows)
     g = geometry(flat, sheet)
     return features(g, formula(g, sheet, lambda place: _numbers(p, place)), sheet)
 
 
 Arrays = Mapping[str, npt.NDArray[Any]]
-"""One device's fit: ``names`` [numbers]; ``numbers`` [regimes, numbers], logarithms; ``sheet`` [7], see ``Sheet``;
+"""One device's fit: ``names`` [numbers]; ``numbers`` [regimes, numbers], logarithms; ``sheet`` [7], see ``Datasheet``;
 ``halfwidth`` [regimes, 2], grouped and multi-head; ``centres_r`` [centres, features] and ``weights_r`` [centres] of
 regime r, where it had rows."""
 
 
-def frozen(arrays: Arrays) -> tuple[Sheet, list[Numbers]]:
-    """The sheet and the numbers of every regime as they were at the fit."""
+def frozen(arrays: Arrays) -> tuple[Datasheet, list[Numbers]]:
+    """Return the datasheet and the numbers of every regime as they were at the fit."""
     units, clock, bandwidth, l2, peak, shared, hopper = (float(value) for value in arrays["sheet"])
     names = [str(name) for name in arrays["names"]]
     each: list[Numbers] = [dict(zip(names, np.exp(row).tolist(), strict=True)) for row in arrays["numbers"]]
-    return Sheet(units, clock, bandwidth, l2, peak, shared, bool(hopper)), each
+    return Datasheet(units, clock, bandwidth, l2, peak, shared, bool(hopper)), each
 
 
 def similarity(a: FloatArray, b: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Squared-exponential similarity of the rows of a and b, [a, b]."""
+    """Return the squared-exponential similarity of the rows of a and b, [a, b]."""
     x, y = a.astype(np.float32), b.astype(np.float32)
     distance = np.maximum((x * x).sum(1)[:, None] + (y * y).sum(1)[None] - 2.0 * (x @ y.T), 0.0)
     return np.asarray(np.exp(-0.5 * distance), dtype=np.float32)
 
 
 def log_factor(arrays: Arrays, rows: Rows) -> tuple[FloatArray, FloatArray, Geometry]:
-    """Logarithm of measured over formula and its 90% half-width, of flat rows; and their geometry at the fit."""
+    """Return log(measured / formula) of flat rows, its 90% half-width, and their geometry at the fit."""
     sheet, numbers = frozen(arrays)
     g = geometry(rows, sheet)
     x, kind = features(g, formula(g, sheet, numbers.__getitem__), sheet), regime(g)
@@ -202,7 +202,7 @@ def log_factor(arrays: Arrays, rows: Rows) -> tuple[FloatArray, FloatArray, Geom
 
 
 def learned(arrays: Arrays, p: Parameters, rows: Rows) -> Correction | None:
-    """The correction of attention: a function of the rows alone."""
+    """Return the correction of attention, which depends on the rows alone."""
     del p
     factor, width, _ = log_factor(arrays, _flat(rows))
     return Correction(factor.reshape(rows.shape), width.reshape(rows.shape))

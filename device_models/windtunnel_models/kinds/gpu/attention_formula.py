@@ -1,4 +1,4 @@
-"""How long attention takes on a GPU, from the block structure of the kernels that run it.
+"""The duration of attention on a GPU, from the block structure of its kernels.
 
 Two kernel families, after their published source (Dao-AILab/flash-attention, BSD-3-Clause):
 
@@ -29,8 +29,8 @@ IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """What a datasheet says: units, clock (Hz), memory (B/s), last-level cache (B), matrix peak (FLOP/s).
+class Datasheet:
+    """Numbers of a datasheet: units, clock (Hz), memory (B/s), last-level cache (B), matrix peak (FLOP/s).
 
     ``shared``: shared memory of a unit (B). ``hopper``: units have warpgroup matrix instructions, so the framework
     takes FlashAttention-3.
@@ -53,7 +53,7 @@ _SCHEDULED = 992.0
 
 @dataclass(frozen=True)
 class Geometry:
-    """What follows from the shape and the sheet alone; all arrays [rows]."""
+    """Blocks, steps and bytes, which depend on the shape and the datasheet alone; all arrays [rows]."""
 
     one: BoolArray
     """one query a sequence: decode, and prompts of one token"""
@@ -90,12 +90,14 @@ class Geometry:
     """bytes of one element of keys and values"""
 
     def take(self, index: IntArray) -> Geometry:
-        """Some of the rows."""
+        """Return the rows at ``index``."""
         return Geometry(**{name: value[index] for name, value in vars(self).items()})
 
 
 def _heuristic_splits(blocks: FloatArray, key_blocks: FloatArray, slots: float) -> FloatArray:
-    """FlashAttention-2's ``num_splits_heuristic``: the fewest parts that fill the last wave to 85% of the best.
+    """Return the splits by FlashAttention-2's ``num_splits_heuristic``.
+
+    These are the fewest parts that fill the last wave to 85% of the best.
 
     For blocks that fill less than 80% of the slots; more are not split.
     """
@@ -110,8 +112,8 @@ def _heuristic_splits(blocks: FloatArray, key_blocks: FloatArray, slots: float) 
     return np.asarray(np.argmax(efficiency >= 0.85 * efficiency.max(0), 0) + 1.0)
 
 
-def geometry(rows: Rows, sheet: Sheet) -> Geometry:
-    """The blocks, steps and bytes of each row; the rows' arrays are of one shape."""
+def geometry(rows: Rows, sheet: Datasheet) -> Geometry:
+    """Return the blocks, steps and bytes of each row; the rows' arrays have one shape."""
     n = rows.numbers
     batch, heads, kv_heads, dim, length = (n[k] for k in ("batch", "heads", "kv_heads", "head_dim", "kv_tokens"))
     dtype_bytes, kv_bytes = BYTES_PER_ELEMENT[rows.choices["dtype"]], BYTES_PER_ELEMENT[rows.choices["kv_dtype"]]
@@ -237,7 +239,7 @@ def _soft_max(a: FloatArray, b: FloatArray, power: float) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Parts:
+class TimeComponents:
     """Seconds, [rows]: blocks' starts and ends, their steps, memory, all that is in series with them, and the whole."""
 
     blocks: FloatArray
@@ -247,8 +249,8 @@ class Parts:
     total: FloatArray
 
 
-def parts(g: Geometry, sheet: Sheet, p: Numbers) -> Parts:
-    """The times of rows of one regime, from its numbers (see ``NUMBERS``).
+def parts(g: Geometry, sheet: Datasheet, p: Numbers) -> TimeComponents:
+    """Return the times of rows of one regime, from its numbers (see ``NUMBERS``).
 
     More bandwidth, peak or clock never costs more: each only divides a term of sums and maxima.
     """
@@ -295,7 +297,7 @@ def parts(g: Geometry, sheet: Sheet, p: Numbers) -> Parts:
     if not sheet.hopper:
         serial = serial + np.where(one & (g.group > 1.0), p["group_s"], 0.0)
     serial = np.maximum(serial + np.where(g.repack, p["copy_s"] + 4.0 * g.queries / slow, 0.0), 1e-6)
-    return Parts(starts, steps, memory, serial, serial + starts + body)
+    return TimeComponents(starts, steps, memory, serial, serial + starts + body)
 
 
 REGIMES = ("one", "prompt", "one_fp8", "prompt_fp8", "one_wide", "prompt_wide")
@@ -304,19 +306,19 @@ bits, head_dim over 256 (another kernel)."""
 
 
 def regime(g: Geometry) -> IntArray:
-    """The row's place in REGIMES, [rows]."""
+    """Return the index of each row's regime in REGIMES, [rows]."""
     return np.asarray(np.where(g.wide, 4, np.where(g.fp8, 2, 0)) + np.where(g.one, 0, 1), dtype=np.int64)
 
 
-def formula(g: Geometry, sheet: Sheet, numbers: Callable[[int], Numbers]) -> Parts:
-    """The times of rows, each with the numbers of its regime (``numbers`` gives those of a place in REGIMES)."""
+def formula(g: Geometry, sheet: Datasheet, numbers: Callable[[int], Numbers]) -> TimeComponents:
+    """Return the times of rows; ``numbers`` returns the numbers of the regime with an index in REGIMES."""
     kind = regime(g)
     out = {name: np.empty(len(kind)) for name in ("blocks", "steps", "memory", "serial", "total")}
     for r in np.unique(kind).tolist():
         index = np.flatnonzero(kind == r)
         for name, value in vars(parts(g.take(index), sheet, numbers(r))).items():
             out[name][index] = value
-    return Parts(**out)
+    return TimeComponents(**out)
 
 
 # what the learned rest sees; scales are lengths over which it may change (octaves, or natural logarithms)
@@ -334,8 +336,8 @@ FEATURES = {
 }
 
 
-def features(g: Geometry, p: Parts, sheet: Sheet) -> FloatArray:
-    """What a residual sees of rows, [rows, features], each over its length."""
+def features(g: Geometry, p: TimeComponents, sheet: Datasheet) -> FloatArray:
+    """Return the features of rows for a residual, [rows, features], each over its length scale."""
     columns = (
         np.log2(g.length),
         np.log2(g.batch * g.kv_heads),

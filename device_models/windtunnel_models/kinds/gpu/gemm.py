@@ -1,4 +1,4 @@
-"""Matrix products on a GPU: tiles and waves beside traffic, with a cache that keeps part of small operands.
+"""GEMM on a GPU: tiles and waves, overlapping traffic, and a cache that keeps part of small operands.
 
 A library chooses a tile shape and a split of k; the cost is that of its best choice. Tiles run in whole waves over the
 compute units. Operands are read once, less what the last-level cache still holds of them. Arithmetic and traffic
@@ -41,13 +41,13 @@ _SPLITS = (1, 2, 4, 8, 16)
 """Tile shapes and split-k factors a library chooses from."""
 
 MOST_SPREAD = 0.95
-"""A last wave is never spread quite evenly, so that a tile more never costs nothing."""
+"""The last wave is never spread evenly, so that a further tile always has a cost."""
 
 BOOST_S = 0.5e-3
 """Time (s) in which half of the sag from boost has set in; the devices' own fits gave 0.33 to 0.57 ms."""
 
 ANY = "any"
-"""Key of the numbers for a format that neither this device nor a relative of it was measured in."""
+"""The key of the numbers of a format in which neither this device nor a relative was measured."""
 
 STAND_INS: Mapping[str, tuple[str, ...]] = {
     "tf32": ("bfloat16",),
@@ -106,7 +106,7 @@ FITS = {
     "gemm_split_clocks": 0.7,
     "gemm_quantise_passes": 0.5,
 }
-"""How far (log, one standard deviation) a device's numbers lie from what others' say: the spread of the five fits."""
+"""The deviation (log, one sigma) of a device's numbers from the transferred ones: the spread of the five fits."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Numbers:
 
 
 def number_key(p: Parameters, dtype: str, clock: str) -> str:
-    """The key of the format's numbers on this device: its own, those of a format alike, or anybody's.
+    """Return the key of the format's numbers on this device: its own, those of a similar format, or the default.
 
     Numbers of sustained loops hold what the power cap of that board does, so another board's are not taken.
     """
@@ -152,7 +152,7 @@ def number_key(p: Parameters, dtype: str, clock: str) -> str:
 
 
 def unit_peak(p: Parameters) -> float:
-    """Peak of one unit (FLOP/s) in 16 bits: what a design's path to its cache is sized for.
+    """Return the 16-bit peak of one unit (FLOP/s), for which the path to the cache is designed.
 
     The matrix units' where the API reaches them, else the vector units'.
     """
@@ -163,8 +163,8 @@ def unit_peak(p: Parameters) -> float:
     return p("vector_flops_per_s", "float32") / p("compute_units")
 
 
-def numbers_of(p: Parameters, dtype: str, key: str) -> Numbers:
-    """The device's numbers for products in ``dtype``, from the parameters under ``key``.
+def fitted_constants(p: Parameters, dtype: str, key: str) -> Numbers:
+    """Return the device's numbers for GEMM in ``dtype``, from the parameters under ``key``.
 
     Refuses a format for which the silicon has neither matrix nor vector units that the API reaches, naming it.
     """
@@ -183,7 +183,7 @@ def numbers_of(p: Parameters, dtype: str, key: str) -> Numbers:
     l2, clock_s = p("l2_bytes"), 1.0 / p("boost_clock_hz")
 
     def number(name: str) -> float:
-        """A number under the key, or anybody's where an overlay states only some."""
+        """Return a number under the key, or the default if an overlay states only some."""
         own = p.get(f"gemm_{name}", key)
         return p(f"gemm_{name}", ANY) if own is None else own
 
@@ -209,7 +209,7 @@ def numbers_of(p: Parameters, dtype: str, key: str) -> Numbers:
 
 
 def tiles_s(rows: Rows, x: Numbers) -> FloatArray:
-    """Time (s) the compute units need for a product, in tiles and waves, for the best tile and split-k factor.
+    """Return the time (s) of the compute units, in tiles and waves, for the best tile and split-k factor.
 
     A tile of tm x tn takes, for each element of k, the longest of its arithmetic on one unit, the draw of its operands
     from the cache, and a least step; ``ceil(tiles * split / units)`` waves follow each other. The last takes as long as
@@ -237,7 +237,7 @@ def tiles_s(rows: Rows, x: Numbers) -> FloatArray:
 
 
 def traffic_s(rows: Rows, x: Numbers) -> FloatArray:
-    """Time (s) of the operands: drawn from memory less what the cache keeps of them, all of them through the cache.
+    """Return the time (s) of the operands: from memory without what the cache keeps, and all of them through the cache.
 
     Campaigns rotate a few copies of the weights, so those below a share of the cache stay in it and larger ones do not:
     x bytes are drawn but for 1 / (1 + (x / kept)^knee) of them. Activations and results are not rotated: of x bytes
@@ -255,7 +255,7 @@ def traffic_s(rows: Rows, x: Numbers) -> FloatArray:
 
 
 def formula_s(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Device time at boost (s) of the whole, of the tiles and of the traffic.
+    """Return the device time at boost (s) of the whole, of the tiles and of the traffic.
 
     By form not decreasing in m, n, k and batch, nor in one over any rate. In formats narrower than 16 bits the
     activations are made narrow first, in a kernel of its own that reads 16 bits and writes the format. Boost clocks
@@ -276,10 +276,10 @@ def formula_s(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, FloatArra
 
 
 def gemm(p: Parameters, rows: Rows) -> RawCost:
-    """C = A B: the formula, what was learned of the device beyond it, and the context."""
+    """Return the cost of C = A B: the formula, the residual, and the context."""
     dtype, clock = rows.choices["dtype"], rows.choices["clock"]
     key = number_key(p, dtype, clock)
-    x = numbers_of(p, dtype, key)
+    x = fitted_constants(p, dtype, key)
     whole, compute, memory = formula_s(rows, x)
     bound = np.where(compute > memory, "compute", "memory")
     bound = np.where(np.maximum(compute, memory) < 0.5 * whole, "launch", bound)
@@ -293,20 +293,20 @@ def gemm(p: Parameters, rows: Rows) -> RawCost:
 
 
 def own_numbers(p: Parameters, rows: Rows) -> dict[str, Sourced]:
-    """The numbers that products like ``rows`` read, under the key of their own format and clock.
+    """Return the numbers that rows like these read, under the key of their own format and clock.
 
     A calibration moves these, so that measuring one format says nothing of another that it stood in for.
     """
     dtype, clock = rows.choices["dtype"], rows.choices["clock"]
-    numbers_of(p, dtype, number_key(p, dtype, clock))
+    fitted_constants(p, dtype, number_key(p, dtype, clock))
     own = dtype + (SUSTAINED if clock == "sustained" else "")
     return {f"{path.partition('.')[0]}.{own}": value for path, value in p.used.items() if path.startswith("gemm_")}
 
 
 def coordinates(p: Parameters, rows: Rows) -> FloatArray:
-    """Where products lie for a residual (n x 5), in logarithms: sizes, time over floor, arithmetic over traffic."""
+    """Return the coordinates for a residual (n x 5), in logarithms: sizes, time over floor, arithmetic over traffic."""
     dtype = rows.choices["dtype"]
-    x = numbers_of(p, dtype, number_key(p, dtype, rows.choices["clock"]))
+    x = fitted_constants(p, dtype, number_key(p, dtype, rows.choices["clock"]))
     whole, compute, memory = formula_s(rows, x)
     n = rows.numbers
     m, columns, k = np.broadcast_arrays(n["m"] * n["batch"], n["n"], n["k"])

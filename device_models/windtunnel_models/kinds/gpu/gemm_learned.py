@@ -1,4 +1,4 @@
-"""What was learned of a GPU's matrix products beyond the formula: a small network a format, evaluated with NumPy.
+"""The residual of a GPU's GEMM: a small neural network for each format, evaluated with NumPy.
 
 The network was fitted to measurements of one device alone (benchmarks/accuracy/fit_gemm.py says how, and how it does on
 shapes left out). Its inputs are logarithms of sizes, waves and component times, taken with the device's numbers as they
@@ -57,7 +57,7 @@ _PARTS = ((256, 128), (128, 128), (64, 64))
 
 
 def numbers_at(arrays: Arrays, table: int) -> Numbers:
-    """The formula's numbers as they were at the fit of a table."""
+    """Return the formula's numbers as they were at the fit of a table."""
     units, clock, bandwidth, cache = (float(v) for v in arrays["sheet"])
     x = dict(zip(NAMES, (float(v) for v in arrays["numbers"][table]), strict=True))
     return Numbers(
@@ -82,7 +82,7 @@ def numbers_at(arrays: Arrays, table: int) -> Numbers:
 
 
 def inputs(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, npt.NDArray[np.int64]]:
-    """The network's inputs (n x 52), the logarithm of the formula's time (n), and the region of the interval (n).
+    """Return the network's inputs (n x 52), log of the formula's time (n), and the region of the interval (n).
 
     A batch is taken as that many times the rows: its tiles fill the units alike. Times enter as shares of the whole.
     Regions: launch-bound, memory-bound, few and many waves, each apart for up to 16 rows of activations.
@@ -116,7 +116,7 @@ def inputs(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, npt.NDArray[
 
 
 def encode(x: npt.NDArray[Any], knots: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Inputs and their ramps (n x F): ramp j of an input climbs from 0 to 1 between its knots j and j + 1.
+    """Return inputs and their ramps (n x F): ramp j of an input climbs from 0 to 1 between its knots j and j + 1.
 
     Piecewise-linear encoding (Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning", 2022):
     a small network then turns as sharply as trees do, where a library switches kernels.
@@ -133,7 +133,7 @@ def _silu(x: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 
 
 def network(arrays: Arrays, table: int, x: FloatArray) -> FloatArray:
-    """log(time / formula) at the inputs ``x`` (n x 52): two hidden layers of x sigmoid(x) (SiLU) over the ramps."""
+    """Return log(time / formula) at the inputs ``x`` (n x 52): two hidden layers of SiLU over the ramps."""
     names = ("knots", "mean", "spread", "scale0", "w0", "b0", "w1", "b1", "w2", "b2")
     a = {name: np.asarray(arrays[f"{name}_{table}"], dtype=np.float32) for name in names}
     first = a["w0"] * (a["scale0"] / 127.0) / a["spread"][:, None]
@@ -143,7 +143,7 @@ def network(arrays: Arrays, table: int, x: FloatArray) -> FloatArray:
 
 
 def table_of(arrays: Arrays, dtype: str, clock: str) -> int | None:
-    """The table that answers for a format and clock: its own, the burst's, or a format's that stands in."""
+    """Return the table for a format and clock: its own, the one of bursts, or that of a similar format."""
     names = [str(name) for name in arrays["tables"]]
     for name in (dtype, *STAND_INS.get(dtype, ())):
         for held in dict.fromkeys((clock, "burst")):
@@ -153,7 +153,7 @@ def table_of(arrays: Arrays, dtype: str, clock: str) -> int | None:
 
 
 def learned(arrays: Arrays, _p: Parameters, rows: Rows) -> Correction | None:
-    """The correction of products: a function of their sizes, format and clock alone."""
+    """Return the correction of GEMM, which depends on sizes, format and clock alone."""
     table = table_of(arrays, rows.choices["dtype"], rows.choices["clock"])
     if table is None:
         return None

@@ -1,4 +1,4 @@
-"""What every GPU kernel shares: attained rates, traffic, and a kernel in its context."""
+"""Parts of all GPU kernels: attained rates, traffic, and a kernel in its context."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _TYPE_FEATURES = {
 
 
 def need_type(p: Parameters, dtype: str) -> None:
-    """Refuses a number format that the API cannot express."""
+    """Raise UnsupportedOperationError for a number format that the API does not support."""
     feature = _TYPE_FEATURES.get(dtype)
     if feature is not None and not p.feature(feature):
         raise p.unsupported(f"does not run {dtype}: the API '{p.api}' has no '{feature}'")
 
 
 def vector_rate(p: Parameters, dtype: str) -> float:
-    """Attained vector FLOP/s in a type; 16-bit floats are at least as fast as float32 (converted on load)."""
+    """Return the attained vector FLOP/s in a format; 16-bit floats are at least as fast as float32."""
     base = p("vector_flops_per_s", "float32")
     own = p.get("vector_flops_per_s", dtype) if dtype != "float32" else base
     return max(base, own or 0.0) * p("vector_efficiency") * p.api_cost("compute_efficiency")
 
 
 def memory_rate(p: Parameters) -> float:
-    """Attained memory bandwidth (B/s)."""
+    """Return the attained memory bandwidth (B/s)."""
     return p("memory_bandwidth_bytes_per_s") * p("memory_efficiency")
 
 
 def unit_l2_rate_of(p: Parameters) -> float:
-    """What one compute unit draws from the last-level cache (B/s)."""
+    """Return the rate of one compute unit from the last-level cache (B/s)."""
     return p("l2_bytes_per_clock") * p("boost_clock_hz")
 
 
@@ -52,7 +52,7 @@ remains beside the launch is half of what memory would take, at 0.95 nine tenths
 
 
 def missing_share(p: Parameters, footprint: FloatArray) -> FloatArray:
-    """The share of ``footprint`` (bytes) that a repeated run finds no longer in the last-level cache, 0 to 1."""
+    """Return the share of ``footprint`` (bytes) that is evicted from the last-level cache between runs, 0 to 1."""
     low, high = CACHE_KEEPS
     return np.clip((footprint / p("l2_bytes") - low) / (high - low), 0.0, 1.0)
 
@@ -67,7 +67,7 @@ def traffic_s(
     rate: float | None = None,
     warm: bool | None = None,
 ) -> FloatArray:
-    """Time of ``traffic`` (bytes): from the cache where the context is warm and ``footprint`` fits, else from memory.
+    """Return the time (s) of ``traffic`` (bytes): from the cache if warm and ``footprint`` fits, else from memory.
 
     Few ``blocks`` leave units idle, and each unit draws no more than its path to the cache carries. ``rate``: attained
     memory bandwidth (B/s) where it is not that of products; ``warm``: in place of the context's ``cache``.
@@ -91,7 +91,7 @@ def in_context(
     settled: bool = False,
     spread: FloatArray | None = None,
 ) -> RawCost:
-    """A kernel of ``device_s`` (s, alone on the device at boost) in the context of its rows.
+    """Return the cost of a kernel of ``device_s`` (s, at boost) in the context of its rows.
 
     ``clock``: ``sustained`` loops slow down at the power cap (see ``sustained_s``); a burst is over before the board
     reacts. ``dispatch``: ``device`` is the kernel alone; ``graph`` adds the gap to the next node of a replayed graph;

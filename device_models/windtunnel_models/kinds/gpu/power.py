@@ -1,4 +1,4 @@
-"""Board power of a GPU from what it does, and what the power cap does to a long loop.
+"""Board power of a GPU from its activity, and the effect of the power cap on a long loop.
 
 Demand is linear in achieved rates: a board that is awake, compute units occupied at all, FLOP/s over the peak of the
 units used, bytes/s over the specified memory and link bandwidth, each with its share of the range from idle to the
@@ -31,7 +31,7 @@ _LONG_K = 65536.0
 
 @dataclass(frozen=True)
 class Activity:
-    """What an operation does, whatever time it takes.
+    """The activity of an operation, independent of its duration.
 
     ``peak_s``: useful FLOPs over the datasheet peak of the units used (s). ``moved_bytes``: to and from device memory.
     ``link_s``: time a link would be busy at its attained rate. ``units``: ``vector``, or the number format of a product
@@ -46,7 +46,7 @@ class Activity:
 
 
 def datasheet_peak(p: Parameters, dtype: str) -> tuple[float, str]:
-    """The peak (FLOP/s) of the units that products in ``dtype`` use through this API, and the units' name."""
+    """Return the peak (FLOP/s) of the units that GEMM in ``dtype`` uses through this API, and their name."""
     key = "fp8" if dtype == "fp8_block" else dtype
     rate = p.get("matrix_flops_per_s", key) if p.feature("matrix") else None
     if rate is not None:
@@ -55,7 +55,7 @@ def datasheet_peak(p: Parameters, dtype: str) -> tuple[float, str]:
 
 
 def activity_of(p: Parameters, rows: Rows) -> Activity:
-    """The activity of a product or of attention: its useful FLOPs and each operand moved once."""
+    """Return the activity of GEMM or attention: its useful FLOPs, and each operand moved once."""
     dtype = rows.choices["dtype"]
     peak, units = datasheet_peak(p, dtype)
     n = rows.numbers
@@ -70,7 +70,7 @@ def activity_of(p: Parameters, rows: Rows) -> Activity:
 
 
 def demand_w(p: Parameters, duration_s: FloatArray, activity: Activity) -> FloatArray:
-    """Power (W) the board would draw if nothing capped it."""
+    """Return the power (W) that the board would draw without a cap."""
     idle = p("idle_power_w")
     design = p.get("design_power_w") or p("max_power_w")
     compute = activity.peak_s / duration_s
@@ -83,7 +83,7 @@ def demand_w(p: Parameters, duration_s: FloatArray, activity: Activity) -> Float
 
 
 def sustained_s(p: Parameters, burst_s: FloatArray, activity: Activity) -> FloatArray:
-    """Time (s) in a long loop of a kernel that takes ``burst_s`` at boost: longer where demand exceeds the cap.
+    """Return the time (s) of a kernel in a long loop, which exceeds ``burst_s`` if its demand exceeds the power cap.
 
     ``burst_s * max(1, demand / cap) ** throttle_exponent``, softly; grows with ``burst_s`` and with the work.
     """
@@ -95,7 +95,7 @@ def sustained_s(p: Parameters, burst_s: FloatArray, activity: Activity) -> Float
 
 
 def power_w(p: Parameters, duration_s: FloatArray, activity: Activity) -> FloatArray:
-    """Average board power (W) over ``duration_s``: demand under the soft cap, never below idle."""
+    """Return the average board power (W) over ``duration_s``: demand under the soft cap, at least idle power."""
     demand = demand_w(p, duration_s, activity)
     cap = p("power_cap_share") * p("max_power_w")
     drawn = cap * (1.0 + (cap / demand) ** _SHARPNESS) ** (-1.0 / _SHARPNESS)

@@ -1,4 +1,4 @@
-"""Kernels that pass over arrays on a GPU: element by element, sums of neighbours, transforms.
+"""Memory-bound kernels on a GPU: elementwise operations, stencils and FFT.
 
 Traffic and arithmetic overlap; where they are alike neither hides the other wholly: ``(memory^4 + compute^4)^(1/4)``.
 Softmax and layer norm work in rows: phases of one row wait for each other, so their exponent is 2; a block of threads
@@ -38,7 +38,7 @@ MEMORY_CLASSES = ("hbm", "early", "gddr", "gddr_ecc", "amd", "intel", "apple")
 
 
 def memory_class(p: Parameters) -> str:
-    """The group whose attained share of bandwidth a device is taken to have, from its datasheet.
+    """Return the group of devices with the same attained share of bandwidth, from the datasheet.
 
     ``hbm``: NVIDIA with stacked memory from Volta on. ``early``: NVIDIA before Ampere without it, and Pascal with it,
     whose controllers attain less. ``gddr``: NVIDIA's later boards; ``gddr_ecc``: those of them that keep the check bits
@@ -56,12 +56,12 @@ def memory_class(p: Parameters) -> str:
 
 
 def stream_rate(p: Parameters) -> float:
-    """Attained bandwidth (B/s) of large passes over arrays."""
+    """Return the attained bandwidth (B/s) of large memory-bound kernels."""
     return p("memory_bandwidth_bytes_per_s") * p("stream_efficiency", memory_class(p))
 
 
 def lane_rate(p: Parameters) -> float:
-    """Vector instructions a second in float32, all lanes of all units."""
+    """Return the vector instructions per second in float32, over all lanes of all units."""
     return p("vector_flops_per_s", "float32") / 2.0 * p.api_cost("compute_efficiency")
 
 
@@ -75,7 +75,7 @@ def streaming(
     rate: float | None = None,
     overlap: float = _OVERLAP,
 ) -> RawCost:
-    """A kernel that passes over arrays: arithmetic beside traffic, in blocks of 4,096 elements.
+    """Return the cost of a memory-bound kernel: overlapping arithmetic and traffic, in blocks of 4,096 elements.
 
     An eager framework runs each operation on tensors that the one before has just touched, and nothing flushes the
     cache between: in that context operands that fit are found there, whatever ``cache`` says.
@@ -97,7 +97,7 @@ def streaming(
 
 
 def elementwise(p: Parameters, rows: Rows) -> RawCost:
-    """One pass over the operands; softmax of long rows and layer norm pay for rows and for reading them again."""
+    """Return the cost of one pass over the operands; long softmax and layer norm also pay per row and read it again."""
     n, op = rows.numbers, rows.choices["op"]
     need_type(p, rows.choices["dtype"])
     elements = n["rows"] * n["width"]
@@ -125,7 +125,7 @@ def elementwise(p: Parameters, rows: Rows) -> RawCost:
 
 
 def vector_add(p: Parameters, rows: Rows) -> RawCost:
-    """Two reads and a write an element; one addition."""
+    """Return the cost of two reads, a write and an addition per element."""
     need_type(p, rows.choices["dtype"])
     elements = rows.numbers["n"]
     traffic = VectorAdd.operand_bytes(rows.choices, rows.numbers)
@@ -133,7 +133,7 @@ def vector_add(p: Parameters, rows: Rows) -> RawCost:
 
 
 def kernel(p: Parameters, rows: Rows) -> RawCost:
-    """Stated traffic and arithmetic, one element a thread: no slower than either alone, and partly hidden (above)."""
+    """Return the cost of stated traffic and arithmetic, which partly overlap, with one element per thread."""
     n = rows.numbers
     dtype = rows.choices["dtype"]
     need_type(p, dtype)
@@ -141,7 +141,7 @@ def kernel(p: Parameters, rows: Rows) -> RawCost:
 
 
 def stencil(p: Parameters, rows: Rows) -> RawCost:
-    """One sweep: a read and a write a cell while three planes fit in the cache, two reads more where they do not.
+    """Return the cost of a sweep: a read and a write per cell, and two more reads if three planes exceed the cache.
 
     Sweeps attain less of the bandwidth than plain passes (``stencil_efficiency``, from lattice-Boltzmann codes).
     """
@@ -156,7 +156,7 @@ def stencil(p: Parameters, rows: Rows) -> RawCost:
 
 
 def fft(p: Parameters, rows: Rows) -> RawCost:
-    """As many passes over memory as it takes with 4,096 points of a transform on chip at a time (four-step method)."""
+    """Return the cost of an FFT: passes over memory with 4,096 points on chip at a time (four-step method)."""
     n = rows.numbers
     need_type(p, rows.choices["dtype"])
     passes = np.ceil(np.log2(np.maximum(n["n"], 2.0)) / np.log2(_FFT_POINTS_ON_CHIP))

@@ -1,4 +1,4 @@
-"""What a GPU does beside kernels: copies, launches and collectives."""
+"""Operations of a GPU other than kernels: copies, launches and collectives."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def is_unified(p: Parameters) -> bool:
 
 
 _STAGES = 4.0
-"""How sharply the slower of two overlapping stages of a copy sets its rate: alike, they take 1.2 times one of them."""
+"""Exponent with which the slower of two overlapping stages sets the rate: equal stages take 1.2 times one of them."""
 
 
 def copy(p: Parameters, rows: Rows) -> RawCost:
-    """Between host and device over the link, within the device through memory, or by mapping where memory is shared.
+    """Return the cost of a copy: over the link, within device memory, or by mapping if memory is shared.
 
     On a unified-memory device ``pinned`` and ``unified`` cost what the API charges for a mapping and move nothing;
     ``pageable`` is a copy within the one memory. Elsewhere the link's attained rate carries ``pinned``; ``unified``
@@ -57,7 +57,7 @@ def copy(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _by_vendor(p: Parameters, name: str) -> float:
-    """An API's time on this device: the SKU's own, else its vendor's driver's, else the API's."""
+    """Return an overhead of the API (s): the SKU's own, or else that of its vendor's driver, or else the profile's."""
     vendor = f"{p.api}_{p.vendor.lower()}"
     if p.get(name, p.api) is None:
         found = p.get(f"vendor_{name}", vendor)
@@ -67,7 +67,7 @@ def _by_vendor(p: Parameters, name: str) -> float:
 
 
 def launch(p: Parameters, rows: Rows) -> RawCost:
-    """``count`` empty kernels and one wait for the last.
+    """Return the cost of ``count`` empty kernels and one wait for the last.
 
     ``stream``: each is enqueued by the host, the first costs the whole round trip. ``graph``: one launch of a recorded
     graph of ``count`` nodes. ``persistent``: commands written to memory that a running kernel polls, one answer
@@ -92,14 +92,14 @@ def launch(p: Parameters, rows: Rows) -> RawCost:
 
 
 _PROTOCOLS = ("ll", "ll128", "simple")
-"""How NCCL and RCCL move data: words of 8 bytes that each carry a flag, lines of 128 that do, or whole chunks."""
+"""The protocols of NCCL and RCCL: words of 8 bytes with a flag, lines of 128 bytes with a flag, or whole chunks."""
 
 _WIDE_NODE = 4.0
-"""Workers of one node from which their rings leave it by more than one port."""
+"""The number of workers of a node from which their rings use more than one port."""
 
 
 def _inside_rate(p: Parameters, op: str) -> tuple[float | None, bool]:
-    """Attained rate (B/s) between the workers of a node, and whether a device is a node of its own.
+    """Return the attained rate (B/s) between the workers of a node, and whether each device is a separate node.
 
     The link between devices, or the host's bus where there is none; a device that shares its memory with the host
     has no neighbour.
@@ -113,7 +113,7 @@ def _inside_rate(p: Parameters, op: str) -> tuple[float | None, bool]:
 
 
 def _group(p: Parameters, rows: Rows) -> tuple[FloatArray, FloatArray]:
-    """Workers of a node, and nodes."""
+    """Return the workers per node, and the number of nodes."""
     n = rows.numbers
     alone = _inside_rate(p, rows.op.name)[1]
     local = np.minimum(n["workers"], 1.0 if alone else n["devices_per_node"])
@@ -121,7 +121,7 @@ def _group(p: Parameters, rows: Rows) -> tuple[FloatArray, FloatArray]:
 
 
 def _rate(p: Parameters, rows: Rows, local: FloatArray, nodes: FloatArray) -> FloatArray:
-    """Attained rate (B/s) of the slowest link between the workers: the network once they span nodes."""
+    """Return the attained rate (B/s) of the slowest link between the workers: the network if they span nodes."""
     inside = _inside_rate(p, rows.op.name)[0]
     if inside is not None and np.all(nodes <= 1.0):
         return np.asarray(inside)
@@ -133,7 +133,7 @@ def _rate(p: Parameters, rows: Rows, local: FloatArray, nodes: FloatArray) -> Fl
 
 
 def _protocols(p: Parameters, inside: FloatArray, outside: FloatArray, moving_s: FloatArray) -> FloatArray:
-    """The best protocol's time (s) for ``inside`` and ``outside`` steps of latency and ``moving_s`` at the link's rate.
+    """Return the best protocol's time (s) for ``inside`` and ``outside`` steps and ``moving_s`` at the link's rate.
 
     Flags cost a share of the rate and save synchronisation. ``simple`` moves chunks that each step passes on: with
     the best chunk, filling the pipeline and cutting it cost ``(sqrt(latency) + sqrt(moving))^2`` together.
@@ -152,7 +152,7 @@ def _protocols(p: Parameters, inside: FloatArray, outside: FloatArray, moving_s:
 
 
 def all_reduce(p: Parameters, rows: Rows) -> RawCost:
-    """The better of a ring and a tree, each in its best protocol.
+    """Return the cost of the faster of a ring and a tree, each in its best protocol.
 
     Ring: 2 (w-1) steps and 2 (w-1)/w of the bytes; tree: 2 log2 w steps and twice the bytes. Steps between nodes cost
     the network's latency.
@@ -168,7 +168,7 @@ def all_reduce(p: Parameters, rows: Rows) -> RawCost:
 
 
 def send_recv(p: Parameters, rows: Rows) -> RawCost:
-    """One step over the link, in its best protocol."""
+    """Return the cost of one step over the link, in its best protocol."""
     size = rows.numbers["bytes"]
     local, nodes = _group(p, rows)
     rate = _rate(p, rows, local, nodes)
@@ -177,7 +177,7 @@ def send_recv(p: Parameters, rows: Rows) -> RawCost:
 
 
 def _collective(p: Parameters, rows: Rows, took_s: FloatArray, moving_s: FloatArray) -> RawCost:
-    """``took_s`` for steps and data, behind the launch on all workers and their meeting; none of it for one worker."""
+    """Return the cost of ``took_s`` for steps and data after the launch on all workers; one worker needs neither."""
     meeting = np.where(rows.numbers["workers"] > 1.0, p("collective_launch_s", rows.op.name), 0.0)
     seconds = p("kernel_floor_s") + meeting + took_s
     bound = np.where(moving_s > 0.5 * seconds, "link", "launch")
@@ -185,7 +185,7 @@ def _collective(p: Parameters, rows: Rows, took_s: FloatArray, moving_s: FloatAr
 
 
 def engine(p: Parameters, rows: Rows) -> str:
-    """Copies between host and device run on copy engines, beside kernels; one engine serves both directions."""
+    """Return the hardware engine: copies use copy engines beside kernels; a single one serves both directions."""
     direction = rows.choices.get("direction")
     engines = p("copy_engines")
     if rows.op is not Copy or direction == "d2d" or direction is None or engines < 1 or is_unified(p):
