@@ -18,9 +18,9 @@ from windtunnel_models.kinds.gpu.attention import log_factor as package_log_fact
 from windtunnel_models.kinds.gpu.attention_formula import (
     NUMBERS,
     REGIMES,
+    Datasheet,
     Geometry,
     TimeComponents,
-    Datasheet,
     formula,
     regime,
 )
@@ -28,7 +28,7 @@ from windtunnel_models.kinds.gpu.attention_formula import features as package_fe
 from windtunnel_models.kinds.gpu.attention_formula import geometry as package_geometry
 from windtunnel_models.kinds.gpu.attention_formula import parts as package_parts
 
-__all__ = ["NAMES", "PRIOR", "REGIMES", "SHEETS", "Geometry", "Datasheet", "base", "features", "geometry", "regime"]
+__all__ = ["NAMES", "PRIOR", "REGIMES", "SHEETS", "Datasheet", "Geometry", "base", "features", "geometry", "regime"]
 
 Rows: TypeAlias = Mapping[str, np.ndarray]
 """Equal-length arrays: batch, heads, kv_heads, head_dim, kv_tokens, decode (bool), dtype_bytes, kv_bytes."""

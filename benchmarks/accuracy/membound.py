@@ -32,7 +32,7 @@ from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds.gpu import KIND
 from windtunnel_models.learned.overlay import Fit, Overlay
-from windtunnel_models.learned.transfer import relatives, taught
+from windtunnel_models.learned.transfer import relatives, transferred_values
 from windtunnel_models.learned.write import update_overlay
 
 CATALOGUE = Catalogue()
@@ -185,7 +185,7 @@ def from_others(sku: str, train: list[Table]) -> dict[str, float]:
         overlays[other] = Overlay(other, values)
     kin = relatives(CATALOGUE.spec(sku), [CATALOGUE.spec(other) for other in overlays])
     names = list(dict.fromkeys(k.partition(".")[0] for k in START))
-    return {**pooled, **{k: v.value for k, v in taught(kin, overlays, names).items()}}
+    return {**pooled, **{k: v.value for k, v in transferred_values(kin, overlays, names).items()}}
 
 
 def roofline(t: Table) -> np.ndarray:

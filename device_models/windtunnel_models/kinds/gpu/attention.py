@@ -21,9 +21,9 @@ from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds.gpu.attention_formula import (
     NUMBERS,
     REGIMES,
+    Datasheet,
     Geometry,
     Numbers,
-    Datasheet,
     features,
     formula,
     geometry,
