@@ -133,7 +133,9 @@ def _work(
     return RawCost(duration, active_power_w(p, shares), np.where(extra_s > device_s, "launch", named))
 
 
-def _driven(p: Parameters, rows: Rows, compute_s: FloatArray, launches_s: FloatArray, *, memory_s: FloatArray) -> RawCost:
+def _driven(
+    p: Parameters, rows: Rows, compute_s: FloatArray, launches_s: FloatArray, *, memory_s: FloatArray
+) -> RawCost:
     """Return the cost of a plain kernel behind a software driver: on all cores, plus its launches."""
     busy, bound = limit(compute=compute_s, memory=memory_s)
     extra_s = launches_s + api_time_s(p, rows)

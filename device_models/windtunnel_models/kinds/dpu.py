@@ -93,7 +93,9 @@ def _aes(p: Parameters, rows: Rows) -> RawCost:
 def _codec(p: Parameters, rows: Rows) -> RawCost:
     codec = rows.choices["codec"]
     if codec == "zstd":
-        raise p.unsupported(f"does not {rows.op.name} zstd: no engine and no library on the card", expected="deflate or lz4")
+        raise p.unsupported(
+            f"does not {rows.op.name} zstd: no engine and no library on the card", expected="deflate or lz4"
+        )
     return _bulk(p, rows, f"{rows.op.name}_{codec}")
 
 

@@ -73,7 +73,9 @@ def _matrix_s(
 ) -> FloatArray:
     """Return the time in the arrays (s) of ``batch`` GEMMs."""
     if dtype not in MATRIX_DTYPES:
-        raise p.unsupported(f"does not run {dtype}: its arrays take bfloat16", expected="one of bfloat16, int8, float32")
+        raise p.unsupported(
+            f"does not run {dtype}: its arrays take bfloat16", expected="one of bfloat16, int8, float32"
+        )
     rows, columns, exposed = p("array_rows"), p("array_columns"), p("exposed_fill")
     tiles = _tiles(n, k, rows=rows, columns=columns, batch=batch, arrays=p("arrays"))
     # With a second set of weights a tile takes as long as its rows, or as loading the next one, whichever is longer.
