@@ -1,4 +1,4 @@
-"""One thread an element: sums, scalings, fills, copies, grid-stride loops, ragged sizes, two and three dimensions."""
+"""One thread for each element: sums, scalings, fills, copies, grid-stride loops, ragged sizes, two and three dimensions."""
 
 import numpy as np
 from tests.corpus.registry import Case, Empty, blocks

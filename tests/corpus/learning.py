@@ -1,4 +1,4 @@
-"""What networks are made of, row by row: softmax, norms, activations, losses; k-means and nearest neighbours; f16."""
+"""Building blocks of neural networks, row by row: softmax, norms, activations, losses; k-means and nearest neighbours; f16."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Kernels and host programs with one bug each, written as people make them, and what a checker should say of each.
+"""Kernels and host programs with one typical bug each, and the finding that a detector should report.
 
 The guilty lines carry ``# BUG`` at their end. Where a message may name another line just as well (the other of two
 loads, a ``return`` that keeps threads from a barrier) that one carries ``# OR``. Everything else about these programs

@@ -1,4 +1,4 @@
-"""Planted accesses out of bounds, reads of what nobody wrote, and barriers that not all threads reach."""
+"""Planted out-of-bounds accesses, uninitialised reads, and divergent barriers."""
 
 import numpy as np
 from tests.corpus.registry import Empty

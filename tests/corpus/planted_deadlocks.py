@@ -1,4 +1,4 @@
-"""Planted deadlocks: nobody can go on, whatever the order in which blocks and threads are run.
+"""Planted deadlocks: no thread can continue, in any order of blocks and threads.
 
 Waiting threads look at memory with atomics, so that there is no race to report instead.
 """

@@ -1,4 +1,4 @@
-"""Planted mistakes of host programs: memory after its end, streams that do not wait, limits; and right programs beside them.
+"""Planted bugs of host programs: use after free, stream races, limits; and correct programs beside them.
 
 Streams are asked for as ``stream(non_blocking=True)``: others wait for the default stream, and it for them.
 """

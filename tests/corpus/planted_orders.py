@@ -1,4 +1,4 @@
-"""Programs that are right in some orders of their threads and wrong in others, and what a wrong order shows.
+"""Programs that are correct in some schedules and wrong in others, and the finding that a wrong schedule gives.
 
 All that threads share is touched with atomic operations, so there is no race to report: only the order is wrong. Each
 has a right program beside it.

@@ -1,4 +1,4 @@
-"""Planted data races: missing barriers, two writers, blocks that do not wait for each other, atomics mixed with plain access."""
+"""Planted data races: missing barriers, two writers, unordered blocks, atomic operations mixed with plain accesses."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What a case of the corpus is: a kernel, a launch, its arguments, and what the arrays must hold afterwards.
+"""Cases of the corpus: a kernel, a launch, its arguments, and the expected contents of the arrays.
 
 The kernels are written as people who know CUDA write them, and the references apart from them, in NumPy, so that a
 mistake in one is not repeated in the other. Cases are race-free and deterministic, read nothing that nobody wrote,

@@ -1,4 +1,4 @@
-"""The same few computations in the many ways in which people write them: aliases, qualified names, closures, shapes."""
+"""The same few computations in different spellings: aliases, qualified names, closures, shapes."""
 
 import math as m
 

@@ -1,4 +1,4 @@
-"""Right programs near wrong ones: what locks, fences, flags, warps' barriers and barriers in uniform branches do order.
+"""Correct programs that resemble wrong ones: locks, fences, flags, warp barriers, and barriers in uniform branches.
 
 A checker that knows only barriers calls some of these races, and one that runs blocks to their end one by one calls
 some of them deadlocks; they are neither. Blocks that wait for others are few enough to be resident on any device.

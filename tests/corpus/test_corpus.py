@@ -1,4 +1,4 @@
-"""Kernels that somebody wrote who had not read the emulator: right ones give their numbers and no finding, wrong ones
+"""Kernels written independently of the emulator: correct ones give the expected numbers and no finding, and planted bugs
 are found.
 
 Bugs that cannot be found are listed in MISSED. A test fails as soon as one of them is found.

@@ -1,5 +1,5 @@
-"""The corpus itself, without any device: its registry is complete, and its references agree with libraries and with
-what standards, textbooks and plain arithmetic say."""
+"""The corpus itself, without any device: its registry is complete, and its references agree with libraries, standards,
+textbooks and plain arithmetic."""
 
 import base64
 import collections

@@ -1,4 +1,4 @@
-"""Functions that kernels of other files call: what is found in them is to be said of this file."""
+"""Functions that kernels of other files call. Findings in them must name this file."""
 
 from __future__ import annotations
 

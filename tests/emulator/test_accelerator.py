@@ -1,4 +1,4 @@
-"""An emulated accelerator: its numbers, its time beside `predict`, its errors, and what streams let overlap."""
+"""An emulated accelerator: its numbers, its times compared with `predict`, its errors, and the overlap of streams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What opening, allocating and compiling cost on the virtual clock, how sure it is, and where its figures come from."""
+"""The virtual time of opening, allocating and compiling, its intervals, and its provenance."""
 
 from __future__ import annotations
 

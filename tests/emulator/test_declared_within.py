@@ -1,4 +1,4 @@
-"""Arrays that a kernel declares within a branch or a loop: there before it runs, one a name."""
+"""Arrays that a kernel declares inside a branch or a loop: allocated before it runs, one for each name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explorer itself: it visits every interleaving, once each, and tells right objects from wrong ones."""
+"""The explorer itself: it visits every interleaving once, and distinguishes correct objects from incorrect ones."""
 
 from __future__ import annotations
 

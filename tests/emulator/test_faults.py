@@ -1,4 +1,4 @@
-"""Faults on demand: what strikes which call, what sticks, what is missed, and that a seed repeats it."""
+"""Fault injection: affected calls, sticky errors, faults that are never injected, and repetition by a seed."""
 
 from __future__ import annotations
 

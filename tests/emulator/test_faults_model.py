@@ -1,4 +1,4 @@
-"""Faults beside a model of what docs/testing.md says of them: which call fails, how, and what it leaves behind.
+"""Faults compared with a model of docs/testing.md: which call fails, how, and the state that it leaves.
 
 A `World` does what a program does, on an emulated device. A `Reference`, which knows nothing of runtime/faults.py, says
 of each call what must come of it. Chance is the one thing that it cannot know: whether a fault of probability 0.5 has

@@ -1,4 +1,4 @@
-"""What is said of a buffer that is used after it was freed: which it is, and the lines that made and freed it."""
+"""Use after free: the message names the buffer, and the lines that allocated and freed it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs: a cycle is refused, an order found once, a replay does what single calls do, and is cheaper."""
+"""Graphs: a cycle is an error, the order is computed once, and a replay equals single calls at a lower cost."""
 
 from __future__ import annotations
 

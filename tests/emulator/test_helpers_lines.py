@@ -1,4 +1,4 @@
-"""What is found in a function that a kernel calls is said of that function's file, line and text."""
+"""A finding in a function that a kernel calls names the file, line and text of that function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels written by thread, launched: what counts as written, what is refused, and that refusing takes no time."""
+"""Launches of kernels written thread by thread: written memory, launch errors, and that these take no time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/kernels.md: each of its blocks of Python runs as it stands, from a file, as kernels do."""
+"""docs/kernels.md: each of its blocks of Python runs unchanged from a file."""
 
 from __future__ import annotations
 

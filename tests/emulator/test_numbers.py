@@ -1,4 +1,4 @@
-"""Numbers as a device's API has them: how TF32 rounds, what is flushed, and which types are refused."""
+"""Number formats of an API: rounding to TF32, flushed subnormal numbers, and missing types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The device pool: a guard always gives back, no more are opened than lent, and what comes back is as it went."""
+"""The device pool: guards always return their device, and returned devices are in their initial state."""
 
 from __future__ import annotations
 

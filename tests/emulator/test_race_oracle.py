@@ -1,4 +1,4 @@
-"""Races that the clocks see are those that a search of everything that was ordered sees, in random programs.
+"""In random programs, the vector clocks find the same races as a search in the graph of all ordered steps.
 
 The oracle knows nothing of clocks: it takes the steps in the order in which they were made, draws an edge for
 everything that orders two of them (a thread's own order, barriers, warps' meetings, fences with the atomic operations

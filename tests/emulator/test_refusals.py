@@ -1,4 +1,4 @@
-"""What a kernel is refused for, in words that say what to write instead."""
+"""Errors of kernels outside the language: the message states what to write instead."""
 
 from __future__ import annotations
 

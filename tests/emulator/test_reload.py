@@ -1,4 +1,4 @@
-"""Kernels from a file: swapped whole or not at all, every version kept, and what is under way keeps its own."""
+"""Kernels from a file: reloaded completely or not at all, all versions kept, running work keeps its version."""
 
 from __future__ import annotations
 

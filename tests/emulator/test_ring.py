@@ -1,4 +1,4 @@
-"""Ring kernels: FIFO, nothing lost, backpressure, pause, graceful end, and the virtual time of a host that polls."""
+"""Ring kernels: FIFO order, no lost messages, backpressure, pause, termination, and the virtual time of polling."""
 
 from __future__ import annotations
 

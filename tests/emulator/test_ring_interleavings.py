@@ -1,4 +1,4 @@
-"""The ring queue in every interleaving of small cases, and wrong ones that must not pass (docs/decisions/0015-ring-queue.md)."""
+"""The ring queue in every interleaving of small cases, and incorrect queues that fail (docs/decisions/0015-ring-queue.md)."""
 
 from __future__ import annotations
 

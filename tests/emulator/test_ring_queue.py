@@ -1,4 +1,4 @@
-"""The ring queue run to its end: a bounded deque of records, whatever they are and wherever its counters start."""
+"""The ring queue as a bounded deque of records, for all record types and initial counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/runtime.md: its blocks of Python run as they stand, in order."""
+"""docs/runtime.md: its blocks of Python run unchanged, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing a back end: the first that has a device, why the others were not, and nothing in a missing one's place."""
+"""Selection of a back end: the first that has a device, the reasons for the others, and no substitute for a missing one."""
 
 from __future__ import annotations
 

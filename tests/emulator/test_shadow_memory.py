@@ -1,5 +1,5 @@
-"""Watching that puts accesses down beside watching that looks at every one: any program of accesses, barriers and
-meetings of warps, on arrays of blocks and of the grid, gives the same findings and the same numbers.
+"""Shadow memory that logs accesses, compared with the rule applied to every access: random programs of accesses, block
+barriers and warp barriers, on arrays of blocks and of the grid, give the same findings and the same numbers.
 """
 
 from __future__ import annotations

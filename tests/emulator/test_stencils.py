@@ -1,4 +1,4 @@
-"""Stencils: the same numbers as NumPy's slices, with and without a tile, no false alarm, and errors at their lines."""
+"""Stencils: the same numbers as NumPy slices with and without a tile, no false findings, and errors with lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order of streams, and of host and device: what is unordered and meets is found, and nothing else is."""
+"""Stream races: unordered accesses of overlapping memory are found, and nothing else is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads one by one: the same numbers as side by side, orders picked by seeds, and who is stuck for whom."""
+"""Execution thread by thread: the same numbers as in lockstep, schedules by seeds, and reports of deadlocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Virtual time: what an engine has room for, what streams wait for, and what energy a device has taken when."""
+"""Virtual time: room of engines, order of streams, and energy over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Variables that a thread reads before it has assigned them: found by both executors, where it happens alone."""
+"""Variables that a thread reads before it assigns them: both ways of execution find them, without false findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared-nothing workers: nothing shared, nothing lost, and the same times whoever drives them."""
+"""Shared-nothing workers: no shared state, no lost messages, and the same virtual times in every interleaving."""
 
 from __future__ import annotations
 
