@@ -28,7 +28,7 @@ from windtunnel.core.result import result_json
 from windtunnel.report.sweep import headline, points_table
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.sweep.grid import grid, parse_axis, read_grid
-from windtunnel.sweep.run import Places, conduct
+from windtunnel.sweep.run import SweepOptions, run_sweep
 from windtunnel.sweep.table import csv_text, row, table
 from windtunnel.sweep.workers import LocalPool, Task
 
@@ -390,12 +390,12 @@ def test_a_failed_point_is_in_the_table_and_is_tried_again(
     import sweep_works
 
     whole = read_grid(str(scenario), ["seed=1..3"], (), (), lambda _: None)
-    places = Places(tmp_path / "out", False, 1, None)
+    options = SweepOptions(tmp_path / "out", False, 1, None)
     common = {"replications": 1, "engine": "auto", "versions": {}}
     told: list[int] = []
 
     def sweep(work: Any) -> dict[str, Any]:
-        return conduct(whole, common, work, dict, places, lambda done, _: told.append(done))
+        return run_sweep(whole, common, work, dict, options, lambda done, _: told.append(done))
 
     found = sweep(sweep_works.fails)
     assert (found["exit_code"], found["failed"]) == (2, 1) and told == [0, 1, 2, 3]

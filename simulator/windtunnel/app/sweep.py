@@ -60,7 +60,7 @@ def sweep(
     that fails while it runs has its error in its row and stops no other.
     """
     from windtunnel.sweep.grid import read_grid
-    from windtunnel.sweep.run import Places, conduct
+    from windtunnel.sweep.run import SweepOptions, run_sweep
 
     Catalogue([Path(folder) for folder in catalogs])
     whole = read_grid(str(scenario), over, changes, [str(folder) for folder in catalogs], policy_of)
@@ -76,8 +76,8 @@ def sweep(
         **({"real devices": _drivers(real)} if real else {}),
     }
     work = partial(sweep_work, _Point(whole.inputs, replications, engine, host))
-    places = Places(out, fresh, _one_at_a_time(real, workers, cluster) if real else workers, cluster, _PRELOAD)
-    return conduct(whole, common, work, made_with, places, progress or (lambda _done, _total: None))
+    options = SweepOptions(out, fresh, _one_at_a_time(real, workers, cluster) if real else workers, cluster, _PRELOAD)
+    return run_sweep(whole, common, work, made_with, options, progress or (lambda _done, _total: None))
 
 
 def _one_at_a_time(real: Sequence[str], workers: int | None, cluster: str | None) -> int:

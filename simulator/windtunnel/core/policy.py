@@ -1,8 +1,8 @@
-"""Scheduling policies in their three parts: route (where), order (who is next) and batch (how many at once).
+"""Scheduling policies and their three parts: route, order and batch.
 
-Each part is a plain function of plain numbers, so that one source runs interpreted and compiled. A route
-never scans the fleet: devices of one class are alike but for their load, so the engine keeps, for each
-class, the device that is best by the route's index (``rank_by``), and the route scores one candidate a class.
+Each part is a function of numbers, so that the same source runs interpreted and compiled. A route does not scan the
+fleet: the devices of a class differ only in their load, so the engine keeps for each class the device that is best by
+the route's index (``rank_by``), and the route scores one candidate for each class.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Candidate(NamedTuple):
 
 
 class JobKey(NamedTuple):
-    """What an order knows of a waiting job."""
+    """A waiting job, as an order sees it."""
 
     arrival: int
     """Tick of arrival."""
@@ -54,10 +54,10 @@ class JobKey(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnFunction:
-    """A function of a user's, as the process engine calls it: what it gives is checked, what it raises has a place.
+    """A user's function, as the process engine calls it: its result is checked, and its errors name file and line.
 
-    ``numbers``: how many it gives. ``pair``: whether two are wanted, the second then 0. The compiled engine compiles
-    ``function`` itself.
+    ``numbers`` is how many numbers it returns. ``pair``: the caller expects two; a missing second one is 0. The
+    compiled engine compiles ``function`` itself.
     """
 
     function: Callable[..., Any]
@@ -67,7 +67,7 @@ class OwnFunction:
     pair: bool
 
     def __call__(self, example: Candidate | JobKey) -> Any:
-        """The number, or the pair; InputError with the line for what it raises, and for what orders nothing."""
+        """Return the number or the pair; raises InputError with the line where the function fails or returns NaN."""
         try:
             answer = self.function(example)
             found = tuple(float(part) for part in (answer if self.numbers == 2 else (answer,)))
@@ -102,7 +102,7 @@ Index = Literal["jobs", "backlog", "last_chosen"]
 
 @dataclass(frozen=True)
 class Route:
-    """Where an arriving job goes: to a device's own queue, chosen by the least ``score``, or to one central queue.
+    """Selects the queue of an arriving job: that of the device with the smallest ``score``, or one central queue.
 
     ``score`` None: one central queue, from which a free device takes the first job it can run, the device of
     lowest index first. Ties between classes go to the class that is faster for the job, then to the lowest index.
@@ -119,7 +119,7 @@ class Route:
 
 @dataclass(frozen=True)
 class Order:
-    """Who is next within a queue: the least key first, ties in order of arrival. ``key`` None: order of arrival."""
+    """Selects the next job of a queue: the smallest key, ties in order of arrival. ``key`` None: order of arrival."""
 
     name: str
     doc: str
@@ -129,7 +129,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Batch:
-    """How many jobs a device takes at once.
+    """How many jobs a device executes together.
 
     ``none``: one. ``request``: up to ``size`` jobs of one workload, waiting at most ``wait_s`` for more; all
     finish together. ``continuous``: generating jobs join and leave at every step, up to ``size`` sequences,
@@ -154,7 +154,7 @@ class Policy:
 
     @property
     def requires(self) -> frozenset[str]:
-        """What classes and jobs must state for this policy."""
+        """What every class and job must state for this policy."""
         return frozenset(self.route.requires + self.order.requires)
 
 
@@ -165,7 +165,7 @@ POLICIES: Registry[tuple[str, str]] = Registry("policy")
 
 
 def route(name: str, *, rank_by: Index = "jobs", requires: tuple[str, ...] = ()) -> Callable[[Score], Score]:
-    """Decorator: registers a score as the route ``name``, and as the policy of that name with arrival order."""
+    """Return a decorator that registers a score as the route ``name``, and as the policy of that name."""
 
     def add(score: Score) -> Score:
         ROUTES.add(name, Route(name, (score.__doc__ or "").strip(), score, rank_by, requires))
@@ -176,7 +176,7 @@ def route(name: str, *, rank_by: Index = "jobs", requires: tuple[str, ...] = ())
 
 
 def order(name: str, *, policy: str | None = None, requires: tuple[str, ...] = ()) -> Callable[[OrderKey], OrderKey]:
-    """Decorator: registers a key as the order ``name``, and ``policy`` as that order on the central queue."""
+    """Return a decorator that registers a key as the order ``name``, and as ``policy`` on the central queue."""
 
     def add(key: OrderKey) -> OrderKey:
         ORDERS.add(name, Order(name, (key.__doc__ or "").strip(), key, requires))

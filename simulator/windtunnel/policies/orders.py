@@ -1,4 +1,4 @@
-"""Who is next within a queue. The least key goes first; ties keep the order of arrival."""
+"""Orders: each is a key of a waiting job. The job with the smallest key goes first, ties in order of arrival."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ORDERS.add("arrival", Order("arrival", "First come, first served."))
 
 @order("priority", policy="priority")
 def highest_priority(job: JobKey) -> float:
-    """The highest priority first; a job that runs is never interrupted."""
+    """The highest priority first; a running job is never interrupted."""
     return -float(job.priority)
 
 

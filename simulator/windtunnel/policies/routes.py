@@ -1,7 +1,7 @@
-"""Where an arriving job goes: one small score each; the class with the least score gets it.
+"""Routes: each is a score of a device for an arriving job. The job goes to the device with the smallest score.
 
-A score is a pair, compared in order. Late candidates score 1 in the first place and by their lateness in
-the second, so that a job nobody can serve in time goes where it finishes first.
+A score is a pair, compared in order. A candidate that would be late scores 1 first and its completion time second, so
+that a job that no device can complete in time goes where it completes first.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ def least_loaded(device: Candidate) -> tuple[float, float]:
 
 @route("shortest-expected-completion")
 def shortest_expected_completion(device: Candidate) -> tuple[float, float]:
-    """The device with the least (jobs present + 1) times the mean time of such a job on it."""
+    """The device with the smallest (jobs present + 1) times the mean time of such a job on it."""
     return (device.jobs + 1) * device.mean_s, 0.0
 
 
 @route("cheapest-that-meets-the-deadline", rank_by="backlog", requires=("price", "deadline"))
 def cheapest_in_time(device: Candidate) -> tuple[float, float]:
-    """The device whose rent for this job is least among those expected to be in time."""
+    """The device with the lowest rent for this job among those that are expected to complete it in time."""
     finish_s = device.backlog_s + device.estimate_s
     return (0.0, device.cost_usd) if finish_s <= device.slack_s else (1.0, finish_s)
 
 
 @route("least-energy-that-meets-the-deadline", rank_by="backlog", requires=("deadline",))
 def least_energy_in_time(device: Candidate) -> tuple[float, float]:
-    """The device that spends the least energy on this job among those expected to be in time."""
+    """The device with the lowest energy for this job among those that are expected to complete it in time."""
     finish_s = device.backlog_s + device.estimate_s
     return (0.0, device.energy_j) if finish_s <= device.slack_s else (1.0, finish_s)
 

@@ -39,7 +39,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True)
 class Axis:
-    """One swept path: its values as text to put after ``PATH=``, and what those read as."""
+    """One swept path: its values as text after ``PATH=``, and as the data that the text reads as."""
 
     path: str
     texts: tuple[str, ...]
@@ -47,9 +47,10 @@ class Axis:
 
 
 def parse_axis(text: str) -> Axis:
-    """``PATH=A,B,C`` as an axis: values as in a YAML list, and ``1..8`` or ``0..100..10`` for whole numbers.
+    """Return ``PATH=A,B,C`` as an axis: values as in a YAML list, and ``1..8`` or ``0..100..10`` for whole numbers.
 
-    Raises InputError for what is no list of values, a value given twice, and a path that is empty.
+    Raises:
+        InputError: The text is not a list of values, a value is given twice, or the path is empty.
     """
     name, equals, raw = text.partition("=")
     path = spell(parse_path(name.strip()))
@@ -73,7 +74,7 @@ def parse_axis(text: str) -> Axis:
 
 
 def _pieces(raw: str, where: Where, example: str) -> list[str]:
-    """The values of ``raw`` as text: it is what stands between the brackets of a YAML list."""
+    """The values of ``raw`` as text; ``raw`` is the content of a YAML list."""
     listed = f"[{raw}]"
     try:
         node = yaml.compose(listed, Loader=_Loader)
@@ -100,20 +101,20 @@ def _range(match: re.Match[str], where: Where) -> list[str]:
 
 @dataclass(frozen=True)
 class Point:
-    """One place of the grid: its number from 1, and its value (as text) on each axis, as ``PATH=VALUE`` changes."""
+    """One point of the grid: its number from 1, and its value (as text) on each axis, as ``PATH=VALUE`` changes."""
 
     number: int
     changes: tuple[str, ...]
     values: tuple[Any, ...]
 
     def label(self, total: int) -> str:
-        """What errors call it."""
+        """Return the name of the point in errors."""
         text = ", ".join(self.changes)
         return f"point {self.number} of {total} ({text if len(text) <= 160 else text[:157] + '...'})"
 
 
 def grid(axes: Sequence[Axis], sets: Sequence[str] = ()) -> list[Point]:
-    """Every combination of the axes' values; the last axis changes fastest.
+    """Return every combination of the axes' values; the last axis changes fastest.
 
     Changes are made in the order of the axes, after ``sets`` (those of ``--set``). Raises InputError for an axis that
     would overwrite an earlier change, and for too large a grid.
@@ -148,7 +149,7 @@ def grid(axes: Sequence[Axis], sets: Sequence[str] = ()) -> list[Point]:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Everything that the points of a sweep read, as it was when the sweep began.
+    """All files that the points of a sweep read, as they were when the sweep began.
 
     ``files`` maps absolute names to contents. Written out under a folder (``write``), each file lies at its own name
     below it, so that names relative to the scenario lead to the copies.
@@ -160,7 +161,7 @@ class Inputs:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
     def contents(self) -> dict[str, str]:
-        """A digest of each file but the scenario, by its name as seen from the scenario."""
+        """Return a digest of each file but the scenario, by its name relative to the scenario."""
         mine = _absolute(self.scenario)
         folder = os.path.dirname(mine)  # noqa: PTH120
         return {
@@ -170,7 +171,7 @@ class Inputs:
         }
 
     def write(self, tree: Path) -> None:
-        """Put a copy of every file under ``tree``."""
+        """Write a copy of every file under ``tree``."""
         for name, content in self.files.items():
             copy_of = Path(f"{tree}{name}")
             copy_of.parent.mkdir(parents=True, exist_ok=True)
@@ -179,11 +180,11 @@ class Inputs:
             Path(f"{tree}{_absolute(folder)}").mkdir(parents=True, exist_ok=True)
 
     def catalog_folders(self, tree: Path) -> list[Path]:
-        """The copies of the catalogue folders under ``tree``."""
+        """Return the copies of the catalogue folders under ``tree``."""
         return [Path(f"{tree}{_absolute(folder)}") for folder in self.catalogs]
 
     def restore(self, text: str, tree: Path) -> str:
-        """``text`` with the names of copies under ``tree`` put back to those of the files they are copies of."""
+        """Return ``text`` with the names of copies under ``tree`` replaced by those of the original files."""
         given, whole = str(Path(self.scenario).parent), os.path.dirname(_absolute(self.scenario))  # noqa: PTH120
         if given != whole:
             text = text.replace(f"{tree}{whole}/", "" if given == "." else f"{given}/")
@@ -196,7 +197,7 @@ def _absolute(name: str) -> str:
 
 
 class Reader:
-    """Reads a sweep's scenario at its points, and gathers what they name."""
+    """Reads the scenario of a sweep at its points."""
 
     def __init__(self, file: str, text: str, sets: Sequence[str]) -> None:
         self.text = text
@@ -205,7 +206,7 @@ class Reader:
             apply_change(self._base, change)
 
     def document(self, changes: Sequence[str]) -> Document:
-        """The scenario with a point's changes made to it, before it is checked."""
+        """Return the scenario with the changes of a point, before it is checked."""
         base = self._base
         found = Document(
             copy.deepcopy(base.data), base.file, dict(base.marks), dict(base.key_marks), dict(base.changes)
@@ -215,12 +216,12 @@ class Reader:
         return found
 
     def scenario(self, changes: Sequence[str]) -> Scenario:
-        """The scenario at a point; InputError for the first thing wrong with it."""
+        """Return the scenario at a point; raises InputError for the first thing that is wrong."""
         return check_scenario(self.document(changes))
 
 
 def read_copy(inputs: Inputs, tree: Path, changes: Sequence[str]) -> Scenario:
-    """The scenario at a point from the copies under ``tree``."""
+    """Return the scenario at a point, read from the copies under ``tree``."""
     name = _absolute(inputs.scenario)
     found = Reader(f"{tree}{name}", inputs.files[name].decode("utf-8"), inputs.sets).document(changes)
     found.data = _redirected(found.data, tree)
@@ -295,7 +296,7 @@ def gather(file: str, text: str, sets: Sequence[str], catalogs: Sequence[str], d
 
 @dataclass(frozen=True)
 class Grid:
-    """A sweep that has been read: its points, the scenario at each, and all that they read."""
+    """A sweep: its points, the scenario at each point, and the files that they read."""
 
     file: str
     axes: Sequence[Axis]
@@ -334,17 +335,17 @@ def read_grid(
 
 
 def canonical(data: Any) -> str:
-    """Plain data as JSON with one spelling."""
+    """Return plain data as JSON in a canonical form."""
     return json.dumps(data, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def digest(data: Any) -> str:
-    """A name for plain data, by its content."""
+    """Return a digest of plain data."""
     return hashlib.sha256(canonical(data).encode()).hexdigest()
 
 
 def manifest(grid: Grid, resolved: Sequence[Mapping[str, Any]], common: Mapping[str, Any]) -> dict[str, Any]:
-    """What a sweep's folder says it holds.
+    """Return the manifest of a sweep.
 
     ``resolved`` are the points' resolved scenarios; ``common`` is what else decides the results and is the same for
     every point (inputs' digests, versions, engine, replications), by names that people know.

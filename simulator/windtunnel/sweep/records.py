@@ -20,7 +20,7 @@ from windtunnel.sweep.grid import canonical
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a point: its result as result.json holds it, or what went wrong with the exit code that says how."""
+    """The outcome of a point: its result as result.json holds it, or its error with the exit code."""
 
     result: str | None = None
     error: str | None = None
@@ -41,11 +41,11 @@ class Records:
         self.scratch = folder / ".scratch"
 
     def run_folder(self, index: int) -> Path:
-        """Where a point's record lies."""
+        """Return the folder of a point's record."""
         return self.folder / "runs" / self._keys[index]
 
     def result(self, index: int) -> str | None:
-        """A finished point's result; None for a point that is not finished, and for a record that was damaged."""
+        """Return a finished point's result; None if the point is not finished or its record is damaged."""
         try:
             text = (self.run_folder(index) / "result.json").read_text(encoding="utf-8")
             found = json.loads(text)
@@ -54,7 +54,7 @@ class Records:
             return None
 
     def write(self, index: int, outcome: Outcome) -> None:
-        """Record a point's outcome, in place of an earlier error."""
+        """Record the outcome of a point; it replaces an earlier error."""
         folder = self.run_folder(index)
         with _writing(self.folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -65,8 +65,8 @@ class Records:
             told = {"error": outcome.error, "exit_code": outcome.code, "traceback": outcome.traceback}
             self._write(folder / "error.json", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
 
-    def begin(self, stated: Mapping[str, Any]) -> None:
-        """Say what the folder will hold, once the sweep is known to be runnable; what it held before goes."""
+    def write_manifest(self, stated: Mapping[str, Any]) -> None:
+        """Write the manifest, once every point was checked, and delete the records of the sweep before."""
         with _writing(self.folder):
             held = _manifest(self.folder) or {}
             for name in ("manifest.json", "sweep.csv", "sweep.json"):
@@ -89,7 +89,7 @@ class Records:
 
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
-    """A failure to write there is the input's: the folder that was named."""
+    """Report a failure to write as an error of the input, which named the folder."""
     try:
         yield
     except OSError as error:
@@ -126,7 +126,7 @@ def records(folder: Path, stated: Mapping[str, Any], *, fresh: bool = False) -> 
 
 
 def _lock(lock: TextIO, where: Where) -> None:
-    """Hold the lock, which the system takes back when this process ends, however it ends."""
+    """Take the lock; the system releases it when this process ends."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -142,7 +142,7 @@ def _lock(lock: TextIO, where: Where) -> None:
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
-    """What the folder says it holds; None if it says nothing. InputError for a file of that name that is no sweep's."""
+    """The manifest of the folder, or None without one; InputError for a file of that name that is not a manifest."""
     try:
         held = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -157,7 +157,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _known(folder: Path, stated: Mapping[str, Any], where: Where, fresh: bool) -> bool:
-    """Whether the folder holds the sweep ``stated`` and it is to go on."""
+    """Whether the folder holds the sweep ``stated``, which is to be resumed."""
     held = _manifest(folder)
     if held is None:
         for name in ("runs", "sweep.csv", "sweep.json"):

@@ -1,4 +1,4 @@
-"""Runs a sweep: everything checked, what is kept left alone, the rest given to workers, each outcome recorded."""
+"""Runs a sweep: checks every point, reuses finished points, gives the others to workers and records each outcome."""
 
 from __future__ import annotations
 
@@ -20,8 +20,12 @@ from windtunnel.sweep.workers import DaskCluster, Executor, Facts, LocalPool, Ta
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where a sweep runs (``workers`` processes here that import ``preload``, or a cluster) and is kept (or not)."""
+class SweepOptions:
+    """Where a sweep runs and where it is stored.
+
+    It runs on ``workers`` processes of this machine, which import the modules ``preload``, or on a cluster. ``out`` is
+    the folder of its records, or None; ``fresh`` deletes the records of another sweep in it.
+    """
 
     out: Path | None
     fresh: bool
@@ -30,20 +34,23 @@ class Places:
     preload: tuple[str, ...] = ()
 
 
-def conduct(
+def run_sweep(
     grid: Grid,
     common: Mapping[str, Any],
     work: Work,
     facts: Facts,
-    places: Places,
+    options: SweepOptions,
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Run what is not yet run of a grid, and return what sweep.json holds.
+    """Run the unfinished points of a grid, and return what sweep.json holds.
 
-    ``common`` is what decides the results beside each point's scenario; ``work`` checks or runs a point; ``facts`` says
-    what a machine's results are made with.
+    ``common`` is what determines the results besides each point's scenario. ``work`` checks or runs a point. ``facts``
+    returns the versions that the results of a machine depend on.
+
+    Raises:
+        InputError: A point is wrong, or both workers and a cluster are given.
     """
-    if places.cluster is not None and places.workers is not None:
+    if options.cluster is not None and options.workers is not None:
         raise InputError("a cluster has its own workers", where=Where(field="--workers"), expected="--cluster alone")
     resolved = [scenario.resolved() for scenario in grid.scenarios]
     stated = manifest(grid, resolved, common)
@@ -51,8 +58,8 @@ def conduct(
     with ExitStack() as stack:
         stack.enter_context(_broken_pipes_are_errors())
         kept, resumed = None, False
-        if places.out is not None:
-            kept, resumed = stack.enter_context(records(places.out, stated, fresh=places.fresh))
+        if options.out is not None:
+            kept, resumed = stack.enter_context(records(options.out, stated, fresh=options.fresh))
         rows: list[dict[str, Any]] = [{}] * total
         left = []
         for i in range(total):
@@ -63,12 +70,12 @@ def conduct(
                 rows[i] = _done(text)
         code = 0
         if left:
-            executor = _executor(stack, grid, work, facts, places, kept)
+            executor = _executor(stack, grid, work, facts, options, kept)
             stack.enter_context(executor)
             if not resumed:
                 _check(executor, grid, resolved)
                 if kept is not None:
-                    kept.begin(stated)
+                    kept.write_manifest(stated)
             progress(total - len(left), total)
             tasks = [Task("run", grid.points[i].changes) for i in left]
             for done, (place, outcome) in enumerate(executor.map(tasks), total - len(left) + 1):
@@ -88,7 +95,7 @@ def conduct(
 
 @contextmanager
 def _broken_pipes_are_errors() -> Iterator[None]:
-    """The command line lets a reader of its output that has gone end it; a worker that has gone must not."""
+    """Ignore SIGPIPE: the command line ends when the reader of its output ends, but not when a worker does."""
     if not hasattr(signal, "SIGPIPE") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -104,19 +111,19 @@ def _done(result: str) -> dict[str, Any]:
 
 
 def _executor(
-    stack: ExitStack, grid: Grid, work: Work, facts: Facts, places: Places, kept: Records | None
+    stack: ExitStack, grid: Grid, work: Work, facts: Facts, options: SweepOptions, kept: Records | None
 ) -> LocalPool | DaskCluster:
-    if places.cluster is not None:
-        return DaskCluster(places.cluster, work, grid.inputs, facts)
-    # Where results are kept, so are the inputs' copies meanwhile: the next start clears what a killed sweep left.
+    if options.cluster is not None:
+        return DaskCluster(options.cluster, work, grid.inputs, facts)
+    # Copies of the inputs are beside the records, so that the next start removes what a killed sweep left.
     scratch = tempfile.TemporaryDirectory(prefix="windtunnel-", dir=None if kept is None else kept.scratch)
     tree = Path(stack.enter_context(scratch)).absolute()
     grid.inputs.write(tree)
-    return LocalPool(work, tree, places.workers or processors(), places.preload)
+    return LocalPool(work, tree, options.workers or processors(), options.preload)
 
 
 def _check(executor: Executor, grid: Grid, resolved: list[dict[str, Any]]) -> None:
-    """Prepare every point as running it would, side by side; points that differ in their seed alone count as one."""
+    """Prepare every point as a run does, in parallel; of points that differ only in their seed, one is prepared."""
     alike: dict[str, int] = {}
     for i, scenario in enumerate(resolved):
         alike.setdefault(canonical({**scenario, "seed": None}), i)

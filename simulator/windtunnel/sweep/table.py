@@ -23,7 +23,7 @@ _STATES = ("point", "key", "status", "error", "met", "missed", "inconclusive")
 
 
 def row(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A result's numbers by their path in result.json: ``latency_s.p99`` with ``.low`` and ``.high`` beside it.
+    """Return the numbers of a result by their path in result.json (``latency_s.p99``), with ``.low`` and ``.high``.
 
     Each workload's own follow where there are several: ``workloads.NAME.latency_s.p99``. ``met`` says whether all
     targets are met (None without targets). ``missed`` lists those that are not, and ``inconclusive`` those whose 95%
@@ -55,7 +55,7 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def table(paths: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The columns of ``rows``, each once, in an order that every row agrees with: states, swept paths, numbers.
+    """Return the columns of ``rows``, each once, in an order that every row agrees with: states, swept paths, numbers.
 
     What is nothing in every row, because other rows hold something in its place (a time with and without tokens), is
     left out.
@@ -80,7 +80,7 @@ def table(paths: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def document(grid: Grid, stated: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], code: int) -> dict[str, Any]:
-    """What sweep.json holds: the axes, and a row for each point in the order of the grid."""
+    """Return what sweep.json holds: the axes, and a row for each point in the order of the grid."""
     paths = [axis.path for axis in grid.axes]
     whole = [
         {"point": point.number, "key": key, "error": None, **cells, **dict(zip(paths, point.values, strict=True))}
@@ -104,7 +104,7 @@ def document(grid: Grid, stated: Mapping[str, Any], rows: Sequence[Mapping[str, 
 
 
 def csv_text(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table as CSV: empty for nothing, ``true`` and ``false``, numbers that read back as the same numbers."""
+    """Return the table as CSV: an empty cell for no value, ``true`` and ``false``, numbers that read back exactly."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)

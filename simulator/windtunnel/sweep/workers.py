@@ -1,4 +1,4 @@
-"""Who works on the points of a sweep: processes of this machine, or a Dask cluster.
+"""The workers of a sweep: processes of this machine, or a Dask cluster.
 
 Both take the same tasks and give the same outcomes, in the order in which they end. The local workers are plain
 ``multiprocessing`` processes, one task in each at a time over a pipe, and not a ``ProcessPoolExecutor`` (nor joblib's
@@ -31,7 +31,7 @@ from windtunnel.sweep.grid import Inputs
 from windtunnel.sweep.records import Outcome
 
 ATTEMPTS = 3
-"""How often a task is begun, if the workers that have it keep dying."""
+"""The largest number of attempts of a task whose workers die."""
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 _PR_SET_PDEATHSIG = 1  # prctl(2)
@@ -41,26 +41,26 @@ _START_TIMEOUT_S = 30
 
 @dataclass(frozen=True)
 class Task:
-    """One thing to do with one point: ``what`` is "check" or "run"."""
+    """A task for one point: ``what`` is "check" or "run"."""
 
     what: str
     changes: tuple[str, ...]
 
 
 Work = Callable[[Path, Task], Outcome]
-"""Does a task with the inputs that lie under a folder. Never raises. Must be picklable: a function of a module, or a
+"""Executes a task with the inputs under a folder. It never raises, and can be pickled: a function of a module, or a
 ``partial`` of one."""
 
 
 class Executor(Protocol):
-    """Does tasks side by side."""
+    """Executes tasks in parallel."""
 
     def map(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Outcome]]:
-        """Each task's place in ``tasks`` and its outcome, as they end; every task once."""
+        """Yield the index in ``tasks`` and the outcome of each task, in order of completion; every task once."""
 
 
 def processors() -> int:
-    """Processors that this process may run on."""
+    """Return the number of processors that this process may run on."""
     if hasattr(os, "process_cpu_count"):  # Python 3.13
         return os.process_cpu_count() or 1
     if sys.platform == "linux":
@@ -104,7 +104,7 @@ class LocalPool:
         self._pool.clear()
 
     def map(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Outcome]]:
-        """See ``Executor``. A task whose worker died is begun again, ``ATTEMPTS`` times in all."""
+        """Yield index and outcome of each task. A task whose worker died is repeated, ``ATTEMPTS`` times in all."""
         waiting = deque(range(len(tasks)))
         attempts = [0] * len(tasks)
         for _ in range(min(self.workers, len(tasks)) - len(self._pool)):
@@ -143,7 +143,7 @@ class LocalPool:
         return _Worker(process, mine)
 
     def _replace(self, place: int) -> str:
-        """Start another worker in place of a dead one; says how that ended."""
+        """Replace a worker that died; returns how it ended."""
         dead = self._pool[place]
         dead.pipe.close()
         dead.process.join()
@@ -154,7 +154,7 @@ class LocalPool:
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Processes that are started herein use one thread each: they are as many as there are processors."""
+    """Let processes that are started in this context use one thread each: there is one for each processor."""
     before = {name: os.environ.get(name) for name in _ONE_THREAD}
     os.environ.update(_ONE_THREAD)
     try:
@@ -168,7 +168,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _serve(pipe: Connection, work: Work, tree: Path) -> None:
-    """A worker's life: tasks in, outcomes out, until the parent has gone."""
+    """The loop of a worker: it receives tasks and sends outcomes until the parent ends."""
     # Ctrl-C reaches the whole foreground group; it is the parent's to answer, which then ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_parent()
@@ -179,7 +179,7 @@ def _serve(pipe: Connection, work: Work, tree: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    """Be killed when the fork server ends, which it does when the sweep's process does.
+    """End this process when the fork server ends, which ends with the process of the sweep.
 
     Elsewhere than on Linux a worker ends once it has finished its task and finds its pipe closed.
     """
@@ -188,7 +188,7 @@ def _end_with_parent() -> None:
 
 
 def _keep_memory() -> None:
-    """Keep freed memory for the next task: one task needs about what the last did.
+    """Keep freed memory for the next task, which needs about as much as the last one.
 
     glibc gives large arrays back to the system, which hands them out again page by page: a sixth of a point's time, and
     more where several workers ask at once. Other C libraries have no such call, or ignore it.
@@ -203,12 +203,12 @@ def _keep_memory() -> None:
 # A cluster.
 
 Facts = Callable[[], Mapping[str, str]]
-"""What a machine's results are made with: versions by name."""
+"""Returns the versions that the results of a machine depend on, by name."""
 
 
 @dataclass(frozen=True)
 class _Bundle:
-    """What every task of a sweep needs, as it is sent to workers that share no files with this machine."""
+    """What every task of a sweep needs, for workers that share no files with this machine."""
 
     name: str
     work: Work
@@ -284,7 +284,7 @@ class DaskCluster:
             raise InputError(problem, where=self._where, expected="the same installation everywhere")
 
     def map(self, tasks: Sequence[Task]) -> Iterator[tuple[int, Outcome]]:
-        """See ``Executor``. Raises InputError when the cluster is lost."""
+        """Yield index and outcome of each task; raises InputError if the connection to the cluster is lost."""
         name = f"windtunnel-{self._bundle.name}"
         futures = {
             self._client.submit(_on_worker, self._sent, task, key=f"{name}-{task.what}-{i}", pure=False): i
@@ -319,7 +319,7 @@ def _same(bundle: _Bundle) -> _Bundle:
 
 
 def _difference(who: str, theirs: Any, expected: Mapping[str, str]) -> str | None:
-    """What ``who`` has otherwise than expected; None for nothing."""
+    """The difference between what ``who`` has and what is expected; None if there is none."""
     if not isinstance(theirs, Mapping):
         return f"{who} cannot run Windtunnel: {type(theirs).__name__}: {theirs}"
     for name, version in expected.items():
@@ -333,7 +333,7 @@ _unpacked: dict[str, Path | str] = {}
 
 
 def _on_worker(bundle: _Bundle, task: Task) -> Outcome | str:
-    """Do a task on a cluster's worker; text is why this worker must not.
+    """Execute a task on a worker of the cluster; a text is the reason why this worker cannot.
 
     A worker of several threads does one task at a time: a simulation holds the interpreter, and takes memory for one.
     """
@@ -362,7 +362,7 @@ def _unpack(bundle: _Bundle) -> Path | str:
 
 
 def _forget(name: str) -> None:
-    """A sweep has ended: take its inputs away."""
+    """Remove the inputs of a sweep that has ended."""
     tree = _unpacked.pop(name, None)
     if isinstance(tree, Path):
         shutil.rmtree(tree, ignore_errors=True)
