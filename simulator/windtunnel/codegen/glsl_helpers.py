@@ -232,7 +232,7 @@ float $name$(float x) {
 """,
     "source_lane": """
 uint $name$(int wanted) {
-    // One's own where there is no such lane.
+    // The thread's own lane, if the wanted one does not exist.
     return uint(wanted) < gl_SubgroupSize ? uint(wanted) : gl_SubgroupInvocationID;
 }
 """,

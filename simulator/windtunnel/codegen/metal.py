@@ -39,7 +39,7 @@ METAL = CTokens(
         "ffs": "$fn$ int $name$($t$ x) {\n    return x ? (int)ctz(x) + 1 : 0;\n}",
         "brev": "$fn$ $t$ $name$($t$ x) {\n    return reverse_bits(x);\n}",
         "source_lane": "$fn$ ushort $name$(int wanted, uint own, uint lanes) {\n"
-        "    // One's own where there is no such lane.\n"
+        "    // The thread's own lane, if the wanted one does not exist.\n"
         "    return (ushort)((uint)wanted < lanes ? (uint)wanted : own);\n}",
     },
     headers=("metal_stdlib",),

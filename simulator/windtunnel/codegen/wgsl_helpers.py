@@ -112,7 +112,7 @@ fn $name$(bits: u32) -> f32 {
 """,
     "source_lane": """
 fn $name$(wanted: i32, own: u32, size: u32) -> u32 {
-    // One's own where there is no such lane.
+    // The thread's own lane, if the wanted one does not exist.
     return select(own, u32(wanted), u32(wanted) < size);
 }
 """,

@@ -19,4 +19,4 @@ EXAMPLES: Mapping[str, str] = {
     "hot_reload": "a changed kernel reloaded while its program runs, and the program started anew",
     "particles": "500,000 particles through pool, graph, stream and unified memory, at 60 frames a second",
 }
-"""Modules of this package that are examples, and what each holds beside what."""
+"""The examples, and what each of them compares."""

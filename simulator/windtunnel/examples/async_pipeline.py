@@ -25,9 +25,9 @@ SAMPLES = 1280 * 720 * 3 // 2
 FRAMES = 24
 """A second of film."""
 TERMS = (49, 600, 1_200, 3_000)
-"""Multiply-adds a sample in each of the two stages: what is swept."""
+"""Multiply-adds for each sample in each of the two stages: the swept parameter."""
 SETTING = 49
-"""Of these: as many as a 7 x 7 filter's."""
+"""The stated setting: the multiply-adds of a 7 x 7 filter."""
 CLAIM = 3.0
 CARD = "rtx-4090"
 
@@ -43,20 +43,20 @@ def film(frames: int = FRAMES, samples: int = SAMPLES, seed: int = 1) -> list[np
 
 @dataclass
 class Slot:
-    """What one frame needs on the device while it is under way."""
+    """The device memory of one frame that is being processed."""
 
     source: Buffer
     between: Buffer
     result: Buffer
 
     def free(self) -> None:
-        """Give it back."""
+        """Free the buffers."""
         for buffer in (self.source, self.between, self.result):
             buffer.free()
 
 
 def slot(device: Accelerator, samples: int) -> Slot:
-    """Three buffers of a frame."""
+    """Allocate the three buffers of a frame."""
     return Slot(*(device.empty(samples, np.uint8) for _ in range(3)))
 
 
@@ -67,7 +67,7 @@ def _filter(device: Accelerator, at: Slot, terms: int, stream: object = None) ->
 
 
 def synchronous(device: Accelerator, frames: Frames, terms: int, *, pinned: bool = True) -> list[np.ndarray]:
-    """Each frame waited for before the next begins."""
+    """Process the frames one after another, each with a wait at its end."""
     at, found = slot(device, frames[0].size), []
     for frame in frames:
         result = np.empty_like(frame)
@@ -81,7 +81,7 @@ def synchronous(device: Accelerator, frames: Frames, terms: int, *, pinned: bool
 
 
 def chained(device: Accelerator, frames: Frames, terms: int) -> list[np.ndarray]:
-    """The article's two streams: stage 1 on one, stage 2 on the other, every step of a frame after the one before."""
+    """Use the article's two streams: stage 1 on one, stage 2 on the other, the steps of a frame in order."""
     first, second = device.stream(non_blocking=True), device.stream(non_blocking=True)
     at, found = slot(device, frames[0].size), []
     grid, block = device.configuration(at.source.size)
@@ -90,7 +90,7 @@ def chained(device: Accelerator, frames: Frames, terms: int) -> list[np.ndarray]
         at.source.copy_from(frame, first, pinned=True)
         device.launch(grade, grid, block, at.source, at.between, terms, stream=first)
         staged.record(first)
-        # The article waits for the second stream here, which is empty; what stage 2 needs is on the first.
+        # The article waits here for the second stream, which is empty; the input of stage 2 is on the first.
         second.wait(staged)
         device.launch(grade, grid, block, at.between, at.result, terms, stream=second)
         at.result.copy_to(result, second, pinned=True)
@@ -101,7 +101,7 @@ def chained(device: Accelerator, frames: Frames, terms: int) -> list[np.ndarray]
 
 
 def streamed(device: Accelerator, frames: Frames, terms: int, streams: int) -> list[np.ndarray]:
-    """Frames in turn on ``streams`` streams, each with buffers of its own; one wait at the end."""
+    """Distribute the frames over ``streams`` streams with separate buffers; wait once at the end."""
     lanes = [(device.stream(non_blocking=True), slot(device, frames[0].size)) for _ in range(streams)]
     found = []
     for number, frame in enumerate(frames):
@@ -118,7 +118,7 @@ def streamed(device: Accelerator, frames: Frames, terms: int, streams: int) -> l
 
 
 def awaited(device: Accelerator, frames: Frames, terms: int) -> list[np.ndarray]:
-    """By ``async_compute``, all frames awaited together; the two stages are one kernel."""
+    """Await all frames together with ``async_compute``; the two stages are one kernel."""
 
     async def every() -> list[np.ndarray]:
         return await asyncio.gather(*(device.async_compute(graded_twice(terms), frame) for frame in frames))
@@ -127,7 +127,7 @@ def awaited(device: Accelerator, frames: Frames, terms: int) -> list[np.ndarray]
 
 
 def one_copy_engine(device: Accelerator, frames: Frames, terms: int) -> list[np.ndarray]:
-    """All copies in one queue, as of a single copy engine: frame i + 1 goes in before frame i comes out."""
+    """Use one queue for all copies, as with one copy engine: frame i + 1 is copied in before frame i is copied out."""
     copies = device.stream(non_blocking=True)
     lanes = [(device.stream(non_blocking=True), slot(device, frames[0].size)) for _ in range(2)]
     found = [np.empty_like(frame) for frame in frames]
@@ -167,33 +167,33 @@ FORMS: dict[str, Callable[[Accelerator, Frames, int], list[np.ndarray]]] = {
     "two streams, one copy engine": one_copy_engine,
     "async_compute, awaited together": awaited,
 }
-"""Every form by its name; ``PLAIN`` is what the others are held against."""
+"""All forms by name; ``PLAIN`` is the baseline."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds a frame of some forms, and what each frame takes of the three engines."""
+    """The time of a frame (s) in several forms, and in each of the three hardware engines."""
 
     terms: int
     seconds: dict[str, float]
     engines: dict[str, float]
 
     def gain(self, form: str) -> float:
-        """Throughput beside the plain form's."""
+        """Return the throughput relative to the plain form."""
         return self.seconds[PLAIN] / self.seconds[form]
 
     @property
     def balance(self) -> float:
-        """Time of computing over the time of a copy."""
+        """The compute time over the time of a copy."""
         return self.engines["compute"] / self.engines["copy_h2d"]
 
 
 def compare(device: Accelerator, frames: Frames, terms: int, forms: Sequence[str]) -> Row:
-    """Some forms side by side; ResultsDiffer where they are not the same."""
+    """Run several forms. Raises ResultsDiffer if their results differ."""
     taken: dict[str, float] = {}
     engines: dict[str, float] = {}
     plain: list[np.ndarray] = []
-    # What is freed stays with the program: no form pays the driver for the memory that the next then has for nothing.
+    # Freed memory stays in the pool, so every form must start with a warm pool to pay the same for memory.
     for buffer in [device.empty(frames[0].size, np.uint8) for _ in range(3 * max(len(frames), 3))]:
         buffer.free()
     for form in (PLAIN, *(form for form in forms if form != PLAIN)):
@@ -214,13 +214,13 @@ def _collect(found: list[np.ndarray], form: str, device: Accelerator, frames: Fr
 
 
 def sweep(opener: Opener, stated: Sequence[str]) -> list[Row]:
-    """From hardly any work on a frame to work that hides all copies; in the setting stated, the forms ``stated``."""
+    """Sweep the work of a frame until it hides all copies; in the stated setting, run the forms ``stated``."""
     device, frames = opener(CARD), film()
     return [compare(device, frames, terms, stated if terms == SETTING else (BEST,)) for terms in TERMS]
 
 
 def finding(rows: Sequence[Row]) -> Finding:
-    """Three times the synchronous throughput?"""
+    """Evaluate the claim: three times the synchronous throughput."""
     (stated,) = [row for row in rows if row.terms == SETTING]
     best = max(rows, key=lambda row: row.gain(BEST))
     gains = [row.gain(BEST) for row in rows]
@@ -242,7 +242,7 @@ def finding(rows: Sequence[Row]) -> Finding:
 
 
 def claim(opener: Opener) -> Finding:
-    """What `windtunnel claims` asks."""
+    """Return the finding for `windtunnel claims`."""
     return finding(sweep(opener, (PAGEABLE, CHAINED, BEST)))
 
 

@@ -34,9 +34,9 @@ from windtunnel.runtime.buffers import Buffer
 
 LAYERS = 16
 WIDTHS = (64, 128, 256, 512, 1024, 2048)
-"""What is swept."""
+"""The swept parameter."""
 SETTING = 512
-"""Of these, the width of a small network: 16 layers of it are 8 million operations a request."""
+"""The stated setting, the width of a small network: 16 layers are 8 million operations for a request."""
 CLAIM = 0.40
 CARD = "rtx-4090"
 
@@ -48,7 +48,7 @@ def _product_work(weights: np.ndarray, x: np.ndarray, _y: np.ndarray) -> dict[st
 
 @windtunnel.kernel(work=_product_work)
 def product(weights: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
-    """Weights times x, into y."""
+    """Compute y = weights times x."""
     np.matmul(weights, x, out=y)
 
 
@@ -58,7 +58,7 @@ def _activate_work(bias: np.ndarray, y: np.ndarray, x: np.ndarray) -> dict[str, 
 
 @windtunnel.kernel(work=_activate_work)
 def activate(bias: np.ndarray, y: np.ndarray, x: np.ndarray) -> None:
-    """ReLU of y + bias, into x."""
+    """Compute x = ReLU(y + bias)."""
     np.maximum(y + bias, 0.0, out=x)
 
 
@@ -76,11 +76,11 @@ class Network:
 
     @property
     def buffers(self) -> Sequence[Buffer]:
-        """What it holds on the device."""
+        """The buffers of the network."""
         return self.weights, self.bias, self.x, self.y
 
     def enqueue(self) -> None:
-        """Everything of one request, one call after another."""
+        """Enqueue the copies and kernels of one request."""
         grid, block = self.device.configuration(self.x.size)
         self.x.copy_from(self.request, self.stream, pinned=True)
         for _ in range(self.layers):
@@ -90,12 +90,12 @@ class Network:
 
 
 def launched(network: Network, requests: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Answers, each kernel launched by itself."""
+    """Compute the answers with separate launches."""
     return _answers(network, requests, network.enqueue)
 
 
 def replayed(network: Network, requests: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Answers by a graph that is captured once, before the first request."""
+    """Compute the answers with a graph that is captured once, before the first request."""
     with network.device.capture() as graph:
         network.enqueue()
     return _answers(network, requests, partial(graph.compile().replay, network.stream))
@@ -113,7 +113,7 @@ def _answers(network: Network, requests: Sequence[np.ndarray], enqueue: Any) -> 
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds a request takes in both forms, and a kernel of each sort on the device."""
+    """The time of a request (s) in both forms, and of each kind of kernel on the device."""
 
     width: int
     kernels: int
@@ -124,12 +124,12 @@ class Row:
 
     @property
     def saved(self) -> float:
-        """Fraction of the latency."""
+        """The saved fraction of the latency."""
         return saving(self.launched_s, self.replayed_s)
 
 
 def compare(device: Accelerator, width: int, layers: int = LAYERS, requests: int = 1) -> Row:
-    """Both forms side by side; ResultsDiffer where they are not the same."""
+    """Run both forms. Raises ResultsDiffer if their results differ."""
     network = Network(device, width, layers)
     asked = list(np.random.default_rng(2).random((requests, width), np.float32))
     answers: list[list[np.ndarray]] = []
@@ -144,13 +144,13 @@ def compare(device: Accelerator, width: int, layers: int = LAYERS, requests: int
 
 
 def sweep(opener: Opener) -> list[Row]:
-    """From the smallest kernels to those that outlast their launches."""
+    """Sweep from the smallest kernels to those that take longer than their launches."""
     device = opener(CARD)
     return [compare(device, width) for width in WIDTHS]
 
 
 def finding(rows: Sequence[Row]) -> Finding:
-    """Graphs lower latency by 40%?"""
+    """Evaluate the claim: graphs reduce latency by 40%."""
     (stated,) = [row for row in rows if row.width == SETTING]
     enough = [row for row in rows if row.saved >= CLAIM]
     best = max(rows, key=lambda row: row.saved)
@@ -174,7 +174,7 @@ def finding(rows: Sequence[Row]) -> Finding:
 
 
 def claim(opener: Opener) -> Finding:
-    """What `windtunnel claims` asks."""
+    """Return the finding for `windtunnel claims`."""
     return finding(sweep(opener))
 
 

@@ -31,11 +31,11 @@ from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.pool import DevicePool
 
 SIZE = 4
-"""Devices of the pool: the article's own number."""
+"""The size of the pool, as in the article."""
 REQUESTS = (4, 8, 12, 14, 20, 100)
-"""Requests that a service lives for: what is swept."""
+"""The number of requests in the lifetime of a service: the swept parameter."""
 SETTING = 100
-"""Of these."""
+"""The stated setting."""
 SAMPLES = 64 * 1024
 CLAIM = 0.70
 CARD = "rtx-4090"
@@ -43,25 +43,25 @@ _KERNEL = graded_twice(49)
 
 
 def requests(count: int, seed: int = 1) -> list[np.ndarray]:
-    """A small picture each."""
+    """Return a small picture for each request."""
     draw = np.random.default_rng(seed)
     return [draw.integers(0, 256, SAMPLES, dtype=np.uint8) for _ in range(count)]
 
 
 def answer(device: Accelerator, request: np.ndarray, compiling: bool) -> np.ndarray:
-    """What a request wants."""
+    """Compute the answer of a request."""
     if compiling:
         device.compile(_KERNEL)
     return device.compute(_KERNEL, request)
 
 
 def warm(device: Accelerator, asked: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """All requests on one device that is open: nothing of it is initialisation."""
+    """Process all requests on an open device, without initialisation."""
     return [answer(device, request, False) for request in asked]
 
 
 def opening(opener: Opener, asked: Sequence[np.ndarray], compiling: bool = False) -> list[np.ndarray]:
-    """Each request opens a device, and closes it."""
+    """Open and close a device for each request."""
     found = []
     for request in asked:
         with opener(CARD) as device:
@@ -70,12 +70,12 @@ def opening(opener: Opener, asked: Sequence[np.ndarray], compiling: bool = False
 
 
 def pooled(opener: Opener, asked: Sequence[np.ndarray], size: int = SIZE, compiling: bool = False) -> list[np.ndarray]:
-    """Requests that come together and borrow devices, as many at a time as there are."""
+    """Process concurrent requests that borrow devices from the pool."""
     pool = DevicePool(lambda: opener(CARD), size)
 
     async def one(request: np.ndarray) -> np.ndarray:
         async with pool.acquire_async() as device:
-            await asyncio.sleep(0)  # others ask meanwhile
+            await asyncio.sleep(0)  # other requests run meanwhile
             return answer(device, request, compiling)
 
     async def every() -> list[np.ndarray]:
@@ -88,7 +88,7 @@ def pooled(opener: Opener, asked: Sequence[np.ndarray], size: int = SIZE, compil
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds of initialisation in all, in both forms."""
+    """The total time of initialisation (s) in both forms."""
 
     requests: int
     compiling: bool
@@ -97,12 +97,12 @@ class Row:
 
     @property
     def saved(self) -> float | None:
-        """Fraction of the initialisation; None where there is none."""
+        """The saved fraction of the initialisation; None if there is none."""
         return round(saving(self.plain_s, self.pooled_s), 9) + 0.0 if self.plain_s > 0 else None
 
 
 def compare(opener: Opener, count: int, *, compiling: bool = False, size: int = SIZE) -> Row:
-    """Both forms side by side; ResultsDiffer where they are not the same."""
+    """Run both forms. Raises ResultsDiffer if their results differ."""
     asked = requests(count)
     device = opener(CARD)
     answers = [warm(device, asked)]
@@ -115,12 +115,12 @@ def compare(opener: Opener, count: int, *, compiling: bool = False, size: int = 
 
 
 def sweep(opener: Opener) -> list[Row]:
-    """From as many requests as devices to a service that lives long; and one that compiles."""
+    """Sweep the number of requests, from the number of devices upwards, also with compilation."""
     return [compare(opener, count) for count in REQUESTS] + [compare(opener, SETTING, compiling=True)]
 
 
 def finding(rows: Sequence[Row]) -> Finding:
-    """A pool saves 70% of the initialisation?"""
+    """Evaluate the claim: a pool saves 70% of the initialisation."""
     (stated,) = [row for row in rows if row.requests == SETTING and not row.compiling]
     (compiling,) = [row for row in rows if row.compiling]
     saved = [row.saved for row in rows if row.saved is not None]
@@ -140,7 +140,7 @@ def finding(rows: Sequence[Row]) -> Finding:
 
 
 def claim(opener: Opener) -> Finding:
-    """What `windtunnel claims` asks."""
+    """Return the finding for `windtunnel claims`."""
     return finding(sweep(opener))
 
 

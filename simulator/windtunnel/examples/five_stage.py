@@ -26,7 +26,7 @@ PATCHES = PICTURES * (SIDE // PATCH) ** 2
 VALUES = PATCH * PATCH * 3
 BATCHES = 6
 LANES = 3
-"""Batches under way at once in the pipeline."""
+"""The number of batches in the pipeline at one time."""
 STAGES = ("preprocess", "transfer", "compute", "transfer back", "output")
 CPU, GPU = "epyc-9654", "rtx-4090"
 
@@ -56,14 +56,14 @@ def _pass_over(*arrays: np.ndarray, flops: float) -> dict[str, Any]:
 
 @windtunnel.kernel(work=lambda pictures, patches: _pass_over(pictures, patches, flops=2.0))
 def preprocess(pictures: np.ndarray, patches: np.ndarray) -> None:
-    """8-bit samples to numbers around zero."""
+    """Convert 8-bit samples to numbers around zero."""
     np.multiply(pictures, np.float32(2 / 255), out=patches)
     np.subtract(patches, np.float32(1.0), out=patches)
 
 
 @windtunnel.kernel(work=lambda features, output: _pass_over(features, output, flops=1.0))
 def put_out(features: np.ndarray, output: np.ndarray) -> None:
-    """What is kept of a batch."""
+    """Reduce a batch to its output."""
     output[...] = features
 
 
@@ -77,7 +77,7 @@ def put_out(features: np.ndarray, output: np.ndarray) -> None:
     }
 )
 def project(patches: np.ndarray, weights: np.ndarray, features: np.ndarray) -> None:
-    """Patches times weights."""
+    """Multiply patches by weights."""
     np.matmul(patches, weights, out=features)
 
 
@@ -96,7 +96,7 @@ class Pipeline:
         self.grid, self.block = gpu.configuration(PATCHES * WIDTH)
 
     def one_by_one(self, batches: Sequence[Batch]) -> dict[str, float]:
-        """Every stage of every batch waited for: seconds of each stage, over all batches."""
+        """Wait for every stage of every batch; return the total time of each stage (s)."""
         spent = dict.fromkeys(STAGES, 0.0)
         stream, patches, features = self.lanes[0]
 
@@ -121,7 +121,7 @@ class Pipeline:
         return spent
 
     def overlapped(self, batches: Sequence[Batch]) -> None:
-        """Nothing is waited for but what a stage needs: events tie the CPU's queues and the GPU's."""
+        """Run the pipeline: events order the queues of CPU and GPU, and the host waits only at the end."""
         for number, batch in enumerate(batches):
             stream, patches, features = self.lanes[number % len(self.lanes)]
             ready, done = self.cpu.event(), self.gpu.event()
@@ -141,7 +141,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds for all batches: of each stage waited for, of the whole so, and of the pipeline; engines' busy time."""
+    """Times for all batches (s): each stage, their total, and the pipeline; and the engines' busy time."""
 
     batches: int
     stages: dict[str, float]
@@ -151,12 +151,12 @@ class Result:
 
     @property
     def gain(self) -> float:
-        """The pipeline's throughput beside the other's."""
+        """The throughput of the pipeline relative to the sequential form."""
         return self.total_s / self.pipelined_s
 
 
 def compare(opener: Opener, count: int = BATCHES, seed: int = 1) -> Result:
-    """Both forms side by side; ResultsDiffer where they are not the same."""
+    """Run both forms. Raises ResultsDiffer if their results differ."""
     draw = np.random.default_rng(seed)
     pictures = [draw.integers(0, 256, (PATCHES, VALUES), dtype=np.uint8) for _ in range(count)]
     pipeline = Pipeline(opener(CPU), opener(GPU))

@@ -1,9 +1,9 @@
-"""A kernel is changed while its program runs: reloaded from its file, or the program started anew.
+"""A kernel is changed while its program runs: reloaded from its file, or the program is restarted.
 
 A filter over a million numbers; the file is changed once, and the time is until the changed kernel's first result. With
 hot reload the change is noticed (at most so much later), compiled and run. Without, the program ends and
 starts again: it opens the device, compiles, copies its data there and runs; that is the least, for starting the process
-itself is left out. Both forms wait for whoever notices the change equally long.
+itself is not included. The detection of the change takes equally long in both forms.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from windtunnel.runtime.reload import KernelFile
 ELEMENTS = 1_000_000
 CLAIM_S = 0.5
 CHECKS_S = (0.0, 0.1, 0.25, 0.5, 1.0)
-"""Until a change is noticed, at most: what is swept."""
+"""The longest time (s) until a change is detected: the swept parameter."""
 SETTING_S = 1.0
-"""Of these, the article's own: it sets its watcher to hold changes back for a second."""
+"""The stated setting: the article's watcher delays changes by one second."""
 CARD = "rtx-4090"
 DEVICES = (CARD, "mi300x", "apple-m2-ultra", "rtx-4090@vulkan", "rtx-4090@wgpu")
 BEFORE = """import windtunnel
@@ -40,19 +40,19 @@ AFTER = BEFORE.replace("(a[:-2] + a[2:]) / 2", "(a[:-2] + 2 * a[1:-1] + a[2:]) /
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds from the change to the first result, without what passes until it is noticed."""
+    """The time (s) from the detection of a change to the first result."""
 
     device: str
     restarted_s: float
     reloaded_s: float
 
     def total_s(self, check_s: float) -> float:
-        """With hot reload, when the change comes right after a look."""
+        """The time with hot reload, if the change comes right after a check."""
         return check_s + self.reloaded_s
 
 
 def compare(opener: Opener, name: str = CARD, seed: int = 1) -> Row:
-    """Both forms; ResultsDiffer where the changed kernel does not give the same."""
+    """Run both forms. Raises ResultsDiffer if the changed kernel's results differ."""
     data = np.random.default_rng(seed).standard_normal(ELEMENTS, np.float32)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "filters.py"
@@ -73,7 +73,7 @@ def compare(opener: Opener, name: str = CARD, seed: int = 1) -> Row:
         reloaded_s = device.clock_s - before
         device.close()
 
-        # The program is gone; it starts with the changed file.
+        # The restarted program starts with the changed file.
         before = device.clock_s
         device = opener(name)
         filters = KernelFile(path, device)
@@ -88,12 +88,12 @@ def compare(opener: Opener, name: str = CARD, seed: int = 1) -> Row:
 
 
 def sweep(opener: Opener) -> list[Row]:
-    """Each device."""
+    """Run every device."""
     return [compare(opener, name) for name in DEVICES]
 
 
 def finding(rows: Sequence[Row]) -> Finding:
-    """A changed kernel is tested in under 500 ms?"""
+    """Evaluate the claim: a changed kernel is tested in less than 500 ms."""
     (stated,) = [row for row in rows if row.device == CARD]
     all_s = [row.total_s(check) for row in rows for check in CHECKS_S]
     return Finding(
@@ -109,7 +109,7 @@ def finding(rows: Sequence[Row]) -> Finding:
 
 
 def claim(opener: Opener) -> Finding:
-    """What `windtunnel claims` asks."""
+    """Return the finding for `windtunnel claims`."""
     return finding([compare(opener)])
 
 

@@ -13,7 +13,7 @@ from windtunnel.runtime.kernels import Kernel
 
 @cache
 def _curve(terms: int) -> np.ndarray:
-    """What ``terms`` multiply-adds make of each of the 256 values of a sample: Horner's rule, in float32."""
+    """Return a polynomial of ``terms`` multiply-adds at each of the 256 values of a sample (Horner, float32)."""
     x = np.linspace(0.0, 1.0, 256, dtype=np.float32)
     y = np.zeros_like(x)
     ratio = np.float32(0.5)

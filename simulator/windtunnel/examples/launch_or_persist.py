@@ -1,4 +1,4 @@
-"""A simulation that takes commands: a launch for each, or a kernel that stays and is sent them.
+"""A simulation that takes commands: a launch for each, or a persistent kernel.
 
 The benchmark of the founding documents on an RTX 6000 Ada. *Launch per command*: a 64x64x64 float32 grid; an injection
 changes a cell of the host's copy and uploads two whole arrays (pressure now and before) from pageable memory; a step
@@ -27,9 +27,9 @@ DEVICE = "rtx-6000-ada"
 SIDE, PERSISTENT_SIDE = 64, 24
 STEPS, REPETITIONS = 5, 100
 SLEEP_S = 100e-6
-"""Between two looks of the benchmark's waiting loop (its public source)."""
+"""The time (s) between two polls of the benchmark's waiting loop (its public source)."""
 OVERSHOOT_S = 55e-6
-"""Assumed: Linux' usual timer slack of 50 us (1 to 50) and 5 us (1 to 25) until the thread runs again."""
+"""Assumed: Linux' default timer slack of 50 us (1 to 50), and 5 us (1 to 25) until the thread is scheduled."""
 STATED = {
     "inject": (317e-6, 0.03e-6),
     "one step": (3.2e-6, 163e-6),
@@ -59,7 +59,7 @@ def update(now: np.ndarray, before: np.ndarray) -> None:
 
 @windtunnel.kernel(work=lambda pressure: _cells(pressure.shape[0], 6))
 def boundary(pressure: np.ndarray) -> None:
-    """The walls absorb half of what meets them."""
+    """Absorb half of the pressure at the walls."""
     for axis in range(3):
         for wall in (0, -1):
             face: list[Any] = [slice(None)] * 3
@@ -68,7 +68,7 @@ def boundary(pressure: np.ndarray) -> None:
 
 
 class Launched:
-    """A launch for each command. The host's copy is the master: injections go into it, and all of it goes up."""
+    """A launch for each command. Injections change the host's copy, which is uploaded as a whole."""
 
     def __init__(self, device: Accelerator, side: int) -> None:
         self.device = device
@@ -95,7 +95,7 @@ class Launched:
         return float(self.host[0].reshape(-1)[cell])
 
     def pressure(self) -> np.ndarray:
-        """What the device has."""
+        """Return the pressure on the device."""
         return self.device.to_host(self.arrays[0])
 
 
@@ -112,12 +112,12 @@ def simulate(message: Any, now: np.ndarray, before: np.ndarray) -> None:
     for _ in range(message["steps"]):
         update(now, before)
         boundary(before)
-        # Arrays of a kernel that stays keep their names: what was computed moves instead.
+        # A persistent kernel cannot swap its arrays, so it copies the result.
         now[...], before[...] = before.copy(), now.copy()
 
 
 class Persistent:
-    """A kernel that stays on all compute units, and a host that sleeps between looks, or (``sleep_s`` 0) does not."""
+    """A persistent kernel on all compute units. The host sleeps ``sleep_s`` between polls, if not 0."""
 
     def __init__(self, device: Accelerator, side: int, sleep_s: float) -> None:
         self.device, self.sleep_s = device, sleep_s
@@ -127,12 +127,12 @@ class Persistent:
         self.sent = 0
 
     def inject(self, cell: int, amplitude: float) -> None:
-        """Send an injection, and go on."""
+        """Send an injection without waiting."""
         self.ring.send((0, cell, amplitude))
         self.sent += 1
 
     def step(self, steps: int) -> None:
-        """Send some steps, and wait until they, and all before them, are acknowledged in the control block."""
+        """Send steps, and wait until the control block acknowledges all messages."""
         self.ring.send((steps, 0, 0.0))
         self.sent += 1
         if not self.sleep_s:
@@ -143,11 +143,11 @@ class Persistent:
             self.device.sleep(self.sleep_s)
 
     def query(self, cell: int) -> float:
-        """Read the host's copy, which the benchmark's host keeps beside."""
+        """Read the copy that the benchmark's host keeps."""
         return 0.0
 
     def pressure(self) -> np.ndarray:
-        """What the device has."""
+        """Return the pressure on the device."""
         return self.device.to_host(self.arrays[0])
 
 
@@ -155,14 +155,14 @@ Side = Launched | Persistent
 
 
 def spent(device: Accelerator, commands: Callable[[], object]) -> float:
-    """Seconds of the host's clock."""
+    """Return the host's time for commands (s)."""
     before = device.clock_s
     commands()
     return device.clock_s - before
 
 
 def mixed(side: Side, repetitions: int = REPETITIONS) -> None:
-    """Inject, five steps, query, so many times."""
+    """Inject, run five steps and query, several times."""
     for number in range(repetitions):
         side.inject(number, 1.0)
         side.step(STEPS)
@@ -171,7 +171,7 @@ def mixed(side: Side, repetitions: int = REPETITIONS) -> None:
 
 @dataclass(frozen=True)
 class Rows:
-    """Seconds of each row of the table, for one way."""
+    """The time of each row of the table (s) for one form."""
 
     inject_s: float
     step_s: float
@@ -179,7 +179,7 @@ class Rows:
 
 
 def rows(device: Accelerator, side: Side) -> Rows:
-    """Each row from a device at rest. A launched step is its enqueuing alone, as the benchmark takes it."""
+    """Measure each row from an idle device. As in the benchmark, a launched step is only enqueued."""
 
     def rest() -> None:
         if isinstance(side, Launched):
@@ -202,7 +202,7 @@ def rows(device: Accelerator, side: Side) -> Rows:
 
 
 def benchmark(opener: Opener, name: str = DEVICE) -> tuple[Rows, Rows]:
-    """(launched, persistent) as the benchmark has them."""
+    """Return the benchmark's figures (launched, persistent)."""
     device = opener(name)
     launched = rows(device, Launched(device, SIDE))
     device = opener(name)
@@ -214,7 +214,7 @@ def benchmark(opener: Opener, name: str = DEVICE) -> tuple[Rows, Rows]:
 
 @windtunnel.kernel(work={"op": "kernel", "threads": 1, "bytes": 8, "flops": 1.0})
 def poke(now: np.ndarray, cell: int, amplitude: float) -> None:
-    """An injection where the grid is."""
+    """Inject on the device."""
     now.reshape(-1)[cell] += np.float32(amplitude)
 
 
@@ -238,7 +238,7 @@ class Command:
 def like_for_like(
     opener: Opener, name: str = DEVICE, side: int = SIDE, steps: Sequence[int] = (1, 5, 50), commands: int = 4
 ) -> list[Command]:
-    """One grid, injections by the device, no sleep; ResultsDiffer where both do not end with the same pressure."""
+    """Compare one grid, with injections on the device and no sleep. Raises ResultsDiffer if the pressures differ."""
     found = []
     for each in steps:
         device, other = opener(name), opener(name)

@@ -1,4 +1,4 @@
-"""What the examples share: devices of one program, what a piece of a program takes, findings, and tables."""
+"""Shared functions of the examples: devices of one program, usage, findings and tables."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from windtunnel.core.errors import WindtunnelError
 from windtunnel.runtime.accelerator import Accelerator
 
 Opener = Callable[[str], Accelerator]
-"""Opens a device by name. Those that one of them opens share the clock of one host program."""
+"""Opens a device by name. All devices of one opener share the clock of one host program."""
 
 
 class ResultsDiffer(WindtunnelError, AssertionError):
-    """Two forms of a program that should give the same numbers do not."""
+    """Two forms of a program have different results."""
 
 
 def devices() -> Opener:
-    """Emulated devices of one program: they share its virtual clock."""
+    """Return an opener of emulated devices that share one virtual clock."""
     host, catalogue = windtunnel.Host(), windtunnel.catalogue()
     return lambda name: windtunnel.device(name, host=host, catalogue=catalogue)
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a piece of a program took: seconds of the host's clock, joules of one device (its idle power included)."""
+    """The usage of a part of a program: host time (s), and energy of one device (J) with its idle power."""
 
     seconds: float
     joules: float
 
     def per(self, count: int) -> Usage:
-        """A share of it."""
+        """Return the usage of one of ``count`` equal parts."""
         return Usage(self.seconds / count, self.joules / count)
 
 
 def usage_of(accelerator: Accelerator, program: Callable[[], object]) -> Usage:
-    """What ``program`` takes from an idle device on; it has to wait for its own work."""
+    """Return the usage of ``program`` on an idle device; the program must wait for its own work."""
     accelerator.synchronize()
     seconds, joules = accelerator.clock_s, accelerator.energy_j
     program()
@@ -46,19 +46,19 @@ def usage_of(accelerator: Accelerator, program: Callable[[], object]) -> Usage:
 
 
 def saving(plain: float, improved: float) -> float:
-    """The fraction of ``plain`` that ``improved`` saves: negative where it takes longer."""
+    """Return the fraction of ``plain`` that ``improved`` saves; negative if it takes longer."""
     return 1.0 - improved / plain
 
 
 def same(plain: np.ndarray, improved: np.ndarray, form: str) -> None:
-    """ResultsDiffer where two forms do not give the same numbers, to the last bit."""
+    """Raise ResultsDiffer if two forms have results that differ in any bit."""
     if not np.array_equal(plain, improved):
         raise ResultsDiffer(f"'{form}' does not give the numbers of the plain form")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What an example has to say of a claim: its value in a setting stated beforehand, and its range over a sweep.
+    """The finding of an example about a claim: the value in a stated setting, and the range over a sweep.
 
     ``value`` in the claim's SI unit (a fraction for a percentage), None where there was nothing to measure.
     ``setting``: a description of the setting. ``swept``: the parameter that ``low`` and ``high`` range over.
@@ -74,13 +74,13 @@ class Finding:
 
 
 def conclude(claim: str, finding: Finding, show: Callable[[float], str]) -> None:
-    """Print a claim, what was found in the setting stated beforehand, and where the claim holds."""
-    found = "nothing to measure" if finding.value is None else show(finding.value)
-    print(f"claim: {claim}\nhere: {found} ({finding.setting})\nholds: {finding.claim_holds_for}")
+    """Print a claim, the value in the stated setting, and where the claim holds."""
+    result = "nothing to measure" if finding.value is None else show(finding.value)
+    print(f"claim: {claim}\nhere: {result} ({finding.setting})\nholds: {finding.claim_holds_for}")
 
 
 def seconds(value: float) -> str:
-    """A time for a table: three significant digits, in us, ms or s."""
+    """Return a time as text with three significant digits, in us, ms or s."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if abs(value) >= size:
             return f"{_three(value / size)} {unit}"
@@ -92,12 +92,12 @@ def _three(value: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction for a table; no -0%."""
+    """Return a fraction as a percentage, never as -0%."""
     return f"{round(fraction * 100) + 0:d}%"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """Columns under their names: the first ``left`` of them to the left, the others to the right."""
+    """Return a table as text; the first ``left`` columns are left-aligned, the others right-aligned."""
     lines = [header, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
 

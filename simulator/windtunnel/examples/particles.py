@@ -29,20 +29,20 @@ PARTICLES = 500_000
 FRAMES_PER_S = 60.0
 FRAMES = 4
 SIZES = (500_000, 2_000_000, 8_000_000)
-"""Particles: what is swept."""
+"""The number of particles: the swept parameter."""
 DEVICES = 4
-"""Of the pool: the article's own number."""
+"""The size of the pool, as in the article."""
 CARD = "rtx-4090"
 _STEP_S = np.float32(1.0 / FRAMES_PER_S)
 _GRAVITY = np.float32(-9.81)
 _KEPT = np.float32(0.999)
-"""Of a velocity, after a frame of air."""
+"""The factor on a velocity in one frame, by air resistance."""
 _BOUNCE = np.float32(0.8)
-"""Of a velocity, after a wall."""
+"""The factor on a velocity at a wall."""
 
 
 def _pass_over(flops: float, *arrays: np.ndarray, written: int) -> dict[str, Any]:
-    """Each array read, the first ``written`` written too; ``flops`` for each number."""
+    """Return the work of a kernel that reads all arrays and writes the first ``written``, with ``flops`` a number."""
     size = sum(array.nbytes for array in arrays) + sum(array.nbytes for array in arrays[:written])
     numbers = max(array.size for array in arrays)
     return {"op": "kernel", "threads": numbers // 3, "bytes": size, "flops": flops * numbers}
@@ -50,7 +50,7 @@ def _pass_over(flops: float, *arrays: np.ndarray, written: int) -> dict[str, Any
 
 @windtunnel.kernel(work=lambda velocity, _wind: _pass_over(4.0, velocity, written=1))
 def accelerate(velocity: np.ndarray, wind: np.ndarray) -> None:
-    """Gravity, wind and air on velocities (3 x n)."""
+    """Apply gravity, wind and air resistance to velocities (3 x n)."""
     velocity += (wind * _STEP_S)[:, None]
     velocity[2] += _GRAVITY * _STEP_S
     velocity *= _KEPT
@@ -58,13 +58,13 @@ def accelerate(velocity: np.ndarray, wind: np.ndarray) -> None:
 
 @windtunnel.kernel(work=lambda position, velocity: _pass_over(2.0, position, velocity, written=1))
 def move(position: np.ndarray, velocity: np.ndarray) -> None:
-    """Positions (3 x n) after a frame."""
+    """Move positions (3 x n) by one frame."""
     position += velocity * _STEP_S
 
 
 @windtunnel.kernel(work=lambda position, velocity: _pass_over(4.0, position, velocity, written=2))
 def bounce(position: np.ndarray, velocity: np.ndarray) -> None:
-    """Back from the walls of a unit cube."""
+    """Reflect particles at the walls of a unit cube."""
     outside = (position < 0.0) | (position > 1.0)
     np.clip(position, 0.0, 1.0, out=position)
     np.multiply(velocity, -_BOUNCE, out=velocity, where=outside)
@@ -72,7 +72,7 @@ def bounce(position: np.ndarray, velocity: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class World:
-    """Where particles begin, how fast they are, and the wind of each frame."""
+    """The initial positions and velocities of particles, and the wind of each frame."""
 
     position: np.ndarray
     velocity: np.ndarray
@@ -80,7 +80,7 @@ class World:
 
 
 def world(particles: int = PARTICLES, frames: int = FRAMES, seed: int = 1) -> World:
-    """Random particles in a unit cube; one frame more than are measured."""
+    """Return random particles in a unit cube, with one frame more than is measured."""
     draw = np.random.default_rng(seed)
     return World(
         draw.random((3, particles), np.float32),
@@ -99,24 +99,24 @@ class Particles:
         self.velocity = device.to_device(start.velocity)
         self.wind = device.to_device(start.wind[0], kind=kind)
         self.seen = np.empty_like(start.position)
-        """What the host draws."""
+        """Return the positions that the host draws."""
         self.told = np.empty_like(start.wind[0])
         self.grid, self.block = device.configuration(start.position.shape[1])
 
     @property
     def buffers(self) -> tuple[Buffer, Buffer, Buffer]:
-        """What they hold on the device."""
+        """The buffers of the particles."""
         return self.position, self.velocity, self.wind
 
     def step(self) -> None:
-        """The three kernels of a frame."""
+        """Launch the three kernels of a frame."""
         launch = partial(self.device.launch, stream=self.stream)
         launch(accelerate, self.grid, self.block, self.velocity, self.wind)
         launch(move, self.grid, self.block, self.position, self.velocity)
         launch(bounce, self.grid, self.block, self.position, self.velocity)
 
     def copied_step(self) -> None:
-        """The same between pinned copies."""
+        """Launch the three kernels between pinned copies."""
         self.wind.copy_from(self.told, self.stream, pinned=True)
         self.step()
         self.position.copy_to(self.seen, self.stream, pinned=True)
@@ -181,7 +181,7 @@ PLAIN, ARTICLE = "pageable, launched", "unified, graph"
 
 @dataclass(frozen=True)
 class Row:
-    """A form at a number of particles: a frame as quick as it goes; paced, it waits for the rest of 1/60 s."""
+    """One form at a number of particles: a frame at full speed, and a frame paced to 1/60 s."""
 
     particles: int
     form: str
@@ -191,17 +191,17 @@ class Row:
 
     @property
     def frames_per_s(self) -> float:
-        """Frames a second, as quick as they go."""
+        """The frame rate at full speed (1/s)."""
         return 1.0 / self.frame_s
 
     @property
     def margin(self) -> float:
-        """How often a frame fits into 1/60 s."""
+        """How many frames fit into 1/60 s."""
         return 1.0 / FRAMES_PER_S / self.frame_s
 
 
 def measure(pool: DevicePool, start: World, form: str) -> tuple[np.ndarray, Row]:
-    """(what the host drew last, the row) of one form on a device of the pool; the first frame is not counted."""
+    """Return the last drawn positions and the row of one form; the first frame is not measured."""
     with pool.acquire() as device, FORMS[form](device, start) as (particles, frame):
         frame(start.wind[0])
         winds = start.wind[1:]
@@ -214,7 +214,7 @@ def measure(pool: DevicePool, start: World, form: str) -> tuple[np.ndarray, Row]
 
 
 def compare(opener: Opener, start: World) -> list[Row]:
-    """Every form; ResultsDiffer where they are not the same."""
+    """Run all forms. Raises ResultsDiffer if their results differ."""
     pool = DevicePool(lambda: opener(CARD), DEVICES)
     plain, first = measure(pool, start, PLAIN)
     rows = [first]
@@ -228,7 +228,7 @@ def compare(opener: Opener, start: World) -> list[Row]:
 
 
 def finding(rows: Sequence[Row]) -> Finding:
-    """500,000 particles at 60 frames a second?"""
+    """Evaluate the claim: 500,000 particles at 60 frames a second."""
     stated = next(row for row in rows if row.particles == PARTICLES and row.form == ARTICLE)
     mine = [row for row in rows if row.particles == PARTICLES]
     best = min(mine, key=lambda row: row.frame_s)
@@ -247,7 +247,7 @@ def finding(rows: Sequence[Row]) -> Finding:
 
 
 def claim(opener: Opener) -> Finding:
-    """What `windtunnel claims` asks."""
+    """Return the finding for `windtunnel claims`."""
     return finding(compare(opener, world(frames=1)))
 
 

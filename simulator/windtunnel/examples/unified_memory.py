@@ -34,11 +34,11 @@ from windtunnel.runtime.accelerator import Accelerator
 PARTICLES = 500_000
 PIXELS = 1920 * 1080
 TERMS = (0, 3_000, 10_000, 50_000, 230_000)
-"""Multiply-adds a pixel for shading: what is swept, since it sets which share of a frame the copies are."""
+"""Multiply-adds for a pixel: the swept parameter, which sets the share of the copies in a frame."""
 SETTING = 230_000
-"""Of these, what fills a frame of 1/60 s on the card: 500,000 particles at 60 frames a second are the article's own."""
+"""The stated setting: it fills a frame of 1/60 s on the card (the article: 500,000 particles, 60 frames a second)."""
 SIZES = (500_000, 1_000_000, 2_000_000)
-"""Particles, without shading: what is swept on a device that shares the host's memory, where copies are quick."""
+"""The number of particles without shading: the swept parameter for devices that share the host's memory."""
 CLAIM = 0.30
 CARD, SHARED = "rtx-4090", "apple-m2-ultra"
 
@@ -50,32 +50,32 @@ def _project_work(particles: np.ndarray, screen: np.ndarray) -> dict[str, Any]:
 
 @windtunnel.kernel(work=_project_work)
 def project(particles: np.ndarray, screen: np.ndarray) -> None:
-    """Where particles (4 x n: x, y, z, size) are on the screen (2 x n)."""
+    """Project particles (4 x n: x, y, z, size) to the screen (2 x n)."""
     np.divide(particles[:2], particles[2], out=screen)
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What the host writes, frame by frame (the first is no part of the measurement), and the picture to be shaded."""
+    """The data that the host writes for each frame (the first is not measured), and the picture to shade."""
 
     frames: Sequence[np.ndarray]
     picture: np.ndarray
 
     @property
     def particles(self) -> int:
-        """How many there are."""
+        """The number of particles."""
         return int(self.frames[0].shape[1])
 
 
 def scene(particles: int = PARTICLES, frames: int = 2, pixels: int = PIXELS, seed: int = 1) -> Scene:
-    """Random particles in front of a camera, and a random picture."""
+    """Return random particles in front of a camera, and a random picture."""
     draw = np.random.default_rng(seed)
     written = [draw.random((4, particles), np.float32) + np.float32(1.0) for _ in range(frames)]
     return Scene(written, draw.integers(0, 256, pixels, dtype=np.uint8))
 
 
 def copied(device: Accelerator, scene: Scene, terms: int, *, pinned: bool) -> tuple[np.ndarray, float]:
-    """(what the host read last, seconds a frame) with explicit copies."""
+    """Return the last result and the time of a frame (s) with explicit copies."""
     particles = device.empty(scene.frames[0].shape)
     screen = device.empty((2, scene.particles))
     found = np.empty(screen.shape, np.float32)
@@ -91,7 +91,7 @@ def copied(device: Accelerator, scene: Scene, terms: int, *, pinned: bool) -> tu
 
 
 def unified(device: Accelerator, scene: Scene, terms: int) -> tuple[np.ndarray, float]:
-    """The same with memory that both sides see."""
+    """Return the same with unified memory."""
     particles = device.empty(scene.frames[0].shape, kind="unified")
     screen = device.empty((2, scene.particles), kind="unified")
     found = np.empty(screen.shape, np.float32)
@@ -125,7 +125,7 @@ def _frames(
         read_back()
         device.synchronize()
 
-    frame(scene.frames[0])  # what is done once, such as the first touch of pages, is no part of a frame
+    frame(scene.frames[0])  # the first frame has one-time costs, such as page faults
     measured = scene.frames[1:]
 
     def every() -> None:
@@ -140,7 +140,7 @@ def _frames(
 
 @dataclass(frozen=True)
 class Row:
-    """Seconds a frame in the three forms."""
+    """The time of a frame (s) in the three forms."""
 
     device: str
     particles: int
@@ -149,26 +149,26 @@ class Row:
     pinned_s: float
     unified_s: float
     working_s: float
-    """The frame without its copies, as the device alone does it."""
+    """The time of the frame on the device, without copies (s)."""
 
     @property
     def copies(self) -> float:
-        """The share of the plain frame that is no work of the device's: copies, and what waits for them."""
+        """The share of copies, and of waiting for them, in the plain frame."""
         return 1.0 - self.working_s / self.pageable_s
 
     @property
     def saved_by_pinned(self) -> float:
-        """Fraction of the plain frame."""
+        """The saved fraction of the plain frame."""
         return saving(self.pageable_s, self.pinned_s)
 
     @property
     def saved_by_unified(self) -> float:
-        """Fraction of the plain frame."""
+        """The saved fraction of the plain frame."""
         return saving(self.pageable_s, self.unified_s)
 
 
 def compare(device: Accelerator, scene: Scene, terms: int) -> Row:
-    """The three forms side by side; ResultsDiffer where they are not the same."""
+    """Run the three forms. Raises ResultsDiffer if their results differ."""
     plain, pageable_s = copied(device, scene, terms, pinned=False)
     better, pinned_s = copied(device, scene, terms, pinned=True)
     same(plain, better, "pinned")
@@ -187,14 +187,14 @@ def compare(device: Accelerator, scene: Scene, terms: int) -> Row:
 
 
 def sweep(opener: Opener) -> list[Row]:
-    """On the card from frames that are all copies to frames that are nearly all work; elsewhere from small to large."""
+    """Sweep the work of a frame on the card, and the number of particles elsewhere."""
     card, shared, drawn = opener(CARD), opener(SHARED), scene()
     rows = [compare(card, drawn, terms) for terms in TERMS]
     return rows + [compare(shared, scene(size), 0) for size in SIZES] + [compare(shared, drawn, TERMS[2])]
 
 
 def holds(rows: Sequence[Row], name: str) -> str:
-    """Where in a sweep unified memory saves what the article says, in words."""
+    """Return in words where in a sweep unified memory saves as much as the article claims."""
     mine = [row for row in rows if row.device == name]
     best = max(mine, key=lambda row: row.saved_by_unified)
     if best.saved_by_unified < CLAIM:
@@ -204,7 +204,7 @@ def holds(rows: Sequence[Row], name: str) -> str:
 
 
 def finding(rows: Sequence[Row]) -> Finding:
-    """Unified memory saves 30% of frame time?"""
+    """Evaluate the claim: unified memory saves 30% of the frame time."""
     (stated,) = [row for row in rows if row.device == CARD and row.terms == SETTING]
     saved = [row.saved_by_unified for row in rows]
     return Finding(
@@ -219,7 +219,7 @@ def finding(rows: Sequence[Row]) -> Finding:
 
 
 def claim(opener: Opener) -> Finding:
-    """What `windtunnel claims` asks."""
+    """Return the finding for `windtunnel claims`."""
     return finding(sweep(opener))
 
 
