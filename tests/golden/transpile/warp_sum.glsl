@@ -16,7 +16,7 @@ layout(set = 0, binding = 1, std430) buffer wt_buffer1 { int sums[]; };
 layout(set = 0, binding = 2, std430) buffer wt_buffer2 { uint flags[]; };
 
 uint wt_source_lane(int wanted) {
-    // One's own where there is no such lane.
+    // The thread's own lane, if the wanted one does not exist.
     return uint(wanted) < gl_SubgroupSize ? uint(wanted) : gl_SubgroupInvocationID;
 }
 

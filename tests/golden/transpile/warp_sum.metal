@@ -8,7 +8,7 @@ using namespace metal;
 #pragma clang fp contract(off)
 
 static inline ushort wt_source_lane(int wanted, uint own, uint lanes) {
-    // One's own where there is no such lane.
+    // The thread's own lane, if the wanted one does not exist.
     return (ushort)((uint)wanted < lanes ? (uint)wanted : own);
 }
 

@@ -9,7 +9,7 @@
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
 
 static inline uint wt_source_lane(int wanted) {
-    // One's own where there is no such lane.
+    // The thread's own lane, if the wanted one does not exist.
     return (uint)wanted < get_sub_group_size() ? (uint)wanted : get_sub_group_local_id();
 }
 

@@ -11,7 +11,7 @@ enable subgroups;
 const blockDim = vec3<i32>(256, 1, 1);
 
 fn wt_source_lane(wanted: i32, own: u32, size: u32) -> u32 {
-    // One's own where there is no such lane.
+    // The thread's own lane, if the wanted one does not exist.
     return select(own, u32(wanted), u32(wanted) < size);
 }
 
