@@ -10,7 +10,8 @@ import windtunnel
 from windtunnel.core.errors import InputError
 from windtunnel.core.provenance import Provenance
 from windtunnel_models.catalogue import Catalogue
-from windtunnel_models.kinds import find_kind, kind_names
+from windtunnel_models.kinds import _tables, find_kind, kind_names
+from windtunnel_models.kinds._shared import service
 from windtunnel_models.specs import api_names, api_profile
 
 SKU = """\
@@ -123,3 +124,58 @@ def test_an_overlay_is_laid_over_its_sku_and_no_other(tmp_path: Path) -> None:
     assert slower["duration_s"] > 1.3 * plain["duration_s"]
     with pytest.raises(InputError, match=r"o\.yaml:2:6: sku: this overlay is of 'h100-sxm-80gb'; expected l4"):
         windtunnel.predict("gemm", "l4", values, calibration=str(path))
+
+
+KIND_FILE = """\
+schema: 1
+kind: drive
+doc: flash behind a queue
+sources:
+  sheet: {provenance: datasheet, text: a sheet}
+assumptions:
+  usual: other drives
+parameters:
+  command_s: {unit: s, doc: one command, required: true}
+  share:
+    unit: "1"
+    doc: of the rate
+    keys: [read, write]
+    defaults:
+      read: {value: 0.9, low: 0.5, high: 1, assumption: usual}
+      write: {value: 0.5, source: sheet}
+errors:
+  copy: {value: 1.5, published: a table}
+fits:
+  copy: {command_s: 0.3}
+"""
+
+
+def test_a_kind_file_is_read_with_types_and_its_mistakes_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_tables, "__file__", str(tmp_path / "_tables.py"))
+    path = tmp_path / "drive.yaml"
+    path.write_text(KIND_FILE)
+    kind = _tables.read_kind("drive", {"copy": service, "service": service})
+    share = kind.parameter("share")
+    assert share.keys == ("read", "write") and kind.parameter("command_s").required
+    assert (share.defaults["read"].high, share.defaults["read"].reason) == (1.0, "other drives")
+    assert (share.defaults["write"].provenance, share.defaults["write"].source) == (Provenance.DATASHEET, "a sheet")
+    assert kind.errors["copy"].provenance is Provenance.PUBLISHED and kind.errors["service"].value == 1.0
+    assert kind.fits == {"copy": {"command_s": 0.3}}
+    slips = {
+        ("unit: s,", "unit: sec,"): "drive.yaml:9.*unit",
+        ("      read: {", "      raed: {"): "drive.yaml:15.*unknown key of share 'raed'.*did you mean 'read'",
+        ("source: sheet", "source: shet"): "drive.yaml:16.*did you mean 'sheet'",
+        (", published: a table", ""): "drive.yaml:18.*a number needs its source",
+        ("  copy: {value", "  cpoy: {value"): "drive.yaml:18.*did you mean 'copy'",
+        ("high: 1,", "high: 0.1,"): "drive.yaml:15",
+        ("kind: drive", "kind: drvie"): "drive.yaml:2.*expected drive",
+        ("required: true", "requird: true"): "drive.yaml:9.*did you mean 'required'",
+        ("{command_s: 0.3}", "{command_s: fast}"): "drive.yaml:20",
+        ("{command_s: 0.3}", "{comand_s: 0.3}"): "drive.yaml:20.*did you mean 'command_s'",
+    }
+    for (old, new), message in slips.items():
+        path.write_text(KIND_FILE.replace(old, new, 1))
+        with pytest.raises(InputError, match=message):
+            _tables.read_kind("drive", {"copy": service, "service": service})

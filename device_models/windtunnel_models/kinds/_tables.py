@@ -57,6 +57,10 @@ def read_kind(
     if missing := [op for op in operations if op not in errors]:
         raise reader.error(("errors",), f"'{missing[0]}' is missing", "an error factor for each operation")
     stated_fits = {op: reader.factors(("fits", op)) for op in top.get("fits", {})}
+    names = [parameter.name for parameter in (*every, *parameters)]
+    for op, deviations in stated_fits.items():
+        for parameter in deviations:
+            reader.choice(parameter, names, ("fits", op, parameter), "parameter", key=True)
     return Kind(
         name=name,
         doc=str(top["doc"]),

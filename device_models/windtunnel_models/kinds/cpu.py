@@ -16,7 +16,6 @@ import numpy.typing as npt
 from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import (
     BYTES_PER_ELEMENT,
-    CODECS,
     Attention,
     Elementwise,
     Fft,
@@ -37,9 +36,6 @@ from windtunnel_models.kinds._shared import (
 from windtunnel_models.kinds._tables import read_kind
 
 DTYPES = ("float32", "float16", "bfloat16", "int8")
-SCHEMES = ("rsa2048", "ecdsa_p256")
-CODEC_KEYS = tuple(f"{way}_{codec}" for way in ("compress", "decompress") for codec in CODECS)
-KERNELS = ("gemm", "attention", "elementwise", "stencil", "fft")
 _AES_ROUNDS = {"128": 10.0, "192": 12.0, "256": 14.0}
 _ROUNDS_256 = _AES_ROUNDS["256"]
 _AES_BLOCK_BYTES = 16.0
@@ -55,13 +51,6 @@ _OPS_PER_ELEMENT = {
     "ln": 8.0,
 }
 """Vector instructions per element: divisions at their reciprocal rate, transcendentals as polynomials."""
-
-_HOST = "measured on the project's host (two virtual Zen 4 cores), BACKENDS.md"
-_FLUID = (
-    "ProjectPhysX/FluidX3D README: 153 bytes an update, median of nine server processors (0.39 to 0.74), "
-    "the EPYC 9654 not among them"
-)
-_ISSUES = "intel/QAT_Engine issues 71, 132 and 232: 939 to 1316 sign/s in software, Xeons of 2014 to 2021"
 
 
 def threads_of(p: Parameters) -> float:
@@ -292,8 +281,6 @@ def _packets(p: Parameters, rows: Rows) -> RawCost:
     duration = busy + api_time_s(p, rows)
     return RawCost(duration, active_power_w(p, {"cores": cores / p("cores")}), bound)
 
-
-_SPREAD = "efficiencies vary with library, shape and neighbours; their ranges widen the interval further"
 
 KIND = read_kind(
     "cpu",

@@ -26,15 +26,6 @@ from windtunnel_models.kinds._tables import read_kind
 FRAMING_BYTES = 20.0
 """Preamble and start (8 bytes) and the minimum gap (12) around each Ethernet frame: IEEE 802.3."""
 
-_CODECS = tuple(f"{way}_{codec}" for way in ("compress", "decompress") for codec in ("deflate", "lz4"))
-BULK = ("aes_gcm", "aes_ctr", "aes_cbc", *_CODECS)
-SCHEMES = ("rsa2048", "ecdsa_p256")
-_ARM = "one Arm Cortex-A72/A78 core in software; not published for these cards"
-_C_ENGINE = (
-    "Li et al., IEEE Micro 44(2) 2024: BlueField's engine is up to 26.8 times a core's speed; the engine's 5.5 Gbit/s "
-    "is takashimakazuki/dpdk_compression's"
-)
-
 
 def _packets(p: Parameters, rows: Rows) -> RawCost:
     n = rows.numbers
@@ -127,8 +118,6 @@ def _launch(p: Parameters, rows: Rows) -> RawCost:
     """Return the cost of an empty task in the Arm cores' work queue."""
     return RawCost(launched_s(p, rows), active_power_w(p, {"arm": 1.0 / p("arm_cores")}), np.asarray("launch"))
 
-
-_UNMEASURED = "no measurement of these cards here; published ones of one generation differ by this"
 
 KIND = read_kind(
     "dpu",

@@ -34,16 +34,6 @@ from windtunnel_models.kinds._shared import (
 )
 from windtunnel_models.kinds._tables import read_kind
 
-DESIGNS = ("gemm", "gemv", "vector_add", "stencil", "fft")
-LANES = ("gemm_float32", "gemm_float16", "gemm_int8", "gemv", "vector_add", "stencil", "fft")
-
-_GEMM = "Xilinx/Vitis_Libraries blas L2_benchmark_gemm.rst, gemm_4CU"
-_GEMV = "Xilinx/Vitis_Libraries blas L2_benchmark_gemv.rst, gemvStreamCh16"
-_CLOSED_AT = "Vitis builds for 300 MHz by default; published designs closed at 242 to 333"
-_FFT = "pc2/hpcc_fpga_eval_21 experiments/1_fpga/fft_N1-929864.out (fft1d_float_8, two kernels, 239 GFLOP/s)"
-_STREAM = "pc2/hpcc_fpga_eval_21 (STREAM triad 33.9 of 38.5 GB/s on two DDR banks, U280; 67.7 of 76.8 on four, 520N)"
-_WIDE_PORT = "a 512-bit AXI port carries sixteen 4-byte elements a cycle; that is what HLS builds unless told otherwise"
-
 
 def _pipeline(
     p: Parameters,
@@ -257,8 +247,6 @@ def _engine(_p: Parameters, rows: Rows) -> str:
         return f"copy_{rows.choices['direction']}"
     return "compute"
 
-
-_ANOTHER_DESIGN = "the pipeline is exact for a known design; another engineer's design differs by this much"
 
 KIND = read_kind(
     "fpga",

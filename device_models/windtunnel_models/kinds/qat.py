@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from windtunnel.core.device import Parameters, RawCost, StrArray
-from windtunnel.core.ops import CODECS, FloatArray, Rows
+from windtunnel.core.ops import FloatArray, Rows
 from windtunnel_models.kinds._shared import (
     active_power_w,
     api_time_s,
@@ -23,10 +23,6 @@ from windtunnel_models.kinds._shared import (
     service,
 )
 from windtunnel_models.kinds._tables import read_kind
-
-_CODECS = tuple(f"{way}_{codec}" for way in ("compress", "decompress") for codec in CODECS)
-SERVICES = ("aes_gcm", "aes_ctr", "aes_cbc", *_CODECS)
-SCHEMES = ("rsa2048", "ecdsa_p256")
 
 
 def _bulk(p: Parameters, rows: Rows, kind: str, size: FloatArray, slower: FloatArray) -> RawCost:
@@ -93,8 +89,6 @@ def _copy(p: Parameters, rows: Rows) -> RawCost:
 def _launch(p: Parameters, rows: Rows) -> RawCost:
     return RawCost(launched_s(p, rows), active_power_w(p, {}), np.asarray("launch"))
 
-
-_OTHER_HOSTS = "host processor, driver and polling differ: published rates of one card differ by this"
 
 KIND = read_kind(
     "qat",

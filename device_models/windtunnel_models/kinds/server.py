@@ -7,7 +7,7 @@ from windtunnel_models.kinds._shared import COMMON, EXACT, service
 
 KIND = Kind(
     name="server",
-    doc="abstract: takes the time it is told, at the power it is told",
+    doc="abstract: takes the stated time, at the stated power",
     parameters=COMMON,
     costs={"service": service},
     errors={"service": EXACT},

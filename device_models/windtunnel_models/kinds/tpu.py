@@ -27,11 +27,6 @@ from windtunnel_models.kinds._shared import (
 from windtunnel_models.kinds._tables import read_kind
 
 MATRIX_DTYPES = ("bfloat16", "int8", "float32")
-_BOOK = "jax-ml/scaling-book tpus.md@04d8de5"
-_ATTAINED = (
-    "one core of a TPU v7 attained 94 to 97% of its peak (trace timing, gpu-tpu-pedia), whole training 55 to 71% on "
-    "v5e and v5p (MaxText)"
-)
 _OPS_PER_ELEMENT = {
     "add": 1.0,
     "mul": 1.0,
