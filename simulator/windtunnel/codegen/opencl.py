@@ -40,7 +40,8 @@ OPENCL = CTokens(
         "device_fence": "$fn$ void $name$(void) {\n#if __OPENCL_C_VERSION__ >= 200\n"
         "    atomic_work_item_fence(CLK_GLOBAL_MEM_FENCE, memory_order_seq_cst, memory_scope_device);\n#else\n"
         f"    mem_fence({_FENCE});\n#endif\n}}",
-        "source_lane": "$fn$ uint $name$(int wanted) {\n    // The thread's own lane, if the wanted one does not exist.\n"
+        "source_lane": "$fn$ uint $name$(int wanted) {\n"
+        "    // The thread's own lane, if the wanted one does not exist.\n"
         "    return (uint)wanted < get_sub_group_size() ? (uint)wanted : get_sub_group_local_id();\n}",
     },
     prologue=("#pragma OPENCL FP_CONTRACT OFF",),
