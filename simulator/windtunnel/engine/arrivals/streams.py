@@ -134,6 +134,7 @@ def merged(streams: Mapping[int, TickArray], limit: int | None) -> JobBlock:
     return ticks[order], workload[order], rank[order]
 
 
+# Long: the merge keeps its state (waiting jobs, ranks, open streams) in local variables of one loop.
 def merged_blocks(streams: Mapping[int, Iterator[TickArray]], limit: int | None) -> Iterator[JobBlock]:
     """Yield the jobs of ``merged`` in blocks, from streams in blocks, of which it keeps at most a few."""
     waiting = {number: np.empty(0, dtype=np.int64) for number in streams}

@@ -170,6 +170,7 @@ class Words:
     numbers: dict[str, int]
 
     def __call__(self, text: str) -> int:
+        """Return the number that stands for ``text``."""
         return self.numbers.setdefault(text, len(self.numbers))
 
 

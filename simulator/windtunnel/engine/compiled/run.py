@@ -76,6 +76,7 @@ def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
     )
 
 
+# Long: it has one branch for each request of the kernel.
 def _drive(prepared: PreparedRun, world: Any, advance: Callable[..., int], progress: Progress | None) -> Any:
     """Let the kernel go on until the run is over, giving it what it asks for; the world then, its end noted."""
     score = compiled_score(prepared.policy.route.score)

@@ -30,6 +30,7 @@ class Load:
         return self.offered > 1 + 1e-9 or (self.offered >= 1 - 1e-9 and not self.steady)
 
 
+# Long: each early return is one reason why the load is not known.
 def offered_load(prepared: PreparedRun) -> Load | None:
     """Return the smallest possible load of the busiest part of the fleet; None if it is not known.
 

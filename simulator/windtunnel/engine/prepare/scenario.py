@@ -125,6 +125,7 @@ def prepare(
 _Pairs = dict[tuple[int, int], Compiled]
 
 
+# Long: it tries every pair of class and workload, and keeps the reasons why a pair is excluded.
 def _compiled(
     scenario: Scenario,
     policy: Policy,

@@ -1,7 +1,7 @@
-"""The controller of scaled fleet entries in the process engine: decisions at fixed times, and what devices do then.
+"""The autoscaling controller of the process engine.
 
-Of the events of one tick, devices that become ready go after finishes, faults and timers, then decisions in the order
-of the fleet, then arrivals.
+At one tick, devices become ready after completions, faults and timers. Decisions follow in the order of the fleet, and
+then arrivals.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ class _Group:
         count, begin = self.fleet_class.count, self.fleet_class.begin
         self.state = [ON] * begin + [OFF] * (count - begin)
         self.asked = [0] * count
-        """When each device was last asked for, as the number of that request: a withdrawn one is not fulfilled."""
+        """The number of the last request for each device; 0 after it was withdrawn."""
         self.in_hand = [0] * count
         self.working = 0
-        """Devices that are on and have a job in hand."""
+        """The number of devices in service that have a job."""
         self.worked = 0
-        """Device-ticks of that since the last decision."""
+        """The device-ticks of these devices since the last decision."""
         self.since = 0
         self.recent: deque[tuple[int, int]] = deque()
-        """(tick, devices wanted) of the decisions within the stabilisation window."""
+        """Tick and target of the decisions within the stabilisation window."""
         self.ups = self.downs = 0
 
     def members(self, state: int) -> list[int]:
-        """The devices in a state, by place within the entry."""
+        """Return the devices in a state, by their index within the entry."""
         return [i for i, now in enumerate(self.state) if now == state]
 
     def work(self, change: int, now: int) -> None:
-        """``change`` more devices work from now on."""
+        """Change the number of working devices from now on."""
         self.worked += self.working * (now - self.since)
         self.since = now
         self.working += change
 
 
 class AutoscaleController:
-    """Decides at fixed times, and brings devices into service and out of it."""
+    """Scales fleet entries at fixed times: it provisions, drains and stops devices."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -87,10 +87,8 @@ class AutoscaleController:
             order = event_order(SCALE, _CONTROL + group.fleet_class.number)
             Alarm(env, partial(self._decide, group), order).set(group.every)
 
-    # What stations tell.
-
     def started(self, station: Station) -> None:
-        """A job was taken by the station."""
+        """Record that the station has taken a job."""
         group = self._of.get(station.number)
         if group is None:
             return
@@ -100,7 +98,7 @@ class AutoscaleController:
             group.work(1, self._context.env.now)
 
     def ended(self, station: Station) -> None:
-        """A job has ended on the station."""
+        """Record that a job on the station has completed or failed."""
         group = self._of.get(station.number)
         if group is None:
             return
@@ -111,8 +109,6 @@ class AutoscaleController:
                 group.work(-1, self._context.env.now)
             else:
                 self._becomes(group, place, OFF)
-
-    # Decisions.
 
     def _decide(self, group: _Group, _event: simpy.Event) -> None:
         context, rule = self._context, group.rule
@@ -126,7 +122,7 @@ class AutoscaleController:
         fewer = present
         if rule.down is not None:
             recent = group.recent
-            # Devices that work as hard as they can say little of how many would: what waits has a say downwards too.
+            # Saturated devices do not show the demand, so the waiting jobs limit scaling down too.
             recent.append((now, max(upwards, rule.down.wanted(waiting, working))))
             while recent[0][0] <= now - max(group.window, 1):
                 recent.popleft()
@@ -139,12 +135,12 @@ class AutoscaleController:
         elif fewer < present:
             group.downs += 1
             self._fewer(group, present - fewer)
-        # A run that ends when it has drained is not to be kept going by decisions.
+        # Decisions must not prolong a run that ends when it has drained.
         if context.prepared.end is not None or not context.over():
             self._arm(group)
 
     def _more(self, group: _Group, count: int) -> None:
-        """Call back what drains, which is still rented; then ask for others, the lowest numbers first."""
+        """Return draining devices to service, which are still rented, then provision others, lowest numbers first."""
         back = group.members(DRAINING)[:count]
         for place in back:
             self._serves(group, place)
@@ -156,7 +152,7 @@ class AutoscaleController:
             Alarm(self._context.env, partial(self._ready, group, place, self._requests), order).set(group.provisioning)
 
     def _fewer(self, group: _Group, count: int) -> None:
-        """Withdraw requests, the latest first; then drain devices, those with the least in hand first."""
+        """Withdraw requests, the latest first, then drain devices, those with the fewest jobs first."""
         asked = sorted(group.members(PROVISIONING), key=lambda place: -group.asked[place])[:count]
         for place in asked:
             group.asked[place] = 0
@@ -165,7 +161,7 @@ class AutoscaleController:
         drained = idle_first[: count - len(asked)]
         for place in drained:
             self._drains(group, place)
-        # All of them at once: none is routed to another that drains too.
+        # Drained together, so that no job is routed to a device that drains too.
         dispatcher = self._context.dispatcher
         moved: list[int] = []
         for place in drained:
@@ -203,5 +199,5 @@ class AutoscaleController:
         self._context.log.add_change(self._context.env.now, group.fleet_class.first + place, before, state)
 
     def close(self) -> None:
-        """The run is over: write down how often each entry was scaled."""
+        """Write to the event log how often each entry was scaled up and down."""
         self._context.log.scaled = [(group.ups, group.downs) for group in self.groups]

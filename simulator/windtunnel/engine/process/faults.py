@@ -1,4 +1,4 @@
-"""What a fault does to devices, queues and jobs in the process engine."""
+"""Fault injection: applies the effects of faults to devices, queues and jobs (process engine)."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from windtunnel.scenario.faults import Ending
 
 
 class FaultInjector:
-    """Applies the events of a fault schedule, one after another."""
+    """Applies events of the fault schedule, and the consequences of failed operations and devices."""
 
     def __init__(self, context: RunContext) -> None:
         self.context = context
 
     def apply(self, event: np.void) -> None:
-        """``event`` (a record of the schedule) happens now."""
+        """Apply an event of the schedule now."""
         code = int(event["code"])
         gate = self.context.gate
         if code == CAP:
@@ -46,7 +46,7 @@ class FaultInjector:
             self._back(station)
 
     def operation_failed(self, station: Station, jobs: Sequence[int], ending: Ending) -> None:
-        """An operation of ``jobs`` has gone wrong on the device, which may have to be reset."""
+        """Retry, migrate or fail the jobs whose operation failed; reset the device if the fault says so."""
         if self.context.gate is not None:
             self.context.gate.release(station)
         if ending.reset_time is not None:
@@ -54,7 +54,7 @@ class FaultInjector:
         self._return(station, jobs, JOBS[ending.on_failure], ending.max_attempts)
 
     def device_failed(self, station: Station, jobs: Sequence[int], executed: Executed, attempts: int) -> None:
-        """A device of this host has failed at ``jobs``, which are tried again, elsewhere where it is gone."""
+        """Retry the jobs that a real device failed to execute, on another device if it is lost."""
         if self.context.gate is not None:
             self.context.gate.release(station)
         if executed.gone and executed.back_s is not None:
@@ -64,7 +64,7 @@ class FaultInjector:
         self._return(station, jobs, MIGRATE, attempts)
 
     def _down_for(self, station: Station, ticks: int) -> None:
-        """The device is reset, which takes so long from now."""
+        """Take the device down for a reset of this length."""
         _be_down(station)
         now, log = self.context.env.now, self.context.log
         for column, value in zip(
@@ -78,7 +78,7 @@ class FaultInjector:
         self._back(station)
 
     def _fail(self, station: Station, becomes: int, attempts: int) -> None:
-        """The device stops: its work is interrupted, and tried again, moved or given up."""
+        """Take the device down; its jobs are retried, migrated or failed."""
         gate = self.context.gate
         _be_down(station)
         held = station.held
@@ -88,9 +88,9 @@ class FaultInjector:
         self._return(station, jobs, becomes, attempts)
 
     def _return(self, station: Station, jobs: Sequence[int], becomes: int, attempts: int) -> None:
-        """Jobs that a device could not end are tried again, moved or given up.
+        """Retry, migrate or fail the jobs that a device could not complete.
 
-        With a device that is down those that wait for it are moved too.
+        If the device is down, the jobs that wait for it are migrated too.
         """
         context, log, gate = self.context, self.context.log, self.context.gate
         dispatcher = context.dispatcher
@@ -124,7 +124,7 @@ class FaultInjector:
             gate.drain()
 
     def _back(self, station: Station) -> None:
-        """The device can be used again, if it is up and can be reached."""
+        """Use the device again, if it is up and reachable."""
         if not (station.up and station.linked):
             return
         context = self.context

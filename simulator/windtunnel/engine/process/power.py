@@ -1,4 +1,4 @@
-"""A budget of power that the whole fleet keeps to at every instant (process engine)."""
+"""The power budget of the whole fleet, which holds at every instant (process engine)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from windtunnel.engine.process.stations.base import RunContext, Station
 
 
 class PowerGate:
-    """Lets work start only while the fleet keeps within its budget.
+    """Admits work only while the fleet stays within its power budget.
 
-    A job or batch is let through with the most it will draw at any time, so the fleet never exceeds the budget, and may
-    stay below it. What is refused waits: with a queue for each device the devices stand in a line, and nothing
-    overtakes; with one queue for all, nothing else starts until what comes first can. When the budget falls below
-    what is drawn, what was started last is paused (of those of one tick, the device of highest number first), and
-    goes on before anything else starts.
+    A job or batch reserves its peak power, so the fleet never exceeds the budget. Refused work waits: with a queue for
+    each device, the devices wait in order; with a central queue, no other job starts before the first one. If the
+    budget falls below the reserved power, the work that started last is paused (at one tick, that of the device with
+    the highest number first), and it continues before other work starts.
     """
 
     def __init__(self, context: RunContext, budget_w: float, drawn_w: float) -> None:
@@ -22,13 +21,13 @@ class PowerGate:
         self.cap_w = budget_w
         self.drawn_w = drawn_w
         self.refused = False
-        """Whether something was refused since this was last reset."""
+        """Whether work was refused since this flag was last cleared."""
         self.line: deque[int] = deque()
         self.paused: set[int] = set()
         self._needs: dict[int, float] = {}
 
     def may_start(self, station: Station, need_w: float) -> bool:
-        """Whether the station may start what draws ``need_w`` above idle at most; if so, it is taken to be drawn."""
+        """Reserve ``need_w`` (W above idle) for the station's next work, and return whether the budget allows it."""
         in_turn = not self.line or self.line[0] == station.number
         if not self.paused and in_turn and self.drawn_w + need_w <= self.cap_w:
             self.drawn_w += need_w
@@ -40,7 +39,7 @@ class PowerGate:
         return False
 
     def release(self, station: Station) -> None:
-        """The station's work has ended or stopped: its watts are free."""
+        """Return the power that the station's work had reserved, because the work ended or stopped."""
         need_w = self._needs.pop(station.number)
         if station.number in self.paused:
             self.paused.discard(station.number)
@@ -48,7 +47,7 @@ class PowerGate:
             self.drawn_w -= need_w
 
     def set_cap(self, cap_w: float) -> None:
-        """The budget is now ``cap_w``."""
+        """Change the budget to ``cap_w`` watts, and pause work that exceeds it."""
         self.cap_w = cap_w
         while self.drawn_w > self.cap_w:
             running = [s for s in self.context.stations if s.number in self._needs and s.number not in self.paused]
@@ -61,7 +60,7 @@ class PowerGate:
         self.drain()
 
     def drain(self) -> None:
-        """Power may have become free: paused work goes on, oldest first; then what waits for power starts."""
+        """Resume paused work, the oldest first, and then start waiting work, as far as the budget allows it."""
         dispatcher, stations = self.context.dispatcher, self.context.stations
         while self.paused:
             oldest = min((stations[number] for number in self.paused), key=lambda s: (s.began, s.number))

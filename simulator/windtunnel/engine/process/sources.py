@@ -1,7 +1,7 @@
-"""Where the process engine's jobs come from: arrivals that are known beforehand, and users who wait for answers.
+"""The sources of jobs in the process engine: known arrivals, and users of a closed loop.
 
-Jobs are numbered in order of arrival. Of those of one tick the workload that is listed first goes first, and of one
-workload's users the one of lowest number.
+Jobs are numbered in order of arrival. At one tick the workload that is listed first comes first, and of the users of a
+workload the one with the lowest number.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from windtunnel.engine.event_log import EventLog, int_array
 from windtunnel.engine.prepare.prepared import PreparedRun
 
 NEVER = MAX_TICKS
-"""When the next job arrives, if none does."""
+"""The tick of the next arrival if there is none."""
 
 
 class CapacityExceededError(Exception):
-    """A closed workload submits more jobs than there are draws for; ``room``: how many to draw for next time."""
+    """A closed workload submits more jobs than random numbers were drawn for; ``capacity`` is the next number."""
 
     def __init__(self, capacity: int) -> None:
         super().__init__(capacity)
@@ -27,22 +27,22 @@ class CapacityExceededError(Exception):
 
 
 class JobSource(Protocol):
-    """The jobs of a run, one after the other."""
+    """The source of the jobs of a run."""
 
     tick: int
-    """When the next one arrives, as far as is known now; NEVER if none will."""
+    """The tick of the next arrival that is known now, or NEVER."""
     taken: int
-    """How many have arrived."""
+    """The number of jobs that have arrived."""
 
     def take(self) -> int:
-        """The next job, which arrives now."""
+        """Return the number of the next job, which arrives now."""
 
     def job_finished(self, job: int, now: int) -> None:
-        """A job has ended, or was given up."""
+        """Record that a job has completed or failed."""
 
 
 class OpenLoopSource:
-    """Jobs whose arrivals are all known beforehand."""
+    """Jobs whose arrivals are all known in advance."""
 
     def __init__(self, log: EventLog) -> None:
         self._arrival = log.arrival
@@ -50,20 +50,20 @@ class OpenLoopSource:
         self.tick = self._arrival[0] if self._arrival else NEVER
 
     def take(self) -> int:
-        """The next job, which arrives now."""
+        """Return the number of the next job, which arrives now."""
         job = self.taken
         self.taken = job + 1
         self.tick = self._arrival[job + 1] if job + 1 < len(self._arrival) else NEVER
         return job
 
     def job_finished(self, job: int, now: int) -> None:
-        """Nobody waits for an answer."""
+        """Do nothing, because no arrival depends on it."""
 
 
 class ClosedLoopSource:
-    """Users, each of whom submits a job, waits for its end and thinks; merged with what is known beforehand.
+    """Jobs of users, who each submit a job, wait for its end and think, merged with known arrivals.
 
-    The log are filled in as jobs arrive.
+    Jobs are entered into the event log when they arrive.
     """
 
     def __init__(self, prepared: PreparedRun, log: EventLog, slowdown: array[float] | None) -> None:
@@ -98,7 +98,7 @@ class ClosedLoopSource:
         self.tick = NEVER if self._prepared.limit is not None and self.taken >= self._prepared.limit else tick
 
     def take(self) -> int:
-        """The next job, which arrives now."""
+        """Return the number of the next job, which arrives now."""
         log, job = self._log, self.taken
         arrival, workload_of, rank, eligible = self._known
         known = self._next_known
@@ -125,7 +125,7 @@ class ClosedLoopSource:
         return job
 
     def job_finished(self, job: int, now: int) -> None:
-        """Whoever waits for the job's end begins to think."""
+        """Let the user who waits for the job think, and submit the next job."""
         waits = self._waiting.pop(job, None)
         if waits is None:
             return

@@ -34,6 +34,7 @@ SLICE_LIMIT = 200_000
 """The largest number of intervals on the timeline; of more intervals it shows the first ones, and a note says so."""
 
 
+# Long: it derives each part of the recording once, from arrays that several parts share.
 def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
     """Return the recording of a run that stopped at tick ``end``."""
     start, finish, first, device = (
@@ -50,22 +51,13 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
     energy = np.frombuffer(log.energy, dtype=np.float64).copy()
     table = _intervals(prepared, log, workload, rank, start, finish, device, energy, end)
     rent = rental_log_of(prepared, log, end) if prepared.scaled else None
-    tokens = np.zeros(log.count, dtype=np.int64)
-    for job_class in prepared.workloads:
-        outputs = next(
-            (c.outputs for (_, w), c in prepared.compiled.items() if w == job_class.number and c.outputs is not None),
-            None,
-        )
-        if outputs is not None:
-            of_class = workload == job_class.number
-            tokens[of_class] = outputs[rank[of_class]]
     jobs = Jobs(
         workload=workload,
         arrival=arrival,
         start=start,
         finish=finish,
         first=first,
-        tokens=tokens,
+        tokens=_output_tokens(prepared, workload, rank),
         device=device,
         status=status,
         energy_j=energy,
@@ -117,6 +109,20 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         extra={"interrupted_at_end": int(count[(interrupted == end) & (began < end)].sum())} if len(count) else {},
         scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
     )
+
+
+def _output_tokens(prepared: PreparedRun, workload: IntArray, rank: IntArray) -> IntArray:
+    """Return the output tokens of each job; 0 for jobs that generate none."""
+    tokens = np.zeros(len(workload), dtype=np.int64)
+    for job_class in prepared.workloads:
+        outputs = next(
+            (c.outputs for (_, w), c in prepared.compiled.items() if w == job_class.number and c.outputs is not None),
+            None,
+        )
+        if outputs is not None:
+            of_class = workload == job_class.number
+            tokens[of_class] = outputs[rank[of_class]]
+    return tokens
 
 
 def _intervals(

@@ -67,6 +67,7 @@ def _notes(statistics: Mapping[str, Any]) -> list[str]:
     return notes
 
 
+# Long: it has one expression for each key of the result.
 def _run_result(prepared: PreparedRun, recording: Recording) -> dict[str, Any]:
     span_s = recording.end / 1e12
     devices = [
@@ -242,6 +243,7 @@ def _mean_utilisation(recording: Recording) -> float:
     return float(np.average(shares, weights=np.array(rented, dtype=np.float64)))
 
 
+# Long: it has one expression for each key of the result.
 def _times(times: Times, work: int | None, prepared: PreparedRun, recording: Recording) -> dict[str, Any]:
     by_status = times.counts(work)
     counts = {"arrived": int(by_status.sum())} | {name: int(by_status[code]) for code, name in enumerate(STATUS)}
@@ -318,6 +320,7 @@ def _dicts(estimates: Mapping[str, Estimate]) -> dict[str, dict[str, float | Non
     return {name: estimate.as_dict() for name, estimate in estimates.items()}
 
 
+# Long: it states for each section of the result how replications are merged.
 def _over_replications(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Merge the results of replications, as ``summarise`` describes."""
     merged, missing = _merge_times(runs)

@@ -1,4 +1,4 @@
-"""What all stations share: alarms, the order of events, and what a station asks of the run around it."""
+"""The base of all stations: alarms, the order of events, and the interfaces through which a station sees the run."""
 
 from __future__ import annotations
 
@@ -50,46 +50,46 @@ class Alarm(simpy.Event):
 
 
 class Dispatcher(Protocol):
-    """What decides which job goes where; stations tell it what happens and ask it for work."""
+    """Assigns jobs to devices; stations report events to it and request work from it."""
 
     follows_load: bool
-    """Whether it wants to be told of every job that ends."""
+    """Whether it must be notified of every job that ends."""
 
     def place(self, job: int) -> None:
-        """A job has arrived."""
+        """Queue a job that has arrived, or start it."""
 
     def feed(self, station: Station) -> None:
-        """A station may have room: give it what it can take."""
+        """Give a station that may have room the work that it can take."""
 
     def queue_for(self, station: Station) -> Queue | None:
-        """The queue whose next job a station should take, if any waits."""
+        """Return the queue whose next job a station should take; None if no job waits."""
 
     def look_again(self, job: int, delay: int) -> None:
         """Offer waiting jobs again after ``delay``: a batch headed by ``job`` then goes with what it has."""
 
     def waiting(self, fleet_class: FleetClass) -> int:
-        """How many jobs wait for devices of the class."""
+        """Return how many jobs wait for devices of the class."""
 
     def left(self, job: int, station: Station) -> None:
-        """A job has ended."""
+        """Record that a job has left the device."""
 
     def offer(self) -> None:
-        """Give every device with room what it can take."""
+        """Give every device with room the work that it can take."""
 
     def refresh(self, station: Station) -> None:
-        """A device's load, or whether it can be used at all, has changed."""
+        """Record that the load or the availability of a device has changed."""
 
     def requeue(self, job: int, station: Station) -> None:
-        """A job that was interrupted waits again, in its old place."""
+        """Return an interrupted job to its former place in the queue."""
 
     def emptied(self, station: Station) -> list[int]:
-        """The jobs that wait for this device alone, which wait for it no more."""
+        """Remove and return the jobs that wait for this device alone."""
 
     def wait_only_for(self, gone: Sequence[bool]) -> bool:
-        """Whether every job that waits can be served by none but these devices."""
+        """Return whether all waiting jobs can be served only by these devices."""
 
     def stranded(self) -> list[int]:
-        """The jobs that found no device that is up, to be placed anew."""
+        """Remove and return the jobs that arrived while no device was up."""
 
 
 class PowerBudget(Protocol):

@@ -67,6 +67,7 @@ class ContinuousStation(Station):
         self._names = (words.word("decode"), words.word("prefill"), words.word("prefill + decode"))
 
     def has_room(self) -> bool:
+        """Return whether the station can start another job now."""
         return not self.stepping and self.up
 
     def take(self, queue: Queue) -> bool:
@@ -75,6 +76,7 @@ class ContinuousStation(Station):
         return self.stepping
 
     def start(self, job: int) -> None:
+        """Start one job that was not queued; the station must have room."""
         self._admit(job)
         self._begin_step()
 
@@ -222,6 +224,7 @@ class ContinuousStation(Station):
         self.ending.setdefault(sequence.ends_at, []).append(sequence)
 
     def close(self, end: int) -> None:
+        """Record the work that is still in progress at the end of the run (ticks)."""
         if self.stepping:
             self._draw(end)
             for sequence in self.decoding:

@@ -22,7 +22,7 @@ class RealStation(SingleStation):
         self._failed: Executed | None = None
 
     def start(self, job: int) -> None:
-        """See ``Station``."""
+        """Start one job that was not queued; the station must have room."""
         rank = self.log.rank[job]
         self._failed = None
         self._segments = [segment for phase in self.program(job).phases(rank) for segment in phase[0]]

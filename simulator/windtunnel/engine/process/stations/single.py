@@ -51,9 +51,11 @@ class SingleStation(Station):
                 self.log.own_interval.add((self.class_number, workload))
 
     def has_room(self) -> bool:
+        """Return whether the station can start another job now."""
         return self.job < 0 and self.up and self.linked
 
     def take(self, queue: Queue) -> bool:
+        """Start the next job or batch of ``queue``; return False if it must wait."""
         log, context = self.log, self.context
         gate = context.gate
         if self.batch.kind == "none":
@@ -88,6 +90,7 @@ class SingleStation(Station):
         return max(s.at(rank)[1] for phase in self.program(job).phases(rank) for s in phase[0])
 
     def start(self, job: int) -> None:
+        """Start one job that was not queued; the station must have room."""
         log = self.log
         now = self.env._now
         log.start[job] = now
@@ -196,6 +199,7 @@ class SingleStation(Station):
         self._alarms += 1
 
     def interrupt(self) -> list[int]:
+        """Stop all work because the device has failed, and return its jobs."""
         jobs, self.jobs, self.job = self.jobs, [], -1
         if jobs and not self.held and not self._paused:
             self.jobs = jobs
@@ -206,6 +210,7 @@ class SingleStation(Station):
         return jobs
 
     def set_speed(self, speed: float) -> None:
+        """Work at this share of the full speed from now on."""
         under_way = self.job >= 0 and not self.held and not self._paused
         if under_way:
             self._halt()
@@ -214,14 +219,17 @@ class SingleStation(Station):
             self._go()
 
     def pause(self) -> None:
+        """Stop for lack of power, and keep the progress."""
         self._halt()
         self._paused = True
 
     def resume(self) -> None:
+        """Continue after a pause."""
         self._paused = False
         self._go()
 
     def deliver(self) -> None:
+        """Complete the job that was held while the device was unreachable."""
         self.held = False
         self._hand_over()
 
@@ -290,5 +298,6 @@ class SingleStation(Station):
             self.log.energy[job] += energy
 
     def close(self, end: int) -> None:
+        """Record the work that is still in progress at the end of the run (ticks)."""
         if self.jobs and not self.held and not self._paused:
             self._record(end)

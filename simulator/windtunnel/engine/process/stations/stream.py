@@ -103,9 +103,11 @@ class StreamStation(Station):
         """Energy of being active that one job has had its share of, all along; jobs keep the difference."""
 
     def has_room(self) -> bool:
+        """Return whether the station can start another job now."""
         return bool(self.slots) and self.up
 
     def take(self, queue: Queue) -> bool:
+        """Start the next job or batch of ``queue``; return False if it must wait."""
         need = self.footprint(queue.head()[1])
         if need > self.free_memory:
             return False
@@ -113,6 +115,7 @@ class StreamStation(Station):
         return True
 
     def start(self, job: int) -> None:
+        """Start one job that was not queued; the station must have room."""
         self._begin(job, self.footprint(job))
 
     def _begin(self, job: int, need: float) -> None:
@@ -235,6 +238,7 @@ class StreamStation(Station):
             self.context.dispatcher.feed(self)
 
     def close(self, end: int) -> None:
+        """Record the work that is still in progress at the end of the run (ticks)."""
         if self.is_active:
             self._share_active()
             self._record_active()
