@@ -41,8 +41,8 @@ ROOT = Path(__file__).resolve().parents[2]
 KNOWN = Catalogue()
 CASES: Mapping[str, registry.Case] = {case.name: case for case in registry.cases()}
 RUNS = ("opencl", "wgsl", "glsl", "fpga")
-LIMIT_S = 60.0
-"""For one kernel's compilation and run: the slowest takes some two seconds."""
+LIMIT_S = 600.0
+"""A limit for one kernel, which only a hanging one reaches: the slowest takes some two seconds on an idle machine."""
 
 UNTYPED = dict.fromkeys(("unannotated", "unannotated_f64"), "parameter 'a' has no type")
 NO_SIZE = {"dynamic_shared_memory": "has no shared array whose size the launch sets"}
@@ -402,5 +402,5 @@ def test_a_kernel_that_hangs_fails_alone(run: Runner, monkeypatch: pytest.Monkey
     monkeypatch.setitem(globals(), "LIMIT_S", 0.5)
     with pytest.raises(TimeoutError):
         run(time.sleep, 30.0)
-    monkeypatch.setitem(globals(), "LIMIT_S", 60.0)
+    monkeypatch.setitem(globals(), "LIMIT_S", 600.0)
     assert run(ctypes.sizeof, ctypes.c_int) == 4

@@ -209,7 +209,7 @@ def test_the_time_to_the_first_result_is_to_notice_to_compile_and_to_run(path: P
     assert found.compile_s == pytest.approx(KNOWN.device(name).api.values["compile_s"].value, abs=1e-12)
     assert found.run_s == pytest.approx(fresh.clock_s, rel=1e-9)
     assert found.total_s == pytest.approx(0.25 + found.compile_s + found.run_s)
-    assert (found.output == 3 * A).all() and found.version.number == 2 and 0 < found.wall_s < 60
+    assert (found.output == 3 * A).all() and found.version.number == 2 and found.wall_s > 0
     with pytest.raises(errors.InputError, match="checks every -1"):
         kernels.first_result("scale", device, scaled, poll_s=-1)
 
