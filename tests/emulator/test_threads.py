@@ -201,7 +201,7 @@ def expose(ordered: Ordered) -> None:
         windtunnel.explore(lambda a: ordered.run(a, ordered.kernel), "l4", catalogue=KNOWN)
     (note,) = [note for note in met.value.__notes__ if note.startswith("schedule ")]
     seed = int(note.split()[1].rstrip(","))
-    assert f"windtunnel.device('l4', schedule={seed}) runs it so again" in note
+    assert f"windtunnel.device('l4', schedule={seed}) repeats this run" in note
     assert met.value.schedule == seed  # type: ignore[union-attr]
     if ordered.finding and isinstance(met.value, Finding):
         assert type(met.value).__name__ == ordered.finding
