@@ -23,10 +23,10 @@ from scipy.special import stdtrit
 
 from windtunnel.placement import engine as placement
 from windtunnel.placement import invariants as placement_invariants
-from windtunnel.placement import run as placing
+from windtunnel.placement import run as problem
 from windtunnel.placement.nodes import PLACEMENTS, PlacementPolicy
 from windtunnel.placement.scenario import check_placement
-from windtunnel.placement.tasks import prepare_placing
+from windtunnel.placement.tasks import prepare_placement
 from windtunnel.scenario.changes import read_document
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,16 +48,16 @@ def states(policy: PlacementPolicy, ties: str, runs: int) -> tuple[np.ndarray, f
     """(allocated and fragmented shares, shape (runs, marks, 2); CPU seconds a run)."""
     document = read_document(ROOT / "scenarios" / "openb-inflate.yaml", [f"ties={ties}"])
     scenario = check_placement(document)
-    prepared = prepare_placing(scenario)
+    prepared = prepare_placement(scenario)
     found = np.empty((runs, len(MARKS), 2))
     began = time.process_time()
     for seed in range(runs):
         run = placement.run(scenario, prepared, policy, seed + 1)
         placement_invariants.check(run, prepared)
-        course = run.course
+        timeline = run.timeline
         for k, mark in enumerate(MARKS):
-            at = int(np.searchsorted(course.demand, round(mark * run.capacity), side="right")) - 1
-            found[seed, k] = course.allocated[at], course.fragmented[at] / course.weight
+            at = int(np.searchsorted(timeline.demand, round(mark * run.capacity), side="right")) - 1
+            found[seed, k] = timeline.allocated[at], timeline.fragmented[at] / timeline.weight
         found[seed] /= run.capacity
     return found, (time.process_time() - began) / runs
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--out", type=Path, default=ROOT / "reports" / "benchmarks")
     asked = parser.parse_args(arguments)
-    names = placing.policies()
+    names = problem.policies()
     rows = [(name, PLACEMENTS[name], "shuffled") for name in names]
     rows += [
         (f"{DESCENT}, ties anew each time", PLACEMENTS[DESCENT], "random"),

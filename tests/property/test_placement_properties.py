@@ -22,12 +22,12 @@ from windtunnel.core.errors import InputError, InvariantError
 from windtunnel.core.result import COMPLETED, DROPPED, QUEUED
 from windtunnel.placement import engine as placement
 from windtunnel.placement import invariants as placement_invariants
-from windtunnel.placement import run as placing
+from windtunnel.placement import run as problem
 from windtunnel.placement.nodes import PLACEMENTS
 from windtunnel.placement.scenario import placement_from_data
-from windtunnel.placement.tasks import prepare_placing
+from windtunnel.placement.tasks import prepare_placement
 
-DETERMINISTIC = [name for name in placing.policies() if name != "random"]
+DETERMINISTIC = [name for name in problem.policies() if name != "random"]
 MODELS = ("a", "b")
 
 
@@ -240,7 +240,7 @@ def test_inflating_places_every_task_where_the_definition_does(policy: str, node
         return
     with tempfile.TemporaryDirectory() as folder:
         stated = scenario(Path(folder), nodes, rows, policy=policy, mode={"kind": "inflate", "demand": 1.5})
-        prepared = prepare_placing(stated)
+        prepared = prepare_placement(stated)
         recording = placement.run(stated, prepared, PLACEMENTS[policy], 7)
     placement_invariants.check(recording, prepared)
     # Replaying wants order of time, inflating has none: the trace's own order.
@@ -253,7 +253,7 @@ def test_inflating_places_every_task_where_the_definition_does(policy: str, node
         else:
             assert (recording.tasks.node[i], recording.tasks.gpu_mask[i]) == (found[0], sum(1 << g for g in found[1]))
         lost = sum(fragmentation(n.cpu, n.left, n, reference.target) for n in reference.nodes)
-        assert Fraction(int(recording.course.fragmented[i + 1]), recording.course.weight) == lost
+        assert Fraction(int(recording.timeline.fragmented[i + 1]), recording.timeline.weight) == lost
 
 
 @pytest.mark.parametrize("policy", ["best-fit", "gpu-clustering", "fragmentation-gradient-descent"])
@@ -269,7 +269,7 @@ def test_a_replay_starts_and_ends_every_task_when_the_definition_does(
     with tempfile.TemporaryDirectory() as folder:
         mode = {"kind": "replay", "backfill": backfill}
         stated = scenario(Path(folder), nodes, rows, policy=policy, mode=mode)
-        prepared = prepare_placing(stated)
+        prepared = prepare_placement(stated)
         recording = placement.run(stated, prepared, PLACEMENTS[policy], 7)
     placement_invariants.check(recording, prepared)
     tasks = as_tasks(rows)
@@ -305,7 +305,7 @@ def test_a_replay_starts_and_ends_every_task_when_the_definition_does(
 @given(
     nodes=nodes_of,
     rows=tasks_of,
-    policy=st.sampled_from(placing.policies()),
+    policy=st.sampled_from(problem.policies()),
     ties=st.sampled_from(["first", "shuffled", "random"]),
     stop=st.sampled_from([None, {"jobs": 5}, {"time": "6 s"}]),
     seed=st.integers(0, 1000),
@@ -318,7 +318,7 @@ def test_whatever_is_placed_the_invariants_hold_and_the_same_seed_gives_the_same
         return
     with tempfile.TemporaryDirectory() as folder:
         stated = scenario(Path(folder), nodes, rows, policy=policy, ties=ties, seed=seed, stop=stop)
-        prepared = prepare_placing(stated)
+        prepared = prepare_placement(stated)
         runs = [placement.run(stated, prepared, PLACEMENTS[policy], seed) for _ in range(2)]
     placement_invariants.check(runs[0], prepared)
     for name in ("start", "finish", "node", "gpu_mask", "status"):
@@ -333,7 +333,7 @@ def test_the_invariants_bite() -> None:
     rows = [(1, 1, (1, 700), "", i % 3, 3) for i in range(12)]
     with tempfile.TemporaryDirectory() as folder:
         stated = scenario(Path(folder), [(8, 8, 2, "a"), (8, 8, 1, "b")], rows)
-        prepared = prepare_placing(stated)
+        prepared = prepare_placement(stated)
 
     def fresh() -> Any:
         return placement.run(stated, prepared, PLACEMENTS["best-fit"], 1)
@@ -354,9 +354,9 @@ def test_the_invariants_bite() -> None:
     broken("P3", lambda r: swap(r, "gpu_mask", 1, int(r.tasks.gpu_mask[0])) or swap(r, "node", 1, int(r.tasks.node[0])))
     broken("P3", lambda r: swap(r, "gpu_mask", 0, 3))
     broken("P4", lambda r: r.tasks.cpu.__setitem__(slice(None), 5))
-    broken("P6", lambda r: r.course.allocated.__setitem__(0, 1))
-    broken("P6", lambda r: r.course.demand.__setitem__(0, 1))
-    broken("P8", lambda r: r.course.fragmented.__setitem__(-1, 1))
+    broken("P6", lambda r: r.timeline.allocated.__setitem__(0, 1))
+    broken("P6", lambda r: r.timeline.demand.__setitem__(0, 1))
+    broken("P8", lambda r: r.timeline.fragmented.__setitem__(-1, 1))
 
     def overtake(recording: Any) -> None:
         recording.tasks.started[[0, 1]] = recording.tasks.started[[1, 0]]
@@ -369,4 +369,4 @@ def test_a_task_that_no_node_could_ever_take_is_refused_with_its_line() -> None:
     with tempfile.TemporaryDirectory() as folder:
         stated = scenario(Path(folder), [(8, 8, 2, "a")], rows)
         with pytest.raises(InputError, match=r"tasks\.csv:3.*fits no node, even an empty one"):
-            prepare_placing(stated)
+            prepare_placement(stated)

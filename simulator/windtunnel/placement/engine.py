@@ -1,7 +1,7 @@
-"""The placement engine: tasks come, take GPUs, CPU and memory of one node, and leave.
+"""The placement engine: tasks arrive, hold GPUs, CPU and memory of one node, and leave.
 
-A policy's score of a node depends on that node and the class of task alone, so scores are kept and only those of
-nodes that changed are worked out anew. Everything is integer but the scores, and ties have one order.
+A policy's score of a node depends only on that node and the class of the task. The engine therefore caches scores and
+computes them again only for nodes that changed. All values except the scores are integers, and ties have one order.
 """
 
 from __future__ import annotations
@@ -27,19 +27,22 @@ from windtunnel.placement.nodes import (
     fits,
     node_fragmentation,
 )
-from windtunnel.placement.recording import NANO, Course, PlacedTasks, PlacementRecording
+from windtunnel.placement.recording import NANO, PlacedTasks, PlacementRecording, PlacementTimeline
 from windtunnel.placement.scenario import Inflate, PlacementScenario, Replay
-from windtunnel.placement.tasks import Placing, TaskTable
+from windtunnel.placement.tasks import PlacementProblem, TaskTable
 
-_KEPT_SCORES = 20_000_000
-"""Scores kept at most (nodes times classes); above it every score is worked out each time."""
+_MAX_CACHED_SCORES = 20_000_000
+"""The largest number of cached scores (nodes times classes); for larger problems every score is computed each time."""
 
 _MAX_TASKS = 20_000_000
 
 
 @compiled
 def _stale(nodes: Nodes, classes: Classes, c: int, fresh: IntArray, scores: FloatArray, out: IntArray) -> int:
-    """Nodes to score anew for class ``c``, written to ``out``; returns how many. What has no room scores -inf."""
+    """Write the nodes whose score for class ``c`` is out of date to ``out``, and return their number.
+
+    A node on which the task does not fit gets the score -inf.
+    """
     count = 0
     for n in range(len(fresh)):
         if not fresh[n]:
@@ -54,9 +57,9 @@ def _stale(nodes: Nodes, classes: Classes, c: int, fresh: IntArray, scores: Floa
 
 @compiled
 def _pick(scores: FloatArray, order: IntArray, draw: float) -> int:
-    """The node with the highest score: the first in ``order``, or with a ``draw`` in [0, 1) any of the equals.
+    """Return the node with the highest score, or -1 if the task fits nowhere.
 
-    -1 for none.
+    Of equal nodes it is the first in ``order``, or a random one if ``draw`` is in [0, 1).
     """
     best, place, equals = -1, 0, 0
     for k in range(len(order)):
@@ -80,7 +83,10 @@ def _pick(scores: FloatArray, order: IntArray, draw: float) -> int:
 
 @compiled
 def _take(nodes: Nodes, n: int, classes: Classes, c: int, gpu: int) -> int:
-    """Put a task on node ``n``: a part on ``gpu``, whole GPUs on the first idle ones. Returns their mask."""
+    """Place a task on node ``n`` and return the mask of its GPUs.
+
+    A fraction of a GPU is placed on ``gpu``, whole GPUs on the first idle ones.
+    """
     nodes.cpu_left[n] -= classes.cpu[c]
     nodes.memory_left[n] -= classes.memory[c]
     nodes.tags[n, classes.tag[c]] += 1
@@ -99,7 +105,7 @@ def _take(nodes: Nodes, n: int, classes: Classes, c: int, gpu: int) -> int:
 
 
 @compiled
-def _give_back(nodes: Nodes, n: int, classes: Classes, c: int, mask: int) -> None:
+def _release(nodes: Nodes, n: int, classes: Classes, c: int, mask: int) -> None:
     nodes.cpu_left[n] += classes.cpu[c]
     nodes.memory_left[n] += classes.memory[c]
     nodes.tags[n, classes.tag[c]] -= 1
@@ -109,56 +115,56 @@ def _give_back(nodes: Nodes, n: int, classes: Classes, c: int, mask: int) -> Non
 
 
 class _Cluster:
-    """The nodes' state under one policy, and the scores that still hold."""
+    """The state of the nodes under one policy, with the cached scores."""
 
-    def __init__(self, placing: Placing, policy: PlacementPolicy, ties: str, seed: int) -> None:
-        self.placing, self.policy = placing, policy
+    def __init__(self, problem: PlacementProblem, policy: PlacementPolicy, ties: str, seed: int) -> None:
+        self.problem, self.policy = problem, policy
         self.random = ties == "random" or policy.random
-        self.nodes = placing.nodes.empty(placing.tags)
-        size, kinds = len(placing.nodes.cpu), len(placing.classes.cpu)
+        self.nodes = problem.nodes.empty(problem.tags)
+        size, kinds = len(problem.nodes.cpu), len(problem.classes.cpu)
         order = stream(seed, "placement", "order").permutation(size) if ties == "shuffled" else np.arange(size)
         self._order = order.astype(np.int64)
-        self._kept = size * kinds <= _KEPT_SCORES
+        self._kept = size * kinds <= _MAX_CACHED_SCORES
         rows = kinds if self._kept else 1
         self._scores = np.empty((rows, size))
         self._fresh = np.zeros((rows, size), dtype=np.bool_)
         self._which = np.empty(size, dtype=np.int64)
-        self.fragmented = cluster_fragmentation(self.nodes, placing.target)
+        self.fragmented = cluster_fragmentation(self.nodes, problem.target)
         self.total_fragmented = int(self.fragmented.sum())
         self.allocated = 0
 
     def place(self, c: int, node_draw: float, gpu_draw: float) -> tuple[int, int]:
-        """Put a task of class ``c`` somewhere: (node, mask of GPUs), or (-1, 0) where it has no room."""
-        placing, nodes = self.placing, self.nodes
+        """Place a task of class ``c``; return its node and the mask of its GPUs, or (-1, 0) if it fits nowhere."""
+        problem, nodes = self.problem, self.nodes
         row = c if self._kept else 0
         scores, fresh = self._scores[row], self._fresh[row]
         if not self._kept:
             fresh[:] = False
-        count = _stale(nodes, placing.classes, c, fresh, scores, self._which)
+        count = _stale(nodes, problem.classes, c, fresh, scores, self._which)
         if count:
             which = self._which[:count]
-            self.policy.score(nodes, placing.classes, c, placing.target, placing.largest, which, scores)
+            self.policy.score(nodes, problem.classes, c, problem.target, problem.largest, which, scores)
         n = int(_pick(scores, self._order, node_draw if self.random else -1.0))
         if n < 0:
             return -1, 0
-        part = placing.classes.gpus[c] > 0 and placing.classes.milli[c] < MILLI
-        gpu = self.policy.choose_gpu(nodes, n, placing.classes, c, placing.target, gpu_draw) if part else 0
-        mask = int(_take(nodes, n, placing.classes, c, gpu))
-        self.allocated += int(placing.gpu_milli[c])
+        part = problem.classes.gpus[c] > 0 and problem.classes.milli[c] < MILLI
+        gpu = self.policy.choose_gpu(nodes, n, problem.classes, c, problem.target, gpu_draw) if part else 0
+        mask = int(_take(nodes, n, problem.classes, c, gpu))
+        self.allocated += int(problem.gpu_milli[c])
         self._changed(n)
         return n, mask
 
     def remove(self, n: int, c: int, mask: int) -> None:
-        """Take a task of class ``c`` off node ``n``."""
-        _give_back(self.nodes, n, self.placing.classes, c, mask)
-        self.allocated -= int(self.placing.gpu_milli[c])
+        """Remove a task of class ``c`` from node ``n``."""
+        _release(self.nodes, n, self.problem.classes, c, mask)
+        self.allocated -= int(self.problem.gpu_milli[c])
         self._changed(n)
 
     def _changed(self, n: int) -> None:
         nodes = self.nodes
         self._fresh[:, n] = False
         now = int(
-            node_fragmentation(nodes.cpu_left[n], nodes.gpu_left[n], nodes.gpus[n], nodes.model[n], self.placing.target)
+            node_fragmentation(nodes.cpu_left[n], nodes.gpu_left[n], nodes.gpus[n], nodes.model[n], self.problem.target)
         )
         self.total_fragmented += now - int(self.fragmented[n])
         self.fragmented[n] = now
@@ -166,7 +172,7 @@ class _Cluster:
 
 @dataclass
 class _Log:
-    """What happens to each task, and the course of the cluster, as they come."""
+    """The starts and ends of the tasks, in the order in which they occur."""
 
     start: IntArray
     finish: IntArray
@@ -192,34 +198,37 @@ class _Log:
         self.serial += 1
 
 
-def run(scenario: PlacementScenario, placing: Placing, policy: PlacementPolicy, seed: int) -> PlacementRecording:
-    """One run of the scenario under ``seed``; the same arguments give the same recording."""
-    cluster = _Cluster(placing, policy, scenario.ties, seed)
-    if isinstance(scenario.mode, Inflate):
-        return _held(placing, cluster, _drawn(scenario, placing, scenario.mode.demand, seed), seed)
-    return _replay(scenario, placing, cluster, scenario.mode, seed)
-
-
-def hold(
-    scenario: PlacementScenario, placing: Placing, policy: PlacementPolicy, seed: int, count: int
+def run(
+    scenario: PlacementScenario, problem: PlacementProblem, policy: PlacementPolicy, seed: int
 ) -> PlacementRecording:
-    """The first ``count`` tasks in order of arrival, if none left: what a replay's tasks would fill of the cluster.
+    """Return one run of the scenario under ``seed``. The same arguments give the same recording."""
+    cluster = _Cluster(problem, policy, scenario.ties, seed)
+    if isinstance(scenario.mode, Inflate):
+        return _fill(problem, cluster, _drawn(scenario, problem, scenario.mode.demand, seed), seed)
+    return _replay(scenario, problem, cluster, scenario.mode, seed)
 
-    One that finds no room is dropped, as when inflating.
+
+def fill_without_departures(
+    scenario: PlacementScenario, problem: PlacementProblem, policy: PlacementPolicy, seed: int, count: int
+) -> PlacementRecording:
+    """Place the first ``count`` tasks in order of arrival as if none left, and return the recording.
+
+    It shows how much of the cluster the tasks of a replay would fill. A task that fits nowhere is dropped, as in an
+    inflation.
     """
-    cluster = _Cluster(placing, policy, scenario.ties, seed)
-    return _held(placing, cluster, np.arange(count, dtype=np.int64), seed)
+    cluster = _Cluster(problem, policy, scenario.ties, seed)
+    return _fill(problem, cluster, np.arange(count, dtype=np.int64), seed)
 
 
 def _draws(seed: int, count: int) -> tuple[list[float], list[float]]:
-    """Two numbers in [0, 1) for each task: for ties between nodes, and for the choice of a GPU."""
-    node, gpu = (stream(seed, "placement", what).random(count).tolist() for what in ("node", "gpu"))
+    """Return two random numbers in [0, 1) for each task: for ties between nodes, and for the choice of a GPU."""
+    node, gpu = (stream(seed, "placement", name).random(count).tolist() for name in ("node", "gpu"))
     return node, gpu
 
 
-def _held(placing: Placing, cluster: _Cluster, drawn: IntArray, seed: int) -> PlacementRecording:
-    """The tasks ``drawn`` (indices), one after another; none leaves, and one without room is dropped."""
-    tasks = placing.tasks
+def _fill(problem: PlacementProblem, cluster: _Cluster, drawn: IntArray, seed: int) -> PlacementRecording:
+    """Place the tasks ``drawn`` (indices) one after another. No task leaves; one that fits nowhere is dropped."""
+    tasks = problem.tasks
     kinds = tasks.kind[drawn].tolist()
     log = _Log.of(len(drawn))
     node_draws, gpu_draws = _draws(seed, len(drawn))
@@ -232,31 +241,31 @@ def _held(placing: Placing, cluster: _Cluster, drawn: IntArray, seed: int) -> Pl
             log.begin(i, i, node, mask)
         allocated.append(cluster.allocated)
         fragmented.append(cluster.total_fragmented)
-    demand = np.concatenate([[0], np.cumsum(placing.gpu_milli[tasks.kind[drawn]])]).astype(np.int64)
-    course = Course(
+    demand = np.concatenate([[0], np.cumsum(problem.gpu_milli[tasks.kind[drawn]])]).astype(np.int64)
+    timeline = PlacementTimeline(
         np.arange(len(drawn) + 1, dtype=np.int64),
         demand,
         np.array(allocated, dtype=np.int64),
         np.array(fragmented, dtype=np.int64),
         np.zeros(len(drawn) + 1, dtype=np.int64),
-        int(placing.target.weight.sum()),
+        int(problem.target.weight.sum()),
     )
     arrival = np.arange(len(drawn), dtype=np.int64)
-    return _recording("inflate", False, len(drawn), placing, drawn, arrival, log, course)
+    return _recording("inflate", False, len(drawn), problem, drawn, arrival, log, timeline)
 
 
-def _drawn(scenario: PlacementScenario, placing: Placing, demand: float, seed: int) -> IntArray:
-    """Tasks of the trace, drawn with replacement until their GPU demand reaches ``demand`` of the capacity."""
-    each = placing.gpu_milli[placing.tasks.kind]
-    wanted = demand * placing.nodes.capacity
+def _drawn(scenario: PlacementScenario, problem: PlacementProblem, demand: float, seed: int) -> IntArray:
+    """Draw tasks of the trace with replacement until their GPU demand reaches ``demand`` times the capacity."""
+    each = problem.gpu_milli[problem.tasks.kind]
+    wanted = demand * problem.nodes.capacity
     if not wanted or not each.any():
-        what = "the cluster has no GPU" if not wanted else "no task asks for a GPU"
+        reason = "the cluster has no GPU" if not wanted else "no task requests a GPU"
         raise InputError(
-            f"{what}, so that its demand cannot be inflated", where=scenario.where("mode"), expected="mode: replay"
+            f"{reason}, so its demand cannot be inflated", where=scenario.where("mode"), expected="mode: replay"
         )
     if wanted / each.mean() > _MAX_TASKS:
         raise InputError(
-            f"that would take more than {_MAX_TASKS:,} tasks",
+            f"this demand takes more than {_MAX_TASKS:,} tasks",
             where=scenario.where("mode"),
             expected="a lower demand, or a smaller cluster",
         )
@@ -273,73 +282,104 @@ def _drawn(scenario: PlacementScenario, placing: Placing, demand: float, seed: i
 
 
 def _replay(
-    scenario: PlacementScenario, placing: Placing, cluster: _Cluster, mode: Replay, seed: int
+    scenario: PlacementScenario, problem: PlacementProblem, cluster: _Cluster, mode: Replay, seed: int
 ) -> PlacementRecording:
-    tasks = placing.tasks
-    horizon = scenario.stop.time if scenario.stop is not None else None
-    last = None if horizon is None else round(horizon * NANO)
-    count = len(tasks) if last is None else int(np.searchsorted(tasks.arrival, last, side="left"))
-    arrivals, lasts, kinds = tasks.arrival[:count].tolist(), tasks.duration.tolist(), tasks.kind.tolist()
-    milli = placing.gpu_milli.tolist()
-    node_draws, gpu_draws = _draws(seed, count)
-    log = _Log.of(count)
-    queue: deque[int] = deque()
-    ends: list[tuple[int, int]] = []
-    rows: list[tuple[int, int, int, int, int]] = []
-    came, demand, now = 0, 0, 0
-    while came < count or ends:
-        now = min(arrivals[came] if came < count else ends[0][0], ends[0][0] if ends else arrivals[came])
-        if last is not None and now > last:
-            break
-        while ends and ends[0][0] == now:
-            _, i = heapq.heappop(ends)
-            cluster.remove(int(log.node[i]), kinds[i], int(log.mask[i]))
-            log.end(i, now)
-            demand -= milli[kinds[i]]
-        while came < count and arrivals[came] == now:
-            queue.append(came)
-            demand += milli[kinds[came]]
-            came += 1
-        full: set[int] = set()
-        held: list[int] = []
-        while queue:
-            i = queue.popleft()
-            node, mask = (-1, 0) if kinds[i] in full else cluster.place(kinds[i], node_draws[i], gpu_draws[i])
-            if node >= 0:
-                log.begin(i, now, node, mask)
-                heapq.heappush(ends, (now + lasts[i], i))
-                continue
-            held.append(i)
-            full.add(kinds[i])  # what follows only takes room, so a class that does not fit now will not
-            if not mode.backfill:
-                break
-        queue.extendleft(reversed(held))
-        row = (now, demand, cluster.allocated, cluster.total_fragmented, len(queue))
-        if rows and rows[-1][0] == now:
-            rows[-1] = row
-        else:
-            rows.append(row)
-    end = now if last is None else last
-    columns = [np.array(column, dtype=np.int64) for column in zip(*rows, strict=True)]
-    weight = int(placing.target.weight.sum())
-    course = Course(columns[0], columns[1], columns[2], columns[3], columns[4], weight)
+    """Place the tasks at their arrival times; they leave when their duration has passed."""
+    stop_s = scenario.stop.time if scenario.stop is not None else None
+    last = None if stop_s is None else round(stop_s * NANO)
+    arrival = problem.tasks.arrival
+    count = len(arrival) if last is None else int(np.searchsorted(arrival, last, side="left"))
+    replay = _ReplayState(problem, cluster, mode.backfill, count, seed)
+    replay.run(last)
+    weight = int(problem.target.weight.sum())
+    columns = [np.array(column, dtype=np.int64) for column in zip(*replay.rows, strict=True)]
+    timeline = PlacementTimeline(columns[0], columns[1], columns[2], columns[3], columns[4], weight)
+    end = replay.now if last is None else last
     every = np.arange(count, dtype=np.int64)
-    return _recording("replay", mode.backfill, end, placing, every, tasks.arrival[:count], log, course)
+    return _recording("replay", mode.backfill, end, problem, every, arrival[:count], replay.log, timeline)
+
+
+class _ReplayState:
+    """A replay in progress. ``rows`` are those of the timeline: tick, demand, allocated, fragmented, waiting tasks."""
+
+    def __init__(self, problem: PlacementProblem, cluster: _Cluster, backfill: bool, count: int, seed: int) -> None:
+        self.cluster, self.backfill, self.count = cluster, backfill, count
+        self.log = _Log.of(count)
+        self.rows: list[tuple[int, int, int, int, int]] = []
+        self.now = self._arrived = self._demand = 0
+        self._arrivals, self._durations = problem.tasks.arrival[:count].tolist(), problem.tasks.duration.tolist()
+        self._kinds, self._milli = problem.tasks.kind.tolist(), problem.gpu_milli.tolist()
+        self._node_draws, self._gpu_draws = _draws(seed, count)
+        self._queue: deque[int] = deque()
+        self._ends: list[tuple[int, int]] = []
+
+    def run(self, last: int | None) -> None:
+        """Simulate until no task is left, or until the tick ``last``."""
+        while self._arrived < self.count or self._ends:
+            ticks = [self._arrivals[self._arrived]] if self._arrived < self.count else []
+            self.now = min([*ticks, self._ends[0][0]] if self._ends else ticks)
+            if last is not None and self.now > last:
+                break
+            self._leave()
+            self._arrive()
+            self._start()
+            row = (
+                self.now,
+                self._demand,
+                self.cluster.allocated,
+                self.cluster.total_fragmented,
+                len(self._queue),
+            )
+            if self.rows and self.rows[-1][0] == self.now:
+                self.rows[-1] = row
+            else:
+                self.rows.append(row)
+
+    def _leave(self) -> None:
+        while self._ends and self._ends[0][0] == self.now:
+            _, i = heapq.heappop(self._ends)
+            self.cluster.remove(int(self.log.node[i]), self._kinds[i], int(self.log.mask[i]))
+            self.log.end(i, self.now)
+            self._demand -= self._milli[self._kinds[i]]
+
+    def _arrive(self) -> None:
+        while self._arrived < self.count and self._arrivals[self._arrived] == self.now:
+            self._queue.append(self._arrived)
+            self._demand += self._milli[self._kinds[self._arrived]]
+            self._arrived += 1
+
+    def _start(self) -> None:
+        """Start waiting tasks in order of arrival; with backfill, also tasks behind one that does not fit."""
+        full: set[int] = set()
+        waiting: list[int] = []
+        while self._queue:
+            i = self._queue.popleft()
+            kind = self._kinds[i]
+            node, mask = (-1, 0) if kind in full else self.cluster.place(kind, self._node_draws[i], self._gpu_draws[i])
+            if node >= 0:
+                self.log.begin(i, self.now, node, mask)
+                heapq.heappush(self._ends, (self.now + self._durations[i], i))
+                continue
+            waiting.append(i)
+            full.add(kind)  # later starts only take room, so a class that does not fit now cannot fit at this tick
+            if not self.backfill:
+                break
+        self._queue.extendleft(reversed(waiting))
 
 
 def _recording(
     mode: str,
     backfill: bool,
     end: int,
-    placing: Placing,
+    problem: PlacementProblem,
     which: IntArray,
     arrival: IntArray,
     log: _Log,
-    course: Course,
+    timeline: PlacementTimeline,
 ) -> PlacementRecording:
-    tasks: TaskTable = placing.tasks
-    kind, nodes = tasks.kind[which], placing.nodes
-    classes = placing.classes
+    tasks: TaskTable = problem.tasks
+    kind, nodes = tasks.kind[which], problem.nodes
+    classes = problem.classes
     return PlacementRecording(
         mode="inflate" if mode == "inflate" else "replay",
         backfill=backfill,
@@ -362,10 +402,10 @@ def _recording(
             gpus=classes.gpus[kind],
             milli=classes.milli[kind],
         ),
-        course=course,
+        timeline=timeline,
         nodes=nodes.names,
         models=[nodes.models[m] if m >= 0 else "" for m in nodes.model.tolist()],
         gpus=nodes.gpus,
-        workloads=placing.workloads,
+        workloads=problem.workloads,
         capacity=nodes.capacity,
     )

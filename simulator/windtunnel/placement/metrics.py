@@ -1,4 +1,4 @@
-"""What placement runs are summed up in. Defined in docs/placement.md; times and intervals as in docs/metrics.md."""
+"""The metrics of placement runs, as docs/placement.md defines them. Times and intervals follow docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -13,19 +13,29 @@ from windtunnel.core.result import COMPLETED, STATUS
 from windtunnel.engine.results.statistics import Estimate, estimate_values, over_replications
 from windtunnel.placement.nodes import MILLI, FloatArray, IntArray
 from windtunnel.placement.recording import NANO, PlacementRecording
-from windtunnel.placement.tasks import Placing
+from windtunnel.placement.tasks import PlacementProblem
 from windtunnel.scenario.judging import judge
 from windtunnel.scenario.target import Target
 
-_ORDER = ("arrived", "completed", "dropped", "failed", "running", "queued")
+_STATUSES = ("arrived", "completed", "dropped", "failed", "running", "queued")
 _BINS = 240
 _STEPS_PER_CAPACITY = 100
 _STEPS = 500
+_MEANS = (
+    "simulated_s",
+    "throughput_per_s",
+    "utilisation",
+    "energy_j",
+    "average_power_w",
+    "peak_power_w",
+    "cost_usd",
+)
+_TIMES = ("latency_s", "waiting_s")
 
 
 @dataclass(frozen=True)
 class NodePower:
-    """What one GPU of a node draws idle and at most (W), and rents for (USD/s); None where it is not known."""
+    """The idle power and the power limit (W) of one GPU of a node, and its rent (USD/s); None if unknown."""
 
     sku: str | None
     idle_w: float | None
@@ -33,42 +43,29 @@ class NodePower:
     price_usd_per_s: float | None
 
 
-def summarise_placing(
-    placing: Placing,
+def summarise_placement(
+    problem: PlacementProblem,
     recordings: Sequence[PlacementRecording],
-    held: Sequence[PlacementRecording],
+    filled: Sequence[PlacementRecording],
     power: Sequence[NodePower],
     targets: Sequence[Target],
     policy: str,
     ties: str,
 ) -> dict[str, Any]:
-    """The measured part of result.json. Of several runs: counts are totals, values means, intervals between them.
+    """Return the measured part of result.json.
 
-    ``held``: each replay's tasks if none left, which is where a replay's figures against arrived demand come from.
+    Of several runs, job counts are sums, all other values are means, and intervals are between the runs. ``filled``
+    are the runs of ``fill_without_departures``, from which the values of a replay against arrived demand come.
     """
-    runs = [_one(placing, recording, power) for recording in recordings]
+    runs = [_single_run(problem, recording, power) for recording in recordings]
     result = dict(runs[0])
     if len(runs) > 1:
-        result["jobs"] = {name: sum(run["jobs"][name] for run in runs) for name in _ORDER}
-        for key in ("latency_s", "waiting_s"):
-            result[key] = _merged([run[key] for run in runs])
-        for key in (
-            "simulated_s",
-            "throughput_per_s",
-            "utilisation",
-            "energy_j",
-            "average_power_w",
-            "peak_power_w",
-            "cost_usd",
-        ):
-            numbers = [run[key] for run in runs if run[key] is not None]
-            result[key] = float(np.mean(numbers)) if numbers else None
+        result |= _merged_part(runs)
+        for key in _MEANS:
+            values = [run[key] for run in runs if run[key] is not None]
+            result[key] = float(np.mean(values)) if values else None
         result["workloads"] = [
-            {
-                "name": workload["name"],
-                "jobs": {name: sum(run["workloads"][i]["jobs"][name] for run in runs) for name in _ORDER},
-                **{key: _merged([run["workloads"][i][key] for run in runs]) for key in ("latency_s", "waiting_s")},
-            }
+            {"name": workload["name"], **_merged_part([run["workloads"][i] for run in runs])}
             for i, workload in enumerate(runs[0]["workloads"])
         ]
     result["placement"] = {
@@ -76,28 +73,26 @@ def summarise_placing(
         "ties": ties,
         "mode": recordings[0].mode,
         "runs": len(recordings),
-        "nodes": len(placing.nodes.cpu),
-        "gpus": int(placing.nodes.gpus.sum()),
-        "classes": len(placing.classes.cpu),
-        "target": {"classes": len(placing.target.weight), "share": placing.covered},
-        **_placement(recordings, held),
+        "nodes": len(problem.nodes.cpu),
+        "gpus": int(problem.nodes.gpus.sum()),
+        "classes": len(problem.classes.cpu),
+        "target": {"classes": len(problem.target.weight), "share": problem.covered},
+        **_placement(recordings, filled),
     }
     result["targets"] = [judge(target, result) for target in targets]
     return result
 
 
-def _one(placing: Placing, recording: PlacementRecording, power: Sequence[NodePower]) -> dict[str, Any]:
+def _single_run(problem: PlacementProblem, recording: PlacementRecording, power: Sequence[NodePower]) -> dict[str, Any]:
     tasks = recording.tasks
     timed = recording.mode == "replay"
     span_s = recording.end / NANO if timed else None
     whole = _times(recording, np.ones(len(tasks), dtype=bool))
-    devices, peak_w = _devices(placing, recording, power)
+    usage = _Usage(problem, recording)
+    devices = usage.devices(power)
     energies = [device["energy_j"] for device in devices]
     energy = float(sum(energies)) if timed and None not in energies else None
-    prices = [p.price_usd_per_s for p, g in zip(power, recording.gpus.tolist(), strict=True) if g]
-    rate = None
-    if prices and None not in prices:
-        rate = sum(g * (p.price_usd_per_s or 0.0) for p, g in zip(power, recording.gpus.tolist(), strict=True) if g)
+    rent = _rent_usd_per_s(recording, power)
     completed = whole["jobs"]["completed"]
     return {
         "simulated_s": span_s,
@@ -111,10 +106,18 @@ def _one(placing: Placing, recording: PlacementRecording, power: Sequence[NodePo
         "utilisation": float(np.mean([device["utilisation"] for device in devices])),
         "energy_j": energy,
         "average_power_w": energy / span_s if energy is not None and span_s else None,
-        "peak_power_w": peak_w if energy is not None else None,
-        "cost_usd": rate * span_s if rate is not None and span_s else None,
-        "cost_usd_per_h": None if rate is None else rate * 3600,
+        "peak_power_w": usage.peak_power_w(power) if energy is not None else None,
+        "cost_usd": rent * span_s if rent is not None and span_s else None,
+        "cost_usd_per_h": None if rent is None else rent * 3600,
     }
+
+
+def _rent_usd_per_s(recording: PlacementRecording, power: Sequence[NodePower]) -> float | None:
+    """Return the rent of all GPUs; None if there is none, or a GPU has no price."""
+    priced = [(gpus, node.price_usd_per_s) for node, gpus in zip(power, recording.gpus.tolist(), strict=True) if gpus]
+    if not priced or any(price is None for _, price in priced):
+        return None
+    return float(sum(gpus * (price or 0.0) for gpus, price in priced))
 
 
 def _times(recording: PlacementRecording, mine: np.ndarray) -> dict[str, Any]:
@@ -125,7 +128,7 @@ def _times(recording: PlacementRecording, mine: np.ndarray) -> dict[str, Any]:
     done = mine & (tasks.status == COMPLETED) & timed
     started = mine & (tasks.started >= 0) & timed
     return {
-        "jobs": {name: counts[name] for name in _ORDER},
+        "jobs": {name: counts[name] for name in _STATUSES},
         "latency_s": _dicts(estimate_values((tasks.finish[done] - tasks.arrival[done]) / NANO)),
         "waiting_s": _dicts(estimate_values((tasks.start[started] - tasks.arrival[started]) / NANO)),
     }
@@ -139,81 +142,100 @@ def _merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {name: over_replications([part[name]["value"] for part in parts]).as_dict() for name in parts[0]}
 
 
-def _devices(
-    placing: Placing, recording: PlacementRecording, power: Sequence[NodePower]
-) -> tuple[list[dict[str, Any]], float | None]:
-    """Every node, and the peak of all their GPUs' power."""
-    tasks, nodes = recording.tasks, placing.nodes
-    started = np.flatnonzero(tasks.started >= 0)
-    node = tasks.node[started]
-    timed = recording.mode == "replay"
-    until = np.where(tasks.finish[started] >= 0, tasks.finish[started], recording.end)
-    held_s = (until - tasks.start[started]) / NANO if timed else np.ones(len(started))
-    gpu = (tasks.gpus * tasks.milli)[started] / MILLI
-    span = recording.end / NANO if timed else 1.0
-    size = len(nodes.cpu)
-    gpu_s = np.bincount(node, gpu * held_s, size)
-    core_s = np.bincount(node, tasks.cpu[started] * held_s, size)
-    count = np.bincount(node, minlength=size)
-    devices = []
-    for n, (name, one) in enumerate(zip(nodes.names, power, strict=True)):
-        gpus = int(nodes.gpus[n])
-        full = gpus * span if gpus else float(nodes.cpu[n]) * span
-        energy: float | None = None
-        if timed and gpus == 0:
-            energy = 0.0
-        elif timed and one.idle_w is not None and one.limit_w is not None:
-            energy = gpus * one.idle_w * span + (one.limit_w - one.idle_w) * float(gpu_s[n])
-        devices.append(
+def _merged_part(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the job counts and times of a result, or of a workload, over several runs."""
+    jobs = {name: sum(part["jobs"][name] for part in parts) for name in _STATUSES}
+    return {"jobs": jobs, **{key: _merged([part[key] for part in parts]) for key in _TIMES}}
+
+
+class _Usage:
+    """The GPU time and core time that tasks hold on each node."""
+
+    def __init__(self, problem: PlacementProblem, recording: PlacementRecording) -> None:
+        tasks = recording.tasks
+        self.nodes, self.models = problem.nodes, recording.models
+        self.timed = recording.mode == "replay"
+        self.span_s = recording.end / NANO if self.timed else 1.0
+        started = np.flatnonzero(tasks.started >= 0)
+        self.node, self.start = tasks.node[started], tasks.start[started]
+        self.until = np.where(tasks.finish[started] >= 0, tasks.finish[started], recording.end)
+        held_s = (self.until - self.start) / NANO if self.timed else np.ones(len(started))
+        self.gpus = (tasks.gpus * tasks.milli)[started] / MILLI
+        size = len(self.nodes.cpu)
+        self.gpu_s = np.bincount(self.node, self.gpus * held_s, size)
+        self.core_s = np.bincount(self.node, tasks.cpu[started] * held_s, size)
+        self.tasks = np.bincount(self.node, minlength=size)
+
+    def devices(self, power: Sequence[NodePower]) -> list[dict[str, Any]]:
+        """Return a row of ``devices`` for each node."""
+        return [
             {
                 "name": name,
-                "sku": one.sku or recording.models[n] or "cpu",
+                "sku": power[n].sku or self.models[n] or "cpu",
                 "kind": "node",
-                "gpus": gpus,
-                "utilisation": float((gpu_s if gpus else core_s)[n] / full) if full else 0.0,
-                "energy_j": energy,
-                "jobs": int(count[n]),
+                "gpus": int(self.nodes.gpus[n]),
+                "utilisation": self._utilisation(n),
+                "energy_j": self._energy_j(n, power[n]),
+                "jobs": int(self.tasks[n]),
             }
+            for n, name in enumerate(self.nodes.names)
+        ]
+
+    def _utilisation(self, n: int) -> float:
+        """Return the share of the node's GPUs that tasks hold; of its CPU if it has no GPU."""
+        gpus = int(self.nodes.gpus[n])
+        full = gpus * self.span_s if gpus else float(self.nodes.cpu[n]) * self.span_s
+        return float((self.gpu_s if gpus else self.core_s)[n] / full) if full else 0.0
+
+    def _energy_j(self, n: int, power: NodePower) -> float | None:
+        """Return the energy of the node's GPUs; None for an inflation, or if the power is unknown."""
+        gpus = int(self.nodes.gpus[n])
+        if self.timed and gpus == 0:
+            return 0.0
+        if not self.timed or power.idle_w is None or power.limit_w is None:
+            return None
+        return gpus * power.idle_w * self.span_s + (power.limit_w - power.idle_w) * float(self.gpu_s[n])
+
+    def peak_power_w(self, power: Sequence[NodePower]) -> float:
+        """Return the highest power of all GPUs together; the power of every model must be known."""
+        gpus = self.nodes.gpus.tolist()
+        idle = sum((node.idle_w or 0.0) * g for node, g in zip(power, gpus, strict=True))
+        above_idle = np.array(
+            [(node.limit_w or 0.0) - (node.idle_w or 0.0) if g else 0.0 for node, g in zip(power, gpus, strict=True)]
         )
-    if not timed or any(d["energy_j"] is None for d in devices):
-        return devices, None
-    above = np.array(
-        [(p.limit_w or 0.0) - (p.idle_w or 0.0) if g else 0.0 for p, g in zip(power, nodes.gpus, strict=True)]
-    )
-    idle = sum((p.idle_w or 0.0) * int(g) for p, g in zip(power, nodes.gpus, strict=True))
-    watts = gpu * above[node]
-    ticks = np.concatenate([tasks.start[started], until])
-    order = np.argsort(ticks, kind="stable")
-    sums = np.cumsum(np.concatenate([watts, -watts])[order])
-    settled = np.append(np.diff(ticks[order]) > 0, True)
-    return devices, float(idle + max(0.0, float(sums[settled].max(initial=0.0))))
+        watts = self.gpus * above_idle[self.node]
+        ticks = np.concatenate([self.start, self.until])
+        order = np.argsort(ticks, kind="stable")
+        sums = np.cumsum(np.concatenate([watts, -watts])[order])
+        last_of_tick = np.append(np.diff(ticks[order]) > 0, True)
+        return float(idle + max(0.0, float(sums[last_of_tick].max(initial=0.0))))
 
 
-def _placement(recordings: Sequence[PlacementRecording], held: Sequence[PlacementRecording]) -> dict[str, Any]:
+def _placement(recordings: Sequence[PlacementRecording], filled: Sequence[PlacementRecording]) -> dict[str, Any]:
     if recordings[0].mode == "inflate":
         return _against_demand(recordings)
     shares = [_over_time(recording) for recording in recordings]
-    found: dict[str, Any] = {}
+    placed: dict[str, Any] = {}
     for key in ("demand", "gpu_allocation", "fragmentation", "fragmentation_rate"):
-        found[key] = over_replications([share[key] for share in shares]).as_dict()
+        placed[key] = over_replications([share[key] for share in shares]).as_dict()
     capacity = max(recordings[0].capacity, 1)
-    found["peak_demand"] = max(int(r.course.demand.max()) for r in recordings) / capacity
-    found["peak_allocation"] = max(int(r.course.allocated.max()) for r in recordings) / capacity
-    found["arrived_demand"] = shares[0]["arrived_demand"]
-    found["series"] = _against_demand(held, 2.0)["series"] if recordings[0].capacity else []
-    found["over_time"] = _series_over_time(recordings[0])
-    return found
+    placed["peak_demand"] = max(int(r.timeline.demand.max()) for r in recordings) / capacity
+    placed["peak_allocation"] = max(int(r.timeline.allocated.max()) for r in recordings) / capacity
+    placed["arrived_demand"] = shares[0]["arrived_demand"]
+    placed["series"] = _against_demand(filled, 2.0)["series"] if recordings[0].capacity else []
+    placed["over_time"] = _series_over_time(recordings[0])
+    return placed
 
 
-def _against_demand(recordings: Sequence[PlacementRecording], most: float = math.inf) -> dict[str, Any]:
-    """Allocation and fragmentation at each hundredth of arrived demand (up to ``most``), over the runs.
+def _against_demand(recordings: Sequence[PlacementRecording], max_demand: float = math.inf) -> dict[str, Any]:
+    """Return allocation and fragmentation at each hundredth of arrived demand up to ``max_demand``, over the runs.
 
-    Beyond five times the capacity the steps are wider, 500 in all.
+    Beyond five times the capacity there are 500 wider steps.
     """
     capacity = recordings[0].capacity
-    most = min(most, min(int(r.course.demand[-1]) for r in recordings) / max(capacity, 1))
-    step = max(1, math.ceil(most * _STEPS_PER_CAPACITY / _STEPS))
-    grid = np.arange(0, int(most * _STEPS_PER_CAPACITY + 1e-9) + 1, step) / _STEPS_PER_CAPACITY
+    max_demand = min(max_demand, min(int(r.timeline.demand[-1]) for r in recordings) / max(capacity, 1))
+    step = max(1, math.ceil(max_demand * _STEPS_PER_CAPACITY / _STEPS))
+    grid = np.arange(0, int(max_demand * _STEPS_PER_CAPACITY + 1e-9) + 1, step) / _STEPS_PER_CAPACITY
     rows = []
     for demand in [*grid.tolist(), None]:
         shares = [_state(recording, demand) for recording in recordings]
@@ -222,7 +244,7 @@ def _against_demand(recordings: Sequence[PlacementRecording], most: float = math
             row[key] = over_replications([share[i] for share in shares]).as_dict()
         rows.append(row)
     last = rows.pop()
-    reached = [int(r.course.demand[-1]) / capacity for r in recordings]
+    reached = [int(r.timeline.demand[-1]) / capacity for r in recordings]
     return {
         "demand": over_replications(reached).as_dict(),
         "arrived_demand": float(np.mean(reached)),
@@ -234,24 +256,27 @@ def _against_demand(recordings: Sequence[PlacementRecording], most: float = math
 
 
 def _state(recording: PlacementRecording, demand: float | None) -> tuple[float, float, float | None]:
-    """Allocated and fragmented shares of the capacity once no more than ``demand`` has arrived (None: at the end)."""
-    course, capacity = recording.course, recording.capacity
-    at = len(course.tick) - 1
+    """Return the allocated and fragmented shares of capacity, and the fragmentation rate, when ``demand`` has arrived.
+
+    None means the end of the run.
+    """
+    timeline, capacity = recording.timeline, recording.capacity
+    at = len(timeline.tick) - 1
     if demand is not None:
-        at = int(np.searchsorted(course.demand, round(demand * capacity), side="right")) - 1
-    allocated, fragmented = int(course.allocated[at]), int(course.fragmented[at]) / course.weight
+        at = int(np.searchsorted(timeline.demand, round(demand * capacity), side="right")) - 1
+    allocated, fragmented = int(timeline.allocated[at]), int(timeline.fragmented[at]) / timeline.weight
     idle = capacity - allocated
     return allocated / capacity, fragmented / capacity, fragmented / idle if idle else None
 
 
 def _over_time(recording: PlacementRecording) -> dict[str, float | None]:
-    course, capacity = recording.course, max(recording.capacity, 1)
+    timeline, capacity = recording.timeline, max(recording.capacity, 1)
     arrived = int((recording.tasks.gpus * recording.tasks.milli).sum()) / capacity
-    mean = _averager(course.tick, recording.end)
-    allocated = mean(course.allocated) / capacity
-    fragmented = mean(course.fragmented) / course.weight / capacity
+    mean = _averager(timeline.tick, recording.end)
+    allocated = mean(timeline.allocated) / capacity
+    fragmented = mean(timeline.fragmented) / timeline.weight / capacity
     return {
-        "demand": mean(course.demand) / capacity,
+        "demand": mean(timeline.demand) / capacity,
         "gpu_allocation": allocated,
         "fragmentation": fragmented,
         "fragmentation_rate": fragmented / (1 - allocated) if allocated < 1 else None,
@@ -269,19 +294,19 @@ def _averager(tick: IntArray, end: int) -> Callable[[IntArray], float]:
 
 
 def _series_over_time(recording: PlacementRecording) -> list[dict[str, float | None]]:
-    """Time averages over equal spans of the run; ``arrived`` is everything that has come by a span's end."""
-    course, capacity = recording.course, max(recording.capacity, 1)
+    """Return means over equal intervals of the run; ``arrived`` is the demand of all tasks until an interval's end."""
+    timeline, capacity = recording.timeline, max(recording.capacity, 1)
     edges = np.linspace(0, recording.end, _BINS + 1)
-    corners = np.append(course.tick, max(recording.end, int(course.tick[-1]))).astype(np.float64)
+    corners = np.append(timeline.tick, max(recording.end, int(timeline.tick[-1]))).astype(np.float64)
     width = max(recording.end / _BINS, 1e-300)
 
     def binned(values: IntArray) -> FloatArray:
         area = np.concatenate([[0.0], np.cumsum(np.diff(corners) * values)])
-        found: FloatArray = np.diff(np.interp(edges, corners, area)) / width
-        return found
+        means: FloatArray = np.diff(np.interp(edges, corners, area)) / width
+        return means
 
-    demand, allocated = binned(course.demand) / capacity, binned(course.allocated) / capacity
-    fragmented, waiting = binned(course.fragmented) / course.weight / capacity, binned(course.waiting)
+    demand, allocated = binned(timeline.demand) / capacity, binned(timeline.allocated) / capacity
+    fragmented, waiting = binned(timeline.fragmented) / timeline.weight / capacity, binned(timeline.waiting)
     each = np.concatenate([[0], np.cumsum(recording.tasks.gpus * recording.tasks.milli)])
     arrived = each[np.searchsorted(recording.tasks.arrival, edges[1:], side="right")] / capacity
     return [

@@ -1,11 +1,12 @@
-"""Placing tasks on nodes: what a policy sees, what it answers, what fits, and how fragmented a node's GPUs are.
+"""The state of nodes, the interface of placement policies, and the fragmentation of a node's GPUs.
 
-A GPU is 1000 thousandths ("milli"). A task takes a part of one GPU, or whole GPUs, and CPU and memory of the same
-node. Tasks that ask for the same are one class; a policy scores a node for a class, and the highest score wins.
+A GPU is 1000 thousandths ("milli"). A task takes a fraction of one GPU, or whole GPUs, and CPU and memory of the same
+node. Tasks with equal requests are one class. A policy scores each node for a class, and the node with the highest
+score takes the task.
 
 Fragmentation is that of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation
-Gradient Descent" (USENIX ATC 2023): a statistical measure against the workload that is to come. Here it is
-an exact integer: thousandths of a GPU, times tasks of the target workload. So ties are ties.
+Gradient Descent" (USENIX ATC 2023): the GPUs that a task of an expected workload cannot use. Here it is an exact
+integer (thousandths of a GPU, times tasks of the target workload), so that equal values compare as equal.
 """
 
 from __future__ import annotations
@@ -33,42 +34,45 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def compiled(function: _F) -> _F:
-    """Numba's ``njit``, its result kept on disk, typed as what it wraps."""
+    """Compile ``function`` with Numba and cache the result on disk; the type stays that of the function."""
     return cast("_F", _njit(cache=True)(function))
 
 
 class Nodes(NamedTuple):
-    """Every node's present state. Shapes (nodes,), but ``gpu_left`` (nodes, most GPUs) and ``tags`` (nodes, tags)."""
+    """The present state of all nodes.
+
+    Shapes: (nodes,), except ``gpu_left`` (nodes, largest number of GPUs) and ``tags`` (nodes, tags).
+    """
 
     cpu_left: IntArray
-    """Thousandths of a core."""
+    """Free thousandths of a core."""
     memory_left: IntArray
-    """Bytes."""
+    """Free bytes."""
     gpu_left: IntArray
-    """Thousandths of each GPU; 0 beyond a node's last."""
+    """Free thousandths of each GPU; 0 beyond a node's last GPU."""
     gpus: IntArray
     model: IntArray
-    """The index of its GPUs' model; -1 where it has none."""
+    """The index of the node's GPU model; -1 if it has no GPU."""
     tags: IntArray
-    """How many of its tasks have each tag (the kind of GPU demand, see ``Classes``)."""
+    """The number of the node's tasks with each tag (the kind of GPU demand, see ``Classes``)."""
 
 
 class Classes(NamedTuple):
-    """The classes of tasks, one element each."""
+    """The classes of tasks, one element for each class."""
 
     cpu: IntArray
     memory: IntArray
     gpus: IntArray
     milli: IntArray
-    """Of each GPU: 1000 unless the task takes a part of a single one."""
+    """Thousandths of each GPU: 1000 unless the task takes a fraction of a single GPU."""
     models: IntArray
-    """A bit for each model that it accepts."""
+    """A bit for each GPU model that the class accepts."""
     tag: IntArray
-    """0 for no GPU, 1 for a part of one, and another number for each number of whole GPUs."""
+    """0 for no GPU, 1 for a fraction of one, and another number for each number of whole GPUs."""
 
 
 class Target(NamedTuple):
-    """The workload that fragmentation is measured against: classes, and how many tasks of each it holds."""
+    """The workload for which fragmentation is measured: classes, and the number of tasks of each class."""
 
     cpu: IntArray
     gpus: IntArray
@@ -78,36 +82,36 @@ class Target(NamedTuple):
 
 
 class Largest(NamedTuple):
-    """The largest node's CPU and GPU thousandths, which scores are normalised by; never 0."""
+    """The CPU and GPU thousandths of the largest node, by which scores are normalised; never 0."""
 
     cpu: int
     gpu: int
 
 
 Score = Callable[[Nodes, Classes, int, Target, Largest, IntArray, FloatArray], None]
-"""(nodes, classes, class, target, largest, which nodes, out): writes the scores of ``which`` to ``out``."""
+"""(nodes, classes, class, target, largest, which, out): write the scores of the nodes ``which`` to ``out``."""
 
 ChooseGpu = Callable[[Nodes, int, Classes, int, Target, float], int]
-"""(nodes, node, classes, class, target, draw in [0, 1)): which GPU of the node takes a part-GPU task."""
+"""(nodes, node, classes, class, target, draw in [0, 1)): return the GPU of the node for a fraction of a GPU."""
 
 
 @dataclass(frozen=True)
 class PlacementPolicy:
-    """How a node is chosen (the highest score) and, within it, the GPU of a task that takes a part of one."""
+    """A rule that selects the node of a task (the highest score) and, for a fraction of a GPU, the GPU."""
 
     name: str
     doc: str
     score: Score
     choose_gpu: ChooseGpu
     random: bool = False
-    """Whether equals are told apart by a draw, whatever the scenario says of ties."""
+    """Whether a random draw decides between equal nodes, independent of the scenario's ``ties``."""
 
 
 PLACEMENTS: Registry[PlacementPolicy] = Registry("placement policy")
 
 
 def placement(name: str, choose_gpu: ChooseGpu, *, random: bool = False) -> Callable[[Score], Score]:
-    """Decorator: registers a score (compiled by ``compiled``) as the placement policy ``name``."""
+    """Return a decorator that registers a score function (see ``compiled``) as the placement policy ``name``."""
 
     def add(score: Score) -> Score:
         PLACEMENTS.add(name, PlacementPolicy(name, (score.__doc__ or "").strip(), score, choose_gpu, random))
@@ -118,25 +122,25 @@ def placement(name: str, choose_gpu: ChooseGpu, *, random: bool = False) -> Call
 
 @compiled
 def accepts(models: int, model: int) -> bool:
-    """Whether a task with the mask ``models`` accepts the GPU model of that index (-1: there is none)."""
+    """Return whether a task with the mask ``models`` accepts the GPU model with index ``model`` (-1: no GPU)."""
     return models == ANY_MODEL or (model >= 0 and (models >> model) & 1 == 1)
 
 
 @compiled
 def gpus_fit(gpu_left: IntArray, gpus: int, wanted: int, milli: int) -> bool:
-    """Whether ``wanted`` of a node's ``gpus`` GPUs (shape (most GPUs,)) have ``milli`` left each."""
-    found = 0
+    """Return whether ``wanted`` of the first ``gpus`` entries of ``gpu_left`` are at least ``milli`` each."""
+    count = 0
     for g in range(gpus):
         if gpu_left[g] >= milli:
-            found += 1
-            if found >= wanted:
+            count += 1
+            if count >= wanted:
                 return True
     return wanted == 0
 
 
 @compiled
 def fits(nodes: Nodes, n: int, classes: Classes, c: int) -> bool:
-    """Whether node ``n`` can take a task of class ``c`` now."""
+    """Return whether a task of class ``c`` fits on node ``n`` now."""
     if nodes.cpu_left[n] < classes.cpu[c] or nodes.memory_left[n] < classes.memory[c]:
         return False
     if classes.gpus[c] == 0:
@@ -148,7 +152,7 @@ def fits(nodes: Nodes, n: int, classes: Classes, c: int) -> bool:
 
 @compiled
 def fits_somewhere(nodes: Nodes, classes: Classes, c: int) -> bool:
-    """Whether any node can take a task of class ``c`` now."""
+    """Return whether a task of class ``c`` fits on any node now."""
     for n in range(len(nodes.cpu_left)):  # noqa: SIM110  Numba has no any() of a generator
         if fits(nodes, n, classes, c):
             return True
@@ -157,14 +161,14 @@ def fits_somewhere(nodes: Nodes, classes: Classes, c: int) -> bool:
 
 @compiled
 def node_fragmentation(cpu_left: int, gpu_left: IntArray, gpus: int, model: int, target: Target) -> int:
-    """F_n(M) of one node: its GPU thousandths that are of no use, summed over the tasks of the target workload.
+    """Return F_n(M) of one node: its unusable GPU thousandths, summed over the tasks of the target workload.
 
-    For a task m of the target: if the node cannot take it - too little CPU or GPU, a model
-    it does not accept, or it asks for no GPU at all - everything unallocated on its GPUs is a fragment. If it can,
-    what is left on GPUs with less than the task needs of one is. Divide by the target's tasks for the expectation.
+    If a task m of the target does not fit on the node (too little CPU or GPU, or another model), or requests no GPU,
+    all unallocated thousandths of the node are fragments. Otherwise the fragments are on the GPUs that have less free
+    than the task needs of one. The sum divided by the number of tasks of the target is the expectation.
 
-    Memory is checked when a task is placed but, as in the paper's own simulator (hkust-adsl/
-    kubernetes-scheduler-simulator, Apache-2.0), is no part of the measure.
+    Memory is checked when a task is placed, but it is not part of the measure, as in the paper's own simulator
+    (hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0).
     """
     left = 0
     for g in range(gpus):
@@ -189,7 +193,7 @@ def node_fragmentation(cpu_left: int, gpu_left: IntArray, gpus: int, model: int,
 
 @compiled
 def after_placing(nodes: Nodes, n: int, classes: Classes, c: int, gpu: int, target: Target) -> int:
-    """Fragmentation of node ``n`` once a task of class ``c`` is on it: on GPU ``gpu``, or on its first idle ones."""
+    """Return the fragmentation of node ``n`` with one more task of class ``c``, on ``gpu`` or its first idle GPUs."""
     row = nodes.gpu_left[n].copy()
     if classes.milli[c] < MILLI:
         row[gpu] -= classes.milli[c]
@@ -205,10 +209,10 @@ def after_placing(nodes: Nodes, n: int, classes: Classes, c: int, gpu: int, targ
 
 
 def cluster_fragmentation(nodes: Nodes, target: Target) -> IntArray:
-    """``node_fragmentation`` of every node, shape (nodes,)."""
-    found = np.zeros(len(nodes.cpu_left), dtype=np.int64)
-    _every_node(nodes, target, found)
-    return found
+    """Return ``node_fragmentation`` of every node, shape (nodes,)."""
+    fragmentation = np.zeros(len(nodes.cpu_left), dtype=np.int64)
+    _every_node(nodes, target, fragmentation)
+    return fragmentation
 
 
 @compiled

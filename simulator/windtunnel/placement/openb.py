@@ -1,7 +1,7 @@
-"""The openb trace's two files, typed, read whole and written back to the same bytes.
+"""Reads and writes the two files of the openb trace: nodes and tasks.
 
-Alibaba's openb cluster, published through hkust-adsl/kubernetes-scheduler-simulator (Apache-2.0) with Weng et al.,
-"Beware of Fragmentation" (USENIX ATC 2023). Times are whole seconds.
+The trace is of Alibaba's openb cluster. It is published through hkust-adsl/kubernetes-scheduler-simulator (Apache-2.0)
+with Weng et al., "Beware of Fragmentation" (USENIX ATC 2023). Times are whole seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from windtunnel.core.errors import InputError, Where, nearest
 
 @dataclass(frozen=True)
 class OpenbNode:
-    """A node. ``gpu`` is how many GPUs it has; CPU in thousandths of a core."""
+    """A node. ``gpu`` is its number of GPUs; the CPU is in thousandths of a core."""
 
     sn: str
     cpu_milli: int
@@ -26,7 +26,7 @@ class OpenbNode:
 
 @dataclass(frozen=True)
 class OpenbPod:
-    """A task. ``gpu_milli`` is of each of its ``num_gpu`` GPUs; ``scheduled_time`` None: it never was."""
+    """A task. ``gpu_milli`` is of each of its ``num_gpu`` GPUs; ``scheduled_time`` is None if it never started."""
 
     name: str
     cpu_milli: int
@@ -42,9 +42,10 @@ class OpenbPod:
 
 
 def read_openb_nodes(path: Path, where: Where | None = None) -> tuple[list[OpenbNode], Table]:
-    """Every row of a nodes file, in order, and the table it came from (for lines).
+    """Return every row of a nodes file, in order, and the table with the line numbers.
 
-    ``where`` is the place that names the file. Raises InputError with file, line and column for a broken row.
+    ``where`` is the place in the scenario that names the file. Raises InputError with file, line and column if a row is
+    not valid.
     """
     table = _read(path, OpenbNode, "list of nodes", where)
     nodes = []
@@ -56,7 +57,7 @@ def read_openb_nodes(path: Path, where: Where | None = None) -> tuple[list[Openb
 
 
 def read_openb_pods(path: Path, where: Where | None = None) -> tuple[list[OpenbPod], Table]:
-    """Every row of a tasks file, in order, and the table it came from. Raises as ``read_openb_nodes``."""
+    """Return every row of a tasks file, in order, and its table. Raises as ``read_openb_nodes`` does."""
     table = _read(path, OpenbPod, "list of tasks", where)
     whole = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
     pods = []
@@ -83,12 +84,12 @@ def read_openb_pods(path: Path, where: Where | None = None) -> tuple[list[OpenbP
 
 
 def nodes_csv(nodes: list[OpenbNode]) -> str:
-    """``nodes`` as the text of a nodes file."""
+    """Return ``nodes`` as the text of a nodes file."""
     return _lines(OpenbNode, ([n.sn, str(n.cpu_milli), str(n.memory_mib), str(n.gpu), n.model] for n in nodes))
 
 
 def pods_csv(pods: list[OpenbPod]) -> str:
-    """``pods`` as the text of a tasks file."""
+    """Return ``pods`` as the text of a tasks file."""
 
     def cells(pod: OpenbPod) -> list[str]:
         values = [getattr(pod, field.name) for field in fields(OpenbPod)]
@@ -114,7 +115,7 @@ def _read(path: Path, kind: type, what: str, where: Where | None) -> Table:
                 nearest=nearest(name, table.header),
             )
     if not table.rows:
-        raise InputError(f"the {what} holds no rows", where=where or Where(str(path)), expected="at least one row")
+        raise InputError(f"the {what} has no rows", where=where or Where(str(path)), expected="at least one row")
     return table
 
 
@@ -123,6 +124,6 @@ def _whole(text: str, table: Table, row: int, column: str) -> int:
         raise InputError(
             f"'{text[:40]}' is not a whole number",
             where=Where(table.file, table.lines[row], field=column),
-            expected="a whole number, not negative",
+            expected="a whole number of at least 0",
         )
     return int(text)

@@ -1,11 +1,11 @@
-"""Placement policies, one score each; the node with the highest score takes the task.
+"""The placement policies. Each is a score; the node with the highest score takes the task.
 
-The five baselines and fragmentation gradient descent of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing
-Workloads with Fragmentation Gradient Descent" (USENIX ATC 2023). Where the paper's prose leaves room, the
-definition is that of its experiments' configuration (hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0; read for
-its definitions, none of its text is here). One thing differs on purpose: that simulator cuts scores to whole numbers
-from 0 to 100, which makes many nodes equal; scores here are exact. Between equals it takes the first of an order of
-nodes drawn once a run (``ties: shuffled``).
+They are the five baselines and fragmentation gradient descent of Weng et al., "Beware of Fragmentation: Scheduling
+GPU-Sharing Workloads with Fragmentation Gradient Descent" (USENIX ATC 2023). Where the text of the paper is ambiguous,
+the definition is that of its experiments' configuration (hkust-adsl/kubernetes-scheduler-simulator, Apache-2.0; only
+the definitions were used, no code). One difference is intended: that simulator rounds scores to whole numbers from 0 to
+100, which makes many nodes equal, and scores here are exact. Between equal nodes it takes the first in an order that is
+drawn once per run (``ties: shuffled``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from windtunnel.placement.nodes import (
 
 @compiled
 def tightest_gpu(nodes: Nodes, n: int, classes: Classes, c: int, target: Target, draw: float) -> int:
-    """The GPU with the least left of those on which the part fits; the first among equals."""
+    """Return the fullest GPU on which the fraction fits; of equal GPUs the first."""
     best = -1
     for g in range(nodes.gpus[n]):
         left = nodes.gpu_left[n, g]
@@ -38,7 +38,7 @@ def tightest_gpu(nodes: Nodes, n: int, classes: Classes, c: int, target: Target,
 
 @compiled
 def random_gpu(nodes: Nodes, n: int, classes: Classes, c: int, target: Target, draw: float) -> int:
-    """Any GPU on which the part fits, each as likely."""
+    """Return a random GPU on which the fraction fits, each with the same probability."""
     fitting = 0
     for g in range(nodes.gpus[n]):
         if nodes.gpu_left[n, g] >= classes.milli[c]:
@@ -54,7 +54,7 @@ def random_gpu(nodes: Nodes, n: int, classes: Classes, c: int, target: Target, d
 
 @compiled
 def steepest_gpu(nodes: Nodes, n: int, classes: Classes, c: int, target: Target, draw: float) -> int:
-    """The GPU whose part leaves the node least fragmented; the first among equals."""
+    """Return the GPU that leaves the node least fragmented; of equal GPUs the first."""
     best, least = -1, 0
     for g in range(nodes.gpus[n]):
         if nodes.gpu_left[n, g] >= classes.milli[c]:
@@ -69,7 +69,7 @@ def steepest_gpu(nodes: Nodes, n: int, classes: Classes, c: int, target: Target,
 def any_node(
     nodes: Nodes, classes: Classes, c: int, target: Target, largest: Largest, which: IntArray, out: FloatArray
 ) -> None:
-    """Any node that has room, each as likely, and any of its GPUs."""
+    """A random node on which the task fits, and a random GPU of it."""
     for n in which:
         out[n] = 0.0
 
@@ -79,13 +79,13 @@ def any_node(
 def least_left_over(
     nodes: Nodes, classes: Classes, c: int, target: Target, largest: Largest, which: IntArray, out: FloatArray
 ) -> None:
-    """The node with the least left over: CPU and GPU equally weighted, each over the largest node's."""
+    """The node with the least free CPU and GPU after placing, equally weighted, relative to the largest node."""
     gpu = classes.gpus[c] * classes.milli[c]
     for n in which:
         left = 0
         for g in range(nodes.gpus[n]):
             left += nodes.gpu_left[n, g]
-        # Both shares over one denominator, so that the sum is a whole number.
+        # Both shares have one denominator, so that the sum is a whole number.
         out[n] = -((nodes.cpu_left[n] - classes.cpu[c]) * largest.gpu + (left - gpu) * largest.cpu)
 
 
@@ -94,10 +94,10 @@ def least_left_over(
 def smallest_dot_product(
     nodes: Nodes, classes: Classes, c: int, target: Target, largest: Largest, which: IntArray, out: FloatArray
 ) -> None:
-    """The node whose (CPU, GPU) left has the smallest dot product with what the task asks for, over the largest node's.
+    """The node whose free (CPU, GPU) has the smallest dot product with the request, relative to the largest node.
 
-    After Tetris (Grandl et al., Multi-resource packing for cluster schedulers, SIGCOMM 2014), whose alignment score
-    the paper turns round: the smallest product goes first.
+    It follows Tetris (Grandl et al., Multi-resource packing for cluster schedulers, SIGCOMM 2014), whose alignment
+    score the paper inverts: the smallest product is best.
     """
     gpu = classes.gpus[c] * classes.milli[c]
     for n in which:
@@ -114,9 +114,9 @@ def smallest_dot_product(
 def occupied_first(
     nodes: Nodes, classes: Classes, c: int, target: Target, largest: Largest, which: IntArray, out: FloatArray
 ) -> None:
-    """GPUs in use first (the fullest that fits), then idle GPUs of nodes in use, then idle nodes (the fewest GPUs).
+    """GPUs in use first (the fullest that fits), then idle GPUs of nodes in use, then idle nodes with the fewest GPUs.
 
-    Tasks without a GPU find all nodes equal.
+    For a task without a GPU all nodes are equal.
     """
     tier = 1e6
     for n in which:
@@ -143,10 +143,10 @@ def occupied_first(
 def same_demand_together(
     nodes: Nodes, classes: Classes, c: int, target: Target, largest: Largest, which: IntArray, out: FloatArray
 ) -> None:
-    """Nodes that hold only tasks of the same GPU demand, then those that also do, then ones without any, then others.
+    """Nodes with tasks of the same GPU demand only, then with such and other tasks, then without tasks, then others.
 
-    After Gandiva (Xiao et al., OSDI 2018). The demands are: a part of a GPU, one whole, two, and so on. Within a rank
-    the node with the least GPU left. Tasks without a GPU find all nodes equal.
+    It follows Gandiva (Xiao et al., OSDI 2018). The demands are a fraction of a GPU, one GPU, two GPUs, and so on.
+    Within a rank the node with the least free GPU is best. For a task without a GPU all nodes are equal.
     """
     rank = 1e9
     for n in which:
@@ -170,7 +170,7 @@ def same_demand_together(
 def steepest_descent(
     nodes: Nodes, classes: Classes, c: int, target: Target, largest: Largest, which: IntArray, out: FloatArray
 ) -> None:
-    """The node, and on it the GPU, whose fragmentation this task lowers most or raises least: the paper's policy."""
+    """The node and the GPU for which the task lowers the fragmentation most, or raises it least: the paper's policy."""
     for n in which:
         before = node_fragmentation(nodes.cpu_left[n], nodes.gpu_left[n], nodes.gpus[n], nodes.model[n], target)
         part = classes.gpus[c] > 0 and classes.milli[c] < MILLI

@@ -1,4 +1,4 @@
-"""What a placement run leaves behind: where every task went and when, and how full and fragmented the cluster was."""
+"""The recording of a placement run: the node and the times of every task, and the state of the cluster over time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 
 NANO = 10**9
-"""Ticks of a placement run in a second. The openb trace is 149 days; int64 picoseconds end after 106."""
+"""Ticks per second of a placement run. The openb trace lasts 149 days; int64 picoseconds overflow after 106 days."""
 
 
 @dataclass(frozen=True)
 class PlacedTasks:
-    """Every task in order of arrival; one element each. Ticks are nanoseconds; -1 where it did not come to that.
+    """All tasks in order of arrival, one element for each. Ticks are nanoseconds; -1 if the event did not occur.
 
-    When inflating there is no time: ``arrival`` counts tasks, and what was placed was so at once.
+    An inflation has no time: ``arrival`` counts tasks, and a task starts as it arrives.
     """
 
     names: Sequence[str]
@@ -32,11 +32,11 @@ class PlacedTasks:
     duration: IntArray
     node: IntArray
     gpu_mask: IntArray
-    """A bit for each GPU of the node that it took."""
+    """A bit for each GPU of the node that the task holds."""
     status: IntArray
     """As in ``core.result``: COMPLETED, RUNNING, QUEUED, DROPPED."""
     started: IntArray
-    """The place of its start among all starts and ends; -1 where there was none."""
+    """The index of the start among all starts and ends; -1 if the task did not start."""
     ended: IntArray
     cpu: IntArray
     memory: IntArray
@@ -48,11 +48,11 @@ class PlacedTasks:
 
 
 @dataclass(frozen=True)
-class Course:
-    """The cluster after each moment at which it changed; ``tick`` increases strictly (tasks arrived, when inflating).
+class PlacementTimeline:
+    """The state of the cluster after each change. ``tick`` increases strictly (in an inflation: the tasks arrived).
 
-    ``demand`` and ``allocated`` are in GPU thousandths: asked for by all that have arrived and not left, and held.
-    ``fragmented`` is in GPU thousandths too, times ``weight``.
+    ``demand`` is requested by tasks that have arrived and not left, ``allocated`` is held by tasks; both are in GPU
+    thousandths. ``fragmented`` is in GPU thousandths times ``weight``.
     """
 
     tick: IntArray
@@ -65,13 +65,13 @@ class Course:
 
 @dataclass(frozen=True)
 class PlacementRecording:
-    """One run, all of it."""
+    """The complete data of one run."""
 
     mode: Literal["replay", "inflate"]
     backfill: bool
     end: int
     tasks: PlacedTasks
-    course: Course
+    timeline: PlacementTimeline
     nodes: Sequence[str]
     models: Sequence[str]
     """The GPU model of each node."""

@@ -1,4 +1,4 @@
-"""Running a placement scenario: what `windtunnel run` does with a file that states a cluster instead of a fleet."""
+"""Runs a placement scenario: a file with a cluster instead of a fleet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PARAMETERS = ("idle_power_w", "max_power_w")
 
 
 def policies() -> list[str]:
-    """Every placement policy, by name."""
+    """Return the names of all placement policies."""
     import windtunnel.placement.policies  # noqa: F401  registers them
     from windtunnel.placement.nodes import PLACEMENTS
 
@@ -43,14 +43,17 @@ def _policy(scenario: PlacementScenario) -> PlacementPolicy:
 def run_placement(
     scenario: PlacementScenario, replications: int, engine: str, catalogue: Catalogue
 ) -> tuple[dict[str, Any], PlacementRecording]:
-    """Simulate ``scenario``: result.json's content, and the first run's recording.
+    """Simulate ``scenario``; return the content of result.json and the recording of the first run.
 
-    ``replications`` above 1 replaces the number of runs that the scenario states. Raises InputError.
+    ``replications`` above 1 replaces the scenario's number of runs.
+
+    Raises:
+        InputError: if the engine is not the placement engine, or the scenario is not valid.
     """
     from windtunnel.placement import engine as placement
     from windtunnel.placement import invariants as placement_invariants
-    from windtunnel.placement.metrics import summarise_placing
-    from windtunnel.placement.tasks import prepare_placing
+    from windtunnel.placement.metrics import summarise_placement
+    from windtunnel.placement.tasks import prepare_placement
 
     if engine not in ("auto", "placement"):
         raise InputError(
@@ -59,21 +62,21 @@ def run_placement(
             expected="auto or placement",
         )
     policy = _policy(scenario)
-    placing = prepare_placing(scenario)
-    power, numbers = _power(scenario, placing.nodes.models, catalogue)
-    by_node = [power.get(m, _unknown()) for m in _node_models(placing.nodes.models, placing.nodes.model)]
+    problem = prepare_placement(scenario)
+    power, inputs = _power(scenario, problem.nodes.models, catalogue)
+    by_node = [power.get(m, _unknown()) for m in _node_models(problem.nodes.models, problem.nodes.model)]
     inflate = isinstance(scenario.mode, Inflate)
     runs = scenario.mode.runs if isinstance(scenario.mode, Inflate) and replications == 1 else replications
-    recordings, held = [], []
+    recordings, filled = [], []
     for number in range(runs):
-        recording = placement.run(scenario, placing, policy, _seed(scenario.seed, number))
-        placement_invariants.check(recording, placing)
+        recording = placement.run(scenario, problem, policy, _seed(scenario.seed, number))
+        placement_invariants.check(recording, problem)
         recordings.append(recording)
         if not inflate:
-            seed, came = _seed(scenario.seed, number), len(recording.tasks)
-            held.append(placement.hold(scenario, placing, policy, seed, came))
-            placement_invariants.check(held[-1], placing)
-    notes = _notes(placing.tasks.never_started, power, inflate, runs)
+            seed, count = _seed(scenario.seed, number), len(recording.tasks)
+            filled.append(placement.fill_without_departures(scenario, problem, policy, seed, count))
+            placement_invariants.check(filled[-1], problem)
+    notes = _notes(problem.tasks.never_started, power, inflate, runs)
     result = {
         "name": scenario.name,
         "description": scenario.description,
@@ -81,9 +84,11 @@ def run_placement(
         "seed": scenario.seed,
         "replications": runs,
         "policy": policy.name,
-        **summarise_placing(placing, recordings, held, by_node, scenario.parsed_targets, policy.name, scenario.ties),
-        "provenance": numbers,
-        "models": [],
+        **summarise_placement(
+            problem, recordings, filled, by_node, scenario.parsed_targets, policy.name, scenario.ties
+        ),
+        "provenance": inputs,
+        "model_accuracy": [],
         "notes": notes,
         "scenario": scenario.resolved(),
         "versions": _versions(),
@@ -92,7 +97,7 @@ def run_placement(
 
 
 def _seed(seed: int, number: int) -> int:
-    """An independent seed for each run after the first, as for replications of a fleet."""
+    """Return an independent seed for each run after the first, as for replications of a fleet."""
     if not number:
         return seed
     return int(np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)[0] >> 1)
@@ -122,7 +127,7 @@ def _node_models(models: Any, model: np.ndarray) -> list[str]:
 def _power(
     scenario: PlacementScenario, models: Any, catalogue: Catalogue
 ) -> tuple[dict[str, NodePower], list[dict[str, Any]]]:
-    """What each GPU model draws and costs, as far as a SKU is known for it, and the numbers that entered."""
+    """Return the power and rent of each GPU model with a known SKU, and the inputs that were used."""
     from windtunnel.placement.metrics import NodePower
 
     stated = scenario.cluster.gpus
@@ -130,12 +135,12 @@ def _power(
     for name in stated:
         if name not in models:
             raise InputError(
-                f"no node has a GPU '{name}'",
+                f"no node has the GPU model '{name}'",
                 where=scenario.where("cluster", "gpus", name),
                 expected=f"one of {', '.join(models)}",
             )
-    found: dict[str, NodePower] = {}
-    numbers: list[dict[str, Any]] = []
+    power: dict[str, NodePower] = {}
+    inputs: list[dict[str, Any]] = []
     skus = [spec.sku for spec in catalogue.specs()]
     for model in models:
         entry = stated.get(model)
@@ -144,15 +149,15 @@ def _power(
             sku = OPENB_SKUS.get(model) if openb else (model if model in skus else None)
         price = entry.price if entry is not None else None
         if sku is None:
-            found[model] = NodePower(None, None, None, price)
+            power[model] = NodePower(None, None, None, price)
             continue
         try:
             device = catalogue.device(sku)
         except InputError as error:
             raise error.at(scenario.where("cluster", "gpus", model, "sku")) from None
-        found[model] = NodePower(sku, device.idle_power_w, device.power_limit_w, price)
-        numbers += [_source(sku, path, device.values[path]) for path in _PARAMETERS]
-    return found, list({(row["device"], row["parameter"]): row for row in numbers}.values())
+        power[model] = NodePower(sku, device.idle_power_w, device.power_limit_w, price)
+        inputs += [_source(sku, path, device.values[path]) for path in _PARAMETERS]
+    return power, list({(row["device"], row["parameter"]): row for row in inputs}.values())
 
 
 def _source(sku: str, path: str, sourced: Sourced) -> dict[str, Any]:
@@ -171,20 +176,22 @@ def _source(sku: str, path: str, sourced: Sourced) -> dict[str, Any]:
 
 def _notes(never: int, power: dict[str, NodePower], inflate: bool, runs: int) -> list[str]:
     notes = []
-    unknown = [model for model, one in power.items() if one.idle_w is None]
+    unknown = [model for model, node in power.items() if node.idle_w is None]
     if inflate:
-        notes.append("tasks never leave, so there is no time: latency, waiting, throughput and energy are not given")
+        notes.append("an inflation has no time, so it has no latency, queueing delay, throughput and energy")
     elif unknown:
         notes.append(
-            f"no energy is given: the power of {', '.join(unknown)} is not known (`cluster: gpus:` may name a SKU)"
+            f"energy is unknown, because the power of {', '.join(unknown)} is unknown (state a SKU in `cluster: gpus:`)"
         )
     else:
         notes.append(
-            "energy is the GPUs' alone, an allocated thousandth drawing its share of the limit above idle: an upper "
-            "estimate of what tasks draw"
+            "energy is that of the GPUs alone; an allocated thousandth draws its share of the power limit above idle, "
+            "which is an upper bound"
         )
     if never and not inflate:
-        notes.append(f"{never:,} tasks never started in the trace; a later column says when they began")
+        notes.append(
+            f"{never:,} tasks never started in the trace; their start is taken from the next column of `duration.from`"
+        )
     if runs > 1:
-        notes.append(f"job counts in result.json are the sum of {runs} runs; nodes are the first run's")
+        notes.append(f"job counts in result.json are sums over {runs} runs; nodes are those of the first run")
     return notes

@@ -1,7 +1,7 @@
 """A placement scenario: a cluster of nodes, tasks that need several resources at once, and a placement policy.
 
-A scenario with the key ``cluster`` in place of ``fleet`` is one of these. Tasks are not programs: they hold GPUs,
-parts of one GPU, CPU and memory of one node for as long as they last. docs/placement.md explains the keys.
+Such a scenario has the key ``cluster`` instead of ``fleet``. Tasks are not programs: a task holds GPUs or a fraction of
+one GPU, CPU and memory of one node for its duration. docs/placement.md explains the keys.
 """
 
 from __future__ import annotations
@@ -33,17 +33,21 @@ from windtunnel.scenario.scenario import Stop
 from windtunnel.scenario.target import METRICS, Metric, Target, parse_target
 
 MAX_GPUS = 32
-"""GPUs of one node at most."""
+"""The largest number of GPUs of one node."""
 
 PLACEMENT_METRICS: Mapping[str, Metric] = {
     **{
         name: Metric(METRICS[name].unit, METRICS[name].statistics, METRICS[name].doc)
         for name in ("latency", "waiting", "throughput", "power", "energy", "cost", "utilisation", "completed")
     },
-    "allocation": Metric("1", (), "GPU allocated over GPU capacity: at the end when inflating, else over the time"),
-    "fragmentation": Metric("1", (), "GPU fragmented over GPU capacity, likewise"),
+    "allocation": Metric(
+        "1", (), "allocated GPUs over GPU capacity: at the end of an inflation, or the mean over a replay"
+    ),
+    "fragmentation": Metric(
+        "1", (), "fragmented GPUs over GPU capacity: at the end of an inflation, or the mean over a replay"
+    ),
 }
-"""What a target of a placement scenario may speak of."""
+"""The metrics that a target of a placement scenario may use."""
 
 OPENB_SKUS: Mapping[str, str] = {
     "P100": "p100-pcie-16gb",
@@ -52,7 +56,7 @@ OPENB_SKUS: Mapping[str, str] = {
     "V100M32": "v100-sxm-32gb",
     "A10": "a10",
 }
-"""The catalogue's SKU of each GPU model of the openb trace; G2 and G3 are undisclosed there."""
+"""The catalogue's SKU of each GPU model of the openb trace. The trace does not disclose G2 and G3."""
 
 
 def _custom(error: InputError) -> PydanticCustomError:
@@ -65,7 +69,7 @@ def _custom(error: InputError) -> PydanticCustomError:
 
 def _count(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _custom(InputError(f"this is {value!r}", expected="a whole number"))
+        raise _custom(InputError(f"{value!r} is not a whole number", expected="a whole number"))
     return value
 
 
@@ -73,13 +77,13 @@ _COLUMN = re.compile(r"\$(?P<column>\S+)(?:\s+(?P<unit>\S+))?")
 
 
 def column_of(value: int | str) -> str | None:
-    """The column that ``$Column`` or ``$Column UNIT`` names; None for a plain value."""
+    """Return the column that ``$Column`` or ``$Column UNIT`` names; None for a plain value."""
     match = _COLUMN.fullmatch(value) if isinstance(value, str) else None
     return None if match is None else match["column"]
 
 
 def factor_of(value: str, default: str) -> float:
-    """The SI factor of ``$Column UNIT``, in which the column is written; ``default`` where no unit stands."""
+    """Return the SI factor of the unit in ``$Column UNIT``; of ``default`` if there is no unit."""
     match = _COLUMN.fullmatch(value)
     return parse_unit((match["unit"] if match else None) or default).factor
 
@@ -88,7 +92,7 @@ def _whole_or_column(value: Any) -> Any:
     if isinstance(value, str) and _COLUMN.fullmatch(value) and " " not in value:
         return value
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 10**12:
-        raise _custom(InputError(f"this is {value!r}", expected="a whole number from 0, or $Column"))
+        raise _custom(InputError(f"{value!r} is not valid", expected="a whole number from 0, or $Column"))
     return value
 
 
@@ -103,7 +107,7 @@ def _quantity_or_column(unit: str) -> BeforeValidator:
                     raise InputError(f"'{value}' has no unit", expected=example)
                 parse_quantity(f"1 {match['unit']}", unit)
             elif not isinstance(value, str):
-                raise InputError(f"this is {value!r}", expected=example)
+                raise InputError(f"{value!r} is not a quantity", expected=example)
             elif parse_quantity(value, unit) < 0:
                 raise InputError(f"'{value}' is negative", expected="zero or more")
         except InputError as error:
@@ -115,7 +119,7 @@ def _quantity_or_column(unit: str) -> BeforeValidator:
 
 def _a_column(value: Any) -> Any:
     if not (isinstance(value, str) and value.startswith("$") and len(value) > 1 and " " not in value):
-        raise _custom(InputError(f"this is {value!r}", expected="$Column"))
+        raise _custom(InputError(f"{value!r} is not a column", expected="$Column"))
     return value
 
 
@@ -130,22 +134,22 @@ class _Model(BaseModel):
 
 
 class NodeFile(_Model):
-    """Nodes from a CSV file in the openb trace's columns (``sn,cpu_milli,memory_mib,gpu,model``), one row each."""
+    """Nodes from a CSV file in the openb trace's columns (``sn,cpu_milli,memory_mib,gpu,model``), one row per node."""
 
     file: Text
     format: Literal["openb-nodes"] = "openb-nodes"
     stride: Annotated[int, BeforeValidator(_count), Field(ge=1, le=10**6)] = Field(
-        1, description="use every n-th row, from the first on: a smaller cluster of the same mix"
+        1, description="use every n-th row, from the first row: a smaller cluster of the same mix"
     )
 
 
 class NodeGroup(_Model):
-    """``count`` nodes that are alike."""
+    """A group of ``count`` identical nodes."""
 
     count: Annotated[int, BeforeValidator(_count), Field(ge=1, le=100_000)] = 1
-    name: Text = Field("node", description="what to call these nodes; each gets a number behind it")
+    name: Text = Field("node", description="the name of these nodes, to which a number is appended")
     gpus: Annotated[int, BeforeValidator(_count), Field(ge=0, le=MAX_GPUS)]
-    model: Text | None = Field(None, description="the GPUs' model: a SKU of the catalogue, or a name under `gpus`")
+    model: Text | None = Field(None, description="the GPU model: a SKU of the catalogue, or a name under `gpus`")
     cpu_milli: Annotated[int, BeforeValidator(_count), Field(ge=0, le=10**8)] = Field(
         description="thousandths of a processor core"
     )
@@ -154,12 +158,12 @@ class NodeGroup(_Model):
     @model_validator(mode="after")
     def _modelled(self) -> NodeGroup:
         if self.gpus and self.model is None:
-            raise _custom(InputError("these GPUs have no model", expected="model: a SKU such as a100-sxm-80gb"))
+            raise _custom(InputError("the GPUs have no model", expected="model: a SKU such as a100-sxm-80gb"))
         return self
 
 
 class GpuModel(_Model):
-    """What a GPU model is: a SKU of the catalogue (for power), and the rent of one GPU."""
+    """A GPU model: its SKU in the catalogue (for power), and the rent of one GPU."""
 
     sku: Text | None = None
     price: PricePerHour | None = None
@@ -170,7 +174,7 @@ def _nodes_tag(value: Any) -> str:
 
 
 class Cluster(_Model):
-    """Nodes, from a file or stated here, and what their GPU models are."""
+    """The nodes, from a file or a list, and their GPU models."""
 
     nodes: Annotated[
         Annotated[NodeFile, Tag("node-file")]
@@ -178,14 +182,15 @@ class Cluster(_Model):
         Discriminator(_nodes_tag),
     ]
     gpus: dict[str, GpuModel] = Field(
-        default_factory=dict, description="by model name; those of the openb trace are known by themselves"
+        default_factory=dict, description="by model name; the models of the openb trace have defaults"
     )
 
 
 class Rows(_Model):
-    """The rows of a CSV file (plain or gzip), one task each.
+    """The rows of a CSV file (plain or gzip), one row per task.
 
-    ``openb-pods`` knows that trace's columns; ``csv`` needs ``time``, ``resources`` and, to replay, ``duration``.
+    ``openb-pods`` has defaults for that trace's columns. ``csv`` requires ``time``, ``resources`` and, for a replay,
+    ``duration``.
     """
 
     process: Literal["trace"]
@@ -194,24 +199,24 @@ class Rows(_Model):
     time: Text | None = Field(None, description="the column of arrival times, in seconds")
     name: Text | None = Field(None, description="the column of the tasks' names")
     speed: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = Field(
-        1.0, description="arrival times are divided by this; how long tasks last stays"
+        1.0, description="arrival times are divided by this factor; durations do not change"
     )
 
 
 class ResourceRequest(_Model):
-    """What one task takes of one node: numbers, or columns of the trace."""
+    """The resources of one node that a task holds: numbers, or columns of the trace."""
 
     gpus: Whole = 0
-    gpu_milli: Whole = Field(1000, description="of each GPU; below 1000 only for a single GPU")
+    gpu_milli: Whole = Field(1000, description="thousandths of each GPU; below 1000 only for a single GPU")
     cpu_milli: Whole = 0
     memory: MemoryAmount = "0 B"
     models: Column | list[Text] | None = Field(
-        None, description="GPU models it accepts: a list, or a column with them separated by |; all unless given"
+        None, description="accepted GPU models: a list, or a column with names separated by |; default: all"
     )
 
 
 class Span(_Model):
-    """A task lasts from one time column to another (seconds); of several ``from``, the first that is not empty."""
+    """A duration from one time column to another (seconds); of several ``from``, the first that is not empty."""
 
     from_: Annotated[list[Column], Field(min_length=1)] = Field(alias="from")
     to: Column
@@ -249,25 +254,27 @@ class Tasks(_Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_columns(cls, data: Any) -> Any:
-        """Fills in what the openb format knows of itself, so that the resolved scenario says it."""
+    def _with_format_columns(cls, data: Any) -> Any:
+        """Add the defaults of the openb format, so that the resolved scenario contains them."""
         arrivals = data.get("arrivals") if isinstance(data, dict) else None
         if not isinstance(arrivals, dict) or arrivals.get("format") != "openb-pods":
             return data
-        known = {key: _OPENB[key] for key in ("time", "name")}
+        columns = {key: _OPENB[key] for key in ("time", "name")}
         return {
             "resources": _OPENB["resources"],
             "duration": _OPENB["duration"],
             **data,
-            "arrivals": {**known, **arrivals},
+            "arrivals": {**columns, **arrivals},
         }
 
 
 class Replay(_Model):
-    """Tasks come and go at their own times and wait in order of arrival while they do not fit."""
+    """Tasks arrive and leave at the times of the trace. They wait in order of arrival while they do not fit."""
 
     kind: Literal["replay"] = "replay"
-    backfill: bool = Field(False, description="whether a task that fits may overtake one that does not")
+    backfill: bool = Field(
+        False, description="whether a task that fits may start before an earlier task that does not fit"
+    )
 
 
 class Inflate(_Model):
@@ -275,7 +282,7 @@ class Inflate(_Model):
 
     kind: Literal["inflate"] = "inflate"
     demand: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = Field(
-        1.3, description="arrived GPU demand at which to stop, over the cluster's GPU capacity"
+        1.3, description="arrived GPU demand at which the run ends, over the cluster's GPU capacity"
     )
     runs: Annotated[int, BeforeValidator(_count), Field(ge=1, le=10_000)] = Field(
         5, description="independent runs; values are means over them, with 95% intervals"
@@ -287,15 +294,15 @@ def _mode(value: Any) -> Any:
 
 
 class Fragmentation(_Model):
-    """The workload that fragmentation is measured against."""
+    """The workload for which fragmentation is measured."""
 
     popularity: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] = Field(
-        0.95, description="the most frequent classes of tasks that make up this share of all; 1 for every class"
+        0.95, description="the share of all tasks that the most frequent classes make up; 1 for every class"
     )
 
 
 class PlacementScenario(_Model):
-    """A cluster, tasks, a placement policy, and what to reach."""
+    """A cluster, tasks, a placement policy, and targets."""
 
     schema_: Literal[1] = Field(alias="schema")
     name: Text
@@ -306,8 +313,8 @@ class PlacementScenario(_Model):
     policy: Text = "fragmentation-gradient-descent"
     ties: Literal["first", "shuffled", "random"] = Field(
         "first",
-        description="among equally good nodes: the first; the first in an order drawn once a run (the paper's "
-        "experiments); or one drawn each time (Kubernetes)",
+        description="which of equally good nodes: the first; the first in an order drawn once per run (the paper's "
+        "experiments); or a random one each time (Kubernetes)",
     )
     mode: Annotated[Replay | Inflate, Field(discriminator="kind"), BeforeValidator(_mode)] = Replay()
     fragmentation: Fragmentation = Fragmentation()
@@ -318,34 +325,34 @@ class PlacementScenario(_Model):
     _targets: list[Target] = PrivateAttr(default_factory=list)
 
     def where(self, *path: str | int) -> Where:
-        """The place of the value at ``path`` in the file it was read from."""
+        """Return the source location of the value at ``path``."""
         return self._document.where(path)
 
     @property
     def folder(self) -> Path:
-        """The folder that files named in the scenario are relative to."""
+        """Return the folder to which files named in the scenario are relative."""
         return Path(self._document.file).parent
 
     @property
     def parsed_targets(self) -> Sequence[Target]:
-        """The targets, parsed."""
+        """Return the parsed targets."""
         return self._targets
 
     def resolved(self) -> dict[str, Any]:
-        """Everything with its defaults, as it would be written in a file."""
+        """Return the complete scenario with all defaults, as in a file."""
         return self.model_dump(mode="json", by_alias=True)
 
 
 def is_placement(document: Document) -> bool:
-    """Whether a document states a cluster to place tasks on rather than a fleet."""
+    """Return whether a document describes a cluster instead of a fleet."""
     return isinstance(document.data, dict) and "cluster" in document.data
 
 
 def check_placement(document: Document) -> PlacementScenario:
-    """The placement scenario a document holds; InputError for the first thing wrong with it."""
+    """Return the placement scenario in a document. Raises InputError for the first error in it."""
     if "fleet" in document.data:
         raise InputError(
-            "a fleet and a cluster are both stated",
+            "a scenario cannot have both a fleet and a cluster",
             where=document.where(("fleet",), key=True),
             expected="fleet for jobs that devices run, or cluster for tasks that hold GPUs",
         )
@@ -358,15 +365,15 @@ def check_placement(document: Document) -> PlacementScenario:
     for i, tasks in enumerate(scenario.workload):
         if tasks.name in seen:
             raise InputError(
-                f"the workload '{tasks.name}' is given twice",
+                f"two workloads have the name '{tasks.name}'",
                 where=document.where(("workload", i, "name")),
-                expected="each name once",
+                expected="unique names",
             )
         seen.add(tasks.name)
         _check_times(scenario, i, tasks, document)
     if isinstance(scenario.mode, Inflate) and scenario.stop is not None:
         raise InputError(
-            "inflating stops at a demand",
+            "an inflation ends at a demand and takes no stop condition",
             where=document.where(("stop",), key=True),
             expected="mode: {kind: inflate, demand: 1.3} without a stop",
         )
@@ -387,16 +394,18 @@ def _check_times(scenario: PlacementScenario, i: int, tasks: Tasks, document: Do
         ("time", tasks.arrivals.time, ("workload", i, "arrivals")),
     ):
         if value is None:
-            raise InputError(f"'{key}' is missing", where=document.where(path), expected=f"the key '{key}', to replay")
+            raise InputError(
+                f"'{key}' is missing", where=document.where(path), expected=f"the key '{key}', which a replay requires"
+            )
 
 
 def placement_from_data(data: Mapping[str, Any], file: str = "scenario") -> PlacementScenario:
-    """A placement scenario from plain data, as a file would hold it."""
+    """Return a placement scenario from plain data, as in a file."""
     return check_placement(Document(dict(data), file))
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a placement scenario."""
+    """Return the JSON Schema of a placement scenario."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **PlacementScenario.model_json_schema(by_alias=True),

@@ -1,7 +1,7 @@
-"""What a placement run is about, as arrays: the nodes, the tasks in order of arrival, and their classes.
+"""Reads the input of a placement run into arrays: the nodes, the tasks in order of arrival, and their classes.
 
-Times are whole nanoseconds here: the openb trace is 149 days long, and the picoseconds of the other engines end
-after 106.
+Times are whole nanoseconds. The openb trace lasts 149 days, and the picoseconds of the other engines overflow after 106
+days.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ClusterNodes:
-    """The nodes as they are empty; one element each."""
+    """The capacity of the nodes, one element for each node."""
 
     names: Sequence[str]
     models: Sequence[str]
-    """Each model once; ``model`` indexes it."""
+    """The distinct GPU models; ``model`` holds indices into it."""
     cpu: IntArray
     memory: IntArray
     gpus: IntArray
     model: IntArray
 
     def empty(self, tags: int) -> Nodes:
-        """A fresh state of these nodes, for tasks of so many tags."""
+        """Return the state of the empty nodes, for tasks with ``tags`` different tags."""
         most = max(int(self.gpus.max(initial=0)), 1)
         gpu_left = np.where(np.arange(most) < self.gpus[:, None], MILLI, 0).astype(np.int64)
         counts = np.zeros((len(self.cpu), tags), dtype=np.int64)
@@ -58,53 +58,57 @@ class ClusterNodes:
 
     @property
     def capacity(self) -> int:
-        """GPU thousandths of the whole cluster."""
+        """Return the GPU thousandths of the whole cluster."""
         return int(self.gpus.sum()) * MILLI
 
 
 @dataclass(frozen=True)
 class TaskTable:
-    """Every task in order of arrival; one element each. ``arrival`` and ``duration`` are in nanoseconds."""
+    """All tasks in order of arrival, one element for each. ``arrival`` and ``duration`` are in nanoseconds."""
 
     names: Sequence[str]
     workload: IntArray
     kind: IntArray
-    """The class of each."""
+    """The class of each task."""
     arrival: IntArray
     duration: IntArray
     never_started: int
-    """Tasks whose first ``from`` column was empty, so that a later one stands in."""
+    """The number of tasks whose first ``from`` column is empty, so that a later column is used."""
 
     def __len__(self) -> int:
         return len(self.kind)
 
 
 @dataclass(frozen=True)
-class Placing:
-    """All that a run needs."""
+class PlacementProblem:
+    """The complete input of a run."""
 
     nodes: ClusterNodes
     tasks: TaskTable
     classes: Classes
     gpu_milli: IntArray
-    """What each class takes of GPUs in all."""
+    """The GPU thousandths of each class in total."""
     tags: int
     target: Target
     covered: float
-    """The share of the tasks that the target's classes make up."""
+    """The share of the tasks that belongs to the target's classes."""
     largest: Largest
     workloads: Sequence[str]
 
 
-def prepare_placing(scenario: PlacementScenario) -> Placing:
-    """Read the scenario's nodes and tasks. InputError for what is missing, broken, or fits no node even when empty."""
+def prepare_placement(scenario: PlacementScenario) -> PlacementProblem:
+    """Read the scenario's nodes and tasks.
+
+    Raises:
+        InputError: if a file is missing or not valid, or a task fits on no node even if it is empty.
+    """
     nodes = _nodes(scenario)
     rows, tables = [], []
     for number, stated in enumerate(scenario.workload):
         found, table = _read_tasks(scenario, number, stated, nodes.models)
         rows += found
         tables.append(table)
-    # A stable sort: ties keep the order of the workloads, and of the rows within them.
+    # The sort is stable: equal arrival times keep the order of the workloads and of their rows.
     rows.sort(key=lambda row: row.arrival)
     if scenario.stop is not None and scenario.stop.jobs is not None:
         rows = rows[: scenario.stop.jobs]
@@ -120,13 +124,13 @@ def prepare_placing(scenario: PlacementScenario) -> Placing:
         np.array(kind, dtype=np.int64),
         np.array([row.arrival - rows[0].arrival for row in rows], dtype=np.int64),
         np.array([row.duration for row in rows], dtype=np.int64),
-        sum(row.stood_in for row in rows),
+        sum(row.uses_later_column for row in rows),
     )
     tags = 2 + len(tag_of)
-    _refuse_what_never_fits(nodes, tags, classes, rows, tasks, tables)
+    _check_that_all_fit(nodes, tags, classes, rows, tasks, tables)
     target, covered = _target(tasks, classes, scenario.fragmentation.popularity)
     largest = Largest(max(int(nodes.cpu.max()), 1), max(int(nodes.gpus.max()) * MILLI, 1))
-    return Placing(
+    return PlacementProblem(
         nodes, tasks, classes, gpus * milli, tags, target, covered, largest, [w.name for w in scenario.workload]
     )
 
@@ -140,7 +144,7 @@ def _nodes(scenario: PlacementScenario) -> ClusterNodes:
         for node, line in list(zip(found, table.lines, strict=True))[:: stated.stride]:
             if node.gpu > MAX_GPUS:
                 raise InputError(
-                    f"{node.gpu} GPUs in one node",
+                    f"the node has {node.gpu} GPUs",
                     where=Where(table.file, line, field="gpu"),
                     expected=f"at most {MAX_GPUS}",
                 )
@@ -153,7 +157,7 @@ def _nodes(scenario: PlacementScenario) -> ClusterNodes:
     models = list(dict.fromkeys(row[4] for row in rows if row[3]))
     if len(models) > _MAX_MODELS:
         raise InputError(
-            f"the cluster has {len(models)} models of GPU",
+            f"the cluster has {len(models)} GPU models",
             where=scenario.where("cluster", "nodes"),
             expected=f"at most {_MAX_MODELS}",
         )
@@ -175,10 +179,10 @@ class _Row:
     workload: int
     row: int
     demand: tuple[int, int, int, int, int]
-    """CPU, memory, GPUs, thousandths of each, mask of models."""
+    """CPU, memory, GPUs, thousandths of each GPU, mask of accepted models."""
     arrival: int
     duration: int
-    stood_in: bool
+    uses_later_column: bool
 
 
 def _read_tasks(
@@ -188,7 +192,7 @@ def _read_tasks(
     table = read_csv(scenario.folder / stated.arrivals.file, "trace", where("arrivals", "file"))
     if not table.rows:
         raise InputError(
-            f"the trace '{table.file}' holds no rows",
+            f"the trace '{table.file}' has no rows",
             where=where("arrivals", "file"),
             expected="a header and at least one row",
         )
@@ -201,58 +205,61 @@ def _read_tasks(
     if stated.arrivals.speed != 1.0:
         begin = min(tick for tick in arrival if tick is not None)
         arrival = [None if tick is None else round((tick - begin) / stated.arrivals.speed) for tick in arrival]
-    lasts, stood_in = _lasts(stated, column) if replay else ([0] * len(table.rows), [False] * len(table.rows))
+    durations, uses_later_column = (
+        _durations(stated, column) if replay else ([0] * len(table.rows), [False] * len(table.rows))
+    )
     name = stated.arrivals.name
     names = column.texts(f"${name}", "arrivals", "name") if name else [str(i) for i in range(len(table.rows))]
     rows = [
-        _Row(names[i], number, i, demands[i], arrival[i] or 0, lasts[i], stood_in[i]) for i in range(len(table.rows))
+        _Row(names[i], number, i, demands[i], arrival[i] or 0, durations[i], uses_later_column[i])
+        for i in range(len(table.rows))
     ]
     return rows, table
 
 
 def _demands(needs: ResourceRequest, column: _Columns, models: Sequence[str]) -> list[tuple[int, int, int, int, int]]:
-    gpus = column.wholes(needs.gpus, "resources", "gpus", most=MAX_GPUS)
-    milli = column.wholes(needs.gpu_milli, "resources", "gpu_milli", most=MILLI)
-    cpu = column.wholes(needs.cpu_milli, "resources", "cpu_milli", most=10**8)
+    gpus = column.wholes(needs.gpus, "resources", "gpus", upper=MAX_GPUS)
+    milli = column.wholes(needs.gpu_milli, "resources", "gpu_milli", upper=MILLI)
+    cpu = column.wholes(needs.cpu_milli, "resources", "cpu_milli", upper=10**8)
     memory = column.amounts(needs.memory, "B", "resources", "memory")
     accepted = column.masks(needs.models, models)
     found = []
     for i, (g, m) in enumerate(zip(gpus, milli, strict=True)):
-        if g == 0:  # nothing of no GPU, whatever the column says; and no model to accept
+        if g == 0:  # without a GPU the thousandths and the models have no meaning
             found.append((cpu[i], memory[i], 0, MILLI, ANY_MODEL))
             continue
         if m == 0 or (g > 1 and m != MILLI):
             raise InputError(
                 f"{g} GPU{'s' if g > 1 else ''} of {m} thousandths each",
                 where=column.place(i, needs.gpu_milli, "resources", "gpu_milli"),
-                expected="1 to 1000 thousandths of one GPU, or several whole ones (1000)",
+                expected="1 to 1000 thousandths of one GPU, or several whole GPUs (1000)",
             )
         found.append((cpu[i], memory[i], g, m, accepted[i]))
     return found
 
 
-def _lasts(stated: Tasks, column: _Columns) -> tuple[list[int], list[bool]]:
+def _durations(stated: Tasks, column: _Columns) -> tuple[list[int], list[bool]]:
     if not isinstance(stated.duration, Span):
         spans = column.amounts(stated.duration or "0 s", "s", "duration", scale=NANO)
         return spans, [False] * len(spans)
     begins = [column.times(name, "duration", "from", empty=True) for name in stated.duration.from_]
     ends = column.times(stated.duration.to, "duration", "to")
-    lasts, stood_in = [], []
+    durations, uses_later_column = [], []
     for i, end in enumerate(ends):
         order = [k for k, times in enumerate(begins) if times[i] is not None]
         begin = begins[order[0]][i] if order else None
         if begin is None or end is None or end < begin:
-            problem = "no time to begin at" if begin is None else "this is before the task begins"
+            problem = "the task has no start time" if begin is None else "the task ends before it starts"
             raise InputError(
                 problem, where=column.place(i, stated.duration.to, "duration", "to"), expected="a later time"
             )
-        lasts.append(end - begin)
-        stood_in.append(order[0] > 0)
-    return lasts, stood_in
+        durations.append(end - begin)
+        uses_later_column.append(order[0] > 0)
+    return durations, uses_later_column
 
 
 class _Places:
-    """Places under one workload of the scenario."""
+    """The source locations within one workload of the scenario."""
 
     def __init__(self, scenario: PlacementScenario, number: int) -> None:
         self._scenario, self._number = scenario, number
@@ -262,17 +269,18 @@ class _Places:
 
 
 class _Columns:
-    """Cells of a trace, read as the scenario says; errors name the trace's line, or the scenario's for a column."""
+    """The cells of a trace. An error names the line of the trace, or of the scenario if a column is missing."""
 
     def __init__(self, table: Table, where: _Places) -> None:
         self.table, self.where = table, where
 
     def place(self, row: int, value: int | str, *path: str) -> Where:
-        """The trace's line where ``value`` is a column, else the scenario's."""
+        """Return the line of the trace if ``value`` names a column, or else the line of the scenario."""
         name = column_of(value)
         return self.where(*path) if name is None else Where(self.table.file, self.table.lines[row], field=name)
 
     def texts(self, value: str, *path: str) -> list[str]:
+        """Return the cells of the column that ``value`` names."""
         name = column_of(value)
         if name not in self.table.header:
             raise InputError(
@@ -283,21 +291,22 @@ class _Columns:
             )
         return self.table.column(name)
 
-    def wholes(self, value: int | str, *path: str, most: int) -> list[int]:
+    def wholes(self, value: int | str, *path: str, upper: int) -> list[int]:
+        """Return a whole number, or a column of them, from 0 to ``upper``."""
         if isinstance(value, int):
-            if value > most:
-                raise InputError(f"{value} is too many", where=self.where(*path), expected=f"at most {most}")
+            if value > upper:
+                raise InputError(f"{value} is too large", where=self.where(*path), expected=f"at most {upper}")
             return [value] * len(self.table.rows)
 
         def read(text: str) -> int:
-            if not (text.isascii() and text.isdigit()) or int(text) > most:
+            if not (text.isascii() and text.isdigit()) or int(text) > upper:
                 raise ValueError(text)
             return int(text)
 
-        return self._each(value, read, f"a whole number from 0 to {most}", *path)
+        return self._each(value, read, f"a whole number from 0 to {upper}", *path)
 
     def amounts(self, value: str, unit: str, *path: str, scale: int = 1) -> list[int]:
-        """A quantity, or a column in a unit, in whole ``1/scale`` of SI, rounded up: what is needed must be there."""
+        """Return a quantity, or a column with a unit, in whole ``1/scale`` of the SI unit, rounded up."""
         if column_of(value) is None:
             return [_ceil(Decimal(parse_quantity(value, unit)) * scale)] * len(self.table.rows)
         factor = Decimal(factor_of(value, unit)) * scale
@@ -308,10 +317,10 @@ class _Columns:
                 raise ValueError(text)
             return _ceil(number)
 
-        return self._each(value, read, "a number, not negative", *path)
+        return self._each(value, read, "a number of at least 0", *path)
 
     def times(self, value: str, *path: str, empty: bool = False) -> list[int | None]:
-        """A column of seconds in nanoseconds; None for an empty cell where ``empty`` allows it."""
+        """Return a column of seconds in nanoseconds; None for an empty cell if ``empty`` allows it."""
 
         def read(text: str) -> int | None:
             if empty and not text:
@@ -324,7 +333,7 @@ class _Columns:
         return self._each(value, read, "a time in seconds", *path)
 
     def masks(self, value: str | list[str] | None, models: Sequence[str]) -> list[int]:
-        """The models each task accepts, a bit each. A name the cluster does not have accepts nothing here."""
+        """Return the models that each task accepts, as bits. A model that the cluster does not have gets no bit."""
         place = {model: 1 << i for i, model in enumerate(models)}
 
         def mask(names: Sequence[str]) -> int:
@@ -343,7 +352,7 @@ class _Columns:
                 found.append(read(text))
             except (ValueError, InvalidOperation):
                 where = self.place(i, value, *path)
-                raise InputError(f"'{text[:40]}' is not right here", where=where, expected=expected) from None
+                raise InputError(f"'{text[:40]}' is not valid", where=where, expected=expected) from None
         return found
 
 
@@ -358,7 +367,7 @@ def _ceil(number: Decimal) -> int:
     return int(number.to_integral_value(rounding="ROUND_CEILING"))
 
 
-def _refuse_what_never_fits(
+def _check_that_all_fit(
     nodes: ClusterNodes, tags: int, classes: Classes, rows: Sequence[_Row], tasks: TaskTable, tables: Sequence[Table]
 ) -> None:
     empty = nodes.empty(tags)
@@ -368,17 +377,18 @@ def _refuse_what_never_fits(
             table = tables[row.workload]
             gpus = f"{classes.gpus[c]} GPU of {classes.milli[c]} thousandths, " if classes.gpus[c] else ""
             raise InputError(
-                f"the task '{row.name}' fits no node, even an empty one: it needs {gpus}"
-                f"{classes.cpu[c] / MILLI:g} cores and {classes.memory[c] / 2**30:.4g} GiB of one",
+                f"the task '{row.name}' fits on no node, even if it is empty: it requests {gpus}"
+                f"{classes.cpu[c] / MILLI:g} cores and {classes.memory[c] / 2**30:.4g} GiB",
                 where=Where(table.file, table.lines[row.row]),
-                expected="less, models that the cluster has, or a larger node",
+                expected="a smaller request, GPU models that the cluster has, or a larger node",
             )
 
 
 def _target(tasks: TaskTable, classes: Classes, popularity: float) -> tuple[Target, float]:
-    """The target workload: the most frequent classes that make up ``popularity`` of the tasks, and what they do.
+    """Return the most frequent classes that make up ``popularity`` of the tasks, and their share of the tasks.
 
-    Memory is no part of a target class (``node_fragmentation``). The equally frequent come in order of what they ask.
+    Memory is not part of a target class (see ``node_fragmentation``). Equally frequent classes are in order of their
+    requests.
     """
     counts: dict[tuple[int, int, int, int], int] = {}
     kinds = np.bincount(tasks.kind, minlength=len(classes.cpu)).tolist()

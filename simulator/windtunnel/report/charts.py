@@ -129,43 +129,38 @@ def _shades(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, 
 
 def _percentile_chart(metric: str, result: Mapping[str, Any], recording: Recording) -> Chart | None:
     """Return the percentile curves of all jobs and of the largest workloads; None if nothing was measured."""
-    count = len(recording.workloads)
-    samples = {i: sample for i in range(count) if (sample := _sample(metric, recording, i))[1]}
+    samples = {i: s for i in range(len(recording.workloads)) if (s := _sample(metric, recording, i)).total}
     if not samples:
         return None
+    targets = [target for target in result["targets"] if target.get("metric") == metric]
     # If there are too many, the workloads that a target names go before the larger ones.
-    named = {target.get("workload") for target in result["targets"] if target.get("metric") == metric}
-    order = sorted(samples, key=lambda i: (recording.workloads[i] not in named, -samples[i][1], i))
+    named = {target.get("workload") for target in targets}
+    order = sorted(samples, key=lambda i: (recording.workloads[i] not in named, -samples[i].total, i))
     drawn = sorted(order[:MAX_CURVES])
     # Most targets are about all jobs, so with several workloads the curve of all jobs comes first.
     curves = [(str(recording.workloads[i]), False, samples[i]) for i in drawn]
     if len(samples) > 1:
         curves.insert(0, ("all jobs", True, _sample(metric, recording, None)))
     # The axis is u = -log10(1 - p), so that p90 to p99 is as wide as p99 to p99.9.
-    end = min(max(math.log10(max(total for _, _, (_, total, _) in curves)), 1.31), 5.0)
+    end = min(max(math.log10(max(sample.total for _, _, sample in curves)), 1.31), 5.0)
     marks = [-math.log10(1 - p) for p in (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)]
     u = np.unique(np.concatenate([np.linspace(FIRST_MARK, end, TAIL_POINTS), [mark for mark in marks if mark <= end]]))
-    p = 1 - 10.0**-u
-    series: list[dict[str, Any]] = []
-    for name, of_all, (values, total, cumulative) in curves:
-        rank = np.minimum(np.searchsorted(cumulative, p * total, side="left"), len(values) - 1)
-        # There is no value beyond one in `total`, and a log axis cannot show zero.
-        seen = (u <= math.log10(total) + 1e-9) & (values[rank] > 0)
-        series.append({"name": name, "all": of_all, "y": _rounded(np.where(seen, values[rank], np.nan))})
-    if not any(value is not None for curve in series for value in curve["y"]):
+    series: list[dict[str, Any]] = [
+        {"name": name, "all": is_all, "y": sample.percentiles(u)} for name, is_all, sample in curves
+    ]
+    if all(value is None for curve in series for value in curve["y"]):
         return None
-    targets = [
-        {"at": _mark(str(target.get("statistic"))), "limit": target["limit"], "state": state, "label": text}
-        for target in result["targets"]
-        if target.get("metric") == metric and target.get("limit")
-        for text, state in [(_target_label(target), target_line(target).status)]
-    ]
-    shift = int(series[0]["all"])
+    shift = int(curves[0][1])
     items = [
-        LegendItem(curve["name"], line="all" if curve["all"] else str(i + 1 - shift), series=i + 1)
-        for i, curve in enumerate(series)
+        LegendItem(name, line="all" if is_all else str(i + 1 - shift), series=i + 1)
+        for i, (name, is_all, _) in enumerate(curves)
     ]
-    data = {"kind": "percentile", "x": _rounded(u), "series": series, "targets": targets}
+    data = {
+        "kind": "percentile",
+        "x": _rounded(u),
+        "series": series,
+        "targets": [_limit_line(target) for target in targets if target.get("limit")],
+    }
     label = _describe(METRICS[metric], distribution(result, metric))
     return Chart(data, METRICS[metric], label, items, len(samples) - len(drawn))
 
@@ -175,9 +170,12 @@ def _describe(heading: str, timed: Mapping[str, Any] | None) -> str:
     return f"{heading} by percentile: {', '.join(values)}."
 
 
-def _target_label(target: Mapping[str, Any]) -> str:
+def _limit_line(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the line that the chart shows for a target."""
+    line = target_line(target)
     of = f"of {target['workload']}" if target.get("workload") else ""
-    return " ".join(filter(None, [str(target.get("statistic") or ""), of, target_line(target).bound]))
+    label = " ".join(filter(None, [str(target.get("statistic") or ""), of, line.bound]))
+    return {"at": _mark(str(target.get("statistic"))), "limit": target["limit"], "state": line.status, "label": label}
 
 
 def _mark(statistic: str) -> float | None:
@@ -188,8 +186,24 @@ def _mark(statistic: str) -> float | None:
     return -math.log10(1 - float(match[1]) / 100)
 
 
-def _sample(metric: str, recording: Recording, workload: int | None) -> tuple[FloatArray, int, npt.NDArray[np.int64]]:
-    """Return the times of one workload or of all: sorted (s), their number, and the cumulative count at each."""
+@dataclass(frozen=True)
+class _Sample:
+    """Times in s, sorted; how many there are up to each; and their number."""
+
+    values: FloatArray
+    cumulative: npt.NDArray[np.int64]
+    total: int
+
+    def percentiles(self, u: FloatArray) -> list[float | None]:
+        """Return the percentiles at the places ``u`` of the axis; None beyond one in ``total``, and for zero."""
+        rank = np.searchsorted(self.cumulative, (1 - 10.0**-u) * self.total, side="left")
+        values = self.values[np.minimum(rank, len(self.values) - 1)]
+        # There is no value beyond one in `total`, and a log axis cannot show zero.
+        return _rounded(np.where((u <= math.log10(self.total) + 1e-9) & (values > 0), values, np.nan))
+
+
+def _sample(metric: str, recording: Recording, workload: int | None) -> _Sample:
+    """Return the times of one workload, or of all jobs."""
     jobs = recording.jobs
     mine: npt.NDArray[np.bool_]
     if metric == "itl":
@@ -198,13 +212,13 @@ def _sample(metric: str, recording: Recording, workload: int | None) -> tuple[Fl
         ticks, weights = gaps.ticks[mine], gaps.weights[mine]
         order = np.argsort(ticks, kind="stable")
         cumulative = np.cumsum(weights[order])
-        return to_second_array(ticks[order]), int(cumulative[-1]) if len(cumulative) else 0, cumulative
+        return _Sample(to_second_array(ticks[order]), cumulative, int(cumulative[-1]) if len(cumulative) else 0)
     until: TickArray = jobs.first if metric == "ttft" else jobs.finish
     mine = ((jobs.workload == workload) | (workload is None)) & (until >= 0)
     if metric == "latency":
         mine &= jobs.status == COMPLETED
     values = np.sort(to_second_array(until[mine] - jobs.arrival[mine]))
-    return values, len(values), np.arange(1, len(values) + 1)
+    return _Sample(values, np.arange(1, len(values) + 1), len(values))
 
 
 def _time_chart(steps: Steps, unit: str) -> dict[str, Any]:

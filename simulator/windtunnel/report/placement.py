@@ -229,17 +229,17 @@ def write_trace(path: Path, recording: PlacementRecording, *, name: str) -> None
 
 def _events(recording: PlacementRecording) -> Iterator[str]:
     per_tick = 1 if recording.mode == "inflate" else 1e-3
-    course, capacity = recording.course, max(recording.capacity, 1)
-    step = max(1, len(course.tick) // _POINTS)
+    timeline, capacity = recording.timeline, max(recording.capacity, 1)
+    step = max(1, len(timeline.tick) // _POINTS)
     yield _json({"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "cluster"}})
-    for k in [*range(0, len(course.tick) - 1, step), len(course.tick) - 1]:
-        at = int(course.tick[k]) * per_tick
-        fragmented = int(course.fragmented[k]) / course.weight
+    for k in [*range(0, len(timeline.tick) - 1, step), len(timeline.tick) - 1]:
+        at = int(timeline.tick[k]) * per_tick
+        fragmented = int(timeline.fragmented[k]) / timeline.weight
         for label, value in (
-            ("demand", course.demand[k] / capacity),
-            ("allocated", course.allocated[k] / capacity),
+            ("demand", timeline.demand[k] / capacity),
+            ("allocated", timeline.allocated[k] / capacity),
             ("fragmented", fragmented / capacity),
-            ("waiting", int(course.waiting[k])),
+            ("waiting", int(timeline.waiting[k])),
         ):
             yield _json({"ph": "C", "pid": 0, "name": label, "ts": at, "args": {label: float(value)}})
     if recording.mode == "inflate":
