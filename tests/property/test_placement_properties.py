@@ -368,5 +368,5 @@ def test_a_task_that_no_node_could_ever_take_is_refused_with_its_line() -> None:
     rows = [(1, 1, (1, 500), "", 0, 1), (1, 1, (4, 1000), "", 0, 1)]
     with tempfile.TemporaryDirectory() as folder:
         stated = scenario(Path(folder), [(8, 8, 2, "a")], rows)
-        with pytest.raises(InputError, match=r"tasks\.csv:3.*fits no node, even an empty one"):
+        with pytest.raises(InputError, match=r"tasks\.csv:3.*fits on no node, even if it is empty"):
             prepare_placement(stated)

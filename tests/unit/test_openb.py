@@ -237,17 +237,17 @@ def test_a_small_cluster_stated_in_the_file_and_a_fixture_share_one_way(windtunn
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"fleet": [{"device": "l4"}]}, "a fleet and a cluster are both stated"),
+        ({"fleet": [{"device": "l4"}]}, "cannot have both a fleet and a cluster"),
         ({"policy": "best-fitt"}, "unknown placement policy.*did you mean 'best-fit'"),
         ({"mode": "inflat"}, "'inflat' is not known here.*did you mean 'inflate'"),
         ({"ties": "randm"}, "did you mean 'random'"),
         ({"cluster": {"nodes": {"file": "traces/openb_node.csv.gz"}}}, "there is no.*openb_nodes.csv.gz"),
         ({"cluster": {"nodes": [{"gpus": 2, "cpu_milli": 1, "memory": "1 GiB"}]}}, "no model"),
         ({"cluster": {"nodes": [{"gpu": 2, "cpu_milli": 1, "memory": "1 GiB"}]}}, "unknown key 'gpu'.*'gpus'"),
-        ({"mode": {"kind": "inflate"}, "stop": {"jobs": 3}}, "inflating stops at a demand"),
+        ({"mode": {"kind": "inflate"}, "stop": {"jobs": 3}}, "an inflation ends at a demand"),
         ({"targets": ["allocaton >= 90%"]}, "did you mean 'allocation'"),
         ({"targets": ["ttft p99 <= 1 s"]}, "unknown metric 'ttft'"),
-        ({"cluster": {"nodes": {"file": "traces/openb_nodes.csv.gz", "stride": 70}}}, "fits no node"),
+        ({"cluster": {"nodes": {"file": "traces/openb_nodes.csv.gz", "stride": 70}}}, "fits on no node"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(change: Any, message: str) -> None:
@@ -271,7 +271,7 @@ def test_a_broken_cell_is_named_by_the_traces_line(tmp_path: Path) -> None:
 def test_parts_of_several_gpus_are_refused(tmp_path: Path) -> None:
     data = small()
     data["workload"][0]["resources"] = {"gpus": 2, "gpu_milli": 500}
-    with pytest.raises(InputError, match="several whole ones"):
+    with pytest.raises(InputError, match="several whole GPUs"):
         prepare_placement(checked(data))
 
 
