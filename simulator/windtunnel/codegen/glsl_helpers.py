@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from windtunnel.codegen import c_helpers
+
 _INTEGERS: Mapping[str, str] = {
     "floor_div": """
 $t$ $name$($t$ a, $t$ b) {
@@ -90,27 +92,8 @@ _WORDS: Mapping[str, tuple[str, str]] = {
 }
 """For 32 and for 64 bits: GLSL finds and counts bits only in 32."""
 _FLOATS: Mapping[str, str] = {
-    "floor_div": """
-$t$ $name$($t$ a, $t$ b) {
-    // Rounds down, as Python and NumPy do, from the exact remainder.
-    if (b == $null$) return a / b;
-    $t$ r = $fmod$(a, b);
-    $t$ q = (a - r) / b;
-    if (r != $null$ && (b < $null$) != (r < $null$)) q -= $unit$;
-    if (q == $null$) return $copysign$($null$, a / b);
-    $t$ down = floor(q);
-    return q - down > $half$ ? down + $unit$ : down;
-}
-""",
-    "floor_mod": """
-$t$ $name$($t$ a, $t$ b) {
-    // Has the sign of b, as Python's.
-    $t$ r = $fmod$(a, b);
-    if (b == $null$) return r;
-    if (r == $null$) return $copysign$($null$, b);
-    return (b < $null$) != (r < $null$) ? r + b : r;
-}
-""",
+    **{name: c_helpers.FLOATS[name].replace("$fn$ ", "") for name in ("floor_div", "floor_mod")},
+    "square": c_helpers.INTEGERS["square"].replace("$fn$ ", ""),
     "fmod": """
 $t$ $name$($t$ x, $t$ y) {
     // Exact, bit by bit, as C's; GLSL's mod is neither.
@@ -161,11 +144,6 @@ bool $name$($t$ x) {
     "isinf": """
 bool $name$($t$ x) {
     return ($to$(x) & ~$top$) == $infinite$;
-}
-""",
-    "square": """
-$t$ $name$($t$ x) {
-    return x * x;
 }
 """,
 }
@@ -265,7 +243,7 @@ def helper_text(helper: str, name: str, need: Callable[[str], str]) -> str:
     if kind.startswith("f"):
         text = _FLOATS[root]
         words = {**_WIDTHS[bits], "to": TO_BITS[kind][0], "back": TO_BITS[kind][1], "zero": f"0{suffix}"}
-        words["one"] = f"1{suffix}"
+        words |= {"one": f"1{suffix}", "floor": "floor"}
         words |= {other: need(f"{other}_{kind}") for other in _CALLS if f"${other}$" in text}
     else:
         text = (_UNSIGNED if kind.startswith("u") else {}).get(root) or _INTEGERS[root]
