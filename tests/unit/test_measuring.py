@@ -130,7 +130,7 @@ def test_clocks_are_among_the_circumstances_by_device_and_when() -> None:
     }  # fmt: skip
     assert about.conditions == {"cuda:0": told} and about.versions["cuda:0 cuBLAS"] == "12.9.1"
     page = render([], [], about.as_dict())
-    assert "cuda:0: SM 1.20 GHz to 1.98 GHz, power limit 700 W, 41 to 63 °C, held back by power cap" in page
+    assert "cuda:0: SM 1.20 GHz to 1.98 GHz, power limit 700 W, 41 to 63 °C, clocks limited by power cap" in page
 
 
 # The whole, on this host's processors.
