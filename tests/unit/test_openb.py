@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import windtunnel
+import windtunnel.placement.policies
 from windtunnel.app import run as run_command
 from windtunnel.core.errors import InputError
 from windtunnel.core.result import result_json

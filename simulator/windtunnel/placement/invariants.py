@@ -31,9 +31,9 @@ def check(recording: PlacementRecording, problem: PlacementProblem) -> None:
     """Raise InvariantError for the first invariant that ``recording`` violates."""
     tasks = recording.tasks
     status, started, ended = tasks.status, tasks.started >= 0, tasks.ended >= 0
-    known = np.isin(status, (COMPLETED, RUNNING, QUEUED, DROPPED))
+    is_valid = np.isin(status, (COMPLETED, RUNNING, QUEUED, DROPPED))
     if (
-        not known.all()
+        not is_valid.all()
         or (started != np.isin(status, (COMPLETED, RUNNING))).any()
         or (ended != (status == COMPLETED)).any()
     ):

@@ -105,8 +105,8 @@ def prepare_placement(scenario: PlacementScenario) -> PlacementProblem:
     nodes = _nodes(scenario)
     rows, tables = [], []
     for number, stated in enumerate(scenario.workload):
-        found, table = _read_tasks(scenario, number, stated, nodes.models)
-        rows += found
+        read, table = _read_tasks(scenario, number, stated, nodes.models)
+        rows += read
         tables.append(table)
     # The sort is stable: equal arrival times keep the order of the workloads and of their rows.
     rows.sort(key=lambda row: row.arrival)
@@ -140,8 +140,8 @@ def _nodes(scenario: PlacementScenario) -> ClusterNodes:
     rows: list[tuple[str, int, int, int, str]] = []
     if isinstance(stated, NodeFile):
         where = scenario.where("cluster", "nodes", "file")
-        found, table = read_openb_nodes(scenario.folder / stated.file, where)
-        for node, line in list(zip(found, table.lines, strict=True))[:: stated.stride]:
+        listed, table = read_openb_nodes(scenario.folder / stated.file, where)
+        for node, line in list(zip(listed, table.lines, strict=True))[:: stated.stride]:
             if node.gpu > MAX_GPUS:
                 raise InputError(
                     f"the node has {node.gpu} GPUs",
@@ -223,10 +223,10 @@ def _demands(needs: ResourceRequest, column: _Columns, models: Sequence[str]) ->
     cpu = column.wholes(needs.cpu_milli, "resources", "cpu_milli", upper=10**8)
     memory = column.amounts(needs.memory, "B", "resources", "memory")
     accepted = column.masks(needs.models, models)
-    found = []
+    demands = []
     for i, (g, m) in enumerate(zip(gpus, milli, strict=True)):
         if g == 0:  # without a GPU the thousandths and the models have no meaning
-            found.append((cpu[i], memory[i], 0, MILLI, ANY_MODEL))
+            demands.append((cpu[i], memory[i], 0, MILLI, ANY_MODEL))
             continue
         if m == 0 or (g > 1 and m != MILLI):
             raise InputError(
@@ -234,8 +234,8 @@ def _demands(needs: ResourceRequest, column: _Columns, models: Sequence[str]) ->
                 where=column.place(i, needs.gpu_milli, "resources", "gpu_milli"),
                 expected="1 to 1000 thousandths of one GPU, or several whole GPUs (1000)",
             )
-        found.append((cpu[i], memory[i], g, m, accepted[i]))
-    return found
+        demands.append((cpu[i], memory[i], g, m, accepted[i]))
+    return demands
 
 
 def _durations(stated: Tasks, column: _Columns) -> tuple[list[int], list[bool]]:
@@ -346,14 +346,14 @@ class _Columns:
         return [mask([n for n in text.split("|") if n]) for text in self.texts(value, "resources", "models")]
 
     def _each(self, value: str, read: Callable[[str], _T], expected: str, *path: str) -> list[_T]:
-        found = []
+        values = []
         for i, text in enumerate(self.texts(value, *path)):
             try:
-                found.append(read(text))
+                values.append(read(text))
             except (ValueError, InvalidOperation):
                 where = self.place(i, value, *path)
                 raise InputError(f"'{text[:40]}' is not valid", where=where, expected=expected) from None
-        return found
+        return values
 
 
 def _decimal(text: str) -> Decimal:
