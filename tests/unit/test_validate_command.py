@@ -91,7 +91,7 @@ def test_nothing_to_judge_by_is_no_pass(truth: Path) -> None:
     code, out, err = command("--against", truth, "--op", "vector_add", "--max-mape", 90)
     assert code == 1
     assert "vector_add on l4: every measurement is suspect" in err
-    assert "suspect (line 2), in no figure: hot" in out
+    assert "suspect measurement (line 2), excluded from all statistics: hot" in out
 
 
 @pytest.mark.parametrize(
