@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.conformance.cases import for_each
 
 from windtunnel.core import errors
 
@@ -39,22 +42,28 @@ def test_addresses_are_given_once(device_under_test: Any) -> None:
     assert len(seen) == 5
 
 
-@pytest.mark.parametrize("shape", [0, (3, 0), (), -1, (2, -3), 2.5, (2.5,), "3", None])
-def test_what_is_no_size_is_refused(device_under_test: Any, shape: Any) -> None:
-    with pytest.raises(errors.InvalidArgument):
-        device_under_test.empty(shape)
-    assert device_under_test.allocated_bytes == 0
+def test_what_is_no_size_is_refused(device_under_test: Any) -> None:
+    def check(shape: Any) -> None:
+        with pytest.raises(errors.InvalidArgument):
+            device_under_test.empty(shape)
+        assert device_under_test.allocated_bytes == 0
+
+    for_each([0, (3, 0), (), -1, (2, -3), 2.5, (2.5,), "3", None], check)
 
 
-@pytest.mark.parametrize("dtype", [object, "no-such-type", "U"])
-def test_what_is_no_element_is_refused(device_under_test: Any, dtype: Any) -> None:
-    with pytest.raises(errors.InvalidArgument):
-        device_under_test.empty(3, dtype)
+def test_what_is_no_element_is_refused(device_under_test: Any) -> None:
+    def check(dtype: Any) -> None:
+        with pytest.raises(errors.InvalidArgument):
+            device_under_test.empty(3, dtype)
+
+    for_each([object, "no-such-type", "U"], check)
 
 
-@pytest.mark.parametrize("shape", [np.int64(6), (np.int32(2), 3), [2, 3], np.array([2, 3])])
-def test_sizes_are_whole_numbers_of_any_kind(device_under_test: Any, shape: Any) -> None:
-    assert device_under_test.empty(shape).size == 6
+def test_sizes_are_whole_numbers_of_any_kind(device_under_test: Any) -> None:
+    def check(shape: Any) -> None:
+        assert device_under_test.empty(shape).size == 6
+
+    for_each([np.int64(6), (np.int32(2), 3), [2, 3], np.array([2, 3])], check)
 
 
 def test_no_memory_of_a_kind_that_is_none(device_under_test: Any) -> None:
@@ -96,14 +105,16 @@ def test_memory_is_given_back_once_and_not_used_again(device_under_test: Any, ke
 # Typed buffers.
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_values_go_there_and_back(device_under_test: Any, dtype: str) -> None:
-    for shape in ((1,), (7,), (2, 3), (2, 1, 3, 5)):
+def test_values_go_there_and_back(device_under_test: Any) -> None:
+    def check(case: tuple[str, tuple[int, ...]]) -> None:
+        dtype, shape = case
         values = (np.arange(np.prod(shape)) % 3).astype(dtype).reshape(shape)
         buffer = device_under_test.to_device(values)
         found = device_under_test.to_host(buffer)
         assert (buffer.dtype, buffer.shape) == (values.dtype, shape)
         assert (found.dtype, found.shape) == (values.dtype, shape) and np.array_equal(found, values)
+
+    for_each(product(DTYPES, ((1,), (7,), (2, 3), (2, 1, 3, 5))), check)
 
 
 def test_other_types_and_more_elements_are_refused(device_under_test: Any) -> None:
@@ -140,20 +151,29 @@ def test_part_of_a_buffer_is_copied_and_the_rest_stays(device_under_test: Any) -
     assert list(found) == [7, 2]
 
 
-@pytest.mark.parametrize("pinned", [False, True])
-@pytest.mark.parametrize(
-    "cut",
-    [lambda a: a[::2], lambda a: a[::-1], lambda a: a.T, lambda a: a[:, 1], lambda a: a[1:3, ::3], np.asfortranarray],
-)
-def test_arrays_with_strides_are_copied_in_their_own_order(device_under_test: Any, cut: Any, pinned: bool) -> None:
-    values = cut(np.arange(24, dtype=np.float32).reshape(4, 6))
-    buffer = device_under_test.empty(values.shape)
-    buffer.copy_from(values, pinned=pinned)
-    assert holds(buffer, values)
-    target = cut(np.zeros((4, 6), np.float32))
-    buffer.copy_to(target, pinned=pinned)
-    device_under_test.synchronize()
-    assert np.array_equal(target, values)
+CUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "every second row": lambda a: a[::2],
+    "reversed": lambda a: a[::-1],
+    "transposed": lambda a: a.T,
+    "a column": lambda a: a[:, 1],
+    "every third of two rows": lambda a: a[1:3, ::3],
+    "Fortran order": np.asfortranarray,
+}
+
+
+def test_arrays_with_strides_are_copied_in_their_own_order(device_under_test: Any) -> None:
+    def check(case: tuple[str, bool]) -> None:
+        cut, pinned = CUTS[case[0]], case[1]
+        values = cut(np.arange(24, dtype=np.float32).reshape(4, 6))
+        buffer = device_under_test.empty(values.shape)
+        buffer.copy_from(values, pinned=pinned)
+        assert holds(buffer, values)
+        target = cut(np.zeros((4, 6), np.float32))
+        buffer.copy_to(target, pinned=pinned)
+        device_under_test.synchronize()
+        assert np.array_equal(target, values)
+
+    for_each(product(CUTS, (False, True)), check)
 
 
 def test_an_array_of_no_dimensions_is_one_element(device_under_test: Any) -> None:
@@ -183,20 +203,23 @@ def test_a_buffer_is_given_through_where_it_is_and_nowhere_else(device_under_tes
 # Copies.
 
 
-@pytest.mark.parametrize("pinned", [False, True])
-@pytest.mark.parametrize("queue", ["default", "blocking", "non_blocking"])
-def test_copies_of_a_stream_are_in_order(device_under_test: Any, pinned: bool, queue: str) -> None:
+def test_copies_of_a_stream_are_in_order(device_under_test: Any) -> None:
     device = device_under_test
-    stream = None if queue == "default" else device.stream(non_blocking=queue == "non_blocking")
-    one, other = device.empty(1000), device.empty(1000)
-    source, found = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
-    one.copy_from(np.zeros(1000, np.float32), stream, pinned=pinned)
-    one.copy_from(source, stream, pinned=pinned)
-    other.copy_within(one, stream)
-    one.copy_from(np.ones(1000, np.float32), stream, pinned=pinned)
-    other.copy_to(found, stream, pinned=pinned)
-    device.synchronize()
-    assert np.array_equal(found, source) and holds(one, np.ones(1000))
+
+    def check(case: tuple[str, bool]) -> None:
+        queue, pinned = case
+        stream = None if queue == "default" else device.stream(non_blocking=queue == "non_blocking")
+        one, other = device.empty(1000), device.empty(1000)
+        source, found = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
+        one.copy_from(np.zeros(1000, np.float32), stream, pinned=pinned)
+        one.copy_from(source, stream, pinned=pinned)
+        other.copy_within(one, stream)
+        one.copy_from(np.ones(1000, np.float32), stream, pinned=pinned)
+        other.copy_to(found, stream, pinned=pinned)
+        device.synchronize()
+        assert np.array_equal(found, source) and holds(one, np.ones(1000))
+
+    for_each(product(("default", "blocking", "non_blocking"), (False, True)), check)
 
 
 def test_the_host_s_array_is_free_again_after_a_pageable_copy(device_under_test: Any) -> None:

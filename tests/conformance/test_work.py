@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conformance.cases import for_each
 
 import windtunnel
 from windtunnel.core import errors
@@ -42,17 +43,20 @@ def over(limits: Any) -> dict[str, tuple[tuple[int, int, int], tuple[int, int, i
 LIMITS = ("threads", "block.x", "block.y", "block.z", "grid.x", "grid.y", "grid.z", "shared")
 
 
-@pytest.mark.parametrize("limit", LIMITS)
-def test_one_over_a_limit_is_an_error_that_names_it(device_under_test: Any, kernels: Any, limit: str) -> None:
+def test_one_over_a_limit_is_an_error_that_names_it(device_under_test: Any, kernels: Any) -> None:
     limits = device_under_test.info.limits
-    grid, block, shared, most = over(limits)[limit]
-    with pytest.raises(errors.LaunchError) as caught:
-        device_under_test.launch(kernels.nothing, grid, block, shared_bytes=shared)
-    # More threads along an axis than a block has in all are too many threads first.
-    name = "threads" if limit.startswith("block") and math.prod(block) > limits.threads_per_block else limit
-    said = limits.threads_per_block if name == "threads" else most
-    assert name in str(caught.value) and f"{said:,}" in str(caught.value)
-    assert device_under_test.counters.launches == 0
+
+    def check(limit: str) -> None:
+        grid, block, shared, most = over(limits)[limit]
+        with pytest.raises(errors.LaunchError) as caught:
+            device_under_test.launch(kernels.nothing, grid, block, shared_bytes=shared)
+        # More threads along an axis than a block has in all are too many threads first.
+        name = "threads" if limit.startswith("block") and math.prod(block) > limits.threads_per_block else limit
+        said = limits.threads_per_block if name == "threads" else most
+        assert name in str(caught.value) and f"{said:,}" in str(caught.value)
+        assert device_under_test.counters.launches == 0
+
+    for_each(LIMITS, check)
 
 
 def exact(limits: Any, limit: str) -> tuple[tuple[int, ...], tuple[int, ...], int]:
@@ -63,12 +67,15 @@ def exact(limits: Any, limit: str) -> tuple[tuple[int, ...], tuple[int, ...], in
     return lower(grid), block, min(shared, limits.shared_bytes)
 
 
-@pytest.mark.parametrize("limit", ["threads", "block.x", "block.y", "block.z", "shared"])
-def test_exactly_at_a_limit_is_launched(device_under_test: Any, kernels: Any, limit: str) -> None:
-    grid, block, shared = exact(device_under_test.info.limits, limit)
-    device_under_test.launch(kernels.nothing, grid, block, shared_bytes=shared)
-    device_under_test.synchronize()
-    assert device_under_test.counters.launches == 1
+def test_exactly_at_a_limit_is_launched(device_under_test: Any, kernels: Any) -> None:
+    def check(limit: str) -> None:
+        grid, block, shared = exact(device_under_test.info.limits, limit)
+        before = device_under_test.counters.launches
+        device_under_test.launch(kernels.nothing, grid, block, shared_bytes=shared)
+        device_under_test.synchronize()
+        assert device_under_test.counters.launches == before + 1
+
+    for_each(["threads", "block.x", "block.y", "block.z", "shared"], check)
 
 
 # On a real device two thousand million blocks take a while.
@@ -79,31 +86,37 @@ def test_exactly_at_a_limit_of_the_grid_is_launched(emulated: Any, kernels: Any,
     assert emulated.counters.launches == 1
 
 
-@pytest.mark.parametrize("size", [0, -1, (1, 0), (), (1, 1, 1, 1), 1.5, (1.5,), "3", None])
-def test_what_is_no_size_of_a_launch_is_refused(device_under_test: Any, kernels: Any, size: Any) -> None:
-    for sizes in ((size, 1), (1, size)):
-        with pytest.raises(errors.LaunchError, match="is not a size of a grid or block"):
-            device_under_test.launch(kernels.nothing, *sizes)
-    with pytest.raises(errors.LaunchError, match="-1 bytes of shared memory"):
-        device_under_test.launch(kernels.nothing, 1, 1, shared_bytes=-1)
+def test_what_is_no_size_of_a_launch_is_refused(device_under_test: Any, kernels: Any) -> None:
+    def check(size: Any) -> None:
+        for sizes in ((size, 1), (1, size)):
+            with pytest.raises(errors.LaunchError, match="is not a size of a grid or block"):
+                device_under_test.launch(kernels.nothing, *sizes)
+        with pytest.raises(errors.LaunchError, match="-1 bytes of shared memory"):
+            device_under_test.launch(kernels.nothing, 1, 1, shared_bytes=-1)
+
+    for_each([0, -1, (1, 0), (), (1, 1, 1, 1), 1.5, (1.5,), "3", None], check)
 
 
-@pytest.mark.parametrize("size", [np.int64(2), (np.int32(2), 1), [2, 1, 1], np.array([2, 1])])
-def test_sizes_of_a_launch_are_whole_numbers_of_any_kind(device_under_test: Any, kernels: Any, size: Any) -> None:
-    device_under_test.launch(kernels.nothing, size, size)
+def test_sizes_of_a_launch_are_whole_numbers_of_any_kind(device_under_test: Any, kernels: Any) -> None:
+    sizes = [np.int64(2), (np.int32(2), 1), [2, 1, 1], np.array([2, 1])]
+    for_each(sizes, lambda size: device_under_test.launch(kernels.nothing, size, size))
 
 
-@pytest.mark.parametrize("factor", [3, 3.0, np.float32(3), np.int64(3), np.array(3.0), True + 2])
-def test_numbers_are_given_to_kernels_as_they_are(device_under_test: Any, kernels: Any, factor: Any) -> None:
-    buffer = device_under_test.to_device(ONES)
-    device_under_test.launch(kernels.scale, 1, 64, buffer, factor)
-    assert (device_under_test.to_host(buffer) == 3).all()
+def test_numbers_are_given_to_kernels_as_they_are(device_under_test: Any, kernels: Any) -> None:
+    def check(factor: Any) -> None:
+        buffer = device_under_test.to_device(ONES)
+        device_under_test.launch(kernels.scale, 1, 64, buffer, factor)
+        assert (device_under_test.to_host(buffer) == 3).all()
+
+    for_each([3, 3.0, np.float32(3), np.int64(3), np.array(3.0), True + 2], check)
 
 
-@pytest.mark.parametrize("argument", [[1.0], "3", None, {"a": 1}, np.ones(3, np.float32)])
-def test_what_no_kernel_can_take_is_refused_with_its_place(device_under_test: Any, kernels: Any, argument: Any) -> None:
-    with pytest.raises(errors.InvalidArgument, match="argument 1 is"):
-        device_under_test.launch(kernels.scale, 1, 64, device_under_test.empty(3), argument)
+def test_what_no_kernel_can_take_is_refused_with_its_place(device_under_test: Any, kernels: Any) -> None:
+    def check(argument: Any) -> None:
+        with pytest.raises(errors.InvalidArgument, match="argument 1 is"):
+            device_under_test.launch(kernels.scale, 1, 64, device_under_test.empty(3), argument)
+
+    for_each([[1.0], "3", None, {"a": 1}, np.ones(3, np.float32)], check)
 
 
 def test_what_is_no_kernel_is_refused(device_under_test: Any) -> None:
