@@ -23,7 +23,7 @@ from scipy.special import stdtrit
 
 from windtunnel.placement import engine as placement
 from windtunnel.placement import invariants as placement_invariants
-from windtunnel.placement import run as problem
+from windtunnel.placement import run as placement_run
 from windtunnel.placement.nodes import PLACEMENTS, PlacementPolicy
 from windtunnel.placement.scenario import check_placement
 from windtunnel.placement.tasks import prepare_placement
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--out", type=Path, default=ROOT / "reports" / "benchmarks")
     asked = parser.parse_args(arguments)
-    names = problem.policies()
+    names = placement_run.policies()
     rows = [(name, PLACEMENTS[name], "shuffled") for name in names]
     rows += [
         (f"{DESCENT}, ties anew each time", PLACEMENTS[DESCENT], "random"),

@@ -22,12 +22,12 @@ from windtunnel.core.errors import InputError, InvariantError
 from windtunnel.core.result import COMPLETED, DROPPED, QUEUED
 from windtunnel.placement import engine as placement
 from windtunnel.placement import invariants as placement_invariants
-from windtunnel.placement import run as problem
+from windtunnel.placement import run as placement_run
 from windtunnel.placement.nodes import PLACEMENTS
 from windtunnel.placement.scenario import placement_from_data
 from windtunnel.placement.tasks import prepare_placement
 
-DETERMINISTIC = [name for name in problem.policies() if name != "random"]
+DETERMINISTIC = [name for name in placement_run.policies() if name != "random"]
 MODELS = ("a", "b")
 
 
@@ -305,7 +305,7 @@ def test_a_replay_starts_and_ends_every_task_when_the_definition_does(
 @given(
     nodes=nodes_of,
     rows=tasks_of,
-    policy=st.sampled_from(problem.policies()),
+    policy=st.sampled_from(placement_run.policies()),
     ties=st.sampled_from(["first", "shuffled", "random"]),
     stop=st.sampled_from([None, {"jobs": 5}, {"time": "6 s"}]),
     seed=st.integers(0, 1000),

@@ -19,7 +19,7 @@ from windtunnel.core.errors import InputError
 from windtunnel.core.result import result_json
 from windtunnel.placement import engine as placement
 from windtunnel.placement import invariants as placement_invariants
-from windtunnel.placement import run as problem
+from windtunnel.placement import run as placement_run
 from windtunnel.placement.nodes import PLACEMENTS
 from windtunnel.placement.openb import nodes_csv, pods_csv, read_openb_nodes, read_openb_pods
 from windtunnel.placement.scenario import placement_from_data
@@ -253,7 +253,7 @@ def test_a_small_cluster_stated_in_the_file_and_a_fixture_share_one_way(windtunn
 )
 def test_what_is_wrong_is_said_with_its_place(change: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        problem.run_placement(checked(small(**change)), 1, "auto", windtunnel.catalogue())
+        placement_run.run_placement(checked(small(**change)), 1, "auto", windtunnel.catalogue())
 
 
 def test_a_broken_cell_is_named_by_the_traces_line(tmp_path: Path) -> None:
