@@ -23,7 +23,7 @@ class Screen(io.StringIO):
 
 
 def advance_bar() -> None:
-    progress = console.Progress()
+    progress = console.Progress("jobs")
     progress(0, 1000)
     progress(500, 1000)
     progress.close()
@@ -31,14 +31,14 @@ def advance_bar() -> None:
 
 
 def advance_count() -> None:
-    progress = console.Counter("simulations")
+    progress = console.Progress("simulations")
     progress(0)
     progress(500)
     progress.close()
 
 
 def name_stage() -> None:
-    progress = console.Told()
+    progress = console.StatusLine()
     progress("measuring gemm")
     progress.close()
 

@@ -24,85 +24,65 @@ CATALOG = click.option(
 
 
 class Progress:
-    """A progress bar on standard error once a run has taken a second, where standard error is a terminal."""
+    """A progress bar on standard error, drawn once the work has taken a second and only on a terminal."""
 
-    def __init__(self, unit: str = " jobs") -> None:
-        self._unit = unit
+    def __init__(self, unit: str) -> None:
+        self._unit = f" {unit}"
         self._began = time.monotonic()
         self._bar: Any = None
         self.first: int | None = None
-        """What was done when it was first told of anything."""
+        """The count at the first call: what was done before this run."""
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Show that ``done`` units are finished, of ``total`` if the total is known."""
         self.first = done if self.first is None else self.first
         if self._bar is None:
-            if time.monotonic() - self._began < 1 or done >= total or not sys.stderr.isatty():
+            finished = total is not None and done >= total
+            if time.monotonic() - self._began < 1 or finished or not sys.stderr.isatty():
                 return
             from tqdm import tqdm
 
-            self._bar = tqdm(total=total, unit=self._unit, unit_scale=True, leave=False, file=sys.stderr)
+            scaled = total is not None
+            self._bar = tqdm(total=total, unit=self._unit, unit_scale=scaled, leave=False, file=sys.stderr)
         self._bar.total = total
         self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar is not None:
             self._bar.close()
 
 
-class Counter:
-    """A running count on standard error once the work has taken a second, where standard error is a terminal."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._began = time.monotonic()
-        self._bar: Any = None
-
-    def __call__(self, done: int) -> None:
-        if self._bar is None:
-            if time.monotonic() - self._began < 1 or not sys.stderr.isatty():
-                return
-            from tqdm import tqdm
-
-            self._bar = tqdm(unit=f" {self._what}", leave=False, file=sys.stderr)
-        self._bar.update(done - self._bar.n)
-
-    def close(self) -> None:
-        """Take the count away."""
-        if self._bar is not None:
-            self._bar.close()
-
-
-class Told:
-    """What is being done now, on a line of standard error that is written over; nothing where that is no terminal."""
+class StatusLine:
+    """One line of standard error that names the current step, overwritten by the next; only on a terminal."""
 
     def __call__(self, text: str) -> None:
+        """Show ``text``."""
         if sys.stderr.isatty():
             click.echo(f"\r\x1b[K{text[:100]}", err=True, nl=False)
 
     def close(self) -> None:
-        """Take the line away."""
-        if sys.stderr.isatty():
-            click.echo("\r\x1b[K", err=True, nl=False)
+        """Remove the line."""
+        self("")
 
 
 def pairs(values: Sequence[str]) -> dict[str, object]:
     """Parse ``KEY=VALUE`` words. Raises InputError for another form and for a repeated key."""
     from windtunnel.core.errors import InputError, Where
 
-    found: dict[str, object] = {}
+    parsed: dict[str, object] = {}
     for text in values:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise InputError(f"'{text}' is not KEY=VALUE", where=Where(field=text), expected="such as m=4096")
-        if key in found:
+        if key in parsed:
             raise InputError(f"'{key}' is given twice", where=Where(field=key), expected="each column once")
-        found[key] = value
-    return found
+        parsed[key] = value
+    return parsed
 
 
 def print_json(data: object) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     click.echo(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, Counter, print_json
+from windtunnel.cli.console import CATALOG, FORMAT, Progress, print_json
 
 
 @click.command()
@@ -38,7 +38,7 @@ def plan(
 
     if out is not None:
         check_writable(out)
-    progress = Counter("simulations")
+    progress = Progress("simulations")
     catalogue = predict_library.catalogue(catalogs)
     found = planner.plan(scenario, seed=seed, changes=changes, catalogue=catalogue, workers=workers, progress=progress)
     progress.close()

@@ -53,7 +53,7 @@ def run(
 
     if out is not None:
         check_writable(out)
-    progress = Progress()
+    progress = Progress("jobs")
     finished = simulation.run(
         scenario,
         seed=seed,
@@ -114,7 +114,7 @@ def compare(
     from windtunnel.library import predict as predict_library
     from windtunnel.report.compare import comparison_table, headline
 
-    progress = Progress(" pairs")
+    progress = Progress("pairs")
     found = compare_command.compare(
         one,
         other,
@@ -186,7 +186,7 @@ def sweep(
 
     if out is not None:
         check_writable(out)
-    progress = Progress(" points")
+    progress = Progress("points")
     try:
         found = sweep_command.sweep(
             scenario,

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from windtunnel.cli.console import CATALOG, FORMAT, Told, pairs, print_json
+from windtunnel.cli.console import CATALOG, FORMAT, StatusLine, pairs, print_json
 
 
 class _RecordedCommand(click.Command):
@@ -112,11 +112,11 @@ def validate(
         results, paths = validating.validate(against, **given, **both)
     else:
         _only("measuring on this host", {"--op": op, "--context": context or None})
-        told = Told()
-        here: dict[str, Any] = {"device": device_name, "model": model, "seed": seed or 0, "progress": told}
+        status = StatusLine()
+        here: dict[str, Any] = {"device": device_name, "model": model, "seed": seed or 0, "progress": status}
         here |= {} if budget is None else {"budget": validating.Budget(budget)}
         results, paths, omitted = validating.validate_here(**here, **both)
-        told.close()
+        status.close()
     if form == "json":
         print_json(results)
     else:
