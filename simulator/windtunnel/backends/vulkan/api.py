@@ -63,6 +63,13 @@ _SUBGROUPS: Mapping[int, int] = {61: 1, 62: 2, 63: 4, 64: 8, 65: 16, 66: 32}
 """SPIR-V capability of subgroup operations, and the bit in VkSubgroupFeatureFlagBits."""
 
 
+_DESTROYED = (
+    "Buffer", "CommandPool", "DescriptorPool", "DescriptorSetLayout", "Device", "Instance", "Pipeline",
+    "PipelineLayout", "QueryPool", "Semaphore", "ShaderModule",
+)  # fmt: skip
+_IN_FINALIZERS = ("vkDeviceWaitIdle", "vkFreeMemory", *(f"vkDestroy{kind}" for kind in _DESTROYED))
+
+
 class VulkanError(Exception):
     """A call returned the error ``code``."""
 
@@ -101,14 +108,20 @@ class Api:
         self.null = self.ffi.NULL
         self._held: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
         self._calls: dict[str, Any] = {}
+        # Finalizers use these, and the garbage collector may run one while cffi builds another function for the first
+        # time. cffi 2.1 aborts the process if it is entered again there (realize_c_type.c), so they are built now.
+        for name in _IN_FINALIZERS:
+            self._load(name)
 
     def __call__(self, name: str, *arguments: Any) -> int:
         """Call a function of Vulkan and return its result. Raises VulkanError for an error."""
-        call = self._calls.get(name) or self._calls.setdefault(name, getattr(self.lib, name))
-        code = call(*arguments)
+        code = (self._calls.get(name) or self._load(name))(*arguments)
         if code is not None and code < 0:
             raise VulkanError(name, code)
         return code or 0
+
+    def _load(self, name: str) -> Any:
+        return self._calls.setdefault(name, getattr(self.lib, name))
 
     def new(self, kind: str, **fields: Any) -> Any:
         """Return a pointer to a new struct with its sType. It keeps alive what its fields point to."""
