@@ -13,7 +13,7 @@ from scipy.stats import binom, chi2, kstest
 import windtunnel
 from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
 from windtunnel.core.rng import Lots
-from windtunnel.engine.prepare.operation_faults import Strike, operation_faults_of
+from windtunnel.engine.prepare.operation_faults import OperationEffect, operation_faults_of
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
 from windtunnel.scenario.read import scenario_from_data
@@ -134,13 +134,13 @@ def test_what_harms_nothing_changes_nothing(stated: list[dict[str, Any]], more: 
     assert {number: both.struck[number] for number in plain.struck} == plain.struck
 
 
-def struck_by(stated: list[dict[str, Any]], seed: int = 1, jobs: int = 60, **more: Any) -> list[Strike | None]:
+def struck_by(stated: list[dict[str, Any]], seed: int = 1, jobs: int = 60, **more: Any) -> list[OperationEffect | None]:
     """What strikes the gemm of each job's attempts, of a run's first fault; nothing limits how often."""
     prepared = prepare_run(scenario_from_data(data(stated, seed=seed, **more)), windtunnel.catalogue())
     strikes = operation_faults_of(prepared)
     assert strikes is not None
     return [
-        strikes.on(0, 0, rank, attempt, place, "gemm", 1_000, 0)
+        strikes.effect_on(0, 0, rank, attempt, place, "gemm", 1_000, 0)
         for rank in range(jobs)
         for attempt in (1, 2, 3)
         for place in (0, 1)
