@@ -141,10 +141,7 @@ def _percentile_chart(metric: str, result: Mapping[str, Any], recording: Recordi
     curves = [(str(recording.workloads[i]), False, samples[i]) for i in drawn]
     if len(samples) > 1:
         curves.insert(0, ("all jobs", True, _sample(metric, recording, None)))
-    # The axis is u = -log10(1 - p), so that p90 to p99 is as wide as p99 to p99.9.
-    end = min(max(math.log10(max(sample.total for _, _, sample in curves)), 1.31), 5.0)
-    marks = [-math.log10(1 - p) for p in (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)]
-    u = np.unique(np.concatenate([np.linspace(FIRST_MARK, end, TAIL_POINTS), [mark for mark in marks if mark <= end]]))
+    u = _percentile_axis(max(sample.total for _, _, sample in curves))
     series: list[dict[str, Any]] = [
         {"name": name, "all": is_all, "y": sample.percentiles(u)} for name, is_all, sample in curves
     ]
@@ -163,6 +160,13 @@ def _percentile_chart(metric: str, result: Mapping[str, Any], recording: Recordi
     }
     label = _describe(METRICS[metric], distribution(result, metric))
     return Chart(data, METRICS[metric], label, items, len(samples) - len(drawn))
+
+
+def _percentile_axis(jobs: int) -> FloatArray:
+    """Return the points of the axis u = -log10(1 - p), on which p90 to p99 is as wide as p99 to p99.9."""
+    end = min(max(math.log10(jobs), 1.31), 5.0)
+    marks = [-math.log10(1 - p) for p in (0.5, 0.9, 0.95, 0.99, 0.999, 0.9999)]
+    return np.unique(np.concatenate([np.linspace(FIRST_MARK, end, TAIL_POINTS), [m for m in marks if m <= end]]))
 
 
 def _describe(heading: str, timed: Mapping[str, Any] | None) -> str:

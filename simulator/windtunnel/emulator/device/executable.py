@@ -84,6 +84,7 @@ class Executable:
             self._missing_types[id(kernel)] = first_missing_type(kernel.program, self.numbers.lacks)
         return self._missing_types[id(kernel)]
 
+    # Long: half of it is the signature and the description of its arguments.
     @staticmethod
     def launch(
         kernel: CompiledKernel,

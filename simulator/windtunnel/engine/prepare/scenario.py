@@ -39,6 +39,7 @@ Preference = Callable[[str, str, str], float]
 """Returns the rank of (use case, API, kind) in the recommendation matrix; infinity if it is not recommended."""
 
 
+# Long: a third of it is the signature and its description, another third the fields of the result.
 def prepare(
     scenario: Scenario,
     devices: Sequence[Device],
