@@ -12,7 +12,7 @@ from scipy.stats import binom, chi2, kstest
 
 import windtunnel
 from windtunnel.core.result import COMPLETED, FAILED, QUEUED, RUNNING, Recording
-from windtunnel.core.rng import Lots
+from windtunnel.core.rng import KeyedRandom
 from windtunnel.engine.prepare.operation_faults import OperationEffect, operation_faults_of
 from windtunnel.engine.process import engine as process
 from windtunnel.engine.results import invariants
@@ -46,7 +46,7 @@ def faults(draw: st.DrawFn, kinds: list[str] = KINDS) -> dict[str, Any]:
     return fault
 
 
-def spells() -> st.SearchStrategy[dict[str, Any]]:
+def device_faults() -> st.SearchStrategy[dict[str, Any]]:
     lasts = st.sampled_from(["1 ms", "20 ms"])
     return st.one_of(
         st.builds(lambda d: {"kind": "failure", "mtbf": "30 ms", "mttr": d, "on_failure": "migrate"}, lasts),
@@ -100,13 +100,13 @@ scenarios = st.fixed_dictionaries(
 
 
 @settings(max_examples=120)
-@given(st.lists(st.one_of(faults(), faults(), spells()), min_size=1, max_size=5), scenarios)
+@given(st.lists(st.one_of(faults(), faults(), device_faults()), min_size=1, max_size=5), scenarios)
 def test_jobs_are_kept_and_the_same_seed_gives_the_same_run(stated: list[dict[str, Any]], more: dict[str, Any]) -> None:
     found = run(stated, **more)
     invariants.check(found)
     counts = np.bincount(found.jobs.status, minlength=5)
     assert len(found.jobs) == sum(counts[code] for code in (COMPLETED, FAILED, RUNNING, QUEUED))
-    for number, (concerned, struck) in found.struck.items():
+    for number, (concerned, struck) in found.fault_occurrences.items():
         fault = stated[number]
         most = fault.get("times", None if "probability" in fault else 1)
         assert struck <= concerned and (most is None or struck <= most)
@@ -119,11 +119,11 @@ def test_jobs_are_kept_and_the_same_seed_gives_the_same_run(stated: list[dict[st
     again = run(stated, **more)
     for name in ("start", "finish", "device", "status", "starts", "energy_j"):
         assert np.array_equal(getattr(found.jobs, name), getattr(again.jobs, name))
-    assert found.struck == again.struck and found.corrupted == again.corrupted
+    assert found.fault_occurrences == again.fault_occurrences and found.corrupted == again.corrupted
 
 
 @settings(max_examples=40)
-@given(st.lists(st.one_of(faults(), spells()), max_size=3), scenarios)
+@given(st.lists(st.one_of(faults(), device_faults()), max_size=3), scenarios)
 def test_what_harms_nothing_changes_nothing(stated: list[dict[str, Any]], more: dict[str, Any]) -> None:
     """Garbled copies at the end of the list, and errors that come too late, leave every job as it was."""
     late = [{"kind": "corrupt-copy", "probability": 0.5}, {"kind": "ecc", "after": "10 h"}]
@@ -131,7 +131,7 @@ def test_what_harms_nothing_changes_nothing(stated: list[dict[str, Any]], more: 
     both = run([*stated, {"kind": "hang", "call": 10**9}, *late], **more)
     for name in ("start", "finish", "device", "status", "starts", "energy_j"):
         assert np.array_equal(getattr(plain.jobs, name), getattr(both.jobs, name))
-    assert {number: both.struck[number] for number in plain.struck} == plain.struck
+    assert {number: both.fault_occurrences[number] for number in plain.fault_occurrences} == plain.fault_occurrences
 
 
 def struck_by(stated: list[dict[str, Any]], seed: int = 1, jobs: int = 60, **more: Any) -> list[OperationEffect | None]:
@@ -179,7 +179,7 @@ def test_the_share_that_is_struck_is_its_probability(p: float) -> None:
     for seed in range(40):
         fault = {"kind": "ecc", "probability": p, "on_failure": "fail"}
         found = run([fault], seed=seed, fleet=[{"device": "server"}], workload=[workload], stop={"jobs": jobs})
-        concerned, struck = found.struck[0]
+        concerned, struck = found.fault_occurrences[0]
         assert concerned == jobs and struck == np.count_nonzero(found.jobs.status == FAILED)
         assert binom.ppf(1e-7, jobs, p) <= struck <= binom.ppf(1 - 1e-7, jobs, p)
         total += (struck - jobs * p) ** 2 / (jobs * p * (1 - p))
@@ -203,10 +203,10 @@ def test_starts_of_a_job_that_is_tried_until_it_succeeds_are_geometric() -> None
 
 
 def test_lots_are_uniform_and_belong_to_their_numbers() -> None:
-    lots = Lots(7, "faults", "0")
-    drawn = np.array([lots.at(job, attempt, 0) for job in range(5_000) for attempt in (1, 2)])
+    draws = KeyedRandom(7, "faults", "0")
+    drawn = np.array([draws.at(job, attempt, 0) for job in range(5_000) for attempt in (1, 2)])
     assert kstest(drawn, "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(drawn[0::2], drawn[1::2])[0, 1]) < 4 / np.sqrt(5_000)
     assert len(set(drawn.tolist())) == len(drawn)
-    assert Lots(7, "faults", "0").at(4_999, 2, 0) == drawn[-1]
-    assert len({Lots(seed, *name).at(1) for seed in (7, 8) for name in (("a", "b"), ("ab",), ("b", "a"))}) == 6
+    assert KeyedRandom(7, "faults", "0").at(4_999, 2, 0) == drawn[-1]
+    assert len({KeyedRandom(seed, *name).at(1) for seed in (7, 8) for name in (("a", "b"), ("ab",), ("b", "a"))}) == 6

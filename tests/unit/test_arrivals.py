@@ -34,7 +34,7 @@ def data(*described: Any, stop: Any = None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("described", "says"),
     [
-        ({"process": "weibul", "rate": "1 /s"}, "arrivals.process: 'weibul' is not known here"),
+        ({"process": "weibul", "rate": "1 /s"}, "arrivals.process: 'weibul' is not a valid value"),
         ({"process": "weibul", "rate": "1 /s"}, "did you mean 'weibull'?"),
         ({"process": "weibull", "rate": "1 /s", "cv": 1000}, "arrivals.cv: this is 1000; expected at most 100"),
         ({"process": "weibull", "rate": "1 /s", "vc": 1}, "arrivals.vc: unknown key 'vc'; expected one of process, rate, cv; did you mean 'cv'?"),
@@ -65,7 +65,7 @@ def data(*described: Any, stop: Any = None) -> dict[str, Any]:
         ({"process": "batches", "mean_interval": "1 s", "size": 0.5}, "arrivals.size: this is 0.5; expected at least 1"),
         ({"process": "batches", "mean_interval": "1 ms", "size": 1e6, "spread": "1 h"}, "more than ten million jobs overlap"),
         ({"process": "mix", "processes": []}, "arrivals.processes"),
-        ({"process": "mix", "processes": [{"process": "trace", "file": "a.csv"}]}, "arrivals.processes[0].process: 'trace' is not known here; expected one of poisson"),
+        ({"process": "mix", "processes": [{"process": "trace", "file": "a.csv"}]}, "arrivals.processes[0].process: 'trace' is not a valid value; expected one of poisson"),
         ({"process": "mix", "processes": [{"process": "poisson", "rat": "1 /s"}]}, "arrivals.processes[0].rat: unknown key 'rat'; expected one of process, rate; did you mean 'rate'?"),
         ({"process": "burst", "rate": "1 /s", "burst_rate": "2 /s", "every": "1 s", "duration": "2 s"}, "workload[0].arrivals: a burst is longer"),
         ({"process": "mix", "processes": [{"process": "poisson", "rate": "1 /s"}]}, "the mix arrivals of 'w0' do not end"),

@@ -108,26 +108,29 @@ def test_what_is_wrong_in_a_scenario_is_named(old: str, new: str, says: str, tmp
         ("schema: 1\nname: [unclosed\n", "s.yaml:3:1: this is not YAML"),
         ("a: &x [*x]\n", "contains itself"),
         ("a: !!python/object:os.system {}\n", "unknown key 'a'"),
-        ("a: !evil x\n", "the tag '!evil' is not understood"),
+        ("a: !evil x\n", "the tag '!evil' is not supported"),
         ("? [1]\n: 2\n", "a key is not plain text"),
         ("\x00", "this is not YAML"),
         (
             "fleet:\n\t- {device: l4}\n",
-            "s.yaml:2:1: this is not YAML: a tab stands here; expected spaces: YAML does not indent with tabs",
+            "s.yaml:2:1: this is not YAML: there is a tab here; expected spaces: YAML does not indent with tabs",
         ),
         (
             "workload:\n  - name: c\n\tuse: x\n",
-            "s.yaml:3:1: this is not YAML: a tab stands here; expected spaces: YAML does not indent with tabs",
+            "s.yaml:3:1: this is not YAML: there is a tab here; expected spaces: YAML does not indent with tabs",
         ),
         (
             "fleet:\n  - {device: l4}\n   x: 3\n",
-            "s.yaml:3:4: this is not YAML: this line belongs neither to the list above nor to its last item; expected '- '",
+            "s.yaml:3:4: this is not YAML: this line is part neither of the list above nor of its last item; expected '- '",
         ),
         (
             "fleet:\n  - device: l4\n - device: a10\n",
-            "s.yaml:3:2: this is not YAML: this line is indented unlike the keys",
+            "s.yaml:3:2: this is not YAML: this line is not indented like the keys",
         ),
-        ("name: a: b\n", "s.yaml:1:8: this is not YAML: a ':' stands where no key can be; expected keys exactly below"),
+        (
+            "name: a: b\n",
+            "s.yaml:1:8: this is not YAML: there is a ':' where no key can be; expected keys exactly below",
+        ),
         (
             "schema: 1\nname a\nseed: 1\n",
             "s.yaml:3:1: this is not YAML: a key above this has no ':'; expected 'key: value'",
@@ -140,14 +143,17 @@ def test_what_is_wrong_in_a_scenario_is_named(old: str, new: str, says: str, tmp
         ("name: %a\n", "s.yaml:1:7: this is not YAML: a value cannot begin with '%'; expected quotes around it"),
         (
             "name: *a\n",
-            "s.yaml:1:7: this is not YAML: '*' begins a reference, and nothing is named so; expected quotes",
+            "s.yaml:1:7: this is not YAML: '*' begins a reference to a name that is not defined; expected quotes",
         ),
         (
             "fleet: - device: l4\n",
-            "s.yaml:1:8: this is not YAML: a list begins in the line of its key; expected '- ' on",
+            "s.yaml:1:8: this is not YAML: a list begins on the line of its key; expected '- ' on",
         ),
         ('name: "\\q"\n', "this is not YAML: a backslash in double quotes begins an escape; expected single quotes"),
-        ("name: |x\n", "this is not YAML: text follows the '|' or '>' that begins a block of lines; expected the text"),
+        (
+            "name: |x\n",
+            "this is not YAML: there is text after the '|' or '>' that begins a block of lines; expected the text",
+        ),
     ],
 )
 def test_what_is_no_scenario_at_all_is_said(text: str, says: str, tmp_path: Path) -> None:

@@ -415,7 +415,7 @@ def refused(path: Path) -> str:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("kind: failure", "kind: failur", "s.yaml:11:12: faults[0].kind: 'failur' is not known here"),
+        ("kind: failure", "kind: failur", "s.yaml:11:12: faults[0].kind: 'failur' is not a valid value"),
         ("kind: failure", "kind: failur", "did you mean 'failure'?"),
         ("kind: failure, ", "", "'kind' is missing"),
         ("mtbf", "mtbff", "faults[0].mtbff: unknown key 'mtbff'"),

@@ -240,7 +240,7 @@ def test_a_small_cluster_stated_in_the_file_and_a_fixture_share_one_way(windtunn
     [
         ({"fleet": [{"device": "l4"}]}, "cannot have both a fleet and a cluster"),
         ({"policy": "best-fitt"}, "unknown placement policy.*did you mean 'best-fit'"),
-        ({"mode": "inflat"}, "'inflat' is not known here.*did you mean 'inflate'"),
+        ({"mode": "inflat"}, "'inflat' is not a valid value.*did you mean 'inflate'"),
         ({"ties": "randm"}, "did you mean 'random'"),
         ({"cluster": {"nodes": {"file": "traces/openb_node.csv.gz"}}}, "there is no.*openb_nodes.csv.gz"),
         ({"cluster": {"nodes": [{"gpus": 2, "cpu_milli": 1, "memory": "1 GiB"}]}}, "no model"),

@@ -53,7 +53,7 @@ def test_ecc_takes_the_operations_time_and_then_the_job_is_tried_again() -> None
     found = run({"kind": "ecc", "call": 3})
     assert milliseconds(found.jobs.finish) == [14, 24, 38, 44, 54]
     assert found.jobs.starts.tolist() == [1, 1, 2, 1, 1]
-    assert found.struck == {0: (6, 1)}
+    assert found.fault_occurrences == {0: (6, 1)}
     # The time that was lost is work and energy all the same.
     assert found.devices[0].busy_ticks == 24 * MS
     assert np.allclose(found.jobs.energy_j, [0.32, 0.32, 0.64, 0.32, 0.32])
@@ -71,7 +71,7 @@ def test_a_job_is_started_so_many_times_and_then_given_up() -> None:
     found = run({"kind": "out-of-memory", "call": 2, "times": 7, "max_attempts": 4})
     assert found.jobs.status.tolist() == [COMPLETED, FAILED, COMPLETED, COMPLETED, COMPLETED]
     assert found.jobs.starts.tolist() == [1, 4, 4, 1, 1]
-    assert found.struck == {0: (11, 7)}
+    assert found.fault_occurrences == {0: (11, 7)}
     assert found.jobs.finish[1] == 20 * MS
 
 
@@ -106,8 +106,8 @@ def test_a_lost_device_is_down_until_it_has_been_reset() -> None:
     found = run({"kind": "device-lost", "call": 2, "reset_time": "25 ms"})
     assert milliseconds(found.jobs.start) == [10, 45, 49, 53, 57]
     assert found.devices[0].down_ticks == 25 * MS
-    assert found.spells is not None
-    assert [found.spells.start.tolist(), found.spells.end.tolist()] == [[20 * MS], [45 * MS]]
+    assert found.degraded is not None
+    assert [found.degraded.start.tolist(), found.degraded.end.tolist()] == [[20 * MS], [45 * MS]]
 
 
 def test_ecc_may_need_a_reset_too() -> None:
@@ -121,7 +121,7 @@ def test_a_failure_and_a_reset_that_overlap_are_one_outage() -> None:
     found = run({"kind": "failure", "at": ["40 ms"], "duration": "20 ms"}, fault)
     assert milliseconds(found.jobs.start)[1] == 60
     assert found.devices[0].down_ticks == 40 * MS
-    assert found.spells is not None and len(found.spells) == 1
+    assert found.degraded is not None and len(found.degraded) == 1
     inside = run({"kind": "failure", "at": ["25 ms"], "duration": "5 ms"}, fault)
     assert milliseconds(inside.jobs.start)[1] == 45
     assert inside.devices[0].down_ticks == 25 * MS
@@ -153,7 +153,7 @@ def test_of_several_that_end_an_operation_only_the_soonest_has_struck() -> None:
     found = run({"kind": "ecc", "call": 2}, {"kind": "hang", "call": 2, "watchdog_timeout": "1 ms"})
     # The hang ends the second call after 1 ms, so ECC is still to come: it strikes the third.
     assert milliseconds(found.jobs.finish) == [14, 29, 34, 44, 54]
-    assert found.struck == {0: (7, 1), 1: (7, 1)}
+    assert found.fault_occurrences == {0: (7, 1), 1: (7, 1)}
 
 
 def test_of_faults_that_end_an_operation_together_the_first_in_the_list_has_struck() -> None:
@@ -167,7 +167,7 @@ def test_each_operation_of_a_program_is_a_call() -> None:
     found = run({"kind": "ecc", "call": 4}, ops=twice)
     # The second job's second operation fails, and both are done again.
     assert milliseconds(found.jobs.finish) == [18, 36, 44, 52, 60]
-    assert found.struck == {0: (12, 1)}
+    assert found.fault_occurrences == {0: (12, 1)}
 
 
 COPIED = [{"copy": {"bytes": "1 MB", "direction": "h2d"}}, {"vector_add": {"n": 100_000}}]
@@ -184,7 +184,7 @@ def test_a_slow_copy_takes_so_many_times_as_long_and_nothing_else_does() -> None
     copy, kernel = lengths(run(jobs=1, ops=COPIED, fleet=L4))
     found = run({"kind": "slow-copy", "call": 2, "factor": 2.5}, jobs=3, ops=COPIED, fleet=L4)
     assert lengths(found) == [copy, kernel, round(copy * 2.5), kernel, copy, kernel]
-    assert found.struck == {0: (3, 1)}
+    assert found.fault_occurrences == {0: (3, 1)}
 
 
 def test_a_copy_that_fails_has_taken_its_time() -> None:
@@ -199,7 +199,7 @@ def test_a_slow_copy_that_fails_fails_when_it_would_have_ended() -> None:
     slow = {"kind": "slow-copy", "call": 1}
     found = run(slow, {"kind": "copy-failure", "call": 1}, jobs=1, ops=COPIED, fleet=L4)
     assert lengths(found) == [4 * copy, copy, kernel]
-    assert found.struck == {0: (2, 1), 1: (2, 1)}
+    assert found.fault_occurrences == {0: (2, 1), 1: (2, 1)}
 
 
 def test_a_copy_that_was_never_begun_was_not_slow() -> None:
@@ -207,7 +207,7 @@ def test_a_copy_that_was_never_begun_was_not_slow() -> None:
     slow = {"kind": "slow-copy", "call": 1}
     found = run(slow, {"kind": "queue-full", "call": 1}, jobs=1, ops=COPIED, fleet=L4)
     assert lengths(found) == [4 * copy, kernel]
-    assert found.struck == {0: (2, 1), 1: (3, 1)}
+    assert found.fault_occurrences == {0: (2, 1), 1: (3, 1)}
 
 
 def test_a_job_with_a_garbled_copy_completes_and_is_counted() -> None:
@@ -221,7 +221,7 @@ def test_a_job_that_is_tried_again_copies_anew() -> None:
     garbled = {"kind": "corrupt-copy", "call": 1}
     found = run(garbled, {"kind": "ecc", "call": 1, "ops": ["vector_add"]}, jobs=2, ops=COPIED, fleet=L4)
     assert found.jobs.starts.tolist() == [2, 1]
-    assert found.struck[0] == (3, 1) and found.corrupted == 0
+    assert found.fault_occurrences[0] == (3, 1) and found.corrupted == 0
 
 
 def test_kernels_and_copies_are_counted_apart() -> None:
@@ -352,7 +352,7 @@ def test_replications_add_up_what_struck() -> None:
 @pytest.mark.parametrize(
     ("fault", "problem", "expected"),
     [
-        ({"kind": "out_of_memory", "call": 1}, "faults[0].kind: 'out_of_memory' is not known", "did you mean 'out-of-"),
+        ({"kind": "out_of_memory", "call": 1}, "faults[0].kind: 'out_of_memory' is not a valid value", "did you mean 'out-of-"),
         ({"kind": "ecc"}, "faults[0]: a fault of operations needs exactly one of probability, call and after", "probability, call or after"),
         ({"kind": "ecc", "call": 1, "after": "1 s"}, "exactly one of", "probability, call or after"),
         ({"kind": "ecc", "call": 0}, "faults[0].call: this is 0", "at least 1"),

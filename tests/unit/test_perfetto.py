@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from windtunnel.core.result import DeviceRecord, Jobs, Recording, Slice, Spells, Steps, TokenGaps
+from windtunnel.core.result import DegradedIntervals, DeviceRecord, Jobs, Recording, Slice, Steps, TokenGaps
 from windtunnel.report.perfetto import MAX_COUNTER_POINTS, downsampled, microseconds, overlaps, write_trace
 
 NAME = 'a "quoted" </script> name\n\u2028 é'
@@ -71,7 +71,7 @@ def test_what_is_wrong_has_lanes_of_its_own(tmp_path: Path) -> None:
     columns = (
         np.array(column) for column in ([-1, 1, 1], [3, 0, 2], [10**6, 2 * 10**6, 10**6], [3 * 10**6, 4 * 10**6, 10**7])
     )
-    write_trace(tmp_path / "t.json.gz", recording(SLICES, spells=Spells(*columns)), name="faults")
+    write_trace(tmp_path / "t.json.gz", recording(SLICES, degraded=DegradedIntervals(*columns)), name="faults")
     events = read(tmp_path / "t.json.gz")["traceEvents"]
     lanes = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
     shown = [(e["pid"], lanes[e["pid"], e["tid"]], e["name"], e["ts"], e["dur"]) for e in events if e["ph"] == "X"]

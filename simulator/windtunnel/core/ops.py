@@ -166,7 +166,7 @@ class Operation:
                 if column.default is None:
                     raise InputError(
                         f"{cls.name} needs '{column.name}'",
-                        expected=", ".join(_spell(column) for column in cls.columns),
+                        expected=", ".join(_column_text(column) for column in cls.columns),
                     )
                 parsed[column.name] = column.default
         return parsed
@@ -182,7 +182,7 @@ class Operation:
         return cls.operand_bytes(choices, n)
 
 
-def _spell(column: Column) -> str:
+def _column_text(column: Column) -> str:
     if column.default is not None:
         return f"{column.name}={column.default}"
     return f"{column.name} ({'|'.join(column.choices)})" if column.choices else column.name

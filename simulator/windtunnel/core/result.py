@@ -1,4 +1,4 @@
-"""What a run leaves behind: the recording (every job, slice and step) and the result (what is reported)."""
+"""The recording of a run: all jobs, devices, intervals and step functions. The result is computed from it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 IntArray = npt.NDArray[np.int64]
 
 COMPLETED, RUNNING, QUEUED, DROPPED, FAILED = range(5)
-SPELLS = ("down", "unreachable", "throttled", "brown-out")
-"""What may be wrong with a device, or with the fleet's power."""
+DEGRADATION_CAUSES = ("down", "unreachable", "throttled", "brown-out")
+"""The causes of degraded intervals, of a device or of the fleet's power."""
 STATUS = ("completed", "running", "queued", "dropped", "failed")
 
 
 @dataclass(frozen=True)
 class Steps:
-    """A step function of time: ``values[i]`` holds from ``ticks[i]`` until ``ticks[i+1]``, the last until ``end``.
+    """A step function of time: ``values[i]`` from ``ticks[i]`` to ``ticks[i+1]``, the last value to ``end``.
 
-    ``ticks`` increase strictly; the first is 0.
+    ``ticks`` are strictly increasing; the first is 0.
     """
 
     ticks: TickArray
@@ -32,17 +32,17 @@ class Steps:
     end: int
 
     def integral(self) -> float:
-        """Value times seconds from 0 to ``end`` (for watts: joules)."""
+        """Return the integral from 0 to ``end``, in units of the value times seconds (joules for watts)."""
         widths = np.diff(np.append(self.ticks, self.end))
-        # Not np.dot: its sum depends on how many threads the linear algebra has.
+        # Not np.dot: its sum depends on the number of threads of the linear algebra library.
         return float((to_second_array(widths) * self.values).sum())
 
     def mean(self) -> float:
-        """Time-average; the value itself where no time passed."""
+        """Return the time average; the last value where ``end`` is 0."""
         return self.integral() / (self.end / 1e12) if self.end else float(self.values[-1])
 
     def sampled(self, points: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """(time s, mean, peak) over ``points`` equal bins, for drawing: no peak is lost."""
+        """Return start time (s), mean and peak of ``points`` equal bins, for charts; every peak is kept."""
         edges = np.linspace(0, self.end, points + 1)
         cumulative = np.concatenate(
             [[0.0], np.cumsum(np.diff(np.append(self.ticks, self.end)).astype(np.float64) * self.values)]
@@ -58,10 +58,10 @@ class Steps:
 
 @dataclass(frozen=True)
 class Jobs:
-    """Every job in order of arrival; one array element each. Ticks are picoseconds; -1 where it did not come to that.
+    """All jobs in order of arrival, one array element each. Times are ticks, -1 where the event did not happen.
 
-    ``first`` is when a generating job's first token left, ``tokens`` how many it made (0 for other jobs).
-    ``energy_j`` is what the job drew above the idle power of its devices, ``starts`` how often it was started:
+    ``first`` is the time of a request's first token, and ``tokens`` the number of its output tokens (0 for other jobs).
+    ``energy_j`` is the energy of the job above the idle power of its devices. ``starts`` is its number of attempts;
     ``start`` and ``device`` are those of its last attempt.
     """
 
@@ -82,7 +82,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Slice:
-    """Something that occupied one lane of a device from ``start`` to ``end``. Slices of a lane never overlap."""
+    """An interval of the timeline in which a lane of a device was occupied. Slices of a lane never overlap."""
 
     device: int
     lane: str
@@ -93,9 +93,9 @@ class Slice:
 
 @dataclass(frozen=True)
 class IntervalTable:
-    """Every time an engine of a device worked; one array element each. ``lane`` and ``name`` index ``words``.
+    """All intervals in which a hardware engine worked, one array element each. ``lane`` and ``name`` index ``words``.
 
-    ``watts`` is above the device's idle power.
+    ``watts`` is the power above the device's idle power.
     """
 
     device: IntArray
@@ -111,15 +111,15 @@ class IntervalTable:
 
 
 @dataclass(frozen=True)
-class Spells:
-    """When what was wrong with what; one array element each, by device and time.
+class DegradedIntervals:
+    """All degraded intervals, one array element each, sorted by device and time.
 
-    ``device`` is -1 for what is wrong with the whole fleet's power. ``what`` indexes ``SPELLS``. A spell that lasts
-    beyond the run is cut at its end.
+    ``device`` is -1 for the power of the whole fleet. ``cause`` indexes ``DEGRADATION_CAUSES``. An interval that
+    lasts beyond the run is cut at the end of the run.
     """
 
     device: IntArray
-    what: IntArray
+    cause: IntArray
     start: TickArray
     end: TickArray
 
@@ -129,28 +129,28 @@ class Spells:
 
 @dataclass(frozen=True)
 class DeviceRecord:
-    """One device's share of a run."""
+    """Totals of one device over a run."""
 
     name: str
     label: str
     kind: str
     busy_ticks: int
-    """Time in which at least one engine worked."""
+    """Time in which at least one hardware engine worked."""
     energy_j: float
     jobs: int
     power_limit_w: float
     idle_power_w: float
     down_ticks: int = 0
-    """Time in which it had failed."""
+    """Time of its outages."""
     rented_ticks: int | None = None
-    """Time for which it was rented, where its entry is scaled; else all of the run."""
+    """Time for which it was rented, if its entry is scaled; None: the whole run."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """How many devices of a scaled entry were on, and rented (on, being provisioned or draining), over time.
+    """The number of devices of a scaled entry in service, and rented (on, being provisioned or draining), over time.
 
-    ``devices``: their numbers. ``scale_ups`` and ``scale_downs``: decisions for more and for fewer.
+    ``devices``: their indices. ``scale_ups``, ``scale_downs``: numbers of decisions that added or removed devices.
     """
 
     entry: str
@@ -165,7 +165,7 @@ class Scaling:
 
 @dataclass(frozen=True)
 class TokenGaps:
-    """The times between following tokens: ``ticks[i]`` was the gap of ``weights[i]`` tokens of ``workload[i]``."""
+    """The times between consecutive tokens: ``weights[i]`` tokens of ``workload[i]`` had the gap ``ticks[i]``."""
 
     ticks: TickArray
     weights: IntArray
@@ -175,14 +175,15 @@ class TokenGaps:
 
 @dataclass(frozen=True)
 class Tally:
-    """What is left of a run too long for every job's times to be kept.
+    """Summary of a run that is too long to keep the times of every job.
 
-    Series 0 is all jobs; where there are several workloads, series 1 + w is workload w. ``counts``: (workloads, 5)
-    jobs by status, as in ``STATUS``. ``batches``: (series, batches in order of arrival), records of the number of jobs
-    and the sum of their times in ticks, ``latency_n``, ``latency_sum``, ``waiting_n``, ``waiting_sum``; the i-th batch
-    is of jobs ``width`` i to ``width`` (i + 1) - 1. ``bins``: (2, series, stretches of as many batches each, 1 + bins),
-    latency and waiting in ticks: zeros, then the bins of engine/sketch.py from bin 0 up. ``peak_w``: of the whole
-    fleet. ``last_arrival``: tick. ``joules_by_hour``: the fleet's energy (24,) by hour of day.
+    Series 0 is all jobs; with several workloads, series 1 + w is workload w. ``counts``: jobs by status, in the order
+    of ``STATUS``; shape (workloads, 5). ``batches``: records ``latency_n``, ``latency_sum``, ``waiting_n``,
+    ``waiting_sum`` (numbers of jobs, and sums of their times in ticks), in order of arrival; shape (series, batches).
+    The i-th batch has the jobs from ``width`` i to ``width`` (i + 1) - 1. ``bins``: histograms of latency and queueing
+    delay in ticks; shape (2, series, groups of equally many batches, 1 + bins): the number of zeros, then the bins of
+    the sketch from bin 0 on. ``peak_w``: peak power of the whole fleet. ``last_arrival``: tick of the last arrival.
+    ``joules_by_hour``: the fleet's energy by hour of day; shape (24,).
     """
 
     counts: IntArray
@@ -196,7 +197,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Recording:
-    """All that happened in a run, in ticks.
+    """The complete data of one run, with times in ticks.
 
     With a ``tally`` the jobs, intervals and slices are a sample, and power and waiting are means over short times.
     """
@@ -206,32 +207,32 @@ class Recording:
     devices: Sequence[DeviceRecord]
     workloads: Sequence[str]
     power: Steps
-    """Power of the whole fleet (W)."""
+    """Power of the whole fleet (W) over time."""
     waiting: Steps
-    """Jobs that have arrived and wait."""
+    """Number of waiting jobs over time."""
     slices: Sequence[Slice]
     token_gaps: TokenGaps
     intervals: IntervalTable | None = None
     sampled_slices: bool = False
-    """Whether ``slices`` is only a part of the run (said wherever they are shown)."""
+    """Whether ``slices`` is a sample of the run; every page that shows them states it."""
     notes: Sequence[str] = ()
-    """Things a reader must know: fallbacks taken, batches' limits, what was sampled."""
+    """Remarks for the reader: fallbacks, limits of batches, sampling."""
     extra: dict[str, Any] = field(default_factory=dict)
-    spells: Spells | None = None
-    """What was wrong, when; None where no fault strikes devices or power."""
+    degraded: DegradedIntervals | None = None
+    """None where no fault affects devices or power."""
     returned: int = 0
-    """How often a job was interrupted and waited again."""
-    struck: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """Faults of operations by their place in the list: how many operations were concerned, and struck."""
+    """How often an interrupted job waited again."""
+    fault_occurrences: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """For each fault of operations, by its index: the number of eligible operations, and of its occurrences."""
     corrupted: int | None = None
-    """Jobs that completed with a garbled copy; None where no fault strikes operations."""
+    """Jobs that completed with a corrupted copy; None where no fault affects operations."""
     tally: Tally | None = None
     scaling: Sequence[Scaling] = ()
-    """Entries whose devices come and go."""
+    """The scaled entries."""
 
 
 def result_json(result: Mapping[str, Any]) -> str:
-    """``result`` as result.json holds it: the same bytes for the same run."""
+    """Return ``result`` as the text of result.json: the same bytes for the same run."""
     return json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -1,7 +1,7 @@
-"""Randomness keyed by name: one stream a consumer, so that a new consumer shifts no other.
+"""Random streams that are keyed by name: each consumer has its own, so a new consumer does not change the others.
 
-The i-th draw of a stream belongs to the i-th job of its workload, whoever asks and in whatever blocks,
-so that neither the engine nor the number of workers can change a draw.
+The i-th number of a stream belongs to the i-th job of its workload, whatever the size of the blocks in which numbers
+are drawn. So neither the engine nor the number of workers affects it.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ _opened = 0
 
 
 def opened() -> int:
-    """How many streams were opened in this process so far; a run that opens none is the same under every seed."""
+    """Return how many streams this process has opened. A run that opens none is the same for every seed."""
     return _opened
 
 
 def stream(seed: int, *name: str) -> np.random.Generator:
-    """The generator of the consumer called ``name`` (workload, purpose, ...) under ``seed``.
+    """Return the random stream of the consumer ``name`` (workload, purpose, ...) for ``seed``.
 
-    Philox, keyed by a 128-bit BLAKE2b digest of the name: streams of different names are independent for
-    every practical purpose, and the same name and seed give the same draws on every machine.
+    The generator is Philox, keyed by a 128-bit BLAKE2b digest of the name. Streams with different names are independent
+    for every practical purpose. The same name and seed give the same numbers on every machine.
     """
-    global _opened  # noqa: PLW0603  a count of the process, as its name says
+    global _opened  # noqa: PLW0603  a counter of the process
     _opened += 1
     digest = hashlib.blake2b("\x1f".join(name).encode(), digest_size=16).digest()
     words = tuple(int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4))
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(seed, spawn_key=words)))
 
 
-class Lots:
-    """Uniform draws of the consumer called ``name`` that are asked for one by one, in whatever order.
+class KeyedRandom:
+    """Uniform random numbers of the consumer ``name`` that can be drawn in any order.
 
-    A draw belongs to the numbers it is asked for by (job, attempt, ...): 53 bits of their keyed BLAKE2b digest, for
-    which a generator a job would be twenty times as slow.
+    A random number is keyed by integers (job, attempt, ...): it is 53 bits of their keyed BLAKE2b digest. A separate
+    generator for each job would be twenty times as slow.
     """
 
     def __init__(self, seed: int, *name: str) -> None:
@@ -46,7 +46,7 @@ class Lots:
         self._keyed = hashlib.blake2b(key=key, digest_size=8)
 
     def at(self, *numbers: int) -> float:
-        """The draw in [0, 1) that belongs to these numbers (of the same count at every call)."""
+        """Return the random number in [0, 1) for these integers; every call must give equally many."""
         digest = self._keyed.copy()
         digest.update(struct.pack(f"<{len(numbers)}q", *numbers))
         return float(int.from_bytes(digest.digest(), "little") >> 11) * 2.0**-53

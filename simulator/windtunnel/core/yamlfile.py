@@ -1,8 +1,8 @@
-"""YAML with positions and without surprises.
+"""Reads YAML with the position of every value, by the rules of YAML 1.2.
 
-PyYAML's own construction reads ``1e12`` as text, ``12:30`` as 750 and ``no`` as False, and keeps the last
-of two equal keys in silence. Here nodes are composed, scalars resolved by YAML 1.2's core schema, duplicate
-keys refused, and every value remembers its line and column.
+PyYAML's own construction reads ``1e12`` as text, ``12:30`` as 750 and ``no`` as False, and silently keeps the last
+of two equal keys. This module composes nodes, resolves scalars by the core schema of YAML 1.2, rejects duplicate
+keys, and keeps the line and column of every value.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _MAX_NODES = 1_000_000
 _MAX_BYTES = 64 * 2**20
 
 
-def spell(path: Path) -> str:
-    """A path as people write it: ``fleet[0].power.max``."""
+def format_path(path: Path) -> str:
+    """Return a path as text: ``fleet[0].power.max``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else str(part))
@@ -39,29 +39,33 @@ def spell(path: Path) -> str:
 
 @dataclass
 class Document:
-    """Plain data (dict, list, str, int, float, bool, None) and where each value stood."""
+    """Plain data (dict, list, str, int, float, bool, None) and the position of each value in its file."""
 
     data: Any
     file: str
     marks: dict[Path, tuple[int, int]] = field(default_factory=dict)
     key_marks: dict[Path, tuple[int, int]] = field(default_factory=dict)
     changes: dict[Path, str] = field(default_factory=dict)
-    """Values that did not come from the file, and what they came from."""
+    """The options that set values which do not come from the file, by path."""
 
     def where(self, path: Path, *, key: bool = False) -> Where:
-        """The place of the value (or the key) at ``path``, or of the nearest thing above it."""
+        """Return the place of the value (or the key) at ``path``, or of its nearest ancestor."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.changes:
-                return Where(self.changes[path[:end]], field=spell(path) or None)
+                return Where(self.changes[path[:end]], field=format_path(path) or None)
             marks = self.key_marks if key and end == len(path) else self.marks
             mark = marks.get(path[:end])
             if mark is not None:
-                return Where(self.file, mark[0], mark[1], spell(path) or None)
-        return Where(self.file, field=spell(path) or None)
+                return Where(self.file, mark[0], mark[1], format_path(path) or None)
+        return Where(self.file, field=format_path(path) or None)
 
 
 def read_text(path: FilePath, what: str) -> str:
-    """The text of ``path``; InputError when it is not there, not readable, not UTF-8, or over 64 MiB."""
+    """Return the text of the file ``path``, which error messages call ``what``.
+
+    Raises:
+        InputError: The file does not exist, is not readable, is not UTF-8, or is larger than 64 MiB.
+    """
     where = Where(str(path))
     try:
         if path.stat().st_size > _MAX_BYTES:
@@ -77,7 +81,7 @@ def read_text(path: FilePath, what: str) -> str:
 
 
 def parse(text: str, file: str) -> Document:
-    """``text`` as a Document. Raises InputError with line and column for what is not clean YAML."""
+    """Return ``text`` as a document; raises InputError with line and column for invalid YAML."""
     try:
         node = yaml.compose(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
@@ -94,66 +98,68 @@ def parse(text: str, file: str) -> Document:
     return document
 
 
-_MENDING = {
-    "found a tab character": ("a tab stands here", "spaces: YAML does not indent with tabs"),
+_EXPLANATIONS = {
+    "found a tab character": ("there is a tab here", "spaces: YAML does not indent with tabs"),
     "did not find expected '-' indicator": (
-        "this line belongs neither to the list above nor to its last item",
-        "'- ' exactly below the other items, or a key exactly below those of the item",
+        "this line is part neither of the list above nor of its last item",
+        "'- ' exactly below the other items, or a key exactly below the keys of the item",
     ),
     "did not find expected key": (
-        "this line is indented unlike the keys above it",
+        "this line is not indented like the keys above it",
         "'key: value' exactly below the other keys",
     ),
     "mapping values are not allowed": (
-        "a ':' stands where no key can be",
-        "keys exactly below each other, braces around 'key: value' on one line, or quotes around text that holds ': '",
+        "there is a ':' where no key can be",
+        "keys exactly below each other, braces around 'key: value' on one line, or quotes around text with ': '",
     ),
     "could not find expected ':'": ("a key above this has no ':'", "'key: value'"),
     "did not find expected ',' or '}'": ("a '{' is not closed, or a ',' is missing", "{key: value, key: value}"),
     "did not find expected ',' or ']'": ("a '[' is not closed, or a ',' is missing", "[value, value]"),
     "found unexpected end of stream": ("a quotation mark is not closed", "the same mark at the end of the text"),
     "found undefined alias": (
-        "'*' begins a reference, and nothing is named so",
+        "'*' begins a reference to a name that is not defined",
         "quotes around text that begins with '*'",
     ),
     "block sequence entries are not allowed": (
-        "a list begins in the line of its key",
-        "'- ' on lines of their own below the key, or [value, value]",
+        "a list begins on the line of its key",
+        "'- ' on separate lines below the key, or [value, value]",
     ),
     "found unknown escape character": (
         "a backslash in double quotes begins an escape",
-        "single quotes, or two backslashes for one",
+        "single quotes, or two backslashes for each backslash",
     ),
     "did not find expected comment or line break": (
-        "text follows the '|' or '>' that begins a block of lines",
-        "the text on lines of its own below, indented",
+        "there is text after the '|' or '>' that begins a block of lines",
+        "the text on separate lines below, indented",
     ),
 }
-"""What the YAML parser says, by how it begins: the same in words that say what to mend, and what was expected."""
+"""For each beginning of a message of the YAML parser: a clearer problem, and what was expected."""
 
 
 def _not_yaml(error: yaml.MarkedYAMLError, text: str, file: str) -> InputError:
-    """The parser's complaint as one of ours, with the place of what was opened and not closed."""
+    """Return the parser's error as an InputError, with the line of a bracket or quote that is not closed."""
     mark, problem = error.problem_mark or error.context_mark, str(error.problem or error.context)
     if mark is None:
         return InputError(f"this is not YAML: {problem}", where=Where(file))
     where = Where(file, mark.line + 1, mark.column + 1)
     lines = text.splitlines()
     here = lines[mark.line][mark.column :] if mark.line < len(lines) else ""
-    said, expected = next((words for begin, words in _MENDING.items() if problem.startswith(begin)), (problem, None))
+    message, expected = next(
+        (texts for begin, texts in _EXPLANATIONS.items() if problem.startswith(begin)), (problem, None)
+    )
     if problem.startswith("found character that cannot start any token") and here:
         if here[0] == "\t":
-            said, expected = _MENDING["found a tab character"]
+            message, expected = _EXPLANATIONS["found a tab character"]
         else:
-            said, expected = f"a value cannot begin with '{here[0]}'", "quotes around it"
+            message, expected = f"a value cannot begin with '{here[0]}'", "quotes around it"
     opened = error.context_mark
-    if opened is not None and opened.line != mark.line and "closed" in said:
-        said += f" (opened in line {opened.line + 1})"
-    return InputError(f"this is not YAML: {said}", where=where, expected=expected)
+    if opened is not None and opened.line != mark.line and "closed" in message:
+        message += f" (opened in line {opened.line + 1})"
+    return InputError(f"this is not YAML: {message}", where=where, expected=expected)
 
 
 class _Builder:
-    """Turns nodes into data, once; aliases are followed, within a bound on the total (no billion laughs)."""
+    """Converts nodes to data. Aliases are followed, up to a limit on the number of values (against billion laughs)."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -164,7 +170,7 @@ class _Builder:
         self.seen += 1
         where = self._where(node, path)
         if self.seen > _MAX_NODES:
-            raise InputError(f"this holds more than {_MAX_NODES:,} values", where=where)
+            raise InputError(f"this has more than {_MAX_NODES:,} values", where=where)
         self.document.marks[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, where)
@@ -200,9 +206,9 @@ class _Builder:
 
     def _scalar(self, node: yaml.ScalarNode, where: Where) -> Any:
         if not node.tag.startswith("tag:yaml.org,2002:"):
-            raise InputError(f"the tag '{node.tag}' is not understood", where=where, expected="plain data")
+            raise InputError(f"the tag '{node.tag}' is not supported", where=where, expected="plain data")
         text: str = node.value
-        if node.style:  # quoted or block text is text (libyaml says "" for plain, the Python parser None)
+        if node.style:  # quoted or block text is text (for plain text libyaml has "", the Python parser None)
             return text
         if text in ("", "~", "null", "Null", "NULL"):
             return None
@@ -215,4 +221,6 @@ class _Builder:
         return float(text) if _FLOAT.fullmatch(text) else text
 
     def _where(self, node: yaml.Node, path: Path) -> Where:
-        return Where(self.document.file, node.start_mark.line + 1, node.start_mark.column + 1, spell(path) or None)
+        return Where(
+            self.document.file, node.start_mark.line + 1, node.start_mark.column + 1, format_path(path) or None
+        )

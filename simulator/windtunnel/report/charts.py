@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.result import COMPLETED, SPELLS, Recording, Steps, distribution
+from windtunnel.core.result import COMPLETED, DEGRADATION_CAUSES, Recording, Steps, distribution
 from windtunnel.core.ticks import FloatArray, TickArray, to_second_array
 from windtunnel.report.numbers import number, plural, quantity
 from windtunnel.report.page import LegendItem
@@ -102,12 +102,12 @@ def _shades(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, 
 
     ``down`` is the mean share of the devices that were down, by bin; ``brown_out`` are intervals in s.
     """
-    intervals = recording.spells
+    intervals = recording.degraded
     shades: dict[str, Any] = {}
     items: list[LegendItem] = []
     if intervals is None:
         return shades, items
-    failed = intervals.what == SPELLS.index("down")
+    failed = intervals.cause == DEGRADATION_CAUSES.index("down")
     if failed.any():
         count = len(recording.devices)
         starts, ends = intervals.start[failed], intervals.end[failed]
@@ -119,7 +119,7 @@ def _shades(result: Mapping[str, Any], recording: Recording) -> tuple[dict[str, 
         shades["down"] = _rounded(down.sampled(TIME_POINTS)[1] / count)
         highest = int(down.values.max())
         items.append(LegendItem(f"devices down (at most {highest:,} of {count:,} at once)", shade="down"))
-    lowered = intervals.what == SPELLS.index("brown-out")
+    lowered = intervals.cause == DEGRADATION_CAUSES.index("brown-out")
     if lowered.any():
         spans = np.stack([to_second_array(intervals.start[lowered]), to_second_array(intervals.end[lowered])], axis=1)
         shades["brown_out"] = spans[:TIME_POINTS].tolist()

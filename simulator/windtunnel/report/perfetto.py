@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.result import SPELLS, Recording, Slice, Spells, Steps
+from windtunnel.core.result import DEGRADATION_CAUSES, DegradedIntervals, Recording, Slice, Steps
 
 MAX_COUNTER_POINTS = 200_000
-MAX_SPELLS = 100_000
+MAX_DEGRADED_INTERVALS = 100_000
 FLEET = 0
 """The process of the counters. Device i is process i + 1."""
 
@@ -89,8 +89,8 @@ def _about(recording: Recording, name: str) -> dict[str, Any]:
 def _events(recording: Recording) -> Iterator[str]:
     # The threads of a device are in alphabetical order of its lanes.
     lanes = sorted({(piece.device, piece.lane) for piece in recording.slices})
-    spells = [] if recording.spells is None else _spells(recording.spells)
-    lanes = sorted({*lanes, *((piece.device, piece.lane) for piece in spells)})
+    degraded = [] if recording.degraded is None else _degraded_slices(recording.degraded)
+    lanes = sorted({*lanes, *((piece.device, piece.lane) for piece in degraded)})
     threads: dict[tuple[int, str], int] = {}
     busy: dict[int, int] = {}
     for device, lane in lanes:
@@ -109,7 +109,7 @@ def _events(recording: Recording) -> Iterator[str]:
     yield from _counter("waiting jobs", "jobs", recording.waiting)
 
     quoted: dict[str, str] = {}
-    for piece in chain(spells, recording.slices):
+    for piece in chain(degraded, recording.slices):
         label = quoted.get(piece.name)
         if label is None:
             label = quoted[piece.name] = _json(piece.name)
@@ -120,12 +120,14 @@ def _events(recording: Recording) -> Iterator[str]:
         )
 
 
-def _spells(spells: Spells) -> list[Slice]:
+def _degraded_slices(degraded: DegradedIntervals) -> list[Slice]:
     """Return the degraded intervals as slices on separate lanes, because a device can be down and throttled at once."""
-    columns = (spells.device, spells.what, spells.start, spells.end)
+    columns = (degraded.device, degraded.cause, degraded.start, degraded.end)
     return [
-        Slice(device, f"fault: {SPELLS[what]}", SPELLS[what], start, end)
-        for device, what, start, end in zip(*(column[:MAX_SPELLS].tolist() for column in columns), strict=True)
+        Slice(device, f"fault: {DEGRADATION_CAUSES[cause]}", DEGRADATION_CAUSES[cause], start, end)
+        for device, cause, start, end in zip(
+            *(column[:MAX_DEGRADED_INTERVALS].tolist() for column in columns), strict=True
+        )
     ]
 
 

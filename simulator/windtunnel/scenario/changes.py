@@ -9,7 +9,7 @@ from typing import Any
 
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.renamed import RENAMED
-from windtunnel.core.yamlfile import Document, parse, read_text, spell
+from windtunnel.core.yamlfile import Document, format_path, parse, read_text
 
 NodePath = tuple[str | int, ...]
 
@@ -33,7 +33,7 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
     """
     text, equals, raw = change.partition("=")
     path = parse_path(text.strip())
-    where = Where(f"{option} {change}", field=spell(path) or None)
+    where = Where(f"{option} {change}", field=format_path(path) or None)
     if not equals or not path:
         raise InputError("this is not a change", where=where, expected="PATH=VALUE, such as fleet[0].count=3")
     value = parse(raw, f"{option} {change}").data
@@ -41,13 +41,13 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
     for i in range(len(path) - 1):
         data = _part(data, path, i, where)
         if data is None:
-            raise InputError(f"'{spell(path[: i + 1])}' is empty", where=where)
+            raise InputError(f"'{format_path(path[: i + 1])}' is empty", where=where)
     last = path[-1]
     if isinstance(data, str):
         raise _has_no_parts(data, path[:-1], where)
     inside = isinstance(data, list) and isinstance(last, int) and last < len(data)
     if not inside and not (isinstance(data, dict) and isinstance(last, str)):
-        raise InputError(f"there is no '{spell(path)}' in the scenario", where=where)
+        raise InputError(f"there is no '{format_path(path)}' in the scenario", where=where)
     data[last] = value
     # The value, and all that it contains, comes from the command line now, and not from a line of the file.
     for places in (document.marks, document.key_marks, document.changes):
@@ -71,7 +71,7 @@ def _part(data: Any, path: NodePath, depth: int, where: Where) -> Any:
         if new in keys:
             raise InputError(f"'{part}' was renamed to '{new}'", where=where, expected=f"'{new}'")
     raise InputError(
-        f"there is no '{spell(path[: depth + 1])}' in the scenario",
+        f"there is no '{format_path(path[: depth + 1])}' in the scenario",
         where=where,
         expected=one_of(keys) if keys else None,
         nearest=nearest(str(part), keys),
@@ -80,7 +80,9 @@ def _part(data: Any, path: NodePath, depth: int, where: Where) -> Any:
 
 def _has_no_parts(text: str, path: NodePath, where: Where) -> InputError:
     return InputError(
-        f"'{spell(path)}' is '{text}' in the scenario and has no parts", where=where, expected=f"{spell(path)}=VALUE"
+        f"'{format_path(path)}' is '{text}' in the scenario, which has no keys",
+        where=where,
+        expected=f"{format_path(path)}=VALUE",
     )
 
 

@@ -1,4 +1,4 @@
-"""Pydantic's errors in our own words, each with its place in the file and the nearest right name."""
+"""Converts Pydantic's errors to InputError, with the place in the file and the nearest right name."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pydantic_core import ErrorDetails
 
 from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.renamed import renamed_error
-from windtunnel.core.yamlfile import Document, Path, spell
+from windtunnel.core.yamlfile import Document, Path, format_path
 
 
 def located(error: ValidationError, document: Document, schema: dict[str, Any]) -> InputError:
-    """The first of pydantic's errors in our own words, with its place in the file; ``schema`` names the keys."""
+    """Return the first of Pydantic's errors with its place in the file; ``schema`` is the JSON Schema."""
     details = error.errors(include_url=False)
-    # Unknown keys first: a misspelt key is also reported as the right one missing. Last that a mapping is no text,
-    # which is said of every mapping that could have been a name instead, whatever is wrong inside it.
+    # Unknown keys come first, because a misspelt key also makes the right key missing. "Not text" for a mapping comes
+    # last, because it is reported for every mapping that could be a name instead, whatever is wrong inside it.
     first = min(
         details,
         key=lambda d: (
@@ -50,7 +50,7 @@ _EXAMPLES: Mapping[str, str] = {
     "ops": "ops: [{gemm: {m: 256, n: 4096, k: 4096, dtype: bfloat16}}]",
     "targets": "targets: [latency p99 <= 20 ms]",
 }
-"""How keys are written that are often written otherwise."""
+"""Examples of keys that are often written wrongly."""
 
 
 def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: dict[str, Any]) -> InputError:
@@ -66,28 +66,30 @@ def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: 
     if detail["type"] == "missing":
         return InputError(
             f"'{path[-1]}' is missing",
-            where=Where(document.file, document.where(path[:-1]).line, document.where(path[:-1]).column, spell(path)),
+            where=Where(
+                document.file, document.where(path[:-1]).line, document.where(path[:-1]).column, format_path(path)
+            ),
             expected=_missing(path, document.data, schema),
         )
-    found = detail.get("input")
-    shown = f"this is {found!r}" if isinstance(found, (str, int, float, bool)) else f"this is {_KINDS[type(found)]}"
+    value = detail.get("input")
+    shown = f"this is {value!r}" if isinstance(value, (str, int, float, bool)) else f"this is {_KINDS[type(value)]}"
     if detail["type"] == "union_tag_invalid":
         path = (*path, str(context.get("discriminator", "")).strip("'"))
         where = document.where(path)
     if detail["type"] in ("literal_error", "union_tag_invalid"):
         choices = str(context.get("expected") or context.get("expected_tags") or "")
         names = [part.strip(" '") for part in choices.replace(" or ", ", ").split(",") if part.strip(" '")]
-        tag = str(context.get("tag", found))
+        tag = str(context.get("tag", value))
         if path and (renamed := renamed_error(str(path[-1]), tag, where)) is not None:
             return renamed
         return InputError(
-            f"'{tag}' is not known here", where=where, expected=one_of(names), nearest=nearest(tag, names)
+            f"'{tag}' is not a valid value", where=where, expected=one_of(names), nearest=nearest(tag, names)
         )
     if detail["type"] == "union_tag_not_found":
         key = str(context.get("discriminator", "")).strip("'")
         return InputError(f"'{key}' is missing", where=where, expected=f"the key '{key}'")
-    if detail["type"] in ("too_short", "too_long") and isinstance(found, (list, dict)):
-        shown = f"this has {len(found)}"
+    if detail["type"] in ("too_short", "too_long") and isinstance(value, (list, dict)):
+        shown = f"this has {len(value)}"
     expected = _expected(detail["type"], context, detail["msg"])
     if detail["type"] in ("model_type", "model_attributes_type", "dict_type", "list_type"):
         expected += _shape(path, document.data, schema)
@@ -98,17 +100,18 @@ _KINDS: Mapping[type, str] = defaultdict(lambda: "not right", {dict: "a mapping"
 
 
 def _missing(path: Path, data: Any, schema: dict[str, Any]) -> str:
-    """What to write for a key that is not there: an example of it, or what it is."""
+    """Return what to write for a missing key: an example, or its description."""
     key = str(path[-1])
     if key in _EXAMPLES:
         return _EXAMPLES[key]
-    found = [node.get("properties", {}).get(key, {}).get("description") for node in _nodes(path[:-1], schema, data)]
-    meaning = next((text for text in found if text), None)
+    nodes = _nodes(path[:-1], schema, data)
+    descriptions = [node.get("properties", {}).get(key, {}).get("description") for node in nodes]
+    meaning = next((text for text in descriptions if text), None)
     return f"'{key}: ...'" + (f", {meaning}" if meaning else "")
 
 
 def _shape(path: Path, data: Any, schema: dict[str, Any]) -> str:
-    """What a mapping or list holds: an example where there is one, else the mapping's keys."""
+    """Return the content of a mapping or list: an example if there is one, otherwise the mapping's keys."""
     if path and path[-1] in _EXAMPLES:
         return f", such as {_EXAMPLES[str(path[-1])]}"
     keys = _allowed_keys(path, schema, data)
@@ -116,7 +119,7 @@ def _shape(path: Path, data: Any, schema: dict[str, Any]) -> str:
 
 
 def _expected(kind: str, context: Mapping[str, Any], otherwise: str) -> str:
-    """What was expected, in words for people who do not know pydantic."""
+    """Return what was expected, in words that do not require knowledge of Pydantic."""
     words = {
         "string_type": "text",
         "list_type": "a list",
@@ -138,7 +141,7 @@ def _expected(kind: str, context: Mapping[str, Any], otherwise: str) -> str:
         "string_too_long": "at most {max_length} characters",
     }
     if kind in words:
-        # 0.0 is 0 to whoever wrote the file.
+        # Limits are floats: 0.0 is shown as 0.
         return words[kind].format(**{key: _plain(value) for key, value in context.items()})
     return otherwise.removeprefix("Input should be ").lower()
 
@@ -148,7 +151,7 @@ def _plain(value: Any) -> Any:
 
 
 def _real_path(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> Path:
-    """Pydantic's path without the tags of unions, which are no part of the file; nor is a key that is missing."""
+    """Return Pydantic's path without the tags of unions, which are not part of the file. A missing key is kept."""
     path: list[str | int] = []
     for i, part in enumerate(loc):
         if (isinstance(data, dict) and part in data) or (
@@ -162,7 +165,7 @@ def _real_path(loc: tuple[int | str, ...], data: Any, *, missing: bool) -> Path:
 
 
 def _allowed_keys(path: Path, schema: dict[str, Any], data: Any) -> list[str]:
-    """The keys of the mapping at ``path`` of ``data``, from the schema."""
+    """Return the keys of the mapping at ``path`` of ``data``, from the schema."""
     names: list[str] = []
     for node in _nodes(path, schema, data):
         names += [name for name in node.get("properties", {}) if name not in names]
@@ -170,12 +173,12 @@ def _allowed_keys(path: Path, schema: dict[str, Any], data: Any) -> list[str]:
 
 
 def _classes(path: Path, schema: dict[str, Any], data: Any) -> list[str]:
-    """The classes of the schema that the mapping at ``path`` of ``data`` may be."""
+    """Return the classes of the schema that the mapping at ``path`` of ``data`` may have."""
     return [str(node.get("title")) for node in _nodes(path, schema, data)]
 
 
 def _nodes(path: Path, schema: dict[str, Any], data: Any) -> list[dict[str, Any]]:
-    """The schema's nodes for the value at ``path`` of ``data``."""
+    """Return the schema's nodes for the value at ``path`` of ``data``."""
     nodes: list[dict[str, Any]] = [schema]
     for part in path:
         nodes = [child for node in _resolve(nodes, schema, data) for child in _children(node, part)]
@@ -194,17 +197,17 @@ def _children(node: dict[str, Any], part: str | int) -> list[dict[str, Any]]:
 
 
 def _resolve(nodes: Sequence[dict[str, Any]], schema: dict[str, Any], data: Any) -> list[dict[str, Any]]:
-    """The nodes with references followed; of alternatives, the one that ``data`` names, or all."""
-    found: list[dict[str, Any]] = []
+    """Return the nodes with references followed; of alternatives, the one that ``data`` names, or all."""
+    resolved: list[dict[str, Any]] = []
     for node in nodes:
         if "$ref" in node:
-            found += _resolve([schema["$defs"][node["$ref"].rsplit("/", 1)[1]]], schema, data)
+            resolved += _resolve([schema["$defs"][node["$ref"].rsplit("/", 1)[1]]], schema, data)
         elif "anyOf" in node or "oneOf" in node:
             choice = node.get("discriminator", {})
             named = data.get(choice.get("propertyName")) if isinstance(data, dict) else None
             chosen = choice.get("mapping", {}).get(named) if isinstance(named, str) else None
             nodes_here = [{"$ref": chosen}] if chosen else node.get("anyOf") or node["oneOf"]
-            found += _resolve(nodes_here, schema, data)
+            resolved += _resolve(nodes_here, schema, data)
         else:
-            found.append(node)
-    return found
+            resolved.append(node)
+    return resolved

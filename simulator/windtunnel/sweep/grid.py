@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from windtunnel.core.errors import InputError, Where
-from windtunnel.core.yamlfile import Document, parse, read_text, spell
+from windtunnel.core.yamlfile import Document, format_path, parse, read_text
 from windtunnel.scenario.changes import apply_change, parse_path
 from windtunnel.scenario.read import check_scenario
 from windtunnel.scenario.scenario import Scenario
@@ -53,7 +53,7 @@ def parse_axis(text: str) -> Axis:
         InputError: The text is not a list of values, a value is given twice, or the path is empty.
     """
     name, equals, raw = text.partition("=")
-    path = spell(parse_path(name.strip()))
+    path = format_path(parse_path(name.strip()))
     where = Where(f"--over {text}", field=path or None)
     example = "PATH=A,B,C, such as fleet[0].count=1,2,4 or seed=1..8"
     if not equals or not path:
@@ -129,7 +129,7 @@ def grid(axes: Sequence[Axis], sets: Sequence[str] = ()) -> list[Point]:
         for option, theirs in earlier:
             if theirs[: len(mine)] == mine:
                 raise InputError(
-                    f"this overwrites the {option} of '{spell(theirs)}'",
+                    f"this overwrites the {option} of '{format_path(theirs)}'",
                     where=Where(f"--over {axis.path}"),
                     expected="each place changed once, and the whole before its parts",
                 )

@@ -61,7 +61,7 @@ def streamed_recording(prepared: PreparedRun, world: World, words: Words) -> Rec
         token_gaps=TokenGaps(empty, empty, empty, empty),
         intervals=IntervalTable(empty, empty, empty, empty, empty, np.zeros(0), list(words.numbers)),
         sampled_slices=True,
-        spells=degraded_intervals_of(prepared, end),
+        degraded=degraded_intervals_of(prepared, end),
         returned=int(r.returned),
         notes=notes,
         tally=Tally(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from windtunnel.core.rng import Lots
+from windtunnel.core.rng import KeyedRandom
 from windtunnel.core.ticks import to_ticks
 from windtunnel.engine.prepare.prepared import FleetClass, PreparedRun
 from windtunnel.scenario.faults import (
@@ -43,7 +43,7 @@ class _Counter:
     """A fault, its random numbers by workload, and how many operations were eligible and affected."""
 
     fault: OperationFault
-    lots: dict[int, Lots]
+    draws: dict[int, KeyedRandom]
     after: int = 0
     eligible: int = 0
     injected: int = 0
@@ -55,7 +55,7 @@ class _Counter:
         if fault.max_occurrences is not None and self.injected >= fault.max_occurrences:
             return False
         if fault.probability is not None:
-            return self.lots[work].at(rank, attempt, place) < fault.probability
+            return self.draws[work].at(rank, attempt, place) < fault.probability
         return now >= self.after if fault.call is None else self.eligible >= fault.call
 
 
@@ -72,13 +72,13 @@ class OperationFaultInjector:
         for number, fault in enumerate(scenario.faults):
             if not isinstance(fault, OperationFault):
                 continue
-            lots = {}
+            draws = {}
             if fault.probability is not None:
-                lots = {
-                    w.number: Lots(scenario.seed, "faults", str(number), fault.kind, w.workload.name)
+                draws = {
+                    w.number: KeyedRandom(scenario.seed, "faults", str(number), fault.kind, w.workload.name)
                     for w in self.prepared.workloads
                 }
-            self._counters[number] = _Counter(fault, lots, 0 if fault.after is None else to_ticks(fault.after))
+            self._counters[number] = _Counter(fault, draws, 0 if fault.after is None else to_ticks(fault.after))
 
     def _eligible_faults(self, cls: int, work: int, operation: str) -> list[_Counter]:
         key = cls, work, operation

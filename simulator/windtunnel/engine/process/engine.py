@@ -90,7 +90,7 @@ def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
     recording = accounting.record(prepared, log, end)
     if context.operation_faults is None:
         return recording
-    return replace(recording, struck=context.operation_faults.counts(), corrupted=log.corrupted)
+    return replace(recording, fault_occurrences=context.operation_faults.counts(), corrupted=log.corrupted)
 
 
 def _drain(env: simpy.Environment, end: int | None) -> None:

@@ -14,13 +14,13 @@ from windtunnel.core.result import (
     FAILED,
     QUEUED,
     RUNNING,
+    DegradedIntervals,
     DeviceRecord,
     IntArray,
     IntervalTable,
     Jobs,
     Recording,
     Slice,
-    Spells,
     Steps,
     TokenGaps,
 )
@@ -104,7 +104,7 @@ def record(prepared: PreparedRun, log: EventLog, end: int) -> Recording:
         intervals=table,
         sampled_slices=sampled,
         notes=notes,
-        spells=degraded_intervals_of(prepared, end, resets),
+        degraded=degraded_intervals_of(prepared, end, resets),
         returned=int(count.sum()),
         extra={"interrupted_at_end": int(count[(interrupted == end) & (began < end)].sum())} if len(count) else {},
         scaling=[] if rent is None else scaling_of(prepared, log, rent, end, _steps),
@@ -250,12 +250,12 @@ def down_of(prepared: PreparedRun, end: int, resets: Sequence[Reset] = ()) -> In
     return down
 
 
-def degraded_intervals_of(prepared: PreparedRun, end: int, resets: Sequence[Reset] = ()) -> Spells | None:
+def degraded_intervals_of(prepared: PreparedRun, end: int, resets: Sequence[Reset] = ()) -> DegradedIntervals | None:
     """Return the degraded intervals until ``end``; None if no fault affects devices or power."""
     if prepared.faults is None:
         return None
     rows = np.array(_degraded_intervals(prepared, end, resets), dtype=np.int64).reshape(-1, 4)
-    return Spells(*(np.ascontiguousarray(column) for column in rows.T))
+    return DegradedIntervals(*(np.ascontiguousarray(column) for column in rows.T))
 
 
 def _degraded_intervals(prepared: PreparedRun, end: int, resets: Sequence[Reset]) -> list[tuple[int, int, int, int]]:

@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.result import COMPLETED, FAILED, SPELLS, STATUS, DeviceRecord, IntArray, Recording, distribution
+from windtunnel.core.result import (
+    COMPLETED,
+    DEGRADATION_CAUSES,
+    FAILED,
+    STATUS,
+    DeviceRecord,
+    IntArray,
+    Recording,
+    distribution,
+)
 from windtunnel.core.ticks import to_second_array
 from windtunnel.engine.prepare.fault_schedule import is_straggler
 from windtunnel.engine.prepare.prepared import PreparedRun
@@ -141,18 +150,18 @@ def _faults(prepared: PreparedRun, recording: Recording) -> dict[str, Any] | Non
     """Return the section ``faults`` of the result; None if the scenario has no fault."""
     if not prepared.scenario.faults:
         return None
-    spells, end_s = recording.spells, recording.end / 1e12
+    degraded, end_s = recording.degraded, recording.end / 1e12
     class_of = prepared.class_of_device()
     entries: list[dict[str, Any]] = []
-    events = dict.fromkeys(SPELLS, 0)
-    if spells is not None:
-        counts = np.bincount(spells.what, minlength=len(SPELLS))
-        events = {name: int(count) for name, count in zip(SPELLS, counts, strict=True)}
-        on_devices = spells.device >= 0
-        lasted_s = np.zeros((len(prepared.classes), len(SPELLS)))
-        counts_of = np.zeros((len(prepared.classes), len(SPELLS)), dtype=np.int64)
-        place = class_of[spells.device[on_devices]], spells.what[on_devices]
-        np.add.at(lasted_s, place, to_second_array(spells.end[on_devices] - spells.start[on_devices]))
+    events = dict.fromkeys(DEGRADATION_CAUSES, 0)
+    if degraded is not None:
+        counts = np.bincount(degraded.cause, minlength=len(DEGRADATION_CAUSES))
+        events = {name: int(count) for name, count in zip(DEGRADATION_CAUSES, counts, strict=True)}
+        on_devices = degraded.device >= 0
+        lasted_s = np.zeros((len(prepared.classes), len(DEGRADATION_CAUSES)))
+        counts_of = np.zeros((len(prepared.classes), len(DEGRADATION_CAUSES)), dtype=np.int64)
+        place = class_of[degraded.device[on_devices]], degraded.cause[on_devices]
+        np.add.at(lasted_s, place, to_second_array(degraded.end[on_devices] - degraded.start[on_devices]))
         np.add.at(counts_of, place, 1)
         for fleet_class in prepared.classes:
             total_s, number = fleet_class.count * end_s, fleet_class.number
@@ -194,7 +203,7 @@ def _by_fault(
         operations: int | None = None
         occurrences: int | None
         if isinstance(fault, OperationFault):
-            operations, occurrences = recording.struck[number]
+            operations, occurrences = recording.fault_occurrences[number]
         elif isinstance(fault, Straggler):
             occurrences = None if slow is None else int(np.count_nonzero(slow[number]))
         else:
