@@ -169,4 +169,4 @@ def test_the_precision_that_was_reached_is_in_the_page_with_the_load() -> None:
     reached = run.result["statistics"]["stopped"]["achieved_error"]
     assert f"latency mean: error {reached * 100:.3g}% after" in page(run)
     assert "reached; offered load 0.8" in page(run)
-    assert re.search(r"Times of all jobs but the first [\d,]+, the warm-up, with 95% intervals", page(run))
+    assert re.search(r"all jobs except the first [\d,]+ \(warm-up\)", page(run))
