@@ -19,6 +19,7 @@ from windtunnel.engine.results import invariants
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import prepare_run
 
+CATALOGUE = windtunnel.catalogue()
 KERNELS = ["out-of-memory", "queue-full", "launch-failure", "ecc", "hang", "device-lost"]
 KINDS = [*KERNELS, "copy-failure", "slow-copy", "corrupt-copy"]
 
@@ -68,7 +69,7 @@ def data(stated: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
                 "arrivals": {"process": "poisson", "rate": "900 /s"},
                 "ops": [
                     {"copy": {"bytes": "4 MB", "direction": "h2d"}},
-                    {"gemm": {"m": 2048, "n": 2048, "k": 2048, "dtype": "bfloat16"}},
+                    {"vector_add": {"n": 3_000_000}},
                     {"copy": {"bytes": "1 MB", "direction": "d2h"}},
                 ],
                 "priority": 1,
@@ -86,7 +87,7 @@ def data(stated: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
 
 
 def run(stated: list[dict[str, Any]], **more: Any) -> Recording:
-    return process.run(prepare_run(scenario_from_data(data(stated, **more)), windtunnel.catalogue()))
+    return process.run(prepare_run(scenario_from_data(data(stated, **more)), CATALOGUE))
 
 
 scenarios = st.fixed_dictionaries(
@@ -135,12 +136,12 @@ def test_what_harms_nothing_changes_nothing(stated: list[dict[str, Any]], more: 
 
 
 def struck_by(stated: list[dict[str, Any]], seed: int = 1, jobs: int = 60, **more: Any) -> list[OperationEffect | None]:
-    """What strikes the gemm of each job's attempts, of a run's first fault; nothing limits how often."""
-    prepared = prepare_run(scenario_from_data(data(stated, seed=seed, **more)), windtunnel.catalogue())
+    """What takes effect on the kernel of each job's attempts, of a run's first fault; nothing limits how often."""
+    prepared = prepare_run(scenario_from_data(data(stated, seed=seed, **more)), CATALOGUE)
     strikes = operation_faults_of(prepared)
     assert strikes is not None
     return [
-        strikes.effect_on(0, 0, rank, attempt, place, "gemm", 1_000, 0)
+        strikes.effect_on(0, 0, rank, attempt, place, "vector_add", 1_000, 0)
         for rank in range(jobs)
         for attempt in (1, 2, 3)
         for place in (0, 1)
