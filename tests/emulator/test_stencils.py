@@ -461,7 +461,7 @@ def test_what_does_not_go_together_is_said_at_its_line(
 
 @pytest.mark.parametrize("tile", [(0,), (), (1, 2, 3, 4), (2.5,), "16", (True, 2)])
 def test_a_tile_that_is_none_is_refused(tile: Any) -> None:
-    with pytest.raises(errors.InputError, match="a tile of .*rows first"):
+    with pytest.raises(errors.InputError, match="tile is .*rows first"):
         windtunnel.stencil(tile=tile)
 
 

@@ -229,7 +229,7 @@ def test_calibrate_reports_as_json_and_refuses_outliers_when_strict(products: Pa
     ("text", "said"),
     [
         ("m,n,k,dtype\n8,8,8,float16\n", "no column 'latency_s'"),
-        ("m,n,k,dtype,latency\n8,8,8,float16,1e-5\n", "(its column 'latency' is near)"),
+        ("m,n,k,dtype,latency\n8,8,8,float16,1e-5\n", "(it has a column 'latency')"),
         ("m,n,k,dtype,latency_s\n8,8,8,float16,12 us\n", "this is '12 us'"),
         ("m,n,k,dtype,latency_s\n8,8,8,float16,-1\n", "from 1e-12 to 1e+09"),
         ("m,n,k,dtype,latency_s\n8,8,8,float61,1e-5\n", "did you mean 'float16'"),

@@ -191,7 +191,10 @@ def test_more_users_are_a_heavier_load() -> None:
     [
         ({"workload": [work("mine", closed(0))]}, r"workload\[0\]\.arrivals.*users"),
         ({"workload": [work("mine", closed(1, mean="-1 s"))]}, "negative"),
-        ({"workload": [work("mine", closed(1, distribution="exponential", cv=2.0))]}, "cv of its own"),
+        (
+            {"workload": [work("mine", closed(1, distribution="exponential", cv=2.0))]},
+            "cv is not a parameter of the exponential distribution",
+        ),
         ({"workload": [work("mine", closed(1, distribution="lognorml"))]}, "lognormal"),
         ({"stop": None}, "without end"),
         ({"stop": {"time": "1 s"}}, "no job arrives"),

@@ -260,7 +260,7 @@ def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path) -> None:
         ("m,n,k\n1,1,1\n", "the table has no column 'dtype'"),
         (
             "m,n,k,dtpye\n1,1,1,float16\n",
-            "(its column 'dtpye' is near); expected one of m, n, k, dtype, batch; did you mean 'dtype'?",
+            "(it has a column 'dtpye'); expected one of m, n, k, dtype, batch; did you mean 'dtype'?",
         ),
         ("m,n,k,dtype\n1,1,1,float16\n1,x,1,float16\n", "in.csv:3: n: n is 'x'; expected a number"),
         ("m,n,k,dtype\n1,1,1,floaty\n", "in.csv:2: dtype"),
@@ -284,7 +284,7 @@ def test_a_table_is_never_written_over_itself_nor_over_a_device(tmp_path: Path) 
     arguments = ["predict", "gemm", "--device", "l4", "--table", table, "--out"]
     assert "the output is the input table itself" in command_line(*arguments, table, expect=2).stderr
     (tmp_path / "folder").mkdir()
-    assert "this is no regular file" in command_line(*arguments, tmp_path / "folder", expect=2).stderr
+    assert "this is not a regular file" in command_line(*arguments, tmp_path / "folder", expect=2).stderr
 
 
 def test_decimal_amounts_of_bytes_are_whole_numbers_of_them() -> None:

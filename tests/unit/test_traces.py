@@ -286,7 +286,7 @@ def test_a_trace_of_a_scenario_says_its_rate_and_that_it_is_not_stationary() -> 
         ({"time": "t", "time_map": [{"from": "1 s", "too": "2 s"}]}, "did you mean 'to'?"),
         ({"time": "t", "speed": 0}, "expected more than 0"),
         ({"time": "t", "scale": 0.01}, "workload[0].arrivals.scale: 0.01 times 10 rows are 0 jobs"),
-        ({"time": "t", "scale": 0.5, "jitter": "1 s"}, "there are no copies to jitter"),
+        ({"time": "t", "scale": 0.5, "jitter": "1 s"}, "jitter is only for copies"),
         ({"time": "t", "repeat": 1000000, "time_map": [{"from": "1 s", "to": "1 h"}]}, "within the 106 days"),
         ({"time": "t", "until": "1 s", "scael": 2}, "unknown key 'scael'; expected one of process, file, format, time, columns, from"),
         ({"time": "t", "until": "1 s", "scael": 2}, "did you mean 'scale'?"),

@@ -175,11 +175,11 @@ def test_elementwise_rows_are_written_and_read_though_they_have_a_column_op(tmp_
     [
         ("n,latency_s\n1,1e-5", ":1: the device is not stated; expected --device SKU"),
         ("sku,n\nl4,1", ":1: the table has no column 'latency_s'"),
-        ("sku,n,latency\nl4,1,1", "(its column 'latency' is near)"),
+        ("sku,n,latency\nl4,1,1", "(it has a column 'latency')"),
         ("sku,m,latency_s\nl4,1,1e-5", ":1: the table has no column 'n', which vector_add needs"),
         ("sku,n,latency_s\nl4,1,fast", ":2: latency_s: this is 'fast'; expected a plain number in SI"),
         ("sku,n,latency_s\nl4,1,1e-5\nl4,1.5,1e-5", ":3: n: n is 1.5; expected a whole number"),
-        ("sku,n,dtype,latency_s\nl4,1,flaot32,1e-5", ":2: dtype: 'flaot32' is not a value of dtype"),
+        ("sku,n,dtype,latency_s\nl4,1,flaot32,1e-5", ":2: dtype: 'flaot32' is not a valid dtype"),
         ("sku,n,dtype,latency_s\nl4,1,flaot32,1e-5", "did you mean 'float32'?"),
         ("sku,n,latency_s,samples\nl4,1,1e-5,2.5", ":2: samples: this is '2.5'; expected a whole number from 1"),
         (
@@ -230,7 +230,7 @@ def test_the_context_is_not_given_twice_and_not_misspelt(tmp_path: Path) -> None
     for context, said in (
         ({"clock": "burst"}, "has a column 'clock'"),
         ({"dispach": "eager"}, "did you mean 'dispatch'?"),
-        ({"cache": "hot"}, "'hot' is not a value of cache"),
+        ({"cache": "hot"}, "'hot' is not a valid cache"),
     ):
         with pytest.raises(InputError, match=said.replace("?", r"\?")) as caught:
             read_file(path, op="vector_add", context=context)

@@ -1,4 +1,4 @@
-"""CSV files (plain, or gzip by their name), read whole, with the line of every row; written whole or not at all."""
+"""Reads CSV files (plain, or gzip by their name) with the line of every row, and writes files atomically."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windtunnel.core.errors import InputError, Where, nearest
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file: its header, its rows as text, and each row's line (the last of it, from 1)."""
+    """A CSV file: its header, its rows as text, and the last line of each row (from 1)."""
 
     file: str
     header: tuple[str, ...]
@@ -27,16 +27,19 @@ class Table:
     lines: Sequence[int]
 
     def column(self, name: str) -> list[str]:
-        """A column's cells without the white space around them; ValueError when there is none of that name."""
+        """Return the cells of a column without surrounding white space; raises ValueError if it does not exist."""
         at = self.header.index(name)
         return [row[at].strip() for row in self.rows]
 
 
 def read_csv(path: Path, what: str, where: Where | None = None) -> Table:
-    """The CSV file at ``path``, called ``what`` in errors.
+    """Return the CSV file at ``path``, which error messages call ``what``.
 
-    ``where`` is the place that names the file, if there is one. Raises InputError for a file that is not there, not
-    readable, not CSV, empty, or has a row of another width than its header.
+    ``where`` is the place that names the file, if there is one.
+
+    Raises:
+        InputError: The file does not exist, is not readable, is not CSV, is empty, or has a row whose width differs
+            from that of its header.
     """
     named = where or Where(str(path))
     shown = f"the {what} '{path}'" if where is not None else f"this {what}"
@@ -72,16 +75,16 @@ def read_csv(path: Path, what: str, where: Where | None = None) -> Table:
         raise InputError(f"this is not CSV: {error}", where=Where(str(path), reader.line_num)) from None
     if not header:
         raise InputError(f"{shown} is empty", where=named, expected="a header and rows")
-    twice = [name for i, name in enumerate(header) if name in header[:i]]
-    if twice:
-        raise InputError(f"the column '{twice[0]}' is given twice", where=Where(str(path), 1, field=twice[0]))
+    repeated = [name for i, name in enumerate(header) if name in header[:i]]
+    if repeated:
+        raise InputError(f"the column '{repeated[0]}' is given twice", where=Where(str(path), 1, field=repeated[0]))
     return Table(str(path), header, rows, lines)
 
 
 def write_whole(path: Path, write: Callable[[TextIO], None]) -> None:
-    """Write a text file (gzip by its name) as a whole or not at all; InputError where it cannot be written."""
+    """Write a text file (gzip by its name) atomically; raises InputError if it cannot be written."""
     if path.exists() and not path.is_file():
-        raise InputError("this is no regular file", where=Where(str(path)), expected="the name of a file to write")
+        raise InputError("this is not a regular file", where=Where(str(path)), expected="the name of a file to write")
     try:
         handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)

@@ -1,8 +1,8 @@
-"""Devices: silicon seen through an API, and the one place their latency, power and energy come from.
+"""Devices: a SKU used through an API, and the computation of the duration, power and energy of operations.
 
-A SKU file describes the silicon, an API profile what it costs to reach it and what is lost on the way,
-and a kind turns both into a cost. Kinds are pure functions over tables of operations, so that `predict`,
-calibration and the engines share one definition.
+A SKU file describes the hardware, an API profile the overheads and losses of an API, and a kind computes a cost from
+both. Cost functions are pure functions of tables of operations, so `predict`, calibration and the simulation engines
+share them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ StrArray = npt.NDArray[np.str_]
 
 @dataclass(frozen=True)
 class RawCost:
-    """What a cost function answers for n rows; arrays broadcast against each other.
+    """The result of a cost function for n rows; the arrays are broadcast against each other.
 
-    ``power_w``: whole-device average while the operation runs. ``bound``: what limits it. ``spread``: how far one
-    measurement may lie from the duration, 90% of them within exp(+-spread); None where only the kind's error is known.
+    ``power_w``: average power of the whole device during the operation. ``bound``: the resource that limits it.
+    ``spread``: 90% of single measurements lie within exp(+-spread) of the duration; None if only the kind's error is
+    known.
     """
 
     duration_s: FloatArray
@@ -40,7 +41,7 @@ class RawCost:
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of n operations: one array element each. The interval is 90%, for one measurement."""
+    """The cost of n operations, one array element each. Low and high are a 90% interval for one measurement."""
 
     duration_s: FloatArray
     duration_low_s: FloatArray
@@ -61,15 +62,16 @@ class Cost:
     )
 
     def provenance_labels(self) -> list[str]:
-        """The weakest provenance that entered each row, as words."""
+        """Return the least certain provenance of each row's inputs, as text."""
         return [Provenance(code).label for code in self.provenance]
 
 
 @dataclass(frozen=True)
 class Correction:
-    """What measurements say beyond a kind's formula, a row each.
+    """A correction of a kind's formula that was learned from measurements, one element for each row.
 
-    ``log_factor``: logarithm of the time over the formula's. ``spread``: 90% of single measurements lie within
+    ``log_factor``: logarithm of the corrected time over the formula's time.
+    ``spread``: 90% of single measurements lie within
     exp(+-spread) of the corrected time.
     """
 
@@ -102,29 +104,29 @@ class ModelAccuracy:
 
 
 class Residual(Protocol):
-    """What was learned about one operation of one device: a pure function of the rows.
+    """The learned residual of one operation of one device: a pure function of the rows.
 
-    Everything else (rates, clocks, sizes of caches) is frozen at what it was when the measurements were fitted, so that
-    changing a number of the device moves the formula alone and what physics says of the formula holds for the sum.
+    Other inputs (rates, clocks, cache sizes) are fixed at their values during the fit. So a changed parameter of the
+    device changes only the formula, and the physical properties of the formula hold for the corrected time too.
     """
 
     @property
     def origin(self) -> Sourced:
-        """How many measurements it was learned from, with where they come from."""
+        """Return the number of measurements it was fitted to, with their origin."""
         ...
 
     def __call__(self, rows: Rows) -> Correction | None:
-        """The correction of every row; None for choices (a type, a phase) that no measurement bears on."""
+        """Return the correction of every row; None for choices (a type, a phase) without measurements."""
 
 
 Corrections = dict[int, tuple[Rows, Correction | None]]
 
 
 class Parameters:
-    """The numbers of one device behind one API, as a cost function reads them.
+    """The parameters of one device with one API, as a cost function reads them.
 
-    Remembers what was read, so that a cost knows the weakest provenance that entered it and which
-    uncertain numbers to move when its interval is asked for.
+    It records which parameters were read. From these the least certain provenance of a cost, and the uncertain
+    parameters of its interval, are known.
     """
 
     def __init__(
@@ -140,12 +142,12 @@ class Parameters:
 
     @property
     def api(self) -> str:
-        """The API the silicon is reached through."""
+        """The name of the API."""
         return self._device.api.name
 
     @property
     def speed(self) -> float:
-        """The fleet entry's factor on the device's rates (1 unless a scenario says otherwise)."""
+        """The fleet entry's factor on the device's rates (default: 1)."""
         return self._device.speed
 
     def __call__(self, name: str, key: str | None = None) -> float:
@@ -174,7 +176,7 @@ class Parameters:
         sourced = self._device.api.values.get(name)
         if sourced is None:
             raise UnsupportedOperationError(
-                f"the API '{self.api}' has no '{name}', so {self._device.label} cannot answer this"
+                f"the API '{self.api}' has no '{name}', so this operation is not supported on {self._device.label}"
             )
         self.used[path] = sourced
         return self._moved.get(path, sourced.value)
@@ -196,11 +198,11 @@ class Parameters:
             return None
         # It depends on the rows alone and is expensive, so it is computed once, however often parameters are varied.
         if id(rows) not in self._corrections:
-            self._corrections[id(rows)] = rows, residual(rows)  # the rows too, so that no other takes their identity
-        found = self._corrections[id(rows)][1]
-        if found is not None:
+            self._corrections[id(rows)] = rows, residual(rows)  # keep the rows, so that their id is not reused
+        correction = self._corrections[id(rows)][1]
+        if correction is not None:
             self.used[f"learned.{rows.op.name}"] = residual.origin
-        return found
+        return correction
 
     def feature(self, name: str) -> bool:
         """Return whether the API offers ``name`` (``matrix``, ``graphs``, ``persistent`` ...)."""
@@ -214,11 +216,11 @@ class Parameters:
         label = self._device.label
         if key is None:
             return UnsupportedOperationError(f"{label} has no '{name}' in its catalogue entry")
-        have = [path.split(".", 1)[1] for path in self._device.values if path.startswith(f"{name}.")]
+        keys = [path.split(".", 1)[1] for path in self._device.values if path.startswith(f"{name}.")]
         return UnsupportedOperationError(
             f"{label} does not run {key} ('{name}.{key}' is not in its catalogue entry)",
-            expected=one_of(have) if have else None,
-            nearest=nearest(key, have),
+            expected=one_of(keys) if keys else None,
+            nearest=nearest(key, keys),
         )
 
 
@@ -226,26 +228,26 @@ CostFunction = Callable[[Parameters, Rows], RawCost]
 
 
 def compute_engine(_parameters: Parameters, _rows: Rows) -> str:
-    """The default: everything runs on the device's one compute engine."""
+    """Return ``compute``: by default every operation runs on the device's compute engine."""
     return "compute"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of accelerator: the numbers it is described by, and what each operation costs on it.
+    """A kind of device: its parameters, and the cost function of each operation.
 
     ``errors`` gives, for each operation, the factor f such that 90% of measurements are expected between
     duration/f and duration*f when every parameter is right; the ranges of assumed parameters widen it.
-    ``engine`` names the engine an operation occupies (``compute``, ``copy_h2d``, ``copy_d2h``).
-    ``stated_power``: a scenario's ``power.max`` says what the device draws when busy, rather than capping it.
+    ``engine`` names the hardware engine that an operation occupies (``compute``, ``copy_h2d``, ``copy_d2h``).
+    ``stated_power``: a scenario's ``power.max`` is the power of a busy device, not a cap.
 
-    For calibration, by operation: ``fits`` names the parameters that measurements of it may move, with the standard
-    deviation (log) that another device's value is expected to differ by; ``own_numbers`` gives those that rows read
-    under a stand-in's key once more under their own; ``coordinates`` says
-    where rows lie for a residual (n x d, about 1 a factor of 8 in size), the logarithms of the columns unless given;
-    ``learned`` evaluates a residual from a compact array file; ``transfer_errors`` gives the error factor (90%) of what
-    relatives of a relation (``die``, ``generation``, ``class``, ``maker``) say of a device that nobody measured, and
-    ``transfer_shares`` how much of their residual is believed (none, where a relation is not named).
+    For calibration, by operation: ``fits`` names the parameters that a fit may change, with the expected standard
+    deviation (log) between devices. ``own_numbers`` gives the parameters that rows read under the key of a
+    substitute format again under their own key. ``coordinates`` gives the position of rows for a residual (n x d, about
+    1 for a factor of 8 in size); the default is the logarithms of the columns. ``learned`` evaluates a residual from
+    a compact array file. ``transfer_errors`` gives the error factor (90%) of a transfer from devices of each relation
+    (``die``, ``generation``, ``class``, ``maker``) to a device without measurements. ``transfer_shares`` gives the
+    share of their residual that is used (0 for a relation that is not named).
     """
 
     name: str
@@ -265,7 +267,7 @@ class Kind:
     transfer_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def parameter(self, name: str) -> Parameter:
-        """The parameter called ``name``, or an InputError that names the nearest right one."""
+        """Return the parameter ``name``; raises InputError with the nearest right name."""
         for parameter in self.parameters:
             if parameter.name == name:
                 return parameter
@@ -278,10 +280,10 @@ KINDS: Registry[Kind] = Registry("kind")
 
 @dataclass(frozen=True)
 class Device:
-    """One SKU behind one API: what answers costs.
+    """One SKU with one API, which computes costs.
 
-    ``cap_w`` limits the whole device; work that would draw more is slowed so that it takes the same energy
-    above idle (see ``Device.cost``). ``values`` are the SKU's, over the kind's defaults.
+    ``cap_w`` is a power cap of the whole device; an operation that would draw more is slowed so that it takes the same
+    energy above idle (see ``Device.cost``). ``values`` are the SKU's values and the kind's defaults.
     """
 
     spec: DeviceSpec
@@ -295,50 +297,50 @@ class Device:
 
     @property
     def label(self) -> str:
-        """The SKU, with ``@api`` where that is not its usual one."""
-        usual = self.spec.apis[0]
-        return self.spec.sku if self.api.name == usual else f"{self.spec.sku}@{self.api.name}"
+        """Return the SKU, with ``@api`` if that is not its default API."""
+        default = self.spec.apis[0]
+        return self.spec.sku if self.api.name == default else f"{self.spec.sku}@{self.api.name}"
 
     def is_rate(self, name: str) -> bool:
-        """Whether ``speed`` scales the parameter."""
+        """Return whether ``speed`` scales the parameter."""
         return self.speed != 1.0 and self.kind.parameter(name).is_rate
 
     def number(self, name: str, key: str | None = None) -> float | None:
-        """A parameter's value (SI), or None; for callers outside cost functions."""
+        """Return a parameter's value (SI), or None; for callers outside cost functions."""
         return Parameters(self).get(name, key)
 
     @property
     def idle_power_w(self) -> float:
-        """Power with nothing running (W)."""
+        """The idle power (W)."""
         return Parameters(self)("idle_power_w")
 
     @property
     def active_power_w(self) -> float:
-        """What the device draws above idle whenever anything runs, once however much runs side by side (W).
+        """The power above idle that the device draws while any operation runs, independent of their number (W).
 
-        A share of the range between idle and the limit, so that a cap lowers it with all the rest.
+        It is a share of the range between idle power and power limit, so a cap lowers it too.
         """
         share = self.number("power_share", "base")
         return 0.0 if share is None else share * (self.power_limit_w - self.idle_power_w)
 
     @property
     def power_limit_w(self) -> float:
-        """The most the device may draw (W): its own limit, or the scenario's cap where that is lower."""
+        """The power limit (W): the device's own, or the scenario's cap if that is lower."""
         own = Parameters(self)("max_power_w")
         return own if self.cap_w is None else min(own, self.cap_w)
 
     @property
     def memory_bytes(self) -> float:
-        """Memory that operands must fit in; infinite for devices that data streams through."""
-        found = self.number("memory_bytes")
-        return math.inf if found is None else found
+        """The memory for operands (bytes); infinite for devices that only stream data."""
+        size_bytes = self.number("memory_bytes")
+        return math.inf if size_bytes is None else size_bytes
 
     def runs(self, op: str) -> bool:
-        """Whether the kind has a cost for the operation at all."""
+        """Return whether the kind has a cost function for the operation."""
         return op in self.kind.costs
 
     def cost_function(self, op: str) -> CostFunction:
-        """The kind's cost function of an operation, or UnsupportedOperationError with what it does run."""
+        """Return the kind's cost function of an operation; raises UnsupportedOperationError if there is none."""
         try:
             return self.kind.costs[op]
         except KeyError:
@@ -348,27 +350,29 @@ class Device:
             ) from None
 
     def engine_of(self, rows: Rows) -> str:
-        """The engine of the device that the operation occupies."""
+        """Return the hardware engine that the operation occupies."""
         return self.kind.engine(Parameters(self), rows)
 
     def accuracy_of(self, op: str) -> ModelAccuracy:
-        """Return how well the time of ``op`` is known on this device."""
+        """Return the accuracy of the model for ``op`` on this device."""
         if op in self.accuracies:
             return self.accuracies[op]
         error = self.kind.errors.get(op)
         if error is None:
-            return ModelAccuracy(op, "formula", "no measurement at hand")
+            return ModelAccuracy(op, "formula", "no measurement available")
         return ModelAccuracy(op, "formula", error.reason or error.source, error_factor=error.value)
 
     def cost(self, rows: Rows, *, intervals: bool = True) -> Cost:
-        """The cost of every row.
+        """Return the cost of every row.
 
-        A scenario's power cap below what an operation would draw slows it: the energy above idle is taken
-        to be the work's own, so duration grows by (demand - idle) / (cap - idle). That ignores the gain in
-        efficiency at lower clocks and so errs towards slow.
+        A power cap below the power of an operation slows it. All energy above idle is attributed to the operation, so
+        its duration grows by (demand - idle) / (cap - idle). This ignores the better efficiency at lower clocks, and
+        therefore overestimates the time. If ``intervals`` is false, low and high equal the duration (the engines do
+        not need them).
 
-        With ``intervals`` false, low and high equal the duration (the engines do not need them).
-        Raises UnsupportedOperationError for what the device does not run.
+        Raises:
+            UnsupportedOperationError: The device does not support the operation.
+            InputError: The parameters give no finite duration, or the cap is not above idle power.
         """
         run = self.cost_function(rows.op.name)
         corrections: Corrections = {}
@@ -380,13 +384,13 @@ class Device:
         except ZeroDivisionError:
             raise InputError(
                 f"the cost of {rows.op.name} on {self.label} divides by a number that is zero",
-                expected="a catalogue entry or overlay without zeros where something is counted",
+                expected="a catalogue entry or overlay without zeros for amounts",
             ) from None
         if intervals:
             low, high = self._interval(run, rows, parameters, raw, duration, corrections)
         else:
             low = high = duration
-        weakest = max((s.provenance for s in parameters.used.values()), default=Provenance.DATASHEET)
+        least_certain = max((s.provenance for s in parameters.used.values()), default=Provenance.DATASHEET)
         return Cost(
             duration_s=duration,
             duration_low_s=low,
@@ -394,20 +398,20 @@ class Device:
             power_w=power,
             energy_j=duration * power,
             bound=bound,
-            provenance=np.full(shape, int(weakest), dtype=np.int8),
+            provenance=np.full(shape, int(least_certain), dtype=np.int8),
         )
 
     def sources(self, rows: Rows) -> dict[str, Sourced]:
-        """Every number that enters the cost of ``rows``, by name: what a report's provenance table lists."""
+        """Return every number that the cost of ``rows`` depends on, by name, for provenance tables."""
         parameters = Parameters(self)
         self.cost_function(rows.op.name)(parameters, rows)
         return dict(parameters.used)
 
     @staticmethod
     def _corrected(run: CostFunction, parameters: Parameters, rows: Rows) -> RawCost:
-        """The cost function's answer; where it did not take what was learned into account itself, with that.
+        """Return the result of the cost function with the learned correction, unless the function applied it itself.
 
-        What is learned is of the device's own time, so what a context adds to it stays as it is.
+        The correction concerns device time only, so overheads of the context do not change.
         """
         raw = run(parameters, rows)
         if raw.spread is not None:
@@ -427,7 +431,8 @@ class Device:
         duration = np.broadcast_to(np.asarray(raw.duration_s, dtype=np.float64), shape)
         if not (np.isfinite(duration).all() and (duration > 0).all()):
             raise InputError(
-                f"the cost on {self.label} is no finite time", expected="amounts and a catalogue entry that make one"
+                f"the cost on {self.label} is not a finite time",
+                expected="amounts and a catalogue entry with a finite cost",
             )
         power = np.broadcast_to(np.asarray(raw.power_w, dtype=np.float64), shape)
         bound = np.broadcast_to(np.asarray(raw.bound), shape)
@@ -455,10 +460,10 @@ class Device:
         duration: FloatArray,
         corrections: Corrections,
     ) -> tuple[FloatArray, FloatArray]:
-        """The model's own error and each uncertain parameter's effect, added in quadrature in the logarithm.
+        """Return the interval: the kind's error and the effects of uncertain parameters, added in quadrature (log).
 
-        A spread that was measured holds what is uncertain of the device itself. What the context adds (a host, another
-        API) was not measured with it and still widens.
+        A measured spread includes the uncertainty of the device itself. The context (a host, another API) was not part
+        of the measurements, so its uncertain parameters still widen the interval.
         """
         error = self.kind.errors.get(rows.op.name)
         settled: Mapping[str, Sourced] = {}
@@ -482,7 +487,7 @@ class Device:
             shortest, longest = np.minimum(*ends), np.maximum(*ends)
             below = below + np.log(np.minimum(shortest / duration, 1.0)) ** 2
             above = above + np.log(np.maximum(longest / duration, 1.0)) ** 2
-        # Beyond exp(50) nothing is said any more, and nothing overflows.
+        # The limit of exp(50) prevents an overflow.
         return duration * np.exp(-np.minimum(np.sqrt(below), 50.0)), duration * np.exp(np.minimum(np.sqrt(above), 50.0))
 
 
@@ -494,7 +499,7 @@ def configure(
     max_w: float | None = None,
     memory_bytes: float | None = None,
 ) -> Device:
-    """``device`` as a fleet entry states it: a factor on its rates, its idle power, its cap, its memory."""
+    """Return ``device`` with the speed, idle power, power cap and memory that a fleet entry states."""
     values = dict(device.values)
     stated = "the scenario's fleet entry"
 

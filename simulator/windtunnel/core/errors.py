@@ -1,7 +1,7 @@
-"""What can go wrong, shaped so that the message alone is enough to mend it.
+"""The exceptions of Windtunnel. Their messages state what is wrong, where, and what was expected.
 
-Exit codes follow the command line's contract: 0 done, 1 a target missed, 2 the input is wrong,
-3 a device asked for by name is not here, 70 a bug of Windtunnel's own.
+Exit codes of the command line: 0 done, 1 a target was missed, 2 the input is wrong, 3 a requested device is not
+present, 70 a bug of Windtunnel.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from typing import ClassVar
 
 
 class WindtunnelError(Exception):
-    """Base of every error Windtunnel raises on purpose."""
+    """Base of all errors that Windtunnel raises."""
 
     exit_code: ClassVar[int] = 70
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate most like ``name``, or None when nothing comes near."""
+    """Return the candidate that is most similar to ``name``; None if none is similar."""
     names = list(candidates)
     folded = {candidate.casefold(): candidate for candidate in reversed(names)}
     exact = folded.get(name.casefold())
     if exact is not None:
         return exact
-    begun = [candidate for candidate in folded if len(name) > 1 and candidate.startswith(name.casefold())]
-    if begun:
-        return folded[min(begun, key=len)]
-    # Of a short name one wrong letter is half of it.
+    completions = [candidate for candidate in folded if len(name) > 1 and candidate.startswith(name.casefold())]
+    if completions:
+        return folded[min(completions, key=len)]
+    # The cutoff is lower for short names, in which one wrong letter is a large part.
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=0.6 if len(name) > 3 else 0.5)
     return folded[close[0]] if close else None
 
 
 def nearest_file(name: str, present: Iterable[str]) -> str | None:
-    """The file most like ``name``: judged without their endings, which nearly all share and which say nothing."""
+    """Return the file whose name is most similar to ``name`` without the extensions, which most files share."""
     files = list(present)
     stems = {file.partition(".")[0] or file: file for file in sorted(files, reverse=True)}
     if name in files:
         return name
-    found = nearest(name.partition(".")[0], stems)
-    return None if found is None else stems[found]
+    stem = nearest(name.partition(".")[0], stems)
+    return None if stem is None else stems[stem]
 
 
 def one_of(candidates: Iterable[str], limit: int = 12) -> str:
-    """``candidates`` as the 'expected' part of a message, cut where it would drown the rest."""
+    """Return ``candidates`` as the 'expected' part of a message, with at most ``limit`` names."""
     names = list(candidates)
     shown = ", ".join(names[:limit])
     return f"one of {shown}" + (f", ... ({len(names)} in all)" if len(names) > limit else "")
@@ -69,7 +69,7 @@ class Where:
 
 
 class InputError(WindtunnelError):
-    """The input is wrong. Says where, what was found, what was expected, and the nearest right name."""
+    """The input is wrong. The message states the place, the problem, what was expected, and the nearest right name."""
 
     exit_code: ClassVar[int] = 2
 
@@ -96,37 +96,37 @@ class InputError(WindtunnelError):
         return text
 
     def at(self, where: Where) -> InputError:
-        """The same error with the parts of its place that it did not know filled in from ``where``."""
-        mine = self.where
+        """Return the same error with the missing parts of its place taken from ``where``."""
+        own = self.where
         merged = Where(
-            file=mine.file or where.file,
-            line=mine.line if mine.line is not None else where.line,
-            column=mine.column if mine.line is not None else where.column,
-            field=mine.field or where.field,
+            file=own.file or where.file,
+            line=own.line if own.line is not None else where.line,
+            column=own.column if own.line is not None else where.column,
+            field=own.field or where.field,
         )
         return type(self)(self.problem, where=merged, expected=self.expected, nearest=self.nearest)
 
 
 class UnsupportedOperationError(InputError):
-    """A device was asked for an operation that its kind, or the API it is reached through, does not run."""
+    """The kind of a device, or its API, does not support an operation."""
 
 
 class DeviceNotPresentError(WindtunnelError):
-    """A device was asked for by name and is not here. Never answered by another device in its place."""
+    """A device that was requested by name is not present. Another device is never used instead."""
 
     exit_code: ClassVar[int] = 3
 
 
 class InvariantError(WindtunnelError):
-    """A finished run broke one of the numbered invariants: a bug of Windtunnel's, never of the input."""
+    """A finished run violates one of the numbered invariants. This is a bug of Windtunnel, never of the input."""
 
 
-# What a program under test meets: errors of devices, shaped like those of the API they come through.
+# Errors of devices that a program under test receives. They correspond to those of the API.
 
 
 @dataclass(frozen=True)
 class ApiCode:
-    """An API's own word for what went wrong: its name there, and its number where the API has numbers."""
+    """An error code of an API: its name, and its number if the API has numbers."""
 
     api: str
     name: str
@@ -138,10 +138,10 @@ class ApiCode:
 
 
 class DeviceError(WindtunnelError):
-    """A device refused or failed. Says what was being done, where, and the API's name and code for it.
+    """A device rejected a call or failed. The message states the operation, the device, and the API's error code.
 
     ``operation``: such as ``launch saxpy``; ``device``: its label; ``code``: see ``ApiCode``. ``sticky``: every later
-    call on the device fails alike, until it is reset.
+    call on the device fails with the same error, until it is reset.
     """
 
     sticky: ClassVar[bool] = False
@@ -151,16 +151,16 @@ class DeviceError(WindtunnelError):
         super().__init__(f"{operation} on {device}: {problem}: {code}")
         self.file, line = caller()
         self.lines = (line,)
-        """Where the program made the call: a file, and the line in it."""
+        """The line of ``file`` in which the program made the call."""
 
     @property
     def api(self) -> str:
-        """The API through which it came."""
+        """Return the name of the API that reported the error."""
         return self.code.api
 
 
 def caller() -> tuple[str, int]:
-    """(file, line) of the nearest call from outside of this package."""
+    """Return file and line of the innermost call from outside of this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
@@ -171,52 +171,52 @@ _PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 class DeviceOutOfMemory(DeviceError):
-    """More memory was asked for than is free."""
+    """An allocation is larger than the free memory."""
 
 
 class LaunchError(DeviceError):
-    """A kernel was not started, or failed while it ran."""
+    """A kernel could not be launched, or failed during its execution."""
 
 
 class InvalidArgument(DeviceError):
-    """A call that the API refuses: a wrong size, type, pointer or handle."""
+    """The API rejects a call because of a wrong size, type, pointer or handle."""
 
 
 class UseAfterFree(InvalidArgument):
-    """Memory is used, or given back, that was given back before."""
+    """A buffer is used or freed after it was freed."""
 
 
 class CopyError(DeviceError):
-    """A copy between host and device, or within one, failed."""
+    """A copy between host and device, or within a device, failed."""
 
 
 class EccError(DeviceError):
-    """Memory lost bits and could not mend them. What is on the device is not to be trusted any more."""
+    """An uncorrectable memory error. The data on the device is no longer reliable."""
 
     sticky = True
 
 
 class DeviceHang(DeviceError):
-    """A kernel did not end, and was ended by a watchdog."""
+    """A kernel did not end, and a watchdog ended it."""
 
     sticky = True
 
 
 class DeviceLost(DeviceError):
-    """The device is gone until it is reset; all that was on it is lost."""
+    """The device is lost until it is reset, and so is all its data."""
 
     sticky = True
 
 
 class LinkDown(DeviceError):
-    """The device cannot be reached for a while."""
+    """The device is temporarily unreachable."""
 
 
 class Finding(WindtunnelError):
-    """A bug of a program that was found while it ran: the message reads alone.
+    """An error of a program that a detector found during its execution.
 
-    ``file`` and ``lines``: where, one or two line numbers (none for what is no line's doing); ``array`` and ``index``:
-    of which element, where it is one's; ``threads``: who, as ((block), (thread)) pairs.
+    ``file`` and ``lines``: the place, with one or two line numbers (none if no line causes it). ``array`` and
+    ``index``: the element, if the error concerns one. ``threads``: the threads, as ((block), (thread)) pairs.
     """
 
     def __init__(
@@ -232,45 +232,45 @@ class Finding(WindtunnelError):
         super().__init__(message)
         self.file, self.lines, self.array, self.index, self.threads = file, lines, array, index, threads
         self.schedule: int | None = None
-        """The seed of the order of threads in which it was met; None where that was the usual one."""
+        """The seed of the schedule of threads in which it was found; None for the default schedule."""
 
     def under(self, schedule: int) -> None:
-        """It was met in the order that this seed picks."""
+        """Record the seed of the schedule in which it was found."""
         self.schedule = schedule
         self.args = (f"{self.args[0]} (schedule {schedule})",)
 
     @property
     def address(self) -> int | tuple[int, ...] | None:
-        """The element's index in its array."""
+        """Return the element's index in its array."""
         return self.index
 
 
 class DataRace(Finding):
-    """Two threads touch one element, at least one of them writes, and nothing orders them."""
+    """Two threads access one element, at least one of them writes, and nothing orders the accesses."""
 
 
 class OutOfBounds(Finding):
-    """An index beyond its array, or below it."""
+    """A thread accesses an index outside an array."""
 
 
 class UninitializedRead(Finding):
-    """An element is read that nobody has written, or a variable to which its thread has assigned nothing."""
+    """A thread reads an element or a variable that was not written before."""
 
 
 class BarrierDivergence(Finding):
-    """A barrier that some threads of a block reach, and others do not."""
+    """Some threads of a block reach a barrier, and others do not."""
 
 
 class MissingSync(Finding):
-    """Work in two streams, or of host and device, touches one buffer, and nothing orders it."""
+    """Operations in two streams, or on host and device, access one buffer, and nothing orders them."""
 
 
 class Leak(Finding):
-    """A device was given back with memory that the program had allocated and not freed, or a kernel that stays."""
+    """A device was closed while it had memory that was not freed, or a running persistent kernel."""
 
 
 class Deadlock(Finding):
-    """Somebody waits for what cannot come: the message says who, for what, and why."""
+    """No thread can continue: the message states which thread waits, for what, and why."""
 
 
 class ChecksSkippedWarning(UserWarning):
@@ -278,4 +278,4 @@ class ChecksSkippedWarning(UserWarning):
 
 
 class QueueFull(DeviceError):
-    """A queue took no more work."""
+    """A queue is full."""

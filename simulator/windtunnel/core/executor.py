@@ -1,8 +1,8 @@
-"""A device of a fleet as the engine sees it: what an operation is estimated to take is the model's, what it takes is
-the executor's.
+"""The interface through which a simulation executes operations on real devices.
 
-Modelled devices have no executor: their operations take what the model says. A real device executes each, and what was
-measured is charged to the simulated clock; routes and orders see estimates alone, and so cannot tell which is which.
+Modelled devices have no executor: the model gives the duration of their operations. A real device executes each
+operation, and its measured duration advances the simulated clock. Routes and orders use only the model's estimates, so
+they treat both in the same way.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Columns = Mapping[str, float | str]
-"""All of an operation's, parsed: counts and reals are floats, choices are text."""
+"""The parsed columns of an operation: counts and reals are floats, choices are text."""
 
 
 MOST_REAL_S = 600.0
-"""Real time that a run may take on one device: who asks for more by the model is told before it is spent, and a run
-that takes longer than its model says is ended."""
+"""Largest real time of a run on one device (s). A run that the model expects to take longer is an error before it
+starts, and a run that takes longer is ended."""
 
 
 @dataclass(frozen=True)
 class Executed:
-    """What came of an operation: it took ``duration_s``, or went wrong after so long.
+    """The outcome of an operation, which took ``duration_s`` or failed after that time.
 
-    ``problem``: what went wrong, in words; empty where nothing did. ``gone``: the device cannot be used any more, or
-    for ``back_s`` from then on.
+    ``problem``: the error message; empty on success. ``gone``: the device cannot be used any more, or only after
+    ``back_s``.
     """
 
     duration_s: float
@@ -35,19 +35,19 @@ class Executed:
 
 
 class Executor(Protocol):
-    """A device that really does what it is given."""
+    """A real device that executes operations."""
 
     name: str
-    """What a scenario calls it: ``opencl:0``."""
+    """Its name in a scenario, such as ``opencl:0``."""
 
     def refusal(self, op: str, columns: Columns) -> str | None:
-        """In words, why it does not do an operation; None where it does."""
+        """Return why the device does not support an operation; None if it does."""
 
     def execute(self, op: str, columns: Columns) -> Executed:
-        """Do it, and wait. What goes wrong is in what it gives, and raises nothing."""
+        """Execute the operation and wait. Failures are reported in the result, not raised."""
 
     def executed(self) -> Mapping[tuple[str, tuple[tuple[str, Any], ...]], int]:
-        """How often it did each operation, by its name and its columns, failures left out."""
+        """Return the number of successful executions of each operation, by its name and columns."""
 
     def report(self) -> Mapping[str, Any]:
-        """What it was and did so far, for the result: driver, operations, times, what went wrong."""
+        """Return a summary for the result: driver, operations, times and errors."""

@@ -1,8 +1,8 @@
-"""Every operation a device may be asked for: its columns, its work, and how requests combine.
+"""The registry of operations: their columns, their work, and how requests combine in a batch.
 
 An operation is one class. `windtunnel ops` prints this registry; `predict`, scenarios, calibration and
-the engines read it. What an operation costs on a kind of device is that kind's business
-(`windtunnel_models.kinds`), which also decides whether the kind runs it at all.
+the engines read it. The cost of an operation on a kind of device is a function of that kind
+(`windtunnel_models.kinds`). A kind without a cost function does not run the operation.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ BYTES_PER_ELEMENT: Mapping[str, float] = {
     "float16": 2.0,
     "bfloat16": 2.0,
     "fp8": 1.0,
-    "fp8_block": 1.0 + 4.0 / 128**2,  # one float32 scale a 128x128 block of weights
-    "nvfp4": 0.5 + 1.0 / 16,  # one fp8 scale every 16 elements
+    "fp8_block": 1.0 + 4.0 / 128**2,  # one float32 scale for each 128x128 block of weights
+    "nvfp4": 0.5 + 1.0 / 16,  # one fp8 scale for every 16 elements
     "int8": 1.0,
 }
-"""Storage of one element, scales included (bytes)."""
+"""Storage of one element in bytes, including scales."""
 
-CONTEXT_DOC = "the context of the measurement; a number without it cannot be compared"
+CONTEXT_DOC = "the context of the measurement, which a comparison of two times requires"
 
 
 @dataclass(frozen=True)
 class Column:
     """One column of an operation.
 
-    ``kind`` is ``count`` (a whole number), ``real``, or ``choice``. Counts and reals are plain numbers in
-    ``unit`` (tables) or text with a unit (scenarios and the command line).
+    ``kind`` is ``count`` (a whole number), ``real``, or ``choice``. Counts and reals are plain numbers in ``unit``
+    (in tables), or text with a unit (in scenarios and on the command line).
     """
 
     name: str
@@ -57,15 +57,16 @@ class Column:
     doc: str = ""
 
     def parse(self, value: object) -> float | str:
-        """One value of this column from a scenario, the command line or a table's cell.
+        """Return the value of this column that a scenario, the command line or a cell of a table states.
 
-        Raises InputError with what was expected and the nearest right name.
+        Raises:
+            InputError: The value is not valid; it states what was expected and the nearest right name.
         """
         if self.kind == "choice":
             text = str(value)
             if text not in self.choices:
                 raise InputError(
-                    f"'{text}' is not a value of {self.name}",
+                    f"'{text}' is not a valid {self.name}",
                     expected=one_of(self.choices),
                     nearest=nearest(text, self.choices),
                 )
@@ -76,7 +77,7 @@ class Column:
         if number > self.maximum:
             raise InputError(f"{self.name} is {value}", expected=f"at most {self.maximum:g}{self._suffix}")
         if self.kind == "count":
-            # 0.268 GB is a whole number of bytes, though not quite in floating point.
+            # In floating point, 0.268 GB is not exactly a whole number of bytes.
             if abs(number - round(number)) > 1e-9 * number:
                 raise InputError(f"{self.name} is {value}", expected="a whole number")
             return float(round(number))
@@ -104,46 +105,53 @@ class Column:
 
 
 def count(name: str, default: int | None = None, *, unit: str = "1", doc: str = "") -> Column:
-    """A whole-number column, at least 1."""
+    """Return a whole-number column whose values are at least 1."""
     return Column(name, "count", unit, default, doc=doc)
 
 
 def real(name: str, default: float | None = None, *, unit: str, minimum: float = 0.0, doc: str = "") -> Column:
-    """A real-number column in ``unit``."""
+    """Return a real-number column in ``unit``."""
     return Column(name, "real", unit, default, minimum=minimum, doc=doc)
 
 
 def choice(name: str, choices: Sequence[str], default: str | None = None, *, doc: str = "") -> Column:
-    """A column that takes one of ``choices``."""
+    """Return a column whose values are ``choices``."""
     return Column(name, "choice", default=default, choices=tuple(choices), doc=doc)
 
 
 CONTEXT = (
-    choice("dispatch", ("device", "graph", "eager"), "device", doc="device-side time; replayed graph; one by one"),
-    choice("clock", ("burst", "sustained"), "burst", doc="a short run at boost; a long loop at the power cap"),
-    choice("cache", ("cold", "warm"), "cold", doc="operands in memory; operands in the last-level cache"),
+    choice(
+        "dispatch",
+        ("device", "graph", "eager"),
+        "device",
+        doc="device time only; replayed in a graph; launched one by one",
+    ),
+    choice(
+        "clock", ("burst", "sustained"), "burst", doc="a short run at the boost clock; a long loop at the power limit"
+    ),
+    choice("cache", ("cold", "warm"), "cold", doc="operands in device memory; operands in the last-level cache"),
 )
-"""Columns that every operation which runs on hardware also takes."""
+"""Further columns of every operation that runs on hardware."""
 
 
 class Operation:
-    """Base of every operation. Subclasses give ``name``, ``columns`` and the work that is the same everywhere."""
+    """Base of all operations. Subclasses define ``name``, ``columns`` and device-independent work."""
 
     name: ClassVar[str]
     columns: ClassVar[tuple[Column, ...]]
     sums: ClassVar[tuple[str, ...]] = ()
-    """Columns that add up when several requests run as one (a batch); none: requests run one after another."""
+    """Columns that are summed over the requests of a batch. Without any, requests are executed one after another."""
     hardware: ClassVar[bool] = True
-    """False for what takes a stated time (``service``) and so has no context."""
+    """False for an operation with a stated time (``service``), which has no context."""
 
     @classmethod
     def all_columns(cls) -> tuple[Column, ...]:
-        """The operation's own columns, then those of its context."""
+        """Return the operation's own columns, then those of its context."""
         return cls.columns + (CONTEXT if cls.hardware else ())
 
     @classmethod
     def column(cls, name: str) -> Column:
-        """The column called ``name``, or an InputError that names the nearest right one."""
+        """Return the column ``name``; raises InputError with the nearest right name."""
         columns = {column.name: column for column in cls.all_columns()}
         try:
             return columns[name]
@@ -156,9 +164,10 @@ class Operation:
 
     @classmethod
     def complete(cls, values: Mapping[str, object]) -> dict[str, float | str]:
-        """``values`` checked, with the defaults of the columns left out.
+        """Return the checked ``values`` with defaults for missing columns.
 
-        Raises InputError for an unknown, missing or wrong value.
+        Raises:
+            InputError: A column is unknown or missing, or its value is not valid.
         """
         parsed = {name: cls.column(name).parse(value) for name, value in values.items()}
         for column in cls.all_columns():
@@ -192,15 +201,16 @@ OPERATIONS: Registry[type[Operation]] = Registry("operation")
 
 
 def operation(cls: type[Operation]) -> type[Operation]:
-    """Class decorator: registers an operation under its name."""
+    """Register an operation under its name (class decorator)."""
     return OPERATIONS.add(cls.name, cls)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Several instances of one operation that agree in every choice: what a cost function is given.
+    """Instances of one operation with the same choices: the argument of a cost function.
 
-    ``choices``: column to word, context included. ``numbers``: column to float64 array, all of one shape.
+    ``choices``: the value of each choice column, including the context. ``numbers``: a float64 array for each other
+    column, all of one shape.
     """
 
     op: type[Operation]
@@ -209,16 +219,16 @@ class Rows:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The common shape of the number columns."""
+        """Return the common shape of the number columns."""
         return np.broadcast_shapes(*(np.shape(values) for values in self.numbers.values()))
 
     def footprint_bytes(self) -> FloatArray:
-        """Device memory of each instance (bytes)."""
+        """Return the device memory (bytes) of each instance."""
         return np.broadcast_to(self.op.footprint_bytes(self.choices, self.numbers), self.shape)
 
 
 def one_row(op: type[Operation], values: Mapping[str, object]) -> Rows:
-    """A single instance of ``op`` from plain values, checked and completed with defaults."""
+    """Return a single instance of ``op`` from plain values, checked and completed with defaults."""
     parsed = op.complete(values)
     return Rows(
         op,
@@ -229,7 +239,7 @@ def one_row(op: type[Operation], values: Mapping[str, object]) -> Rows:
 
 @operation
 class Gemm(Operation):
-    """C[m,n] = A[m,k] @ B[k,n], ``batch`` of them; 2 m n k multiply and add operations each."""
+    """General matrix multiplication C[m,n] = A[m,k] @ B[k,n], ``batch`` times; 2 m n k operations each."""
 
     name = "gemm"
     columns = (count("m"), count("n"), count("k"), choice("dtype", DTYPES), count("batch", 1))
@@ -237,12 +247,12 @@ class Gemm(Operation):
 
     @classmethod
     def flops(cls, n: Numbers) -> FloatArray:
-        """Multiplications and additions, counted apart."""
+        """Return the number of multiplications plus additions."""
         return 2.0 * n["m"] * n["n"] * n["k"] * n["batch"]
 
     @classmethod
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        """A, B and C once each; results of 8-bit and narrower types are written in 16 bits."""
+        """Return the bytes of A, B and C, each once. Results of 8-bit and narrower types are written in 16 bits."""
         size = BYTES_PER_ELEMENT[choices["dtype"]]
         out = size if size >= 2 else 2.0
         return n["batch"] * ((n["m"] * n["k"] + n["k"] * n["n"]) * size + n["m"] * n["n"] * out)
@@ -250,7 +260,7 @@ class Gemm(Operation):
 
 @operation
 class Attention(Operation):
-    """Scaled dot-product attention, fused: prefill (causal, ``kv_tokens`` queries) or decode (one query)."""
+    """Fused scaled dot-product attention: prefill (causal, ``kv_tokens`` queries) or decode (one query)."""
 
     name = "attention"
     columns = (
@@ -267,13 +277,13 @@ class Attention(Operation):
 
     @classmethod
     def flops(cls, choices: Choices, n: Numbers) -> FloatArray:
-        """QK^T and PV: 4 head_dim a score; a causal prefill needs half of kv_tokens squared scores."""
+        """Return the operations of QK^T and PV: 4 head_dim for each score; causal prefill has kv_tokens²/2 scores."""
         scores = n["kv_tokens"] * (n["kv_tokens"] + 1) / 2 if choices["phase"] == "prefill" else n["kv_tokens"]
         return 4.0 * n["batch"] * n["heads"] * n["head_dim"] * scores
 
     @classmethod
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        """Queries and outputs once, keys and values once."""
+        """Return the bytes of queries, outputs, keys and values, each once."""
         queries = n["kv_tokens"] if choices["phase"] == "prefill" else 1.0
         size, kv_size = BYTES_PER_ELEMENT[choices["dtype"]], BYTES_PER_ELEMENT[choices["kv_dtype"]]
         q_and_o = 2.0 * queries * n["heads"] * n["head_dim"] * size
@@ -301,9 +311,9 @@ _TWO_OPERANDS = frozenset({"add", "mul", "div", "pow"})
 
 @operation
 class Elementwise(Operation):
-    """One pass over a ``rows`` x ``width`` array: arithmetic, activations, softmax, layer norm.
+    """An elementwise operation on a ``rows`` x ``width`` array: arithmetic, activations, softmax, layer norm.
 
-    Arithmetic has two array operands, and one where it is spelt with a u.
+    Arithmetic has two array operands, or one if the name of the operation ends in u.
     """
 
     name = "elementwise"
@@ -317,14 +327,14 @@ class Elementwise(Operation):
 
     @classmethod
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        """Every operand read once and the result written once."""
+        """Return the bytes of all operands, read once, and of the result, written once."""
         arrays = 3.0 if choices["op"] in _TWO_OPERANDS else 2.0
         return arrays * n["rows"] * n["width"] * BYTES_PER_ELEMENT[choices["dtype"]]
 
 
 @operation
 class VectorAdd(Operation):
-    """c = a + b over ``n`` elements already resident on the device."""
+    """c = a + b for ``n`` elements in device memory."""
 
     name = "vector_add"
     columns = (count("n"), choice("dtype", ("float32", "float16", "bfloat16", "int8"), "float32"))
@@ -332,13 +342,13 @@ class VectorAdd(Operation):
 
     @classmethod
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        """Two reads and a write."""
+        """Return the bytes of two reads and a write of each element."""
         return 3.0 * n["n"] * BYTES_PER_ELEMENT[choices["dtype"]]
 
 
 @operation
 class Kernel(Operation):
-    """A kernel known by its work alone: ``bytes`` to and from memory, ``flops`` in ``dtype``, by ``threads``."""
+    """A kernel given by its work: ``bytes`` to and from memory and ``flops`` in ``dtype`` by ``threads``."""
 
     name = "kernel"
     columns = (
@@ -357,7 +367,7 @@ class Kernel(Operation):
 
 @operation
 class Stencil(Operation):
-    """One sweep of a 7-point (3D), 5-point (2D, nz=1) stencil: eight operations and one read and write a cell."""
+    """One step of a 7-point (3D) or 5-point (2D, nz=1) stencil: eight operations, one read and one write per cell."""
 
     name = "stencil"
     columns = (
@@ -370,18 +380,18 @@ class Stencil(Operation):
 
     @classmethod
     def cells(cls, n: Numbers) -> FloatArray:
-        """Cells updated in one sweep."""
+        """Return the number of cells that one step updates."""
         return n["nx"] * n["ny"] * n["nz"]
 
     @classmethod
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        """Neighbours come from cache: one read and one write a cell."""
+        """Return the bytes of one read and one write per cell; neighbours come from the cache."""
         return 2.0 * cls.cells(n) * BYTES_PER_ELEMENT[choices["dtype"]]
 
 
 @operation
 class Fft(Operation):
-    """Complex transforms of ``n`` points, ``batch`` of them; 5 n log2 n operations each (the usual count)."""
+    """``batch`` complex FFTs of ``n`` points; 5 n log2 n operations each (the usual count)."""
 
     name = "fft"
     columns = (count("n"), count("batch", 1), choice("dtype", ("float32", "float16"), "float32"))
@@ -389,18 +399,18 @@ class Fft(Operation):
 
     @classmethod
     def flops(cls, n: Numbers) -> FloatArray:
-        """5 n log2 n a transform."""
+        """Return 5 n log2 n operations for each FFT."""
         return 5.0 * n["n"] * np.log2(np.maximum(n["n"], 2.0)) * n["batch"]
 
     @classmethod
     def operand_bytes(cls, choices: Choices, n: Numbers) -> FloatArray:
-        """Complex input and output of one pass over memory."""
+        """Return the bytes of the complex input and output, each once."""
         return 4.0 * n["n"] * n["batch"] * BYTES_PER_ELEMENT[choices["dtype"]]
 
 
 @operation
 class Copy(Operation):
-    """``bytes`` between host and device, or within the device."""
+    """A copy of ``bytes`` between host and device, or within the device."""
 
     name = "copy"
     columns = (
@@ -430,7 +440,7 @@ _LINKED = (count("bytes", unit="B"), count("workers"), count("devices_per_node",
 
 @operation
 class AllReduce(Operation):
-    """Every worker ends with the sum of ``bytes`` from each."""
+    """All-reduce: every worker receives the sum of ``bytes`` from each worker."""
 
     name = "all_reduce"
     columns = _LINKED
@@ -444,7 +454,7 @@ class AllReduce(Operation):
 
 @operation
 class SendRecv(Operation):
-    """``bytes`` from one worker to another."""
+    """Sends ``bytes`` from one worker to another."""
 
     name = "send_recv"
     columns = _LINKED
@@ -481,7 +491,7 @@ class Compress(Operation):
     columns = (
         count("bytes", unit="B"),
         choice("codec", CODECS, "deflate"),
-        Column("level", "count", default=1, maximum=22, doc="the codec's own level"),
+        Column("level", "count", default=1, maximum=22, doc="compression level of the codec"),
         count("in_flight", 1),
     )
     sums = ("bytes",)
@@ -498,7 +508,7 @@ class Decompress(Operation):
 
 @operation
 class Sign(Operation):
-    """``count`` public-key signatures, ``in_flight`` of them outstanding at a time."""
+    """``count`` public-key signatures; ``in_flight`` requests are kept outstanding."""
 
     name = "sign"
     columns = (
@@ -532,22 +542,22 @@ DISTRIBUTIONS = ("deterministic", "exponential", "lognormal", "gamma", "weibull"
 
 @operation
 class Service(Operation):
-    """A stated time with mean ``mean`` and coefficient of variation ``cv``, for queueing studies.
+    """A stated service time with mean ``mean`` and coefficient of variation ``cv``, for queueing studies.
 
-    ``cv`` is read by lognormal, gamma and weibull; deterministic has 0 and exponential 1 by definition.
+    ``cv`` applies to lognormal, gamma and weibull; deterministic has 0 and exponential 1 by definition.
     """
 
     name = "service"
     columns = (
         choice("distribution", DISTRIBUTIONS, "exponential"),
-        Column("mean", "real", "s", None, minimum=1e-12, doc="mean of the stated time"),
+        Column("mean", "real", "s", None, minimum=1e-12, doc="mean service time"),
         real("cv", 1.0, unit="1", doc="standard deviation over mean"),
     )
     hardware = False
 
 
 def describe(op: type[Operation], kinds: Sequence[str]) -> dict[str, Any]:
-    """What `windtunnel ops` prints of one operation."""
+    """Return the row of `windtunnel ops` for one operation."""
     return {
         "op": op.name,
         "doc": (op.__doc__ or "").strip(),

@@ -1,4 +1,4 @@
-"""Tables of one operation: a CSV file's rows as cost functions take them, grouped by their choices."""
+"""Tables of one operation: the rows of a CSV file as input of cost functions, grouped by their choices."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from windtunnel.core.errors import InputError, Where, nearest, one_of
 from windtunnel.core.ops import Column, Operation, Rows
 from windtunnel.core.ticks import FloatArray
 
-_LEAST, _MOST = 1e-12, 1e9
-"""What anything measured lies between (s, W): a picosecond is the engines' tick, a gigasecond a lifetime."""
+_MIN_MEASURED, _MAX_MEASURED = 1e-12, 1e9
+"""Range of valid measurements (s, W). The lower end is the tick of the simulation engines."""
 
 
 class OpTable:
-    """The rows of a table of one operation, every cell checked.
+    """The rows of a table of one operation, with every cell checked.
 
-    Columns that the operation does not know are kept in ``table`` and otherwise ignored. An empty cell takes its
-    column's default.
+    Columns that the operation does not have are kept in ``table`` and otherwise ignored. An empty cell means the
+    default of its column.
     """
 
     def __init__(self, op: type[Operation], table: Table) -> None:
@@ -41,7 +41,7 @@ class OpTable:
                 self._numbers[column.name] = np.full(count, float(column.default))
 
     def groups(self) -> Iterator[tuple[np.ndarray, Rows]]:
-        """Rows that agree in every choice together: their places in the table, and the rows."""
+        """Yield groups of rows with the same choices: their indices in the table, and the rows."""
         members: dict[tuple[str, ...], list[int]] = {}
         if self._words:
             for place, words in enumerate(zip(*self._words.values(), strict=True)):
@@ -58,17 +58,19 @@ class OpTable:
     @overload
     def measured(self, name: str, *, optional: bool) -> FloatArray | None: ...
     def measured(self, name: str, *, optional: bool = False) -> FloatArray | None:
-        """A column of measurements beside the operation's own: finite and above zero, one for each row.
+        """Return a column of measurements in SI units, one for each row.
 
-        An ``optional`` column may be missing (None) or empty in some rows (NaN, and None where it is in all). Raises
-        InputError for a column that is missing otherwise, and for any other cell.
+        An ``optional`` column may be missing (None), or empty in some rows (NaN) or in all (None).
+
+        Raises:
+            InputError: The column is missing, or a cell is not a finite number above zero.
         """
         if name not in self.table.header:
             if optional:
                 return None
             close = nearest(name, self.table.header)
             raise InputError(
-                f"the table has no column '{name}'" + (f" (its column '{close}' is near)" if close else ""),
+                f"the table has no column '{name}'" + (f" (it has a column '{close}')" if close else ""),
                 where=Where(self.table.file, 1),
                 expected=f"'{name}' beside the columns of {self.op.name}",
                 nearest=name if close else None,
@@ -82,16 +84,16 @@ class OpTable:
                 values[place] = float(text)
             except ValueError:
                 values[place] = np.nan
-            if not _LEAST <= values[place] <= _MOST:
+            if not _MIN_MEASURED <= values[place] <= _MAX_MEASURED:
                 raise InputError(
                     f"this is '{text}'",
                     where=self.where(place, name),
-                    expected=f"a plain number in SI, from {_LEAST:g} to {_MOST:g}",
+                    expected=f"a plain number in SI, from {_MIN_MEASURED:g} to {_MAX_MEASURED:g}",
                 )
         return None if optional and np.isnan(values).all() else values
 
     def where(self, place: int, column: str | None = None) -> Where:
-        """The line of a row, for an error."""
+        """Return the place of a row, for an error."""
         return Where(self.table.file, self.table.lines[place], field=column)
 
     def _read(self, column: Column) -> None:
@@ -110,18 +112,18 @@ class OpTable:
             self._numbers[column.name] = np.array([float(parsed[text]) for text in texts])
 
     def _missing(self, column: Column) -> InputError:
-        names = {known.name for known in self.op.all_columns()}
-        spare = [name for name in self.table.header if name not in names]
-        close = nearest(column.name, spare)
+        names = {known_column.name for known_column in self.op.all_columns()}
+        unknown = [name for name in self.table.header if name not in names]
+        close = nearest(column.name, unknown)
         return InputError(
             f"the table has no column '{column.name}', which {self.op.name} needs"
-            + (f" (its column '{close}' is near)" if close else ""),
+            + (f" (it has a column '{close}')" if close else ""),
             where=Where(self.table.file, 1),
-            expected=one_of([known.name for known in self.op.columns]),
+            expected=one_of([known_column.name for known_column in self.op.columns]),
             nearest=column.name if close else None,
         )
 
 
 def read_op_table(op: type[Operation], path: Path) -> OpTable:
-    """The table at ``path`` (``.csv`` or ``.csv.gz``), with a row for each instance of ``op``."""
+    """Return the table at ``path`` (``.csv`` or ``.csv.gz``), with a row for each instance of ``op``."""
     return OpTable(op, read_csv(path, "table"))

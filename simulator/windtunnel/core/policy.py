@@ -17,26 +17,26 @@ from windtunnel.core.registry import Registry
 
 
 class Candidate(NamedTuple):
-    """The best-placed device of one class, as a route sees it when a job arrives. Times in seconds."""
+    """The best device of one class, as a route sees it when a job arrives. Times are in seconds."""
 
     jobs: int
     """Jobs queued at or running on the device."""
     backlog_s: float
-    """Expected time until the device has nothing left to do."""
+    """Expected time until the device has completed all its jobs."""
     estimate_s: float
-    """Expected time of this job on it (for a generating job: until its first token)."""
+    """Expected time of this job on the device (for a request that generates tokens: until its first token)."""
     mean_s: float
-    """Mean of that over the job's workload."""
+    """Mean of this time over the job's workload."""
     cost_usd: float
-    """Rent of the device while it serves this job; 0 where no price is known."""
+    """Rent of the device while it executes this job; 0 if no price is known."""
     energy_j: float
-    """Energy of this job on it, the device's idle power included."""
+    """Energy of this job on the device, including the device's idle power."""
     slack_s: float
     """Time left until the job's deadline; infinite without one."""
     last_chosen: int
-    """When the device was last chosen: a number that grows with every choice (kept for routes by last_chosen)."""
+    """When the device was last selected: the number of that selection (only for routes with rank_by last_chosen)."""
     preference: float
-    """Place of the class in the recommendation matrix for the job's use: 0 primary, 1 alternative, 2 fallback."""
+    """Rank of the class in the recommendation matrix for the job's use case: 0 primary, 1 alternative, 2 fallback."""
 
 
 class JobKey(NamedTuple):
@@ -47,7 +47,7 @@ class JobKey(NamedTuple):
     priority: int
     """The workload's priority; larger goes first."""
     deadline: int
-    """Tick by which it is due; a very large number without a deadline."""
+    """Tick at which it is due; a very large number without a deadline."""
     size_s: float
     """Expected time on the first class that can run it."""
 
@@ -70,20 +70,20 @@ class OwnFunction:
         """Return the number or the pair; raises InputError with the line where the function fails or returns NaN."""
         try:
             answer = self.function(example)
-            found = tuple(float(part) for part in (answer if self.numbers == 2 else (answer,)))
+            numbers = tuple(float(part) for part in (answer if self.numbers == 2 else (answer,)))
         except (Exception, SystemExit) as error:
             raise InputError(
                 f"'{self.text}' fails on {_shown(example)}: {type(error).__name__}: {error}", where=self._place(error)
             ) from error
-        if len(found) != self.numbers or not all(part == part for part in found):  # noqa: PLR0124  NaN orders nothing
+        if len(numbers) != self.numbers or not all(part == part for part in numbers):  # noqa: PLR0124  NaN has no order
             raise InputError(
                 f"'{self.text}' gives {answer!r} for {_shown(example)}",
                 where=Where(self.file, self.function.__code__.co_firstlineno),
                 expected="a number" if self.numbers == 1 else "two numbers",
             )
         if not self.pair:
-            return found[0]
-        return found if self.numbers == 2 else (found[0], 0.0)
+            return numbers[0]
+        return numbers if self.numbers == 2 else (numbers[0], 0.0)
 
     def _place(self, error: BaseException) -> Where:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.file]

@@ -1,4 +1,4 @@
-"""Where a number comes from, carried beside the number."""
+"""The origin of a number, kept beside the number."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from enum import IntEnum
 
 
 class Provenance(IntEnum):
-    """From the strongest to the weakest; a result is as strong as the weakest number that entered it."""
+    """Origins from the most to the least certain. A result has the least certain origin of all its inputs."""
 
     MEASURED = 0
-    """Measured here, by `windtunnel validate` on the device in question."""
+    """Measured on this host by `windtunnel validate`."""
     PUBLISHED = 1
-    """A measurement somebody else published."""
+    """A published measurement."""
     DATASHEET = 2
-    """A vendor's specification, or a secondary source quoting one."""
+    """A vendor's specification, or a secondary source that quotes it."""
     ASSUMED = 3
-    """Nobody published it; a stated assumption with a reason and a range."""
+    """An assumption with a reason and a range, because no value is published."""
 
     @property
     def label(self) -> str:
-        """The word shown to people and written to files."""
+        """Return the name that is shown and written to files."""
         return self.name.lower()
 
     @classmethod
     def from_label(cls, label: str) -> Provenance:
-        """The member written as ``label``; KeyError for any other word."""
+        """Return the member with this label; raises KeyError for any other text."""
         return cls[label.upper()]
 
 
@@ -34,7 +34,7 @@ PROVENANCES = tuple(member.label for member in Provenance)
 
 @dataclass(frozen=True)
 class Sourced:
-    """A number with its origin. ``low`` and ``high`` bound it where it is uncertain (SI, like ``value``)."""
+    """A number with its origin. ``low`` and ``high`` bound an uncertain number (in SI units, like ``value``)."""
 
     value: float
     provenance: Provenance
@@ -50,10 +50,10 @@ class Sourced:
             raise ValueError(f"{self.value!r} lies outside its range {self.low!r} to {self.high!r}")
 
     def at(self, value: float) -> Sourced:
-        """The same number moved to ``value`` within its range, to see what that does to a result."""
+        """Return the same number with another ``value`` and no range, for sensitivity analysis."""
         return replace(self, value=value, low=value, high=value)
 
 
 def assumed(value: float, low: float, high: float, reason: str) -> Sourced:
-    """A stated assumption: SI value, the range it may lie in, and why."""
+    """Return an assumed number with its SI value, its range and the reason."""
     return Sourced(value, Provenance.ASSUMED, "assumed", low, high, reason)

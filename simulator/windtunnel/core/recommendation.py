@@ -1,7 +1,7 @@
 """The recommendation matrix of the founding documents: use case to primary, alternative and fallback.
 
-A choice is an API (``cuda``, ``wgpu`` ...) or a kind (``tpu``, ``fpga``, ``qat``, ``dpu``, ``gpu``, ``cpu``). Two
-in one place are equals, as in "CUDA/TPU".
+A choice is an API (``cuda``, ``wgpu`` ...) or a kind (``tpu``, ``fpga``, ``qat``, ``dpu``, ``gpu``, ``cpu``). Choices
+with the same rank are equal, as in "CUDA/TPU".
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from windtunnel.core.errors import InputError, nearest, one_of
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What is recommended for one use: places in order of preference, equals together."""
+    """The recommendation for one use case, in order of preference; each rank may have several equal choices."""
 
     primary: tuple[str, ...]
     alternative: tuple[str, ...]
     fallback: tuple[str, ...] = ()
 
     def preference(self, *, api: str, kind: str) -> float:
-        """0 for the primary, 1 the alternative, 2 the fallback, infinity for what is not recommended."""
+        """Return 0 for primary, 1 for alternative, 2 for fallback, and infinity if not recommended."""
         for place, names in enumerate((self.primary, self.alternative, self.fallback)):
             if api in names or kind in names:
                 return float(place)
@@ -42,8 +42,8 @@ MATRIX: Mapping[str, Recommendation] = {
 
 
 def recommendation(use: str) -> Recommendation:
-    """The row of the matrix for ``use``; InputError with the nearest right name otherwise."""
+    """Return the row of the matrix for the use case; raises InputError with the nearest right name."""
     try:
         return MATRIX[use]
     except KeyError:
-        raise InputError(f"unknown use '{use}'", expected=one_of(MATRIX), nearest=nearest(use, MATRIX)) from None
+        raise InputError(f"unknown use case '{use}'", expected=one_of(MATRIX), nearest=nearest(use, MATRIX)) from None

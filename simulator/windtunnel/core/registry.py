@@ -1,4 +1,4 @@
-"""A named collection with an error that helps: the one way operations, kinds and policies are found."""
+"""A collection of named items, such as operations, kinds and policies, with helpful errors for unknown names."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ T = TypeVar("T")
 
 
 class Registry(Mapping[str, T], Generic[T]):
-    """Names to things, in the order they were added. A name is given once."""
+    """A mapping from names to items, in the order in which they were added. Names are unique."""
 
     def __init__(self, noun: str) -> None:
         self.noun = noun
-        self._things: dict[str, T] = {}
+        self._items: dict[str, T] = {}
 
-    def add(self, name: str, thing: T) -> T:
-        """Add ``thing`` under ``name``; a name given twice is a programming error."""
-        if name in self._things:
+    def add(self, name: str, item: T) -> T:
+        """Add ``item`` under ``name`` and return it; raises ValueError if the name exists already."""
+        if name in self._items:
             raise ValueError(f"{self.noun} {name!r} is registered twice")
-        self._things[name] = thing
-        return thing
+        self._items[name] = item
+        return item
 
     def find(self, name: str) -> T:
-        """The thing called ``name``, or an InputError that names the nearest right one."""
+        """Return the item ``name``; raises InputError with the nearest right name."""
         try:
-            return self._things[name]
+            return self._items[name]
         except KeyError:
             raise InputError(
                 f"unknown {self.noun} '{name}'",
-                expected=one_of(self._things),
-                nearest=nearest(name, self._things),
+                expected=one_of(self._items),
+                nearest=nearest(name, self._items),
             ) from None
 
     def __getitem__(self, name: str) -> T:
-        return self._things[name]
+        return self._items[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._things)
+        return iter(self._items)
 
     def __len__(self) -> int:
-        return len(self._things)
+        return len(self._items)

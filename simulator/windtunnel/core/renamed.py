@@ -1,4 +1,4 @@
-"""Words of scenarios that were renamed. An old word is an error that names the new one."""
+"""Renamed keys and values of scenarios. An old name is an error that states the new one."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     # Placement scenarios.
     "NodeFile": {"every": "stride"},
     "Tasks": {"needs": "resources", "lasts": "duration"},
-    # Policies of a user's own.
+    # Custom policies.
     "policy function": {"by": "rank_by", "needs": "requires"},
     "rank_by": {"present": "jobs", "turn": "last_chosen"},
     "requires": {"use": "use_case"},
     "Candidate": {"present": "jobs", "turn": "last_chosen"},
 }
-"""By the kind of place: each old word and the new one. A place is ``target`` for the metrics of targets, a class of the
-scenario's schema for the keys of such a mapping, a key for its values, or what a user's policy file may say."""
+"""The new name of each old name, by place. A place is ``target`` (the metrics of targets), a class of the scenario's
+schema (its keys), a key (its values), or a part of a policy file."""
 
 
 def renamed_error(place: str, old: str, where: Where | None = None) -> InputError | None:
-    """Return the error for an old word in a kind of place; None if the word is not in the table."""
+    """Return the error for an old name in a place; None if the name is not in the table."""
     new = RENAMED.get(place, {}).get(old)
     return None if new is None else InputError(f"'{old}' was renamed to '{new}'", where=where, expected=f"'{new}'")

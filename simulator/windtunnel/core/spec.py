@@ -1,4 +1,4 @@
-"""What files state about devices: the parameters of kinds, SKUs and their lineage, and API profiles."""
+"""The content of catalogue files: parameters of kinds, SKUs and their lineage, and API profiles."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from windtunnel.core.units import parse_unit
 
 @dataclass(frozen=True)
 class Parameter:
-    """One number a kind needs to know of a device (or an API), or a table of them.
+    """A number, or a table of numbers, that describes a device of a kind (or an API).
 
-    ``unit`` is the dimension, written as a unit; values are SI. ``keys`` are a table's allowed keys, empty
-    for a single number. ``default`` (or ``defaults``, by key) is what every device of the kind is taken
-    to have unless its file says otherwise, with its own provenance. ``taught``: a number fitted to measurements, which
-    calibrated relatives hand on to a device that nobody measured (its uncertainty is that of the whole answer).
+    ``unit`` is the dimension, written as a unit; values are in SI units. ``keys`` are the allowed keys of a table, and
+    empty for a single number. ``default`` (or ``defaults``, by key) applies to every device of the kind whose file does
+    not state the parameter, and has its own provenance. ``taught``: a fitted number, which is transferred from
+    calibrated related devices to a device without measurements (the uncertainty of the whole result includes its own).
     """
 
     name: str
@@ -30,18 +30,18 @@ class Parameter:
 
     @property
     def is_rate(self) -> bool:
-        """Whether the unit is a quantity of work or data or events a second, which a fleet entry's ``speed`` scales."""
+        """Return whether the unit is work, data or events per second, which a fleet entry's ``speed`` scales."""
         time, _data, energy, _work, money, _mass = parse_unit(self.unit).exponents
         return time == -1 and energy == 0 and money == 0
 
 
 KERNEL_TYPES = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64")
-"""The names of the kernel language's types, by which profiles say what an API lacks."""
+"""Names of the kernel language's types. API profiles use them to state which types an API lacks."""
 
 
 @dataclass(frozen=True)
 class Stated:
-    """A word of a profile with its origin; ``reason``: why, where it is assumed."""
+    """A value of a profile with its origin; ``reason`` is required if it is assumed."""
 
     value: str
     provenance: Provenance
@@ -51,11 +51,11 @@ class Stated:
 
 @dataclass(frozen=True)
 class Numbers:
-    """How the numbers of a kernel are done through an API. What a profile does not state is as NumPy does it.
+    """Number formats of kernels in an API. The defaults are those of NumPy.
 
-    ``lacks``: types of the kernel language that no kernel may have. ``tf32``: how the conversion to TF32 rounds half
-    of a unit, ``nearest-even`` or ``nearest-away`` (from zero). ``subnormals``: of ``f32``, ``kept`` or ``flushed`` to
-    zero. ``stated``: where each comes from, by name.
+    ``lacks``: types of the kernel language that the API does not support. ``tf32``: rounding of ties in the conversion
+    to TF32, ``nearest-even`` or ``nearest-away`` (from zero). ``subnormals``: subnormal ``f32`` numbers are ``kept`` or
+    ``flushed`` to zero. ``stated``: the origin of each, by name.
     """
 
     lacks: frozenset[str] = frozenset()
@@ -66,10 +66,10 @@ class Numbers:
 
 @dataclass(frozen=True)
 class ApiProfile:
-    """What it costs to reach silicon through an API, and what the API offers.
+    """The overheads and features of an API.
 
-    ``values``: overheads (SI) with their sources. ``features``: words cost functions ask for. ``numbers``: how those
-    of kernels are done.
+    ``values``: overheads (in SI units) with their sources. ``features``: names that cost functions test. ``numbers``:
+    number formats of kernels.
     """
 
     name: str
@@ -82,10 +82,10 @@ class ApiProfile:
 
 @dataclass(frozen=True)
 class Lineage:
-    """What silicon descends from, as far as its file says: how measurements of one device bear on another.
+    """The lineage of a SKU, as far as its file states it. Transfer between related devices uses it.
 
-    ``die``: the chip's own name; ``architecture``: the vendor's word for the design; ``since``: the year of its first
-    product; ``memory``: the technology (``HBM3``, ``GDDR6``, ``LPDDR5``).
+    ``die``: name of the chip; ``architecture``: the vendor's name of the design; ``since``: the year of its first
+    product; ``memory``: the memory technology (``HBM3``, ``GDDR6``, ``LPDDR5``).
     """
 
     die: str | None = None
@@ -95,13 +95,13 @@ class Lineage:
 
     @property
     def stacked_memory(self) -> bool:
-        """Whether memory is stacked beside the die (high-bandwidth memory): servers' parts, of another balance."""
+        """Return whether the memory is stacked (HBM), as on server devices."""
         return self.memory is not None and self.memory.upper().startswith("HBM")
 
 
 @dataclass(frozen=True)
 class DeviceSpec:
-    """What a SKU file says: the silicon's numbers, each with its source, before any API is chosen."""
+    """The content of a SKU file: the device's numbers with their sources, independent of the API."""
 
     sku: str
     kind: str
@@ -114,5 +114,5 @@ class DeviceSpec:
 
     @property
     def provenance(self) -> Provenance:
-        """The weakest provenance of any number in the file."""
+        """Return the least certain provenance of all numbers in the file."""
         return max((value.provenance for value in self.values.values()), default=Provenance.DATASHEET)

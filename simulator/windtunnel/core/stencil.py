@@ -1,6 +1,7 @@
-"""What the author of a stencil states of it: the tile that a block works on, and how far a cell looks.
+"""The tile and the halo of a stencil kernel, as its author states them.
 
-The decorator is the runtime's and the meaning the language's, which know nothing of each other: this stands between.
+This module is separate because the decorator is part of the runtime and its meaning is part of the language, and
+neither imports the other.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ _ATTRIBUTE = "__windtunnel_stencil__"
 
 @dataclass(frozen=True)
 class StencilForm:
-    """``tile``: cells of a block along the array's sides, rows before columns; None: cells are read where they lie.
+    """The form of a stencil.
 
-    ``halo``: how many cells lie round the interior on every side, and how far from its own a thread may look.
+    ``tile``: the cells of a block along the array's dimensions, rows before columns; None: cells are read from device
+    memory. ``halo``: the width in cells of the boundary on every side, and the largest distance of a cell that a
+    thread may read.
     """
 
     tile: tuple[int, ...] | None = None
@@ -27,7 +30,7 @@ class StencilForm:
 
     @property
     def block(self) -> tuple[int, int, int] | None:
-        """Threads of a block along x, y and z, as the tile wants them; None without a tile."""
+        """Return the threads of a block along x, y and z that match the tile; None without a tile."""
         if self.tile is None:
             return None
         x, y, z = (*reversed(self.tile), 1, 1)[:3]
@@ -35,24 +38,25 @@ class StencilForm:
 
 
 def stated(tile: int | Sequence[int] | None, halo: int) -> StencilForm:
-    """The form that a decorator states; InputError for what is none."""
+    """Return the form that a decorator states; raises InputError if it is not valid."""
     if not _whole(halo, 0):
-        raise InputError(f"a halo of {halo!r}", expected="a whole number from 0")
+        raise InputError(f"halo is {halo!r}", expected="a whole number from 0")
     if tile is None:
         return StencilForm(None, halo)
     sides = tuple(tile) if isinstance(tile, Sequence) and not isinstance(tile, str) else (tile,)
     if not 1 <= len(sides) <= 3 or not all(_whole(side, 1) for side in sides):
-        raise InputError(f"a tile of {tile!r}", expected="one to three whole numbers from 1, rows first: (16, 16)")
+        raise InputError(f"tile is {tile!r}", expected="one to three whole numbers from 1, rows first: (16, 16)")
     return StencilForm(tuple(int(side) for side in sides if isinstance(side, int)), halo)
 
 
 def with_form(function: Callable[..., Any], form: StencilForm) -> Callable[..., Any]:
-    """A copy of ``function`` that is a stencil of that form: one function may be several.
+    """Return a copy of ``function`` that is a stencil of this form, so that a function can have several forms.
 
-    InputError for what is no function.
+    Raises:
+        InputError: ``function`` is not a Python function.
     """
     if not isinstance(function, FunctionType):
-        raise InputError(f"{function!r} is no stencil", expected="a function, defined with def")
+        raise InputError(f"{function!r} is not a stencil", expected="a function, defined with def")
     copy = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )
@@ -64,10 +68,10 @@ def with_form(function: Callable[..., Any], form: StencilForm) -> Callable[..., 
 
 
 def form_of(function: Callable[..., Any]) -> StencilForm | None:
-    """What was stated of a function; None where nothing was."""
-    found = getattr(function, _ATTRIBUTE, None)
-    return found if isinstance(found, StencilForm) else None
+    """Return the stencil form of a function; None if it is not a stencil."""
+    form = getattr(function, _ATTRIBUTE, None)
+    return form if isinstance(form, StencilForm) else None
 
 
-def _whole(number: Any, least: int) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= least
+def _whole(number: Any, minimum: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= minimum

@@ -1,7 +1,7 @@
-"""Simulated time: integer picoseconds, and the one door between them and seconds.
+"""Simulated time in integer picoseconds (ticks), and the conversion from and to seconds.
 
-Floats do not add (ten times 0.1 s is not 1.0 s) and so reorder ties; integers do neither. An int64 of
-picoseconds reaches 106 days, and a longer horizon is refused rather than wrapped.
+Sums of floats are inexact (ten times 0.1 s is not 1.0 s), which would change the order of simultaneous events. An int64
+of picoseconds reaches 106 days; a longer time is an error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TICKS_PER_SECOND = 10**12
 MAX_TICKS = 2**63 - 1
 MAX_SECONDS = MAX_TICKS / TICKS_PER_SECOND
 LONGEST = f"{MAX_SECONDS // 86400:.0f} days"
-"""The longest time there is, in words."""
+"""The longest simulated time, as text."""
 
 Ticks = int
 TickArray = npt.NDArray[np.int64]
@@ -25,7 +25,11 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def to_ticks(seconds: float) -> Ticks:
-    """``seconds`` to the nearest tick. Refuses NaN, infinities, negatives and what exceeds 106 days."""
+    """Return ``seconds`` rounded to the nearest tick.
+
+    Raises:
+        InputError: The value is NaN, infinite, negative, or longer than 106 days.
+    """
     if not math.isfinite(seconds) or seconds < 0:
         raise InputError(f"{seconds!r} s is not a time", expected="a finite number of seconds, not negative")
     ticks = round(seconds * TICKS_PER_SECOND)
@@ -35,7 +39,7 @@ def to_ticks(seconds: float) -> Ticks:
 
 
 def to_tick_array(seconds: npt.ArrayLike) -> TickArray:
-    """Like ``to_ticks`` for every element; shape kept."""
+    """Return every element rounded to the nearest tick, in the same shape; raises InputError like ``to_ticks``."""
     values = np.asarray(seconds, dtype=np.float64)
     if values.size and not (np.isfinite(values).all() and values.min() >= 0):
         bad = values[~(np.isfinite(values) & (values >= 0))].flat[0]
@@ -48,10 +52,10 @@ def to_tick_array(seconds: npt.ArrayLike) -> TickArray:
 
 
 def to_seconds(ticks: Ticks) -> float:
-    """A time or span in ticks as SI seconds, rounded as arrays of them are (``to_second_array``)."""
+    """Return a time in ticks as seconds, rounded in the same way as by ``to_second_array``."""
     return float(ticks) / TICKS_PER_SECOND
 
 
 def to_second_array(ticks: npt.ArrayLike) -> FloatArray:
-    """Times or spans in ticks as SI seconds; shape kept."""
+    """Return times in ticks as seconds, in the same shape."""
     return np.asarray(ticks, dtype=np.int64) / TICKS_PER_SECOND

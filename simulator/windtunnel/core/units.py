@@ -1,13 +1,13 @@
-"""Quantities as text ("57600 /s", "2.5 USD/h", "100 Gbit/s") to SI floats and back.
+"""Converts quantities as text ("57600 /s", "2.5 USD/h", "100 Gbit/s") to SI floats and back.
 
-Inside Windtunnel every quantity is a float in SI units (seconds, bytes, joules, watts) with the unit in
-its name; text with units exists only at the edges, and this module is that edge. A dimension is written
-as a canonical unit: ``s``, ``B``, ``B/s``, ``FLOP/s``, ``W``, ``J``, ``/s``, ``USD/h``, ``1`` ...
+Inside Windtunnel every quantity is a float in SI units (seconds, bytes, joules, watts) with the unit in its name.
+Text with units exists only in input and output, which use this module. A dimension is written as a canonical unit:
+``s``, ``B``, ``B/s``, ``FLOP/s``, ``W``, ``J``, ``/s``, ``USD/h``, ``1`` ...
 
-GB (10^9 bytes) is not GiB (2^30 bytes), and a bit is an eighth of a byte. A bare number where a unit is
-needed is an error. Numeric integer operations (vendors' TOP/s) share the dimension of FLOP.
+GB (10^9 bytes) is not GiB (2^30 bytes), and a bit is an eighth of a byte. A number without a unit is an error where a
+unit is required. Integer operations (vendors' TOP/s) have the dimension of FLOP.
 
-A units library was considered; docs/decisions/0003-units.md says what it would have cost and what was measured.
+docs/decisions/0003-units.md explains why no units library is used.
 """
 
 from __future__ import annotations
@@ -101,9 +101,10 @@ class Unit:
 
 @lru_cache(maxsize=512)
 def parse_unit(text: str) -> Unit:
-    """The unit written as ``text``: factors separated by ``*``, then at most one ``/`` and its factors.
+    """Return the unit written as ``text``: factors separated by ``*``, then at most one ``/`` with further factors.
 
-    Raises InputError for an unknown unit, with the nearest right one.
+    Raises:
+        InputError: A unit is unknown; the error names the nearest one.
     """
     compact = text.strip().replace(" ", "")
     if not compact:
@@ -123,47 +124,50 @@ def parse_unit(text: str) -> Unit:
                     nearest=nearest(name, _ATOMS),
                 ) from None
             factor *= scale**sign
-            exponents = [have + sign * more for have, more in zip(exponents, powers, strict=True)]
+            exponents = [total + sign * power for total, power in zip(exponents, powers, strict=True)]
     e = exponents
     return Unit(compact, factor, (e[0], e[1], e[2], e[3], e[4], e[5]))
 
 
 def parse_quantity(text: str, unit: str) -> float:
-    """``text`` ("1 ms", "100 Gbit/s") as a float in SI, having checked that it measures what ``unit`` does.
+    """Return ``text`` ("1 ms", "100 Gbit/s") as a float in SI units.
 
-    ``unit`` names the dimension by any of its units; it does not choose the result's scale, which is SI
-    always: seconds, bytes, joules, watts, FLOP, US dollars, grams and their quotients (so "3.6 USD/h"
-    asked for as "USD/h" is 0.001, dollars per second).
+    ``unit`` is any unit of the expected dimension. It does not affect the scale of the result, which is always SI:
+    seconds, bytes, joules, watts, FLOP, US dollars, grams and their quotients. For example, "3.6 USD/h" with the unit
+    "USD/h" is 0.001 (US dollars per second).
 
-    Raises InputError for a bare number where a unit is needed, a wrong dimension, or what is no number.
+    Raises:
+        InputError: The text is not a number with a unit, has no unit where one is required, or has another dimension.
     """
-    wanted = parse_unit(unit)
+    expected_unit = parse_unit(unit)
     stripped = text.strip()
     match = _NUMBER.match(stripped)
-    example = f"a number and a unit, such as '10 {wanted.text}'" if wanted.exponents != _NONE else "a number"
+    example = (
+        f"a number and a unit, such as '10 {expected_unit.text}'" if expected_unit.exponents != _NONE else "a number"
+    )
     if match is None:
         raise InputError(f"'{text}' is not a quantity", expected=example)
     rest = stripped[match.end() :].strip()
     try:
-        found = parse_unit(rest)
+        parsed_unit = parse_unit(rest)
     except InputError as error:
         raise InputError(f"'{text}': {error.problem}", expected=example, nearest=error.nearest) from None
-    if found.exponents != wanted.exponents:
-        what = "has no unit" if not rest else f"is measured in '{rest}'"
-        raise InputError(f"'{text}' {what}", expected=example)
-    value = float(match.group().replace("_", "")) * found.factor
+    if parsed_unit.exponents != expected_unit.exponents:
+        problem = "has no unit" if not rest else f"is measured in '{rest}'"
+        raise InputError(f"'{text}' {problem}", expected=example)
+    value = float(match.group().replace("_", "")) * parsed_unit.factor
     if not math.isfinite(value):
         raise InputError(f"'{text}' is too large", expected="a finite quantity")
     return value
 
 
 def is_dimensionless(unit: str) -> bool:
-    """Whether ``unit`` is a pure number, so that a bare number needs no unit."""
+    """Return whether ``unit`` is dimensionless, so that a number needs no unit."""
     return parse_unit(unit).exponents == _NONE
 
 
 def to_unit(value: float, unit: str) -> float:
-    """An SI ``value`` expressed in ``unit``."""
+    """Return an SI ``value`` in ``unit``."""
     return value / parse_unit(unit).factor
 
 
@@ -172,9 +176,9 @@ _SMALL = ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"), (1e-12, "p"))
 
 
 def format_quantity(value: float, unit: str, digits: int = 3) -> str:
-    """An SI ``value`` for people: an engineering prefix before ``unit``, ``digits`` significant digits.
+    """Return an SI ``value`` as text for display, with an SI prefix before ``unit`` and ``digits`` significant digits.
 
-    Seconds above two minutes read as minutes or hours; "USD/h" and "%" are scaled from SI.
+    Times above two minutes are shown in minutes or hours; "USD/h" and "%" are scaled from SI.
     """
     if value is None or math.isnan(value):
         return "–"
@@ -197,7 +201,7 @@ def format_quantity(value: float, unit: str, digits: int = 3) -> str:
 
 
 def format_share(value: float) -> str:
-    """A fraction of one as a percentage for people, "92.4%"; three digits, but none that a small or full one lacks."""
+    """Return a fraction as a percentage for display, such as "92.4%", with at most three significant digits."""
     percent = value * 100
     size = abs(percent)
     if size == 0 or size >= 99.95:
@@ -210,6 +214,6 @@ def format_share(value: float) -> str:
 def _significant(value: float, digits: int) -> str:
     if abs(value) < 0.9995:
         return f"{value:.{digits}g}"
-    # Rounded first: 9.996 has two digits before the point, and 9.5 one, though it rounds to a whole number of two.
+    # Round first, because rounding may add a digit before the decimal point: 9.996 becomes 10.0.
     rounded = float(f"{value:.{digits - 1}e}")
     return f"{rounded:.{max(0, digits - len(str(int(abs(rounded)))))}f}"

@@ -1,7 +1,7 @@
-"""How jobs may arrive: what a scenario says of it, its mean rate, and how it is made heavier or lighter.
+"""The arrival processes of a scenario: their keys, their mean rate, and how they are scaled to another load.
 
-One class a process. How each is drawn is registered, by class, in `windtunnel.engine.arrivals.processes`; a new process
-is a class here, its name in ``_Drawn``, and a function there.
+Each process is a class. `windtunnel.engine.arrivals.processes` registers a generator of arrival times for each class. A
+new process needs a class here, its name in ``_Drawn``, and a function there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 
 
 class _TimeOfDay:
-    """Makes a float field a time of day: seconds since midnight here, text such as ``08:30`` in files."""
+    """Annotates a float field as a time of day: seconds since midnight here, text such as ``08:30`` in files."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         return core_schema.no_info_before_validator_function(
@@ -38,7 +38,7 @@ class _TimeOfDay:
         return {"type": "string", "description": "a time of day", "pattern": _CLOCK.pattern, "examples": ["08:30"]}
 
     def read(self, value: Any) -> float:
-        """Text to seconds since midnight."""
+        """Convert text to seconds since midnight."""
         match = _CLOCK.fullmatch(value) if isinstance(value, str) else None
         if match is None:
             raise as_custom(InputError(f"{value!r} is not a time of day", expected="such as '08:30' or '08:30:00'"))
@@ -46,7 +46,7 @@ class _TimeOfDay:
         return 3600.0 * hours + 60.0 * minutes + seconds
 
     def write(self, value: float) -> str:
-        """Seconds since midnight to text that reads back."""
+        """Convert seconds since midnight to text that ``read`` accepts."""
         minutes, seconds = divmod(int(value), 60)
         return f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
 
@@ -54,13 +54,13 @@ class _TimeOfDay:
 TimeOfDay = Annotated[float, _TimeOfDay()]
 Rate = Annotated[float, Quantity("/s", positive=True, most=1e12)]
 RateOrNone = Annotated[float, Quantity("/s", most=1e12)]
-"""At most a job a tick."""
+"""At most one job per tick."""
 Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 MOST_SWITCHES_PER_JOB = 100
-"""How often a modulated rate may change between two jobs on average: beyond it the process is Poisson to the eye, and
-only slow to draw."""
+"""Largest mean number of rate changes between two jobs. Above it the process is indistinguishable from Poisson, and
+slow to generate."""
 
 
 def _refuse(problem: str, expected: str) -> Exception:
@@ -68,67 +68,68 @@ def _refuse(problem: str, expected: str) -> Exception:
 
 
 class Process(Model, ABC):
-    """A source of jobs that never ends."""
+    """Base of arrival processes that never end."""
 
     process: str
 
     @property
     def stationary(self) -> bool:
-        """Whether the rate is the same at all times.
+        """Return whether the rate is constant in time.
 
-        A renewal process begins with a whole distance at time 0 and counts as stationary all the same: it forgets that.
+        A renewal process that begins with a complete inter-arrival time at time 0 counts as stationary, because this
+        affects only its beginning.
         """
         return True
 
     @abstractmethod
     def mean_rate_per_s(self) -> float:
-        """Jobs per second in the long run."""
+        """Return the long-run mean rate (jobs/s)."""
 
     @abstractmethod
     def scaled(self, factor: float) -> Self:
-        """The same process with ``factor`` times the rate at every moment."""
+        """Return the same process with ``factor`` times the rate at every time."""
 
 
-class _AtARate(Process):
+class _ConstantRate(Process):
     rate: Rate
 
     def mean_rate_per_s(self) -> float:
-        """Jobs per second in the long run."""
+        """Return the long-run mean rate (jobs/s)."""
         return self.rate
 
     def scaled(self, factor: float) -> Self:
-        """The same process with ``factor`` times the rate."""
+        """Return the same process with ``factor`` times the rate."""
         return self.model_copy(update={"rate": self.rate * factor})
 
 
-class Poisson(_AtARate):
-    """Arrivals without memory, at a rate."""
+class Poisson(_ConstantRate):
+    """A Poisson process: exponential inter-arrival times."""
 
     process: Literal["poisson"]
 
 
-class Deterministic(_AtARate):
-    """Arrivals at equal distances, the first after one of them."""
+class Deterministic(_ConstantRate):
+    """Equal inter-arrival times; the first job arrives after one of them."""
 
     process: Literal["deterministic"]
 
 
-class GammaRenewal(_AtARate):
-    """Gamma-distributed distances between arrivals; ``cv`` is their standard deviation over their mean."""
+class GammaRenewal(_ConstantRate):
+    """Gamma-distributed inter-arrival times; ``cv`` is their standard deviation over their mean."""
 
     process: Literal["gamma"]
     cv: Annotated[float, Field(ge=1e-6, le=100, allow_inf_nan=False)]
 
 
-class WeibullRenewal(_AtARate):
-    """Weibull-distributed distances between arrivals; ``cv`` is their standard deviation over their mean."""
+class WeibullRenewal(_ConstantRate):
+    """Weibull-distributed inter-arrival times; ``cv`` is their standard deviation over their mean."""
 
     process: Literal["weibull"]
     cv: Annotated[float, Field(ge=0.001, le=100, allow_inf_nan=False)]
 
 
 class Burst(Process):
-    """Poisson at ``rate``, and at ``burst_rate`` for the first ``duration`` of every ``every``."""
+    """Poisson at ``rate``, and at ``burst_rate`` for the first ``duration`` of each period ``every``."""
 
     process: Literal["burst"]
     rate: Rate
@@ -144,32 +145,33 @@ class Burst(Process):
 
     @property
     def stationary(self) -> bool:
-        """No."""
+        """Return False: the rate changes with time."""
         return False
 
     def mean_rate_per_s(self) -> float:
-        """The two rates, each for its share of the time."""
+        """Return the time-weighted mean of the two rates (jobs/s)."""
         return self.rate + (self.burst_rate - self.rate) * self.duration / self.every
 
     def scaled(self, factor: float) -> Self:
-        """Both rates times ``factor``."""
+        """Return the same process with both rates times ``factor``."""
         return self.model_copy(update={"rate": self.rate * factor, "burst_rate": self.burst_rate * factor})
 
 
 class MmppState(Model):
-    """A state of an MMPP: the rate while in it, how long it lasts on average, and where it leads."""
+    """A state of an MMPP: its arrival rate, its mean sojourn time, and the probabilities of the next state."""
 
     rate: RateOrNone
     sojourn: PositiveSeconds
     next: Annotated[list[Share], Field(min_length=2)] | None = Field(
-        None, description="probability of each state, in the list's order, as the next; every other alike unless given"
+        None,
+        description="probability of each state, in the list's order, to be the next; default: uniform over the others",
     )
 
 
 class Mmpp(Process):
-    """A Markov-modulated Poisson process: Poisson at the rate of the state that a Markov chain is in.
+    """A Markov-modulated Poisson process: Poisson at the rate of the current state of a Markov chain.
 
-    It begins in the chain's stationary distribution.
+    The chain begins in its stationary distribution.
     """
 
     process: Literal["mmpp"]
@@ -182,36 +184,37 @@ class Mmpp(Process):
             if state.next is None:
                 continue
             if len(state.next) != count:
-                raise _refuse(f"states[{number}].next has {len(state.next)} entries", f"{count}, one a state")
+                raise _refuse(f"states[{number}].next has {len(state.next)} entries", f"{count}, one for each state")
             if state.next[number] or abs(math.fsum(state.next) - 1.0) > 1e-9:
                 raise _refuse(
-                    f"states[{number}].next is not where this state leads", "probabilities that add up to 1, its own 0"
+                    f"states[{number}].next is not a distribution over the other states",
+                    "probabilities that add up to 1, and 0 for the state itself",
                 )
-        reached = np.linalg.matrix_power(np.eye(count) + (self.jumps() > 0), count) > 0
-        if not reached.all():
-            start, end = np.argwhere(~reached)[0].tolist()
+        reachable = np.linalg.matrix_power(np.eye(count) + (self.jumps() > 0), count) > 0
+        if not reachable.all():
+            start, end = np.argwhere(~reachable)[0].tolist()
             raise _refuse(
-                f"from states[{start}] there is no way to states[{end}]", "a chain in which every state leads to all"
+                f"states[{end}] is not reachable from states[{start}]", "a chain in which every state is reachable"
             )
         if not any(state.rate for state in self.states):
-            raise _refuse("no state has jobs", "a rate above zero in one state at least")
+            raise _refuse("no state has jobs", "a rate above zero in at least one state")
         switches = float(self.stationary_shares() @ [1.0 / state.sojourn for state in self.states])
         if switches > MOST_SWITCHES_PER_JOB * self.mean_rate_per_s():
             raise _refuse(
-                f"the state changes {switches / self.mean_rate_per_s():,.0f} times a job",
+                f"the state changes {switches / self.mean_rate_per_s():,.0f} times per job",
                 f"at most {MOST_SWITCHES_PER_JOB:,} times: longer sojourns, or higher rates",
             )
         return self
 
     def jumps(self) -> np.ndarray:
-        """Where each state (row) leads: the embedded chain's matrix, of shape (states, states)."""
+        """Return the transition matrix of the embedded chain; shape (states, states), rows are the current state."""
         count = len(self.states)
-        alike = [[float(i != j) / (count - 1) for j in range(count)] for i in range(count)]
-        ways = np.array([state.next or alike[i] for i, state in enumerate(self.states)])
-        return np.asarray(ways / ways.sum(axis=1, keepdims=True))
+        uniform = [[float(i != j) / (count - 1) for j in range(count)] for i in range(count)]
+        weights = np.array([state.next or uniform[i] for i, state in enumerate(self.states)])
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def stationary_shares(self) -> np.ndarray:
-        """The share of time in each state: the embedded chain's stationary distribution weighed by sojourns."""
+        """Return the share of time in each state: the embedded chain's stationary distribution weighted by sojourns."""
         count = len(self.states)
         balance = np.vstack([self.jumps().T - np.eye(count), np.ones(count)])
         visits = np.linalg.lstsq(balance, np.append(np.zeros(count), 1.0), rcond=None)[0]
@@ -219,28 +222,28 @@ class Mmpp(Process):
         return np.asarray(weights / weights.sum())
 
     def mean_rate_per_s(self) -> float:
-        """The states' rates, each for its share of the time."""
+        """Return the time-weighted mean of the states' rates (jobs/s)."""
         return float(self.stationary_shares() @ [state.rate for state in self.states])
 
     def scaled(self, factor: float) -> Self:
-        """Every state's rate times ``factor``; the chain stays."""
+        """Return the same chain with every state's rate times ``factor``."""
         states = [state.model_copy(update={"rate": state.rate * factor}) for state in self.states]
         return self.model_copy(update={"states": states})
 
 
 class Diurnal(Process):
-    """Poisson at a rate that goes through the same day again and again.
+    """Poisson at a rate that repeats every day.
 
-    Either ``rates``, one for each full hour from midnight, with straight lines between them (``linear``) or each held
-    for its hour (``step``); or a mean ``rate`` times 1 + ``amplitude`` cos(2π (time of day - ``peak``) / 24 h).
+    The rate is either ``rates``, one for each full hour from midnight, interpolated linearly (``linear``) or constant
+    during each hour (``step``); or a mean ``rate`` times 1 + ``amplitude`` cos(2π (time of day - ``peak``) / 24 h).
     """
 
     process: Literal["diurnal"]
     rates: Annotated[list[RateOrNone], Field(min_length=24, max_length=24)] | None = None
-    shape: Literal["linear", "step"] | None = Field(None, description="with rates: linear unless given")
+    shape: Literal["linear", "step"] | None = Field(None, description="with rates; default: linear")
     rate: Rate | None = None
-    amplitude: Share | None = Field(None, description="with rate: how far it swings, as a share of it")
-    peak: TimeOfDay | None = Field(None, description="with rate: when it is highest")
+    amplitude: Share | None = Field(None, description="with rate: amplitude, as a share of the rate")
+    peak: TimeOfDay | None = Field(None, description="with rate: time of day of the highest rate")
     start_time: TimeOfDay = Field(0.0, description="the time of day at which the run begins")
 
     @model_validator(mode="after")
@@ -248,26 +251,26 @@ class Diurnal(Process):
         wave = (self.rate, self.amplitude, self.peak)
         if self.rates is None and None in wave:
             missing = next(name for name in ("rate", "amplitude", "peak") if getattr(self, name) is None)
-            raise _refuse(f"a day is described by rates, or by a wave, and this has no '{missing}'", _DAY)
+            raise _refuse(f"a diurnal process needs rates, or rate, amplitude and peak; '{missing}' is missing", _DAY)
         if self.rates is not None and any(part is not None for part in wave):
-            raise _refuse("a day is described in two ways", _DAY)
+            raise _refuse("a diurnal process has either rates, or rate, amplitude and peak, not both", _DAY)
         if self.rates is None and self.shape is not None:
-            raise _refuse("a wave has no shape", "rates, or no shape")
+            raise _refuse("shape is only for rates", "rates, or no shape")
         if self.rates is not None and not any(self.rates):
-            raise _refuse("no hour has jobs", "a rate above zero in one hour at least")
+            raise _refuse("no hour has jobs", "a rate above zero in at least one hour")
         return self
 
     @property
     def stationary(self) -> bool:
-        """No."""
+        """Return False: the rate changes with time."""
         return False
 
     def mean_rate_per_s(self) -> float:
-        """The day's mean: with straight lines between full hours it is that of the hours too."""
+        """Return the mean rate of a day (jobs/s). With linear interpolation it equals the mean of the 24 rates."""
         return math.fsum(self.rates) / 24 if self.rates is not None else self.rate or 0.0
 
     def scaled(self, factor: float) -> Self:
-        """The whole day times ``factor``."""
+        """Return the same process with all rates times ``factor``."""
         if self.rates is not None:
             return self.model_copy(update={"rates": [rate * factor for rate in self.rates]})
         return self.model_copy(update={"rate": (self.rate or 0.0) * factor})
@@ -277,11 +280,10 @@ _DAY = "rates (24 of them), or rate, amplitude and peak"
 
 
 class Spikes(Process):
-    """Poisson at ``rate``, and at ``factor`` times that for ``duration`` from the beginning of each spike.
+    """Poisson at ``rate``, and at ``factor`` times the rate for ``duration`` from the start of each spike.
 
-    Spikes begin at the times ``at``, or at random, with the mean time ``mean_interval`` between two of them (a Poisson
-    process; where two spikes overlap the factor counts once). Workloads that name the same ``clock`` have theirs at the
-    same times.
+    Spikes begin at the times ``at``, or at random as a Poisson process with the mean interval ``mean_interval``. Where
+    two spikes overlap, the factor applies once. Workloads that name the same ``clock`` have spikes at the same times.
     """
 
     process: Literal["spikes"]
@@ -290,25 +292,25 @@ class Spikes(Process):
     duration: PositiveSeconds
     at: Annotated[list[Seconds], Field(min_length=1, max_length=100_000)] | None = None
     mean_interval: PositiveSeconds | None = None
-    clock: Text | None = Field(None, description="the name of a clock that several workloads go by")
+    clock: Text | None = Field(None, description="name of a clock that several workloads share")
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.at is None) == (self.mean_interval is None):
-            raise _refuse("spikes come at given times or at random", "at: [10 s, ...], or mean_interval: 1 min")
+            raise _refuse("spikes need either at or mean_interval", "at: [10 s, ...], or mean_interval: 1 min")
         if self.clock is not None and self.mean_interval is None:
-            raise _refuse("given times need no shared clock", "the same `at` in each workload, or mean_interval: 1 min")
+            raise _refuse("clock is only for random spikes", "the same `at` in each workload, or mean_interval: 1 min")
         if self.mean_interval is not None and 2 / self.mean_interval > MOST_SWITCHES_PER_JOB * self.mean_rate_per_s():
-            raise _refuse("there are hundreds of spikes to a job", "a longer `mean_interval`, or a higher rate")
+            raise _refuse("there are too many spikes per job", "a longer `mean_interval`, or a higher rate")
         return self
 
     @property
     def stationary(self) -> bool:
-        """At random there is always the same chance of a spike; given times come once."""
+        """Return True for random spikes, whose rate is constant, and False for stated times."""
         return self.at is None
 
     def mean_rate_per_s(self) -> float:
-        """``rate`` where times are given, since spikes end; else with the share of time in a spike.
+        """Return the long-run mean rate (jobs/s): ``rate`` for stated times, else including the share in spikes.
 
         The share is 1 - e^(-duration/mean_interval), that of a busy M/G/∞ queue with constant service.
         """
@@ -317,23 +319,22 @@ class Spikes(Process):
         return self.rate * (1.0 + (self.factor - 1.0) * -math.expm1(-self.duration / self.mean_interval))
 
     def scaled(self, factor: float) -> Self:
-        """The rate times ``factor``; the spikes stay."""
+        """Return the same spikes with the rate times ``factor``."""
         return self.model_copy(update={"rate": self.rate * factor})
 
 
 class Batches(Process):
-    """Jobs in batches of ``size`` on average (geometric, at least 1), with the mean time
-    ``mean_interval`` between two batches (Poisson).
+    """Batches of jobs with mean size ``size`` (geometric, at least 1), as a Poisson process with ``mean_interval``.
 
-    With ``spread`` each job of a batch comes at a random moment within that time after its beginning. Workloads that
-    name the same ``clock`` have their batches at the same times.
+    With ``spread`` each job arrives at a random time within ``spread`` after the start of its batch. Workloads that
+    name the same ``clock`` have batches at the same times.
     """
 
     process: Literal["batches"]
     mean_interval: PositiveSeconds
     size: Annotated[float, Field(ge=1, le=1e6, allow_inf_nan=False)]
     spread: Seconds = 0.0
-    clock: Text | None = Field(None, description="the name of a clock that several workloads go by")
+    clock: Text | None = Field(None, description="name of a clock that several workloads share")
 
     @model_validator(mode="after")
     def _overlap(self) -> Self:
@@ -342,58 +343,59 @@ class Batches(Process):
         return self
 
     def mean_rate_per_s(self) -> float:
-        """Mean size over mean distance."""
+        """Return the mean size over the mean interval (jobs/s)."""
         return self.size / self.mean_interval
 
     def scaled(self, factor: float) -> Self:
-        """Batches ``factor`` times as often; on a shared clock, which goes its own way, ``factor`` times as large.
+        """Return the process with ``factor`` times as many batches, or with a shared clock with larger batches.
 
-        Raises InputError where that would make a batch smaller than a job.
+        Raises:
+            InputError: A batch would have less than one job.
         """
         if self.clock is None:
             return self.model_copy(update={"mean_interval": self.mean_interval / factor})
         if self.size * factor < 1:
             raise InputError(
                 f"batches of {self.size:g} jobs on the clock '{self.clock}' cannot be made {factor:g} times as large",
-                expected="one job or more in each",
+                expected="a size of at least one job",
             )
         return self.model_copy(update={"size": self.size * factor})
 
 
 class Mix(Process):
-    """Several processes at once: all their jobs, in order of time."""
+    """The union of several processes, in order of time."""
 
     process: Literal["mix"]
     processes: Annotated[list[Single], Field(min_length=1, max_length=100)]
 
     @property
     def stationary(self) -> bool:
-        """Whether all of them are."""
+        """Return whether all its processes are stationary."""
         return all(process.stationary for process in self.processes)
 
     def mean_rate_per_s(self) -> float:
-        """The sum of theirs."""
+        """Return the sum of the mean rates of its processes (jobs/s)."""
         return math.fsum(process.mean_rate_per_s() for process in self.processes)
 
     def scaled(self, factor: float) -> Self:
-        """Each of them times ``factor``."""
+        """Return the union of its processes, each scaled by ``factor``."""
         return self.model_copy(update={"processes": [process.scaled(factor) for process in self.processes]})
 
 
 class Knot(Model):
-    """A point of a map of time: the time ``from`` in the trace becomes the time ``to`` in the run."""
+    """A point of ``time_map``: the time ``from`` in the trace becomes the time ``to`` in the run."""
 
     from_: Seconds = Field(alias="from")
     to: Seconds
 
 
 class TraceFormat(NamedTuple):
-    """What a file of a known format holds."""
+    """The columns of a known trace format."""
 
     time: str
-    """The column of the arrival."""
+    """Name of the arrival-time column."""
     columns: tuple[str, ...]
-    """Every column that there must be."""
+    """All required columns."""
 
 
 _POD_COLUMNS = (
@@ -403,44 +405,47 @@ FORMATS = {
     "azure-llm": TraceFormat("TIMESTAMP", ("TIMESTAMP", "ContextTokens", "GeneratedTokens")),
     "openb-pods": TraceFormat("creation_time", tuple(_POD_COLUMNS.split())),
 }
-"""Trace formats known by name."""
+"""The known trace formats, by name."""
 
 
 class Trace(Model):
     """The rows of a CSV file (plain or gzip), one job each, at the times in column ``time``.
 
-    Times are ISO 8601 or seconds; the first row's is zero. The other columns can be used as ``$Column``. In this order:
-    ``columns`` renames, ``from`` and ``until`` cut, ``time_map`` and ``speed`` map time, ``repeat`` and ``scale``
-    multiply.
+    Times are ISO 8601 or seconds, relative to the first row. The other columns can be used as ``$Column``. Keys are
+    applied in this order: ``columns`` renames columns, ``from`` and ``until`` select a window, ``time_map`` and
+    ``speed`` transform times, ``repeat`` and ``scale`` multiply jobs.
     """
 
     process: Literal["trace"]
     file: Text
     format: Literal["csv", "azure-llm", "openb-pods"] = "csv"
-    time: Text | None = Field(None, description="the column of the arrival; a format other than csv knows its own")
+    time: Text | None = Field(
+        None, description="name of the arrival-time column; formats other than csv have a default"
+    )
     columns: dict[Text, Text] = Field(
-        default_factory=dict, description="column to use in the program: column of the file that it is"
+        default_factory=dict, description="name in the program: name of the column in the file"
     )
-    from_: Seconds = Field(0.0, alias="from", description="leave out what comes before; this becomes time 0")
-    until: PositiveSeconds | None = Field(None, description="leave out what comes at this time or later")
+    from_: Seconds = Field(0.0, alias="from", description="start of the window, which becomes time 0")
+    until: PositiveSeconds | None = Field(None, description="end of the window (exclusive)")
     time_map: Annotated[list[Knot], Field(max_length=10_000)] = Field(
-        default_factory=list, description="a piecewise-linear map of time from 0 to 0; as fast as before after its end"
+        default_factory=list,
+        description="a piecewise-linear map of time that starts from 0 to 0; slope 1 after its end",
     )
-    speed: Factor = Field(1.0, description="time is divided by this")
+    speed: Factor = Field(1.0, description="times are divided by this")
     repeat: Annotated[int, BeforeValidator(whole), Field(ge=1, le=1_000_000)] = Field(
-        1, description="how often the whole comes, one after the other"
+        1, description="how many times the trace is played, one after the other"
     )
     scale: Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)] = Field(
-        1.0, description="jobs for each row: rows left out at random below 1, copies with jitter above"
+        1.0, description="jobs for each row: below 1 rows are removed at random, above 1 rows are copied with jitter"
     )
     jitter: Seconds | None = Field(
-        None, description="how far a copy made by scale may lie from its row; the mean distance of rows unless given"
+        None, description="largest distance of a copy made by scale from its row; default: the mean inter-arrival time"
     )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.format == "csv" and self.time is None:
-            raise _refuse("'time' is missing", "the key 'time': the column of the arrival")
+            raise _refuse("'time' is missing", "`time`: name of the arrival-time column")
         if self.until is not None and self.until <= self.from_:
             raise _refuse("the window ends before it begins", "from < until")
         start, end = 0.0, 0.0
@@ -449,47 +454,49 @@ class Trace(Model):
                 raise _refuse(f"time_map[{number}] does not increase both times", "times that increase, from 0")
             start, end = knot.from_, knot.to
         if self.jitter is not None and self.scale <= 1:
-            raise _refuse("there are no copies to jitter", "scale above 1, or no jitter")
+            raise _refuse("jitter is only for copies", "scale above 1, or no jitter")
         return self
 
     @property
     def stationary(self) -> bool:
-        """No: what was recorded once is what it was."""
+        """Return False: a trace is not stationary."""
         return False
 
     @property
     def time_column(self) -> str:
-        """The column that holds the arrival."""
+        """The name of the arrival-time column."""
         return self.time if self.time is not None else FORMATS[self.format].time
 
     def scaled(self, factor: float) -> Self:
-        """The same trace with ``factor`` times the jobs."""
+        """Return the same trace with ``factor`` times the jobs."""
         return self.model_copy(update={"scale": self.scale * factor})
 
 
 class Think(Model):
-    """How long a user thinks between an answer and the next job."""
+    """The think time of a user between the completion of a job and the next job."""
 
     distribution: Literal["deterministic", "exponential", "lognormal", "gamma", "weibull"] = "exponential"
     mean: Seconds
     cv: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] | None = Field(
-        None, description="standard deviation over mean, of a lognormal, gamma or Weibull time; 1 unless given"
+        None, description="standard deviation over mean, for lognormal, gamma and weibull; default: 1"
     )
 
     @model_validator(mode="after")
     def _one_cv(self) -> Self:
         if self.cv is not None and self.distribution in ("deterministic", "exponential"):
-            raise _refuse(f"a {self.distribution} time has a cv of its own", "no cv, or lognormal, gamma or weibull")
+            raise _refuse(
+                f"cv is not a parameter of the {self.distribution} distribution",
+                "no cv, or lognormal, gamma or weibull",
+            )
         if self.distribution == "weibull" and self.cv is not None and self.cv < 0.001:
-            raise _refuse(f"no Weibull distribution here has cv {self.cv:g}", "0.001 or more, or deterministic")
+            raise _refuse(f"cv {self.cv:g} is too small for a Weibull distribution", "0.001 or more, or deterministic")
         return self
 
 
 class Closed(Model):
-    """A closed loop: each of ``users`` thinks, submits a job, waits for its end, and thinks again.
+    """A closed loop: each of ``users`` thinks, submits a job, waits for its completion, and thinks again.
 
-    How often jobs come depends on how soon they are answered, so there is no rate to state. All users begin thinking at
-    time 0.
+    The arrival rate depends on the latency, so it is not stated. All users begin to think at time 0.
     """
 
     process: Literal["closed"]
@@ -498,15 +505,15 @@ class Closed(Model):
 
     @property
     def stationary(self) -> bool:
-        """Nothing about the users changes with time."""
+        """Return True: the behaviour of the users does not change with time."""
         return True
 
     def scaled(self, factor: float) -> Self:
-        """``factor`` times as many users, to the nearest whole number and at least one."""
+        """Return the process with ``factor`` times as many users, rounded, and at least one."""
         return self.model_copy(update={"users": max(1, round(self.users * factor))})
 
     def most_jobs(self, time_s: float) -> float:
-        """About how many jobs come within ``time_s`` if every job is answered at once; infinite without thinking."""
+        """Return the mean number of jobs within ``time_s`` if all jobs took no time; infinite for a think time of 0."""
         return self.users * time_s / self.think.mean if self.think.mean else math.inf
 
 
@@ -518,7 +525,7 @@ Mix.model_rebuild()
 
 
 def shared_clocks(arrivals: Process | Trace | Closed) -> Iterator[tuple[tuple[str | int, ...], str, float]]:
-    """Each named clock that ``arrivals`` goes by: the path to its ``mean_interval``, its name, and the value (s)."""
+    """Yield each named clock of ``arrivals``: the path to its ``mean_interval``, its name, and the value (s)."""
     parts = enumerate(arrivals.processes) if isinstance(arrivals, Mix) else [(None, arrivals)]
     for number, part in parts:
         if isinstance(part, Spikes | Batches) and part.clock is not None and part.mean_interval is not None:
