@@ -273,7 +273,7 @@ def test_a_trace_of_a_scenario_says_its_rate_and_that_it_is_not_stationary() -> 
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({}, "workload[0].arrivals: 'time' is missing; expected the key 'time'"),
+        ({}, "workload[0].arrivals: 'time' is missing; expected `time`"),
         ({"time": "t", "format": "cvs"}, "workload[0].arrivals.format: 'cvs' is not a valid value; expected one of csv, azure-llm, openb-pods; did you mean 'csv'?"),
         ({"format": "azure-llm"}, "has no column 'TIMESTAMP', which the format azure-llm requires; expected one of t, what; or columns: {TIMESTAMP: A-COLUMN"),
         ({"time": "t", "columns": {"tokens": "waht"}}, "workload[0].arrivals.columns.tokens: the trace"),
