@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,34 @@ settings.load_profile("explore" if os.environ.get("HYPOTHESIS_EXPLORE") else "ci
 @pytest.fixture(scope="session")
 def root() -> Path:
     return ROOT
+
+
+@pytest.fixture
+def windtunnel_command(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a command of Windtunnel in this process, in the root of the repository; the arguments are its words.
+
+    Tests of the process itself (signals, pipes, imports) start a process of their own.
+    """
+    from windtunnel.cli.main import main
+
+    def command(*words: str | Path, expect: int | None = 0) -> subprocess.CompletedProcess[str]:
+        arguments = [str(word) for word in words]
+        capfd.readouterr()
+        with monkeypatch.context() as patch, pytest.raises(SystemExit) as ended:
+            patch.chdir(ROOT)
+            patch.setenv("COLUMNS", "200")
+            # Some outputs record the command.
+            patch.setattr("sys.argv", ["windtunnel", *arguments])
+            main(arguments)
+        code = ended.value.code
+        assert isinstance(code, int)
+        printed = capfd.readouterr()
+        assert expect is None or code == expect, printed.err
+        return subprocess.CompletedProcess(arguments, code, printed.out, printed.err)
+
+    return command
 
 
 def queue_scenario(**changes: Any) -> dict[str, Any]:

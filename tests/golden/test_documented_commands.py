@@ -5,12 +5,11 @@ A line of three dots stands for lines left out. `$ echo $?` shows the exit code 
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -40,7 +39,9 @@ def pattern(shown: str) -> str:
 
 
 @pytest.mark.parametrize("pairs", [pytest.param(pairs, id=place) for place, pairs in sessions()])
-def test_a_shown_command_prints_what_is_shown(pairs: list[tuple[str, str]], tmp_path: Path) -> None:
+def test_a_shown_command_prints_what_is_shown(
+    pairs: list[tuple[str, str]], tmp_path: Path, windtunnel_command: Callable[..., CompletedProcess[str]]
+) -> None:
     code = 0
     for command, shown in pairs:
         if command == "echo $?":
@@ -50,10 +51,7 @@ def test_a_shown_command_prints_what_is_shown(pairs: list[tuple[str, str]], tmp_
         if words[0] != "windtunnel":
             pytest.fail(f"this test runs windtunnel only, not {command!r}")
         words = [w.replace("reports/make-run", str(tmp_path)) for w in words]
-        done = subprocess.run(
-            [sys.executable, "-m", "windtunnel", *words[1:]],
-            capture_output=True, text=True, cwd=ROOT, env=os.environ | {"COLUMNS": "200"}, check=False,
-        )  # fmt: skip
+        done = windtunnel_command(*words[1:], expect=None)
         code = done.returncode
         # The progress bar comes and goes on standard error; one-line errors are shown.
         errors = "".join(line for line in done.stderr.splitlines(keepends=True) if line.startswith("windtunnel: "))

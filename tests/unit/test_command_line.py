@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -119,24 +120,18 @@ EXAMPLE: dict[str, dict[str, Any]] = {
 }
 
 
-def command_line(*arguments: str | Path, expect: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "windtunnel", *map(str, arguments)],
-        capture_output=True, text=True, cwd=ROOT, env=os.environ | environment, check=False,
-    )  # fmt: skip
-    assert done.returncode == expect, done.stderr
-    return done
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_devices_lists_every_sku_with_its_kind_and_api() -> None:
-    rows = json.loads(command_line("devices", "--format", "json").stdout)
+def test_devices_lists_every_sku_with_its_kind_and_api(windtunnel_command: Command) -> None:
+    rows = json.loads(windtunnel_command("devices", "--format", "json").stdout)
     assert set(SKUS) <= {row["sku"] for row in rows}
     assert all({"sku", "kind", "api", "vendor", "provenance"} <= set(row) for row in rows)
     assert {row["kind"] for row in rows} == {"gpu", "fpga", "tpu", "qat", "dpu", "cpu", "server"}
 
 
-def test_ops_lists_every_operation_with_the_kinds_that_run_it() -> None:
-    found = {op["op"]: op for op in json.loads(command_line("ops", "--format", "json").stdout)}
+def test_ops_lists_every_operation_with_the_kinds_that_run_it(windtunnel_command: Command) -> None:
+    found = {op["op"]: op for op in json.loads(windtunnel_command("ops", "--format", "json").stdout)}
     assert set(found) == set(EXAMPLE)
     for op, kinds in RUNS.items():
         assert set(kinds.split()) <= set(found[op]["kinds"]), op
@@ -152,9 +147,15 @@ def test_ops_lists_every_operation_with_the_kinds_that_run_it() -> None:
     ]
 
 
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return Catalogue()
+
+
 @pytest.mark.parametrize("op", EXAMPLE)
-def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_by_name(op: str) -> None:
-    catalogue = Catalogue()
+def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_by_name(
+    op: str, catalogue: Catalogue
+) -> None:
     answered = 0
     for sku in SKUS:
         device = catalogue.device(sku)
@@ -185,8 +186,8 @@ def test_every_device_answers_the_operations_of_its_kind_and_refuses_the_others_
     assert answered >= len({s for s in SKUS if catalogue.spec(s).kind in RUNS.get(op, "gpu").split()})
 
 
-def test_predict_prints_one_json_document() -> None:
-    done = command_line(
+def test_predict_prints_one_json_document(windtunnel_command: Command) -> None:
+    done = windtunnel_command(
         "predict",
         "gemm",
         "--device",
@@ -221,17 +222,21 @@ def test_predict_prints_one_json_document() -> None:
         (["devices", "--catalog", "nowhere"], "there is no catalogue folder 'nowhere'"),
     ],
 )  # fmt: skip
-def test_wrong_words_exit_2_with_one_line_on_standard_error(arguments: list[str], says: str) -> None:
-    done = command_line(*arguments, expect=2)
+def test_wrong_words_exit_2_with_one_line_on_standard_error(
+    arguments: list[str], says: str, windtunnel_command: Command
+) -> None:
+    done = windtunnel_command(*arguments, expect=2)
     assert says in done.stderr
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
 
 
-def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path) -> None:
+def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path, windtunnel_command: Command) -> None:
     table = tmp_path / "in.csv"
     table.write_text('note,m,n,k,dtype\nfirst,64,64,64,float16\n"a, b",128,64,64,bfloat16\nlast,64,64,64,float16\n')
-    command_line("predict", "gemm", "--device", "a100-sxm-80gb", "--table", table, "--out", tmp_path / "out.csv.gz")
+    windtunnel_command(
+        "predict", "gemm", "--device", "a100-sxm-80gb", "--table", table, "--out", tmp_path / "out.csv.gz"
+    )
     with gzip.open(tmp_path / "out.csv.gz", "rt", newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["note"] for row in rows] == ["first", "a, b", "last"]
@@ -269,22 +274,24 @@ def test_a_table_keeps_its_rows_order_and_columns(tmp_path: Path) -> None:
         ("", "this table is empty"),
     ],
 )
-def test_a_broken_table_is_named_and_leaves_no_output(text: str, says: str, tmp_path: Path) -> None:
+def test_a_broken_table_is_named_and_leaves_no_output(
+    text: str, says: str, tmp_path: Path, windtunnel_command: Command
+) -> None:
     (tmp_path / "in.csv").write_text(text)
-    done = command_line(
+    done = windtunnel_command(
         "predict", "gemm", "--device", "l4", "--table", tmp_path / "in.csv", "--out", tmp_path / "o.csv", expect=2
     )
     assert says in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
 
 
-def test_a_table_is_never_written_over_itself_nor_over_a_device(tmp_path: Path) -> None:
+def test_a_table_is_never_written_over_itself_nor_over_a_device(tmp_path: Path, windtunnel_command: Command) -> None:
     table = tmp_path / "in.csv"
     table.write_text("m,n,k,dtype\n64,64,64,float16\n")
     arguments = ["predict", "gemm", "--device", "l4", "--table", table, "--out"]
-    assert "the output is the input table itself" in command_line(*arguments, table, expect=2).stderr
+    assert "the output is the input table itself" in windtunnel_command(*arguments, table, expect=2).stderr
     (tmp_path / "folder").mkdir()
-    assert "this is not a regular file" in command_line(*arguments, tmp_path / "folder", expect=2).stderr
+    assert "this is not a regular file" in windtunnel_command(*arguments, tmp_path / "folder", expect=2).stderr
 
 
 def test_decimal_amounts_of_bytes_are_whole_numbers_of_them() -> None:
@@ -293,14 +300,12 @@ def test_decimal_amounts_of_bytes_are_whole_numbers_of_them() -> None:
         windtunnel.predict("copy", "l4", {"bytes": "1.5 B", "direction": "h2d"})
 
 
-def test_a_cost_target_is_answered_in_the_unit_it_names() -> None:
-    target = "cost <= 12 USD/h"
-    done = command_line("run", "scenarios/azure-code.yaml", "--set", f"targets=['{target}']", "--format", "json")
-    (answer,) = json.loads(done.stdout)["targets"]
+def test_a_cost_target_is_answered_in_the_unit_it_names(windtunnel_command: Command) -> None:
+    words = ["run", "scenarios/azure-code.yaml", "--set", "stop={jobs: 500}", "--set", "targets=['cost <= 12 USD/h']"]
+    (answer,) = json.loads(windtunnel_command(*words, "--format", "json").stdout)["targets"]
     assert answer["unit"] == "USD/h"
     assert (answer["value"], answer["limit"]) == pytest.approx((2 * 2.99 + 2 * 1.79 + 2 * 0.80, 12.0))
-    shown = command_line("run", "scenarios/azure-code.yaml", "--set", f"targets=['{target}']").stdout
-    assert "11.16 USD/h" in shown
+    assert "11.16 USD/h" in windtunnel_command(*words).stdout
 
 
 def test_a_closed_pipe_does_not_read_as_a_missed_target() -> None:
@@ -338,24 +343,29 @@ def test_an_interrupted_run_exits_130_and_leaves_nothing(tmp_path: Path) -> None
     assert not (tmp_path / "out").exists()
 
 
-def test_an_output_that_cannot_be_replaced_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_replaced_leaves_the_folder_as_it_was(
+    tmp_path: Path, windtunnel_command: Command
+) -> None:
     (tmp_path / "result.json").mkdir()
-    command_line("run", "scenarios/mm64.yaml", "--set", "stop.jobs=100", "--out", tmp_path, expect=2)
+    windtunnel_command("run", "scenarios/mm64.yaml", "--set", "stop.jobs=100", "--out", tmp_path, expect=2)
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
 
 
-def test_a_run_is_byte_identical_whatever_the_hash_seed(tmp_path: Path) -> None:
-    outputs = [
-        command_line("run", "scenarios/all-kinds.yaml", "--format", "json", PYTHONHASHSEED=seed).stdout
+def test_a_run_is_byte_identical_whatever_the_hash_seed() -> None:
+    words = [sys.executable, "-m", "windtunnel", "run", "scenarios/all-kinds.yaml", "--format", "json"]
+    processes = [
+        subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": seed})
         for seed in ("1", "2")
     ]
+    outputs = [process.communicate()[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
     assert outputs[0] == outputs[1]
     result = json.loads(outputs[0])
     assert result["jobs"]["arrived"] == sum(v for k, v in result["jobs"].items() if k != "arrived")
 
 
-def test_a_missed_target_exits_1_and_still_answers() -> None:
-    done = command_line(
+def test_a_missed_target_exits_1_and_still_answers(windtunnel_command: Command) -> None:
+    done = windtunnel_command(
         "run",
         "scenarios/mm64.yaml",
         "--set",
@@ -370,8 +380,8 @@ def test_a_missed_target_exits_1_and_still_answers() -> None:
     assert target["met"] is False
 
 
-def test_every_file_of_a_run_agrees_with_the_others(tmp_path: Path) -> None:
-    command_line("run", "scenarios/mm64.yaml", "--set", "stop.jobs=5000", "--out", tmp_path, "--seed", "9")
+def test_every_file_of_a_run_agrees_with_the_others(tmp_path: Path, windtunnel_command: Command) -> None:
+    windtunnel_command("run", "scenarios/mm64.yaml", "--set", "stop.jobs=5000", "--out", tmp_path, "--seed", "9")
     result = json.loads((tmp_path / "result.json").read_text())
     with (tmp_path / "jobs.csv").open() as stream:
         jobs = list(csv.DictReader(stream))
@@ -389,8 +399,8 @@ def test_every_file_of_a_run_agrees_with_the_others(tmp_path: Path) -> None:
     assert result["seed"] == 9
 
 
-def test_replications_give_intervals_between_them() -> None:
-    done = command_line(
+def test_replications_give_intervals_between_them(windtunnel_command: Command) -> None:
+    done = windtunnel_command(
         "run", "scenarios/mm64.yaml", "--set", "stop.jobs=2000", "--replications", "5", "--format", "json"
     )
     result = json.loads(done.stdout)
@@ -418,11 +428,11 @@ def test_a_command_inside_another_program_changes_no_signal_handler() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGPIPE, signal.SIGINT)] == before
 
 
-def test_the_schema_is_a_json_schema_of_the_shipped_scenarios() -> None:
-    schema = json.loads(command_line("schema").stdout)
+def test_the_schema_is_a_json_schema_of_the_shipped_scenarios(windtunnel_command: Command) -> None:
+    schema = json.loads(windtunnel_command("schema").stdout)
     assert schema["$schema"].startswith("https://json-schema.org/")
     assert {"schema", "name", "fleet", "workload", "policy", "stop", "targets"} <= set(schema["properties"])
-    placed = json.loads(command_line("schema", "--of", "cluster").stdout)
+    placed = json.loads(windtunnel_command("schema", "--of", "cluster").stdout)
     assert {"schema", "name", "cluster", "workload", "policy", "mode", "targets"} <= set(placed["properties"])
 
 
@@ -450,9 +460,13 @@ def test_every_shipped_scenario_runs(path: Path) -> None:
     }
 
 
-def test_a_measured_column_beside_its_prediction_is_kept_under_a_name_of_its_own(tmp_path: Path) -> None:
+def test_a_measured_column_beside_its_prediction_is_kept_under_a_name_of_its_own(
+    tmp_path: Path, windtunnel_command: Command
+) -> None:
     (tmp_path / "in.csv").write_text("m,n,k,dtype,latency_s,power_w\n64,64,64,float16,1e-5,60\n")
-    command_line("predict", "gemm", "--device", "l4", "--table", tmp_path / "in.csv", "--out", tmp_path / "out.csv")
+    windtunnel_command(
+        "predict", "gemm", "--device", "l4", "--table", tmp_path / "in.csv", "--out", tmp_path / "out.csv"
+    )
     with (tmp_path / "out.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["latency_s"] == "1e-5"
@@ -461,7 +475,7 @@ def test_a_measured_column_beside_its_prediction_is_kept_under_a_name_of_its_own
     assert "duration_s" in row
 
 
-def test_the_help_of_predict_shows_its_examples_a_line_each() -> None:
-    shown = command_line("predict", "--help").stdout
-    assert "\\b" not in shown + command_line("advise", "--help").stdout
+def test_the_help_of_predict_shows_its_examples_a_line_each(windtunnel_command: Command) -> None:
+    shown = windtunnel_command("predict", "--help").stdout
+    assert "\\b" not in shown + windtunnel_command("advise", "--help").stdout
     assert "\n  windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv\n" in shown
