@@ -20,7 +20,7 @@ from windtunnel.engine.compiled import run as compiled
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import prepare_run
 
-JOBS = 20_000
+JOBS = 8_000
 
 CASES = {
     "short work": ("deterministic", 0.05, 5.0),
