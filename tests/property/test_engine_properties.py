@@ -13,6 +13,7 @@ from windtunnel.app.run import list_policies
 from windtunnel.core.result import result_json
 from windtunnel.scenario.read import scenario_from_data
 
+CATALOGUE = windtunnel.catalogue()
 POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]
 
 
@@ -95,8 +96,8 @@ def scenarios(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=60)
 @given(scenarios())
 def test_every_run_keeps_its_invariants_and_repeats_exactly(data: dict[str, Any]) -> None:
-    one = windtunnel.run(scenario_from_data(data))
-    two = windtunnel.run(scenario_from_data(data))
+    one = windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE)
+    two = windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE)
     assert result_json(one.result) == result_json(two.result)
     jobs = one.recording.jobs
     if "jobs" in data["stop"]:
@@ -127,7 +128,7 @@ def test_one_device_serves_in_order_whatever_routes_there(policy: str, seed: int
             "policy": policy,
             "stop": {"jobs": 500},
         }
-        return float(windtunnel.run(scenario_from_data(data)).result["waiting_s"]["mean"]["value"])
+        return float(windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE).result["waiting_s"]["mean"]["value"])
 
     # The same draws on twice the servers never wait longer on average (the i-th job has the same size in both).
     assert waits(2**doubling) <= waits(1) + 1e-12
@@ -150,7 +151,7 @@ def test_a_central_queue_never_idles_a_server_while_a_job_waits(seed: int, rate:
         ],
         "stop": {"jobs": 400},
     }
-    jobs = windtunnel.run(scenario_from_data(data)).recording.jobs
+    jobs = windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE).recording.jobs
     for arrival, start in zip(jobs.arrival.tolist(), jobs.start.tolist(), strict=True):
         if start > arrival:
             # All the while the job waited, five jobs were in service.
@@ -205,9 +206,9 @@ def serving(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=60)
 @given(serving())
 def test_serving_keeps_its_invariants_and_makes_every_token_once(data: dict[str, Any]) -> None:
-    finished = windtunnel.run(scenario_from_data(data))
+    finished = windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE)
     output = data["workload"][0]["ops"][0]["generate"]["output"]
     if "jobs" in data["stop"]:
         assert finished.result["jobs"]["completed"] == 60
         assert int(finished.recording.token_gaps.weights.sum()) == 60 * (output - 1)
-    assert result_json(finished.result) == result_json(windtunnel.run(scenario_from_data(data)).result)
+    assert result_json(finished.result) == result_json(windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE).result)
