@@ -31,13 +31,14 @@ from windtunnel.scenario.decoder import Decoder
 from windtunnel.scenario.read import check_scenario, scenario_from_data
 from windtunnel.simulation.run import prepare_run
 
+CATALOGUE = windtunnel.catalogue()
 POLICIES = [name for name in list_policies() if name != "recommendation-matrix"]
 ROUTES = ["central", "round-robin", "least-loaded", "shortest-expected-completion", "cheapest-that-meets-the-deadline"]
 ORDERS = ["arrival", "priority", "deadline", "shortest"]
 
 
 def prepared(data: dict[str, Any]) -> PreparedRun:
-    return prepare_run(scenario_from_data(data), windtunnel.catalogue())
+    return prepare_run(scenario_from_data(data), CATALOGUE)
 
 
 def canonical_log(recording: Recording) -> list[tuple[int, int, int, int, int, float, int]]:
@@ -453,7 +454,7 @@ def test_auto_takes_the_compiled_engine_for_the_main_job() -> None:
         scenario = check_scenario(document)
         if scenario.real_devices or expected_jobs(scenario) > 30_000:
             continue
-        ready = prepare_run(scenario, windtunnel.catalogue())
+        ready = prepare_run(scenario, CATALOGUE)
         if path.name == "azure-code.yaml":
             assert choose(ready, "auto") == ("compiled", "8,819 jobs of 251,089 steps")
         if unsupported_by_compiled(ready) is None:
