@@ -32,7 +32,7 @@ targets: [latency p99 <= 200 us]
 """
 
 
-def wait_for(what: Any, timeout_s: float = 60.0) -> Any:
+def wait_for(what: Any, timeout_s: float = 600.0) -> Any:
     end = time.monotonic() + timeout_s
     while not (found := what()):
         assert time.monotonic() < end, "nothing came"
