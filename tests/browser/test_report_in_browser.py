@@ -135,7 +135,8 @@ def test_dark_and_light_differ_in_page_and_in_charts(open_report: Callable[..., 
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(paper), page.evaluate(COLOURS)
     page.emulate_media(color_scheme="dark")
-    page.wait_for_timeout(100)
+    changed = f"before => JSON.stringify(({COLOURS})()) !== JSON.stringify(before)"
+    page.wait_for_function(changed, arg=light[1], timeout=300_000)
     dark = page.evaluate(paper), page.evaluate(COLOURS)
     assert light[0] == "rgb(255, 255, 255)"
     assert dark[0] != light[0]
