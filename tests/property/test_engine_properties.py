@@ -211,4 +211,6 @@ def test_serving_keeps_its_invariants_and_makes_every_token_once(data: dict[str,
     if "jobs" in data["stop"]:
         assert finished.result["jobs"]["completed"] == 60
         assert int(finished.recording.token_gaps.weights.sum()) == 60 * (output - 1)
-    assert result_json(finished.result) == result_json(windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE).result)
+    assert result_json(finished.result) == result_json(
+        windtunnel.run(scenario_from_data(data), catalogue=CATALOGUE).result
+    )
