@@ -467,7 +467,7 @@ def test_a_tile_that_is_none_is_refused(tile: Any) -> None:
 
 @pytest.mark.parametrize("halo", [-1, 1.0, True])
 def test_a_halo_that_is_none_is_refused(halo: Any) -> None:
-    with pytest.raises(errors.InputError, match="a halo of"):
+    with pytest.raises(errors.InputError, match="halo is"):
         windtunnel.stencil(halo=halo)
 
 

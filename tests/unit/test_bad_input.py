@@ -79,7 +79,7 @@ def message(folder: Path, text: str, *changes: str) -> str:
         ("count: 2", "count: 0", "this is 0; expected at least 1"),
         ("count: 2", "count: two", "expected a whole number"),
         ("schema: 1", "schema: 2", "s.yaml:1:9: schema"),
-        ("p99", "p999", "asks for 'p999' of latency; expected one of mean, p50, p95, p99"),
+        ("p99", "p999", "latency has no 'p999'; expected one of mean, p50, p95, p99"),
         ("latency", "latancy", "did you mean 'latency'?"),
         ("latency p99", "latency p99 of callz", "did you mean 'calls'?"),
         ("20 ms", "20", "'20' has no unit"),
@@ -214,7 +214,7 @@ def test_a_missing_file_names_the_nearest(tmp_path: Path) -> None:
         ("rate: 100 /s", "rate: 1e-7 /s", "take longer than the 106 days"),
         ("policy: fifo", "policy: {name: fifo, batch: {kind: request, size: 4}}", None),
         ("100 /s", "1e8 /s", None),
-        ("    price: 2.5 USD/h\n", "    power: {idle: 1e300 W, max: 1e305 W}\n", "is too much"),
+        ("    price: 2.5 USD/h\n", "    power: {idle: 1e300 W, max: 1e305 W}\n", "is too large"),
         (
             "      - gemm:",
             "      - service: {distribution: deterministic, mean: 50 d}\n      - gemm:",
@@ -457,11 +457,11 @@ def test_files_are_near_by_their_names_and_not_by_their_endings(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("utilisation <= 80", "utilisation is a share, and '80' is more than all; expected a number from 0 to 1"),
+        ("utilisation <= 80", "utilisation is a share, and '80' is more than 100%; expected a number from 0 to 1"),
         ("completed >= 99", "did you mean '99 %'?"),
         ("availability >= 101 %", "a share"),
         ("latency p99 <= -1 s", "latency is never negative"),
-        ("latency p98 <= 1 s", "'latency p98 <= 1 s' asks for 'p98' of latency"),
+        ("latency p98 <= 1 s", "latency has no 'p98'"),
     ],
 )
 def test_a_limit_that_nothing_can_reach_is_refused(text: str, says: str) -> None:
@@ -473,4 +473,4 @@ def test_a_limit_that_nothing_can_reach_is_refused(text: str, says: str) -> None
 def test_a_figure_that_is_wrong_is_quoted_as_it_was_written() -> None:
     with pytest.raises(InputError) as caught:
         parse_figure("latency p98")
-    assert str(caught.value).startswith("'latency p98' asks for 'p98' of latency")
+    assert str(caught.value).startswith("latency has no 'p98'")

@@ -1,8 +1,8 @@
-"""What no fleet can do better than: a linear program over the least that the jobs ask for, through SciPy's HiGHS.
+"""Lower bounds for the planner: a linear relaxation of the minimum work of the jobs, solved by SciPy's HiGHS.
 
-A fleet is a number of devices of each class. Every row below is something that a fleet which keeps up and meets the
-targets must satisfy, so the cheapest numbers that satisfy them all cost no more than the cheapest fleet. The rows,
-and why each holds, are in docs/planning.md.
+A fleet is a number of devices of each class. Every row of the program is a necessary condition of a fleet that keeps
+up and meets the targets, so the optimum of the program costs no more than the cheapest fleet. docs/planning.md lists
+the rows and derives each of them.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ _QUANTILES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99
 _RATIOS = 4
 _WINDOWS = 8
 _SHRINK = 1 - 1e-9
-"""Rounding of floats must not make a bound of what is none."""
+"""Factor on bounds that prevents rounding errors from making them too large."""
 
 PERCENTILES: Mapping[str, float] = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _MARKOV = (2.0, 4.0, 10.0)
 READ = ("latency", "ttft", "itl", "throughput", "power")
-"""Metrics of the targets that rows are made of."""
+"""Metrics of the targets that give rows."""
 
 
 def keep_up_s(span_s: float, targets: Sequence[Target], longest_s: float) -> float:
-    """How long after the last arrival a fleet that keeps up is done: a tenth of the time in which jobs arrive,
-    or the largest limit of a target of time, or twice the longest job on its own, whichever is most.
+    """Return the time after the last arrival within which a fleet that keeps up completes all jobs (s).
+
+    It is the largest of a tenth of the time in which jobs arrive, the largest limit of a target on time, and twice the
+    longest job on its own.
     """
     limits = [t.limit for t in targets if t.unit == "s"]
     return max([0.1 * span_s, 2 * longest_s, *limits])
@@ -42,9 +44,9 @@ def keep_up_s(span_s: float, targets: Sequence[Target], longest_s: float) -> flo
 
 @dataclass(frozen=True)
 class LatenessLimit:
-    """A target of time as a bound reads it: of the jobs ``mine``, at most ``most`` take longer than ``limit_s``.
+    """A target on time in the form of a bound: at most ``most`` of the jobs ``mine`` take longer than ``limit_s``.
 
-    ``until``: to the end (``whole``) or to the first token (``first``).
+    ``until``: the time to completion (``whole``) or to the first token (``first``).
     """
 
     text: str
@@ -55,12 +57,12 @@ class LatenessLimit:
 
 
 def lateness_limits(demand: Demand, targets: Sequence[Target]) -> list[LatenessLimit]:
-    """What the targets of latency and of time to first token say of how many jobs may be late.
+    """Return the numbers of late jobs that the targets on latency and TTFT allow.
 
     A percentile p of n values (linear between order statistics) is within a limit only if at most
     n - 1 - floor((n - 1) p) of them are beyond it. A mean within L leaves at most n / k beyond k L (Markov).
     """
-    found: list[LatenessLimit] = []
+    limits: list[LatenessLimit] = []
     for target in targets:
         until = {"latency": "whole", "ttft": "first"}.get(target.metric)
         if until is None or target.comparison != "<=":
@@ -71,18 +73,18 @@ def lateness_limits(demand: Demand, targets: Sequence[Target]) -> list[LatenessL
         n = int(mine.sum())
         if target.statistic is not None and target.statistic in PERCENTILES:
             most = n - 1 - math.floor((n - 1) * PERCENTILES[target.statistic])
-            found.append(LatenessLimit(target.text, until, target.limit, most, mine))
+            limits.append(LatenessLimit(target.text, until, target.limit, most, mine))
         else:
-            found += [LatenessLimit(target.text, until, k * target.limit, n / k, mine) for k in _MARKOV]
-    return found
+            limits += [LatenessLimit(target.text, until, k * target.limit, n / k, mine) for k in _MARKOV]
+    return limits
 
 
 @dataclass
 class _Bins:
-    """Jobs alike enough to be shared out together: work in units of a job's time on its first class.
+    """Groups of similar jobs that are distributed together; work is in units of a job's time on its first class.
 
-    ``ratio``: (resources, bins), the least that a unit of work takes on each resource. ``classes``: (classes, bins),
-    whether the class runs the bin's jobs.
+    ``ratio``: the minimum time of a unit of work on each resource; shape (resources, bins). ``classes``: whether the
+    class runs the bin's jobs; shape (classes, bins).
     """
 
     of_job: np.ndarray
@@ -129,7 +131,7 @@ def _binned(demand: Demand, until: str) -> _Bins:
 
 @dataclass
 class _Rows:
-    """A sparse linear program in the making: columns of shares and lateness, then one of each class's count."""
+    """A sparse linear program under construction: columns of shares and late jobs, then the count of each class."""
 
     lower: list[float] = field(default_factory=list)
     upper: list[float] = field(default_factory=list)
@@ -137,9 +139,9 @@ class _Rows:
     row: list[int] = field(default_factory=list)
     column: list[int] = field(default_factory=list)
     limit: list[float] = field(default_factory=list)
-    """Every row says: its sum is at most this."""
+    """The upper bound of each row's sum."""
     seconds: list[tuple[int, float]] = field(default_factory=list)
-    """Of each row: the class whose devices' time it is, and how many seconds one offers; (-1, 0) for other rows."""
+    """For each row on device time: the class, and the seconds that one device offers; (-1, 0) for other rows."""
 
     def columns(self, number: int, upper: float | FloatArray) -> np.ndarray:
         first = len(self.lower)
@@ -160,16 +162,16 @@ class _Rows:
 
 @dataclass(frozen=True)
 class Bound:
-    """A least value and the counts at which the relaxation reaches it; ``value`` infinite where nothing can do it."""
+    """A lower bound and the counts at which the relaxation attains it; ``value`` is infinite if it is infeasible."""
 
     value: float
     counts: Counts | None
 
 
 class Bounds:
-    """The bounds of one run: ``demand`` under ``targets``, for fleets of the demand's classes.
+    """The lower bounds of one run: ``demand`` under ``targets``, for fleets of the demand's classes.
 
-    Raises nothing; what cannot be met by any fleet has an infinite bound.
+    If no fleet can meet the targets, the bound is infinite.
     """
 
     def __init__(self, demand: Demand, targets: Sequence[Target], slack_s: float = 0.0) -> None:
@@ -180,11 +182,11 @@ class Bounds:
         able = np.where(demand.eligible, demand.alone_s, 0.0)
         self.slack_s = max(keep_up_s(last - start, targets, float(able.max())), slack_s)
         end = last + self.slack_s if demand.end_s is None else demand.end_s
-        # What came in the last `slack` of a run that is stopped by time need not be done.
+        # Jobs that arrive in the last `slack` of a run with a stop time need not be completed.
         self.counted = np.ones(len(demand), dtype=bool)
         if demand.end_s is not None:
             self.counted = demand.arrival_s <= demand.end_s - self.slack_s
-        # A warm-up may be left out of the times; what is late in it is nobody's loss.
+        # Times may exclude a warm-up, whose late jobs do not count.
         self.judged = self.counted & demand.judged
         for target in targets:
             if target.metric == "throughput" and target.comparison == ">=" and demand.end_s is None and target.limit:
@@ -196,7 +198,7 @@ class Bounds:
         self._work_w = (np.zeros(0, dtype=np.int64), np.zeros(0))
         self._build()
 
-    # Building the rows.
+    # Construction of the rows.
 
     def _build(self) -> None:
         demand, bins = self.demand, _binned(self.demand, "whole")
@@ -221,9 +223,9 @@ class Bounds:
         return total, number, largest
 
     def _block(self, bins: _Bins, chosen: np.ndarray, length_s: float, most_late: float | None) -> np.ndarray | None:
-        """The jobs ``chosen`` shared out over the classes, within ``length_s`` of every device.
+        """Add the rows that distribute the jobs ``chosen`` over the classes, within ``length_s`` of every device.
 
-        Returns the columns of the shares, (classes, bins), -1 where there is none.
+        Returns the columns of the shares, -1 where there is none; shape (classes, bins).
         """
         rows, demand = self._rows, self.demand
         total, number, largest = self._totals(bins, chosen)
@@ -253,7 +255,7 @@ class Bounds:
         return columns
 
     def _class_rows(self, bins: _Bins, shares: np.ndarray) -> None:
-        """Jobs (and tokens) on a class that is too slow for them even when it has nothing else to do are late there."""
+        """Add rows that count jobs (and tokens) as late on a class that is too slow for them even when it is idle."""
         demand, rows = self.demand, self._rows
         total, _, largest = self._totals(bins, self.counted)
         for late in self.lates:
@@ -285,7 +287,7 @@ class Bounds:
                     mine &= demand.workload == list(demand.workloads).index(target.workload)
                 if not slow.any() or not mine.any():
                     continue
-                # Counted in jobs of their bin's fewest tokens, against the tokens of all jobs.
+                # Each job counts with the fewest tokens of its bin, relative to the tokens of all jobs.
                 tokens = np.full(bins.count, np.inf)
                 np.minimum.at(tokens, bins.of_job[mine], demand.following[mine])
                 tokens = np.where(np.isfinite(tokens), tokens, 0.0)
@@ -309,7 +311,7 @@ class Bounds:
             self._rows.at_most(np.array(columns), np.array(values), most)
 
     def _power_rows(self, bins: _Bins, shares: np.ndarray) -> None:
-        """Power above idle that the work takes, averaged over the longest that the run may last."""
+        """Compute the average power above idle of the work, over the longest possible run."""
         demand = self.demand
         total, _, _ = self._totals(bins, self.counted)
         columns: list[int] = []
@@ -323,7 +325,7 @@ class Bounds:
         self._work_w = (np.array(columns, dtype=np.int64), np.array(values))
 
     def _windows(self, late: LatenessLimit, bins: _Bins) -> list[tuple[np.ndarray, float]]:
-        """The busiest stretches of several lengths: what comes in one in time is done within it and the limit."""
+        """Return the busiest windows of several lengths; their timely jobs complete in the window plus the limit."""
         demand = self.demand
         mine = np.flatnonzero(self.judged & late.mine)
         if len(mine) < 2:
@@ -331,10 +333,10 @@ class Bounds:
         times = demand.arrival_s[mine]
         work = np.concatenate([[0.0], np.cumsum(bins.size[mine])])
         span = float(times[-1] - times[0])
-        found: list[tuple[np.ndarray, float]] = []
+        windows: list[tuple[np.ndarray, float]] = []
         seen: set[tuple[int, int]] = set()
         length = span
-        while length > 0.25 * late.limit_s and len(found) < _WINDOWS and length > 0:
+        while length > 0.25 * late.limit_s and len(windows) < _WINDOWS and length > 0:
             stop = np.searchsorted(times, times + length, side="right")
             start = int(np.argmax(work[stop] - work[np.arange(len(times))]))
             end = int(stop[start])
@@ -342,18 +344,18 @@ class Bounds:
                 seen.add((start, end))
                 chosen = np.zeros(len(demand), dtype=bool)
                 chosen[mine[start:end]] = True
-                found.append((chosen, float(times[end - 1] - times[start]) + late.limit_s))
+                windows.append((chosen, float(times[end - 1] - times[start]) + late.limit_s))
             length /= 2.5
-        return found
+        return windows
 
-    # Asking.
+    # Solving.
 
     def lower_bound(
         self, weights: FloatArray, most: Sequence[int], kinds: int, *, work_w: float = 0.0, whole: bool = True
     ) -> Bound:
-        """The least of ``weights`` times counts, plus ``work_w`` for each watt above idle that the work takes.
+        """Return the minimum of ``weights`` times counts, plus ``work_w`` for each watt of the work above idle.
 
-        At most ``kinds`` classes are mixed and at most ``most`` of each are had; ``whole``: counts are whole numbers.
+        At most ``kinds`` classes are used, with at most ``most`` devices of each. ``whole``: counts are integers.
         """
         from scipy.optimize import Bounds as Limits
         from scipy.optimize import LinearConstraint, milp
@@ -398,7 +400,7 @@ class Bounds:
                 np.concatenate([rows.upper, np.asarray(most, dtype=np.float64), np.ones(classes)]),
             ),
             integrality=integral,
-            # A limit on nodes, not on seconds: the answer must not depend on the machine.
+            # The limit is on nodes, not on seconds, so that the result does not depend on the machine.
             options={"mip_rel_gap": 1e-6, "node_limit": 2000},
         )
         if answer.status == 2:
@@ -410,7 +412,7 @@ class Bounds:
         return Bound(max(float(value) * _SHRINK, 0.0), counts)
 
     def _matrix(self, width: int) -> Any:
-        """The rows with -(seconds offered) under each class's count."""
+        """Return the rows, with minus the offered seconds in the column of each class's count."""
         from scipy.sparse import coo_matrix
 
         rows = self._rows
@@ -426,10 +428,11 @@ class Bounds:
         )  # fmt: skip
 
     def load(self, counts: Sequence[int]) -> tuple[float, FloatArray]:
-        """(theta, w): how busy the fleet would be at best, and weights by which that carries over.
+        """Return (theta, w): the minimum load of a fleet, and the weights of a bound on the load of other fleets.
 
-        Above 1 the fleet cannot do it. For every other fleet m, its own load is at least theta / (w . m), by the
-        dual of the program: so w . m < theta rules m out too. Infinite, with no weights, where no count would do.
+        A fleet with theta above 1 is infeasible. By the dual of the program, the load of every other fleet m is at
+        least theta / (w . m), so w . m < theta rules out m too. theta is infinite, and w zero, if no counts are
+        feasible.
         """
         from scipy.optimize import linprog
         from scipy.sparse import csc_matrix, hstack
@@ -460,16 +463,16 @@ class Bounds:
 
 
 class Replicated:
-    """The bounds of a search whose fleets are judged by the mean over several repetitions.
+    """The lower bounds of a search whose fleets are judged by the mean over several replications.
 
-    A mean within a limit means that some repetition is within it, and not which. So each target stands alone, and of
-    its repetitions the one that asks for least counts; the largest of these over the targets is a bound.
+    If a mean is within a limit, at least one replication is within it, but it is not known which. So the bound of each
+    target is the smallest over its replications, and the bound of the fleet is the largest over the targets.
     """
 
     def __init__(self, demands: Sequence[Demand], targets: Sequence[Target]) -> None:
         alone = [list(targets)]
         if len(demands) > 1:
-            # A target that no row reads asks for no more than any other does, and adds nothing but time.
+            # A target without rows does not increase the bound.
             alone = [[target] for target in targets if target.metric in READ] or [[]]
         longest = 0.0 if len(demands) == 1 else max(Bounds(demands[0], targets).slack_s, 0.0)
         self.groups = [[Bounds(demand, some, longest) for demand in demands] for some in alone]
@@ -480,18 +483,18 @@ class Replicated:
     def lower_bound(
         self, weights: FloatArray, most: Sequence[int], kinds: int, *, work_w: float = 0.0, whole: bool = True
     ) -> Bound:
-        """As ``Bounds.lower_bound``."""
-        found = [
+        """Return the lower bound over all targets; see ``Bounds.lower_bound``."""
+        bounds = [
             min(
                 (b.lower_bound(weights, most, kinds, work_w=work_w, whole=whole) for b in group),
-                key=lambda one: one.value,
+                key=lambda bound: bound.value,
             )
             for group in self.groups
         ]
-        return max(found, key=lambda one: one.value)
+        return max(bounds, key=lambda bound: bound.value)
 
     def load(self, counts: Sequence[int]) -> tuple[float, DualCut]:
-        """The load of a fleet at best, and what it says of other fleets; worked out once for each."""
+        """Return the minimum load of a fleet, and the cut that it gives for other fleets; results are cached."""
         key = tuple(int(n) for n in counts)
         if key not in self._loads:
             self._loads[key] = self._load(key)
@@ -510,17 +513,17 @@ class Replicated:
 
 @dataclass(frozen=True)
 class DualCut:
-    """What one fleet's load says of all others: the load of m is at least the least of ``loads`` / (``weights`` m)."""
+    """A bound from one fleet on all others: the load of m is at least the minimum of ``loads`` / (``weights`` m)."""
 
     weights: FloatArray
     loads: FloatArray
 
     def min_load(self, fleets: np.ndarray) -> FloatArray:
-        """For each row of counts, the least that its load can be."""
+        """Return the minimum load of each row of counts."""
         offered = np.asarray(fleets, dtype=np.float64) @ self.weights.T
         with np.errstate(divide="ignore", invalid="ignore"):
             each = np.where(offered > 0, self.loads / np.where(offered > 0, offered, 1.0), 0.0)
-        # An infinite load was no matter of counts alone; it rules out the fleet itself, which its asker knows.
+        # An infinite load rules out only the fleet itself, which the caller already knows.
         each = np.where(np.isfinite(each), each, 0.0)
         least: FloatArray = each.min(axis=1)
         return least

@@ -1,7 +1,7 @@
-"""The search for the cheapest fleets: branch and bound over counts, with the simulation as the only judge.
+"""The search for the cheapest fleets: branch and bound over counts, in which the simulation decides.
 
-Fleets are simulated in rounds. What is asked in a round depends on the verdicts of earlier rounds alone, never on how
-many workers there are or which of them is quick, so the answer is the same on any machine.
+Fleets are simulated in rounds. The fleets of a round depend only on the verdicts of earlier rounds, not on the number
+or the speed of workers, so the result is the same on any machine.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from windtunnel.core.ticks import FloatArray
 from windtunnel.planning.bounds import Counts, DualCut
 
 ROUND = 4
-"""Fleets asked for at a time. A number of its own: workers only decide how quickly they come back."""
+"""Fleets simulated in one round. It does not depend on the number of workers."""
 
 _MOST_FLEETS = 400_000
 _GIVE_UP = 1.5
-"""A fleet of one entry alone is no longer looked for once it must cost this many times the best."""
+"""The search for a fleet of a single entry stops when it must cost this many times the best."""
 _CUTS = 200
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the simulation says of a fleet: whether it meets everything, and its value of the objective.
+    """The result of simulating a fleet: whether it meets all targets, and its value of the objective.
 
-    ``conclusive``: whether it says so at all; a fleet of which it does not is not chosen, and rules out no other.
+    A fleet whose verdict is not ``conclusive`` is not selected, and does not rule out other fleets.
     """
 
     met: bool
@@ -38,7 +38,7 @@ class Verdict:
 
 
 class Evaluate(Protocol):
-    """Simulates fleets; verdicts in their order."""
+    """Simulates fleets and returns verdicts in their order."""
 
     def __call__(self, fleets: Sequence[Counts]) -> Sequence[Verdict]:
         """Return the verdict of each fleet."""
@@ -46,9 +46,9 @@ class Evaluate(Protocol):
 
 @dataclass(frozen=True)
 class Space:
-    """Fleets to choose from: at most ``max_counts`` of each entry, at most ``max_entries`` entries in one fleet.
+    """The search space: at most ``max_counts`` devices of each entry, and at most ``max_entries`` entries in one fleet.
 
-    ``lower_bound`` gives, for an array of counts (fleets, entries), the least that the objective can be.
+    ``lower_bound`` returns the lower bound of the objective for an array of counts; shape (fleets, entries).
     """
 
     max_counts: Counts
@@ -60,10 +60,10 @@ class Space:
 
 @dataclass
 class SearchResult:
-    """What a search has result. ``proof`` says in how far nothing cheaper is left:
+    """The result of a search. ``proof`` states what is known about cheaper fleets.
 
-    ``exhaustive``: every cheaper fleet was simulated or is ruled out by the bound. ``monotone``: every cheaper fleet
-    was, or is part of a larger one that failed. ``open``: ``unexplored`` cheaper fleets were not looked at.
+    ``exhaustive``: each was simulated or is ruled out by the lower bound. ``monotone``: each was simulated, is ruled
+    out, or is part of a larger fleet that failed. ``open``: ``unexplored`` cheaper fleets were not examined.
     """
 
     verdicts: dict[Counts, Verdict] = field(default_factory=dict)
@@ -73,10 +73,10 @@ class SearchResult:
     considered: int = 0
     rounds: int = 0
     single_entry_reasons: dict[int, str] = field(default_factory=dict)
-    """Why an entry was not found to do it alone."""
+    """Why no fleet of an entry alone was selected, by entry."""
     notes: list[str] = field(default_factory=list)
     larger_fleet_fails: Counts | None = None
-    """A fleet with one device more than the best that fails where the best does not: more is not always better."""
+    """A fleet with one device more than the best that fails although the best does not, if there is one."""
 
     @property
     def value(self) -> float:
@@ -85,7 +85,7 @@ class SearchResult:
 
 
 class Search:
-    """One search of ``space``; ``evaluate`` may be asked for at most ``budget`` fleets."""
+    """A search of ``space`` that evaluates at most ``budget`` fleets."""
 
     def __init__(self, space: Space, evaluate: Evaluate, budget: int) -> None:
         self.space = space
@@ -96,7 +96,7 @@ class Search:
         self.impossible: set[Counts] = set()
 
     def run(self) -> SearchResult:
-        """Fleets of one entry first, by bisection; then whatever may be cheaper than the best of them."""
+        """Search fleets of one entry by bisection, then all fleets that may be cheaper than the best of them."""
         self._alone()
         fleets = self._fleets()
         self.result.considered = len(fleets)
@@ -105,15 +105,15 @@ class Search:
         return self.result
 
     def run_bound_only(self) -> SearchResult:
-        """What the bound says of each entry alone, where it rules out every fleet; nothing is simulated."""
+        """Return what the lower bound states for each entry alone; no fleet is simulated."""
         self.budget = 0
         self._alone()
         self.result.proof = "exhaustive"
         return self.result
 
-    # Asking.
+    # Evaluation.
 
-    def _ask(self, fleets: Sequence[Counts]) -> None:
+    def _evaluate(self, fleets: Sequence[Counts]) -> None:
         result = self.result
         new = [f for f in dict.fromkeys(fleets) if f not in result.verdicts][: self.budget - len(result.verdicts)]
         if not new:
@@ -132,7 +132,7 @@ class Search:
         return len(self.result.verdicts) >= self.budget
 
     def _load(self, counts: Counts) -> float:
-        """A fleet's load at best; what it says of others is kept."""
+        """Return a fleet's minimum load, and keep the cut that it gives for other fleets."""
         load, cut = self.space.load(counts)
         if load > 1:
             self.impossible.add(counts)
@@ -142,7 +142,7 @@ class Search:
     def _lower_bound(self, counts: Counts) -> float:
         return float(self.space.lower_bound(np.array([counts]))[0])
 
-    # One entry alone.
+    # Fleets of one entry.
 
     def _alone(self) -> None:
         entries = range(len(self.space.max_counts))
@@ -150,15 +150,15 @@ class Search:
         high: dict[int, int] = {}
         step: dict[int, int] = {}
         for e in entries:
-            one = self._load(self._only(e, 1))
-            if not np.isfinite(one):
+            load = self._load(self._only(e, 1))
+            if not np.isfinite(load):
                 self.result.single_entry_reasons[e] = "cannot"
                 continue
-            least = max(1, int(np.ceil(one - 1e-9)))
-            if least > self.space.max_counts[e]:
+            minimum = max(1, int(np.ceil(load - 1e-9)))
+            if minimum > self.space.max_counts[e]:
                 self.result.single_entry_reasons[e] = "too few allowed"
                 continue
-            low[e], step[e] = least - 1, max(1, least // 4)
+            low[e], step[e] = minimum - 1, max(1, minimum // 4)
         active = set(low)
         while active and not self._spent:
             probes: dict[int, int] = {}
@@ -175,7 +175,7 @@ class Search:
                     probes[e] = (low[e] + high[e]) // 2
                 else:
                     probes[e] = min(low[e] + step[e], self.space.max_counts[e])
-            self._ask([self._only(e, n) for e, n in probes.items()])
+            self._evaluate([self._only(e, n) for e, n in probes.items()])
             for e, n in probes.items():
                 verdict = self.result.verdicts.get(self._only(e, n))
                 if verdict is None:
@@ -189,10 +189,10 @@ class Search:
     def _only(self, entry: int, count: int) -> Counts:
         return tuple(count if e == entry else 0 for e in range(len(self.space.max_counts)))
 
-    # Several entries.
+    # Fleets of several entries.
 
     def _fleets(self) -> np.ndarray:
-        """Every fleet whose floor is below the best's value, as rows of counts."""
+        """Return every fleet whose lower bound is below the best value, as rows of counts."""
         entries, best = len(self.space.max_counts), self.result.value
         blocks: list[np.ndarray] = []
         total = 0
@@ -203,11 +203,11 @@ class Search:
                 if size == 0:
                     continue
                 if size > _MOST_FLEETS:
-                    # Too many to list: the largest steps that leave few enough, said in the notes.
+                    # There are too many fleets: use a stride, and state it in the notes.
                     stride = int(np.ceil((size / _MOST_FLEETS) ** (1 / kinds)))
                     ranges = [r[::stride] for r in ranges]
                     self.result.notes.append(
-                        f"mixes of {kinds} entries were looked at in steps of {stride} devices: there are too many"
+                        f"mixes of {kinds} entries were searched in steps of {stride} devices: there are too many"
                     )
                     size = int(np.prod([len(r) for r in ranges]))
                 block = np.zeros((size, entries), dtype=np.int64)
@@ -220,7 +220,7 @@ class Search:
         return np.concatenate(blocks) if blocks else np.zeros((0, entries), dtype=np.int64)
 
     def _most(self, entry: int, best: float) -> int:
-        """The most devices of an entry that a cheaper fleet can have."""
+        """Return the largest number of devices of an entry that a cheaper fleet can have."""
         low, high = 0, self.space.max_counts[entry]
         while low < high:
             middle = (low + high + 1) // 2
@@ -236,7 +236,7 @@ class Search:
         )
 
     def _open(self, fleets: np.ndarray) -> tuple[np.ndarray, FloatArray]:
-        """Those still worth a look, with the least that the load of each can be."""
+        """Return the fleets that are not decided, with the lower bound of the load of each."""
         fleets = fleets[self._cheaper(fleets)]
         load = np.zeros(len(fleets))
         for cut in self.cuts:
@@ -249,35 +249,35 @@ class Search:
 
     def _mixed(self, fleets: np.ndarray) -> None:
         fleets, load = self._open(fleets)
-        # The bound is asked about the cheapest until it lets one pass; each refusal rules out many more.
+        # Compute the bound of the cheapest fleet until it is feasible; each infeasible one rules out many more.
         passed: set[Counts] = set()
         for _ in range(_CUTS):
             order = np.argsort(self.space.lower_bound(fleets), kind="stable").tolist() if len(fleets) else []
-            asked = next((c for c in (tuple(fleets[i].tolist()) for i in order) if c not in passed), None)
-            if asked is None:
+            cheapest = next((c for c in (tuple(fleets[i].tolist()) for i in order) if c not in passed), None)
+            if cheapest is None:
                 break
-            if self._load(asked) > 1:
+            if self._load(cheapest) > 1:
                 fleets, load = self._open(fleets)
             else:
-                passed.add(asked)
+                passed.add(cheapest)
         if len(fleets) <= self.budget - len(self.result.verdicts):
             self._exhaust(fleets)
             return
         self._frontier(fleets, load)
 
     def _exhaust(self, fleets: np.ndarray) -> None:
-        """Every fleet in order of its floor until none left can be cheaper."""
+        """Evaluate the fleets in order of their lower bound until no remaining one can be cheaper."""
         while True:
             fleets, _ = self._open(fleets)
             if not len(fleets):
                 self.result.proof = "exhaustive"
                 return
-            floor = self.space.lower_bound(fleets)
-            order = np.lexsort((*fleets.T[::-1], floor))[:ROUND]
-            self._ask([tuple(fleets[i].tolist()) for i in order])
+            bound = self.space.lower_bound(fleets)
+            order = np.lexsort((*fleets.T[::-1], bound))[:ROUND]
+            self._evaluate([tuple(fleets[i].tolist()) for i in order])
 
     def _frontier(self, fleets: np.ndarray, load: FloatArray) -> None:
-        """The largest fleets below the best's value, the least busy first: one that fails rules out all its parts."""
+        """Evaluate the largest fleets below the best value, least loaded first. A failure rules out all parts."""
         while True:
             fleets, load = self._open(fleets)
             for counts, verdict in self.result.verdicts.items():
@@ -292,20 +292,20 @@ class Search:
                 return
             largest = np.flatnonzero(_maximal(fleets))
             order = largest[np.lexsort((*fleets[largest].T[::-1], load[largest]))]
-            asked: list[Counts] = []
+            batch: list[Counts] = []
             for i in order.tolist():
                 counts = tuple(fleets[i].tolist())
                 if self._load(counts) <= 1:
-                    asked.append(counts)
-                if len(asked) == ROUND:
+                    batch.append(counts)
+                if len(batch) == ROUND:
                     break
             before = self.result.best
-            self._ask(asked)
+            self._evaluate(batch)
             if self.result.best != before:
                 self._shrink()
 
     def _shrink(self) -> None:
-        """The new best with as few of each entry as will do, the dearest first."""
+        """Reduce the count of each entry of the new best fleet as far as it still meets, most expensive entry first."""
         best = self.result.best
         if best is None:
             return
@@ -317,7 +317,7 @@ class Search:
                 if less in self.impossible or (less not in self.result.verdicts and self._load(less) > 1):
                     low = middle
                     continue
-                self._ask([less])
+                self._evaluate([less])
                 verdict = self.result.verdicts.get(less)
                 if verdict is not None and verdict.met:
                     high = middle
@@ -326,12 +326,14 @@ class Search:
             best = tuple(high if i == e else n for i, n in enumerate(best))
 
     def _neighbours(self) -> None:
-        """One device more than the best must do as well; where it does not, more is not always better here."""
+        """Check that fleets with one device more than the best also meet the targets; record one that fails."""
         best = self.result.best
         if best is None or self.result.proof == "exhaustive":
             return
         more = [tuple(n + (e == i) for e, n in enumerate(best)) for i in range(len(best)) if best[i]]
-        self._ask([m for m in more if all(n <= most for n, most in zip(m, self.space.max_counts, strict=True))][:ROUND])
+        self._evaluate(
+            [m for m in more if all(n <= most for n, most in zip(m, self.space.max_counts, strict=True))][:ROUND]
+        )
         for m in more:
             verdict = self.result.verdicts.get(m)
             if verdict is not None and verdict.conclusive and not verdict.met:
@@ -340,14 +342,14 @@ class Search:
 
 
 def _maximal(fleets: np.ndarray) -> np.ndarray:
-    """Which rows have no other row with one device more of an entry they have."""
+    """Return which rows have no other row with one device more of an entry that they have."""
     base = int(fleets.max()) + 2
     scale = base ** np.arange(fleets.shape[1], dtype=object)
     if base ** fleets.shape[1] >= 2**62:
-        known = {tuple(row) for row in fleets.tolist()}
+        rows = {tuple(row) for row in fleets.tolist()}
         return np.array(
             [
-                not any(tuple(n + (e == i) for e, n in enumerate(row)) in known for i in range(len(row)) if row[i])
+                not any(tuple(n + (e == i) for e, n in enumerate(row)) in rows for i in range(len(row)) if row[i])
                 for row in map(tuple, fleets.tolist())
             ]
         )
@@ -360,7 +362,7 @@ def _maximal(fleets: np.ndarray) -> np.ndarray:
 
 
 def brute_force(most: Counts, kinds: int, evaluate: Evaluate) -> tuple[Counts, float] | None:
-    """The best fleet of all, by simulating every one: what a search is held against."""
+    """Return the best fleet by simulating all fleets; tests compare a search with it."""
     every = [c for c in product(*(range(m + 1) for m in most)) if 0 < sum(n > 0 for n in c) <= kinds]
     met = [(v.value, sum(c), c) for c, v in zip(every, evaluate(every), strict=True) if v.met]
     return (min(met)[2], min(met)[0]) if met else None

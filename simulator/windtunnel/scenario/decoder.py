@@ -1,4 +1,4 @@
-"""A decoder-only transformer as the operations it is made of, worked out from its architecture."""
+"""Derives the operations of a decoder-only transformer from its architecture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from windtunnel.core.ops import BYTES_PER_ELEMENT, OPERATIONS, Operation
 
 @dataclass(frozen=True)
 class OpCount:
-    """An operation, its values but for the number of tokens, and how often one step runs it."""
+    """An operation, its column values except the number of tokens, and how often one step executes it."""
 
     op: type[Operation]
     values: dict[str, Any]
@@ -20,10 +20,10 @@ class OpCount:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Layers of attention and a feed-forward network, and a projection onto the vocabulary.
+    """Layers of attention and a feed-forward network, and a projection to the vocabulary.
 
-    ``gated``: the feed-forward network has a gate beside its up projection, as Llama's has. ``kv_heads`` fewer
-    than ``heads``: grouped-query attention.
+    ``gated``: the feed-forward network has a gate beside its up projection, as in Llama. If ``kv_heads`` is less than
+    ``heads``, attention is grouped-query attention.
     """
 
     layers: int
@@ -40,23 +40,23 @@ class Decoder:
 
     @property
     def parameters(self) -> int:
-        """Weights: projections, feed-forward, norms, the embedding and its output twin."""
+        """Return the number of weights: projections, feed-forward, norms, embedding and output projection."""
         attention = self.width * self.head_dim * (2 * self.heads + 2 * self.kv_heads)
         feed_forward = self.width * self.feed_forward * (3 if self.gated else 2)
         return self.layers * (attention + feed_forward + 2 * self.width) + 2 * self.vocabulary * self.width + self.width
 
     @property
     def weight_bytes(self) -> float:
-        """Memory the weights take (bytes)."""
+        """Return the memory of the weights (bytes)."""
         return self.parameters * BYTES_PER_ELEMENT[self.dtype]
 
     @property
     def kv_bytes_per_token(self) -> float:
-        """Key-value cache of one token (bytes): a key and a value in every layer."""
+        """Return the KV cache of one token (bytes): a key and a value in every layer."""
         return 2.0 * self.layers * self.kv_heads * self.head_dim * BYTES_PER_ELEMENT[self.kv_dtype]
 
     def linear_operations(self) -> Iterator[OpCount]:
-        """What every token passes through, in one step over m tokens (column ``m`` or ``rows`` is m)."""
+        """Yield the operations of one step over m tokens that apply to every token (column ``m`` or ``rows`` is m)."""
         gemm, elementwise = OPERATIONS["gemm"], OPERATIONS["elementwise"]
         attended = self.heads * self.head_dim
         shapes = [
@@ -78,12 +78,12 @@ class Decoder:
             yield OpCount(elementwise, values, times * self.layers)
 
     def head_operation(self) -> OpCount:
-        """The projection onto the vocabulary, over one token of each sequence that is to make a token."""
+        """Return the projection to the vocabulary, for one token of each sequence that produces a token."""
         values = {"n": self.vocabulary, "k": self.width, "dtype": self.dtype}
         return OpCount(OPERATIONS["gemm"], self._with_context(values), 1)
 
     def attention_operation(self, phase: str) -> OpCount:
-        """Attention of one phase; columns ``batch`` and ``kv_tokens`` are left open."""
+        """Return the attention of one phase, without the columns ``batch`` and ``kv_tokens``."""
         values = {
             "phase": phase,
             "heads": self.heads,

@@ -1,7 +1,7 @@
-"""Kinds of values that a scenario's models are made of: quantities, whole numbers, text.
+"""Types of values in a scenario: quantities, whole numbers, text.
 
-Quantities are text with units in files and SI floats here. What is wrong with a value is told as the schema's own
-error, which `located` gives its place.
+Quantities are text with units in files and SI floats here. An invalid value raises Pydantic's error, to which `located`
+adds its place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_COUNT = 1_000_000
 
 
 def as_custom(error: InputError) -> PydanticCustomError:
-    """``error`` in the form in which a model refuses a value."""
+    """Return ``error`` as the exception that a Pydantic validator raises."""
     return PydanticCustomError(
         "windtunnel",
         "{problem}",
@@ -29,7 +29,7 @@ def as_custom(error: InputError) -> PydanticCustomError:
 
 
 class Quantity:
-    """Makes a float field a quantity: SI here, text in ``unit`` or any unit of its dimension in files."""
+    """Annotates a float field as a quantity: SI here, text in ``unit`` or any unit of its dimension in files."""
 
     def __init__(self, unit: str, *, positive: bool = False, most: float = math.inf) -> None:
         self.unit = unit
@@ -47,7 +47,7 @@ class Quantity:
         return {"type": "string", "description": f"a quantity measured in {self.unit}", "examples": [f"10 {self.unit}"]}
 
     def read(self, value: Any) -> float:
-        """Text with a unit to SI."""
+        """Convert text with a unit to SI."""
         try:
             if isinstance(value, bool) or not isinstance(value, (str, int, float)):
                 raise InputError(f"this is {value!r}", expected=f"a quantity such as '10 {self.unit}'")
@@ -56,13 +56,13 @@ class Quantity:
                 raise InputError(f"'{value}' is {'negative' if number < 0 else 'zero'}", expected="more than zero")
             if number > self.most:
                 unit = "" if self.unit == "1" else f" {self.unit}"
-                raise InputError(f"'{value}' is too much", expected=f"at most {to_unit(self.most, self.unit):g}{unit}")
+                raise InputError(f"'{value}' is too large", expected=f"at most {to_unit(self.most, self.unit):g}{unit}")
         except InputError as error:
             raise as_custom(error) from None
         return number
 
     def write(self, value: float) -> str:
-        """SI to text that reads back."""
+        """Convert an SI value to text that ``read`` accepts."""
         return f"{to_unit(value, self.unit)!r} {self.unit}"
 
 
@@ -75,7 +75,7 @@ PricePerHour = Annotated[float, Quantity("USD/h", most=1e9)]
 
 
 def whole(value: Any) -> Any:
-    """Whole numbers are written as such: neither text nor 1.5 nor true."""
+    """Check that a value is a whole number, not text, 1.5 or true."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise as_custom(InputError(f"this is {value!r}", expected="a whole number"))
     return value
@@ -87,6 +87,6 @@ Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Model(BaseModel):
-    """A part of a scenario: every key known, nothing changed after reading."""
+    """Base of the parts of a scenario: unknown keys are errors, and instances are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=False)

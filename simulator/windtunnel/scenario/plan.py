@@ -1,4 +1,4 @@
-"""How `windtunnel plan` searches: a scenario's ``plan`` key."""
+"""The options of `windtunnel plan`: a scenario's ``plan`` key."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ Objective = Literal["cost", "power", "carbon"]
 
 def _confidence(value: Any) -> Any:
     try:
-        found = parse_quantity(str(value), "1")
-        if isinstance(value, bool) or not 0.5 <= found <= 0.999:
-            raise InputError(f"{value!r} is not a confidence", expected="50% to 99.9%")
+        confidence = parse_quantity(str(value), "1")
+        if isinstance(value, bool) or not 0.5 <= confidence <= 0.999:
+            raise InputError(f"{value!r} is not a valid confidence", expected="50% to 99.9%")
     except InputError as error:
         raise as_custom(error) from None
-    return found
+    return confidence
 
 
 class Plan(Model):
-    """What `windtunnel plan` may build and how long it may look. Every key has a default."""
+    """The search space and the limits of `windtunnel plan`. Every key has a default."""
 
     max: Count | dict[Text, Count] | None = Field(
-        None, description="devices of an entry at most: one number, or one by the entry's name"
+        None, description="largest number of devices of an entry: one number, or one for each entry's name"
     )
     max_entries: Annotated[int, BeforeValidator(whole), Field(ge=1, le=8)] = Field(
-        2, description="entries mixed in one fleet at most"
+        2, description="largest number of entries in one fleet"
     )
-    fleets: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100)] = Field(5, description="fleets to list at most")
+    fleets: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100)] = Field(
+        5, description="largest number of fleets to list"
+    )
     confidence: Annotated[float, BeforeValidator(_confidence)] = Field(
-        0.95, description="of the interval whose worse end must meet a target"
+        0.95, description="confidence of the interval whose worse end must meet a target"
     )
     objective: Objective = "cost"
     spare: Annotated[int, BeforeValidator(whole), Field(ge=0, le=1000)] = Field(
-        0, description="devices of any one entry that may be out without a target of time being missed"
+        0, description="devices of any one entry that may be out of service while targets on time must still be met"
     )
     simulations: Annotated[int, BeforeValidator(whole), Field(ge=1, le=100_000)] = Field(
-        60, description="fleets that the search may simulate"
+        60, description="largest number of fleets that the search simulates"
     )
     replications: Annotated[int, BeforeValidator(whole), Field(ge=2, le=1000)] = Field(
-        5, description="runs, or how many times as long a run, where one run gives a target no interval"
+        5, description="number of runs, or factor on the length of a run, if one run gives a target no interval"
     )
     loads: list[Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]] = Field(
         default=[0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2],

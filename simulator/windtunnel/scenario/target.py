@@ -13,12 +13,12 @@ from windtunnel.core.units import parse_quantity
 SPREAD = ("mean", "p50", "p95", "p99")
 
 CONFIDENCE = ("conclusive", "inconclusive", "no interval")
-"""Whether the whole 95% interval is on the value's side of the limit, reaches past the limit, or is not known."""
+"""The 95% interval does not contain the limit, contains it, or is not known."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """Something a target may speak of: its unit, the statistics it has (empty: a single number), and what it is."""
+    """A metric of targets: its unit, its statistics (empty: a single number), and its description."""
 
     unit: str
     statistics: tuple[str, ...]
@@ -29,19 +29,19 @@ class Metric:
 
 
 METRICS: Mapping[str, Metric] = {
-    "latency": Metric("s", SPREAD, "from a job's arrival to its end", per_workload=True),
+    "latency": Metric("s", SPREAD, "from a job's arrival to its completion", per_workload=True),
     "waiting": Metric("s", SPREAD, "from a job's arrival to its start", per_workload=True),
     "ttft": Metric("s", SPREAD, "from arrival to the first token", per_workload=True),
-    "itl": Metric("s", SPREAD, "between one token and the next, every token counted", per_workload=True),
+    "itl": Metric("s", SPREAD, "between consecutive tokens of a request", per_workload=True),
     "throughput": Metric("/s", (), "jobs completed a second"),
     "power": Metric("W", ("average", "peak"), "power of the whole fleet"),
     "energy": Metric("J", (), "energy of the whole fleet over the run"),
     "cost": Metric("USD/h", (), "rent of the whole fleet"),
-    "energy_cost": Metric("USD/h", (), "what the site's energy costs, at its price by the hour of day"),
+    "energy_cost": Metric("USD/h", (), "cost of the site's energy"),
     "total_cost": Metric("USD/h", (), "rent and energy together"),
-    "carbon": Metric("kg/h", (), "what the site's energy emits, by the hour of day"),
-    "availability": Metric("1", (), "share of the devices' time in which they were not failed", share=True),
-    "utilisation": Metric("1", (), "mean over devices of the time in which they work", share=True),
+    "carbon": Metric("kg/h", (), "carbon emissions of the site's energy"),
+    "availability": Metric("1", (), "share of device time without outages", share=True),
+    "utilisation": Metric("1", (), "share of the rented time in which devices work", share=True),
     "completed": Metric("1", (), "jobs completed over jobs arrived", share=True),
 }
 
@@ -61,17 +61,17 @@ class Target:
 
     @property
     def is_distributed(self) -> bool:
-        """Whether the metric is a time of single jobs, of which a result has the mean and percentiles."""
+        """Return whether the metric is a time of single jobs, with a mean and percentiles."""
         return self.statistic in SPREAD
 
     def met_by(self, value: float | None) -> bool:
-        """Whether ``value`` (SI) satisfies the target; nothing measured never does."""
+        """Return whether ``value`` (SI) meets the target; None never does."""
         if value is None:
             return False
         return value <= self.limit if self.comparison == "<=" else value >= self.limit
 
     def confidence(self, value: float | None, low: float | None, high: float | None) -> str:
-        """How sure ``met_by`` is of ``value``, given its 95% interval (all SI): one of ``CONFIDENCE``."""
+        """Return the member of ``CONFIDENCE`` for ``value`` and its 95% interval (all in SI units)."""
         if value is None or low is None or high is None:
             return "no interval"
         return "conclusive" if self.met_by(low) == self.met_by(high) == self.met_by(value) else "inconclusive"
@@ -92,9 +92,10 @@ class Figure:
 
 
 def parse_figure(text: str, metrics: Mapping[str, Metric] = METRICS) -> Figure:
-    """The figure written as ``METRIC [STATISTIC] [of WORKLOAD]``, of one of ``metrics``.
+    """Return the figure written as ``METRIC [STATISTIC] [of WORKLOAD]``, of one of ``metrics``.
 
-    Raises InputError with what was expected and the nearest right name.
+    Raises:
+        InputError: The text is not valid; it states what was expected and the nearest right name.
     """
     match = _FIGURE_ALONE.fullmatch(text)
     if match is None:
@@ -103,9 +104,10 @@ def parse_figure(text: str, metrics: Mapping[str, Metric] = METRICS) -> Figure:
 
 
 def parse_target(text: str, metrics: Mapping[str, Metric] = METRICS) -> Target:
-    """The target written as ``METRIC [STATISTIC] [of WORKLOAD] <=|>= QUANTITY``, of one of ``metrics``.
+    """Return the target written as ``METRIC [STATISTIC] [of WORKLOAD] <=|>= QUANTITY``, of one of ``metrics``.
 
-    Raises InputError with what was expected and the nearest right name.
+    Raises:
+        InputError: The text is not valid; it states what was expected and the nearest right name.
     """
     expected = "a target such as 'latency p99 <= 20 ms'"
     match = _PATTERN.fullmatch(text)
@@ -117,13 +119,15 @@ def parse_target(text: str, metrics: Mapping[str, Metric] = METRICS) -> Target:
         raise InputError(f"'{comparison}' in '{text}'", expected="<= or >=")
     limit = parse_quantity(match["limit"], metric.unit)
     if limit < 0.0:
-        raise InputError(f"{figure.metric} is never negative, as '{match['limit']}' is", expected="a limit above zero")
-    if metric.share and limit > 1.0:
-        meant = f"{limit:g} %" if limit <= 100.0 else None
         raise InputError(
-            f"{figure.metric} is a share, and '{match['limit']}' is more than all",
+            f"{figure.metric} is never negative, but the limit is '{match['limit']}'", expected="a limit above zero"
+        )
+    if metric.share and limit > 1.0:
+        suggestion = f"{limit:g} %" if limit <= 100.0 else None
+        raise InputError(
+            f"{figure.metric} is a share, and '{match['limit']}' is more than 100%",
             expected="a number from 0 to 1, or a percentage such as 80 %",
-            nearest=meant,
+            nearest=suggestion,
         )
     return Target(text, figure.metric, figure.statistic, figure.workload, comparison, limit, metric.unit)
 
@@ -131,21 +135,21 @@ def parse_target(text: str, metrics: Mapping[str, Metric] = METRICS) -> Target:
 def _figure(match: re.Match[str], text: str, metrics: Mapping[str, Metric]) -> Figure:
     name, statistic, workload = match["metric"], match["statistic"], match["workload"]
     if statistic == "of" and workload is None:
-        raise InputError(f"'{text}' names no workload", expected=f"'{name} of' a workload's name")
+        raise InputError(f"'{text}' does not name a workload", expected=f"'{name} of' a workload's name")
     if name not in metrics:
         if (error := renamed_error("target", name)) is not None:
             raise error
         raise InputError(f"unknown metric '{name}'", expected=one_of(metrics), nearest=nearest(name, metrics))
     metric = metrics[name]
     if metric.statistics and statistic not in metric.statistics:
-        asked = f"'{statistic}'" if statistic else "no statistic"
+        problem = f"{name} has no '{statistic}'" if statistic else f"'{text}' has no statistic"
         raise InputError(
-            f"'{text}' asks for {asked} of {name}",
+            problem,
             expected=one_of(metric.statistics),
             nearest=nearest(statistic or "", metric.statistics),
         )
     if not metric.statistics and statistic is not None:
         raise InputError(f"{name} has no '{statistic}'", expected=f"'{name}' alone")
     if workload is not None and not metric.per_workload:
-        raise InputError(f"{name} is the fleet's, not one workload's", expected=f"'{name}' without 'of'")
+        raise InputError(f"{name} is a metric of the fleet, not of one workload", expected=f"'{name}' without 'of'")
     return Figure(name, statistic, workload)
