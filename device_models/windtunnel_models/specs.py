@@ -120,7 +120,8 @@ class _SpecReader(FileReader):
                 raise self.error(("apis", i), f"unknown API '{api}'", one_of(api_names()), nearest(api, api_names()))
             if kind.name not in api_profile(api).kinds:
                 reaching = [name for name in api_names() if kind.name in api_profile(name).kinds]
-                raise self.error(("apis", i), f"the API '{api}' does not reach a {kind.name}", one_of(reaching))
+                expected = one_of(reaching) if reaching else f"an API profile whose `kinds` name {kind.name}"
+                raise self.error(("apis", i), f"the API '{api}' does not reach a {kind.name}", expected)
         return tuple(apis)
 
     def lineage(self) -> Lineage:

@@ -307,4 +307,4 @@ def test_what_warps_exchange_is_right_for_the_size_they_have() -> None:
 
 
 def test_every_target_is_here() -> None:
-    assert set(TARGETS) == {"cuda", "hip", "opencl", "metal", "wgsl", "glsl", "fpga"}
+    assert set(TARGETS) >= {"cuda", "hip", "opencl", "metal", "wgsl", "glsl", "fpga"}

@@ -290,7 +290,7 @@ def test_keplers_equation_is_solved_to_the_last_digits(eccentricity: float, seed
 
 def test_every_process_that_can_be_written_is_drawn_and_every_one_is_tried_here() -> None:
     union = set(get_args(get_args(said.Arrivals)[0])) - {said.Trace, said.Closed}
-    assert union == set(processes._DRAWN)
+    assert union == set(processes._FUNCTIONS)
     assert union == {type(process_of(described)) for described in ALL}
 
 

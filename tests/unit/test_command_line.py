@@ -127,12 +127,12 @@ def test_devices_lists_every_sku_with_its_kind_and_api(windtunnel_command: Comma
     rows = json.loads(windtunnel_command("devices", "--format", "json").stdout)
     assert set(SKUS) <= {row["sku"] for row in rows}
     assert all({"sku", "kind", "api", "vendor", "provenance"} <= set(row) for row in rows)
-    assert {row["kind"] for row in rows} == {"gpu", "fpga", "tpu", "qat", "dpu", "cpu", "server"}
+    assert {row["kind"] for row in rows} >= {"gpu", "fpga", "tpu", "qat", "dpu", "cpu", "server"}
 
 
 def test_ops_lists_every_operation_with_the_kinds_that_run_it(windtunnel_command: Command) -> None:
     found = {op["op"]: op for op in json.loads(windtunnel_command("ops", "--format", "json").stdout)}
-    assert set(found) == set(EXAMPLE)
+    assert set(found) >= set(EXAMPLE)
     for op, kinds in RUNS.items():
         assert set(kinds.split()) <= set(found[op]["kinds"]), op
     assert [c["name"] for c in found["gemm"]["columns"]] == [

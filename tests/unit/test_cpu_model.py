@@ -12,7 +12,7 @@ from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models import host
 from windtunnel_models.catalogue import Catalogue
 
-SKUS = ("epyc-9654", "host")
+SKUS = [spec.sku for spec in Catalogue().specs() if spec.kind == "cpu"]
 EXAMPLES = {
     "gemm": {"m": 2048, "n": 2048, "k": 2048, "dtype": "float32"},
     "attention": {"phase": "prefill", "batch": 1, "heads": 8, "kv_heads": 8, "head_dim": 64, "kv_tokens": 512},

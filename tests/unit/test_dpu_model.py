@@ -11,7 +11,7 @@ from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
 
-SKUS = ("bluefield-2", "bluefield-3", "pensando-elba")
+SKUS = [spec.sku for spec in Catalogue().specs() if spec.kind == "dpu"]
 EXAMPLES = {
     "packets": {"count": 10_000_000, "bytes": 64},
     "rdma": {"bytes": 65536, "count": 100},

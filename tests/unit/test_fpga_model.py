@@ -13,7 +13,7 @@ from windtunnel.core.ops import OPERATIONS, Rows, one_row
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
 
-SKUS = ("alveo-u50", "alveo-u250", "alveo-u280", "stratix10-520n")
+SKUS = [spec.sku for spec in Catalogue().specs() if spec.kind == "fpga"]
 EXAMPLES = {
     "gemm": {"m": 256, "n": 256, "k": 256, "dtype": "float32"},
     "vector_add": {"n": 1 << 20},

@@ -101,7 +101,7 @@ def with_values(name: str, **values: float) -> Device:
 
 
 def test_every_sku_of_the_contract_is_in_the_catalogue() -> None:
-    assert sorted(SKUS) == sorted(CONTRACT_SKUS)
+    assert set(CONTRACT_SKUS) <= set(SKUS)
 
 
 def test_every_operation_of_the_kind_has_a_sample_and_an_error() -> None:

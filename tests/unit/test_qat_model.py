@@ -11,7 +11,7 @@ from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.catalogue import Catalogue
 
-SKUS = ("qat-8950", "qat-8970", "qat-4xxx")
+SKUS = [spec.sku for spec in Catalogue().specs() if spec.kind == "qat"]
 EXAMPLES = {
     "aes": {"bytes": 4096},
     "compress": {"bytes": 65536},

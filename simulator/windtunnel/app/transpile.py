@@ -19,3 +19,10 @@ def transpile(given: str, target: str, block: str | None) -> Emitted:
 
     sizes = None if block is None else with_sizes(block)
     return emitted(load(given), target, sizes)
+
+
+def targets() -> tuple[str, ...]:
+    """Return the names of all target languages."""
+    from windtunnel.codegen import TARGETS
+
+    return TARGETS

@@ -10,6 +10,16 @@ import click
 from windtunnel.cli.console import FORMAT, pairs, print_json
 
 
+class _Target(click.Option):
+    """An option whose help lists the target languages. They are imported only when the help is printed."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str]:
+        from windtunnel.app.transpile import targets
+
+        *names, last = targets()
+        return f"--to {self.metavar}", f"The target language: {', '.join(names)} or {last}.  [required]"
+
+
 @click.command()
 @click.option(
     "--of",
@@ -49,7 +59,7 @@ def trace(source: Path, form: str, time: str | None, columns: Sequence[str], out
 
 @click.command()
 @click.argument("kernel", metavar="FILE.py:KERNEL")
-@click.option("--to", "target", required=True, metavar="TARGET", help="cuda, hip, opencl, metal, wgsl, glsl or fpga.")
+@click.option("--to", "target", required=True, metavar="TARGET", cls=_Target)
 @click.option(
     "--block",
     metavar="X,Y,Z",
