@@ -1,11 +1,11 @@
-# `make run` does the main job on real input, `make test` runs the whole suite. Each first sets up what it needs in .venv:
-# `make run` the package and its light extras; `make test` also the test tools, the software back ends and, when root, the
-# system packages that the tests require. Without root, a message names the packages and what is missing without them.
+# `make run` simulates a real trace; `make test` runs the whole test suite. Each first installs what it needs into .venv:
+# `make run` the package and its light extras; `make test` also the test tools, the software back ends and, as root, the
+# system packages that the tests require. Without root, a message names the missing packages and what fails without them.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# What each stage of the set-up leaves when it has succeeded.
+# A file that each stage of the set-up creates when it has succeeded.
 RUN_STAMP := $(VENV)/.ready-to-run
 TEST_STAMP := $(VENV)/.ready-to-test
 SETUP := pyproject.toml .ci/setup .ci/constraints.txt
@@ -21,20 +21,20 @@ run: $(RUN_STAMP)
 test: $(TEST_STAMP) check
 	$(BIN)/pytest -n 2 --dist worksteal
 
-# Format, lint and types: what every change is held to before its tests are looked at.
+# Formatting, lint and types.
 check: $(TEST_STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# The optional job: what needs packages too large for every run, JAX (600 MB) and CuPy with its libraries (1.7 GB). JAX
-# runs on the processor where there is no TPU, and CuPy compiles and is compared with its stand-in where there is no GPU.
+# Tests that need packages too large for every run: JAX (600 MB) and CuPy with its libraries (1.7 GB). Without a TPU, JAX
+# runs on the processor. Without a GPU, CuPy compiles kernels and is compared with the fake CuPy of the other tests.
 test-optional: $(TEST_STAMP)
 	$(BIN)/python -m pip install --quiet -e ".[tpu,cuda]"
 	WINDTUNNEL_REQUIRE=tpu $(BIN)/pytest -n 2 --dist worksteal tests/backends/test_tpu.py tests/backends/test_fake_cupy.py \
 		tests/backends/test_cupy_libraries.py tests/backends/test_cuda.py tests/conformance/test_operations.py
 
-# Longer studies than the test suite has time for; writes under reports/.
+# Benchmarks and studies that take too long for the test suite. They write to reports/benchmarks.
 study: $(TEST_STAMP)
 	$(BIN)/python benchmarks/process_engine.py --out reports/benchmarks
 	$(BIN)/python benchmarks/engines.py --out reports/benchmarks
@@ -55,7 +55,7 @@ $(RUN_STAMP): $(SETUP)
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash .ci/setup run
 	@touch $@
 
-# After the first stage, so that two jobs of one make never install into .venv at once.
+# The second stage depends on the first, so that parallel jobs of make never install into .venv at the same time.
 $(TEST_STAMP): $(RUN_STAMP)
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash .ci/setup test
 	@touch $@
