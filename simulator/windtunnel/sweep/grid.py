@@ -62,14 +62,14 @@ def parse_axis(text: str) -> Axis:
     values: list[Any] = []
     for piece in _pieces(raw, where, example):
         steps = _RANGE.fullmatch(piece)
-        for one in _range(steps, where) if steps else [piece]:
-            texts.append(one)
-            values.append(parse(one, f"--over {text}").data)
+        for value_text in _range(steps, where) if steps else [piece]:
+            texts.append(value_text)
+            values.append(parse(value_text, f"--over {text}").data)
     seen: set[str] = set()
-    for one, value in zip(texts, values, strict=True):
-        if (spelled := canonical(value)) in seen:
-            raise InputError(f"the value '{one}' is given twice", where=where, expected="each value once")
-        seen.add(spelled)
+    for value_text, value in zip(texts, values, strict=True):
+        if (key := canonical(value)) in seen:
+            raise InputError(f"the value '{value_text}' is given twice", where=where, expected="each value once")
+        seen.add(key)
     return Axis(path, tuple(texts), tuple(values))
 
 

@@ -62,8 +62,8 @@ class Records:
                 self._write(folder / "result.json", outcome.result)
                 (folder / "error.json").unlink(missing_ok=True)
                 return
-            told = {"error": outcome.error, "exit_code": outcome.code, "traceback": outcome.traceback}
-            self._write(folder / "error.json", json.dumps(told, indent=2, ensure_ascii=False) + "\n")
+            failure = {"error": outcome.error, "exit_code": outcome.code, "traceback": outcome.traceback}
+            self._write(folder / "error.json", json.dumps(failure, indent=2, ensure_ascii=False) + "\n")
 
     def write_manifest(self, stated: Mapping[str, Any]) -> None:
         """Write the manifest, once every point was checked, and delete the records of the sweep before."""
