@@ -242,7 +242,7 @@ def test_a_changed_order_of_events_is_caught(monkeypatch: pytest.MonkeyPatch, ro
 
     def too_early(context: Any, progress: Any) -> None:
         env = context.env
-        for job, tick in enumerate(context.books.arrival):
+        for job, tick in enumerate(context.log.arrival):
             while env._queue and env._queue[0][0] < tick:
                 env.step()
             env._now = tick

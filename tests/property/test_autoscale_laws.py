@@ -82,7 +82,7 @@ def test_scaling_keeps_its_bounds_loses_no_job_and_is_paid_for(data: dict[str, A
     assert jobs["failed"] == jobs["dropped"] == 0
     if "jobs" in data["stop"]:
         assert jobs["completed"] == jobs["arrived"] == 120
-    on, rented = scaling.on, scaling.rented
+    on, rented = scaling.in_service, scaling.rented
     assert rule["min"] <= on.values.min() and on.values.max() <= rented.values.max() <= rule["max"]
     every = round(float(data["autoscale"][0]["every"].split()[0]) * (1e9 if "ms" in rule["every"] else 1e12))
     # More are asked for, and a device that is on drains, at decisions alone.
