@@ -9,6 +9,7 @@ import pytest
 
 import windtunnel
 from windtunnel.core.ops import OPERATIONS, one_row
+from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.scenario.read import scenario_from_data
 from windtunnel.simulation.run import Run
 from windtunnel_models.catalogue import Catalogue
@@ -290,8 +291,8 @@ def test_when_memory_for_keys_and_values_runs_out_sequences_are_put_off_and_stil
     memory = (weights + 2000 * 2 * 4 * 1024 * 2) / 0.9
     finished = run(serving(40, 200, 300, "1e4 /s", CONTINUOUS, memory=f"{memory:.0f} B"))
     assert finished.result["jobs"]["completed"] == 40
-    (note,) = [n for n in finished.result["notes"] if "ran out" in n]
-    assert "put off" in note
+    (note,) = [n for n in finished.result["notes"] if "KV cache was full" in n]
+    assert "preempted" in note
     assert int(finished.recording.token_gaps.weights.sum()) == 40 * 299
     roomy = run(serving(40, 200, 300, "1e4 /s", CONTINUOUS))
     assert roomy.result["notes"] == []
@@ -382,3 +383,20 @@ def test_bursts_come_at_their_rates() -> None:
     within = arrival_s % 0.1 < 0.02
     for found, expected in ((within.sum(), 5000 * 0.02 * 200), ((~within).sum(), 200 * 0.08 * 200)):
         assert abs(found - expected) < 5 * expected**0.5
+
+
+def test_work_on_streams_counts_up_to_the_stated_end_of_the_run() -> None:
+    job = {"service": {"distribution": "deterministic", "mean": "100 s"}}
+    scenario = scenario_from_data(
+        {
+            "schema": 1,
+            "name": "streams",
+            "fleet": [{"device": "server", "streams": 2, "power": {"idle": "10 W", "max": "60 W"}}],
+            "workload": [{"name": "w", "arrivals": {"process": "deterministic", "rate": "0.2 /s"}, "ops": [job]}],
+            "stop": {"time": "9 s"},
+        }
+    )
+    finished = windtunnel.run(scenario, engine="process")
+    busy_s = 9.0 - finished.recording.jobs.start.min() / TICKS_PER_SECOND
+    assert busy_s > 0.0
+    assert finished.result["utilisation"] == pytest.approx(busy_s / 9.0)

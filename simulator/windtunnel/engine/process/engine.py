@@ -81,6 +81,8 @@ def _run(prepared: PreparedRun, progress: Progress | None) -> Recording:
     # Jobs that no device will ever take have arrived all the same, and may have been started.
     last = max(*log.finish, *log.interrupted_end, log.arrival[-1])
     end = last if prepared.end is None else prepared.end
+    if prepared.end is not None:
+        env._now = end  # the last event may be earlier, and what runs on streams is recorded up to the present time
     for station in stations:
         station.close(end)
     if context.autoscaler is not None:
