@@ -246,11 +246,28 @@ def test_a_finished_point_is_not_run_again_and_a_damaged_one_is(damage: Any, sce
 # Processes: killed, asked to end, started twice.
 
 
-def command(scenario: Path, out: Path, *more: str) -> list[str]:
+GATED = """
+import time
+from pathlib import Path
+from windtunnel.app import sweep as command
+
+plain = command.sweep_work
+
+def gated(setup, tree, task):
+    while task.what == "run" and task.changes[0] > "seed=2" and not Path(__file__).with_name("open").exists():
+        time.sleep(0.01)
+    return plain(setup, tree, task)
+
+command.sweep_work = gated
+"""
+"""A module in which the points after the second wait until a file `open` is beside it."""
+
+
+def command(scenario: Path, out: Path, *more: str, gated: bool = False) -> list[str]:
+    program = "import gated_sweep; from windtunnel.cli.main import script; script()"
     return [
         sys.executable,
-        "-m",
-        "windtunnel",
+        *(["-c", program] if gated else ["-m", "windtunnel"]),
         "sweep",
         str(scenario),
         "--over",
@@ -301,6 +318,23 @@ def alive(process: int) -> bool:
 
 
 @pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that lets the points after the second of a gated sweep go on."""
+    (tmp_path / "gated_sweep.py").write_text(GATED)
+    before = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path) + ("" if before is None else os.pathsep + before))
+    return tmp_path / "open"
+
+
+def start_gated(words: list[str], out: Path) -> subprocess.Popen[str]:
+    """Start a sweep, and return when two points are stored and the two workers wait in the next two."""
+    process = start(words)
+    wait_for(lambda: len(results(out)) == 2 or process.poll() is not None)
+    assert process.poll() is None, process.communicate()
+    return process
+
+
+@pytest.fixture
 def slow(queue: Any, tmp_path: Path) -> Path:
     """Points of about half a second."""
     return write(tmp_path, queue(stop={"jobs": 60_000}), "slow.yaml")
@@ -334,21 +368,21 @@ def test_a_sweep_that_is_ended_leaves_no_process_and_goes_on_where_it_was(
     assert not (out / ".scratch").exists()
 
 
-def test_a_killed_worker_is_replaced_and_two_sweeps_do_not_share_a_folder(slow: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_is_replaced_and_two_sweeps_do_not_share_a_folder(
+    scenario: Path, tmp_path: Path, gate: Path
+) -> None:
     out = tmp_path / "out"
-    process = start(command(slow, out, "--format", "json"))
-    wait_for(lambda: results(out))
-    process.send_signal(signal.SIGSTOP)  # so that it holds its folder, however long the second takes to start
-    second = subprocess.run(command(slow, out), capture_output=True, text=True, check=False)
+    process = start_gated(command(scenario, out, "--format", "json", gated=True), out)
+    second = subprocess.run(command(scenario, out), capture_output=True, text=True, check=False)
     workers = [one for one in descendants(process.pid) if "forkserver" in Path(f"/proc/{one}/cmdline").read_text()]
     os.kill(max(workers), signal.SIGKILL)
-    process.send_signal(signal.SIGCONT)
+    gate.touch()
     printed, errors = process.communicate()
     assert second.returncode == 2 and f"another sweep (process {process.pid} on " in second.stderr
     assert process.returncode == 0, errors
     found = json.loads(printed)
     assert found["failed"] == 0 and len(workers) == 3  # the fork server is the eldest
-    assert found == sweep_command.sweep(slow, ["seed=1..6"], out=out, workers=1)
+    assert found == sweep_command.sweep(scenario, ["seed=1..6"], out=out, workers=1)
 
 
 WORKS = """
