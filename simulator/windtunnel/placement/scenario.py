@@ -359,7 +359,7 @@ def check_placement(document: Document) -> PlacementScenario:
     try:
         scenario = PlacementScenario.model_validate(document.data)
     except ValidationError as error:
-        raise located(error, document, PlacementScenario.model_json_schema(by_alias=True)) from None
+        raise located(error, document, PlacementScenario) from None
     scenario._document = document
     seen: set[str] = set()
     for i, tasks in enumerate(scenario.workload):

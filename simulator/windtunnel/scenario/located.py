@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from windtunnel.core.errors import InputError, Where, nearest, one_of
@@ -14,8 +15,14 @@ from windtunnel.core.renamed import renamed_error
 from windtunnel.core.yamlfile import Document, Path, format_path
 
 
-def located(error: ValidationError, document: Document, schema: dict[str, Any]) -> InputError:
-    """Return the first of Pydantic's errors with its place in the file; ``schema`` is the JSON Schema."""
+@cache
+def _schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema(by_alias=True)
+
+
+def located(error: ValidationError, document: Document, model: type[BaseModel]) -> InputError:
+    """Return the first of the errors of ``model`` with its place in the file."""
+    schema = _schema_of(model)
     details = error.errors(include_url=False)
     # Unknown keys come first, because a misspelt key also makes the right key missing. "Not text" for a mapping comes
     # last, because it is reported for every mapping that could be a name instead, whatever is wrong inside it.

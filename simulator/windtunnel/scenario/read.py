@@ -51,7 +51,7 @@ def check_scenario(document: Document) -> Scenario:
     try:
         scenario = Scenario.model_validate(document.data)
     except ValidationError as error:
-        raise located(error, document, Scenario.model_json_schema(by_alias=True)) from None
+        raise located(error, document, Scenario) from None
     check_names(scenario, document)
     programs = [
         parse_program(workload.ops, ("workload", i, "ops"), document.where, list(scenario.models))
