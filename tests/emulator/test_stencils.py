@@ -472,7 +472,7 @@ def test_a_halo_that_is_none_is_refused(halo: Any) -> None:
 
 
 def test_only_functions_are_stencils() -> None:
-    with pytest.raises(errors.InputError, match="is no stencil; expected a function"):
+    with pytest.raises(errors.InputError, match="is not a stencil; expected a function"):
         windtunnel.stencil(np.add)
 
 

@@ -80,8 +80,8 @@ def test_pytest_lists_the_marker_and_the_fixtures(fresh: Path, run: Run, project
     )
     fixtures = run(fresh / "python", "-m", "pytest", "--fixtures", "planted", cwd=project).stdout
     for name, says in (
-        ("accelerator", "A device under test: a fresh emulated one, or a real one."),
-        ("accelerator_faults", "Arm faults on ``accelerator`` from here to the end of the test"),
+        ("accelerator", "The device under test: a new emulated device, or a real one."),
+        ("accelerator_faults", "Arm faults on ``accelerator`` until the end of the test"),
         ("windtunnel_run", "Simulate a scenario"),
     ):
         assert re.search(rf"^{name} -- .*\n +{re.escape(says)}", fixtures, re.M), fixtures

@@ -16,7 +16,7 @@ def test_the_wheel_holds_both_packages_and_their_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "windtunnel/cli/main.py" in names
     assert "windtunnel/py.typed" in names
-    assert "windtunnel_models/kinds/gpu.py" in names
+    assert "windtunnel_models/kinds/gpu/__init__.py" in names
     assert "windtunnel/claims/claims.yaml" in names
     assert "windtunnel/examples/particles.py" in names
     assert "windtunnel_models/calibration/h100-sxm-80gb.yaml" in names

@@ -107,7 +107,7 @@ def _once(project: Path) -> str:
 def test_a_real_device_that_is_not_here_fails_and_is_never_skipped(project: Path) -> None:
     text = "def test_it(accelerator):\n    run(accelerator)\n"
     done = run(project, text, "--accelerator", "real")
-    assert done.returncode == 1 and "skipped" not in done.stdout and "is not here" in done.stdout
+    assert done.returncode == 1 and "skipped" not in done.stdout and "not found on this host" in done.stdout
     both = run(project, text, "--accelerator", "both")
     assert both.returncode == 1 and "1 passed, 1 error" in both.stdout
 
