@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, settings
+# One thread of linear algebra a process: the number of threads changes the last digits of products, and two workers on
+# two cores otherwise run four threads that spin. It must be set before NumPy is imported.
+for _name in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+# Mesa and the Vulkan loader warn where it is not set. Every test finds it set, so that no test depends on another.
+if "XDG_RUNTIME_DIR" not in os.environ:
+    _RUNTIME_FOLDER = tempfile.TemporaryDirectory(prefix="windtunnel-tests-")
+    os.environ["XDG_RUNTIME_DIR"] = _RUNTIME_FOLDER.name
+
+import pytest  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -13,8 +13,7 @@ import numpy as np
 
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.ops import Rows as OpRows
-from windtunnel_models.kinds.gpu.attention import frozen, similarity
-from windtunnel_models.kinds.gpu.attention import log_factor as package_log_factor
+from windtunnel_models.kinds.gpu.attention import LearnedAttention, frozen, similarity
 from windtunnel_models.kinds.gpu.attention_formula import (
     NUMBERS,
     REGIMES,
@@ -114,8 +113,10 @@ def features(rows: Rows, g: Geometry, p: TimeComponents, sheet: Datasheet) -> np
 def log_factor(arrays: Arrays, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Logarithm of measured over formula and its half-width of 90%, [rows] each."""
 
+    evaluate = LearnedAttention(arrays)
+
     def ask(part: OpRows) -> dict[str, np.ndarray]:
-        factor, width, _ = package_log_factor(arrays, part)
+        factor, width, _ = evaluate.log_factor(part)
         return {"factor": factor, "width": width}
 
     found = _joined(rows, ask)

@@ -211,7 +211,7 @@ def log_time(t: sp.Table, fitted: dict[str, np.ndarray]) -> tuple[np.ndarray, np
     """Logarithm of the predicted time, that of the formula alone, and the region, by a table's fit."""
     arrays = {f"{name}_0": value for name, value in fitted.items() if name != "numbers"}
     x, log_formula, region = inputs(t, fitted["numbers"])
-    return log_formula + learned.network(arrays, 0, x), log_formula, region
+    return log_formula + learned.Network(arrays, 0)(x), log_formula, region
 
 
 def pack(sku: str, fitted: dict[tuple[str, str], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:

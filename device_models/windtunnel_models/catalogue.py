@@ -7,7 +7,7 @@ one YAML file, ``apis/<api>.yaml``. A calibration, ``calibration/<sku>.yaml``, r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +214,12 @@ class Catalogue:
             frozen = Device(spec, kind, api_profile(overlay.api or spec.apis[0]), values)
             self._residuals[sku, op] = bind(overlay.learned[op], frozen, op, overlay.path, None)
         return self._residuals[sku, op]
+
+
+@cache
+def shipped_catalogue() -> Catalogue:
+    """Return the catalogue of the shipped devices, the same at every call: its devices are built once a process."""
+    return Catalogue()
 
 
 def _defaults(kind: Kind) -> dict[str, Sourced]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from windtunnel_models.learned.process import Process, Scales
 
 STAND_IN = {"float16": "bfloat16", "bfloat16": "float16", "int8": "fp8", "fp8": "int8", "tf32": "bfloat16"}
 """The number format whose residual is used if a format was not measured: same width, same libraries."""
+
+Evaluator = Callable[[Rows], Correction | None]
 
 LOG_RATIO, NOISE = "log_ratio", "noise_factor"
 """Columns of a residual's points in addition to the operation's own."""
@@ -206,19 +208,29 @@ class ArraysResidual:
 
     def __call__(self, rows: Rows) -> Correction | None:
         """Return the kind's correction from the arrays, for the device as it was fitted."""
-        correction = self._device.kind.learned[self._op](self._arrays, Parameters(self._device), rows)
+        correction = self._evaluate(rows)
         return correction if correction is not None or self._base is None else self._base(rows)
 
     @cached_property
-    def _arrays(self) -> Mapping[str, Any]:
+    def _evaluate(self) -> Evaluator:
         try:
-            with np.load(self._path, allow_pickle=False) as file:
-                prefix = f"{self._op}."
-                return {name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)}
+            state = self._path.stat()
+            learned = self._device.kind.learned[self._op]
+            return _evaluator(learned, self._op, self._path, state.st_mtime_ns, state.st_size)
         except (OSError, ValueError) as error:
             raise InputError(
                 f"the array file cannot be read: {error}", where=Where(str(self._path)), expected="an .npz file"
             ) from None
+
+
+@lru_cache(maxsize=64)
+def _evaluator(
+    learned: Callable[[Mapping[str, Any]], Evaluator], op: str, path: Path, _mtime_ns: int, _size: int
+) -> Evaluator:
+    """Return the evaluator of an array file. Catalogues share it as long as the file does not change."""
+    with np.load(path, allow_pickle=False) as file:
+        prefix = f"{op}."
+        return learned({name.removeprefix(prefix): file[name] for name in file.files if name.startswith(prefix)})
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from windtunnel.simulation.fleet import device_model as device
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 
 def advise_launch(
@@ -15,7 +15,7 @@ def advise_launch(
     """Compare a kernel launch for each command with a persistent kernel: costs, crossovers and recommendation."""
     from windtunnel.planning.launch_or_persist import advise
 
-    return advise(device(device_name, catalogue or Catalogue()), commands_per_s, steps_per_command)
+    return advise(device(device_name, catalogue or shipped_catalogue()), commands_per_s, steps_per_command)
 
 
 def advice_text(advice: Mapping[str, Any]) -> str:

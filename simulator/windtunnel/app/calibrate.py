@@ -11,7 +11,7 @@ from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.optable import read_op_table
 from windtunnel.core.version import __version__
 from windtunnel.simulation.fleet import device_model
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 from windtunnel_models.learned.read import shipped_overlay
 
 
@@ -50,7 +50,7 @@ def calibrate(
         raise InputError(f"{op} takes the time that the scenario states", expected="an operation that runs on hardware")
     if out is not None and out.exists() and measurements.exists() and out.samefile(measurements):
         raise InputError("this is the table itself", where=Where(str(out), field="--out"), expected="another file")
-    target = device_model(device_name, catalogue or Catalogue(), "none")
+    target = device_model(device_name, catalogue or shipped_catalogue(), "none")
     table = read_op_table(operation, measurements)
     result = fit(target, table, table.measured("latency_s"), table.measured("power_w", optional=True))
     if strict and result.warnings:

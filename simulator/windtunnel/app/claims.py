@@ -9,7 +9,7 @@ from typing import Any
 from windtunnel.library.devices import emulator
 from windtunnel.simulation.fleet import device_model as device
 from windtunnel.simulation.run import one_job_s
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 
 def claims(only: str | None = None, catalogue: Catalogue | None = None) -> list[dict[str, Any]]:
@@ -25,7 +25,7 @@ def claims(only: str | None = None, catalogue: Catalogue | None = None) -> list[
     from windtunnel.claims.evaluate import report
     from windtunnel.claims.models import Setting
 
-    catalogued = catalogue or Catalogue()
+    catalogued = catalogue or shipped_catalogue()
     return report(Setting(partial(device, catalogue=catalogued), one_job_s, emulate=emulator()), only)
 
 

@@ -10,7 +10,7 @@ from windtunnel.core.errors import InputError, Where
 from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.read import check_scenario
 from windtunnel.simulation import compare as comparing
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 
 def compare(
@@ -39,4 +39,6 @@ def compare(
         names = (first.name, f"{second.name} with {', '.join(changes)}")
     elif first.name == second.name:
         names = (str(one), str(other))
-    return comparing.compare(first, second, replications, engine, catalogue or Catalogue(), progress, names=names)
+    return comparing.compare(
+        first, second, replications, engine, catalogue or shipped_catalogue(), progress, names=names
+    )

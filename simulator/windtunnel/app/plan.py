@@ -11,7 +11,7 @@ from windtunnel.core.result import result_json
 from windtunnel.planning.planner import Planner
 from windtunnel.scenario.read import read_scenario
 from windtunnel.scenario.scenario import Scenario
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 
 def plan(
@@ -30,7 +30,7 @@ def plan(
     """
     if not isinstance(scenario, Scenario):
         scenario = read_scenario(Path(scenario), changes, seed=seed)
-    catalogue = catalogue or Catalogue()
+    catalogue = catalogue or shipped_catalogue()
     return Planner(scenario, catalogue, workers or os.cpu_count() or 1, progress).run()
 
 

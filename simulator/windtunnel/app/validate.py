@@ -31,7 +31,7 @@ from windtunnel.validation.compare import Comparison, halves
 from windtunnel.validation.compare import compare as _compare
 from windtunnel.validation.rows import Environment, Measurement
 from windtunnel_models import labels
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 MAX_IN_JSON = 2_000
 """The most measurements that validation.json contains; more are in the CSV files only."""
@@ -64,7 +64,7 @@ def read(
     Raises:
         InputError: with file, line and field, for invalid rows or an unknown device.
     """
-    catalogue = catalogue or Catalogue()
+    catalogue = catalogue or shipped_catalogue()
     measurements = rows.read_file(path, op=op, device=device, context=context)
     if device is not None:
         measurements = _of_device(measurements, device, path, catalogue)
@@ -160,7 +160,9 @@ def compare(
     Raises:
         InputError: if a model supports no row of an operation.
     """
-    return _compare(measurements, partial(device_model, catalogue=catalogue or Catalogue(), calibration=calibration))
+    return _compare(
+        measurements, partial(device_model, catalogue=catalogue or shipped_catalogue(), calibration=calibration)
+    )
 
 
 def calibrated(
@@ -176,7 +178,7 @@ def calibrated(
         the model without measurements of this SKU and with the overlay; ``not_fitted`` has the reason if there is no
         fit.
     """
-    catalogue = catalogue or Catalogue()
+    catalogue = catalogue or shipped_catalogue()
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for row in measurements:
         if not row.suspect:
@@ -303,7 +305,7 @@ def judged(
     """
     if max_mape is not None and not 0.0 <= max_mape < math.inf:
         raise InputError(f"this is {max_mape}", where=Where(field="--max-mape"), expected="a share from 0")
-    catalogue = catalogue or Catalogue()
+    catalogue = catalogue or shipped_catalogue()
     comparisons = compare(measurements, catalogue=catalogue, calibration=calibration)
     results = [comparison.report() for comparison in comparisons]
     if calibrate:

@@ -242,12 +242,12 @@ class Kind:
     ``stated_power``: a scenario's ``power.max`` is the power of a busy device, not a cap.
 
     For calibration, by operation: ``fits`` names the parameters that a fit may change, with the expected standard
-    deviation (log) between devices. ``own_numbers`` gives the parameters that rows read under the key of a
-    substitute format again under their own key. ``coordinates`` gives the position of rows for a residual (n x d, about
-    1 for a factor of 8 in size); the default is the logarithms of the columns. ``learned`` evaluates a residual from
-    a compact array file. ``transfer_errors`` gives the error factor (90%) of a transfer from devices of each relation
-    (``die``, ``generation``, ``class``, ``maker``) to a device without measurements. ``transfer_shares`` gives the
-    share of their residual that is used (0 for a relation that is not named).
+    deviation (log) between devices. ``own_numbers`` gives the parameters that rows read under the key of a substitute
+    format again under their own key. ``coordinates`` gives the position of rows for a residual (n x d, about 1 for a
+    factor of 8 in size); the default is the logarithms of the columns. ``learned`` returns the function that evaluates
+    a residual, given the arrays of a compact array file. ``transfer_errors`` gives the error factor (90%) of a transfer
+    from devices of each relation (``die``, ``generation``, ``class``, ``maker``) to a device without measurements.
+    ``transfer_shares`` gives the share of their residual that is used (0 for a relation that is not named).
     """
 
     name: str
@@ -260,7 +260,7 @@ class Kind:
     fits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     own_numbers: Mapping[str, Callable[[Parameters, Rows], Mapping[str, Sourced]]] = field(default_factory=dict)
     coordinates: Mapping[str, Callable[[Parameters, Rows], FloatArray]] = field(default_factory=dict)
-    learned: Mapping[str, Callable[[Mapping[str, Any], Parameters, Rows], Correction | None]] = field(
+    learned: Mapping[str, Callable[[Mapping[str, Any]], Callable[[Rows], Correction | None]]] = field(
         default_factory=dict
     )
     transfer_errors: Mapping[str, Mapping[str, Sourced]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError
 from windtunnel.simulation.fleet import device_model
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 from windtunnel_models.kinds import kind_names
 from windtunnel_models.specs import api_names
 
@@ -61,7 +61,7 @@ def open_device(
         raise InputError(f"'{leaks}' is not a valid value of leaks", expected="ignore or error")
     if schedule is not None and (isinstance(schedule, bool) or not isinstance(schedule, int) or schedule < 0):
         raise InputError(f"{schedule!r} is not a valid schedule", expected="a seed: an integer of at least 0")
-    model = device_model(name, catalogue or Catalogue(), calibration)
+    model = device_model(name, catalogue or shipped_catalogue(), calibration)
     return Accelerator(EmulatedContext(model, host, interval, checked=checked, schedule=schedule), leaks=leaks)
 
 
@@ -79,7 +79,7 @@ def explore(
     """
     from windtunnel.runtime.explore import explored
 
-    catalogue = catalogue or Catalogue()
+    catalogue = catalogue or shipped_catalogue()
     return explored(program, lambda seed: open_device(device, catalogue=catalogue, schedule=seed), schedules)
 
 
@@ -92,7 +92,7 @@ def open_real_device(name: str) -> Accelerator:
     from windtunnel.runtime.accelerator import Accelerator
 
     # A misspelt name is a wrong input, and not an absent device.
-    usual_api = None if ":" in name else device_model(name, Catalogue()).spec.apis[0]
+    usual_api = None if ":" in name else device_model(name, shipped_catalogue()).spec.apis[0]
     return Accelerator(real_devices.open_real(name, usual_api))
 
 
@@ -124,7 +124,7 @@ def select(
         raise InputError(
             "select takes either back ends or a use case", expected="names of back ends, or use_case='...'"
         )
-    catalogued = catalogue or Catalogue()
+    catalogued = catalogue or shipped_catalogue()
     if device is not None and not (real and ":" in device):
         device_model(device, catalogued)  # a misspelt name is a wrong input, and not an absent device
     found: Mapping[str, KnownBackend] = _real_backends() if real else _emulated_backends(machine, host, catalogued)

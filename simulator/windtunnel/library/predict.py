@@ -9,12 +9,15 @@ from typing import Any
 from windtunnel.core.device import Cost
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.simulation.fleet import device_model as device
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 
 def catalogue(folders: Sequence[str | Path] = ()) -> Catalogue:
-    """Read the shipped SKU files, and those in the user's own ``folders``."""
-    return Catalogue([Path(folder) for folder in folders])
+    """Return the shipped devices, and those described in the user's own ``folders``.
+
+    Without folders every call returns the same catalogue, whose devices and cost tables are made once.
+    """
+    return Catalogue([Path(folder) for folder in folders]) if folders else shipped_catalogue()
 
 
 def predict(
@@ -31,7 +34,7 @@ def predict(
     out of range.
     """
     operation = OPERATIONS.find(op)
-    target = device(device_name, catalogue or Catalogue(), calibration)
+    target = device(device_name, catalogue or shipped_catalogue(), calibration)
     cost = target.cost(one_row(operation, values))
     return next(_cost_rows(cost))
 

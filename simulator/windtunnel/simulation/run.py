@@ -28,7 +28,7 @@ from windtunnel.simulation.precision import until_precise
 from windtunnel.simulation.real_devices import add_rows, real_device_notes, real_device_rows
 from windtunnel.simulation.sources import model_accuracy, provenance
 from windtunnel.simulation.versions import versions
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 if TYPE_CHECKING:
     from windtunnel.engine.prepare.prepared import PreparedRun
@@ -215,9 +215,9 @@ def run(
     if isinstance(scenario, (str, Path)):
         scenario = checked(read_document(Path(scenario), changes, seed=seed))
     if isinstance(scenario, PlacementScenario):
-        found, placed = placing.run_placement(scenario, replications, engine, catalogue or Catalogue())
+        found, placed = placing.run_placement(scenario, replications, engine, catalogue or shipped_catalogue())
         return Run(found, placed, _sample(found, len(placed.tasks), all_jobs))
-    result, recording = simulate(scenario, replications, engine, catalogue or Catalogue(), progress)
+    result, recording = simulate(scenario, replications, engine, catalogue or shipped_catalogue(), progress)
     if recording.tally is not None:
         return Run(result, recording)
     return Run(result, recording, _sample(result, len(recording.jobs), all_jobs))

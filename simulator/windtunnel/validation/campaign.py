@@ -31,7 +31,7 @@ from windtunnel.validation import suite
 from windtunnel.validation.budget import Budget
 from windtunnel.validation.measure import Measured, Point, Session
 from windtunnel.validation.rows import Environment, Measurement
-from windtunnel_models.catalogue import Catalogue
+from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 _SHARES: Mapping[str, float] = {"packets": 0.2, "offload": 0.6}
 """The weight of a back end with few operations when the budget is divided; the others have 1."""
@@ -134,7 +134,7 @@ def measured(
     """
     budget = budget or Budget()
     budget.check()
-    catalogue = catalogue or Catalogue()
+    catalogue = catalogue or shipped_catalogue()
     chosen = choose(device, model, catalogue)
     shares = [_SHARES.get(name.partition(":")[0], 1.0) for name, _ in chosen]
     results = MeasurementResults(command=command)

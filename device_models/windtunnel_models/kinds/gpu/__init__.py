@@ -81,5 +81,5 @@ KIND = replace(
     ),
     own_numbers={"gemm": gemm.own_numbers, "attention": attention.own_numbers},
     coordinates={"gemm": gemm.coordinates, "attention": attention.coordinates},
-    learned={"gemm": gemm_learned.learned, "attention": attention.learned},
+    learned={"gemm": gemm_learned.LearnedGemm, "attention": attention.LearnedAttention},
 )

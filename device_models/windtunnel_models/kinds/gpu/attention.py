@@ -176,33 +176,42 @@ def frozen(arrays: Arrays) -> tuple[Datasheet, list[Numbers]]:
     return Datasheet(units, clock, bandwidth, l2, peak, shared, bool(hopper)), each
 
 
-def similarity(a: FloatArray, b: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+def similarity(a: FloatArray, b: FloatArray) -> FloatArray:
     """Return the squared-exponential similarity of the rows of a and b, [a, b]."""
-    x, y = a.astype(np.float32), b.astype(np.float32)
-    distance = np.maximum((x * x).sum(1)[:, None] + (y * y).sum(1)[None] - 2.0 * (x @ y.T), 0.0)
-    return np.asarray(np.exp(-0.5 * distance), dtype=np.float32)
+    distance = np.maximum((a * a).sum(1)[:, None] + (b * b).sum(1)[None] - 2.0 * (a @ b.T), 0.0)
+    return np.asarray(np.exp(-0.5 * distance))
 
 
-def log_factor(arrays: Arrays, rows: Rows) -> tuple[FloatArray, FloatArray, Geometry]:
-    """Return log(measured / formula) of flat rows, its 90% half-width, and their geometry at the fit."""
-    sheet, numbers = frozen(arrays)
-    g = geometry(rows, sheet)
-    x, kind = features(g, formula(g, sheet, numbers.__getitem__), sheet), regime(g)
-    factor = np.zeros(len(x))
-    width = np.asarray(arrays["halfwidth"], dtype=np.float64)[kind, (g.group == 1.0).astype(int)]
-    for k in np.unique(kind).tolist():
-        if f"centres_{k}" not in arrays:
-            continue
-        index = np.flatnonzero(kind == k)
-        near = similarity(x[index], arrays[f"centres_{k}"])
-        factor[index] = near @ arrays[f"weights_{k}"].astype(np.float32)
-        # Twice as wide where nothing like the row was measured.
-        width[index] *= 2.0 - near.max(1)
-    return factor, width, g
+class LearnedAttention:
+    """The correction of attention, which depends on the rows alone. Everything is in float64, as in ``LearnedGemm``."""
 
+    def __init__(self, arrays: Arrays) -> None:
+        self._sheet, self._numbers = frozen(arrays)
+        self._half_width = np.asarray(arrays["halfwidth"], dtype=np.float64)
+        self._points = {
+            k: (arrays[f"centres_{k}"].astype(np.float64), arrays[f"weights_{k}"].astype(np.float64))
+            for k in range(len(REGIMES))
+            if f"centres_{k}" in arrays
+        }
 
-def learned(arrays: Arrays, p: Parameters, rows: Rows) -> Correction | None:
-    """Return the correction of attention, which depends on the rows alone."""
-    del p
-    factor, width, _ = log_factor(arrays, _flat(rows))
-    return Correction(factor.reshape(rows.shape), width.reshape(rows.shape))
+    def log_factor(self, rows: Rows) -> tuple[FloatArray, FloatArray, Geometry]:
+        """Return log(measured / formula) of flat rows, its 90% half-width, and their geometry at the fit."""
+        g = geometry(rows, self._sheet)
+        x, kind = features(g, formula(g, self._sheet, self._numbers.__getitem__), self._sheet), regime(g)
+        factor = np.zeros(len(x))
+        width = self._half_width[kind, (g.group == 1.0).astype(int)]
+        for k in np.unique(kind).tolist():
+            if k not in self._points:
+                continue
+            centres, weights = self._points[k]
+            index = np.flatnonzero(kind == k)
+            near = similarity(x[index], centres)
+            factor[index] = near @ weights
+            # Twice as wide where nothing like the row was measured.
+            width[index] *= 2.0 - near.max(1)
+        return factor, width, g
+
+    def __call__(self, rows: Rows) -> Correction:
+        """Return the correction of ``rows``."""
+        factor, width, _ = self.log_factor(_flat(rows))
+        return Correction(factor.reshape(rows.shape), width.reshape(rows.shape))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.device import Correction, Parameters
+from windtunnel.core.device import Correction
 from windtunnel.core.ops import BYTES_PER_ELEMENT, FloatArray, Rows
 from windtunnel_models.kinds.gpu.gemm import MOST_SPREAD, STAND_INS, Numbers, formula_s
 
@@ -49,7 +49,7 @@ NAMES = (
 
 REGIONS = 8
 
-_BLOCK = 8192
+_BLOCK = 4096
 """Rows evaluated at once: their inputs stay in the processor's cache."""
 
 _WAVES = ((256, 256), (256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (32, 64))
@@ -115,57 +115,77 @@ def inputs(rows: Rows, x: Numbers) -> tuple[FloatArray, FloatArray, npt.NDArray[
     return np.clip(np.stack(f, 1), -8.0, 16.0), log_whole, np.asarray(2 * region + (m <= 16), dtype=np.int64)
 
 
-def encode(x: npt.NDArray[Any], knots: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+def encode(x: npt.NDArray[Any], knots: npt.NDArray[Any]) -> FloatArray:
     """Return inputs and their ramps (n x F): ramp j of an input climbs from 0 to 1 between its knots j and j + 1.
 
     Piecewise-linear encoding (Gorishniy et al., "On Embeddings for Numerical Features in Tabular Deep Learning", 2022):
     a small network then turns as sharply as trees do, where a library switches kernels.
     """
-    values, low = x.astype(np.float32), knots[:, :-1].astype(np.float32)
+    values, low = x.astype(np.float64), knots[:, :-1].astype(np.float64)
     ramps = values[:, :, None] - low
-    ramps /= np.diff(knots, axis=1).astype(np.float32)
+    ramps /= np.diff(knots.astype(np.float64), axis=1)
     np.clip(ramps, 0.0, 1.0, out=ramps)
     return np.concatenate([values, ramps.reshape(len(values), -1)], axis=1)
 
 
-def _silu(x: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    return np.asarray(x / (1.0 + np.exp(np.minimum(-x, 60.0))), dtype=np.float32)
+def _silu(x: FloatArray) -> FloatArray:
+    return np.asarray(x / (1.0 + np.exp(np.minimum(-x, 60.0))))
 
 
-def network(arrays: Arrays, table: int, x: FloatArray) -> FloatArray:
-    """Return log(time / formula) at the inputs ``x`` (n x 52): two hidden layers of SiLU over the ramps."""
-    names = ("knots", "mean", "spread", "scale0", "w0", "b0", "w1", "b1", "w2", "b2")
-    a = {name: np.asarray(arrays[f"{name}_{table}"], dtype=np.float32) for name in names}
-    first = a["w0"] * (a["scale0"] / 127.0) / a["spread"][:, None]
-    hidden = _silu(encode(x, a["knots"]) @ first + (a["b0"] - a["mean"] @ first))
-    hidden = _silu(hidden @ a["w1"] + a["b1"])
-    return np.asarray(hidden @ a["w2"] + a["b2"], dtype=np.float64)
+class Network:
+    """The network of one table: log(time / formula) at the inputs ``x`` (n x 52), two hidden layers of SiLU.
+
+    Everything is in float64. In float32 the order in which a processor adds changes figures that a report shows.
+    """
+
+    def __init__(self, arrays: Arrays, table: int) -> None:
+        names = ("knots", "mean", "spread", "scale0", "w0", "b0", "w1", "b1", "w2", "b2")
+        a = {name: np.asarray(arrays[f"{name}_{table}"], dtype=np.float64) for name in names}
+        self._knots = a["knots"]
+        self._first = a["w0"] * (a["scale0"] / 127.0) / a["spread"][:, None]
+        self._first_bias = a["b0"] - a["mean"] @ self._first
+        self._second, self._second_bias = a["w1"], a["b1"]
+        self._last, self._last_bias = a["w2"], a["b2"]
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """Return log(time / formula) for each row of ``x``."""
+        hidden = _silu(encode(x, self._knots) @ self._first + self._first_bias)
+        hidden = _silu(hidden @ self._second + self._second_bias)
+        return np.asarray(hidden @ self._last + self._last_bias)
 
 
-def table_of(arrays: Arrays, dtype: str, clock: str) -> int | None:
-    """Return the table for a format and clock: its own, the one of bursts, or that of a similar format."""
-    names = [str(name) for name in arrays["tables"]]
-    for name in (dtype, *STAND_INS.get(dtype, ())):
-        for held in dict.fromkeys((clock, "burst")):
-            if f"{name}/{held}" in names:
-                return names.index(f"{name}/{held}")
-    return None
+class LearnedGemm:
+    """The correction of GEMM, which depends on sizes, format and clock alone."""
 
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self._tables: dict[int, tuple[Numbers, Network, FloatArray]] = {}
 
-def learned(arrays: Arrays, _p: Parameters, rows: Rows) -> Correction | None:
-    """Return the correction of GEMM, which depends on sizes, format and clock alone."""
-    table = table_of(arrays, rows.choices["dtype"], rows.choices["clock"])
-    if table is None:
+    def __call__(self, rows: Rows) -> Correction | None:
+        """Return the correction of ``rows``, or None for a format that no table stands for."""
+        index = self._table_of(rows.choices["dtype"], rows.choices["clock"])
+        if index is None:
+            return None
+        if index not in self._tables:
+            widths = np.asarray(self._arrays[f"width_{index}"], dtype=np.float64)
+            self._tables[index] = numbers_at(self._arrays, index), Network(self._arrays, index), widths
+        x, network, widths = self._tables[index]
+        shape = rows.shape
+        numbers = {name: np.broadcast_to(values, shape).reshape(-1) for name, values in rows.numbers.items()}
+        count = len(next(iter(numbers.values())))
+        factor, spread = np.empty(count), np.empty(count)
+        for start in range(0, count, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            block = Rows(rows.op, rows.choices, {name: values[part] for name, values in numbers.items()})
+            features, _, region = inputs(block, x)
+            factor[part], spread[part] = network(features), widths[region]
+        return Correction(factor.reshape(shape), spread.reshape(shape))
+
+    def _table_of(self, dtype: str, clock: str) -> int | None:
+        """Return the table for a format and clock: its own, the one of bursts, or that of a similar format."""
+        names = [str(name) for name in self._arrays["tables"]]
+        for name in (dtype, *STAND_INS.get(dtype, ())):
+            for held in dict.fromkeys((clock, "burst")):
+                if f"{name}/{held}" in names:
+                    return names.index(f"{name}/{held}")
         return None
-    x = numbers_at(arrays, table)
-    shape = rows.shape
-    numbers = {name: np.broadcast_to(values, shape).reshape(-1) for name, values in rows.numbers.items()}
-    widths = np.asarray(arrays[f"width_{table}"], dtype=np.float64)
-    count = len(next(iter(numbers.values())))
-    factor, spread = np.empty(count), np.empty(count)
-    for start in range(0, count, _BLOCK):
-        part = slice(start, start + _BLOCK)
-        some = Rows(rows.op, rows.choices, {name: values[part] for name, values in numbers.items()})
-        features, _, region = inputs(some, x)
-        factor[part], spread[part] = network(arrays, table, features), widths[region]
-    return Correction(factor.reshape(shape), spread.reshape(shape))
