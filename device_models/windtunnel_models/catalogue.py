@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.core.device import Device, Kind, ModelAccuracy, Residual
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.provenance import Sourced
 from windtunnel.core.spec import DeviceSpec
 from windtunnel_models.host import host_spec
@@ -136,7 +136,7 @@ class Catalogue:
         if calibration is not None and calibration.api not in (None, api_name):
             raise InputError(
                 f"this overlay is of {sku} through {calibration.api}, not through {api_name}",
-                where=Where(str(calibration.path), field="api"),
+                where=Location(str(calibration.path), field="api"),
                 expected=f"the device it is of, {sku}@{calibration.api}, or measurements of {sku}@{api_name}",
             )
         if calibration is None and calibrated:

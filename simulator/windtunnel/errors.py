@@ -25,13 +25,13 @@ from windtunnel.core.errors import (
     LaunchError,
     Leak,
     LinkDown,
+    Location,
     MissingSync,
     OutOfBounds,
     QueueFull,
     UninitializedRead,
     UnsupportedOperationError,
     UseAfterFree,
-    Where,
     WindtunnelError,
 )
 
@@ -55,13 +55,13 @@ __all__ = [
     "LaunchError",
     "Leak",
     "LinkDown",
+    "Location",
     "MissingSync",
     "OutOfBounds",
     "QueueFull",
     "UninitializedRead",
     "UnsupportedOperationError",
     "UseAfterFree",
-    "Where",
     "WindtunnelError",
 ]
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, linalg, stats
 
-from windtunnel.core.errors import Where
+from windtunnel.core.errors import Location
 from windtunnel.core.ticks import TICKS_PER_SECOND
 from windtunnel.engine.arrivals import arrival_blocks, arrivals, merged, merged_blocks, processes
 from windtunnel.scenario import arrivals as said
@@ -68,8 +68,8 @@ def scenario(*described: dict[str, Any], stop: dict[str, Any] | None = None, see
     )
 
 
-def nowhere(*_: Any) -> Where:
-    return Where()
+def nowhere(*_: Any) -> Location:
+    return Location()
 
 
 def drawn(described: dict[str, Any], stop: dict[str, Any], seed: int = 1) -> np.ndarray:

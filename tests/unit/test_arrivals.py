@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import windtunnel
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.engine.arrivals import arrival_blocks, arrivals
 from windtunnel.scenario.arrivals import Batches
 from windtunnel.scenario.read import json_schema, scenario_from_data
@@ -125,7 +125,7 @@ def test_a_process_says_its_mean_rate_and_whether_it_is_stationary(
     described: dict[str, Any], mean: float, stationary: bool
 ) -> None:
     scenario = scenario_from_data(data(described, stop={"jobs": 20}))
-    stream = arrivals(scenario.workload[0], 1, scenario.stop, Path(), lambda *_: Where())
+    stream = arrivals(scenario.workload[0], 1, scenario.stop, Path(), lambda *_: Location())
     assert stream.mean_rate_per_s == pytest.approx(mean)
     assert stream.stationary is stationary
     # And a run of it completes.
@@ -138,7 +138,7 @@ def test_a_day_begins_where_it_is_said_to() -> None:
     for shape, first_s in (("step", 45 * 60.0), ("linear", 0.0)):
         described = {"process": "diurnal", "rates": rates, "shape": shape, "start_time": "11:15"}
         scenario = scenario_from_data(data(described, stop={"time": "2.75 h"}))
-        ticks = arrivals(scenario.workload[0], 1, scenario.stop, Path(), lambda *_: Where()).ticks
+        ticks = arrivals(scenario.workload[0], 1, scenario.stop, Path(), lambda *_: Location()).ticks
         hours = 11.25 + ticks / 3.6e15
         if shape == "step":
             assert first_s < ticks[0] / 1e12 < first_s + 10
@@ -159,14 +159,14 @@ def test_arrivals_beyond_106_days_are_refused_for_a_count_and_cut_for_a_time() -
     with pytest.raises(InputError, match="take longer than the 106 days"):
         windtunnel.run(scenario_from_data(data(slow, stop={"jobs": 5000})))
     scenario = scenario_from_data(data(slow, stop={"time": "100 d"}))
-    assert 60 < len(arrivals(scenario.workload[0], 1, scenario.stop, Path(), lambda *_: Where()).ticks) < 160
+    assert 60 < len(arrivals(scenario.workload[0], 1, scenario.stop, Path(), lambda *_: Location()).ticks) < 160
 
 
 def test_blocks_of_a_trace_are_its_jobs(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("t\n" + "".join(f"{i}\n" for i in range(50)))
     described = {"process": "trace", "file": "t.csv", "time": "t", "repeat": 1000}
     scenario = scenario_from_data(data(described, stop={"jobs": 40_000}), str(tmp_path / "s.yaml"))
-    blocks = list(arrival_blocks(scenario.workload[0], 1, scenario.stop, tmp_path, lambda *_: Where()))
+    blocks = list(arrival_blocks(scenario.workload[0], 1, scenario.stop, tmp_path, lambda *_: Location()))
     assert np.array_equal(np.concatenate(blocks), np.arange(40_000) * 10**12)
     assert len(blocks) > 1
 

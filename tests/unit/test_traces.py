@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import windtunnel
 from windtunnel.app.trace import import_trace
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND
 from windtunnel.engine.arrivals import TraceRows, arrivals, export_trace, read_trace, trace_jobs
 from windtunnel.engine.arrivals.processes import Draws
@@ -33,7 +33,7 @@ SECOND = TICKS_PER_SECOND
 def jobs(file: Path, seed: int = 1, **keys: Any) -> TraceRows:
     process = Trace.model_validate({"process": "trace", "file": file.name, **keys})
     return trace_jobs(
-        process, file.parent, Draws(seed, ("w", "arrivals")), lambda *path: Where(field=".".join(map(str, path)))
+        process, file.parent, Draws(seed, ("w", "arrivals")), lambda *path: Location(field=".".join(map(str, path)))
     )
 
 
@@ -46,7 +46,7 @@ def small(tmp_path: Path) -> Path:
 
 
 def said(rows: TraceRows) -> list[int]:
-    return rows.numbers("what", Where()).astype(int).tolist()
+    return rows.numbers("what", Location()).astype(int).tolist()
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_program_written_for_one_trace_runs_on_another(tmp_path: Path) -> None
 
 def test_a_trace_of_a_scenario_says_its_rate_and_that_it_is_not_stationary() -> None:
     scenario = scenario_from_data(data(str(CONV), [{"launch": {}}], format="azure-llm", scale=2.0))
-    stream = arrivals(scenario.workload[0], 1, None, Path(), lambda *_: Where())
+    stream = arrivals(scenario.workload[0], 1, None, Path(), lambda *_: Location())
     assert len(stream.ticks) == 2 * 19_366
     assert stream.mean_rate_per_s == pytest.approx(2 * 19_366 / 3501.7, rel=1e-3)
     assert not stream.stationary

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from windtunnel.core.device import Device, Parameters
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.optable import OpTable
 from windtunnel_models.learned.calibration import Calibration, FittedLinearModel, Group, Outlier, Points
@@ -63,7 +63,7 @@ def calibrate(device: Device, table: OpTable, seconds: FloatArray, power_w: Floa
     if result.distinct < FEWEST_ROWS:
         raise InputError(
             f"{result.distinct} distinct measurements are too few for a fit",
-            where=Where(table.table.file),
+            where=Location(table.table.file),
             expected=f"at least {FEWEST_ROWS}",
         )
     # The fit solves hundreds of small systems, for which threads cost more than they save.

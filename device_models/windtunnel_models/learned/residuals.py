@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from windtunnel.core.device import Correction, Device, ModelAccuracy, Parameters, Residual
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import CONTEXT, OPERATIONS, FloatArray, Operation, Rows
 from windtunnel.core.provenance import Provenance, Sourced
 from windtunnel_models.learned.linear_model import LinearCostModel
@@ -116,7 +116,7 @@ class PointsResidual:
         except (KeyError, IndexError, ValueError, TypeError, StopIteration, np.linalg.LinAlgError) as error:
             raise InputError(
                 f"the points of {self._op.name} cannot be read ({type(error).__name__}: {error})",
-                where=Where(str(self._path or "overlay"), field=f"learned.{self._op.name}.points"),
+                where=Location(str(self._path or "overlay"), field=f"learned.{self._op.name}.points"),
                 expected=f"what `windtunnel calibrate {self._op.name}` wrote: a header, points, scales",
             ) from None
 
@@ -219,7 +219,7 @@ class ArraysResidual:
             return _evaluator(learned, self._op, self._path, state.st_mtime_ns, state.st_size)
         except (OSError, ValueError) as error:
             raise InputError(
-                f"the array file cannot be read: {error}", where=Where(str(self._path)), expected="an .npz file"
+                f"the array file cannot be read: {error}", where=Location(str(self._path)), expected="an .npz file"
             ) from None
 
 

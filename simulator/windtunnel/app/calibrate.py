@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from windtunnel.core.csvfile import write_whole
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.optable import read_op_table
 from windtunnel.core.version import __version__
@@ -49,18 +49,18 @@ def calibrate(
     if not operation.hardware:
         raise InputError(f"{op} takes the time that the scenario states", expected="an operation that runs on hardware")
     if out is not None and out.exists() and measurements.exists() and out.samefile(measurements):
-        raise InputError("this is the table itself", where=Where(str(out), field="--out"), expected="another file")
+        raise InputError("this is the table itself", where=Location(str(out), field="--out"), expected="another file")
     target = device_model(device_name, catalogue or shipped_catalogue(), "none")
     table = read_op_table(operation, measurements)
     result = fit(target, table, table.measured("latency_s"), table.measured("power_w", optional=True))
     if strict and result.warnings:
-        raise InputError(result.warnings[0], where=Where(str(measurements), field="latency_s"), expected="seconds")
+        raise InputError(result.warnings[0], where=Location(str(measurements), field="latency_s"), expected="seconds")
     if strict and result.outliers:
         first = result.outliers[0]
         raise InputError(
             f"{len(result.outliers)} of {result.rows} rows are outliers; the first measured {first.measured_s:g} s, "
             f"where the other rows predict {first.expected_s:g} s",
-            where=Where(str(measurements), first.line, field="latency_s"),
+            where=Location(str(measurements), first.line, field="latency_s"),
             expected="a time near the prediction, or no --strict",
         )
     if out is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.scenario.changes import read_document
 from windtunnel.scenario.read import check_scenario
 from windtunnel.simulation import compare as comparing
@@ -28,7 +28,7 @@ def compare(
     if (other is None) == (not changes):
         raise InputError(
             "there is nothing to compare with, or there are two things",
-            where=Where(field="compare"),
+            where=Location(field="compare"),
             expected="another scenario, or --change PATH=VALUE",
         )
     first = check_scenario(read_document(Path(one), seed=seed))

@@ -17,7 +17,7 @@ from typing import Any
 from windtunnel.backends.common import system
 from windtunnel.backends.discovery import real_devices, registry
 from windtunnel.backends.discovery.probe import ProbeResult, probe
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.version import __version__
 
 NEEDED = (
@@ -44,7 +44,7 @@ def names_of(required: Sequence[str]) -> list[str]:
         if name not in registry.names():
             raise InputError(
                 f"unknown back end '{name}'",
-                where=Where(field="--require"),
+                where=Location(field="--require"),
                 expected=one_of(registry.names()),
                 nearest=nearest(name, registry.names()),
             )

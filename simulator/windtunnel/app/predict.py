@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from windtunnel.core.csvfile import write_whole
 from windtunnel.core.device import Cost, Device
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.optable import read_op_table
 from windtunnel.library.predict import _cost_rows
@@ -35,14 +35,16 @@ def predict_table(op: str, target: Device, source: Path, out: Path) -> int:
     """
     if out.exists() and out.samefile(source):
         raise InputError(
-            "the output is the input table itself", where=Where(str(out), field="--out"), expected="another file"
+            "the output is the input table itself", where=Location(str(out), field="--out"), expected="another file"
         )
     rows = read_op_table(OPERATIONS.find(op), source)
     table = rows.table
     header = [f"{name}_given" if name in Cost.COLUMNS else name for name in table.header]
     twice = [name for name in header if header.count(name) > 1]
     if twice:
-        raise InputError(f"the output would have two columns '{twice[0]}'", where=Where(str(source), 1, field=twice[0]))
+        raise InputError(
+            f"the output would have two columns '{twice[0]}'", where=Location(str(source), 1, field=twice[0])
+        )
     cells: list[dict[str, Any]] = [{}] * len(table.rows)
     for places, group in rows.groups():
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.policy import POLICIES
 from windtunnel.core.result import result_json
 from windtunnel.placement.recording import PlacementRecording
@@ -39,7 +39,7 @@ def save(finished: Run, folder: Path) -> list[Path]:
             if not_files:
                 raise InputError(
                     f"'{not_files[0]}' exists and is not a file",
-                    where=Where(str(folder), field="--out"),
+                    where=Location(str(folder), field="--out"),
                     expected="another folder",
                 )
             for name in names:
@@ -47,7 +47,7 @@ def save(finished: Run, folder: Path) -> list[Path]:
     except OSError as error:
         raise InputError(
             f"the output cannot be written: {error.strerror or error}",
-            where=Where(str(folder), field="--out"),
+            where=Location(str(folder), field="--out"),
             expected="a folder that can be written to",
         ) from None
     return [folder / name for name in names]
@@ -70,7 +70,7 @@ def check_writable(folder: Path) -> None:
     parent = folder
     while not parent.exists() and parent != parent.parent:
         parent = parent.parent
-    where = Where(str(folder), field="--out")
+    where = Location(str(folder), field="--out")
     if not parent.is_dir():
         raise InputError(f"'{parent}' is not a folder", where=where, expected="a folder that can be written to")
     try:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windtunnel.core.errors import InputError, Where, WindtunnelError
+from windtunnel.core.errors import InputError, Location, WindtunnelError
 from windtunnel.core.result import result_json
 from windtunnel.core.spec import DeviceSpec
 from windtunnel.simulation import run as simulation
@@ -83,10 +83,12 @@ def sweep(
 def _one_at_a_time(real: Sequence[str], workers: int | None, cluster: str | None) -> int:
     """Return the number of worker processes for points that measure real devices: always one."""
     if cluster is not None:
-        raise InputError(f"{real[0]} is a device of this host", where=Where(field="--cluster"), expected="no --cluster")
+        raise InputError(
+            f"{real[0]} is a device of this host", where=Location(field="--cluster"), expected="no --cluster"
+        )
     if workers not in (None, 1):
         problem = f"every point measures {real[0]}, and {workers} workers would disturb each other's measurements"
-        raise InputError(problem, where=Where(field="--workers"), expected="1, or no --workers")
+        raise InputError(problem, where=Location(field="--workers"), expected="1, or no --workers")
     return 1
 
 

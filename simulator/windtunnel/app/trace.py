@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ticks import TICKS_PER_SECOND
 
 
@@ -20,10 +20,10 @@ def import_trace(source: Path, form: str, time: str | None, columns: Mapping[str
 
     if out.exists() and source.exists() and out.samefile(source):
         raise InputError(
-            "the output is the input trace itself", where=Where(str(out), field="--out"), expected="another file"
+            "the output is the input trace itself", where=Location(str(out), field="--out"), expected="another file"
         )
     options = {"format": "--format", "time": "--time", "columns": "--column"}
-    rows = read_trace(source, form, time, columns, lambda key, *_: Where(str(source), field=options.get(key)))
+    rows = read_trace(source, form, time, columns, lambda key, *_: Location(str(source), field=options.get(key)))
     export_trace(rows, out)
     span_s = rows.ticks[-1] / TICKS_PER_SECOND
     return {"rows": len(rows.ticks), "span_s": span_s, "mean_rate_per_s": rows.mean_rate_per_s}

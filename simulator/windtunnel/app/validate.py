@@ -18,7 +18,7 @@ from typing import Any
 
 from windtunnel.app.calibrate import calibrate as calibrate_device
 from windtunnel.core.csvfile import write_whole
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.result import result_json
 from windtunnel.library import predict as predict_library
 from windtunnel.report.validation_page import render
@@ -73,7 +73,7 @@ def read(
         if len(names) > 1:
             raise InputError(
                 f"rows of {len(names)} devices would be compared with one model",
-                where=Where(str(path), field="--as"),
+                where=Location(str(path), field="--as"),
                 expected=f"--device, {one_of(names)}",
             )
         device_model(model, catalogue)
@@ -84,7 +84,7 @@ def read(
             try:
                 models[row.device] = model_of(row.device, catalogue)
             except InputError as error:
-                raise error.at(Where(str(path), row.line, field="device")) from None
+                raise error.at(Location(str(path), row.line, field="device")) from None
     return [_renamed(row, models[row.device]) for row in measurements]
 
 
@@ -102,7 +102,7 @@ def _of_device(measurements: Sequence[Measurement], device: str, path: Path, cat
     if not kept:
         raise InputError(
             f"no row is of '{device}'",
-            where=Where(str(path), field="--device"),
+            where=Location(str(path), field="--device"),
             expected=one_of(names),
             nearest=nearest(device, names),
         )
@@ -304,7 +304,7 @@ def judged(
         omitted: The points that were not measured.
     """
     if max_mape is not None and not 0.0 <= max_mape < math.inf:
-        raise InputError(f"this is {max_mape}", where=Where(field="--max-mape"), expected="a share from 0")
+        raise InputError(f"this is {max_mape}", where=Location(field="--max-mape"), expected="a share from 0")
     catalogue = catalogue or shipped_catalogue()
     comparisons = compare(measurements, catalogue=catalogue, calibration=calibration)
     results = [comparison.report() for comparison in comparisons]

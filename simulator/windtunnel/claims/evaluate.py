@@ -35,7 +35,7 @@ from typing import Any
 
 from windtunnel.claims.bounds import Bound
 from windtunnel.claims.models import Modelled, Setting, evaluate
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.units import format_quantity as show
 from windtunnel.core.units import parse_quantity, to_unit
 from windtunnel.core.yamlfile import parse, read_text
@@ -128,7 +128,7 @@ def read_claims(path: Path = FILE) -> list[Claim]:
             raise InputError(f"this claim is not valid: {error}", where=where) from None
     ids = [claim.id for claim in claims]
     if len(set(ids)) != len(ids):
-        raise InputError("an id is given twice", where=Where(str(path)), expected="each id once")
+        raise InputError("an id is given twice", where=Location(str(path)), expected="each id once")
     return claims
 
 
@@ -152,7 +152,7 @@ def choose(claims: Sequence[Claim], only: str | None) -> list[Claim]:
     if only is not None and only not in groups:
         raise InputError(
             f"'{only}' is not a valid group of claims",
-            where=Where(field="--only"),
+            where=Location(field="--only"),
             expected=one_of(groups),
             nearest=nearest(only, groups),
         )

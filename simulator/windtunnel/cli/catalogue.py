@@ -38,10 +38,10 @@ def _real_devices(catalogs: Sequence[str], form: str) -> None:
     from windtunnel.backends.discovery.real_devices import real_devices
 
     if catalogs:
-        from windtunnel.core.errors import InputError, Where
+        from windtunnel.core.errors import InputError, Location
 
         raise InputError(
-            "--catalog cannot be combined with --real", where=Where(field="--catalog"), expected="--real alone"
+            "--catalog cannot be combined with --real", where=Location(field="--catalog"), expected="--real alone"
         )
     rows = real_devices()
     if form == "json":

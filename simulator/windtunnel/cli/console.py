@@ -68,15 +68,15 @@ class StatusLine:
 
 def pairs(values: Sequence[str]) -> dict[str, object]:
     """Parse ``KEY=VALUE`` words. Raises InputError for another form and for a repeated key."""
-    from windtunnel.core.errors import InputError, Where
+    from windtunnel.core.errors import InputError, Location
 
     parsed: dict[str, object] = {}
     for text in values:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise InputError(f"'{text}' is not KEY=VALUE", where=Where(field=text), expected="such as m=4096")
+            raise InputError(f"'{text}' is not KEY=VALUE", where=Location(field=text), expected="such as m=4096")
         if key in parsed:
-            raise InputError(f"'{key}' is given twice", where=Where(field=key), expected="each column once")
+            raise InputError(f"'{key}' is given twice", where=Location(field=key), expected="each column once")
         parsed[key] = value
     return parsed
 

@@ -75,13 +75,13 @@ def advise(
     windtunnel advise --for "ml training"
     windtunnel advise --commands-per-s 60 --steps-per-command 5 --device h100-sxm-80gb
     """  # noqa: D301
-    from windtunnel.core.errors import InputError, Where
+    from windtunnel.core.errors import InputError, Location
 
     if use is None:
         if rate is None or steps is None:
             raise InputError(
                 "no use case and no command rate were given",
-                where=Where(field="advise"),
+                where=Location(field="advise"),
                 expected="--for USE, or --commands-per-s X and --steps-per-command Y",
             )
         from windtunnel.app.advise import advice_text, advise_launch
@@ -93,7 +93,7 @@ def advise(
     for field, value in (("--commands-per-s", rate), ("--steps-per-command", steps), ("--device", device_name)):
         if value is not None:
             raise InputError(
-                f"{field} cannot be combined with --for", where=Where(field=field), expected="--for USE alone"
+                f"{field} cannot be combined with --for", where=Location(field=field), expected="--for USE alone"
             )
     from windtunnel.core.recommendation import recommendation
 

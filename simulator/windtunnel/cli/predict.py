@@ -40,7 +40,7 @@ def predict(
     windtunnel predict gemm --device l4 --table shapes.csv --out predicted.csv
     """  # noqa: D301
     from windtunnel.app.predict import known_from, predict_table
-    from windtunnel.core.errors import InputError, Where
+    from windtunnel.core.errors import InputError, Location
     from windtunnel.library import predict as predict_library
     from windtunnel.simulation.fleet import device_model
 
@@ -48,17 +48,17 @@ def predict(
     if table is not None:
         if values:
             raise InputError(
-                "KEY=VALUE and --table were both given", where=Where(field="--table"), expected="one of them"
+                "KEY=VALUE and --table were both given", where=Location(field="--table"), expected="one of them"
             )
         if out is None:
-            raise InputError("--table needs --out", where=Where(field="--out"), expected="--out OUT.csv")
+            raise InputError("--table needs --out", where=Location(field="--out"), expected="--out OUT.csv")
         from windtunnel.core.ops import OPERATIONS
 
         OPERATIONS.find(op)
         if calibration is not None and out.exists() and Path(calibration).exists() and out.samefile(calibration):
             raise InputError(
                 "the output is the calibration file itself",
-                where=Where(str(out), field="--out"),
+                where=Location(str(out), field="--out"),
                 expected="another file",
             )
         count = predict_table(op, device_model(device_name, catalogue, calibration), table, out)
@@ -67,7 +67,7 @@ def predict(
             print_json({"rows": count, "out": str(out)})
         return
     if out is not None:
-        raise InputError("--out needs --table", where=Where(field="--out"), expected="--table IN.csv --out OUT.csv")
+        raise InputError("--out needs --table", where=Location(field="--out"), expected="--table IN.csv --out OUT.csv")
     cost = predict_library.predict(op, device_name, pairs(values), catalogue=catalogue, calibration=calibration)
     if form == "json":
         print_json(cost)

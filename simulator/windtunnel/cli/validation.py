@@ -89,11 +89,13 @@ def validate(
     """  # noqa: D301
     from windtunnel.app import validate as validating
     from windtunnel.app.run import check_writable
-    from windtunnel.core.errors import InputError, Where
+    from windtunnel.core.errors import InputError, Location
     from windtunnel.report.validation import text
 
     if old_max_mape is not None:
-        raise InputError("--at-most was renamed to --max-mape", where=Where(field="--at-most"), expected="--max-mape")
+        raise InputError(
+            "--at-most was renamed to --max-mape", where=Location(field="--at-most"), expected="--max-mape"
+        )
     if out is not None:
         check_writable(out)
     share = None if max_mape is None else max_mape / 100.0
@@ -132,11 +134,13 @@ def validate(
 
 def _only(what: str, options: Mapping[str, object]) -> None:
     """Raise InputError for the first of ``options`` that was given: it cannot be combined with ``what``."""
-    from windtunnel.core.errors import InputError, Where
+    from windtunnel.core.errors import InputError, Location
 
     for name, value in options.items():
         if value is not None:
-            raise InputError(f"{name} cannot be combined with {what}", where=Where(field=name), expected="one of them")
+            raise InputError(
+                f"{name} cannot be combined with {what}", where=Location(field=name), expected="one of them"
+            )
 
 
 @click.command()

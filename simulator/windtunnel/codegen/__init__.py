@@ -18,7 +18,7 @@ from windtunnel.codegen.opencl import OPENCL
 from windtunnel.codegen.signature import Argument, Buffer, GridSize, Side, Signature, Value
 from windtunnel.codegen.tokens import Tokens
 from windtunnel.codegen.wgsl import WGSL, WgslEmitter
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.stencil import StencilForm, form_of
 from windtunnel.language import ir
 from windtunnel.language.infer import infer
@@ -90,7 +90,7 @@ def transpile(function: Callable[..., Any], target: str, block: Block | None = N
         if parameter.annotation is None:
             raise KernelError(
                 f"parameter '{parameter.name}' has no type, but the target's language needs one",
-                where=Where(source_of(plain).file, parameter.line, field=parameter.name),
+                where=Location(source_of(plain).file, parameter.line, field=parameter.name),
                 expected=f"an annotation: {parameter.name}: i32 for a number, {parameter.name}: f32[:] for an array",
             )
     types = {one.name: one.annotation for one in parameters if one.annotation is not None}
@@ -175,7 +175,9 @@ def with_sizes(text: str) -> Block:
     parts = text.split(",")
     if len(parts) > 3 or not all(part.strip().isdecimal() for part in parts):
         raise InputError(
-            f"a block of {text!r}", where=Where(field="--block"), expected="one to three whole numbers: 256 or 16,16,1"
+            f"a block of {text!r}",
+            where=Location(field="--block"),
+            expected="one to three whole numbers: 256 or 16,16,1",
         )
     x, y, z = (*(int(part) for part in parts), 1, 1)[:3]
     _check_block((x, y, z))

@@ -33,7 +33,7 @@ from windtunnel.codegen.text import (
     folded_value,
 )
 from windtunnel.codegen.tokens import Tokens
-from windtunnel.core.errors import Where
+from windtunnel.core.errors import Location
 from windtunnel.language import ir
 from windtunnel.language.source import KernelError
 from windtunnel.language.types import BF16, BOOL, F16, F32, I32, I64, U32, U64, Scalar
@@ -82,7 +82,7 @@ class ExpressionEmitter:
 
     def refuse(self, line: int, problem: str, expected: str | None = None) -> NoReturn:
         """Raise KernelError at a line of the kernel's file."""
-        raise KernelError(problem, where=Where(*self.program.place_of(line)), expected=expected)
+        raise KernelError(problem, where=Location(*self.program.place_of(line)), expected=expected)
 
     def _spell(self) -> dict[str, str]:
         """Return a valid name of the target for each of the kernel's names."""

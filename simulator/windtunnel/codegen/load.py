@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 
 _NAME = "_windtunnel_transpiled"
 
@@ -27,14 +27,16 @@ def load(reference: str) -> Callable[..., Any]:
     file = Path(path)
     if not file.is_file():
         there = sorted(p.name for p in file.parent.glob("*.py")) if file.parent.is_dir() else []
-        raise InputError("no such file", where=Where(path), expected="a Python file", nearest=nearest(file.name, there))
+        raise InputError(
+            "no such file", where=Location(path), expected="a Python file", nearest=nearest(file.name, there)
+        )
     module = _executed(file)
     functions = {key: value for key, value in vars(module).items() if _is_function(value) and not key.startswith("__")}
     if name not in functions:
         own = [key for key, value in functions.items() if _plain(value).__module__ == _NAME]
         raise InputError(
             f"no function '{name}'",
-            where=Where(path),
+            where=Location(path),
             expected=one_of(own) if own else "a function, defined with def",
             nearest=nearest(name, own),
         )
@@ -54,7 +56,7 @@ def _is_function(value: Any) -> bool:
 def _executed(file: Path) -> Any:
     spec = importlib.util.spec_from_file_location(_NAME, file)
     if spec is None or spec.loader is None:
-        raise InputError("no Python file", where=Where(str(file)), expected="a name that ends in .py")
+        raise InputError("no Python file", where=Location(str(file)), expected="a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
     # Modules in the same folder can be imported, as if the file were run as a script.
     sys.path.insert(0, str(file.resolve().parent))
@@ -67,7 +69,7 @@ def _executed(file: Path) -> Any:
         line = error.lineno if isinstance(error, SyntaxError) else _line_in(file, error)
         raise InputError(
             f"the file cannot be executed: {type(error).__name__}: {error}",
-            where=Where(str(file), line),
+            where=Location(str(file), line),
             expected="a file that can be imported",
         ) from error
     finally:

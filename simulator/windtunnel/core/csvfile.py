@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from windtunnel.core.errors import InputError, Where, nearest
+from windtunnel.core.errors import InputError, Location, nearest
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Table:
         return [row[at].strip() for row in self.rows]
 
 
-def read_csv(path: Path, what: str, where: Where | None = None) -> Table:
+def read_csv(path: Path, what: str, where: Location | None = None) -> Table:
     """Return the CSV file at ``path``, which error messages call ``what``.
 
     ``where`` is the place that names the file, if there is one.
@@ -41,7 +41,7 @@ def read_csv(path: Path, what: str, where: Where | None = None) -> Table:
         InputError: The file does not exist, is not readable, is not CSV, is empty, or has a row whose width differs
             from that of its header.
     """
-    named = where or Where(str(path))
+    named = where or Location(str(path))
     shown = f"the {what} '{path}'" if where is not None else f"this {what}"
     try:
         raw = path.read_bytes()
@@ -66,25 +66,27 @@ def read_csv(path: Path, what: str, where: Where | None = None) -> Table:
             if len(row) != len(header):
                 raise InputError(
                     f"this row has {len(row)} cells",
-                    where=Where(str(path), reader.line_num),
+                    where=Location(str(path), reader.line_num),
                     expected=f"{len(header)}, as the header has",
                 )
             rows.append(row)
             lines.append(reader.line_num)
     except csv.Error as error:
-        raise InputError(f"this is not CSV: {error}", where=Where(str(path), reader.line_num)) from None
+        raise InputError(f"this is not CSV: {error}", where=Location(str(path), reader.line_num)) from None
     if not header:
         raise InputError(f"{shown} is empty", where=named, expected="a header and rows")
     repeated = [name for i, name in enumerate(header) if name in header[:i]]
     if repeated:
-        raise InputError(f"the column '{repeated[0]}' is given twice", where=Where(str(path), 1, field=repeated[0]))
+        raise InputError(f"the column '{repeated[0]}' is given twice", where=Location(str(path), 1, field=repeated[0]))
     return Table(str(path), header, rows, lines)
 
 
 def write_whole(path: Path, write: Callable[[TextIO], None]) -> None:
     """Write a text file (gzip by its name) atomically; raises InputError if it cannot be written."""
     if path.exists() and not path.is_file():
-        raise InputError("this is not a regular file", where=Where(str(path)), expected="the name of a file to write")
+        raise InputError(
+            "this is not a regular file", where=Location(str(path)), expected="the name of a file to write"
+        )
     try:
         handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         os.close(handle)
@@ -103,5 +105,5 @@ def write_whole(path: Path, write: Callable[[TextIO], None]) -> None:
             raise
     except OSError as error:
         raise InputError(
-            f"this cannot be written: {error.strerror or error}", where=Where(str(path)), expected="a writable place"
+            f"this cannot be written: {error.strerror or error}", where=Location(str(path)), expected="a writable place"
         ) from None

@@ -53,7 +53,7 @@ def one_of(candidates: Iterable[str], limit: int = 12) -> str:
 
 
 @dataclass(frozen=True)
-class Where:
+class Location:
     """A place in the input: a file, a line and column in it (from 1), and a field's path."""
 
     file: str | None = None
@@ -77,12 +77,12 @@ class InputError(WindtunnelError):
         self,
         problem: str,
         *,
-        where: Where | None = None,
+        where: Location | None = None,
         expected: str | None = None,
         nearest: str | None = None,
     ) -> None:
         self.problem = problem
-        self.where = where or Where()
+        self.where = where or Location()
         self.expected = expected
         self.nearest = nearest
         super().__init__(problem)
@@ -95,10 +95,10 @@ class InputError(WindtunnelError):
             text += f"; did you mean '{self.nearest}'?"
         return text
 
-    def at(self, where: Where) -> InputError:
+    def at(self, where: Location) -> InputError:
         """Return the same error with the missing parts of its place taken from ``where``."""
         own = self.where
-        merged = Where(
+        merged = Location(
             file=own.file or where.file,
             line=own.line if own.line is not None else where.line,
             column=own.column if own.line is not None else where.column,

@@ -9,7 +9,7 @@ from typing import overload
 import numpy as np
 
 from windtunnel.core.csvfile import Table, read_csv
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.ops import Column, Operation, Rows
 from windtunnel.core.ticks import FloatArray
 
@@ -71,7 +71,7 @@ class OpTable:
             close = nearest(name, self.table.header)
             raise InputError(
                 f"the table has no column '{name}'" + (f" (it has a column '{close}')" if close else ""),
-                where=Where(self.table.file, 1),
+                where=Location(self.table.file, 1),
                 expected=f"'{name}' beside the columns of {self.op.name}",
                 nearest=name if close else None,
             )
@@ -92,9 +92,9 @@ class OpTable:
                 )
         return None if optional and np.isnan(values).all() else values
 
-    def where(self, place: int, column: str | None = None) -> Where:
+    def where(self, place: int, column: str | None = None) -> Location:
         """Return the place of a row, for an error."""
-        return Where(self.table.file, self.table.lines[place], field=column)
+        return Location(self.table.file, self.table.lines[place], field=column)
 
     def _read(self, column: Column) -> None:
         texts = self.table.column(column.name)
@@ -118,7 +118,7 @@ class OpTable:
         return InputError(
             f"the table has no column '{column.name}', which {self.op.name} needs"
             + (f" (it has a column '{close}')" if close else ""),
-            where=Where(self.table.file, 1),
+            where=Location(self.table.file, 1),
             expected=one_of([known_column.name for known_column in self.op.columns]),
             nearest=column.name if close else None,
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.registry import Registry
 
 
@@ -78,16 +78,16 @@ class OwnFunction:
         if len(numbers) != self.numbers or not all(part == part for part in numbers):  # noqa: PLR0124  NaN has no order
             raise InputError(
                 f"'{self.text}' gives {answer!r} for {_shown(example)}",
-                where=Where(self.file, self.function.__code__.co_firstlineno),
+                where=Location(self.file, self.function.__code__.co_firstlineno),
                 expected="a number" if self.numbers == 1 else "two numbers",
             )
         if not self.pair:
             return numbers[0]
         return numbers if self.numbers == 2 else (numbers[0], 0.0)
 
-    def _place(self, error: BaseException) -> Where:
+    def _place(self, error: BaseException) -> Location:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == self.file]
-        return Where(self.file, lines[-1] if lines else self.function.__code__.co_firstlineno)
+        return Location(self.file, lines[-1] if lines else self.function.__code__.co_firstlineno)
 
 
 def _shown(example: Candidate | JobKey) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 
 _TIMES = {"every": "mean_interval", "lasts": "duration"}
 _ENDINGS = {"jobs": "on_failure", "attempts": "max_attempts"}
@@ -51,7 +51,7 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
 schema (its keys), a key (its values), or a part of a policy file."""
 
 
-def renamed_error(place: str, old: str, where: Where | None = None) -> InputError | None:
+def renamed_error(place: str, old: str, where: Location | None = None) -> InputError | None:
     """Return the error for an old name in a place; None if the name is not in the table."""
     new = RENAMED.get(place, {}).get(old)
     return None if new is None else InputError(f"'{old}' was renamed to '{new}'", where=where, expected=f"'{new}'")

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from windtunnel.core.errors import InputError, Where, nearest_file
+from windtunnel.core.errors import InputError, Location, nearest_file
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -48,16 +48,16 @@ class Document:
     changes: dict[Path, str] = field(default_factory=dict)
     """The options that set values which do not come from the file, by path."""
 
-    def where(self, path: Path, *, key: bool = False) -> Where:
+    def where(self, path: Path, *, key: bool = False) -> Location:
         """Return the place of the value (or the key) at ``path``, or of its nearest ancestor."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.changes:
-                return Where(self.changes[path[:end]], field=format_path(path) or None)
+                return Location(self.changes[path[:end]], field=format_path(path) or None)
             marks = self.key_marks if key and end == len(path) else self.marks
             mark = marks.get(path[:end])
             if mark is not None:
-                return Where(self.file, mark[0], mark[1], format_path(path) or None)
-        return Where(self.file, field=format_path(path) or None)
+                return Location(self.file, mark[0], mark[1], format_path(path) or None)
+        return Location(self.file, field=format_path(path) or None)
 
 
 def read_text(path: FilePath, what: str) -> str:
@@ -66,7 +66,7 @@ def read_text(path: FilePath, what: str) -> str:
     Raises:
         InputError: The file does not exist, is not readable, is not UTF-8, or is larger than 64 MiB.
     """
-    where = Where(str(path))
+    where = Location(str(path))
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(f"this {what} is larger than 64 MiB", where=where)
@@ -88,13 +88,13 @@ def parse(text: str, file: str) -> Document:
         raise _not_yaml(error, text, file) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"this is not YAML: {reason}", where=Where(file)) from None
+        raise InputError(f"this is not YAML: {reason}", where=Location(file)) from None
     document = Document(None, file)
     if node is not None:
         try:
             document.data = _Builder(document).build(node, ())
         except RecursionError:
-            raise InputError("this is nested too deeply", where=Where(file)) from None
+            raise InputError("this is nested too deeply", where=Location(file)) from None
     return document
 
 
@@ -140,8 +140,8 @@ def _not_yaml(error: yaml.MarkedYAMLError, text: str, file: str) -> InputError:
     """Return the parser's error as an InputError, with the line of a bracket or quote that is not closed."""
     mark, problem = error.problem_mark or error.context_mark, str(error.problem or error.context)
     if mark is None:
-        return InputError(f"this is not YAML: {problem}", where=Where(file))
-    where = Where(file, mark.line + 1, mark.column + 1)
+        return InputError(f"this is not YAML: {problem}", where=Location(file))
+    where = Location(file, mark.line + 1, mark.column + 1)
     lines = text.splitlines()
     here = lines[mark.line][mark.column :] if mark.line < len(lines) else ""
     message, expected = next(
@@ -204,7 +204,7 @@ class _Builder:
             result[key] = self.build(value_node, (*path, key))
         return result
 
-    def _scalar(self, node: yaml.ScalarNode, where: Where) -> Any:
+    def _scalar(self, node: yaml.ScalarNode, where: Location) -> Any:
         if not node.tag.startswith("tag:yaml.org,2002:"):
             raise InputError(f"the tag '{node.tag}' is not supported", where=where, expected="plain data")
         text: str = node.value
@@ -220,7 +220,7 @@ class _Builder:
             return int(text)
         return float(text) if _FLOAT.fullmatch(text) else text
 
-    def _where(self, node: yaml.Node, path: Path) -> Where:
-        return Where(
+    def _where(self, node: yaml.Node, path: Path) -> Location:
+        return Location(
             self.document.file, node.start_mark.line + 1, node.start_mark.column + 1, format_path(path) or None
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from windtunnel.core.errors import InputError, Where, nearest
+from windtunnel.core.errors import InputError, Location, nearest
 from windtunnel.core.result import Recording
 from windtunnel.engine.compiled.support import unsupported_feature
 from windtunnel.engine.prepare.prepared import PreparedRun
@@ -58,7 +58,7 @@ def choose(prepared: PreparedRun, requested: str) -> tuple[str, str]:
     if requested not in ENGINES:
         raise InputError(
             f"'{requested}' is not a valid engine",
-            where=Where(field="--engine"),
+            where=Location(field="--engine"),
             expected="auto, process or compiled",
             nearest=nearest(requested, ENGINES),
         )
@@ -73,7 +73,7 @@ def choose(prepared: PreparedRun, requested: str) -> tuple[str, str]:
     if requested == "compiled":
         raise InputError(
             f"the compiled engine does not support {unsupported}",
-            where=Where(field="--engine"),
+            where=Location(field="--engine"),
             expected="--engine process, or auto",
         )
     return "process", f"only the process engine supports {unsupported}"

@@ -13,7 +13,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from windtunnel.core.errors import Where
+from windtunnel.core.errors import Location
 from windtunnel.language import ir
 from windtunnel.language.source import KernelError
 from windtunnel.language.stencil import expand
@@ -54,7 +54,7 @@ def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
         names = ", ".join(p.name for p in program.parameters)
         problem = f"{many(len(arguments), 'argument')} for kernel '{program.name}'"
         raise KernelError(
-            problem, where=Where(program.file, program.line), expected=f"{len(program.parameters)}: {names}"
+            problem, where=Location(program.file, program.line), expected=f"{len(program.parameters)}: {names}"
         )
     wide = any(getattr(a, "dtype", None) == np.float64 and getattr(a, "shape", ()) for a in arguments)
     found: dict[str, Type] = {}
@@ -63,17 +63,17 @@ def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
         stated = parameter.annotation
         if stated is None:
             if isinstance(argument, int) and not -(2**63) <= argument < 2**63:
-                where = Where(program.file, parameter.line, field=parameter.name)
+                where = Location(program.file, parameter.line, field=parameter.name)
                 problem = f"'{parameter.name}' is {argument}, which does not fit into i64"
                 raise KernelError(problem, where=where, expected=f"-2**63 to 2**63 - 1, or {parameter.name}: u64")
             found[parameter.name] = actual
             continue
         fits = stated == actual if isinstance(actual, Array) else isinstance(stated, Scalar)
         if fits and isinstance(stated, Scalar) and not _keeps(stated, argument):
-            where = Where(program.file, parameter.line, field=parameter.name)
+            where = Location(program.file, parameter.line, field=parameter.name)
             raise KernelError(f"'{parameter.name}' is {argument!r}, which does not fit into {stated}", where=where)
         if not fits:
-            where = Where(program.file, parameter.line, field=parameter.name)
+            where = Location(program.file, parameter.line, field=parameter.name)
             raise KernelError(f"'{parameter.name}' is annotated {stated}, but the argument is {actual}", where=where)
         found[parameter.name] = stated
     return found
@@ -394,7 +394,7 @@ class _Inference:
                 self._refuse(e.line, f"{e.value} does not fit into {own}", f"{low} to {high}")
 
     def _refuse(self, line: int, problem: str, expected: str | None = None) -> NoReturn:
-        raise KernelError(problem, where=Where(*self.program.place_of(line)), expected=expected)
+        raise KernelError(problem, where=Location(*self.program.place_of(line)), expected=expected)
 
 
 def _literal_kind(value: float | bool) -> Scalar:

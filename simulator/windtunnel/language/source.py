@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Final
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.stencil import form_of
 from windtunnel.language.names import POSITION, Group, Name
 from windtunnel.language.types import Array, Scalar
@@ -72,7 +72,7 @@ class Source:
     ) -> KernelError:
         """Return an error at a node of the tree."""
         line = getattr(node, "lineno", self.line + self.raised) - self.raised
-        where = Where(self.file, line, getattr(node, "col_offset", -1) + 1 or None)
+        where = Location(self.file, line, getattr(node, "col_offset", -1) + 1 or None)
         return KernelError(problem, where=where, expected=expected, nearest=nearest)
 
     def raised_by(self, lines: int) -> Source:
@@ -118,7 +118,7 @@ def source_of(function: Callable[..., Any]) -> Source:
     definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise KernelError(
-            f"'{name}' is not a plain function", where=Where(file, first), expected="def, not async or lambda"
+            f"'{name}' is not a plain function", where=Location(file, first), expected="def, not async or lambda"
         )
     return Source(plain, file, first, tuple(lines), definition, _environment(plain), _assigned(definition))
 

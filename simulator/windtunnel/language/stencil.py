@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from windtunnel.core.errors import Where, nearest, one_of
+from windtunnel.core.errors import Location, nearest, one_of
 from windtunnel.core.stencil import StencilForm
 from windtunnel.language import ir
 from windtunnel.language.expressions import Reader
@@ -361,7 +361,7 @@ class _Expansion:
         return found
 
     def _refuse(self, line: int, problem: str, expected: str) -> NoReturn:
-        raise KernelError(problem, where=Where(*self.program.place_of(line)), expected=expected)
+        raise KernelError(problem, where=Location(*self.program.place_of(line)), expected=expected)
 
 
 def _accesses(body: Sequence[ir.Stmt]) -> Iterator[tuple[str, ir.Cell]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from windtunnel.core.csvfile import Table, read_csv
-from windtunnel.core.errors import InputError, Where, nearest
+from windtunnel.core.errors import InputError, Location, nearest
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class OpenbPod:
     scheduled_time: int | None
 
 
-def read_openb_nodes(path: Path, where: Where | None = None) -> tuple[list[OpenbNode], Table]:
+def read_openb_nodes(path: Path, where: Location | None = None) -> tuple[list[OpenbNode], Table]:
     """Return every row of a nodes file, in order, and the table with the line numbers.
 
     ``where`` is the place in the scenario that names the file. Raises InputError with file, line and column if a row is
@@ -56,7 +56,7 @@ def read_openb_nodes(path: Path, where: Where | None = None) -> tuple[list[Openb
     return nodes, table
 
 
-def read_openb_pods(path: Path, where: Where | None = None) -> tuple[list[OpenbPod], Table]:
+def read_openb_pods(path: Path, where: Location | None = None) -> tuple[list[OpenbPod], Table]:
     """Return every row of a tasks file, in order, and its table. Raises as ``read_openb_nodes`` does."""
     table = _read(path, OpenbPod, "list of tasks", where)
     whole = ("cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time")
@@ -103,19 +103,19 @@ def _lines(kind: type, rows: object) -> str:
     return "\n".join([header, *(",".join(row) for row in rows)]) + "\n"  # type: ignore[attr-defined]
 
 
-def _read(path: Path, kind: type, what: str, where: Where | None) -> Table:
+def _read(path: Path, kind: type, what: str, where: Location | None) -> Table:
     table = read_csv(path, what, where)
     wanted = tuple(field.name for field in fields(kind))
     for name in wanted:
         if name not in table.header:
             raise InputError(
                 f"the {what} has no column '{name}'",
-                where=Where(str(path), 1, field=name),
+                where=Location(str(path), 1, field=name),
                 expected=f"the columns {', '.join(wanted)}",
                 nearest=nearest(name, table.header),
             )
     if not table.rows:
-        raise InputError(f"the {what} has no rows", where=where or Where(str(path)), expected="at least one row")
+        raise InputError(f"the {what} has no rows", where=where or Location(str(path)), expected="at least one row")
     return table
 
 
@@ -123,7 +123,7 @@ def _whole(text: str, table: Table, row: int, column: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
         raise InputError(
             f"'{text[:40]}' is not a whole number",
-            where=Where(table.file, table.lines[row], field=column),
+            where=Location(table.file, table.lines[row], field=column),
             expected="a whole number of at least 0",
         )
     return int(text)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.provenance import Sourced
 from windtunnel.core.units import to_unit
 from windtunnel.core.version import __version__
@@ -58,7 +58,7 @@ def run_placement(
     if engine not in ("auto", "placement"):
         raise InputError(
             f"the engine '{engine}' does not place tasks on a cluster",
-            where=Where(field="--engine"),
+            where=Location(field="--engine"),
             expected="auto or placement",
         )
     policy = _policy(scenario)

@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.units import parse_quantity, parse_unit
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.fields import Bytes, PricePerHour, Text
@@ -324,7 +324,7 @@ class PlacementScenario(_Model):
     _document: Document = PrivateAttr()
     _targets: list[Target] = PrivateAttr(default_factory=list)
 
-    def where(self, *path: str | int) -> Where:
+    def where(self, *path: str | int) -> Location:
         """Return the source location of the value at ``path``."""
         return self._document.where(path)
 

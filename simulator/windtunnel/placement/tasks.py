@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from windtunnel.core.csvfile import Table, read_csv
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.units import parse_quantity
 from windtunnel.placement.nodes import ANY_MODEL, MILLI, Classes, IntArray, Largest, Nodes, Target, fits_somewhere
 from windtunnel.placement.openb import read_openb_nodes
@@ -145,7 +145,7 @@ def _nodes(scenario: PlacementScenario) -> ClusterNodes:
             if node.gpu > MAX_GPUS:
                 raise InputError(
                     f"the node has {node.gpu} GPUs",
-                    where=Where(table.file, line, field="gpu"),
+                    where=Location(table.file, line, field="gpu"),
                     expected=f"at most {MAX_GPUS}",
                 )
             rows.append((node.sn, node.cpu_milli, node.memory_mib * _MIB, node.gpu, node.model))
@@ -264,7 +264,7 @@ class _Places:
     def __init__(self, scenario: PlacementScenario, number: int) -> None:
         self._scenario, self._number = scenario, number
 
-    def __call__(self, *path: str | int) -> Where:
+    def __call__(self, *path: str | int) -> Location:
         return self._scenario.where("workload", self._number, *path)
 
 
@@ -274,10 +274,10 @@ class _Columns:
     def __init__(self, table: Table, where: _Places) -> None:
         self.table, self.where = table, where
 
-    def place(self, row: int, value: int | str, *path: str) -> Where:
+    def place(self, row: int, value: int | str, *path: str) -> Location:
         """Return the line of the trace if ``value`` names a column, or else the line of the scenario."""
         name = column_of(value)
-        return self.where(*path) if name is None else Where(self.table.file, self.table.lines[row], field=name)
+        return self.where(*path) if name is None else Location(self.table.file, self.table.lines[row], field=name)
 
     def texts(self, value: str, *path: str) -> list[str]:
         """Return the cells of the column that ``value`` names."""
@@ -379,7 +379,7 @@ def _check_that_all_fit(
             raise InputError(
                 f"the task '{row.name}' fits on no node, even if it is empty: it requests {gpus}"
                 f"{classes.cpu[c] / MILLI:g} cores and {classes.memory[c] / 2**30:.4g} GiB",
-                where=Where(table.file, table.lines[row.row]),
+                where=Location(table.file, table.lines[row.row]),
                 expected="a smaller request, GPU models that the cluster has, or a larger node",
             )
 

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from windtunnel.core.device import Device, Parameters
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.provenance import assumed
 from windtunnel.core.units import format_quantity as show
@@ -210,11 +210,11 @@ def advise(device: Device, commands_per_s: float, steps_per_command: int) -> dic
     """Which way to drive ``device`` at this rate and size of command, both sides, and the crossovers."""
     for field, value in (("--commands-per-s", commands_per_s), ("--steps-per-command", steps_per_command)):
         if not 0 < value < math.inf:
-            raise InputError(f"this is {value:g}", where=Where(field=field), expected="more than zero, and finite")
+            raise InputError(f"this is {value:g}", where=Location(field=field), expected="more than zero, and finite")
     if steps_per_command > MOST_STEPS:
         raise InputError(
             f"this is {steps_per_command:,}",
-            where=Where(field="--steps-per-command"),
+            where=Location(field="--steps-per-command"),
             expected=f"at most {MOST_STEPS:,}",
         )
     parts = primitives(device)

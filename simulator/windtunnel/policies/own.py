@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, get_args
 
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.policy import Candidate, Index, JobKey, Order, OwnFunction, Route
 from windtunnel.core.renamed import RENAMED, renamed_error
 
@@ -126,5 +126,5 @@ def _checked(own: OwnFunction, example: Candidate | JobKey) -> None:
         )
 
 
-def _place(function: Callable[..., Any]) -> Where:
-    return Where(function.__code__.co_filename, function.__code__.co_firstlineno)
+def _place(function: Callable[..., Any]) -> Location:
+    return Location(function.__code__.co_filename, function.__code__.co_firstlineno)

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.kernels import Kernel
 
@@ -228,7 +228,7 @@ class KernelFile:
         except OSError as error:
             raise ReloadError(
                 f"the kernel file cannot be read: {error.strerror or error}",
-                where=Where(str(self.path)),
+                where=Location(str(self.path)),
                 expected="the file there, or a new KernelFile of another",
             ) from None
         return (content, modified_s), hashlib.sha256(content).hexdigest()
@@ -265,7 +265,8 @@ class KernelFile:
         except (Exception, SystemExit) as error:
             text = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
             raise ReloadError(
-                f"the kernel file cannot be run: {text}", where=Where(str(self.path), _line_of(error, str(self.path)))
+                f"the kernel file cannot be run: {text}",
+                where=Location(str(self.path), _line_of(error, str(self.path))),
             ) from error
         own = {
             name: value
@@ -275,7 +276,7 @@ class KernelFile:
         }
         if not own:
             raise ReloadError(
-                "the file has no kernel", where=Where(str(self.path)), expected="a function under @windtunnel.kernel"
+                "the file has no kernel", where=Location(str(self.path)), expected="a function under @windtunnel.kernel"
             )
         return own
 
@@ -285,7 +286,7 @@ class KernelFile:
             if name not in kernels:
                 raise ReloadError(
                     f"the kernel '{name}' was removed",
-                    where=Where(str(self.path)),
+                    where=Location(str(self.path)),
                     expected="all previous kernels; to rename one, keep the old name as well",
                     nearest=nearest(name, kernels),
                 )
@@ -294,7 +295,7 @@ class KernelFile:
                 code = getattr(kernels[name].function, "__code__", None)
                 raise ReloadError(
                     f"the kernel '{name}' takes ({now}) instead of ({was})",
-                    where=Where(str(self.path), getattr(code, "co_firstlineno", None)),
+                    where=Location(str(self.path), getattr(code, "co_firstlineno", None)),
                     expected="the same parameters, or another name",
                 )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.renamed import RENAMED
 from windtunnel.core.yamlfile import Document, format_path, parse, read_text
 
@@ -33,7 +33,7 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
     """
     text, equals, raw = change.partition("=")
     path = parse_path(text.strip())
-    where = Where(f"{option} {change}", field=format_path(path) or None)
+    where = Location(f"{option} {change}", field=format_path(path) or None)
     if not equals or not path:
         raise InputError("this is not a change", where=where, expected="PATH=VALUE, such as fleet[0].count=3")
     value = parse(raw, f"{option} {change}").data
@@ -56,7 +56,7 @@ def apply_change(document: Document, change: str, option: str = "--set") -> None
     document.changes[path] = f"{option} {change}"
 
 
-def _part(data: Any, path: NodePath, depth: int, where: Where) -> Any:
+def _part(data: Any, path: NodePath, depth: int, where: Location) -> Any:
     """The value at ``path[depth]`` of ``data``; InputError with the nearest name where there is none."""
     part = path[depth]
     try:
@@ -78,7 +78,7 @@ def _part(data: Any, path: NodePath, depth: int, where: Where) -> Any:
     )
 
 
-def _has_no_parts(text: str, path: NodePath, where: Where) -> InputError:
+def _has_no_parts(text: str, path: NodePath, where: Location) -> InputError:
     return InputError(
         f"'{format_path(path)}' is '{text}' in the scenario, which has no keys",
         where=where,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.arrivals import shared_clocks
@@ -43,7 +43,7 @@ def check_names(scenario: Scenario, document: Document) -> None:
             _check_workload(target.workload, workloads, document.where(("targets", i)))
 
 
-def _check_entry(scenario: Scenario, name: str, where: Where) -> None:
+def _check_entry(scenario: Scenario, name: str, where: Location) -> None:
     entries = {text for entry in scenario.fleet for text in (entry.name, entry.device) if text is not None}
     if name not in entries:
         raise InputError(
@@ -51,7 +51,7 @@ def _check_entry(scenario: Scenario, name: str, where: Where) -> None:
         )
 
 
-def _check_workload(name: str, workloads: Collection[str], where: Where) -> None:
+def _check_workload(name: str, workloads: Collection[str], where: Location) -> None:
     if name not in workloads:
         raise InputError(
             f"unknown workload '{name}'",

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.renamed import renamed_error
 from windtunnel.core.yamlfile import Document, Path, format_path
 
@@ -73,7 +73,7 @@ def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: 
     if detail["type"] == "missing":
         return InputError(
             f"'{path[-1]}' is missing",
-            where=Where(
+            where=Location(
                 document.file, document.where(path[:-1]).line, document.where(path[:-1]).column, format_path(path)
             ),
             expected=_missing(path, document.data, schema),

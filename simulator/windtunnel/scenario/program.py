@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.ops import OPERATIONS, Operation
 from windtunnel.core.units import parse_quantity
 
@@ -24,7 +24,7 @@ Path = tuple[str | int, ...]
 class Locate(Protocol):
     """Gives the place of the value at a path, or of its key."""
 
-    def __call__(self, path: Path, *, key: bool = False) -> Where:
+    def __call__(self, path: Path, *, key: bool = False) -> Location:
         """The place, for an error."""
 
 

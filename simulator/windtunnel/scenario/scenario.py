@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
 
-from windtunnel.core.errors import InputError, Where, nearest
+from windtunnel.core.errors import InputError, Location, nearest
 from windtunnel.core.ticks import MAX_SECONDS
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.arrivals import Arrivals
@@ -297,7 +297,7 @@ class Scenario(_Model):
         """Keep the document that the scenario was read from, and the parsed programs of its workloads."""
         self._document, self._programs = document, list(programs)
 
-    def where(self, *path: str | int) -> Where:
+    def where(self, *path: str | int) -> Location:
         """The place of the value at ``path`` in the file it was read from."""
         return self._document.where(path)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.result import distribution
 from windtunnel.core.rng import opened
 from windtunnel.scenario.scenario import Scenario
@@ -74,7 +74,7 @@ def compare(
         InputError: There are fewer than two replications, or the seeds differ.
     """
     if replications < 2:
-        raise InputError("one pair has no interval", where=Where(field="--replications"), expected="at least 2")
+        raise InputError("one pair has no interval", where=Location(field="--replications"), expected="at least 2")
     if baseline.seed != candidate.seed:
         raise InputError(
             f"the seeds are {baseline.seed} and {candidate.seed}",

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.yamlfile import Document, format_path, parse, read_text
 from windtunnel.scenario.changes import apply_change, parse_path
 from windtunnel.scenario.read import check_scenario
@@ -54,7 +54,7 @@ def parse_axis(text: str) -> Axis:
     """
     name, equals, raw = text.partition("=")
     path = format_path(parse_path(name.strip()))
-    where = Where(f"--over {text}", field=path or None)
+    where = Location(f"--over {text}", field=path or None)
     example = "PATH=A,B,C, such as fleet[0].count=1,2,4 or seed=1..8"
     if not equals or not path:
         raise InputError("this is not a path and its values", where=where, expected=example)
@@ -73,7 +73,7 @@ def parse_axis(text: str) -> Axis:
     return Axis(path, tuple(texts), tuple(values))
 
 
-def _pieces(raw: str, where: Where, example: str) -> list[str]:
+def _pieces(raw: str, where: Location, example: str) -> list[str]:
     """The values of ``raw`` as text; ``raw`` is the content of a YAML list."""
     listed = f"[{raw}]"
     try:
@@ -87,7 +87,7 @@ def _pieces(raw: str, where: Where, example: str) -> list[str]:
     return [listed[child.start_mark.index : child.end_mark.index].strip() for child in node.value]
 
 
-def _range(match: re.Match[str], where: Where) -> list[str]:
+def _range(match: re.Match[str], where: Location) -> list[str]:
     first, last = int(match[1]), int(match[2])
     step = int(match[3]) if match[3] else 1
     if step <= 0 or last < first:
@@ -121,7 +121,9 @@ def grid(axes: Sequence[Axis], sets: Sequence[str] = ()) -> list[Point]:
     """
     if not axes:
         raise InputError(
-            "nothing is swept", where=Where(field="--over"), expected="--over PATH=A,B,C, such as fleet[0].count=1,2,4"
+            "nothing is swept",
+            where=Location(field="--over"),
+            expected="--over PATH=A,B,C, such as fleet[0].count=1,2,4",
         )
     earlier = [("--set", parse_path(change.partition("=")[0].strip())) for change in sets]
     for axis in axes:
@@ -130,14 +132,14 @@ def grid(axes: Sequence[Axis], sets: Sequence[str] = ()) -> list[Point]:
             if theirs[: len(mine)] == mine:
                 raise InputError(
                     f"this overwrites the {option} of '{format_path(theirs)}'",
-                    where=Where(f"--over {axis.path}"),
+                    where=Location(f"--over {axis.path}"),
                     expected="each place changed once, and the whole before its parts",
                 )
         earlier.append(("--over", mine))
     count = math.prod(len(axis.texts) for axis in axes)
     if count > MAX_POINTS:
         raise InputError(
-            f"the grid has {count:,} points", where=Where(field="--over"), expected=f"at most {MAX_POINTS:,}"
+            f"the grid has {count:,} points", where=Location(field="--over"), expected=f"at most {MAX_POINTS:,}"
         )
     texts = itertools.product(*([f"{axis.path}={text}" for text in axis.texts] for axis in axes))
     values = itertools.product(*(axis.values for axis in axes))
@@ -281,7 +283,7 @@ def gather(file: str, text: str, sets: Sequence[str], catalogs: Sequence[str], d
         try:
             content = files[_absolute(str(path))] = path.read_bytes()
         except OSError as error:
-            raise InputError(f"this cannot be read: {error.strerror}", where=Where(str(path))) from None
+            raise InputError(f"this cannot be read: {error.strerror}", where=Location(str(path))) from None
         if path.suffix in (".yaml", ".yml"):
             with suppress(InputError, UnicodeDecodeError):  # whoever reads it says what is wrong with it
                 walk(parse(content.decode("utf-8"), str(path)).data, path.parent)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.sweep.grid import canonical
 
 
@@ -95,7 +95,7 @@ def _writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise InputError(
             f"the output cannot be written: {error.strerror or error}",
-            where=Where(str(folder), field="--out"),
+            where=Location(str(folder), field="--out"),
             expected="a folder that can be written to",
         ) from None
 
@@ -107,7 +107,7 @@ def records(folder: Path, stated: Mapping[str, Any], *, fresh: bool = False) -> 
     Raises InputError where another sweep is running in it, and where it holds another sweep, unless it is to be thrown
     away (``fresh``) when this one begins.
     """
-    where = Where(str(folder), field="--out")
+    where = Location(str(folder), field="--out")
     held = Records(folder, stated["points"])
     with _writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +125,7 @@ def records(folder: Path, stated: Mapping[str, Any], *, fresh: bool = False) -> 
             shutil.rmtree(held.scratch, ignore_errors=True)
 
 
-def _lock(lock: TextIO, where: Where) -> None:
+def _lock(lock: TextIO, where: Location) -> None:
     """Take the lock; the system releases it when this process ends."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -152,11 +152,11 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     if isinstance(held, dict) and "windtunnel_sweep" in held:
         return held
     raise InputError(
-        "the manifest.json there is no sweep's", where=Where(str(folder), field="--out"), expected="another folder"
+        "the manifest.json there is no sweep's", where=Location(str(folder), field="--out"), expected="another folder"
     )
 
 
-def _known(folder: Path, stated: Mapping[str, Any], where: Where, fresh: bool) -> bool:
+def _known(folder: Path, stated: Mapping[str, Any], where: Location, fresh: bool) -> bool:
     """Whether the folder holds the sweep ``stated``, which is to be resumed."""
     held = _manifest(folder)
     if held is None:

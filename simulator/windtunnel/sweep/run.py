@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.errors import InputError, Where, WindtunnelError
+from windtunnel.core.errors import InputError, Location, WindtunnelError
 from windtunnel.sweep.grid import Grid, canonical, manifest
 from windtunnel.sweep.records import Records, records
 from windtunnel.sweep.table import document, row, write_tables
@@ -51,7 +51,7 @@ def run_sweep(
         InputError: A point is wrong, or both workers and a cluster are given.
     """
     if options.cluster is not None and options.workers is not None:
-        raise InputError("a cluster has its own workers", where=Where(field="--workers"), expected="--cluster alone")
+        raise InputError("a cluster has its own workers", where=Location(field="--workers"), expected="--cluster alone")
     resolved = [scenario.resolved() for scenario in grid.scenarios]
     stated = manifest(grid, resolved, common)
     total = len(grid.points)

@@ -26,7 +26,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.sweep.grid import Inputs
 from windtunnel.sweep.records import Outcome
 
@@ -228,7 +228,7 @@ class DaskCluster:
     """
 
     def __init__(self, address: str, work: Work, inputs: Inputs, facts: Facts) -> None:
-        self._where = Where(address, field="--cluster")
+        self._where = Location(address, field="--cluster")
         example = "the address a scheduler prints, such as tcp://10.0.0.1:8786"
         if not re.fullmatch(r"[a-z]+://[^/]+:[0-9]{1,5}", address):
             raise InputError("this is no scheduler's address", where=self._where, expected=example)

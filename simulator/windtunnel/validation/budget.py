@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 
 PATIENCE_SHARE = 0.25
 """The share of the remaining budget that one call may take before it counts as hung, if that is more than the least."""
@@ -33,7 +33,7 @@ class Budget:
         """Raise InputError unless the budget is between one second and one day."""
         if not 1.0 <= self.seconds <= 86_400.0:
             raise InputError(
-                f"the budget is {self.seconds:g} s", where=Where(field="--budget"), expected="1 to 86,400 seconds"
+                f"the budget is {self.seconds:g} s", where=Location(field="--budget"), expected="1 to 86,400 seconds"
             )
 
     def part(self, share: float) -> Budget:

@@ -20,7 +20,7 @@ from windtunnel.backends.discovery.real_devices import RealDevice, identify
 from windtunnel.backends.discovery.registry import backend
 from windtunnel.backends.discovery.remote import OPEN_S, RemoteOperations
 from windtunnel.core.device import Device
-from windtunnel.core.errors import DeviceError, DeviceNotPresentError, InputError, Where, WindtunnelError, nearest
+from windtunnel.core.errors import DeviceError, DeviceNotPresentError, InputError, Location, WindtunnelError, nearest
 from windtunnel.core.ops import OPERATIONS, one_row
 from windtunnel.core.result import COMPLETED
 from windtunnel.scenario.read import scenario_from_data
@@ -186,7 +186,7 @@ def _all_with_a_model(found: Sequence[RealDevice], model: str | None) -> list[tu
     if model is not None:
         raise InputError(
             "--as needs the device that is compared with the model",
-            where=Where(field="--as"),
+            where=Location(field="--as"),
             expected="--device NAME --as SKU",
         )
     named = [(one.detected.name, one.model) for one in found]
@@ -208,7 +208,7 @@ def _model_of(one: RealDevice) -> str:
     if one.model is None:
         raise InputError(
             f"no model is known for {one.detected.name} ({one.detected.label})",
-            where=Where(field="--as"),
+            where=Location(field="--as"),
             expected="--as SKU, or SKU@API",
         )
     return one.model

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from windtunnel.core.csvfile import Table, read_csv, write_whole
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Operation
 from windtunnel.core.optable import OpTable
 from windtunnel.runtime.trial import Conditions
@@ -77,9 +77,9 @@ class Measurement:
     line: int | None = None
 
     @property
-    def where(self) -> Where:
+    def where(self) -> Location:
         """The position of the row, for errors."""
-        return Where(self.source, self.line)
+        return Location(self.source, self.line)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def read_file(
         if op is not None or context:
             raise InputError(
                 "a JSON document states the operation and the context of its measurements",
-                where=Where(str(path), field="--op" if op is not None else "--context"),
+                where=Location(str(path), field="--op" if op is not None else "--context"),
                 expected="no such option",
             )
         measurements = read_document(path)
@@ -135,7 +135,7 @@ def read_file(
             for row in _rows_of(found_op, part, device, context or {})
         ]
     if not measurements:
-        raise InputError("there is no measurement", where=Where(str(path)), expected="a header and rows")
+        raise InputError("there is no measurement", where=Location(str(path)), expected="a header and rows")
     return measurements
 
 
@@ -151,7 +151,7 @@ def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operati
             present = sorted(set(table.column("op")))
             raise InputError(
                 f"no row is of {name}",
-                where=Where(table.file, field="op"),
+                where=Location(table.file, field="op"),
                 expected=one_of(present) if present else None,
                 nearest=nearest(name, present),
             )
@@ -160,7 +160,7 @@ def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operati
     if "op" not in table.header:
         raise InputError(
             "the operation is not stated",
-            where=Where(table.file, 1),
+            where=Location(table.file, 1),
             expected="--op OPERATION, or a column 'op'",
         )
     words = table.column("op")
@@ -168,7 +168,7 @@ def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operati
         if words and _has_own(op) and set(words) <= {*op.column("op").choices}:
             raise InputError(
                 f"the column 'op' is that of {op.name} itself ({', '.join(sorted(set(words))[:3])})",
-                where=Where(table.file, 1, field="op"),
+                where=Location(table.file, 1, field="op"),
                 expected=f"--op {op.name}",
                 nearest=f"--op {op.name}",
             )
@@ -179,11 +179,11 @@ def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operati
         try:
             op = OPERATIONS.find(word)
         except InputError as error:
-            raise error.at(Where(table.file, table.lines[of[0]], field="op")) from None
+            raise error.at(Location(table.file, table.lines[of[0]], field="op")) from None
         if _has_own(op):
             raise InputError(
                 f"{word} has its own column 'op', so it cannot be in a table of several operations",
-                where=Where(table.file, table.lines[of[0]], field="op"),
+                where=Location(table.file, table.lines[of[0]], field="op"),
                 expected=f"its rows in a separate file, with --op {word}",
             )
         yield op, _part(table, of)
@@ -244,7 +244,9 @@ def _rows_of(
         )
 
 
-def _check_interval(low_s: float | None, latency_s: float, high_s: float | None, where: Callable[[str], Where]) -> None:
+def _check_interval(
+    low_s: float | None, latency_s: float, high_s: float | None, where: Callable[[str], Location]
+) -> None:
     if (low_s is not None and low_s > latency_s) or (high_s is not None and high_s < latency_s):
         raise InputError(
             f"the interval is {low_s} to {high_s} and the median {latency_s}",
@@ -264,7 +266,7 @@ def _check_header(op: type[Operation], table: Table) -> None:
             if difflib.SequenceMatcher(None, name.casefold(), column.name).ratio() >= _MUCH_ALIKE:
                 raise InputError(
                     f"'{name}' is not a column of {op.name}",
-                    where=Where(table.file, 1, field=name),
+                    where=Location(table.file, 1, field=name),
                     expected=f"a name less similar to '{column.name}', if it means something else",
                     nearest=column.name,
                 )
@@ -274,7 +276,7 @@ def _with_context(op: type[Operation], table: Table, context: Mapping[str, objec
     """Return the table with a column for each given part of the context."""
     known = [column.name for column in CONTEXT] if op.hardware else []
     for name in context:
-        where = Where(field=f"--context {name}")
+        where = Location(field=f"--context {name}")
         if name not in known:
             raise InputError(
                 f"'{name}' is not a part of the context of {op.name}",
@@ -293,7 +295,7 @@ def _with_context(op: type[Operation], table: Table, context: Mapping[str, objec
     try:
         cells = [str(op.column(name).parse(value)) for name, value in context.items()]
     except InputError as error:
-        raise error.at(Where(field="--context")) from None
+        raise error.at(Location(field="--context")) from None
     return Table(table.file, (*table.header, *context), [[*row, *cells] for row in table.rows], table.lines)
 
 
@@ -304,7 +306,7 @@ def _device_names(table: Table, device: str | None) -> list[str]:
             if first != second:
                 raise InputError(
                     f"the row is of '{first}' by its {present[0]} and of '{second}' by its {present[1]}",
-                    where=Where(table.file, line, field=present[1]),
+                    where=Location(table.file, line, field=present[1]),
                     expected="one device",
                 )
     for name in _DEVICE_COLUMNS:
@@ -314,14 +316,14 @@ def _device_names(table: Table, device: str | None) -> list[str]:
                 if not cell:
                     raise InputError(
                         "this row does not name its device",
-                        where=Where(table.file, table.lines[place], field=name),
+                        where=Location(table.file, table.lines[place], field=name),
                         expected="a SKU, or SKU@API",
                     )
             return cells
     if device is None:
         raise InputError(
             "the device is not stated",
-            where=Where(table.file, 1),
+            where=Location(table.file, 1),
             expected="--device SKU, or a column 'sku' or 'device'",
         )
     return [device] * len(table.rows)
@@ -424,13 +426,13 @@ def read_document(path: Path) -> list[Measurement]:
     try:
         data = json.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise InputError("file of measurements not found", where=Where(str(path))) from None
+        raise InputError("file of measurements not found", where=Location(str(path))) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"this cannot be read as JSON: {error}", where=Where(str(path))) from None
+        raise InputError(f"this cannot be read as JSON: {error}", where=Location(str(path))) from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA or not isinstance(data.get("measurements"), list):
         raise InputError(
             "this is not a document of measurements",
-            where=Where(str(path)),
+            where=Location(str(path)),
             expected=f'{{"schema": {SCHEMA}, "measurements": [...]}}, as `windtunnel validate --out` writes it',
         )
     return [_from_json(entry, str(path), f"measurements[{i}]") for i, entry in enumerate(data["measurements"])]
@@ -442,13 +444,13 @@ _TEXTS = ("device", "source", "op")
 def _from_json(entry: Any, file: str, at: str) -> Measurement:
     names = [attribute.name for attribute in fields(Measurement)]
     if not isinstance(entry, dict):
-        raise InputError("this is not a measurement", where=Where(file, field=at), expected="an object")
+        raise InputError("this is not a measurement", where=Location(file, field=at), expected="an object")
     entry = {_OLD_NAMES.get(name, name): value for name, value in entry.items()}
     for name in entry:
         if name not in names:
             raise InputError(
                 f"a measurement has no '{name}'",
-                where=Where(file, field=f"{at}.{name}"),
+                where=Location(file, field=f"{at}.{name}"),
                 expected=one_of(names, 20),
                 nearest=nearest(name, names),
             )
@@ -456,7 +458,7 @@ def _from_json(entry: Any, file: str, at: str) -> Measurement:
     try:
         columns = OPERATIONS.find(entry["op"]).complete(entry["columns"])
     except InputError as error:
-        raise error.at(Where(file, field=f"{at}.columns")) from None
+        raise error.at(Location(file, field=f"{at}.columns")) from None
     _check_numbers(entry, file, at)
     return Measurement(**{**entry, "columns": columns, "repeats": tuple(map(float, entry.get("repeats", [])))})
 
@@ -467,14 +469,14 @@ def _check_types(entry: Mapping[str, Any], file: str, at: str) -> None:
         expected_type = str if name in _TEXTS else dict if name == "columns" else (int, float)
         if not isinstance(entry.get(name), expected_type) or isinstance(entry.get(name), bool):
             expected = {"columns": "an object", "latency_s": "seconds"}.get(name, "text")
-            where = Where(file, field=f"{at}.{name}")
+            where = Location(file, field=f"{at}.{name}")
             raise InputError(f"'{name}' is missing or has a wrong type", where=where, expected=expected)
     for name in ("timer", "note", "suspect"):
         if not isinstance(entry.get(name, ""), str):
-            raise InputError(f"this is {entry[name]!r}", where=Where(file, field=f"{at}.{name}"), expected="text")
+            raise InputError(f"this is {entry[name]!r}", where=Location(file, field=f"{at}.{name}"), expected="text")
     line = entry.get("line")
     if line is not None and (isinstance(line, bool) or not isinstance(line, int)):
-        raise InputError(f"this is {line!r}", where=Where(file, field=f"{at}.line"), expected="a line, or null")
+        raise InputError(f"this is {line!r}", where=Location(file, field=f"{at}.line"), expected="a line, or null")
 
 
 def _check_numbers(entry: Mapping[str, Any], file: str, at: str) -> None:
@@ -484,11 +486,15 @@ def _check_numbers(entry: Mapping[str, Any], file: str, at: str) -> None:
         least = 0.0 if name == "error_over_tolerance" else 1 if name == "samples" else 1e-12
         wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= 1e9
         if value is not None and wrong:
-            raise InputError(f"this is {value!r}", where=Where(file, field=f"{at}.{name}"), expected="a number in SI")
+            raise InputError(
+                f"this is {value!r}", where=Location(file, field=f"{at}.{name}"), expected="a number in SI"
+            )
     low_s, high_s = entry.get("low_s"), entry.get("high_s")
-    _check_interval(low_s, entry["latency_s"], high_s, lambda name: Where(file, field=f"{at}.{name}"))
+    _check_interval(low_s, entry["latency_s"], high_s, lambda name: Location(file, field=f"{at}.{name}"))
     repeats = entry.get("repeats", [])
     if not isinstance(repeats, list) or not all(
         isinstance(time, (int, float)) and not isinstance(time, bool) and 1e-12 <= time <= 1e9 for time in repeats
     ):
-        raise InputError(f"this is {repeats!r}", where=Where(file, field=f"{at}.repeats"), expected="a list of seconds")
+        raise InputError(
+            f"this is {repeats!r}", where=Location(file, field=f"{at}.repeats"), expected="a list of seconds"
+        )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ticks import MAX_SECONDS, MAX_TICKS, TICKS_PER_SECOND, TickArray, to_tick_array
 from windtunnel.engine.arrivals.processes import BLOCK, Draws, times
 from windtunnel.engine.arrivals.traces import MAX_JOBS, TraceRows, trace_jobs
@@ -36,7 +36,7 @@ class Stream:
     trace: TraceRows | None = None
 
 
-def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Where]) -> Stream:
+def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Location]) -> Stream:
     """Return the arrivals of ``workload``: at most ``stop.jobs``, or those before ``stop.time``.
 
     ``where`` returns the location of a key of the workload's ``arrivals``.
@@ -65,7 +65,7 @@ def arrivals(workload: Workload, seed: int, stop: Stop | None, folder: Path, whe
 
 
 def arrival_blocks(
-    workload: Workload, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Where]
+    workload: Workload, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Location]
 ) -> Iterator[TickArray]:
     """Yield the arrivals of ``arrivals`` in blocks of ticks, for runs that are too long to be kept in memory.
 
@@ -88,7 +88,9 @@ def arrival_blocks(
     return _drawn(process, Draws(seed, (workload.name, "arrivals")), stop, workload.name, where)
 
 
-def _drawn(process: Process, draws: Draws, stop: Stop, name: str, where: Callable[..., Where]) -> Iterator[TickArray]:
+def _drawn(
+    process: Process, draws: Draws, stop: Stop, name: str, where: Callable[..., Location]
+) -> Iterator[TickArray]:
     end = MAX_TICKS if stop.time is None else round(stop.time * TICKS_PER_SECOND)
     done = 0
     for block in times(process, draws):
@@ -109,7 +111,7 @@ def _drawn(process: Process, draws: Draws, stop: Stop, name: str, where: Callabl
 
 
 def _stopped_trace(
-    process: Trace, name: str, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Where]
+    process: Trace, name: str, seed: int, stop: Stop | None, folder: Path, where: Callable[..., Location]
 ) -> TraceRows:
     rows = trace_jobs(process, folder, Draws(seed, (name, "arrivals")), where)
     if stop is not None and stop.jobs is not None:

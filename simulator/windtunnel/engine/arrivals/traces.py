@@ -18,7 +18,7 @@ from typing import TextIO
 import numpy as np
 
 from windtunnel.core.csvfile import Table, read_csv, write_whole
-from windtunnel.core.errors import InputError, Where, nearest, one_of
+from windtunnel.core.errors import InputError, Location, nearest, one_of
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
 from windtunnel.engine.arrivals.processes import Draws
 from windtunnel.scenario.arrivals import FORMATS, Knot, Trace
@@ -49,7 +49,7 @@ class TraceRows:
             return self
         return replace(self, ticks=self.ticks[:count], rows=self.rows[:count], _numbers={})
 
-    def words(self, column: str, where: Where) -> list[str]:
+    def words(self, column: str, where: Location) -> list[str]:
         """Return the text of a column for each job.
 
         Raises:
@@ -58,7 +58,7 @@ class TraceRows:
         texts = self._texts(column, where)
         return [texts[row] for row in self.rows.tolist()]
 
-    def numbers(self, column: str, where: Where) -> FloatArray:
+    def numbers(self, column: str, where: Location) -> FloatArray:
         """Return the values of a column for each job, which must be whole numbers of at least 1; shape (jobs,).
 
         Raises:
@@ -76,17 +76,17 @@ class TraceRows:
                 if not (1 <= values[row] <= 2**53 and values[row] == int(values[row])):
                     raise InputError(
                         f"'{texts[row][:40]}' is not a count",
-                        where=Where(self.table.file, self.table.lines[row], field=column),
+                        where=Location(self.table.file, self.table.lines[row], field=column),
                         expected="a whole number, at least 1",
                     )
             self._numbers[column] = values[self.rows]
         return self._numbers[column]
 
-    def place(self, job: int, column: str | None = None) -> Where:
+    def place(self, job: int, column: str | None = None) -> Location:
         """Return the location of a job's row in the file, for an error message."""
-        return Where(self.table.file, self.table.lines[int(self.rows[job])], field=column)
+        return Location(self.table.file, self.table.lines[int(self.rows[job])], field=column)
 
-    def _texts(self, column: str, where: Where) -> list[str]:
+    def _texts(self, column: str, where: Location) -> list[str]:
         if column not in self.table.header:
             raise InputError(
                 f"the trace {self.table.file} has no column '{column}'",
@@ -125,7 +125,7 @@ def read_trace(
     form: str = "csv",
     time: str | None = None,
     columns: Mapping[str, str] | None = None,
-    where: Callable[..., Where] = lambda *_: Where(),
+    where: Callable[..., Location] = lambda *_: Location(),
 ) -> TraceFile:
     """Read a trace file (plain or gzip, by its name), sorted by time; the time of the first row is tick 0.
 
@@ -155,7 +155,7 @@ def read_trace(
     return _read(path, form, column, columns or {}, where)
 
 
-def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., Where]) -> TraceRows:
+def trace_jobs(process: Trace, folder: Path, draws: Draws, where: Callable[..., Location]) -> TraceRows:
     """Return the jobs of ``process``, whose file is relative to ``folder``, with all its transformations.
 
     The number of jobs is the number of rows with from <= time < until, times ``repeat``, times ``scale``, rounded to
@@ -209,7 +209,7 @@ def export_trace(jobs: TraceRows | TraceFile, path: Path) -> None:
     if any(table.header[place] == TIME_COLUMN for place in kept):
         raise InputError(
             f"the column '{TIME_COLUMN}' of the trace is not its arrival time",
-            where=Where(table.file, 1, field=TIME_COLUMN),
+            where=Location(table.file, 1, field=TIME_COLUMN),
             expected="another name for it",
         )
 
@@ -247,7 +247,7 @@ def _nearest(above: int, below: int) -> int:
     return (2 * above + below) // (2 * below)
 
 
-def _repeated(ticks: TickArray, times: int, period: int, where: Callable[..., Where]) -> TickArray:
+def _repeated(ticks: TickArray, times: int, period: int, where: Callable[..., Location]) -> TickArray:
     if period == 0:
         raise InputError(
             "a trace whose rows have the same time cannot be repeated", where=where("repeat"), expected="an `until`"
@@ -263,7 +263,7 @@ def _repeated(ticks: TickArray, times: int, period: int, where: Callable[..., Wh
 
 
 def _scaled(
-    ticks: TickArray, keys: np.ndarray, scale: float, jitter: int, draws: Draws, where: Callable[..., Where]
+    ticks: TickArray, keys: np.ndarray, scale: float, jitter: int, draws: Draws, where: Callable[..., Location]
 ) -> tuple[TickArray, np.ndarray]:
     """Return the jobs of all copies in order of time, and for each the index of its row in ``ticks``."""
     number = Fraction(repr(scale)) * len(ticks)
@@ -305,7 +305,7 @@ _CACHED_BYTES = 2**24
 _cache: dict[tuple[object, ...], TraceFile] = {}
 
 
-def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Where]) -> TraceFile:
+def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Location]) -> TraceFile:
     """Return the contents of a trace file with renamed columns, checked against its format, in order of time."""
     try:
         content = path.read_bytes() if path.stat().st_size <= _CACHED_BYTES else None
@@ -324,7 +324,7 @@ def _read(path: Path, form: str, column: str, columns: Mapping[str, str], where:
 
 
 def _read_file(
-    path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Where]
+    path: Path, form: str, column: str, columns: Mapping[str, str], where: Callable[..., Location]
 ) -> TraceFile:
     table = read_csv(path, "trace", where("file"))
     if not table.rows:
@@ -356,7 +356,7 @@ def _read_file(
     return TraceFile(table, since, column)
 
 
-def _renamed(table: Table, columns: Mapping[str, str], where: Callable[..., Where]) -> Table:
+def _renamed(table: Table, columns: Mapping[str, str], where: Callable[..., Location]) -> Table:
     """Return the table with its columns renamed."""
     header = list(table.header)
     renamed: dict[str, str] = {}
@@ -396,7 +396,7 @@ def _to_ticks(since: Sequence[int], table: Table, column: str, first: int = 0) -
     if late < len(since):
         raise InputError(
             "this time is more than 106 days after the first one",
-            where=Where(table.file, table.lines[first + late], field=column),
+            where=Location(table.file, table.lines[first + late], field=column),
             expected="a shorter trace: a part of it (until: 30 d), or a faster one (speed: 60)",
         )
     return np.array(since, dtype=np.int64)
@@ -418,7 +418,7 @@ def _parse_times(texts: Sequence[str], lines: Sequence[int], file: str, column: 
         except (ValueError, OverflowError, TypeError, ArithmeticError):
             raise InputError(
                 f"'{text[:40]}' is not a time",
-                where=Where(file, line, field=column),
+                where=Location(file, line, field=column),
                 expected="seconds, or a time such as 2023-11-16 18:17:03.97",
             ) from None
     first = min(ticks)

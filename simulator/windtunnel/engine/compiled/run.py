@@ -12,7 +12,7 @@ import numpy as np
 from numba import config
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.policy import OwnFunction
 from windtunnel.core.result import Recording
 from windtunnel.core.ticks import LONGEST, MAX_TICKS
@@ -71,7 +71,7 @@ def _own_error(prepared: PreparedRun, error: Exception) -> Exception:
         return error
     return InputError(
         f"{' or '.join(repr(f.text) for f in own)} fails: {type(error).__name__}: {error}",
-        where=Where(own[0].file, own[0].function.__code__.co_firstlineno),
+        where=Location(own[0].file, own[0].function.__code__.co_firstlineno),
         expected="an answer to every question; --engine process says which question and which line",
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import to_seconds
 from windtunnel.core.units import format_quantity
@@ -61,7 +61,7 @@ def check_needs(scenario: Scenario, policy: Policy, classes: Sequence[FleetClass
                     )
 
 
-def _check_site(scenario: Scenario, target: Target, where: Where) -> None:
+def _check_site(scenario: Scenario, target: Target, where: Location) -> None:
     """Check that the scenario has what is needed to measure a target."""
     site = scenario.site
     if target.metric in ("energy_cost", "total_cost") and (site is None or site.energy_price is None):

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.errors import InputError, UnsupportedOperationError, Where
+from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.ops import Rows
 from windtunnel.core.provenance import Sourced
 from windtunnel.core.rng import stream
@@ -179,7 +179,7 @@ class Source:
     seed: int
     ticks: TickArray
     trace: TraceRows | None
-    where: Callable[[tuple[str | int, ...]], Where]
+    where: Callable[[tuple[str | int, ...]], Location]
     _variates: dict[tuple[str | int, ...], ServiceTimeDraws] = field(default_factory=dict)
 
     @property

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from windtunnel.core.device import Device
-from windtunnel.core.errors import InputError, UnsupportedOperationError, Where
+from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.executor import Executor
 from windtunnel.core.policy import Policy
 from windtunnel.core.ticks import to_ticks
@@ -343,7 +343,7 @@ def _representatives(scenario: Scenario) -> list[JobClass]:
     return workloads
 
 
-def _place_of(scenario: Scenario) -> Callable[[tuple[str | int, ...]], Where]:
+def _place_of(scenario: Scenario) -> Callable[[tuple[str | int, ...]], Location]:
     return lambda path: scenario.where(*path)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, Where
+from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ticks import FloatArray
 from windtunnel.engine.arrivals import MAX_JOBS, ThinkTimes
 from windtunnel.engine.prepare.fault_schedule import straggler_slowdowns
@@ -47,7 +47,7 @@ def user_class(scenario: Scenario, work: int, capacity: int, signature: int) -> 
     )
 
 
-def first_capacity(workload: Workload, arrivals: Closed, scenario: Scenario, place: Where) -> int:
+def first_capacity(workload: Workload, arrivals: Closed, scenario: Scenario, place: Location) -> int:
     """Return for how many jobs of a closed workload to draw: the stated number, or a high estimate.
 
     Raises:
