@@ -19,7 +19,7 @@ from scipy.optimize import least_squares
 from split import metrics
 
 from windtunnel.core.ops import OPERATIONS, Rows
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds.gpu import KIND
 
@@ -84,7 +84,7 @@ def read(folder: Path) -> list[Table]:
 
 
 def predict(tables: list[Table], values: Mapping[str, float]) -> list[np.ndarray]:
-    overlay = {k: Sourced(v, Provenance.PUBLISHED, "this fold") for k, v in values.items()}
+    overlay = {k: SourcedValue(v, Provenance.PUBLISHED, "this fold") for k, v in values.items()}
     device = CATALOGUE.device(SKU, overlay=overlay, calibrated=False)
     return [device.cost(t.rows(), intervals=False).duration_s for t in tables]
 

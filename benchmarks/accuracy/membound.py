@@ -28,7 +28,7 @@ from split import interval_metrics, metrics
 
 from windtunnel.core.device import Device
 from windtunnel.core.ops import Elementwise, Rows
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds.gpu import KIND
 from windtunnel_models.learned.overlay import Fit, Overlay
@@ -110,7 +110,7 @@ def read(folder: Path) -> list[Table]:
     return tables
 
 
-def overlay(values: Mapping[str, float]) -> dict[str, Sourced]:
+def overlay(values: Mapping[str, float]) -> dict[str, SourcedValue]:
     """The values as an overlay, with the shipped ranges around them."""
     out = {}
     for path, value in values.items():
@@ -119,7 +119,7 @@ def overlay(values: Mapping[str, float]) -> dict[str, Sourced]:
         default = parameter.defaults[key] if key else parameter.default
         assert default is not None
         low, high = default.low or value, default.high or value
-        out[path] = Sourced(value, Provenance.PUBLISHED, "this fold", min(low, value), max(high, value))
+        out[path] = SourcedValue(value, Provenance.PUBLISHED, "this fold", min(low, value), max(high, value))
     return out
 
 
@@ -181,7 +181,7 @@ def from_others(sku: str, train: list[Table]) -> dict[str, float]:
     overlays = {}
     for other in sorted({t.sku for t in train}):
         numbers = own_numbers([t for t in train if t.sku == other], pooled)
-        values = {k: Sourced(v, Provenance.PUBLISHED, "this fold") for k, v in numbers.items()}
+        values = {k: SourcedValue(v, Provenance.PUBLISHED, "this fold") for k, v in numbers.items()}
         overlays[other] = Overlay(other, values)
     kin = relatives(CATALOGUE.spec(sku), [CATALOGUE.spec(other) for other in overlays])
     names = list(dict.fromkeys(k.partition(".")[0] for k in START))
@@ -233,7 +233,7 @@ def held_out(tables: list[Table], pooled: Mapping[str, float], folds: int = 5) -
         numbers = own_numbers([t for t in train if len(t.seconds)], pooled)
         target = CATALOGUE.device(
             tables[0].sku,
-            overlay={k: Sourced(v, Provenance.PUBLISHED, "this fold") for k, v in numbers.items()},
+            overlay={k: SourcedValue(v, Provenance.PUBLISHED, "this fold") for k, v in numbers.items()},
             calibrated=False,
         )
         for t, g in zip(tables, fold, strict=True):

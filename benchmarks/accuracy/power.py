@@ -22,7 +22,7 @@ from split import shape_fold
 
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.ops import Gemm, Rows
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds.gpu.power import activity_of, power_w, sustained_s
 from windtunnel_models.learned.write import update_overlay
@@ -104,7 +104,7 @@ def read(folder: Path) -> list[Table]:
 
 
 def device(values: Mapping[str, float]) -> Device:
-    overlay = {k: Sourced(v, Provenance.PUBLISHED, "this fold") for k, v in values.items()}
+    overlay = {k: SourcedValue(v, Provenance.PUBLISHED, "this fold") for k, v in values.items()}
     return CATALOGUE.device(SKU, overlay=overlay, calibrated=False)
 
 

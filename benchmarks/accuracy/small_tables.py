@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.ops import OPERATIONS, Gemm, Rows, one_row
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.learned.overlay import Fit
 from windtunnel_models.learned.read import CALIBRATION
@@ -66,7 +66,7 @@ class Study:
 def device_of(study: Study, values: Mapping[str, float]) -> Device:
     """The study's SKU without what was fitted to it, under ``values``."""
     source = "fitted to the rows that were not left out"
-    overlay = {path: Sourced(value, Provenance.PUBLISHED, source) for path, value in values.items()}
+    overlay = {path: SourcedValue(value, Provenance.PUBLISHED, source) for path, value in values.items()}
     plain = CATALOGUE.device(study.sku, calibrated=False)
     return replace(plain, values={**plain.values, **overlay})
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from windtunnel.core.device import Device, Kind, ModelAccuracy, Residual
 from windtunnel.core.errors import InputError, Location, nearest, one_of
-from windtunnel.core.provenance import Sourced
+from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.spec import DeviceSpec
 from windtunnel_models.host import host_spec
 from windtunnel_models.kinds import find_kind
@@ -88,7 +88,7 @@ class Catalogue:
         self,
         name: str,
         *,
-        overlay: Mapping[str, Sourced] | None = None,
+        overlay: Mapping[str, SourcedValue] | None = None,
         calibration: Overlay | None = None,
         calibrated: bool = True,
     ) -> Device:
@@ -114,7 +114,7 @@ class Catalogue:
         return self._devices[name, calibrated]
 
     def _device(
-        self, name: str, overlay: Mapping[str, Sourced] | None, calibration: Overlay | None, calibrated: bool
+        self, name: str, overlay: Mapping[str, SourcedValue] | None, calibration: Overlay | None, calibrated: bool
     ) -> Device:
         sku, at, api_name = name.partition("@")
         spec = self.spec(sku)
@@ -147,7 +147,7 @@ class Catalogue:
 
     def _calibrated(
         self, spec: DeviceSpec, kind: Kind, overlay: Overlay | None
-    ) -> tuple[dict[str, Sourced], dict[str, Residual], dict[str, ModelAccuracy]]:
+    ) -> tuple[dict[str, SourcedValue], dict[str, Residual], dict[str, ModelAccuracy]]:
         """Return values, residuals and accuracies: from the calibration, or from relatives where it has none."""
         values = _defaults(kind)
         names = [parameter.name for parameter in kind.parameters if parameter.taught]
@@ -222,9 +222,9 @@ def shipped_catalogue() -> Catalogue:
     return Catalogue()
 
 
-def _defaults(kind: Kind) -> dict[str, Sourced]:
+def _defaults(kind: Kind) -> dict[str, SourcedValue]:
     """Return the values that a device of the kind has unless something else states them."""
-    values: dict[str, Sourced] = {}
+    values: dict[str, SourcedValue] = {}
     for parameter in kind.parameters:
         if parameter.default is not None:
             values[parameter.name] = parameter.default

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import DeviceSpec
 from windtunnel_models.labels import HOST_APIS
 
@@ -141,15 +141,15 @@ def _facts() -> _Facts:
     return facts
 
 
-def _measured(value: float) -> Sourced:
-    return Sourced(value, Provenance.MEASURED, _PROBED)
+def _measured(value: float) -> SourcedValue:
+    return SourcedValue(value, Provenance.MEASURED, _PROBED)
 
 
-def _given(value: float | None, otherwise: Sourced) -> Sourced:
+def _given(value: float | None, otherwise: SourcedValue) -> SourcedValue:
     return otherwise if value is None else _measured(value)
 
 
-def _vector_units(flags: frozenset[str]) -> dict[str, Sourced]:
+def _vector_units(flags: frozenset[str]) -> dict[str, SourcedValue]:
     """Return SIMD width and multiply-adds per cycle, from the instruction sets of the processor."""
     machine = platform.machine().lower()
     if "avx512f" in flags:
@@ -168,7 +168,7 @@ def _vector_units(flags: frozenset[str]) -> dict[str, Sourced]:
     return {"simd_bits": _measured(width), "fma_units": units}
 
 
-def _crypto(flags: frozenset[str]) -> Sourced:
+def _crypto(flags: frozenset[str]) -> SourcedValue:
     if "aes" not in flags and platform.machine().lower() not in ("arm64", "aarch64"):
         if flags:
             return _measured(0.0)

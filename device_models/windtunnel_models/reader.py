@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.core.errors import InputError, nearest, one_of
-from windtunnel.core.provenance import PROVENANCES, Provenance, Sourced
+from windtunnel.core.provenance import PROVENANCES, Provenance, SourcedValue
 from windtunnel.core.spec import Parameter
 from windtunnel.core.units import is_dimensionless, parse_quantity
 from windtunnel.core.yamlfile import parse, read_text
@@ -89,12 +89,12 @@ class FileReader:
             raise self.error(path, "this is not a list of words", "[word, ...]")
         return list(data)
 
-    def values(self, path: Path_ = ("values",)) -> dict[str, Sourced]:
+    def values(self, path: Path_ = ("values",)) -> dict[str, SourcedValue]:
         """Return the parameters at ``path`` in SI units, by ``name``, or by ``name.key`` for a table."""
         data = self.at(path)
         if not isinstance(data, dict):
             raise self.error(path, "this is not a mapping", "parameters")
-        values: dict[str, Sourced] = {}
+        values: dict[str, SourcedValue] = {}
         for name, entry in data.items():
             here = (*path, name)
             parameter = self.parameters[self.choice(name, self.parameters, here, "parameter", key=True)]
@@ -108,7 +108,7 @@ class FileReader:
                 values[f"{name}.{key}"] = self.sourced((*here, key), parameter)
         return values
 
-    def sourced(self, path: Path_, parameter: Parameter) -> Sourced:
+    def sourced(self, path: Path_, parameter: Parameter) -> SourcedValue:
         """Return one value with its source.
 
         The entry is ``{value, source}`` or ``{value, provenance: assumed, low, high, reason}``.
@@ -125,14 +125,14 @@ class FileReader:
 
     def with_range(
         self, path: Path_, parameter: Parameter, provenance: Provenance, source: str, reason: str | None
-    ) -> Sourced:
+    ) -> SourcedValue:
         """Return ``value``, ``low`` and ``high`` of the entry at ``path`` as one sourced number in SI units."""
         entry = self.at(path)
         value, low, high = (
             self.number((*path, name), parameter) if name in entry else None for name in ("value", "low", "high")
         )
         try:
-            return Sourced(value or 0.0, provenance, source, low, high, reason)
+            return SourcedValue(value or 0.0, provenance, source, low, high, reason)
         except ValueError as error:
             raise self.error(path, str(error), "low <= value <= high, and a reason") from None
 

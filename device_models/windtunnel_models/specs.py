@@ -9,7 +9,7 @@ from pathlib import Path
 
 from windtunnel.core.device import Kind
 from windtunnel.core.errors import InputError, nearest, one_of
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.spec import KERNEL_TYPES, ApiProfile, DeviceSpec, Lineage, Numbers, Parameter, Stated
 from windtunnel_models.kinds import find_kind
 from windtunnel_models.reader import FileReader
@@ -99,7 +99,7 @@ def read_spec(path: Path) -> DeviceSpec:
 class _SpecReader(FileReader):
     """The parts that only SKU files and API profiles have."""
 
-    def check_required(self, kind: Kind, values: Mapping[str, Sourced]) -> None:
+    def check_required(self, kind: Kind, values: Mapping[str, SourcedValue]) -> None:
         """Raise InputError unless ``values`` has every parameter that the kind requires."""
         names = {path.partition(".")[0] for path in values}
         for parameter in kind.parameters:

@@ -30,7 +30,7 @@ from windtunnel.core.errors import (
     UnsupportedOperationError,
 )
 from windtunnel.core.ops import OPERATIONS, one_row
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds.tpu import systolic_cycles
 
@@ -310,7 +310,7 @@ def test_the_transforms_reference_is_the_fourier_transform() -> None:
 
 def card(**changed: float) -> Device:
     overlay = {
-        path.replace("__", "."): Sourced(value, Provenance.MEASURED, "its RTL") for path, value in changed.items()
+        path.replace("__", "."): SourcedValue(value, Provenance.MEASURED, "its RTL") for path, value in changed.items()
     }
     return Catalogue().device("alveo-u280", overlay=overlay)
 

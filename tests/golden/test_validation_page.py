@@ -15,7 +15,7 @@ import pytest
 
 from windtunnel.core.device import Device, Kind, Parameters, RawCost
 from windtunnel.core.ops import OPERATIONS, Rows
-from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
 from windtunnel.report.validation import text
 from windtunnel.report.validation_page import render
@@ -33,7 +33,7 @@ def _cost(p: Parameters, rows: Rows) -> RawCost:
     return RawCost(4e-6 + p("second_s") * n, np.asarray(1.0), np.where(n < 1e4, "launch", "memory"))
 
 
-VALUES = {"second_s": Sourced(1e-10, Provenance.DATASHEET, "a test")}
+VALUES = {"second_s": SourcedValue(1e-10, Provenance.DATASHEET, "a test")}
 ERROR = assumed(1.2, 1.1, 1.3, "a ruler has no error")
 KIND = Kind(
     name="ruler",

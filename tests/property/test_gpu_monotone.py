@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from windtunnel.core.device import Device
 from windtunnel.core.ops import OPERATIONS, FloatArray, Rows
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.catalogue import Catalogue
 
 CATALOGUE = Catalogue()
@@ -46,7 +46,9 @@ rising = st.floats(1.01, 8.0)
 def faster(device: Device, name: str, factor: float) -> Device:
     """``device`` with one of its rates multiplied, for every number format."""
     values = {
-        path: Sourced(value.value * factor, Provenance.DATASHEET, "a test") if path.partition(".")[0] == name else value
+        path: SourcedValue(value.value * factor, Provenance.DATASHEET, "a test")
+        if path.partition(".")[0] == name
+        else value
         for path, value in device.values.items()
     }
     return replace(device, values=values)

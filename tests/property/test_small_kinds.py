@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from windtunnel.core.device import Device
 from windtunnel.core.ops import OPERATIONS, one_row
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.catalogue import Catalogue
 
 CATALOGUE = Catalogue()
@@ -34,7 +34,7 @@ def seconds(device: Device, op: str, /, **values: object) -> float:
 def scaled(device: str, path: str, factor: float) -> Device:
     value = CATALOGUE.device(device).number(*path.split("."))
     assert value is not None
-    return CATALOGUE.device(device, overlay={path: Sourced(value * factor, Provenance.DATASHEET, "the test")})
+    return CATALOGUE.device(device, overlay={path: SourcedValue(value * factor, Provenance.DATASHEET, "the test")})
 
 
 @given(

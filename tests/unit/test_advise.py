@@ -13,7 +13,7 @@ import windtunnel
 from windtunnel.claims.benchmark import STEPS, Benchmark
 from windtunnel.cli.main import cli
 from windtunnel.core.errors import InputError
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.planning.launch_or_persist import (
     BARRIER,
     LAUNCH,
@@ -100,8 +100,8 @@ def test_a_launched_command_takes_what_the_process_engine_takes() -> None:
     assert Choice(PARTS, 1.0, STEPS).launch.latency_s == pytest.approx(engine_s, rel=0.02)
 
 
-def _fact(value: float) -> Sourced:
-    return Sourced(max(value, 1e-12), Provenance.MEASURED, "this test")
+def _fact(value: float) -> SourcedValue:
+    return SourcedValue(max(value, 1e-12), Provenance.MEASURED, "this test")
 
 
 def test_the_response_holds_the_wait_of_an_m_d_1_queue() -> None:

@@ -20,7 +20,7 @@ from windtunnel.core.device import Device, Kind, Parameters, RawCost
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, FloatArray, Rows, VectorAdd, one_row
 from windtunnel.core.optable import OpTable
-from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
 from windtunnel.report.calibration import lines as calibration_lines
 from windtunnel.simulation.fleet import device_model
@@ -254,7 +254,7 @@ def test_times_taken_by_the_host_are_parted_into_the_hosts_and_the_devices(tmp_p
     catalogue = windtunnel.catalogue()
     model = device_model("tpu-v5e", catalogue, "none")
     moved = {
-        path: Sourced(model.values[path].value * factor, Provenance.MEASURED, "a test")
+        path: SourcedValue(model.values[path].value * factor, Provenance.MEASURED, "a test")
         for path, factor in (("round_trip_s.jax", 1.6), ("issue_rate.bfloat16", 0.85))
     }
     truth = replace(model, values={**model.values, **moved})
@@ -385,7 +385,7 @@ def test_power_is_fitted_where_it_was_measured_and_may_be_missing(tmp_path: Path
     context = {"dtype": "bfloat16", "dispatch": "device", "clock": "sustained", "cache": "cold"}
     rows = Rows(OPERATIONS["gemm"], context, {**numbers, "batch": np.ones(len(shapes))})
     less = {
-        p: Sourced(v.value * 0.7, Provenance.MEASURED, "a test")
+        p: SourcedValue(v.value * 0.7, Provenance.MEASURED, "a test")
         for p, v in device.values.items()
         if p.startswith("power_share")
     }

@@ -23,7 +23,7 @@ from windtunnel.cli.main import cli
 from windtunnel.core.device import Correction, Device
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows, one_row
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.examples import EXAMPLES, unified_memory
 from windtunnel.library.devices import emulator
 from windtunnel.simulation.fleet import device_model
@@ -112,7 +112,7 @@ def setting(device: Callable[[str], Device] = lambda name: device_model(name, KN
 def bench(facts: Facts = FACTS, **values: float) -> Benchmark:
     """The benchmark with some numbers of its device or its API changed (SI)."""
     device = device_model("rtx-6000-ada", KNOWN)
-    moved = {name: Sourced(value, Provenance.MEASURED, "this test") for name, value in values.items()}
+    moved = {name: SourcedValue(value, Provenance.MEASURED, "this test") for name, value in values.items()}
     api = {name: value for name, value in moved.items() if name in device.api.values}
     own = {name: value for name, value in moved.items() if name not in api}
     device = replace(
@@ -122,7 +122,7 @@ def bench(facts: Facts = FACTS, **values: float) -> Benchmark:
 
 
 def stating(**values: float) -> Facts:
-    return replace(FACTS, **{k: Sourced(v, Provenance.MEASURED, "this test") for k, v in values.items()})
+    return replace(FACTS, **{k: SourcedValue(v, Provenance.MEASURED, "this test") for k, v in values.items()})
 
 
 @pytest.mark.parametrize(("text", "value", "unit"), FIGURES, ids=str)
@@ -277,7 +277,7 @@ def test_the_catalogue_is_not_changed_by_the_benchmark() -> None:
 class Doubled:
     """A residual that says everything takes twice as long."""
 
-    origin = Sourced(1.0, Provenance.MEASURED, "this test")
+    origin = SourcedValue(1.0, Provenance.MEASURED, "this test")
 
     def __call__(self, rows: Rows) -> Correction:
         return Correction(np.full(rows.shape, np.log(2.0)), np.full(rows.shape, 0.1))
@@ -317,7 +317,7 @@ def test_impossible_gives_way_when_the_datasheet_does() -> None:
         if device.kind.name != "qat":
             return device
         names = ("bulk_bytes_s.aes_gcm", "host_link_bytes_s")
-        more = {n: Sourced(device.values[n].value * 10, Provenance.DATASHEET, "this test") for n in names}
+        more = {n: SourcedValue(device.values[n].value * 10, Provenance.DATASHEET, "this test") for n in names}
         return replace(device, values={**device.values, **more})
 
     (row,) = [r for r in judged.report(setting(faster), "aes") if "QAT" in r["claim"]]
@@ -376,7 +376,7 @@ def test_a_figure_that_the_model_took_from_the_documents_proves_nothing(rows: li
 
 def test_the_facts_name_their_sources_and_assumptions_have_ranges() -> None:
     for field in fields(FACTS):
-        fact: Sourced = getattr(FACTS, field.name)
+        fact: SourcedValue = getattr(FACTS, field.name)
         assert fact.source
         if fact.provenance is Provenance.ASSUMED:
             assert fact.low is not None and fact.high is not None and fact.low < fact.high and fact.reason

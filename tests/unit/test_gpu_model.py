@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.ops import ELEMENTWISE_OPS, OPERATIONS, Gemm, Rows, one_row
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds import gpu
 from windtunnel_models.kinds.gpu.gemm import fitted_constants, tiles_s
@@ -96,7 +96,7 @@ def watts(name: str, op: str, /, **values: object) -> float:
 
 def with_values(name: str, **values: float) -> Device:
     found = device(name)
-    moved = {path.replace("__", "."): Sourced(v, Provenance.DATASHEET, "a test") for path, v in values.items()}
+    moved = {path.replace("__", "."): SourcedValue(v, Provenance.DATASHEET, "a test") for path, v in values.items()}
     return replace(found, values={**found.values, **moved})
 
 

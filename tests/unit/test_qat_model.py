@@ -8,7 +8,7 @@ import pytest
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.ops import OPERATIONS, one_row
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.catalogue import Catalogue
 
 SKUS = [spec.sku for spec in Catalogue().specs() if spec.kind == "qat"]
@@ -25,7 +25,8 @@ EXAMPLES = {
 
 def device(sku: str, **changed: float) -> Device:
     overlay = {
-        path.replace("__", "."): Sourced(value, Provenance.DATASHEET, "the test") for path, value in changed.items()
+        path.replace("__", "."): SourcedValue(value, Provenance.DATASHEET, "the test")
+        for path, value in changed.items()
     }
     return Catalogue().device(sku, overlay=overlay)
 

@@ -8,7 +8,7 @@ import pytest
 from windtunnel.core.device import Cost, Device
 from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.ops import ELEMENTWISE_OPS, OPERATIONS, one_row
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.catalogue import Catalogue
 from windtunnel_models.kinds.tpu import systolic_cycles
 
@@ -28,7 +28,8 @@ EXAMPLES = {
 
 def device(sku: str, **changed: float) -> Device:
     overlay = {
-        path.replace("__", "."): Sourced(value, Provenance.DATASHEET, "the test") for path, value in changed.items()
+        path.replace("__", "."): SourcedValue(value, Provenance.DATASHEET, "the test")
+        for path, value in changed.items()
     }
     return Catalogue().device(sku, overlay=overlay)
 

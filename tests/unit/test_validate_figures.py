@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from windtunnel.core.device import Device, Kind, Parameters, RawCost
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import OPERATIONS, Rows
-from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Parameter
 from windtunnel.report.validation import api_rows
 from windtunnel.report.validation_page import render
@@ -37,7 +37,7 @@ KIND = Kind(
     costs={"vector_add": _cost},
     errors={"vector_add": assumed(1.2, 1.1, 1.3, "a test's")},
 )
-VALUES = {"second_s": Sourced(1.0, Provenance.DATASHEET, "a test")}
+VALUES = {"second_s": SourcedValue(1.0, Provenance.DATASHEET, "a test")}
 RULER = Device(
     DeviceSpec("ruler", "ruler", "nobody", "Ruler", ("native",), VALUES),
     KIND,

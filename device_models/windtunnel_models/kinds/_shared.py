@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Parameters, RawCost, StrArray
 from windtunnel.core.ops import DTYPES, FloatArray, Rows
-from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import Parameter
 
 COMMON = (
@@ -25,7 +25,7 @@ DTYPE_KEYS = ("float64", *DTYPES)
 API_KEYS = tuple(sorted(path.stem for path in (Path(__file__).parents[1] / "apis").glob("*.yaml")))
 """Every API with a profile. They are the keys of a SKU's own overheads, so a new API is one file."""
 
-EXACT = Sourced(1.0, Provenance.DATASHEET, "by definition")
+EXACT = SourcedValue(1.0, Provenance.DATASHEET, "by definition")
 """The error factor of a cost that is exact by definition (a stated time)."""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from windtunnel.core.device import CostFunction, Kind, Parameters, compute_engine
 from windtunnel.core.errors import InputError
 from windtunnel.core.ops import Rows
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.spec import Parameter
 from windtunnel.core.units import parse_unit
 from windtunnel_models.kinds._shared import API_KEYS, COMMON, DTYPE_KEYS, EXACT, power_shares
@@ -108,7 +108,7 @@ class _TableReader(FileReader):
             return _KEYS[self.choice(stated, _KEYS, path, "set of keys")]
         return tuple(self.words(path))
 
-    def sourced(self, path: Path_, parameter: Parameter) -> Sourced:
+    def sourced(self, path: Path_, parameter: Parameter) -> SourcedValue:
         """Return one number with its origin.
 
         The origin is ``source: NAME`` of a source of the file, ``published: TEXT`` or another provenance with its text,
@@ -129,7 +129,7 @@ class _TableReader(FileReader):
             source, provenance = str(entry[origin]), Provenance.from_label(origin)
         return self.with_range(path, parameter, provenance, source, reason)
 
-    def error_factors(self, path: Path_, names: list[str] | None = None) -> dict[str, Sourced]:
+    def error_factors(self, path: Path_, names: list[str] | None = None) -> dict[str, SourcedValue]:
         """Return the error factors at ``path``, by operation or by relation."""
         entries: dict[str, Any] = self.mapping(path, optional=names if names is not None else list(self.at(path)))
         return {name: self.sourced((*path, name), Parameter(name, "1", "")) for name in entries}

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Device
 from windtunnel.core.ops import FloatArray, Rows
-from windtunnel.core.provenance import Sourced
+from windtunnel.core.provenance import SourcedValue
 from windtunnel_models.learned.linear_model import LinearCostModel
 from windtunnel_models.learned.power import PowerFit
 from windtunnel_models.learned.process import Process
@@ -140,7 +140,7 @@ class Calibration:
     op: str
     rows: int
     distinct: int
-    values: dict[str, Sourced] = field(default_factory=dict)
+    values: dict[str, SourcedValue] = field(default_factory=dict)
     numbers: list[LearnedNumber] = field(default_factory=list)
     linear_models: list[FittedLinearModel] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)

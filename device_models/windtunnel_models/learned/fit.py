@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Device, Parameters
 from windtunnel.core.ops import FloatArray
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.learned.calibration import Group, LearnedNumber, Points
 from windtunnel_models.learned.linear_model import fit_linear_model
 from windtunnel_models.learned.power import robust
@@ -64,7 +64,7 @@ class _Times:
         return np.asarray(seconds - (self.whole - self.own))
 
 
-def formula_times(device: Device, group: Group, values: dict[str, Sourced]) -> _Times:
+def formula_times(device: Device, group: Group, values: dict[str, SourcedValue]) -> _Times:
     """Return the times by the formula alone."""
     bare = replace(device, values={**device.values, **values}, residuals={})
     own = bare.cost(group.bare, intervals=False).duration_s
@@ -82,7 +82,7 @@ def _movable(device: Device, groups: Sequence[Group]) -> dict[str, float]:
     deviations = dict(device.kind.fits.get(groups[0].rows.op.name, {}))
     if any(group.bare is not group.rows for group in groups):
         deviations = {**_HOST_NUMBERS, **deviations}
-    used: dict[str, Sourced] = {}
+    used: dict[str, SourcedValue] = {}
     for group in groups:
         parameters = Parameters(replace(device, residuals={}))
         device.cost_function(group.rows.op.name)(parameters, group.rows)
@@ -100,13 +100,13 @@ class _Formula:
         self.paths = list(self.start)
         self.base = base
 
-    def values(self, shifts: FloatArray) -> dict[str, Sourced]:
+    def values(self, shifts: FloatArray) -> dict[str, SourcedValue]:
         """Return the numbers at ``shifts``."""
         source = f"fitted to {sum(len(group) for group in self.groups)} measurements"
         moved = {}
         for path, shift in zip(self.paths, shifts, strict=True):
             value = self.start[path].value * math.exp(float(np.clip(shift, -6.0, 6.0)) * self.deviations[path])
-            moved[path] = Sourced(value, Provenance.MEASURED, source)
+            moved[path] = SourcedValue(value, Provenance.MEASURED, source)
         return moved
 
     def errors(self, shifts: FloatArray) -> FloatArray:
@@ -144,7 +144,7 @@ class _Formula:
         return np.asarray(solution.x), np.sqrt(np.diag(np.linalg.pinv(slopes.T @ slopes)))
 
 
-def linear_points(frozen: Device, group: Group, values: dict[str, Sourced]) -> Points | None:
+def linear_points(frozen: Device, group: Group, values: dict[str, SourcedValue]) -> Points | None:
     """Return the process of a group relative to a linear model, or None if its rows do not determine one."""
     own = formula_times(frozen, group, values).own_of(group.seconds)
     index = np.flatnonzero(own > _MIN_OWN_SHARE * group.seconds)
@@ -159,7 +159,13 @@ def linear_points(frozen: Device, group: Group, values: dict[str, Sourced]) -> P
 
 
 def formula_points(
-    device: Device, frozen: Device, group: Group, base: FloatArray, values: dict[str, Sourced], *, flat: bool = False
+    device: Device,
+    frozen: Device,
+    group: Group,
+    base: FloatArray,
+    values: dict[str, SourcedValue],
+    *,
+    flat: bool = False,
 ) -> Points | None:
     """Return the process of a group relative to the formula, or None if all rows are dominated by the host's time.
 
@@ -246,7 +252,7 @@ class Fitted:
 
     device: Device
     frozen: Device
-    values: dict[str, Sourced]
+    values: dict[str, SourcedValue]
     numbers: list[LearnedNumber]
     points: list[Points | None]
     shifts: Mapping[str, float]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from windtunnel.core.device import ModelAccuracy
-from windtunnel.core.provenance import Sourced
+from windtunnel.core.provenance import SourcedValue
 from windtunnel_models.learned.linear_model import LinearCostModel
 
 
@@ -72,7 +72,7 @@ class LearnedEntry:
 
     form: str
     data: Mapping[str, Any]
-    source: Sourced
+    source: SourcedValue
     linear_models: Mapping[str, LinearCostModel] = field(default_factory=dict)
 
 
@@ -90,7 +90,7 @@ class Overlay:
     """
 
     sku: str
-    values: Mapping[str, Sourced] = field(default_factory=dict)
+    values: Mapping[str, SourcedValue] = field(default_factory=dict)
     learned: Mapping[str, LearnedEntry] = field(default_factory=dict)
     fits: Mapping[str, Fit] = field(default_factory=dict)
     path: Path | None = None

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from windtunnel.core.device import Device
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.optable import OpTable
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 
 POWER = "power"
 """The entry of a kind's ``fits`` for the numbers of the power model, for all operations."""
@@ -32,7 +32,7 @@ Mask = npt.NDArray[np.bool_]
 class PowerFit:
     """The fitted numbers, and mean absolute relative errors (fractions) before the fit and in cross-validation."""
 
-    values: dict[str, Sourced]
+    values: dict[str, SourcedValue]
     error_before: float
     cross_validation_error: float
 
@@ -81,10 +81,10 @@ class _Power:
             float(np.abs(np.expm1(np.concatenate(left_out))).mean()),
         )
 
-    def _moved(self, shifts: FloatArray) -> dict[str, Sourced]:
+    def _moved(self, shifts: FloatArray) -> dict[str, SourcedValue]:
         source = f"fitted to the power of {self.count} measurements"
         return {
-            path: Sourced(
+            path: SourcedValue(
                 self.device.values[path].value * math.exp(float(np.clip(shift, -4.0, 4.0)) * deviation),
                 Provenance.MEASURED,
                 source,

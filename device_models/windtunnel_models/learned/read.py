@@ -7,7 +7,7 @@ from pathlib import Path
 
 from windtunnel.core.errors import one_of
 from windtunnel.core.ops import OPERATIONS
-from windtunnel.core.provenance import Sourced
+from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds import find_kind
 from windtunnel_models.learned.linear_model import UNITS, LinearCostModel
@@ -72,7 +72,7 @@ class _OverlayReader(FileReader):
             if not isinstance(count, int) or isinstance(count, bool) or count < 1:
                 raise self.error((*here, "measurements"), f"this is {count!r}", "a count")
             models = self.linear_models((*here, "linear_model")) if "linear_model" in entry else {}
-            entries[op] = LearnedEntry(form, entry, Sourced(float(count), provenance, text), models)
+            entries[op] = LearnedEntry(form, entry, SourcedValue(float(count), provenance, text), models)
         return entries
 
     def linear_models(self, path: Path_) -> dict[str, LinearCostModel]:

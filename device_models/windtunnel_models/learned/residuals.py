@@ -15,7 +15,7 @@ import numpy as np
 from windtunnel.core.device import Correction, Device, ModelAccuracy, Parameters, Residual
 from windtunnel.core.errors import InputError, Location
 from windtunnel.core.ops import CONTEXT, OPERATIONS, FloatArray, Operation, Rows
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.learned.linear_model import LinearCostModel
 from windtunnel_models.learned.overlay import LearnedEntry
 from windtunnel_models.learned.process import Process, Scales
@@ -82,7 +82,7 @@ class PointsResidual:
         self._op: type[Operation] = OPERATIONS.find(op)
 
     @property
-    def origin(self) -> Sourced:
+    def origin(self) -> SourcedValue:
         """The number of measurements, their origin, and the linear models that replace the formula."""
         source = self._entry.source
         parts = [source.source, *(f"{key}: {model.describe()}" for key, model in self._entry.linear_models.items())]
@@ -202,7 +202,7 @@ class ArraysResidual:
         self._entry, self._device, self._op, self._path, self._base = entry, device, op, path, base
 
     @property
-    def origin(self) -> Sourced:
+    def origin(self) -> SourcedValue:
         """The number of measurements, and their origin."""
         return self._entry.source
 
@@ -252,17 +252,17 @@ class TransferredResidual:
         names: The names of the relatives, for messages.
     """
 
-    def __init__(self, sources: Sequence[TransferSource], relation: str, spread: Sourced, names: str) -> None:
+    def __init__(self, sources: Sequence[TransferSource], relation: str, spread: SourcedValue, names: str) -> None:
         self._sources, self._spread, self._relation, self._names = sources, spread, relation, names
 
     @property
-    def origin(self) -> Sourced:
+    def origin(self) -> SourcedValue:
         """The number of measurements of other devices, and their origin."""
         count = sum(source.residual.origin.value for source in self._sources)
         if self._relation == "die":
-            return Sourced(count, Provenance.PUBLISHED, f"measurements of {self._names}, the same die")
+            return SourcedValue(count, Provenance.PUBLISHED, f"measurements of {self._names}, the same die")
         reason = f"transferred from {self._names}; {self._spread.source}"
-        return Sourced(count, Provenance.ASSUMED, "other devices' measurements", count, count, reason)
+        return SourcedValue(count, Provenance.ASSUMED, "other devices' measurements", count, count, reason)
 
     def accuracy(self, op: str) -> ModelAccuracy:
         """Return the accuracy of ``op`` as predicted from relatives alone."""

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.spec import DeviceSpec
 from windtunnel_models.learned.overlay import Overlay
 
@@ -76,7 +76,7 @@ def closest(related: Sequence[Relative]) -> list[Relative]:
 
 def transferred_values(
     related: Sequence[Relative], overlays: Mapping[str, Overlay], names: Sequence[str]
-) -> dict[str, Sourced]:
+) -> dict[str, SourcedValue]:
     """Return the parameters ``names`` as weighted geometric means of the values in the relatives' overlays.
 
     The range of each value is that of the relatives, and at least a fifth in either direction. Where the error of the
@@ -85,7 +85,7 @@ def transferred_values(
     paths = dict.fromkeys(
         path for relative in related for path in overlays[relative.sku].values if path.partition(".")[0] in names
     )
-    values: dict[str, Sourced] = {}
+    values: dict[str, SourcedValue] = {}
     for path in paths:
         have = closest([r for r in related if path in overlays[r.sku].values])
         numbers = [overlays[r.sku].values[path].value for r in have]
@@ -96,9 +96,9 @@ def transferred_values(
         names_of = ", ".join(r.sku for r in have)
         if have[0].relation == "die":
             source = overlays[have[0].sku].values[path].source
-            values[path] = Sourced(value, Provenance.PUBLISHED, f"{names_of}, the same die: {source}")
+            values[path] = SourcedValue(value, Provenance.PUBLISHED, f"{names_of}, the same die: {source}")
         else:
             reason = f"transferred from {names_of}, weighted by nearness of vendor, generation and memory"
             low, high = min(*numbers, value / _LEAST_RANGE), max(*numbers, value * _LEAST_RANGE)
-            values[path] = Sourced(value, Provenance.ASSUMED, "other devices' measurements", low, high, reason)
+            values[path] = SourcedValue(value, Provenance.ASSUMED, "other devices' measurements", low, high, reason)
     return values

@@ -9,7 +9,7 @@ from typing import Any
 
 from windtunnel.core.device import Device
 from windtunnel.core.ops import OPERATIONS
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel_models.learned.calibration import Calibration, Points
 from windtunnel_models.learned.linear_model import UNITS, LinearCostModel
 from windtunnel_models.learned.overlay import Fit
@@ -72,7 +72,7 @@ def _linear_data(model: LinearCostModel) -> dict[str, str]:
     return {name: f"{value!r} {UNITS[name]}" for name, value in model.numbers.items()}
 
 
-def values_data(device: Device, values: Mapping[str, Sourced], source: str) -> dict[str, Any]:
+def values_data(device: Device, values: Mapping[str, SourcedValue], source: str) -> dict[str, Any]:
     """Return parameters as an overlay states them: by name, or by name and key, a quantity with its source."""
     data: dict[str, Any] = {}
     for path, sourced in sorted(values.items()):
@@ -134,7 +134,7 @@ def update_overlay(
     data = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
     data = {"schema": 1, "sku": device.spec.sku, **data}
     data.setdefault("sources", {})[name] = {"text": source, "provenance": "published"}
-    sourced = {key: Sourced(value, Provenance.PUBLISHED, source) for key, value in values.items()}
+    sourced = {key: SourcedValue(value, Provenance.PUBLISHED, source) for key, value in values.items()}
     data["values"] = {**(data.get("values") or {}), **values_data(device, sourced, name)}
     if fit is not None:
         stated = {key: value for key, value in asdict(fit).items() if key != "op" and value not in (None, "")}

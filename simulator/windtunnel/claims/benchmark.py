@@ -23,7 +23,7 @@ import numpy as np
 from windtunnel.claims.bounds import Bound
 from windtunnel.core.device import Device, Parameters, RawCost
 from windtunnel.core.ops import Rows, Stencil
-from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.units import format_quantity as show
 
 Program = list[dict[str, Any]]
@@ -44,7 +44,7 @@ _PHASES = (
 )
 
 
-def _phase(low_s: float, high_s: float) -> Sourced:
+def _phase(low_s: float, high_s: float) -> SourcedValue:
     return assumed(low_s, low_s, high_s, _PHASES)
 
 
@@ -52,23 +52,23 @@ def _phase(low_s: float, high_s: float) -> Sourced:
 class Facts:
     """The stated facts of the benchmark's host (SI), each with its source; the rest is the catalogue's device."""
 
-    pageable_bytes_per_s: Sourced
-    cells_per_s: Sourced
-    copy_setup_s: Sourced
-    launch_latency_s: Sourced
-    synchronize_s: Sourced
-    sleep_s: Sourced
-    timer_slack_s: Sourced
-    wake_s: Sourced
+    pageable_bytes_per_s: SourcedValue
+    cells_per_s: SourcedValue
+    copy_setup_s: SourcedValue
+    launch_latency_s: SourcedValue
+    synchronize_s: SourcedValue
+    sleep_s: SourcedValue
+    timer_slack_s: SourcedValue
+    wake_s: SourcedValue
 
 
 FACTS = Facts(
-    pageable_bytes_per_s=Sourced(7.6e9, Provenance.PUBLISHED, _SOURCE),
-    cells_per_s=Sourced(78_046e6, Provenance.PUBLISHED, f"{_SOURCE}: its stencil on the same GPU"),
+    pageable_bytes_per_s=SourcedValue(7.6e9, Provenance.PUBLISHED, _SOURCE),
+    cells_per_s=SourcedValue(78_046e6, Provenance.PUBLISHED, f"{_SOURCE}: its stencil on the same GPU"),
     copy_setup_s=_phase(20e-6, 50e-6),
     launch_latency_s=_phase(10e-6, 30e-6),
     synchronize_s=_phase(5e-6, 20e-6),
-    sleep_s=Sourced(100e-6, Provenance.PUBLISHED, f"{_SOURCE}: the host's waiting loop"),
+    sleep_s=SourcedValue(100e-6, Provenance.PUBLISHED, f"{_SOURCE}: the host's waiting loop"),
     timer_slack_s=assumed(
         50e-6, 1e-6, 50e-6, "Linux gives a thread 50 us of timer slack unless it asks for less (PR_SET_TIMERSLACK)"
     ),
@@ -272,20 +272,20 @@ class Benchmark:
             f"document's phases {show(seconds, 's')}",
         )
 
-    def used_by(self, row: str) -> dict[str, Sourced]:
+    def used_by(self, row: str) -> dict[str, SourcedValue]:
         """Return every number that the row uses."""
         facts = {f"benchmark.{name}": getattr(self.facts, name) for name in ROWS[row].facts}
         wanted = ROWS[row].device
         return facts | {k: s for k, s in self._used.items() if k.removeprefix("api.").split(".")[0] in wanted}
 
 
-def _moved(sourced: Sourced, end: str) -> Sourced:
+def _moved(sourced: SourcedValue, end: str) -> SourcedValue:
     value = getattr(sourced, end)
     return sourced if value is None else sourced.at(value)
 
 
-def _stated(value: float) -> Sourced:
-    return Sourced(value, Provenance.PUBLISHED, "the catalogue")
+def _stated(value: float) -> SourcedValue:
+    return SourcedValue(value, Provenance.PUBLISHED, "the catalogue")
 
 
 _COPY = ("pageable_bytes_per_s", "copy_setup_s")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from windtunnel.core.device import Device
 from windtunnel.core.ops import Gemm, Rows
-from windtunnel.core.provenance import Sourced
+from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.units import format_quantity as show
 
 AES_ROUNDS = {"128": 10.0, "192": 12.0, "256": 14.0}
@@ -185,7 +185,7 @@ def _product(a: tuple[float, float] | None, b: tuple[float, float] | None) -> tu
 def _rate(device: Device, *names: str) -> tuple[float, float] | None:
     """Return (nominal, favourable) of the first of ``names`` that the device has."""
     for name in names:
-        sourced: Sourced | None = device.values.get(name)
+        sourced: SourcedValue | None = device.values.get(name)
         if sourced is not None and math.isfinite(sourced.value):
             return sourced.value, sourced.value if sourced.high is None else max(sourced.value, sourced.high)
     return None

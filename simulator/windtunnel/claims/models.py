@@ -28,7 +28,7 @@ from windtunnel.claims.bounds import FRAMING_BYTES, Bound, power_bound, rate_bou
 from windtunnel.core.device import Cost, Device, Parameters
 from windtunnel.core.errors import InputError, nearest, one_of
 from windtunnel.core.ops import OPERATIONS, Gemm, Packets, Rows, one_row
-from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.units import format_quantity as show
 from windtunnel.examples import EXAMPLES
 
@@ -67,7 +67,7 @@ class Modelled:
     bound: Bound | None = None
     low: float | None = None
     high: float | None = None
-    used: Mapping[str, Sourced] = field(default_factory=dict)
+    used: Mapping[str, SourcedValue] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     swept: str = ""
     """What was swept, if ``low`` and ``high`` are the ends of a sweep instead of the model's interval."""
@@ -90,7 +90,7 @@ def _spelt(op: str, values: Mapping[str, Any]) -> str:
     return f"{op}({', '.join(f'{k}={v}' for k, v in values.items())})" if values else op
 
 
-def _with(device: Device, values: Mapping[str, Sourced]) -> Device:
+def _with(device: Device, values: Mapping[str, SourcedValue]) -> Device:
     return replace(device, values={**device.values, **values})
 
 
@@ -113,7 +113,8 @@ def operation(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled
     op, values = model["operation"], model.get("values", {})
     device = setting.device(name)
     stated = {
-        k: Sourced(float(v), Provenance.DATASHEET, "the claim's own words") for k, v in model.get("set", {}).items()
+        k: SourcedValue(float(v), Provenance.DATASHEET, "the claim's own words")
+        for k, v in model.get("set", {}).items()
     }
     if stated:
         device = _with(device, stated)
@@ -213,10 +214,10 @@ def naive(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
     """Evaluate a triple loop on one core, limited by the latency of an addition."""
     op, values = model["naive"], model["values"]
     device = setting.device(name)
-    one = Sourced(1.0, Provenance.DATASHEET, "the claim's own words: one thread")
-    scalar = Sourced(32.0, Provenance.DATASHEET, "a plain loop: one 32-bit number an instruction")
-    units = Sourced(1 / _FADD.value, Provenance.ASSUMED, "assumed", 1 / 4.0, 1 / 3.0, _FADD.reason)
-    whole = Sourced(1.0, Provenance.DATASHEET, "nothing else is slower than the chain of additions")
+    one = SourcedValue(1.0, Provenance.DATASHEET, "the claim's own words: one thread")
+    scalar = SourcedValue(32.0, Provenance.DATASHEET, "a plain loop: one 32-bit number an instruction")
+    units = SourcedValue(1 / _FADD.value, Provenance.ASSUMED, "assumed", 1 / 4.0, 1 / 3.0, _FADD.reason)
+    whole = SourcedValue(1.0, Provenance.DATASHEET, "nothing else is slower than the chain of additions")
     plain = {"threads": one, "simd_bits": scalar, "fma_units": units, "kernel_efficiency.gemm": whole}
     # Whatever was learned of products on this processor is of a library's, not of a plain loop's.
     loop = replace(_with(device, plain), residuals={})
@@ -360,7 +361,7 @@ def _frames_bound(device: Device, size: int) -> Bound | None:
     return Bound(1.0 / least.value, 1.0 / least.favourable, f"a frame's {least.why}")
 
 
-def _of_programs(device: Device) -> dict[str, Sourced]:
+def _of_programs(device: Device) -> dict[str, SourcedValue]:
     """Return every number that may affect the duration of a program on a device."""
     found = {f"api.{key}": sourced for key, sourced in device.api.values.items() if "persistent" not in key}
     for op, values in _PROGRAM_OPS:
@@ -404,7 +405,7 @@ def _circular(
     for name, sourced in modelled.used.items():
         if modelled.value is None or not sourced.reason or not any(word in sourced.reason for word in _OUR_WORDS):
             continue
-        more = Sourced(sourced.value * 1.1, Provenance.DATASHEET, "changed to find its effect")
+        more = SourcedValue(sourced.value * 1.1, Provenance.DATASHEET, "changed to find its effect")
         moved = evaluator(_moved(setting, name, more), device, model).value
         if moved is not None and abs(moved / modelled.value - 1.0) > 1e-3:
             yield name.removeprefix("api.")
@@ -414,7 +415,7 @@ _OUR_WORDS = ("founding documents", "seeds")
 """The words with which the catalogue marks a number that was assumed from these documents."""
 
 
-def _moved(setting: Setting, name: str, value: Sourced) -> Setting:
+def _moved(setting: Setting, name: str, value: SourcedValue) -> Setting:
     """Return the setting with one number changed, by its name in ``Modelled.used``."""
     where, _, key = name.partition(".")
     if where == "benchmark":

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from windtunnel.core.errors import InputError, UnsupportedOperationError, nearest, one_of
 from windtunnel.core.ops import FloatArray, Rows
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.registry import Registry
 from windtunnel.core.spec import ApiProfile, DeviceSpec, Lineage, Parameter
 
@@ -111,7 +111,7 @@ class Residual(Protocol):
     """
 
     @property
-    def origin(self) -> Sourced:
+    def origin(self) -> SourcedValue:
         """Return the number of measurements it was fitted to, with their origin."""
         ...
 
@@ -138,7 +138,7 @@ class Parameters:
         self._device = device
         self._moved = moved or {}
         self._corrections = {} if corrections is None else corrections
-        self.used: dict[str, Sourced] = {}
+        self.used: dict[str, SourcedValue] = {}
 
     @property
     def api(self) -> str:
@@ -254,16 +254,16 @@ class Kind:
     doc: str
     parameters: tuple[Parameter, ...]
     costs: Mapping[str, CostFunction]
-    errors: Mapping[str, Sourced]
+    errors: Mapping[str, SourcedValue]
     engine: Callable[[Parameters, Rows], str] = compute_engine
     stated_power: bool = False
     fits: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    own_numbers: Mapping[str, Callable[[Parameters, Rows], Mapping[str, Sourced]]] = field(default_factory=dict)
+    own_numbers: Mapping[str, Callable[[Parameters, Rows], Mapping[str, SourcedValue]]] = field(default_factory=dict)
     coordinates: Mapping[str, Callable[[Parameters, Rows], FloatArray]] = field(default_factory=dict)
     learned: Mapping[str, Callable[[Mapping[str, Any]], Callable[[Rows], Correction | None]]] = field(
         default_factory=dict
     )
-    transfer_errors: Mapping[str, Mapping[str, Sourced]] = field(default_factory=dict)
+    transfer_errors: Mapping[str, Mapping[str, SourcedValue]] = field(default_factory=dict)
     transfer_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def parameter(self, name: str) -> Parameter:
@@ -289,7 +289,7 @@ class Device:
     spec: DeviceSpec
     kind: Kind
     api: ApiProfile
-    values: Mapping[str, Sourced]
+    values: Mapping[str, SourcedValue]
     speed: float = 1.0
     cap_w: float | None = None
     residuals: Mapping[str, Residual] = field(default_factory=dict)
@@ -401,7 +401,7 @@ class Device:
             provenance=np.full(shape, int(least_certain), dtype=np.int8),
         )
 
-    def sources(self, rows: Rows) -> dict[str, Sourced]:
+    def sources(self, rows: Rows) -> dict[str, SourcedValue]:
         """Return every number that the cost of ``rows`` depends on, by name, for provenance tables."""
         parameters = Parameters(self)
         self.cost_function(rows.op.name)(parameters, rows)
@@ -466,7 +466,7 @@ class Device:
         of the measurements, so its uncertain parameters still widen the interval.
         """
         error = self.kind.errors.get(rows.op.name)
-        settled: Mapping[str, Sourced] = {}
+        settled: Mapping[str, SourcedValue] = {}
         width: FloatArray | float = math.log(error.value) if error is not None else 0.0
         if raw.spread is not None:
             width = raw.spread
@@ -504,7 +504,7 @@ def configure(
     stated = "the scenario's fleet entry"
 
     def put(name: str, value: float) -> None:
-        values[name] = Sourced(value, Provenance.DATASHEET, stated)
+        values[name] = SourcedValue(value, Provenance.DATASHEET, stated)
 
     if idle_w is not None:
         put("idle_power_w", idle_w)

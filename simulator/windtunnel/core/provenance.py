@@ -33,7 +33,7 @@ PROVENANCES = tuple(member.label for member in Provenance)
 
 
 @dataclass(frozen=True)
-class Sourced:
+class SourcedValue:
     """A number with its origin. ``low`` and ``high`` bound an uncertain number (in SI units, like ``value``)."""
 
     value: float
@@ -49,11 +49,11 @@ class Sourced:
         if self.low is not None and self.high is not None and not self.low <= self.value <= self.high:
             raise ValueError(f"{self.value!r} lies outside its range {self.low!r} to {self.high!r}")
 
-    def at(self, value: float) -> Sourced:
+    def at(self, value: float) -> SourcedValue:
         """Return the same number with another ``value`` and no range, for sensitivity analysis."""
         return replace(self, value=value, low=value, high=value)
 
 
-def assumed(value: float, low: float, high: float, reason: str) -> Sourced:
+def assumed(value: float, low: float, high: float, reason: str) -> SourcedValue:
     """Return an assumed number with its SI value, its range and the reason."""
-    return Sourced(value, Provenance.ASSUMED, "assumed", low, high, reason)
+    return SourcedValue(value, Provenance.ASSUMED, "assumed", low, high, reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from windtunnel.core.provenance import Provenance, Sourced
+from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.units import parse_unit
 
 
@@ -24,8 +24,8 @@ class Parameter:
     doc: str
     keys: tuple[str, ...] = ()
     required: bool = False
-    default: Sourced | None = None
-    defaults: Mapping[str, Sourced] = field(default_factory=dict)
+    default: SourcedValue | None = None
+    defaults: Mapping[str, SourcedValue] = field(default_factory=dict)
     taught: bool = False
 
     @property
@@ -76,7 +76,7 @@ class ApiProfile:
     doc: str
     kinds: tuple[str, ...]
     features: frozenset[str]
-    values: Mapping[str, Sourced]
+    values: Mapping[str, SourcedValue]
     numbers: Numbers = field(default_factory=Numbers)
 
 
@@ -108,7 +108,7 @@ class DeviceSpec:
     vendor: str
     name: str
     apis: tuple[str, ...]
-    values: Mapping[str, Sourced]
+    values: Mapping[str, SourcedValue]
     notes: tuple[str, ...] = ()
     lineage: Lineage = field(default_factory=Lineage)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windtunnel.core.errors import InputError, Location
-from windtunnel.core.provenance import Sourced
+from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.units import to_unit
 from windtunnel.core.version import __version__
 from windtunnel.placement.recording import PlacementRecording
@@ -160,7 +160,7 @@ def _power(
     return power, list({(row["device"], row["parameter"]): row for row in inputs}.values())
 
 
-def _source(sku: str, path: str, sourced: Sourced) -> dict[str, Any]:
+def _source(sku: str, path: str, sourced: SourcedValue) -> dict[str, Any]:
     return {
         "device": sku,
         "parameter": path,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from windtunnel.core.device import Device
-from windtunnel.core.provenance import Sourced
+from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.units import to_unit
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def model_accuracy(compiled: Mapping[tuple[int, int], Any], classes: Sequence[An
     return [found[key] for key in sorted(found)]
 
 
-def _source_row(target: Device, path: str, sourced: Sourced) -> dict[str, Any]:
+def _source_row(target: Device, path: str, sourced: SourcedValue) -> dict[str, Any]:
     name, _, rest = path.partition(".")
     unit = "1" if name == "learned" else _api_unit(rest) if name == "api" else target.kind.parameter(name).unit
     scale = partial(to_unit, unit=unit)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from windtunnel.core.device import Correction, Parameters, RawCost
 from windtunnel.core.ops import FloatArray, Rows
-from windtunnel.core.provenance import Sourced, assumed
+from windtunnel.core.provenance import SourcedValue, assumed
 from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds.gpu.attention_formula import (
     NUMBERS,
@@ -95,7 +95,7 @@ def _numbers(p: Parameters, place: int) -> Numbers:
     return {name: number(name) for name in NUMBERS}
 
 
-def own_numbers(p: Parameters, rows: Rows) -> dict[str, Sourced]:
+def own_numbers(p: Parameters, rows: Rows) -> dict[str, SourcedValue]:
     """Return the numbers that rows like these read, under the key of the device's family, for a calibration."""
     sheet, found = _sheet(p, rows.choices["dtype"]), {}
     for place in np.unique(regime(geometry(_flat(rows), sheet))).tolist():

@@ -20,7 +20,7 @@ import numpy as np
 
 from windtunnel.core.device import Parameters, RawCost
 from windtunnel.core.ops import BYTES_PER_ELEMENT, DTYPES, FloatArray, Rows
-from windtunnel.core.provenance import Provenance, Sourced, assumed
+from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.spec import Parameter
 from windtunnel_models.kinds.gpu.kernel import in_context, need_type, vector_rate
 from windtunnel_models.kinds.gpu.power import activity_of
@@ -292,7 +292,7 @@ def gemm(p: Parameters, rows: Rows) -> RawCost:
     return in_context(p, rows, whole, activity_of(p, rows), bound, settled=settled, spread=spread)
 
 
-def own_numbers(p: Parameters, rows: Rows) -> dict[str, Sourced]:
+def own_numbers(p: Parameters, rows: Rows) -> dict[str, SourcedValue]:
     """Return the numbers that rows like these read, under the key of their own format and clock.
 
     A calibration moves these, so that measuring one format says nothing of another that it stood in for.

@@ -15,7 +15,7 @@ import numpy as np
 from windtunnel.core.device import Device
 from windtunnel.core.errors import UnsupportedOperationError
 from windtunnel.core.ops import Rows
-from windtunnel.core.provenance import Sourced
+from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.ticks import FloatArray
 from windtunnel.scenario.decoder import Decoder, OpCount
 
@@ -123,9 +123,9 @@ class DecoderCosts:
         return frozenset(part.op.name for part in self._parts)
 
     @cached_property
-    def sources(self) -> Mapping[str, Sourced]:
+    def sources(self) -> Mapping[str, SourcedValue]:
         """Every number on which the costs depend, by name."""
-        found: dict[str, Sourced] = {}
+        found: dict[str, SourcedValue] = {}
         for part in self._parts:
             column = {"gemm": ("m",), "elementwise": ("rows",)}.get(part.op.name, ("batch", "kv_tokens"))
             complete = part.op.complete(part.values | dict.fromkeys(column, 1))

@@ -11,7 +11,7 @@ import numpy as np
 from windtunnel.core.device import Device
 from windtunnel.core.errors import InputError, Location, UnsupportedOperationError
 from windtunnel.core.ops import Rows
-from windtunnel.core.provenance import Sourced
+from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.rng import stream
 from windtunnel.core.ticks import FloatArray, TickArray, to_tick_array, to_ticks
 from windtunnel.engine.arrivals import TraceRows
@@ -143,7 +143,7 @@ class Compiled:
     mean_s: float
     energy_j: FloatArray
     footprint_bytes: FloatArray
-    sources: Mapping[str, Sourced]
+    sources: Mapping[str, SourcedValue]
     operations: frozenset[str]
     decoder: DecoderCosts | None = None
     prompts: np.ndarray | None = None
@@ -240,7 +240,7 @@ class _Compiler:
     device: Device
     source: Source
     decoders: DecoderCostCache
-    sources: dict[str, Sourced] = field(default_factory=dict)
+    sources: dict[str, SourcedValue] = field(default_factory=dict)
     operations: set[str] = field(default_factory=set)
     _priced: dict[tuple[str | int, ...], tuple[Segment, FloatArray, FloatArray]] = field(default_factory=dict)
 
