@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from windtunnel.core.device import Device, Kind, ModelAccuracy, Residual
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.spec import DeviceSpec
 from windtunnel_models.host import host_spec
@@ -125,12 +125,12 @@ class Catalogue:
             if api_name not in apis:
                 raise InputError(
                     f"unknown API '{api_name}' in '{name}'",
-                    expected=one_of(apis),
+                    expected=list_choices(apis),
                     nearest=nearest(api_name, apis),
                 )
             raise InputError(
                 f"{sku} is not reached through {api_name}",
-                expected=one_of(spec.apis),
+                expected=list_choices(spec.apis),
                 nearest=nearest(api_name, spec.apis),
             )
         if calibration is not None and calibration.api not in (None, api_name):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.provenance import PROVENANCES, Provenance, SourcedValue
 from windtunnel.core.spec import Parameter
 from windtunnel.core.units import is_dimensionless, parse_quantity
@@ -61,7 +61,7 @@ class FileReader:
         names = list(choices)
         if not isinstance(value, str) or value not in names:
             problem = f"unknown {noun} '{value}'" if key else f"'{value}' is not a valid {noun}"
-            raise self.error(path, problem, one_of(names, 40), nearest(str(value), names), key=key)
+            raise self.error(path, problem, list_choices(names, 40), nearest(str(value), names), key=key)
         return value
 
     def mapping(self, path: Path_, *, required: Sequence[str] = (), optional: Sequence[str] = ()) -> dict[str, Any]:
@@ -69,12 +69,12 @@ class FileReader:
         data = self.at(path)
         allowed = [*required, *optional]
         if not isinstance(data, dict):
-            raise self.error(path, "this is not a mapping", one_of(allowed))
+            raise self.error(path, "this is not a mapping", list_choices(allowed))
         for key in data:
             self.choice(key, allowed, (*path, key), "key", key=True)
         for key in required:
             if key not in data:
-                raise self.error(path, f"'{key}' is missing", one_of(required))
+                raise self.error(path, f"'{key}' is missing", list_choices(required))
         return data
 
     def check_name(self, key: str, expected: str) -> None:
@@ -102,7 +102,7 @@ class FileReader:
                 values[name] = self.sourced(here, parameter)
                 continue
             if not isinstance(entry, dict) or "value" in entry:
-                raise self.error(here, f"'{name}' is a table", one_of(parameter.keys, 20))
+                raise self.error(here, f"'{name}' is a table", list_choices(parameter.keys, 20))
             for key in entry:
                 self.choice(key, parameter.keys, (*here, key), f"key of {name}", key=True)
                 values[f"{name}.{key}"] = self.sourced((*here, key), parameter)
@@ -160,7 +160,7 @@ class FileReader:
         if not isinstance(sources, dict):
             raise self.error(("sources",), "this is not a mapping", "name: {...}")
         if not isinstance(key, str) or key not in sources:
-            expected = one_of(sources) if sources else "a source under `sources:`"
+            expected = list_choices(sources) if sources else "a source under `sources:`"
             raise self.error(path, f"unknown source '{key}'", expected, nearest(str(key), sources))
         entry = self.mapping(("sources", key), required=("text", "provenance"))
         return str(entry["text"]), self.provenance(("sources", key, "provenance"))

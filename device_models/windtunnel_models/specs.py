@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from windtunnel.core.device import Kind
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.spec import KERNEL_TYPES, ApiProfile, DeviceSpec, Lineage, Numbers, Parameter, Stated
 from windtunnel_models.kinds import find_kind
@@ -50,7 +50,9 @@ def api_names() -> list[str]:
 def api_profile(name: str) -> ApiProfile:
     """Return the API called ``name``; raises InputError with the nearest right name otherwise."""
     if name not in api_names():
-        raise InputError(f"unknown API '{name}'", expected=one_of(api_names()), nearest=nearest(name, api_names()))
+        raise InputError(
+            f"unknown API '{name}'", expected=list_choices(api_names()), nearest=nearest(name, api_names())
+        )
     path = HERE / "apis" / f"{name}.yaml"
     reader = _SpecReader(path, {parameter.name: parameter for parameter in API_PARAMETERS}, "API profile")
     required = ("schema", "api", "doc", "kinds", "features", "sources", "values")
@@ -117,10 +119,12 @@ class _SpecReader(FileReader):
             raise self.error(("apis",), "no API reaches this SKU", "at least one")
         for i, api in enumerate(apis):
             if api not in api_names():
-                raise self.error(("apis", i), f"unknown API '{api}'", one_of(api_names()), nearest(api, api_names()))
+                raise self.error(
+                    ("apis", i), f"unknown API '{api}'", list_choices(api_names()), nearest(api, api_names())
+                )
             if kind.name not in api_profile(api).kinds:
                 reaching = [name for name in api_names() if kind.name in api_profile(name).kinds]
-                expected = one_of(reaching) if reaching else f"an API profile whose `kinds` name {kind.name}"
+                expected = list_choices(reaching) if reaching else f"an API profile whose `kinds` name {kind.name}"
                 raise self.error(("apis", i), f"the API '{api}' does not reach a {kind.name}", expected)
         return tuple(apis)
 

@@ -250,12 +250,12 @@ def _armed(
 
 
 def _check_marker(options: dict[str, Any]) -> None:
-    from windtunnel.core.errors import InputError, nearest, one_of
+    from windtunnel.core.errors import InputError, list_choices, nearest
 
     def wrong(problem: str, names: tuple[str, ...], given: Any) -> None:
         error = InputError(
             f"the marker accelerator does not take {problem}",
-            expected=one_of(names),
+            expected=list_choices(names),
             nearest=nearest(str(given), names),
         )
         pytest.fail(str(error), pytrace=False)

@@ -9,7 +9,7 @@ import pkgutil
 from importlib import import_module
 
 from windtunnel.core.device import Kind
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, list_choices, nearest
 
 
 def kind_names() -> list[str]:
@@ -21,6 +21,6 @@ def find_kind(name: str) -> Kind:
     """Return the kind called ``name``; raises InputError with the nearest right name otherwise."""
     names = kind_names()
     if name not in names:
-        raise InputError(f"unknown kind '{name}'", expected=one_of(names), nearest=nearest(name, names))
+        raise InputError(f"unknown kind '{name}'", expected=list_choices(names), nearest=nearest(name, names))
     kind: Kind = import_module(f"{__name__}.{name}").KIND
     return kind

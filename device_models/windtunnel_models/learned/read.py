@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from windtunnel.core.errors import one_of
+from windtunnel.core.errors import list_choices
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.provenance import SourcedValue
 from windtunnel.core.spec import Parameter
@@ -87,7 +87,7 @@ class _OverlayReader(FileReader):
             try:
                 models[str(key)] = LinearCostModel.of(numbers)
             except ValueError as error:
-                raise self.error(here, str(error), one_of(UNITS)) from None
+                raise self.error(here, str(error), list_choices(UNITS)) from None
         return models
 
     def fits(self) -> dict[str, Fit]:

@@ -17,7 +17,7 @@ from typing import Any
 from windtunnel.backends.common import system
 from windtunnel.backends.discovery import real_devices, registry
 from windtunnel.backends.discovery.probe import ProbeResult, probe
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.version import __version__
 
 NEEDED = (
@@ -45,7 +45,7 @@ def names_of(required: Sequence[str]) -> list[str]:
             raise InputError(
                 f"unknown back end '{name}'",
                 where=Location(field="--require"),
-                expected=one_of(registry.names()),
+                expected=list_choices(registry.names()),
                 nearest=nearest(name, registry.names()),
             )
     return names

@@ -18,7 +18,7 @@ from typing import Any
 
 from windtunnel.app.calibrate import calibrate as calibrate_device
 from windtunnel.core.csvfile import write_whole
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.result import result_json
 from windtunnel.library import predict as predict_library
 from windtunnel.report.validation_page import render
@@ -103,7 +103,7 @@ def _of_device(measurements: Sequence[Measurement], device: str, path: Path, cat
         raise InputError(
             f"no row is of '{device}'",
             where=Location(str(path), field="--device"),
-            expected=one_of(names),
+            expected=list_choices(names),
             nearest=nearest(device, names),
         )
     return [row for row in measurements if row.device in kept]

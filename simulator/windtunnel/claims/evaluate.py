@@ -35,7 +35,7 @@ from typing import Any
 
 from windtunnel.claims.bounds import Bound
 from windtunnel.claims.models import Modelled, Setting, evaluate
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.units import format_quantity as show
 from windtunnel.core.units import parse_quantity, to_unit
 from windtunnel.core.yamlfile import parse, read_text
@@ -116,7 +116,7 @@ def read_claims(path: Path = FILE) -> list[Claim]:
             if entry["document"] not in titles:
                 raise InputError(
                     f"unknown document '{entry['document']}'",
-                    expected=one_of(titles),
+                    expected=list_choices(titles),
                     nearest=nearest(entry["document"], titles),
                 )
             unit = _PLAIN.get(entry["unit"], entry["unit"])
@@ -153,7 +153,7 @@ def choose(claims: Sequence[Claim], only: str | None) -> list[Claim]:
         raise InputError(
             f"'{only}' is not a valid group of claims",
             where=Location(field="--only"),
-            expected=one_of(groups),
+            expected=list_choices(groups),
             nearest=nearest(only, groups),
         )
     return [claim for claim in claims if only in (None, claim.group)]

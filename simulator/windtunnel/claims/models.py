@@ -26,7 +26,7 @@ import numpy as np
 from windtunnel.claims.benchmark import FACTS, Benchmark, Facts, Program
 from windtunnel.claims.bounds import FRAMING_BYTES, Bound, power_bound, rate_bound, time_bound
 from windtunnel.core.device import Cost, Device, Parameters
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.ops import OPERATIONS, Gemm, Packets, Rows, one_row
 from windtunnel.core.provenance import Provenance, SourcedValue, assumed
 from windtunnel.core.units import format_quantity as show
@@ -330,7 +330,7 @@ def example(setting: Setting, name: str, model: Mapping[str, Any]) -> Modelled:
     if model["example"] not in EXAMPLES:
         raise InputError(
             f"no example is called '{model['example']}'",
-            expected=one_of(EXAMPLES),
+            expected=list_choices(EXAMPLES),
             nearest=nearest(model["example"], EXAMPLES),
         )
     opened: dict[str, Device] = {}

@@ -18,7 +18,7 @@ from windtunnel.codegen.opencl import OPENCL
 from windtunnel.codegen.signature import Argument, Buffer, GridSize, Side, Signature, Value
 from windtunnel.codegen.tokens import Tokens
 from windtunnel.codegen.wgsl import WGSL, WgslEmitter
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.stencil import StencilForm, form_of
 from windtunnel.language import ir
 from windtunnel.language.infer import infer
@@ -137,7 +137,7 @@ class ForArguments:
 def _check_target(target: str) -> None:
     if target not in _EMITTERS:
         raise InputError(
-            f"unknown target '{target}'", expected=one_of(list(TARGETS)), nearest=nearest(target, list(TARGETS))
+            f"unknown target '{target}'", expected=list_choices(list(TARGETS)), nearest=nearest(target, list(TARGETS))
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 
 _NAME = "_windtunnel_transpiled"
 
@@ -37,7 +37,7 @@ def load(reference: str) -> Callable[..., Any]:
         raise InputError(
             f"no function '{name}'",
             where=Location(path),
-            expected=one_of(own) if own else "a function, defined with def",
+            expected=list_choices(own) if own else "a function, defined with def",
             nearest=nearest(name, own),
         )
     function: Callable[..., Any] = _plain(functions[name])

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.errors import InputError, UnsupportedOperationError, nearest, one_of
+from windtunnel.core.errors import InputError, UnsupportedOperationError, list_choices, nearest
 from windtunnel.core.ops import FloatArray, Rows
 from windtunnel.core.provenance import Provenance, SourcedValue
 from windtunnel.core.registry import Registry
@@ -219,7 +219,7 @@ class Parameters:
         keys = [path.split(".", 1)[1] for path in self._device.values if path.startswith(f"{name}.")]
         return UnsupportedOperationError(
             f"{label} does not run {key} ('{name}.{key}' is not in its catalogue entry)",
-            expected=one_of(keys) if keys else None,
+            expected=list_choices(keys) if keys else None,
             nearest=nearest(key, keys),
         )
 
@@ -272,7 +272,9 @@ class Kind:
             if parameter.name == name:
                 return parameter
         names = [parameter.name for parameter in self.parameters]
-        raise InputError(f"a {self.name} has no '{name}'", expected=one_of(names, 40), nearest=nearest(name, names))
+        raise InputError(
+            f"a {self.name} has no '{name}'", expected=list_choices(names, 40), nearest=nearest(name, names)
+        )
 
 
 KINDS: Registry[Kind] = Registry("kind")
@@ -346,7 +348,7 @@ class Device:
         except KeyError:
             raise UnsupportedOperationError(
                 f"{self.label} is a {self.kind.name}, which does not run {op}",
-                expected=one_of(self.kind.costs, 20),
+                expected=list_choices(self.kind.costs, 20),
             ) from None
 
     def engine_of(self, rows: Rows) -> str:

@@ -45,7 +45,7 @@ def nearest_file(name: str, present: Iterable[str]) -> str | None:
     return None if stem is None else stems[stem]
 
 
-def one_of(candidates: Iterable[str], limit: int = 12) -> str:
+def list_choices(candidates: Iterable[str], limit: int = 12) -> str:
     """Return ``candidates`` as the 'expected' part of a message, with at most ``limit`` names."""
     names = list(candidates)
     shown = ", ".join(names[:limit])

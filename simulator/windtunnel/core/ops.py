@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.registry import Registry
 from windtunnel.core.units import is_dimensionless, parse_quantity
 
@@ -67,7 +67,7 @@ class Column:
             if text not in self.choices:
                 raise InputError(
                     f"'{text}' is not a valid {self.name}",
-                    expected=one_of(self.choices),
+                    expected=list_choices(self.choices),
                     nearest=nearest(text, self.choices),
                 )
             return text
@@ -158,7 +158,7 @@ class Operation:
         except KeyError:
             raise InputError(
                 f"'{name}' is not a column of {cls.name}",
-                expected=one_of(columns, 20),
+                expected=list_choices(columns, 20),
                 nearest=nearest(name, columns),
             ) from None
 

@@ -9,7 +9,7 @@ from typing import overload
 import numpy as np
 
 from windtunnel.core.csvfile import Table, read_csv
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import Column, Operation, Rows
 from windtunnel.core.ticks import FloatArray
 
@@ -119,7 +119,7 @@ class OpTable:
             f"the table has no column '{column.name}', which {self.op.name} needs"
             + (f" (it has a column '{close}')" if close else ""),
             where=Location(self.table.file, 1),
-            expected=one_of([known_column.name for known_column in self.op.columns]),
+            expected=list_choices([known_column.name for known_column in self.op.columns]),
             nearest=column.name if close else None,
         )
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, list_choices, nearest
 
 
 @dataclass(frozen=True)
@@ -46,4 +46,6 @@ def recommendation(use: str) -> Recommendation:
     try:
         return MATRIX[use]
     except KeyError:
-        raise InputError(f"unknown use case '{use}'", expected=one_of(MATRIX), nearest=nearest(use, MATRIX)) from None
+        raise InputError(
+            f"unknown use case '{use}'", expected=list_choices(MATRIX), nearest=nearest(use, MATRIX)
+        ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, list_choices, nearest
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ class Registry(Mapping[str, T], Generic[T]):
         except KeyError:
             raise InputError(
                 f"unknown {self.noun} '{name}'",
-                expected=one_of(self._items),
+                expected=list_choices(self._items),
                 nearest=nearest(name, self._items),
             ) from None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import nearest, one_of
+from windtunnel.core.errors import list_choices, nearest
 from windtunnel.language import ir
 from windtunnel.language.arguments import arguments_of
 from windtunnel.language.constants import folded
@@ -112,7 +112,9 @@ class Reader(BaseReader):
             known = [*self.scope.variables, *self.scope.arrays]
             if name in self.scope.source.assigned:
                 self._refuse(node, f"'{name}' is not assigned yet", "an assignment before")
-            self._refuse(node, f"'{name}' is not known here", one_of(known) if known else None, nearest(name, known))
+            self._refuse(
+                node, f"'{name}' is not known here", list_choices(known) if known else None, nearest(name, known)
+            )
         if isinstance(found, (Name, Group)):
             self._refuse(node, f"'{name}' alone", f"{name}.x" if "Idx" in name or "Dim" in name else f"{name}(...)")
         self._refuse(node, f"'{name}', a {type(found).__name__}", "a number")
@@ -220,7 +222,7 @@ class Reader(BaseReader):
             self._refuse(
                 node.func,
                 f"{called.spelling} is not a function",
-                one_of([f"{called.spelling}.{m}" for m in called.members]),
+                list_choices([f"{called.spelling}.{m}" for m in called.members]),
             )
         function = getattr(called, "function", called)
         helper = callable(function) and hasattr(function, "__code__")
@@ -345,7 +347,7 @@ class Reader(BaseReader):
             self._refuse(
                 node.args[0],
                 f"'{name}' is not an array here",
-                one_of(sorted(self.scope.arrays)),
+                list_choices(sorted(self.scope.arrays)),
                 nearest(name, sorted(self.scope.arrays)),
             )
         where = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, one_of
+from windtunnel.core.errors import InputError, list_choices
 from windtunnel.language import ir
 from windtunnel.language.names import Name
 from windtunnel.language.parameters import parameters_of
@@ -152,7 +152,9 @@ class BaseReader:
         """Return the array and the indices of an element."""
         if not isinstance(node.value, ast.Name) or node.value.id not in self.scope.arrays:
             what = f"'{node.value.id}'" if isinstance(node.value, ast.Name) else words_of(node.value)
-            self._refuse(node, f"an element of {what}, which is not an array here", one_of(sorted(self.scope.arrays)))
+            self._refuse(
+                node, f"an element of {what}, which is not an array here", list_choices(sorted(self.scope.arrays))
+            )
         given = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         for one in given:
             if isinstance(one, ast.Slice) or (isinstance(one, ast.Constant) and one.value is ...):

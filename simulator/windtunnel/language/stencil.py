@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from windtunnel.core.errors import Location, nearest, one_of
+from windtunnel.core.errors import Location, list_choices, nearest
 from windtunnel.core.stencil import StencilForm
 from windtunnel.language import ir
 from windtunnel.language.expressions import Reader
@@ -79,7 +79,7 @@ class StencilReader(Reader):
 
     def _check_word(self, node: ast.Attribute) -> None:
         if node.attr not in _WORDS:
-            self._refuse(node, f"a position has no '{node.attr}'", one_of(_WORDS), nearest(node.attr, _WORDS))
+            self._refuse(node, f"a position has no '{node.attr}'", list_choices(_WORDS), nearest(node.attr, _WORDS))
 
     def _array(self, node: ast.Call, called: ast.Attribute) -> str:
         usage = f"{ast.unparse(called)}(a, ...)" if called.attr == "at" else f"{ast.unparse(called)}(a)"
@@ -89,7 +89,7 @@ class StencilReader(Reader):
         if not isinstance(given, ast.Name) or given.id not in self.scope.arrays:
             text = ast.unparse(given)
             self._refuse(
-                given, f"'{text}' is not an array here", one_of(known) if known else usage, nearest(text, known)
+                given, f"'{text}' is not an array here", list_choices(known) if known else usage, nearest(text, known)
             )
         return self.scope.arrays[given.id]
 
@@ -235,7 +235,9 @@ class _Expansion:
             self._refuse(cell.line, problem, f"one for each: at({array}, {axes})")
         if len(cell.offsets) > sides:
             known = [word for word, steps in DIRECTIONS.items() if len(steps) <= sides]
-            self._refuse(cell.line, f"no such direction in '{cell.text}': '{array}' has {_sides(sides)}", one_of(known))
+            self._refuse(
+                cell.line, f"no such direction in '{cell.text}': '{array}' has {_sides(sides)}", list_choices(known)
+            )
 
     # What all threads do: the tile.
 
@@ -341,7 +343,7 @@ class _Expansion:
             if e.axis >= self.dimensions:
                 first = self.program.cells[0]
                 known = [f"{e.text[:-1]}{axis}" for axis in AXES[: self.dimensions]]
-                self._refuse(e.line, f"'{e.text}': '{first}' has {_sides(self.dimensions)}", one_of(known))
+                self._refuse(e.line, f"'{e.text}': '{first}' has {_sides(self.dimensions)}", list_choices(known))
             return ir.Variable(e.line, self.at[self.dimensions - 1 - e.axis])
         self._rewrite(e)
         return e

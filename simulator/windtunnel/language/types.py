@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, list_choices, nearest
 
 Kind = Literal["bool", "int", "uint", "float"]
 
@@ -96,7 +96,7 @@ def scalar_of(given: npt.DTypeLike | Scalar) -> Scalar:
         names = list(SCALARS)
         raise InputError(
             f"{given!r} is not a type of the kernel language",
-            expected=one_of(names),
+            expected=list_choices(names),
             nearest=nearest(str(given), names),
         )
     return found

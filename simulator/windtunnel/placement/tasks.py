@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from windtunnel.core.csvfile import Table, read_csv
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.units import parse_quantity
 from windtunnel.placement.nodes import ANY_MODEL, MILLI, Classes, IntArray, Largest, Nodes, Target, fits_somewhere
 from windtunnel.placement.openb import read_openb_nodes
@@ -286,7 +286,7 @@ class _Columns:
             raise InputError(
                 f"the trace {self.table.file} has no column '{name}'",
                 where=self.where(*path),
-                expected=one_of(self.table.header),
+                expected=list_choices(self.table.header),
                 nearest=nearest(name or "", self.table.header),
             )
         return self.table.column(name)

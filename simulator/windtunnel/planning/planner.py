@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.recommendation import recommendation
 from windtunnel.core.ticks import FloatArray
 from windtunnel.core.units import format_quantity
@@ -124,7 +124,7 @@ class Planner:
                     raise InputError(
                         f"the fleet has no '{name}'",
                         where=self.scenario.where("plan", "max", name),
-                        expected=one_of(self.names),
+                        expected=list_choices(self.names),
                         nearest=nearest(name, self.names),
                     )
 

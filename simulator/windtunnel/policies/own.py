@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, get_args
 
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.policy import Candidate, Index, JobKey, Order, OwnFunction, Route
 from windtunnel.core.renamed import RENAMED, renamed_error
 
@@ -40,7 +40,7 @@ def own_route(text: str, folder: Path) -> Route:
     index: Any = getattr(function, "rank_by", "jobs")
     if index not in get_args(Index):
         raise renamed_error("rank_by", str(index), _place(function)) or InputError(
-            f"'{text}': {index!r} is not a valid `rank_by`", expected=one_of(get_args(Index))
+            f"'{text}': {index!r} is not a valid `rank_by`", expected=list_choices(get_args(Index))
         )
     requires = _requires(function, text)
     answer = _tried(function, _CANDIDATE, text)
@@ -80,7 +80,7 @@ def _load(text: str, folder: Path) -> Callable[..., Any]:
     if match["name"] not in functions:
         raise InputError(
             f"'{path}' has no function '{match['name']}'",
-            expected=one_of(functions) if functions else "a function",
+            expected=list_choices(functions) if functions else "a function",
             nearest=nearest(match["name"], functions),
         )
     function: Callable[..., Any] = vars(module)[match["name"]]
@@ -95,7 +95,7 @@ def _requires(function: Callable[..., Any], text: str) -> tuple[str, ...]:
         if name not in _REQUIREMENTS:
             raise renamed_error("requires", str(name), _place(function)) or InputError(
                 f"'{text}': {name!r} is not a valid entry of `requires`",
-                expected=one_of(_REQUIREMENTS),
+                expected=list_choices(_REQUIREMENTS),
                 nearest=nearest(str(name), _REQUIREMENTS),
             )
     return requires

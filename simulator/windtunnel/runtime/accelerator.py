@@ -19,8 +19,8 @@ from windtunnel.core.errors import (
     InvalidArgument,
     Leak,
     UnsupportedOperationError,
+    list_choices,
     nearest,
-    one_of,
 )
 from windtunnel.runtime.budget import Budget
 from windtunnel.runtime.buffers import Buffer, leak_of
@@ -157,7 +157,9 @@ class Accelerator:
             )
         if kind not in get_args(MemoryKind):
             kinds = get_args(MemoryKind)
-            raise InputError(f"'{kind}' is not a kind of memory", expected=one_of(kinds), nearest=nearest(kind, kinds))
+            raise InputError(
+                f"'{kind}' is not a kind of memory", expected=list_choices(kinds), nearest=nearest(kind, kinds)
+            )
         self.injector.before_call("allocate")
         memory = self.context.allocate(size, kind)
         self.counters.allocations += 1
@@ -548,7 +550,7 @@ class Accelerator:
             if not isinstance(limit, Real) or not 0 <= limit < math.inf:
                 raise InputError(f"a budget of {name} {limit!r}", expected="a number from 0")
         if not limits:
-            raise InputError("expect() has no limit", expected=one_of(given))
+            raise InputError("expect() has no limit", expected=list_choices(given))
         if energy_j is not None and math.isnan(self.energy_j):
             raise UnsupportedOperationError(f"{self.name} has no energy counter, so energy_j cannot be checked")
         return Budget(self.name, limits, self.usage, lambda: self.clock_s)

@@ -33,8 +33,8 @@ from windtunnel.core.errors import (
     LinkDown,
     QueueFull,
     WindtunnelError,
+    list_choices,
     nearest,
-    one_of,
 )
 from windtunnel.core.rng import stream
 
@@ -99,7 +99,9 @@ class Fault:
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in KINDS:
             raise InputError(
-                f"'{self.kind}' is not a valid fault", expected=one_of(KINDS), nearest=nearest(str(self.kind), KINDS)
+                f"'{self.kind}' is not a valid fault",
+                expected=list_choices(KINDS),
+                nearest=nearest(str(self.kind), KINDS),
             )
         for name, kinds, words in _TYPES:
             value = getattr(self, name)
@@ -117,7 +119,7 @@ class Fault:
         if self.on is not None and self.on not in where:
             raise InputError(
                 f"'{self.kind}' cannot be injected into '{self.on}'",
-                expected=one_of(where),
+                expected=list_choices(where),
                 nearest=nearest(self.on, where),
             )
         if self.kernel is not None and "launch" not in ((self.on,) if self.on is not None else where):
@@ -177,9 +179,9 @@ def fault_from(data: Mapping[str, Any] | str) -> Fault:
     for key in values:
         if key not in known:
             closest = _RENAMED_KEYS.get(key) or nearest(str(key), known)
-            raise InputError(f"a fault has no '{key}'", expected=one_of(known), nearest=closest)
+            raise InputError(f"a fault has no '{key}'", expected=list_choices(known), nearest=closest)
     if "kind" not in values:
-        raise InputError(f"the fault {values} has no kind", expected=one_of(KINDS))
+        raise InputError(f"the fault {values} has no kind", expected=list_choices(KINDS))
     fault = Fault(**values)
     for name in ("factor", "watchdog_timeout_s"):
         if name in values and name not in KINDS[fault.kind].takes:

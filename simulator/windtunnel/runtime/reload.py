@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.kernels import Kernel
 
@@ -135,7 +135,7 @@ class KernelFile:
         kernels = (self.current if version is None else self._versions[version - 1]).kernels
         if name not in kernels:
             raise InputError(
-                f"{self.path} has no kernel '{name}'", expected=one_of(kernels), nearest=nearest(name, kernels)
+                f"{self.path} has no kernel '{name}'", expected=list_choices(kernels), nearest=nearest(name, kernels)
             )
         return kernels[name]
 

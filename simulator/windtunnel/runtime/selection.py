@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from windtunnel.core.errors import DeviceError, DeviceNotPresentError, InputError, nearest, one_of
+from windtunnel.core.errors import DeviceError, DeviceNotPresentError, InputError, list_choices, nearest
 from windtunnel.core.recommendation import recommendation
 from windtunnel.runtime.accelerator import Accelerator
 from windtunnel.runtime.interface import Backend, DeviceInfo
@@ -69,10 +69,10 @@ def _first(
     ordered: Sequence[tuple[str, str]], known: Mapping[str, KnownBackend], asked: str, device: str | None
 ) -> Choice:
     if not ordered:
-        raise InputError("no back end is preferred", expected=one_of(known))
+        raise InputError("no back end is preferred", expected=list_choices(known))
     for name, _ in ordered:
         if name not in known:
-            raise InputError(f"unknown back end '{name}'", expected=one_of(known), nearest=nearest(name, known))
+            raise InputError(f"unknown back end '{name}'", expected=list_choices(known), nearest=nearest(name, known))
     passed: list[tuple[str, str]] = []
     for name, place in ordered:
         backend = known[name]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.renamed import RENAMED
 from windtunnel.core.yamlfile import Document, format_path, parse, read_text
 
@@ -73,7 +73,7 @@ def _part(data: Any, path: NodePath, depth: int, where: Location) -> Any:
     raise InputError(
         f"there is no '{format_path(path[: depth + 1])}' in the scenario",
         where=where,
-        expected=one_of(keys) if keys else None,
+        expected=list_choices(keys) if keys else None,
         nearest=nearest(str(part), keys),
     )
 

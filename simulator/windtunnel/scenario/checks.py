@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.core.yamlfile import Document
 from windtunnel.scenario.arrivals import shared_clocks
@@ -47,7 +47,10 @@ def _check_entry(scenario: Scenario, name: str, where: Location) -> None:
     entries = {text for entry in scenario.fleet for text in (entry.name, entry.device) if text is not None}
     if name not in entries:
         raise InputError(
-            f"the fleet has no '{name}'", where=where, expected=one_of(sorted(entries)), nearest=nearest(name, entries)
+            f"the fleet has no '{name}'",
+            where=where,
+            expected=list_choices(sorted(entries)),
+            nearest=nearest(name, entries),
         )
 
 
@@ -56,7 +59,7 @@ def _check_workload(name: str, workloads: Collection[str], where: Location) -> N
         raise InputError(
             f"unknown workload '{name}'",
             where=where,
-            expected=one_of(sorted(workloads)),
+            expected=list_choices(sorted(workloads)),
             nearest=nearest(name, workloads),
         )
 
@@ -82,7 +85,7 @@ def check_operation_faults(scenario: Scenario, document: Document) -> None:
                 raise InputError(
                     f"unknown operation '{name}'",
                     where=where,
-                    expected=one_of(sorted(operations)),
+                    expected=list_choices(sorted(operations)),
                     nearest=nearest(name, OPERATIONS),
                 )
             if not fault.affects(name):
@@ -94,7 +97,7 @@ def check_operation_faults(scenario: Scenario, document: Document) -> None:
                 )
             if name not in operations:
                 raise InputError(
-                    f"no workload of this fault runs '{name}'", where=where, expected=one_of(sorted(operations))
+                    f"no workload of this fault runs '{name}'", where=where, expected=list_choices(sorted(operations))
                 )
         if not any(fault.affects(name) for name in operations):
             raise InputError(

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.renamed import renamed_error
 from windtunnel.core.yamlfile import Document, Path, format_path
 
@@ -43,7 +43,7 @@ def located(error: ValidationError, document: Document, model: type[BaseModel]) 
         return InputError(
             f"unknown key '{path[-1]}'",
             where=where,
-            expected=one_of(allowed) if allowed else None,
+            expected=list_choices(allowed) if allowed else None,
             nearest=nearest(str(path[-1]), allowed),
         )
     return _in_our_words(first, path, document, schema)
@@ -90,7 +90,7 @@ def _in_our_words(detail: ErrorDetails, path: Path, document: Document, schema: 
         if path and (renamed := renamed_error(str(path[-1]), tag, where)) is not None:
             return renamed
         return InputError(
-            f"'{tag}' is not a valid value", where=where, expected=one_of(names), nearest=nearest(tag, names)
+            f"'{tag}' is not a valid value", where=where, expected=list_choices(names), nearest=nearest(tag, names)
         )
     if detail["type"] == "union_tag_not_found":
         key = str(context.get("discriminator", "")).strip("'")

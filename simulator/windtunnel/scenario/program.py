@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import OPERATIONS, Operation
 from windtunnel.core.units import parse_quantity
 
@@ -147,7 +147,7 @@ class _Parser:
                 raise InputError(
                     f"unknown model '{model}'",
                     where=self.locate((*here, "model")),
-                    expected=one_of(self.models) if self.models else "a model under `models:`",
+                    expected=list_choices(self.models) if self.models else "a model under `models:`",
                     nearest=nearest(str(model), self.models),
                 )
             prompt = self.value(fields["prompt"], (*here, "prompt"))
@@ -161,7 +161,7 @@ class _Parser:
             raise InputError(
                 f"unknown operation '{name}'",
                 where=self.locate(path, key=True),
-                expected=one_of(names, 30),
+                expected=list_choices(names, 30),
                 nearest=nearest(name, names),
             )
         op = OPERATIONS[name]
@@ -180,7 +180,7 @@ class _Parser:
             try:
                 if isinstance(raw, str) and raw.startswith("$"):
                     if column.kind == "choice":
-                        raise InputError(f"'{key}' cannot come from a column", expected=one_of(column.choices))
+                        raise InputError(f"'{key}' cannot come from a column", expected=list_choices(column.choices))
                     references[column.name] = ColumnRef(raw[1:])
                     fixed[column.name] = max(column.minimum, 1.0)
                 else:
@@ -216,18 +216,18 @@ class _Parser:
     ) -> dict[str, object]:
         allowed = [*required, *optional]
         if not isinstance(values, dict):
-            raise self.wrong("this is not a mapping", path, one_of(allowed))
+            raise self.wrong("this is not a mapping", path, list_choices(allowed))
         for key in values:
             if key not in allowed:
                 raise InputError(
                     f"unknown key '{key}'",
                     where=self.locate((*path, key), key=True),
-                    expected=one_of(allowed),
+                    expected=list_choices(allowed),
                     nearest=nearest(str(key), allowed),
                 )
         for key in required:
             if key not in values:
-                raise self.wrong(f"'{key}' is missing", path, one_of(allowed))
+                raise self.wrong(f"'{key}' is missing", path, list_choices(allowed))
         return values
 
     def wrong(self, problem: str, path: Path, expected: str) -> InputError:

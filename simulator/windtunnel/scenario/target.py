@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.renamed import renamed_error
 from windtunnel.core.units import parse_quantity
 
@@ -139,13 +139,13 @@ def _figure(match: re.Match[str], text: str, metrics: Mapping[str, Metric]) -> F
     if name not in metrics:
         if (error := renamed_error("target", name)) is not None:
             raise error
-        raise InputError(f"unknown metric '{name}'", expected=one_of(metrics), nearest=nearest(name, metrics))
+        raise InputError(f"unknown metric '{name}'", expected=list_choices(metrics), nearest=nearest(name, metrics))
     metric = metrics[name]
     if metric.statistics and statistic not in metric.statistics:
         problem = f"{name} has no '{statistic}'" if statistic else f"'{text}' has no statistic"
         raise InputError(
             problem,
-            expected=one_of(metric.statistics),
+            expected=list_choices(metric.statistics),
             nearest=nearest(statistic or "", metric.statistics),
         )
     if not metric.statistics and statistic is not None:

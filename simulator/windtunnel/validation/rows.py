@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from windtunnel.core.csvfile import Table, read_csv, write_whole
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ops import CONTEXT, OPERATIONS, Operation
 from windtunnel.core.optable import OpTable
 from windtunnel.runtime.trial import Conditions
@@ -152,7 +152,7 @@ def _by_operation(table: Table, name: str | None) -> Iterator[tuple[type[Operati
             raise InputError(
                 f"no row is of {name}",
                 where=Location(table.file, field="op"),
-                expected=one_of(present) if present else None,
+                expected=list_choices(present) if present else None,
                 nearest=nearest(name, present),
             )
         yield op, part
@@ -281,7 +281,7 @@ def _with_context(op: type[Operation], table: Table, context: Mapping[str, objec
             raise InputError(
                 f"'{name}' is not a part of the context of {op.name}",
                 where=where,
-                expected=one_of(known) if known else "no context: its time is stated",
+                expected=list_choices(known) if known else "no context: its time is stated",
                 nearest=nearest(name, known),
             )
         if name in table.header:
@@ -451,7 +451,7 @@ def _from_json(entry: Any, file: str, at: str) -> Measurement:
             raise InputError(
                 f"a measurement has no '{name}'",
                 where=Location(file, field=f"{at}.{name}"),
-                expected=one_of(names, 20),
+                expected=list_choices(names, 20),
                 nearest=nearest(name, names),
             )
     _check_types(entry, file, at)

@@ -26,7 +26,7 @@ from windtunnel.core.errors import (
     InputError,
     InvalidArgument,
     UnsupportedOperationError,
-    one_of,
+    list_choices,
 )
 from windtunnel.runtime.codes import code_of
 
@@ -252,7 +252,7 @@ class HostDevice:
     def _refusal(self, op: str, columns: Columns) -> Refusal:
         if op not in self._factories:
             problem = f"{self.info.name} does not support '{op}'"
-            return UnsupportedOperationError(problem, expected=one_of(self._factories))
+            return UnsupportedOperationError(problem, expected=list_choices(self._factories))
         return self._factories[op].refusal(columns) or self._context_refusal(op, columns)
 
     def _context_refusal(self, op: str, columns: Columns) -> Refusal:

@@ -12,7 +12,7 @@ from pkgutil import iter_modules
 
 import windtunnel.backends as package
 from windtunnel.backends.common.backend import RealBackend
-from windtunnel.core.errors import InputError, nearest, one_of
+from windtunnel.core.errors import InputError, list_choices, nearest
 
 _NOT_BACK_ENDS = {"common", "discovery"}
 
@@ -27,7 +27,7 @@ def names() -> tuple[str, ...]:
 def backend(name: str) -> RealBackend:
     """Return the back end of this name. Raises InputError for an unknown name."""
     if name not in names():
-        raise InputError(f"unknown back end '{name}'", expected=one_of(names()), nearest=nearest(name, names()))
+        raise InputError(f"unknown back end '{name}'", expected=list_choices(names()), nearest=nearest(name, names()))
     declared = import_module(f"windtunnel.backends.{name}.backend").BACKEND
     assert isinstance(declared, RealBackend) and declared.name == name  # noqa: S101  the contract of a back end
     return declared

@@ -22,7 +22,6 @@ from windtunnel.core.errors import (
     InvalidArgument,
     LaunchError,
     UnsupportedOperationError,
-    one_of,
 )
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.codes import code_of

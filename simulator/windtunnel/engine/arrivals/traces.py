@@ -18,7 +18,7 @@ from typing import TextIO
 import numpy as np
 
 from windtunnel.core.csvfile import Table, read_csv, write_whole
-from windtunnel.core.errors import InputError, Location, nearest, one_of
+from windtunnel.core.errors import InputError, Location, list_choices, nearest
 from windtunnel.core.ticks import MAX_TICKS, TICKS_PER_SECOND, FloatArray, TickArray
 from windtunnel.engine.arrivals.processes import Draws
 from windtunnel.scenario.arrivals import FORMATS, Knot, Trace
@@ -91,7 +91,7 @@ class TraceRows:
             raise InputError(
                 f"the trace {self.table.file} has no column '{column}'",
                 where=where,
-                expected=one_of(self.table.header),
+                expected=list_choices(self.table.header),
                 nearest=nearest(column, self.table.header),
             )
         return self.table.column(column)
@@ -144,7 +144,7 @@ def read_trace(
         raise InputError(
             f"'{form}' is not a valid format of traces",
             where=where("format"),
-            expected=one_of(["csv", *FORMATS]),
+            expected=list_choices(["csv", *FORMATS]),
             nearest=nearest(form, ["csv", *FORMATS]),
         )
     column = time if time is not None or form == "csv" else FORMATS[form].time
@@ -344,7 +344,7 @@ def _read_file(
         raise InputError(
             f"the trace '{path}' has no column '{column}'",
             where=where("time"),
-            expected=one_of(table.header),
+            expected=list_choices(table.header),
             nearest=nearest(column, table.header),
         )
     since = _parse_times(table.column(column), table.lines, table.file, column)
@@ -365,7 +365,7 @@ def _renamed(table: Table, columns: Mapping[str, str], where: Callable[..., Loca
             raise InputError(
                 f"the trace {table.file} has no column '{column}'",
                 where=where("columns", name),
-                expected=one_of(table.header),
+                expected=list_choices(table.header),
                 nearest=nearest(column, table.header),
             )
         if column in renamed:
