@@ -135,7 +135,7 @@ def step(memory: LockstepArray, lanes: Lanes, one: Any, forms: bool) -> None:
         memory.atomic(some, line, "add", [given], value == 1, index)
 
 
-WHO = st.list_choices(
+WHO = st.one_of(
     st.none(),
     st.none(),
     st.tuples(st.sampled_from(["lt", "ge", "eq", "ne", "y"]), st.integers(0, 4)),
@@ -168,7 +168,7 @@ MEET, BARRIER = ("meet", None, OWN, 0), ("barrier", None, OWN, 0)
 
 ONE = st.tuples(
     st.sampled_from(["read", "read", "write", "write", "atomic", "some", "meet", "meet"]),
-    st.list_choices(st.none(), st.tuples(st.sampled_from(["eq", "lt", "every"]), st.integers(1, 6))),
+    st.one_of(st.none(), st.tuples(st.sampled_from(["eq", "lt", "every"]), st.integers(1, 6))),
     st.tuples(st.just("same"), st.just(0), st.just(0), st.integers(0, 1)),
     st.integers(0, 2),
 )
@@ -178,7 +178,7 @@ ONE = st.tuples(
 @pytest.mark.parametrize("compiled", [False, True])
 @settings(max_examples=300, deadline=None)
 @given(
-    st.list_choices(st.lists(STEP, max_size=9), st.lists(ONE, max_size=9)),
+    st.one_of(st.lists(STEP, max_size=9), st.lists(ONE, max_size=9)),
     st.sampled_from([(4, 2, 1), (8, 1, 1)]),
     st.booleans(),
     st.sampled_from([SIZE, SIZE, 4]),

@@ -141,7 +141,7 @@ class Program:
 
 
 STREAM, BUFFER, EVENT = st.integers(0, 3), st.integers(0, 1), st.integers(0, 1)
-STEP = st.list_choices(
+STEP = st.one_of(
     st.tuples(st.just("read"), STREAM, BUFFER),
     st.tuples(st.just("write"), STREAM, BUFFER),
     st.tuples(st.just("write"), STREAM, BUFFER),

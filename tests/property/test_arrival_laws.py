@@ -152,7 +152,7 @@ def single(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-described_processes = st.list_choices(
+described_processes = st.one_of(
     single(), st.builds(lambda of: {"process": "mix", "processes": of}, st.lists(single(), min_size=1, max_size=3))
 )
 

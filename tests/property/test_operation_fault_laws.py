@@ -49,7 +49,7 @@ def faults(draw: st.DrawFn, kinds: list[str] = KINDS) -> dict[str, Any]:
 
 def device_faults() -> st.SearchStrategy[dict[str, Any]]:
     lasts = st.sampled_from(["1 ms", "20 ms"])
-    return st.list_choices(
+    return st.one_of(
         st.builds(lambda d: {"kind": "failure", "mtbf": "30 ms", "mttr": d, "on_failure": "migrate"}, lasts),
         st.builds(lambda d: {"kind": "link-loss", "mean_interval": "30 ms", "duration": d}, lasts),
         st.builds(lambda d: {"kind": "throttle", "mean_interval": "30 ms", "duration": d, "speed": 0.5}, lasts),
@@ -101,7 +101,7 @@ scenarios = st.fixed_dictionaries(
 
 
 @settings(max_examples=120)
-@given(st.lists(st.list_choices(faults(), faults(), device_faults()), min_size=1, max_size=5), scenarios)
+@given(st.lists(st.one_of(faults(), faults(), device_faults()), min_size=1, max_size=5), scenarios)
 def test_jobs_are_kept_and_the_same_seed_gives_the_same_run(stated: list[dict[str, Any]], more: dict[str, Any]) -> None:
     found = run(stated, **more)
     invariants.check(found)
@@ -124,7 +124,7 @@ def test_jobs_are_kept_and_the_same_seed_gives_the_same_run(stated: list[dict[st
 
 
 @settings(max_examples=40)
-@given(st.lists(st.list_choices(faults(), device_faults()), max_size=3), scenarios)
+@given(st.lists(st.one_of(faults(), device_faults()), max_size=3), scenarios)
 def test_what_harms_nothing_changes_nothing(stated: list[dict[str, Any]], more: dict[str, Any]) -> None:
     """Garbled copies at the end of the list, and errors that come too late, leave every job as it was."""
     late = [{"kind": "corrupt-copy", "probability": 0.5}, {"kind": "ecc", "after": "10 h"}]

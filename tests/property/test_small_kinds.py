@@ -19,7 +19,7 @@ QATS = ("qat-8950", "qat-8970", "qat-4xxx")
 DPUS = ("bluefield-2", "bluefield-3", "pensando-elba")
 ROUNDING = 1.0 + 1e-9
 
-edges = st.list_choices(st.integers(1, 70), st.integers(1, 20_000))
+edges = st.one_of(st.integers(1, 70), st.integers(1, 20_000))
 growth = st.integers(0, 5_000)
 
 

@@ -299,7 +299,7 @@ def test_sums_may_be_in_ticks_and_batches_empty() -> None:
 
 @settings(max_examples=60)
 @given(
-    st.lists(st.list_choices(st.just(0.0), st.floats(1e-9, 1e9)), min_size=1, max_size=400),
+    st.lists(st.one_of(st.just(0.0), st.floats(1e-9, 1e9)), min_size=1, max_size=400),
     st.sampled_from([0.0, 0.25, 0.5, 0.9, 0.95, 0.99, 1.0]),
 )
 def test_a_percentile_from_bins_is_the_library_s_and_within_the_stated_error(values: list[float], p: float) -> None:

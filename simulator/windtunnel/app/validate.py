@@ -74,7 +74,7 @@ def read(
             raise InputError(
                 f"rows of {len(names)} devices would be compared with one model",
                 where=Location(str(path), field="--as"),
-                expected=f"--device, {one_of(names)}",
+                expected=f"--device, {list_choices(names)}",
             )
         device_model(model, catalogue)
         return [_renamed(row, model) for row in measurements]

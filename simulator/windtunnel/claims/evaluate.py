@@ -143,7 +143,9 @@ def _stated(data: Any, unit: str) -> StatedFigure:
         return StatedFigure(0.0, ends["below"])
     if set(ends) == {"at_least"}:
         return StatedFigure(ends["at_least"], math.inf)
-    raise InputError(f"a stated figure has {one_of(data)}", expected="a quantity, low and high, below, or at_least")
+    raise InputError(
+        f"a stated figure has {list_choices(data)}", expected="a quantity, low and high, below, or at_least"
+    )
 
 
 def choose(claims: Sequence[Claim], only: str | None) -> list[Claim]:

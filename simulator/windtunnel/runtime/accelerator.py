@@ -14,14 +14,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 
-from windtunnel.core.errors import (
-    InputError,
-    InvalidArgument,
-    Leak,
-    UnsupportedOperationError,
-    list_choices,
-    nearest,
-)
+from windtunnel.core.errors import InputError, InvalidArgument, Leak, UnsupportedOperationError, list_choices, nearest
 from windtunnel.runtime.budget import Budget
 from windtunnel.runtime.buffers import Buffer, leak_of
 from windtunnel.runtime.codes import Reason, code_of
@@ -157,9 +150,8 @@ class Accelerator:
             )
         if kind not in get_args(MemoryKind):
             kinds = get_args(MemoryKind)
-            raise InputError(
-                f"'{kind}' is not a kind of memory", expected=list_choices(kinds), nearest=nearest(kind, kinds)
-            )
+            problem = f"'{kind}' is not a kind of memory"
+            raise InputError(problem, expected=list_choices(kinds), nearest=nearest(kind, kinds))
         self.injector.before_call("allocate")
         memory = self.context.allocate(size, kind)
         self.counters.allocations += 1

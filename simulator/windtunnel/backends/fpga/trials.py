@@ -22,6 +22,7 @@ from windtunnel.core.errors import (
     InvalidArgument,
     LaunchError,
     UnsupportedOperationError,
+    list_choices,
 )
 from windtunnel.core.ops import OPERATIONS
 from windtunnel.runtime.codes import code_of
@@ -227,10 +228,10 @@ class RtlDevice:
 def _refusal(op: str, columns: Mapping[str, Any], build: Build) -> str | None:
     """Return why no design supports the operation, whatever the context; None if one does."""
     if op not in WORKS:
-        return f"there is no RTL design for '{op}'; expected {one_of(sorted(WORKS))}"
+        return f"there is no RTL design for '{op}'; expected {list_choices(sorted(WORKS))}"
     dtype = str(columns["dtype"])
     if dtype != "int8" and dtype not in FLOATS:
-        return f"there is no RTL design for {dtype}; expected {one_of([*FLOATS, 'int8'])}"
+        return f"there is no RTL design for {dtype}; expected {list_choices([*FLOATS, 'int8'])}"
     if op == "fft" and (columns["n"] < 4 or int(columns["n"]) & (int(columns["n"]) - 1)):
         return f"the design transforms powers of two of at least 4 points, not {int(columns['n'])} points"
     each = INT8_ADD_S if op == "vector_add" else INT8_CELL_S

@@ -337,7 +337,7 @@ def _read_file(
             raise InputError(
                 f"the trace '{path}' has no column '{name}', which the format {form} requires",
                 where=where("format"),
-                expected=f"{one_of(table.header)}; or columns: {{{name}: A-COLUMN-OF-THE-FILE}}",
+                expected=f"{list_choices(table.header)}; or columns: {{{name}: A-COLUMN-OF-THE-FILE}}",
                 nearest=nearest(name, table.header),
             )
     if column not in table.header:
