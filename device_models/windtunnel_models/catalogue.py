@@ -150,7 +150,7 @@ class Catalogue:
     ) -> tuple[dict[str, SourcedValue], dict[str, Residual], dict[str, ModelAccuracy]]:
         """Return values, residuals and accuracies: from the calibration, or from relatives where it has none."""
         values = _defaults(kind)
-        names = [parameter.name for parameter in kind.parameters if parameter.taught]
+        names = [parameter.name for parameter in kind.parameters if parameter.fitted]
         measured, overlays = self._relatives(spec) if names or kind.learned else ([], {})
         values.update(transferred_values(measured, overlays, names))
         values.update(spec.values)

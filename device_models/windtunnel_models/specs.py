@@ -10,7 +10,7 @@ from pathlib import Path
 from windtunnel.core.device import Kind
 from windtunnel.core.errors import InputError, list_choices, nearest
 from windtunnel.core.provenance import Provenance, SourcedValue
-from windtunnel.core.spec import KERNEL_TYPES, ApiProfile, DeviceSpec, Lineage, Numbers, Parameter, Stated
+from windtunnel.core.spec import KERNEL_TYPES, ApiProfile, DeviceSpec, Lineage, Numbers, Parameter, SourcedText
 from windtunnel_models.kinds import find_kind
 from windtunnel_models.reader import FileReader
 
@@ -148,7 +148,7 @@ class _SpecReader(FileReader):
 
     def numbers(self) -> Numbers:
         """Return how kernels compute: ``{lacks, tf32, subnormals}``, each optional and with its source."""
-        stated: dict[str, Stated] = {}
+        stated: dict[str, SourcedText] = {}
         for name in self.mapping(("numbers",), optional=tuple(_NUMBER_WORDS)):
             here = ("numbers", name)
             entry = self.mapping(here, required=("value",), optional=("source", "provenance", "reason"))
@@ -161,7 +161,7 @@ class _SpecReader(FileReader):
             elif not entry.get("reason") or entry.get("provenance") != "assumed":
                 expected = "source: NAME, or provenance: assumed with a reason"
                 raise self.error(here, f"'{name}' needs its source", expected)
-            stated[name] = Stated(" ".join(words), provenance, source, entry.get("reason"))
+            stated[name] = SourcedText(" ".join(words), provenance, source, entry.get("reason"))
         plain = {name: word.value for name, word in stated.items() if name != "lacks"}
         lacks = stated["lacks"].value.split() if "lacks" in stated else ()
         return Numbers(lacks=frozenset(lacks), stated=stated, **plain)

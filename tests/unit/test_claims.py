@@ -285,10 +285,10 @@ class Doubled:
 
 def test_what_was_learned_of_a_device_does_not_enter_what_the_benchmark_states() -> None:
     plain = device_model("rtx-6000-ada", KNOWN)
-    taught = replace(plain, residuals=dict.fromkeys(("stencil", "copy", "launch"), Doubled()))
+    corrected = replace(plain, residuals=dict.fromkeys(("stencil", "copy", "launch"), Doubled()))
     copy = one_row(OPERATIONS["copy"], {"bytes": 4096, "direction": "h2d"})
-    assert taught.cost(copy).duration_s[0] == pytest.approx(2 * plain.cost(copy).duration_s[0])
-    assert Benchmark(taught, one_job_s).seconds("mixed-launch") == bench().seconds("mixed-launch")
+    assert corrected.cost(copy).duration_s[0] == pytest.approx(2 * plain.cost(copy).duration_s[0])
+    assert Benchmark(corrected, one_job_s).seconds("mixed-launch") == bench().seconds("mixed-launch")
 
 
 def test_aes_of_a_gigabyte_on_qat_is_impossible_by_its_own_datasheet(rows: list[dict[str, Any]]) -> None:

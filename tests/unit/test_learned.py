@@ -98,9 +98,9 @@ def test_intervals_are_wider_where_only_relatives_were_measured(sku: str) -> Non
 def test_the_h200_has_no_file_of_its_own_and_what_it_takes_from_its_die_says_so() -> None:
     assert "h200-sxm-141gb" not in CALIBRATED
     device = KNOWN.device("h200-sxm-141gb")
-    taught = device.values["gemm_efficiency.bfloat16"]
-    assert taught.provenance is Provenance.PUBLISHED
-    assert taught.source.startswith("h100-sxm-80gb, the same die: ")
+    transferred = device.values["gemm_efficiency.bfloat16"]
+    assert transferred.provenance is Provenance.PUBLISHED
+    assert transferred.source.startswith("h100-sxm-80gb, the same die: ")
     assert device.accuracy_of("gemm").basis == "transfer"
     faster = KNOWN.device("h200-sxm-141gb").cost(products()).duration_s
     assert (faster <= KNOWN.device("h100-sxm-80gb").cost(products()).duration_s * 1.001).all()

@@ -99,7 +99,7 @@ class _TableReader(FileReader):
             required=bool(entry.get("required", False)),
             default=self.sourced((*here, "default"), plain) if "default" in entry else None,
             defaults=defaults,
-            taught=bool(entry.get("fitted", False)),
+            fitted=bool(entry.get("fitted", False)),
         )
 
     def _keys(self, path: Path_) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ class Parameter:
 
     ``unit`` is the dimension, written as a unit; values are in SI units. ``keys`` are the allowed keys of a table, and
     empty for a single number. ``default`` (or ``defaults``, by key) applies to every device of the kind whose file does
-    not state the parameter, and has its own provenance. ``taught``: a fitted number, which is transferred from
+    not state the parameter, and has its own provenance. ``fitted``: a fitted number, which is transferred from
     calibrated related devices to a device without measurements (the uncertainty of the whole result includes its own).
     """
 
@@ -26,7 +26,7 @@ class Parameter:
     required: bool = False
     default: SourcedValue | None = None
     defaults: Mapping[str, SourcedValue] = field(default_factory=dict)
-    taught: bool = False
+    fitted: bool = False
 
     @property
     def is_rate(self) -> bool:
@@ -40,7 +40,7 @@ KERNEL_TYPES = ("bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f
 
 
 @dataclass(frozen=True)
-class Stated:
+class SourcedText:
     """A value of a profile with its origin; ``reason`` is required if it is assumed."""
 
     value: str
@@ -61,7 +61,7 @@ class Numbers:
     lacks: frozenset[str] = frozenset()
     tf32: str = "nearest-even"
     subnormals: str = "kept"
-    stated: Mapping[str, Stated] = field(default_factory=dict)
+    stated: Mapping[str, SourcedText] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

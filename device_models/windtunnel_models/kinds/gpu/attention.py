@@ -45,7 +45,7 @@ def _number(name: str, value: float, deviation: float, unit: str, doc: str) -> P
     reason = "before any measurement: what the kernels' source and the fits of two devices suggest"
     factor = math.exp(_Z90 * deviation)
     defaults = {ANY: assumed(value, value / factor, value * factor, reason)}
-    return Parameter(f"attention_{name}", unit, doc, keys=_KEYS, defaults=defaults, taught=True)
+    return Parameter(f"attention_{name}", unit, doc, keys=_KEYS, defaults=defaults, fitted=True)
 
 
 PARAMETERS = tuple(_number(name, *stated) for name, stated in NUMBERS.items())

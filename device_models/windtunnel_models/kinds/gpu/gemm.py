@@ -67,7 +67,7 @@ _KEYS = (*DTYPES, *(f"{dtype}{SUSTAINED}" for dtype in DTYPES), ANY)
 def _number(name: str, unit: str, doc: str, value: float, low: float, high: float) -> Parameter:
     reason = "between what the fits of five measured devices gave (benchmarks/accuracy/NOTES-gemm.md)"
     return Parameter(
-        f"gemm_{name}", unit, doc, keys=_KEYS, defaults={ANY: assumed(value, low, high, reason)}, taught=True
+        f"gemm_{name}", unit, doc, keys=_KEYS, defaults={ANY: assumed(value, low, high, reason)}, fitted=True
     )
 
 
