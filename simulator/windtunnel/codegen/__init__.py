@@ -93,7 +93,7 @@ def transpile(function: Callable[..., Any], target: str, block: Block | None = N
                 where=Location(source_of(plain).file, parameter.line, field=parameter.name),
                 expected=f"an annotation: {parameter.name}: i32 for a number, {parameter.name}: f32[:] for an array",
             )
-    types = {one.name: one.annotation for one in parameters if one.annotation is not None}
+    types = {parameter.name: parameter.annotation for parameter in parameters if parameter.annotation is not None}
     arrays = frozenset(name for name, kind in types.items() if isinstance(kind, Array))
     return _emit(infer(parse(plain, arrays), types), target, block)
 

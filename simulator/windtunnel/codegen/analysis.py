@@ -31,8 +31,8 @@ class Facts:
         self.has_barrier = False
         self.calls: set[str] = set()
         """The warp operations: ``shuffle.down``, ``lane`` ..."""
-        for one in ir.walk(body):
-            self._see(one)
+        for statement in ir.walk(body):
+            self._see(statement)
         self.loop_variables = self._contained()
         self.geometric: set[str] = set()
         self._find_geometric()
@@ -41,14 +41,14 @@ class Facts:
         self.addresses = {name for name in self.assigned if name not in program.scalars}
         self._find_addresses()
 
-    def _see(self, one: ir.Stmt) -> None:
-        if isinstance(one, (ir.Assign, ir.For)):
-            self.assigned.setdefault(one.name, []).append(one)
-        elif isinstance(one, ir.Store):
-            self.written.add(one.array)
-        elif isinstance(one, ir.Barrier):
+    def _see(self, statement: ir.Stmt) -> None:
+        if isinstance(statement, (ir.Assign, ir.For)):
+            self.assigned.setdefault(statement.name, []).append(statement)
+        elif isinstance(statement, ir.Store):
+            self.written.add(statement.array)
+        elif isinstance(statement, ir.Barrier):
             self.has_barrier = True
-        for e in ir.expressions(one):
+        for e in ir.expressions(statement):
             if isinstance(e, ir.Atomic):
                 self.written.add(e.array)
                 self.atomic.add(e.array)
@@ -83,16 +83,16 @@ class Facts:
             for name, places in self.assigned.items():
                 if name in self.program.scalars or self.kinds[name].kind != "int":
                     continue
-                if all(self._bounded(one) for one in places):
+                if all(self._bounded(assignment) for assignment in places):
                     self.geometric.add(name)
             if before == len(self.geometric):
                 return
 
-    def _bounded(self, one: ir.Assign | ir.For) -> bool:
-        if isinstance(one, ir.Assign):
-            return self.is_geometric(one.value)
+    def _bounded(self, assignment: ir.Assign | ir.For) -> bool:
+        if isinstance(assignment, ir.Assign):
+            return self.is_geometric(assignment.value)
         # A counter does not exceed the bounds of its range.
-        return self.is_geometric(one.start) and self.is_geometric(one.step)
+        return self.is_geometric(assignment.start) and self.is_geometric(assignment.step)
 
     # Long: one case for each kind of expression, each a line or two.
     def is_nonnegative(self, e: ir.Expr) -> bool:
@@ -118,18 +118,18 @@ class Facts:
             case ir.Select(yes=yes, no=no):
                 return self.is_nonnegative(yes) and self.is_nonnegative(no)
             case ir.Binary(op=op, left=left, right=right):
-                one, other = self.is_nonnegative(left), self.is_nonnegative(right)
+                left_holds, right_holds = self.is_nonnegative(left), self.is_nonnegative(right)
                 match op:
                     case "+" | "*":
-                        return one and other and self.is_geometric(e)
+                        return left_holds and right_holds and self.is_geometric(e)
                     case "//" | "|" | "^" | "min":
-                        return one and other
+                        return left_holds and right_holds
                     case "%":
-                        return other
+                        return right_holds
                     case "&" | "max":
-                        return one or other
+                        return left_holds or right_holds
                     case ">>":
-                        return one
+                        return left_holds
         return False
 
     def _find_nonnegative(self) -> None:
@@ -137,35 +137,36 @@ class Facts:
             wrong = {
                 name
                 for name in self.nonnegative
-                if self.kinds[name].kind == "float" or not all(self._rises(one) for one in self.assigned[name])
+                if self.kinds[name].kind == "float" or not all(map(self._rises, self.assigned[name]))
             }
             if not wrong:
                 return
             self.nonnegative -= wrong
 
-    def _rises(self, one: ir.Assign | ir.For) -> bool:
-        if isinstance(one, ir.Assign):
-            return self.is_nonnegative(one.value)
+    def _rises(self, assignment: ir.Assign | ir.For) -> bool:
+        if isinstance(assignment, ir.Assign):
+            return self.is_nonnegative(assignment.value)
         # Counting down, all values are above the stop; counting up, all are at least the start.
-        step = one.step
+        step = assignment.step
         down = isinstance(step, ir.Literal) and step.value < 0
         if down:
-            return self.is_nonnegative(one.stop) or (isinstance(one.stop, ir.Literal) and one.stop.value == -1)
-        return self.is_nonnegative(one.start) and self.is_nonnegative(step)
+            stop = assignment.stop
+            return self.is_nonnegative(stop) or (isinstance(stop, ir.Literal) and stop.value == -1)
+        return self.is_nonnegative(assignment.start) and self.is_nonnegative(step)
 
     def _find_addresses(self) -> None:
         while True:
             wrong: set[str] = set()
-            for one in ir.walk(self.body):
-                for e, address in self._values(one):
+            for statement in ir.walk(self.body):
+                for e, address in self._values(statement):
                     self._data(e, address, wrong)
             wrong &= self.addresses
             if not wrong:
                 return
             self.addresses -= wrong
 
-    def _values(self, one: ir.Stmt) -> Iterator[tuple[ir.Expr, bool]]:
-        match one:
+    def _values(self, statement: ir.Stmt) -> Iterator[tuple[ir.Expr, bool]]:
+        match statement:
             case ir.Assign(name=name, value=value):
                 yield value, name in self.addresses
             case ir.Store(indices=indices, value=value):
@@ -178,39 +179,39 @@ class Facts:
             case ir.For(start=start, stop=stop, step=step):
                 yield from ((e, False) for e in (start, stop, step))
 
-    def _data(self, e: ir.Expr, address: bool, found: set[str]) -> None:
+    def _data(self, e: ir.Expr, address: bool, used: set[str]) -> None:
         """Add the variables whose values are used outside of indices to ``found``."""
         match e:
             case ir.Variable(name=name):
                 if not address:
-                    found.add(name)
+                    used.add(name)
             case ir.Load(indices=indices):
                 for index in indices:
-                    self._data(index, True, found)
+                    self._data(index, True, used)
             case ir.Atomic(indices=indices, values=values):
                 for index in indices:
-                    self._data(index, True, found)
+                    self._data(index, True, used)
                 for value in values:
-                    self._data(value, False, found)
+                    self._data(value, False, used)
             case ir.Binary(op=op, left=left, right=right):
                 inner = address and op in ("+", "-", "*")
-                self._data(left, inner, found)
-                self._data(right, inner, found)
+                self._data(left, inner, used)
+                self._data(right, inner, used)
             case _:
                 for child in e.children():
-                    self._data(child, False, found)
+                    self._data(child, False, used)
 
     # Where variables are declared.
 
     def _contained(self) -> set[str]:
         """Return loop counters that are used only in their loops and assigned nowhere else."""
-        found = set()
+        contained = set()
         for name, places in self.assigned.items():
-            if name in self.program.scalars or not all(isinstance(one, ir.For) for one in places):
+            if name in self.program.scalars or not all(isinstance(place, ir.For) for place in places):
                 continue
             if not _outside(self.body, name):
-                found.add(name)
-        return found
+                contained.add(name)
+        return contained
 
     def places(self) -> tuple[dict[int, list[str]], set[int], list[str]]:
         """Return where variables are declared: before statements (by id), at assignments (ids), at the kernel's top.
@@ -223,74 +224,74 @@ class Facts:
         for name in self.assigned:
             if name in self.program.scalars or name in self.loop_variables:
                 continue
-            found = home_of(self.body, name)
-            if found is None:
+            home = home_of(self.body, name)
+            if home is None:
                 top.append(name)
-            elif isinstance(found, ir.Assign):
-                direct.add(id(found))
+            elif isinstance(home, ir.Assign):
+                direct.add(id(home))
             else:
-                before.setdefault(id(found), []).append(name)
+                before.setdefault(id(home), []).append(name)
         return before, direct, top
 
     def changes_in(self, body: Sequence[ir.Stmt]) -> set[str]:
         """Return the variables that a block assigns."""
-        return {one.name for one in ir.walk(body) if isinstance(one, (ir.Assign, ir.For))}
+        return {statement.name for statement in ir.walk(body) if isinstance(statement, (ir.Assign, ir.For))}
 
 
-def blocks_of(one: ir.Stmt) -> list[list[ir.Stmt]]:
+def blocks_of(statement: ir.Stmt) -> list[list[ir.Stmt]]:
     """Return the blocks of a statement."""
-    if isinstance(one, ir.If):
-        return [list(one.body), list(one.orelse)]
-    return [list(one.body)] if isinstance(one, (ir.While, ir.For)) else []
+    if isinstance(statement, ir.If):
+        return [list(statement.body), list(statement.orelse)]
+    return [list(statement.body)] if isinstance(statement, (ir.While, ir.For)) else []
 
 
-def _reads(one: ir.Stmt, name: str) -> bool:
+def _reads(statement: ir.Stmt, name: str) -> bool:
     """Return whether a statement, without its blocks, reads a variable."""
-    return any(isinstance(e, ir.Variable) and e.name == name for e in ir.expressions(one))
+    return any(isinstance(e, ir.Variable) and e.name == name for e in ir.expressions(statement))
 
 
-def mentions(one: ir.Stmt, name: str) -> bool:
+def mentions(statement: ir.Stmt, name: str) -> bool:
     """Return whether a statement reads or assigns a variable."""
-    if _reads(one, name) or (isinstance(one, (ir.Assign, ir.For)) and one.name == name):
+    if _reads(statement, name) or (isinstance(statement, (ir.Assign, ir.For)) and statement.name == name):
         return True
-    return any(mentions(inner, name) for block in blocks_of(one) for inner in block)
+    return any(mentions(inner, name) for block in blocks_of(statement) for inner in block)
 
 
 def _outside(body: Sequence[ir.Stmt], name: str) -> bool:
     """Return whether a variable is read outside of the loops that it counts, or counts nested loops."""
-    for one in body:
-        if isinstance(one, ir.For) and one.name == name:
-            nested = any(isinstance(i, (ir.For, ir.Assign)) and i.name == name for i in ir.walk(one.body))
-            if nested or _reads(one, name):
+    for statement in body:
+        if isinstance(statement, ir.For) and statement.name == name:
+            nested = any(isinstance(i, (ir.For, ir.Assign)) and i.name == name for i in ir.walk(statement.body))
+            if nested or _reads(statement, name):
                 return True
-        elif _reads(one, name) or any(_outside(block, name) for block in blocks_of(one)):
+        elif _reads(statement, name) or any(_outside(block, name) for block in blocks_of(statement)):
             return True
     return False
 
 
 def _sets(body: Sequence[ir.Stmt], name: str) -> bool:
     """Return whether a block always assigns a variable before it reads it."""
-    first = next((one for one in body if mentions(one, name)), None)
+    first = next((statement for statement in body if mentions(statement, name)), None)
     if first is None:
         return False
     return _sets_first(first, name)
 
 
-def _sets_first(one: ir.Stmt, name: str) -> bool:
-    if _reads(one, name):
+def _sets_first(statement: ir.Stmt, name: str) -> bool:
+    if _reads(statement, name):
         return False
-    if isinstance(one, ir.Assign):
-        return one.name == name
-    return isinstance(one, ir.If) and _sets(one.body, name) and _sets(one.orelse, name)
+    if isinstance(statement, ir.Assign):
+        return statement.name == name
+    return isinstance(statement, ir.If) and _sets(statement.body, name) and _sets(statement.orelse, name)
 
 
 def home_of(body: Sequence[ir.Stmt], name: str) -> ir.Stmt | None:
     """Return the statement before or in which a variable is declared; None for the top of the kernel."""
-    there = [one for one in body if mentions(one, name)]
+    there = [statement for statement in body if mentions(statement, name)]
     if len(there) == 1 and not _reads(there[0], name) and not isinstance(there[0], ir.Assign):
-        one = there[0]
-        if not (isinstance(one, ir.For) and one.name == name):
-            inside = [block for block in blocks_of(one) if any(mentions(inner, name) for inner in block)]
+        statement = there[0]
+        if not (isinstance(statement, ir.For) and statement.name == name):
+            inside = [block for block in blocks_of(statement) if any(mentions(inner, name) for inner in block)]
             if len(inside) == 1:
                 return home_of(inside[0], name)
     return there[0] if _sets_first(there[0], name) else None
@@ -302,31 +303,31 @@ def unpacked(program: ir.Program) -> list[ir.Stmt]:
     The parser first assigns each value to a temporary variable; these variables are removed.
     """
     uses: dict[str, int] = {}
-    for one in ir.walk(program.body):
-        for e in ir.expressions(one):
+    for statement in ir.walk(program.body):
+        for e in ir.expressions(statement):
             if isinstance(e, ir.Variable):
                 uses[e.name] = uses.get(e.name, 0) + 1
 
     def block(body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
-        found: list[ir.Stmt] = []
+        statements: list[ir.Stmt] = []
         at = 0
         while at < len(body):
-            one = body[at]
+            statement = body[at]
             many = _held(body, at, uses, program)
             if many:
                 for held, target in zip(body[at : at + many], body[at + many : at + 2 * many], strict=True):
                     assert isinstance(held, ir.Assign) and isinstance(target, ir.Assign)  # noqa: S101  as seen
-                    found.append(ir.Assign(target.line, target.name, held.value))
+                    statements.append(ir.Assign(target.line, target.name, held.value))
                     program.variables.pop(held.name)
                 at += 2 * many
                 continue
-            if isinstance(one, ir.If):
-                one.body, one.orelse = block(one.body), block(one.orelse)
-            elif isinstance(one, (ir.While, ir.For)):
-                one.body = block(one.body)
-            found.append(one)
+            if isinstance(statement, ir.If):
+                statement.body, statement.orelse = block(statement.body), block(statement.orelse)
+            elif isinstance(statement, (ir.While, ir.For)):
+                statement.body = block(statement.body)
+            statements.append(statement)
             at += 1
-        return found
+        return statements
 
     return block(program.body)
 
@@ -343,17 +344,17 @@ def _held(body: Sequence[ir.Stmt], at: int, uses: Mapping[str, int], program: ir
 
 def _swapped(held: Sequence[ir.Stmt], targets: Sequence[ir.Stmt], uses: Mapping[str, int], program: ir.Program) -> bool:
     changed: set[str] = set()
-    for one, other in zip(held, targets, strict=True):
-        if not isinstance(one, ir.Assign) or not isinstance(other, ir.Assign) or one.name == other.name:
+    for copy, target in zip(held, targets, strict=True):
+        if not isinstance(copy, ir.Assign) or not isinstance(target, ir.Assign) or copy.name == target.name:
             return False
-        value = other.value
-        if not isinstance(value, ir.Variable) or value.name != one.name or uses.get(one.name) != 1:
+        value = target.value
+        if not isinstance(value, ir.Variable) or value.name != copy.name or uses.get(copy.name) != 1:
             return False
-        if one.name in program.scalars or program.variables[one.name] != value.type:
+        if copy.name in program.scalars or program.variables[copy.name] != value.type:
             return False
-        if any(isinstance(e, ir.Variable) and e.name in changed for e in ir.inside(one.value)):
+        if any(isinstance(e, ir.Variable) and e.name in changed for e in ir.inside(copy.value)):
             return False
-        changed.add(other.name)
+        changed.add(target.name)
     kinds = {**program.variables, **program.scalars}
     return all(isinstance(t, ir.Assign) and kinds[t.name] == t.value.type for t in targets)
 
@@ -363,25 +364,25 @@ def sequenced(program: ir.Program, body: Sequence[ir.Stmt]) -> list[ir.Stmt]:
 
     Python evaluates an expression from left to right, whereas C does not define the order.
     """
-    found: list[ir.Stmt] = []
-    for one in body:
-        if isinstance(one, ir.If):
-            one.body, one.orelse = sequenced(program, one.body), sequenced(program, one.orelse)
-        elif isinstance(one, (ir.While, ir.For)):
-            one.body = sequenced(program, one.body)
+    statements: list[ir.Stmt] = []
+    for statement in body:
+        if isinstance(statement, ir.If):
+            statement.body, statement.orelse = sequenced(program, statement.body), sequenced(program, statement.orelse)
+        elif isinstance(statement, (ir.While, ir.For)):
+            statement.body = sequenced(program, statement.body)
         touched: list[str] = []
         changed = set()
-        for e in ir.expressions(one):
+        for e in ir.expressions(statement):
             if isinstance(e, (ir.Atomic, ir.Load)):
                 touched.append(e.array)
                 changed |= {e.array} if isinstance(e, ir.Atomic) else set()
         contested = {array for array in changed if touched.count(array) > 1}
-        if contested and not isinstance(one, ir.While):
+        if contested and not isinstance(statement, ir.While):
             for field in ("start", "stop", "step", "condition", "value"):
-                if hasattr(one, field):
-                    setattr(one, field, _taken_out(program, getattr(one, field), contested, found))
-        found.append(one)
-    return found
+                if hasattr(statement, field):
+                    setattr(statement, field, _taken_out(program, getattr(statement, field), contested, statements))
+        statements.append(statement)
+    return statements
 
 
 def _taken_out(program: ir.Program, e: ir.Expr, arrays: set[str], before: list[ir.Stmt]) -> ir.Expr:

@@ -50,7 +50,7 @@ class CEmitter(Emitter):
 
     def _head(self) -> Iterator[str]:
         tokens = self.tokens
-        arguments = [self.argument(one) for one in self.sorted_arguments()]
+        arguments = [self.argument(argument) for argument in self.sorted_arguments()]
         arguments += [text for index, text in tokens.builtin_arguments.items() if index in self.used]
         head = tokens.entry.format(name=self.spelled[self.program.name], arguments="\n")
         if not tokens.entry_lines:
@@ -61,30 +61,31 @@ class CEmitter(Emitter):
         yield from (f"    {text}," for text in arguments[:-1])
         yield f"    {arguments[-1]}{last}" if arguments else last
 
-    def argument(self, one: Argument) -> str:
+    def argument(self, argument: Argument) -> str:
         """Return a parameter of the kernel."""
-        if isinstance(one, Buffer):
+        if isinstance(argument, Buffer):
             return self.tokens.pointer.format(
-                const="" if one.written else "const ",
-                volatile=self._volatile(one.name),
-                type=self.array_type(one.element, declared=False),
-                name=self.spelled[one.name],
-                position=one.position,
+                const="" if argument.written else "const ",
+                volatile=self._volatile(argument.name),
+                type=self.array_type(argument.element, declared=False),
+                name=self.spelled[argument.name],
+                position=argument.position,
             )
-        kind, name = "int", self.spelled[one.name]
-        if isinstance(one, Value):
-            kind = self.tokens.passed_bool if one.type == BOOL else self.tokens.types[one.passed.name]
-            name = f"wt_{name}" if self.is_copied(one) else name
-        return self.tokens.scalar.format(type=kind, name=name, position=one.position)
+        kind, name = "int", self.spelled[argument.name]
+        if isinstance(argument, Value):
+            kind = self.tokens.passed_bool if argument.type == BOOL else self.tokens.types[argument.passed.name]
+            name = f"wt_{name}" if self.is_copied(argument) else name
+        return self.tokens.scalar.format(type=kind, name=name, position=argument.position)
 
-    def is_copied(self, one: Value) -> bool:
+    def is_copied(self, value: Value) -> bool:
         """Return whether a scalar parameter is copied to a variable, because its name or type differs."""
-        return self.tokens.copies_scalars and (one.name in self.facts.assigned or one.type not in (one.passed, BOOL))
+        is_changed = value.name in self.facts.assigned or value.type not in (value.passed, BOOL)
+        return self.tokens.copies_scalars and is_changed
 
     def _scalar_copies(self) -> Iterator[str]:
-        for one in self.sorted_arguments():
-            if isinstance(one, Value) and self.is_copied(one):
-                kind, name = self.tokens.types[one.type.name], self.spelled[one.name]
+        for argument in self.sorted_arguments():
+            if isinstance(argument, Value) and self.is_copied(argument):
+                kind, name = self.tokens.types[argument.type.name], self.spelled[argument.name]
                 yield f"    {kind} {name} = ({kind})wt_{name};"
 
     def every_type(self) -> set[Scalar]:
@@ -249,14 +250,14 @@ class CEmitter(Emitter):
     def _volatile(self, array: str) -> str:
         return self.tokens.volatile if array in self.facts.atomic else ""
 
-    def declare_array(self, one: ir.Declare) -> None:
+    def declare_array(self, array: ir.Declare) -> None:
         """Declare a shared or local array."""
-        kind, name = self.array_type(one.element, declared=True), self.name(one.name)
-        if one.shape == (0,) and self.tokens.dynamic_shared is not None:
+        kind, name = self.array_type(array.element, declared=True), self.name(array.name)
+        if array.shape == (0,) and self.tokens.dynamic_shared is not None:
             self.put(self.tokens.dynamic_shared.format(type=kind, name=name))
             return
-        space = self.tokens.shared if one.space == "shared" else ""
-        self.put(f"{space}{self._volatile(one.name)}{kind} {name}[{self.sides_product(one.shape)}];")
+        space = self.tokens.shared if array.space == "shared" else ""
+        self.put(f"{space}{self._volatile(array.name)}{kind} {name}[{self.sides_product(array.shape)}];")
 
     def sides_product(self, shape: Sequence[int]) -> str:
         """Return the number of elements of a declared array as a product."""
@@ -284,19 +285,19 @@ class CEmitter(Emitter):
             return super().load(e)
         return Piece(self._filled(template, e.array, e.indices), EQUAL if e.type == BOOL else PRIMARY)
 
-    def store(self, one: ir.Store) -> None:
+    def store(self, store: ir.Store) -> None:
         """Write an assignment to an element."""
-        template = self._template(self.tokens.stores, one.array)
+        template = self._template(self.tokens.stores, store.array)
         if template is None and self.tokens.compound_stores:
-            super().store(one)
+            super().store(store)
             return
         template = template or "{element} = {value};"
         if self.tokens.helper_first:
             template = self._named(template)
-        value = self.expression(one.value)
+        value = self.expression(store.value)
         if self.tokens.stores_round:
-            value = self._unrounded(value, self.program.arrays[one.array].element)
-        self.put(self._filled(template, one.array, one.indices, value.text))
+            value = self._unrounded(value, self.program.arrays[store.array].element)
+        self.put(self._filled(template, store.array, store.indices, value.text))
 
     def _unrounded(self, piece: Piece, kind: Scalar) -> Piece:
         """Remove the last rounding of a value, which the store repeats."""
@@ -371,15 +372,15 @@ class CEmitter(Emitter):
 
     # Barriers and warps.
 
-    def barrier(self, one: ir.Barrier) -> None:
+    def barrier(self, barrier: ir.Barrier) -> None:
         """Write a barrier or a fence."""
-        lines = self.tokens.barriers.get(one.scope)
+        lines = self.tokens.barriers.get(barrier.scope)
         if lines is None:
-            self.refuse(one.line, f"{self.tokens.title} has no warps", "syncthreads()")
-        if one.scope in self.tokens.barrier_features:
-            self.extensions.add(self.tokens.barrier_features[one.scope])
+            self.refuse(barrier.line, f"{self.tokens.title} has no warps", "syncthreads()")
+        if barrier.scope in self.tokens.barrier_features:
+            self.extensions.add(self.tokens.barrier_features[barrier.scope])
         for line in lines:
-            mask = self.expression(one.mask).text if one.mask is not None and "{mask}" in line else ""
+            mask = self.expression(barrier.mask).text if barrier.mask is not None and "{mask}" in line else ""
             self.put(self._named(line.replace("{mask}", mask)))
 
     def warp(self, e: ir.Warp) -> Piece:

@@ -103,23 +103,23 @@ class Emitter(ExpressionEmitter):
                 self.declare(name, None)
             self.statement(statement)
 
-    def statement(self, one: ir.Stmt) -> None:
+    def statement(self, statement: ir.Stmt) -> None:
         """Write a statement."""
-        match one:
+        match statement:
             case ir.Declare():
-                self.declare_array(one)
+                self.declare_array(statement)
             case ir.Assign():
-                self.assign(one)
+                self.assign(statement)
             case ir.Store():
-                self.store(one)
+                self.store(statement)
             case ir.ExpressionStatement():
-                self.do(one.value)
+                self.do(statement.value)
             case ir.If():
-                self.choice(one)
+                self.choice(statement)
             case ir.While():
-                self.loop(one)
+                self.loop(statement)
             case ir.For():
-                self.count(one)
+                self.count(statement)
             case ir.Break():
                 self.put("break;")
             case ir.Continue():
@@ -127,9 +127,9 @@ class Emitter(ExpressionEmitter):
             case ir.Return():
                 self.put("return;")
             case ir.Barrier(scope="grid") if not self.tokens.grid_barrier:
-                self.refuse(one.line, f"{self.tokens.title} has no barrier of the grid", "two kernels")
+                self.refuse(statement.line, f"{self.tokens.title} has no barrier of the grid", "two kernels")
             case ir.Barrier():
-                self.barrier(one)
+                self.barrier(statement)
 
     def tops(self) -> None:
         """Declare the variables that are used in more than one block."""
@@ -141,82 +141,82 @@ class Emitter(ExpressionEmitter):
         kind = self.value_type(self.kinds[name])
         self.put(f"{kind} {self.name(name)}{f' = {value}' if value is not None else ''};")
 
-    def assign(self, one: ir.Assign) -> None:
+    def assign(self, assignment: ir.Assign) -> None:
         """Write an assignment to a variable; the first one declares it."""
-        value = self.whole_value(one.value, one.name in self.facts.addresses)
-        if id(one) in self.direct:
-            self.declare(one.name, value)
+        value = self.whole_value(assignment.value, assignment.name in self.facts.addresses)
+        if id(assignment) in self.direct:
+            self.declare(assignment.name, value)
         else:
-            self.put(updated(self.name(one.name), one.value, value))
+            self.put(updated(self.name(assignment.name), assignment.value, value))
 
     def whole_value(self, e: ir.Expr, address: bool = False) -> str:
         """Return the right side of an assignment."""
         return self.expression(e, address).text
 
-    def store(self, one: ir.Store) -> None:
+    def store(self, store: ir.Store) -> None:
         """Write an assignment to an element."""
-        self.put(updated(self.element(one.array, one.indices), one.value, self.whole_value(one.value)))
+        self.put(updated(self.element(store.array, store.indices), store.value, self.whole_value(store.value)))
 
     def do(self, e: ir.Expr) -> None:
         """Write an expression for its effect; one without an effect is omitted."""
         if any(isinstance(inner, (ir.Atomic, ir.Warp)) for inner in ir.inside(e)):
             self.put(f"{self.expression(e).text};")
 
-    def choice(self, one: ir.If) -> None:
+    def choice(self, branch: ir.If) -> None:
         """Write ``if``, ``else if`` and ``else``."""
-        head = f"if ({self.expression(one.condition).text}) {{"
+        head = f"if ({self.expression(branch.condition).text}) {{"
         self.put(head)
         while True:
             self.depth += 1
-            self.statements(one.body)
+            self.statements(branch.body)
             self.depth -= 1
-            if not one.orelse:
+            if not branch.orelse:
                 break
-            follows = one.orelse[0]
-            if len(one.orelse) == 1 and isinstance(follows, ir.If) and self.joins(follows):
+            follows = branch.orelse[0]
+            if len(branch.orelse) == 1 and isinstance(follows, ir.If) and self.joins(follows):
                 self.put(f"}} else if ({self.expression(follows.condition).text}) {{")
-                one = follows
+                branch = follows
                 continue
             self.put("} else {")
             self.depth += 1
-            self.statements(one.orelse)
+            self.statements(branch.orelse)
             self.depth -= 1
             break
         self.put("}")
 
-    def joins(self, one: ir.If) -> bool:
+    def joins(self, branch: ir.If) -> bool:
         """Return whether an ``if`` alone in an ``else`` can be written as ``else if``."""
-        return id(one) not in self.before
+        return id(branch) not in self.before
 
-    def loop(self, one: ir.While) -> None:
+    def loop(self, loop: ir.While) -> None:
         """Write a ``while`` loop."""
-        with self.inner(f"while ({self.expression(one.condition).text}) {{"):
-            self.statements(one.body)
+        with self.inner(f"while ({self.expression(loop.condition).text}) {{"):
+            self.statements(loop.body)
 
-    def count(self, one: ir.For) -> None:
+    def count(self, loop: ir.For) -> None:
         """Write a loop over a range. Its stop and step are evaluated once, as in Python."""
-        kind = self.kinds[one.name]
-        own = one.name in self.facts.loop_variables
-        changed = self.facts.changes_in(one.body) | {one.name}
-        start = self.whole_value(one.start)
-        stop = self.bound(one.stop, changed, f"{one.name}_stop", kind)
-        step = self.bound(one.step, changed, f"{one.name}_step", kind)
-        counter = self.name(one.name) if own else self.fresh(f"{one.name}_at")
+        kind = self.kinds[loop.name]
+        own = loop.name in self.facts.loop_variables
+        changed = self.facts.changes_in(loop.body) | {loop.name}
+        start = self.whole_value(loop.start)
+        stop = self.bound(loop.stop, changed, f"{loop.name}_stop", kind)
+        step = self.bound(loop.step, changed, f"{loop.name}_step", kind)
+        counter = self.name(loop.name) if own else self.fresh(f"{loop.name}_at")
         here = Piece(counter, PRIMARY)
-        if isinstance(one.step, ir.Literal):
-            condition = f"{counter} {'<' if one.step.value > 0 else '>'} {self.at(stop, ADD)}"
-        elif self.facts.is_nonnegative(one.step) or kind.kind == "uint":
+        if isinstance(loop.step, ir.Literal):
+            condition = f"{counter} {'<' if loop.step.value > 0 else '>'} {self.at(stop, ADD)}"
+        elif self.facts.is_nonnegative(loop.step) or kind.kind == "uint":
             condition = f"{counter} < {self.at(stop, ADD)}"
         else:
             up, down = (Piece(f"{counter} {op} {self.at(stop, ADD)}", COMPARE) for op in "<>")
             rising = Piece(f"{self.at(step, ADD)} > {self.literal(0, kind).text}", COMPARE)
             condition = self.chosen(rising, up, down, BOOL).text
         with self.inner(
-            f"for ({self.counter(counter, kind, start)}; {condition}; {self.stepped(here, one.step, step)}) {{"
+            f"for ({self.counter(counter, kind, start)}; {condition}; {self.stepped(here, loop.step, step)}) {{"
         ):
             if not own:
-                self.put(f"{self.name(one.name)} = {counter};")
-            self.statements(one.body)
+                self.put(f"{self.name(loop.name)} = {counter};")
+            self.statements(loop.body)
 
     def counter(self, name: str, kind: Scalar, start: str) -> str:
         """Return the declaration of a loop's counter."""
@@ -252,14 +252,14 @@ class Emitter(ExpressionEmitter):
         """Declare a constant."""
         self.put(f"const {self.value_type(kind)} {name} = {value};")
 
-    def declare_array(self, one: ir.Declare) -> None:
+    def declare_array(self, array: ir.Declare) -> None:
         """Declare a shared or local array."""
         raise NotImplementedError
 
-    def barrier(self, one: ir.Barrier) -> None:
+    def barrier(self, barrier: ir.Barrier) -> None:
         """Write a barrier or a fence."""
         raise NotImplementedError
 
     def sorted_arguments(self) -> Iterator[Buffer | Side | Value]:
         """Yield the kernel's own arguments in order."""
-        yield from (one for one in self.signature.arguments if isinstance(one, (Buffer, Side, Value)))
+        yield from (argument for argument in self.signature.arguments if isinstance(argument, (Buffer, Side, Value)))

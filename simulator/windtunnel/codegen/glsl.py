@@ -101,7 +101,7 @@ class GlslEmitter(CEmitter):
         """Yield extensions, the block of numbers, buffers, shared arrays, helper functions and ``main``."""
         tops = self.lines_of(self.tops)
         helpers = list(self.helper_lines(body))
-        numbers = [one for one in self.sorted_arguments() if one not in self.signature.buffers]
+        numbers = [argument for argument in self.sorted_arguments() if argument not in self.signature.buffers]
         self._add_extensions()
         yield "#version 450"
         yield from (f"#extension {name} : require" for name in sorted(self.extensions))
@@ -110,12 +110,12 @@ class GlslEmitter(CEmitter):
         yield ""
         if numbers:
             yield "layout(push_constant) uniform Params {"
-            for one in numbers:
-                kind = _TYPES[one.passed.name] if isinstance(one, Value) else "int"
-                yield f"    {kind} {self.spelled[one.name]};"
+            for argument in numbers:
+                kind = _TYPES[argument.passed.name] if isinstance(argument, Value) else "int"
+                yield f"    {kind} {self.spelled[argument.name]};"
             yield "} params;"
             yield ""
-        fenced = any(isinstance(one, ir.Barrier) and one.scope.startswith("fence") for one in ir.walk(self.body))
+        fenced = any(isinstance(node, ir.Barrier) and node.scope.startswith("fence") for node in ir.walk(self.body))
         for buffer in self.signature.buffers:
             name = self.spelled[buffer.name]
             how = "" if buffer.written else "readonly "
@@ -132,9 +132,9 @@ class GlslEmitter(CEmitter):
         yield ""
         yield from helpers
         yield "void main() {"
-        for one in numbers:
-            if isinstance(one, Value) and self.is_copied(one):
-                yield from self._taken(one)
+        for argument in numbers:
+            if isinstance(argument, Value) and self.is_copied(argument):
+                yield from self._taken(argument)
         yield from tops
         yield from body
         yield "}"
@@ -148,22 +148,22 @@ class GlslEmitter(CEmitter):
         if self.every_type() & {I64, U64, F64}:
             self.extensions |= {_INT64, _INT64_BITS}
 
-    def is_copied(self, one: Value) -> bool:
+    def is_copied(self, value: Value) -> bool:
         """Return whether a scalar is copied from the push-constant block to a variable."""
-        return one.name in self.facts.assigned or one.type != one.passed
+        return value.name in self.facts.assigned or value.type != value.passed
 
-    def _taken(self, one: Value) -> Iterator[str]:
+    def _taken(self, scalar: Value) -> Iterator[str]:
         """Yield the declaration of a scalar's variable."""
-        value = f"params.{self.spelled[one.name]}"
-        if one.type == BOOL:
+        value = f"params.{self.spelled[scalar.name]}"
+        if scalar.type == BOOL:
             value += " != 0u"
-        yield f"    {self.value_type(one.type)} {self.spelled[one.name]} = {value};"
+        yield f"    {self.value_type(scalar.type)} {self.spelled[scalar.name]} = {value};"
 
     def variable(self, name: str) -> Piece:
         """Return the value of a variable, or of a member of the push-constant block."""
-        one = next((v for v in self.signature.arguments if isinstance(v, Value) and v.name == name), None)
+        scalar = next((v for v in self.signature.arguments if isinstance(v, Value) and v.name == name), None)
         own = self.name(name)
-        return Piece(own if one is None or self.is_copied(one) else f"params.{own}", PRIMARY)
+        return Piece(own if scalar is None or self.is_copied(scalar) else f"params.{own}", PRIMARY)
 
     def _stored(self, array: str, kind: str) -> str:
         """Return the type of an array's elements; floats with atomic operations are held as their bits."""
@@ -173,17 +173,17 @@ class GlslEmitter(CEmitter):
 
     # Statements.
 
-    def declare_array(self, one: ir.Declare) -> None:
+    def declare_array(self, array: ir.Declare) -> None:
         """Declare a local array; shared ones are global declarations."""
-        if one.space == "local":
-            self.put(f"{self.value_type(one.element)} {self.name(one.name)}[{self.sides_product(one.shape)}];")
+        if array.space == "local":
+            self.put(f"{self.value_type(array.element)} {self.name(array.name)}[{self.sides_product(array.shape)}];")
 
-    def store(self, one: ir.Store) -> None:
+    def store(self, store: ir.Store) -> None:
         """Write an assignment to an element."""
-        kind = self.program.arrays[one.array].element
-        declared = one.array in self.program.declared
-        value = self.expression(one.value)
-        if one.array in self.facts.atomic and kind.kind == "float":
+        kind = self.program.arrays[store.array].element
+        declared = store.array in self.program.declared
+        value = self.expression(store.value)
+        if store.array in self.facts.atomic and kind.kind == "float":
             value = self.function(TO_BITS[kind.name][0], value)
         elif not declared and kind in GLSL.emulated:
             rounding = f"wt_round_{kind}("
@@ -194,9 +194,9 @@ class GlslEmitter(CEmitter):
         elif not declared and kind.bits < 32:
             value = Piece(f"{_STORED[kind.name]}({value.text})", PRIMARY)
         else:
-            super().store(one)
+            super().store(store)
             return
-        self.put(f"{self.element(one.array, one.indices)} = {value.text};")
+        self.put(f"{self.element(store.array, store.indices)} = {value.text};")
 
     # Numbers.
 
@@ -233,8 +233,8 @@ class GlslEmitter(CEmitter):
         """Return the number of bits of a shift, at most 32 bits wide."""
         if isinstance(e, ir.Literal):
             return self.literal(e.value, I32)
-        found = self.expression(e)
-        return self.cast(I32, found) if e.type is not None and e.type.bits == 64 else found
+        amount = self.expression(e)
+        return self.cast(I32, amount) if e.type is not None and e.type.bits == 64 else amount
 
     def extreme(self, e: ir.Binary, kind: Scalar) -> Piece:
         """Return a minimum or maximum."""
@@ -266,8 +266,8 @@ class GlslEmitter(CEmitter):
 
     def size(self, e: ir.Size) -> Piece:
         """Return the length of a dimension."""
-        found = super().size(e)
-        return found if e.array in self.program.declared else Piece(f"params.{found.text}", PRIMARY)
+        size = super().size(e)
+        return size if e.array in self.program.declared else Piece(f"params.{size.text}", PRIMARY)
 
     def element(self, array: str, indices: Sequence[ir.Expr]) -> str:
         """Return an element; GLSL's indices have 32 bits."""
@@ -279,14 +279,14 @@ class GlslEmitter(CEmitter):
     def load(self, e: ir.Load) -> Piece:
         """Return the value of an element."""
         kind = self.program.arrays[e.array].element
-        found = Piece(self.element(e.array, e.indices), PRIMARY)
+        element = Piece(self.element(e.array, e.indices), PRIMARY)
         if e.array in self.facts.atomic and kind.kind == "float":
-            return self.function(TO_BITS[kind.name][1], found)
+            return self.function(TO_BITS[kind.name][1], element)
         if e.array in self.program.declared or kind.bits >= 32:
-            return found
+            return element
         if kind == BOOL:
-            return self.infix("!=", Piece(f"uint({found.text})", PRIMARY), Piece("0u", PRIMARY))
-        wide = self.function("int" if kind.kind == "int" else "uint", found)
+            return self.infix("!=", Piece(f"uint({element.text})", PRIMARY), Piece("0u", PRIMARY))
+        wide = self.function("int" if kind.kind == "int" else "uint", element)
         return self.function(self.need(f"load_{kind}"), wide) if kind.kind == "float" else wide
 
     def helper_text(self, helper: str, name: str) -> str:

@@ -248,7 +248,7 @@ def helper_text(helper: str, name: str, need: Callable[[str], str]) -> str:
     else:
         text = (_UNSIGNED if kind.startswith("u") else {}).get(root) or _INTEGERS[root]
         own = {"i32": "", "u32": "u", "i64": "l", "u64": "ul"}[kind]
-        words = {one: both[bits == "64"] for one, both in _WORDS.items()} | {"zero": f"0{own}", "one": f"1{own}"}
+        words = {word: both[bits == "64"] for word, both in _WORDS.items()} | {"zero": f"0{own}", "one": f"1{own}"}
     words |= {"name": name, "t": TYPES[kind], "u": TYPES[f"u{bits}"], "bits": bits}
     for key, value in words.items():
         text = text.replace(f"${key}$", value)

@@ -126,7 +126,7 @@ class HlsEmitter(CEmitter):
         function = self.fresh(f"{self.program.name}_{'block' if self.phased else 'thread'}")
         names = [name for what, name in _INDICES.items() if what != "thread" or not self.phased]
         indices = [index for name in names for index in (f"{name}_{x}" for x in "xyz") if index in self.used]
-        parameters = [self.argument(one) for one in self.sorted_arguments()] + [f"int {index}" for index in indices]
+        parameters = [*map(self.argument, self.sorted_arguments()), *(f"int {index}" for index in indices)]
         yield f"static void {function}({', '.join(parameters)}) {{"
         yield from tops
         yield from body
@@ -136,7 +136,7 @@ class HlsEmitter(CEmitter):
 
     def _loops(self, function: str, indices: Sequence[str]) -> Iterator[str]:
         """Yield the kernel: loops over blocks, and without phases over threads, that call ``function``."""
-        parameters = ", ".join(self.argument(one) for one in self.signature.arguments)
+        parameters = ", ".join(self.argument(argument) for argument in self.signature.arguments)
         yield f'extern "C" void {self.spelled[self.program.name]}({parameters}) {{'
         for number, buffer in enumerate(self.signature.buffers):
             yield f"#pragma HLS INTERFACE m_axi port={self.spelled[buffer.name]} offset=slave bundle=gmem{number}"
@@ -148,7 +148,7 @@ class HlsEmitter(CEmitter):
             yield f"{'    ' * depth}for (int {index} = 0; {index} < {size}; ++{index}) {{"
         if not self.phased:
             yield "#pragma HLS PIPELINE"
-        arguments = [self.spelled[one.name] for one in self.sorted_arguments()]
+        arguments = [self.spelled[argument.name] for argument in self.sorted_arguments()]
         arguments += [index.replace("gridDim", "grid_size") for index in indices]
         yield f"{'    ' * (len(loops) + 1)}{function}({', '.join(arguments)});"
         yield from ("    " * depth + "}" for depth in range(len(loops), -1, -1))
@@ -185,32 +185,32 @@ class HlsEmitter(CEmitter):
     def _region(self, body: Sequence[ir.Stmt], mask: str | None) -> None:
         """Write statements for the threads of a mask."""
         phase: list[ir.Stmt] = []
-        for one in body:
-            if not _has_barrier(one):
-                phase.append(one)
+        for statement in body:
+            if not _has_barrier(statement):
+                phase.append(statement)
                 continue
             self._phase(phase, mask)
             phase = []
-            if isinstance(one, ir.If):
-                self._split(one.condition, one.body, mask)
-                if one.orelse:
-                    opposite = ir.Unary(one.line, "not", one.condition, type=BOOL)
-                    self._split(opposite, one.orelse, mask)
-            elif isinstance(one, ir.While):
-                self._while(one, mask)
+            if isinstance(statement, ir.If):
+                self._split(statement.condition, statement.body, mask)
+                if statement.orelse:
+                    opposite = ir.Unary(statement.line, "not", statement.condition, type=BOOL)
+                    self._split(opposite, statement.orelse, mask)
+            elif isinstance(statement, ir.While):
+                self._while(statement, mask)
         self._phase(phase, mask)
 
     def _phase(self, phase: Sequence[ir.Stmt], mask: str | None) -> None:
         """Write one phase as a loop over the threads of a mask."""
-        for one in phase:
-            if isinstance(one, ir.Barrier):
-                self.barrier(one)
-        phase = [one for one in phase if not isinstance(one, (ir.Barrier, ir.Declare))]
+        for statement in phase:
+            if isinstance(statement, ir.Barrier):
+                self.barrier(statement)
+        phase = [statement for statement in phase if not isinstance(statement, (ir.Barrier, ir.Declare))]
         if not phase:
             return
         self.before, self.direct = {}, set()
         for name in self.facts.assigned:
-            if name not in self.each and any(mentions(one, name) for one in phase):
+            if name not in self.each and any(mentions(statement, name) for statement in phase):
                 home = home_of(phase, name)
                 assert home is not None  # noqa: S101  otherwise the name would be in `each`
                 if isinstance(home, ir.Assign):
@@ -223,7 +223,7 @@ class HlsEmitter(CEmitter):
     @contextmanager
     def _each_thread(self, mask: str | None, phase: Sequence[ir.Stmt]) -> Iterator[None]:
         """Write a loop over the threads of a block, or over those of a mask."""
-        indices = (e for one in ir.walk(phase) for e in ir.expressions(one) if isinstance(e, ir.Index))
+        indices = (e for statement in ir.walk(phase) for e in ir.expressions(statement) if isinstance(e, ir.Index))
         axes = sorted({e.axis for e in indices if e.what == "thread"})
         with self.inner(f"for (int {self.t} = 0; {self.t} < {self.threads}; ++{self.t}) {{"):
             if mask is not None:
@@ -239,30 +239,30 @@ class HlsEmitter(CEmitter):
     def _new_mask(self, condition: ir.Expr, mask: str | None) -> tuple[str, str]:
         """Declare and fill a mask; return its name and that of the variable that tells whether it has a thread."""
         self.masks += 1
-        name, some = self.fresh(f"on{self.masks}"), self.fresh(f"some{self.masks}")
+        name, any_active = self.fresh(f"on{self.masks}"), self.fresh(f"some{self.masks}")
         self.put(f"bool {name}[{self.threads}];")
-        self.put(f"bool {some} = false;")
-        self._fill_mask(name, some, condition, mask)
-        return name, some
+        self.put(f"bool {any_active} = false;")
+        self._fill_mask(name, any_active, condition, mask)
+        return name, any_active
 
-    def _fill_mask(self, name: str, some: str, condition: ir.Expr, mask: str | None) -> None:
+    def _fill_mask(self, name: str, any_active: str, condition: ir.Expr, mask: str | None) -> None:
         with self._each_thread(None, [ir.ExpressionStatement(condition.line, condition)]):
             own = "" if mask is None else f"{mask}[{self.t}] && "
             value = self.expression(condition)
             self.put(f"{name}[{self.t}] = {own}{self.at(value, PRIMARY) if own else value.text};")
-            self.put(f"{some} |= {name}[{self.t}];")
+            self.put(f"{any_active} |= {name}[{self.t}];")
 
     def _split(self, condition: ir.Expr, body: Sequence[ir.Stmt], mask: str | None) -> None:
-        name, some = self._new_mask(condition, mask)
-        with self.inner(f"if ({some}) {{"):
+        name, any_active = self._new_mask(condition, mask)
+        with self.inner(f"if ({any_active}) {{"):
             self._region(body, name)
 
-    def _while(self, one: ir.While, mask: str | None) -> None:
-        name, some = self._new_mask(one.condition, mask)
-        with self.inner(f"while ({some}) {{"):
-            self._region(one.body, name)
-            self.put(f"{some} = false;")
-            self._fill_mask(name, some, one.condition, name)
+    def _while(self, loop: ir.While, mask: str | None) -> None:
+        name, any_active = self._new_mask(loop.condition, mask)
+        with self.inner(f"while ({any_active}) {{"):
+            self._region(loop.body, name)
+            self.put(f"{any_active} = false;")
+            self._fill_mask(name, any_active, loop.condition, name)
 
     # Expressions.
 
@@ -270,10 +270,10 @@ class HlsEmitter(CEmitter):
         """Return a variable, or this thread's element of it."""
         return f"{self._row(variable)}[{self.t}]" if variable in self.each else self.spelled[variable]
 
-    def declare_array(self, one: ir.Declare) -> None:
+    def declare_array(self, array: ir.Declare) -> None:
         """Declare an array; a kernel with phases declares all of them at its top."""
         if not self.phased:
-            super().declare_array(one)
+            super().declare_array(array)
 
     def thread_index(self, e: ir.Index) -> Piece:
         """Return an index of the thread: a constant, a loop's counter or an argument."""
@@ -284,25 +284,25 @@ class HlsEmitter(CEmitter):
         return Piece(name, PRIMARY)
 
 
-def _has_barrier(one: ir.Stmt) -> bool:
+def _has_barrier(statement: ir.Stmt) -> bool:
     """Return whether a statement contains a barrier of the block."""
-    if isinstance(one, ir.Barrier):
-        return one.scope == "block"
-    return any(_has_barrier(inner) for block in blocks_of(one) for inner in block)
+    if isinstance(statement, ir.Barrier):
+        return statement.scope == "block"
+    return any(_has_barrier(inner) for block in blocks_of(statement) for inner in block)
 
 
 def _phases(body: Sequence[ir.Stmt]) -> Iterator[list[ir.Stmt]]:
     """Yield the statements between barriers; a condition around a barrier is a phase of its own."""
     phase: list[ir.Stmt] = []
-    for one in body:
-        if not _has_barrier(one):
-            phase.append(one)
+    for statement in body:
+        if not _has_barrier(statement):
+            phase.append(statement)
             continue
         yield phase
         phase = []
-        if isinstance(one, (ir.If, ir.While)):
-            yield [ir.ExpressionStatement(one.line, one.condition)]
-            for block in blocks_of(one):
+        if isinstance(statement, (ir.If, ir.While)):
+            yield [ir.ExpressionStatement(statement.line, statement.condition)]
+            for block in blocks_of(statement):
                 yield from _phases(block)
     yield phase
 

@@ -130,7 +130,7 @@ def signature_of(program: ir.Program, facts: Facts, conventions: Conventions) ->
     def free(name: str) -> str:
         return free(f"{name}_") if name in taken else name
 
-    arrays = [(one.name, program.arrays[one.name]) for one in program.parameters if one.name in program.arrays]
+    arrays = [(p.name, program.arrays[p.name]) for p in program.parameters if p.name in program.arrays]
     for name, kind in arrays:
         arguments.append(Buffer(name, kind.element, kind.dimensions, name in facts.written, len(arguments)))
     for name, kind in arrays:

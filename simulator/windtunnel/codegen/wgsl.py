@@ -78,7 +78,7 @@ class WgslEmitter(Emitter):
         if self.facts.calls:
             yield "enable subgroups;"
         yield ""
-        numbers = [one for one in self.sorted_arguments() if one not in self.signature.buffers]
+        numbers = [argument for argument in self.sorted_arguments() if argument not in self.signature.buffers]
         yield from self._globals(numbers)
         for text in self.helpers.values():
             yield from text.splitlines()
@@ -92,9 +92,9 @@ class WgslEmitter(Emitter):
         for what, (name, builtin) in _INDICES.items():
             if what in self.used:
                 yield f"    let {name} = vec3<i32>({builtin});"
-        for one in numbers:
-            if isinstance(one, Value):
-                yield from self._taken(one)
+        for argument in numbers:
+            if isinstance(argument, Value):
+                yield from self._taken(argument)
         yield from tops
         yield from body
         yield "}"
@@ -103,7 +103,7 @@ class WgslEmitter(Emitter):
         """Yield the declarations outside of functions."""
         if numbers:
             yield "struct Params {"
-            yield from (f"    {self.spelled[one.name]}: {self._member(one)}," for one in numbers)
+            yield from (f"    {self.spelled[argument.name]}: {self._member(argument)}," for argument in numbers)
             yield "}"
             yield ""
         for buffer in self.signature.buffers:
@@ -124,21 +124,21 @@ class WgslEmitter(Emitter):
     def _has_half(self) -> bool:
         """Return whether the kernel uses f16."""
         kinds = [*self.kinds.values(), *(a.element for a in self.program.arrays.values())]
-        inner = (e.type for one in ir.walk(self.body) for e in ir.expressions(one))
+        inner = (e.type for statement in ir.walk(self.body) for e in ir.expressions(statement))
         return F16 in kinds or F16 in inner
 
-    def _member(self, one: object) -> str:
-        return self.value_type(one.passed) if isinstance(one, Value) else "i32"
+    def _member(self, argument: object) -> str:
+        return self.value_type(argument.passed) if isinstance(argument, Value) else "i32"
 
-    def _taken(self, one: Value) -> Iterator[str]:
+    def _taken(self, scalar: Value) -> Iterator[str]:
         """Yield the declaration of a scalar's variable."""
-        how = "var" if one.name in self.facts.assigned else "let"
-        name = self.spelled[one.name]
+        how = "var" if scalar.name in self.facts.assigned else "let"
+        name = self.spelled[scalar.name]
         value = f"params.{name}"
-        if one.type == BOOL:
+        if scalar.type == BOOL:
             value += " != 0u"
-        elif one.type != one.passed:
-            value = f"{self.value_type(one.type)}({value})"
+        elif scalar.type != scalar.passed:
+            value = f"{self.value_type(scalar.type)}({value})"
         yield f"    {how} {name} = {value};"
 
     def stored(self, array: str, element: Scalar) -> str:
@@ -170,20 +170,20 @@ class WgslEmitter(Emitter):
             return f"{counter.text}++"
         return super().stepped(counter, step, text)
 
-    def declare_array(self, one: ir.Declare) -> None:
+    def declare_array(self, array: ir.Declare) -> None:
         """Declare a local array; shared ones are global declarations."""
-        if one.space == "local":
-            self.put(f"var {self.name(one.name)}: array<{self.value_type(one.element)}, {math.prod(one.shape)}>;")
+        if array.space == "local":
+            self.put(f"var {self.name(array.name)}: array<{self.value_type(array.element)}, {math.prod(array.shape)}>;")
 
-    def store(self, one: ir.Store) -> None:
+    def store(self, store: ir.Store) -> None:
         """Write an assignment to an element."""
-        if one.array not in self.facts.atomic:
-            super().store(one)
+        if store.array not in self.facts.atomic:
+            super().store(store)
             return
-        value = self.expression(one.value)
-        if one.value.type == F32:
+        value = self.expression(store.value)
+        if store.value.type == F32:
             value = Piece(f"bitcast<u32>({value.text})", PRIMARY)
-        self.put(f"atomicStore(&{self.element(one.array, one.indices)}, {value.text});")
+        self.put(f"atomicStore(&{self.element(store.array, store.indices)}, {value.text});")
 
     def do(self, e: ir.Expr) -> None:
         """Write an expression for its effect; an unused value must be assigned to ``_``."""
@@ -192,25 +192,25 @@ class WgslEmitter(Emitter):
         elif any(isinstance(inner, (ir.Atomic, ir.Warp)) for inner in ir.inside(e)):
             self.put(f"_ = {self.expression(e).text};")
 
-    def barrier(self, one: ir.Barrier) -> None:
+    def barrier(self, barrier: ir.Barrier) -> None:
         """Write a barrier of the block."""
-        if one.scope != "block":
-            what = "barrier of a warp" if one.scope == "warp" else "fence without a barrier"
-            self.refuse(one.line, f"WGSL has no {what}", "syncthreads()")
+        if barrier.scope != "block":
+            what = "barrier of a warp" if barrier.scope == "warp" else "fence without a barrier"
+            self.refuse(barrier.line, f"WGSL has no {what}", "syncthreads()")
         self.put("workgroupBarrier();")
         self.put("storageBarrier();")
 
-    def loop(self, one: ir.While) -> None:
+    def loop(self, loop: ir.While) -> None:
         """Write a ``while`` loop; one whose condition needs statements ends by a ``break``."""
-        condition, ahead = self._ahead(one.condition)
+        condition, ahead = self._ahead(loop.condition)
         if not ahead:
             with self.inner(f"while ({condition.text}) {{"):
-                self.statements(one.body)
+                self.statements(loop.body)
             return
         with self.inner("loop {"):
             self.lines += ["    " + line for line in ahead]
             self.put(f"if (!{self.at(condition, UNARY)}) {{ break; }}")
-            self.statements(one.body)
+            self.statements(loop.body)
 
     def _ahead(self, e: ir.Expr) -> tuple[Piece, list[str]]:
         """Return an expression and the statements that must precede it."""
@@ -218,9 +218,9 @@ class WgslEmitter(Emitter):
         lines = self.lines_of(lambda: pieces.append(self.expression(e)))
         return pieces[0], lines
 
-    def joins(self, one: ir.If) -> bool:
+    def joins(self, branch: ir.If) -> bool:
         """Return whether an ``if`` alone in an ``else`` can be written as ``else if``."""
-        return super().joins(one) and not any(isinstance(e, ir.Select) for e in ir.inside(one.condition))
+        return super().joins(branch) and not any(isinstance(e, ir.Select) for e in ir.inside(branch.condition))
 
     # Expressions.
 
@@ -273,8 +273,8 @@ class WgslEmitter(Emitter):
 
     def size(self, e: ir.Size) -> Piece:
         """Return the length of a dimension."""
-        found = super().size(e)
-        return found if e.array in self.program.declared else Piece(f"params.{found.text}", PRIMARY)
+        size = super().size(e)
+        return size if e.array in self.program.declared else Piece(f"params.{size.text}", PRIMARY)
 
     def load(self, e: ir.Load) -> Piece:
         """Return the value of an element."""
@@ -308,19 +308,19 @@ class WgslEmitter(Emitter):
 
     def logic(self, op: str, left: ir.Expr, right: ir.Expr) -> Piece:
         """Return ``and`` or ``or``."""
-        one = self.expression(left)
+        left_value = self.expression(left)
         self.depth += 1
-        other, ahead = self._ahead(right)
+        right_value, ahead = self._ahead(right)
         self.depth -= 1
         if not ahead:
-            return self.infix("&&" if op == "and" else "||", one, other)
+            return self.infix("&&" if op == "and" else "||", left_value, right_value)
         # The statements of the right side are executed only if Python would evaluate that side.
         name = self.fresh("holds")
-        self.put(f"var {name}: bool = {one.text};")
+        self.put(f"var {name}: bool = {left_value.text};")
         self.put(f"if ({name}) {{" if op == "and" else f"if (!{name}) {{")
         self.lines += ahead
         self.depth += 1
-        self.put(f"{name} = {other.text};")
+        self.put(f"{name} = {right_value.text};")
         self.depth -= 1
         self.put("}")
         return Piece(name, PRIMARY)
@@ -345,8 +345,8 @@ class WgslEmitter(Emitter):
         """Return the number of bits of a shift, an unsigned number."""
         if isinstance(e, ir.Literal):
             return self.literal(e.value, U32)
-        found = self.expression(e)
-        return found if e.type == U32 else self.cast(U32, found)
+        amount = self.expression(e)
+        return amount if e.type == U32 else self.cast(U32, amount)
 
     def math(self, name: str, kind: Scalar, line: int) -> str:
         """Return the name of a function of floats."""

@@ -22,31 +22,31 @@ def arguments_of(caller: Source, node: ast.Call, called: Source) -> dict[str, An
     name = called.tree.name
     if stated.vararg is not None or stated.kwarg is not None:
         raise caller.error(node, f"a call of '{name}', which takes any arguments", expected="parameters without *")
-    positions = [one.arg for one in (*stated.posonlyargs, *stated.args)]
-    by_name = [one.arg for one in (*stated.args, *stated.kwonlyargs)]
-    every = [*positions, *(one.arg for one in stated.kwonlyargs)]
-    listed = f"{len(every)}: {', '.join(every)}" if every else "none"
+    positions = [parameter.arg for parameter in (*stated.posonlyargs, *stated.args)]
+    by_name = [parameter.arg for parameter in (*stated.args, *stated.kwonlyargs)]
+    names = [*positions, *(parameter.arg for parameter in stated.kwonlyargs)]
+    listed = f"{len(names)}: {', '.join(names)}" if names else "none"
     if len(node.args) > len(positions):
         raise caller.error(node, f"{len(node.args)} arguments for '{name}'", expected=listed)
-    found: dict[str, Any] = dict(zip(positions, node.args, strict=False))
+    arguments: dict[str, Any] = dict(zip(positions, node.args, strict=False))
     for keyword in node.keywords:
         if keyword.arg is None:
             raise caller.error(node, f"'**' in a call of '{name}'", expected="arguments one by one")
         if keyword.arg not in by_name:
             close = nearest(keyword.arg, by_name)
             raise caller.error(node, f"'{name}' has no argument '{keyword.arg}'", expected=listed, nearest=close)
-        if keyword.arg in found:
+        if keyword.arg in arguments:
             raise caller.error(node, f"'{keyword.arg}' of '{name}' is given twice", expected="one value")
-        found[keyword.arg] = keyword.value
+        arguments[keyword.arg] = keyword.value
     parameters = inspect.signature(called.function).parameters
-    missing = [one for one in every if one not in found and parameters[one].default is inspect.Parameter.empty]
+    missing = [key for key in names if key not in arguments and parameters[key].default is inspect.Parameter.empty]
     if missing:
-        problem = f"{len(found)} arguments for '{name}', and none for '{missing[0]}'"
+        problem = f"{len(arguments)} arguments for '{name}', and none for '{missing[0]}'"
         raise caller.error(node, problem, expected=listed)
-    for one in every:
-        if one not in found:
-            found[one] = _default(caller, node, name, one, parameters[one].default)
-    return found
+    for key in names:
+        if key not in arguments:
+            arguments[key] = _default(caller, node, name, key, parameters[key].default)
+    return arguments
 
 
 def _default(caller: Source, node: ast.Call, name: str, parameter: str, value: Any) -> Any:

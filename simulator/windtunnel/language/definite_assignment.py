@@ -27,15 +27,15 @@ def insert_checks(program: ir.Program) -> None:
         return
     taken = {*program.variables, *program.scalars, *program.arrays}
     flags: dict[str, str] = {}
-    for name in sorted({one.name for one in analysis.reads}):
+    for name in sorted({read.name for read in analysis.reads}):
         flag = f"{name}_set"
         while flag in taken:
             flag += "_"
         taken.add(flag)
         flags[name] = flag
         program.variables[flag] = BOOL
-    for one in analysis.reads:
-        one.given = ir.Variable(one.line, flags[one.name], type=BOOL)
+    for read in analysis.reads:
+        read.given = ir.Variable(read.line, flags[read.name], type=BOOL)
     program.body = _flagged(program.body, flags)
 
 
@@ -54,31 +54,31 @@ class _Analysis:
 
     def block(self, body: Sequence[ir.Stmt], state: _State, loop: _Loop) -> _State:
         """Return the variables that are assigned after a block."""
-        for one in body:
+        for statement in body:
             if state is None:
                 return None
-            state = self._statement(one, state, loop)
+            state = self._statement(statement, state, loop)
         return state
 
-    def _statement(self, one: ir.Stmt, state: frozenset[str], loop: _Loop) -> _State:
-        for e in ir.expressions(one):
+    def _statement(self, statement: ir.Stmt, state: frozenset[str], loop: _Loop) -> _State:
+        for e in ir.expressions(statement):
             if isinstance(e, ir.Variable) and e.name not in state:
                 self.reads.append(e)
-        match one:
+        match statement:
             case ir.Assign():
-                return state | {one.name}
+                return state | {statement.name}
             case ir.If():
-                return _both(self.block(one.body, state, loop), self.block(one.orelse, state, loop))
+                return _both(self.block(statement.body, state, loop), self.block(statement.orelse, state, loop))
             case ir.While():
                 inner = _Loop()
-                self.block(one.body, state, inner)
+                self.block(statement.body, state, inner)
                 # An iteration only adds assignments, so the state before the first holds before each.
-                for_ever = isinstance(one.condition, ir.Literal) and bool(one.condition.value)
+                for_ever = isinstance(statement.condition, ir.Literal) and bool(statement.condition.value)
                 return _all(inner.left) if for_ever else state
             case ir.For():
                 inner = _Loop()
-                after = self.block(one.body, state | {one.name}, inner)
-                return _all([after, *inner.next, *inner.left]) if _turns(one) else state
+                after = self.block(statement.body, state | {statement.name}, inner)
+                return _all([after, *inner.next, *inner.left]) if _turns(statement) else state
             case ir.Break():
                 loop.left.append(state)
                 return None
@@ -91,17 +91,17 @@ class _Analysis:
                 return state
 
 
-def _both(one: _State, other: _State) -> _State:
-    if one is None or other is None:
-        return other if one is None else one
-    return one & other
+def _both(first: _State, second: _State) -> _State:
+    if first is None or second is None:
+        return second if first is None else first
+    return first & second
 
 
 def _all(states: Sequence[_State]) -> _State:
-    found: _State = None
+    merged: _State = None
     for state in states:
-        found = _both(found, state)
-    return found
+        merged = _both(merged, state)
+    return merged
 
 
 def _turns(loop: ir.For) -> bool:
@@ -113,17 +113,17 @@ def _turns(loop: ir.For) -> bool:
 
 
 def _flagged(body: Sequence[ir.Stmt], flags: dict[str, str]) -> list[ir.Stmt]:
-    found: list[ir.Stmt] = []
-    for one in body:
-        found.append(one)
-        if isinstance(one, ir.If):
-            one.body, one.orelse = _flagged(one.body, flags), _flagged(one.orelse, flags)
-        elif isinstance(one, (ir.While, ir.For)):
-            one.body = _flagged(one.body, flags)
-        if isinstance(one, (ir.Assign, ir.For)) and one.name in flags:
-            is_set = ir.Assign(one.line, flags[one.name], ir.Literal(one.line, True, type=BOOL))
-            if isinstance(one, ir.For):
-                one.body.insert(0, is_set)
+    flagged: list[ir.Stmt] = []
+    for statement in body:
+        flagged.append(statement)
+        if isinstance(statement, ir.If):
+            statement.body, statement.orelse = _flagged(statement.body, flags), _flagged(statement.orelse, flags)
+        elif isinstance(statement, (ir.While, ir.For)):
+            statement.body = _flagged(statement.body, flags)
+        if isinstance(statement, (ir.Assign, ir.For)) and statement.name in flags:
+            is_set = ir.Assign(statement.line, flags[statement.name], ir.Literal(statement.line, True, type=BOOL))
+            if isinstance(statement, ir.For):
+                statement.body.insert(0, is_set)
             else:
-                found.append(is_set)
-    return found
+                flagged.append(is_set)
+    return flagged

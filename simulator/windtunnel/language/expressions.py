@@ -103,21 +103,21 @@ class Reader(BaseReader):
             sides, text = len(self.scope.tuples[name]), self.scope.several[name]
             problem = f"'{name}' is all that {text} gives, {'two' if sides == 2 else 'three'} values"
             self._refuse(node, problem, f"{', '.join('xyz'[:sides])} = {text}")
-        found = self.scope.source.static(node)
-        if isinstance(found, Name) and found.op in ("lane", "warp_size"):
-            return ir.Warp(node.lineno, found.op, [])
-        if isinstance(found, (bool, int, float, np.generic)):
-            return self._number(node, found)
-        if found is UNKNOWN:
+        value = self.scope.source.static(node)
+        if isinstance(value, Name) and value.op in ("lane", "warp_size"):
+            return ir.Warp(node.lineno, value.op, [])
+        if isinstance(value, (bool, int, float, np.generic)):
+            return self._number(node, value)
+        if value is UNKNOWN:
             known = [*self.scope.variables, *self.scope.arrays]
             if name in self.scope.source.assigned:
                 self._refuse(node, f"'{name}' is not assigned yet", "an assignment before")
             self._refuse(
                 node, f"'{name}' is not known here", list_choices(known) if known else None, nearest(name, known)
             )
-        if isinstance(found, (Name, Group)):
+        if isinstance(value, (Name, Group)):
             self._refuse(node, f"'{name}' alone", f"{name}.x" if "Idx" in name or "Dim" in name else f"{name}(...)")
-        self._refuse(node, f"'{name}', a {type(found).__name__}", "a number")
+        self._refuse(node, f"'{name}', a {type(value).__name__}", "a number")
 
     def _compare(self, node: ast.Compare) -> ir.Expr:
         operands = [self._expression(node.left)]
@@ -125,41 +125,41 @@ class Reader(BaseReader):
             made = self._expression(right)
             last = number == len(node.comparators) - 1
             operands.append(made if last or is_plain(made) else self._hold(made))
-        found: ir.Expr | None = None
+        chain: ir.Expr | None = None
         for op, left, right_side in zip(node.ops, operands[:-1], operands[1:], strict=True):
             if type(op) not in _COMPARE:
                 self._refuse(node, "a comparison by identity or membership", "< <= > >= == !=")
             # An operand of two comparisons may have another type in each.
-            one = ir.Binary(node.lineno, _COMPARE[type(op)], left, deepcopy(right_side))
-            found = one if found is None else ir.Logic(node.lineno, "and", found, one)
-        assert found is not None  # noqa: S101  a comparison has an operator
-        return found
+            comparison = ir.Binary(node.lineno, _COMPARE[type(op)], left, deepcopy(right_side))
+            chain = comparison if chain is None else ir.Logic(node.lineno, "and", chain, comparison)
+        assert chain is not None  # noqa: S101  a comparison has an operator
+        return chain
 
     def _logic(self, node: ast.BoolOp, op: str, values: Sequence[ast.expr]) -> ir.Expr:
-        found = self._expression(values[0])
+        result = self._expression(values[0])
         for value in values[1:]:
             before, right = self._lazily(value)
             if before:
                 name = self._fresh("held")
-                self.ahead[-1] += decided(op, found, before, right, name)
-                found = ir.Variable(node.lineno, name)
+                self.ahead[-1] += decided(op, result, before, right, name)
+                result = ir.Variable(node.lineno, name)
             else:
-                found = ir.Logic(node.lineno, op, found, right)
-        return found
+                result = ir.Logic(node.lineno, op, result, right)
+        return result
 
     def _choice(self, node: ast.IfExp, test: ast.expr, yes: ast.expr, no: ast.expr) -> ir.Expr:
-        condition, one, other = self._expression(test), self._lazily(yes), self._lazily(no)
-        if not one[0] and not other[0]:
-            return ir.Select(node.lineno, condition, one[1], other[1])
+        condition, if_true, if_false = self._expression(test), self._lazily(yes), self._lazily(no)
+        if not if_true[0] and not if_false[0]:
+            return ir.Select(node.lineno, condition, if_true[1], if_false[1])
         name = self._fresh("held")
-        self.ahead[-1].append(chosen(condition, one, other, name))
+        self.ahead[-1].append(chosen(condition, if_true, if_false, name))
         return ir.Variable(node.lineno, name)
 
     def _lazily(self, node: ast.expr) -> tuple[list[ir.Stmt], ir.Expr]:
         """Return an expression that may not be evaluated, and the statements that must precede it if it is."""
         self.ahead.append([])
-        found = self._expression(node)
-        return self.ahead.pop(), found
+        expression = self._expression(node)
+        return self.ahead.pop(), expression
 
     def _subscript(self, node: ast.Subscript) -> ir.Expr:
         if (
@@ -187,22 +187,22 @@ class Reader(BaseReader):
         if isinstance(node.value, ast.Name) and node.value.id in self.scope.arrays:
             if node.attr == "size":
                 known = self.scope.arrays[node.value.id]
-                found: ir.Expr = ir.Size(node.lineno, known, 0)
+                size: ir.Expr = ir.Size(node.lineno, known, 0)
                 if known in self.declared or isinstance(self._annotated(known), Array):
                     for side in range(1, self._dimensions(node, known)):
-                        found = ir.Binary(node.lineno, "*", found, ir.Size(node.lineno, known, side))
-                    return found
+                        size = ir.Binary(node.lineno, "*", size, ir.Size(node.lineno, known, side))
+                    return size
                 return ir.Size(node.lineno, known, 0, total=True)
             self._refuse(node, f"'{node.attr}' of an array", "shape[0], or size")
-        found_object = self.scope.source.static(node)
-        if isinstance(found_object, Name):
-            kind, _, axis = found_object.op.partition(".")
+        value = self.scope.source.static(node)
+        if isinstance(value, Name):
+            kind, _, axis = value.op.partition(".")
             if kind in ("thread", "block", "block_size", "grid_size"):
                 return ir.Index(node.lineno, kind, "xyz".index(axis))
-            if found_object.op in ("lane", "warp_size"):
-                return ir.Warp(node.lineno, found_object.op, [])
-        if isinstance(found_object, (bool, int, float, np.generic)):
-            return self._literal(node, found_object)
+            if value.op in ("lane", "warp_size"):
+                return ir.Warp(node.lineno, value.op, [])
+        if isinstance(value, (bool, int, float, np.generic)):
+            return self._literal(node, value)
         self._refuse(node, f"'{ast.unparse(node)}'", "a name of the kernel language, or a number")
 
     def _annotated(self, array: str) -> Type | None:
@@ -243,8 +243,8 @@ class Reader(BaseReader):
         if name in ("min", "max"):
             return self._builtin(node, name)
         if name in ("minimum", "maximum") and len(node.args) == 2:
-            one, other = (self._expression(argument) for argument in node.args)
-            sides = (side if is_plain(side) else self._hold(side) for side in (one, other))
+            left, right = (self._expression(argument) for argument in node.args)
+            sides = (side if is_plain(side) else self._hold(side) for side in (left, right))
             return ir.Binary(line, name, *sides)
         if name is not None:
             made = self._function(node, f"math.{name}")
@@ -279,10 +279,10 @@ class Reader(BaseReader):
         if name == "abs" and len(given) == 1:
             return ir.Unary(node.lineno, "abs", given[0])
         if name in ("min", "max") and len(given) >= 2:
-            found = given[0]
+            result = given[0]
             for other in given[1:]:
-                found = ir.Binary(node.lineno, name, found, other)
-            return found
+                result = ir.Binary(node.lineno, name, result, other)
+            return result
         self._refuse(node, f"{name} of {many(len(given), 'value')}", "abs(x), min(a, b), max(a, b)")
 
     def _function(self, node: ast.Call, op: str) -> ir.Expr:
@@ -302,15 +302,15 @@ class Reader(BaseReader):
                 node, f"{ast.unparse(node)}", f"{called.spelling}(1), {called.spelling}(2) or {called.spelling}(3)"
             )
         line = node.lineno
-        found: list[ir.Expr] = []
+        indices: list[ir.Expr] = []
         for axis in range(count):
             size = ir.Index(line, "block_size", axis)
             if called.op == "grid":
                 first = ir.Binary(line, "*", ir.Index(line, "block", axis), size)
-                found.append(ir.Binary(line, "+", first, ir.Index(line, "thread", axis)))
+                indices.append(ir.Binary(line, "+", first, ir.Index(line, "thread", axis)))
             else:
-                found.append(ir.Binary(line, "*", ir.Index(line, "grid_size", axis), size))
-        return found
+                indices.append(ir.Binary(line, "*", ir.Index(line, "grid_size", axis), size))
+        return indices
 
     def _intrinsic(self, node: ast.Call, called: Name) -> ir.Expr:
         line = node.lineno
@@ -351,7 +351,7 @@ class Reader(BaseReader):
                 nearest(name, sorted(self.scope.arrays)),
             )
         where = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
-        indices = [self._expression(one) for one in where]
+        indices = [self._expression(index) for index in where]
         return ir.Atomic(
             node.lineno, op, self.scope.arrays[name], indices, [self._expression(v) for v in node.args[2:]]
         )
@@ -387,7 +387,7 @@ class Reader(BaseReader):
         body = self._body(source.tree.body)
         name, self.scope, self.result = self.result, outer, result
         body = without_returns(body, node.lineno, self._fresh)
-        if not statement and not any(isinstance(one, ir.Assign) and one.name == name for one in ir.walk(body)):
+        if not statement and not any(isinstance(inner, ir.Assign) and inner.name == name for inner in ir.walk(body)):
             self._refuse(node, f"the value of '{function.__name__}', which returns none", "a line of its own for it")
         # Most device functions have one line, whose value replaces the call.
         if (
@@ -401,7 +401,7 @@ class Reader(BaseReader):
 
     def _helper(self, source: Source) -> Source:
         """Return the source of an inlined function, with line numbers that identify its file."""
-        known = list(dict.fromkeys(one.file for one in self.helpers.values() if one.raised))
+        known = list(dict.fromkeys(helper.file for helper in self.helpers.values() if helper.raised))
         if source.file != self.source.file:
             number = known.index(source.file) if source.file in known else len(known)
             source = source.raised_by((number + 1) * ir.RAISED)

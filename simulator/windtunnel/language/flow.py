@@ -52,64 +52,64 @@ class _Lowering:
 
     def _fresh(self, name: str, kind: Scalar = BOOL) -> str:
         number = 0
-        found = f"{name}_"
-        while found in self.names:
+        flag = f"{name}_"
+        while flag in self.names:
             number += 1
-            found = f"{name}_{number}_"
-        self.names.add(found)
+            flag = f"{name}_{number}_"
+        self.names.add(flag)
         if kind == BOOL:
-            self.flags.add(found)
-        self.program.variables[found] = kind
-        return found
+            self.flags.add(flag)
+        self.program.variables[flag] = kind
+        return flag
 
     def block(self, body: Sequence[ir.Stmt], loop: _Loop | None) -> tuple[list[ir.Stmt], _Exits]:
         """Return the statements without jumps, and how they may end early."""
-        found: list[ir.Stmt] = []
+        statements: list[ir.Stmt] = []
         exits = _Exits()
-        for at, one in enumerate(body):
-            made, leaves = self._statement(one, loop)
+        for at, statement in enumerate(body):
+            made, leaves = self._statement(statement, loop)
             exits.flags |= leaves.flags
             if leaves.always:
                 exits.always = True
-                return [*found, *made], exits
+                return [*statements, *made], exits
             if not leaves.flags:
-                found += made
+                statements += made
                 continue
             rest, after = self.block(body[at + 1 :], loop)
             exits.flags |= after.flags
             exits.always = after.always
             last = made[-1]
-            if isinstance(last, ir.If) and self._always(one, 0, loop) and not self._may(one, 1, loop):
+            if isinstance(last, ir.If) and self._always(statement, 0, loop) and not self._may(statement, 1, loop):
                 last.orelse = [*last.orelse, *rest]
-            elif isinstance(last, ir.If) and self._always(one, 1, loop) and not self._may(one, 0, loop):
+            elif isinstance(last, ir.If) and self._always(statement, 1, loop) and not self._may(statement, 0, loop):
                 last.body = [*last.body, *rest]
             elif rest:
-                made.append(ir.If(one.line, _not_any(one.line, sorted(leaves.flags)), rest, []))
-            return [*found, *made], exits
-        return found, exits
+                made.append(ir.If(statement.line, _not_any(statement.line, sorted(leaves.flags)), rest, []))
+            return [*statements, *made], exits
+        return statements, exits
 
-    def _statement(self, one: ir.Stmt, loop: _Loop | None) -> tuple[list[ir.Stmt], _Exits]:
-        match one:
+    def _statement(self, statement: ir.Stmt, loop: _Loop | None) -> tuple[list[ir.Stmt], _Exits]:
+        match statement:
             case ir.Return():
-                leave = [ir.ThreadExit(one.line)] if self.leaving else []
-                return [*leave, _set(one.line, self.returned)], _Exits({self.returned}, always=True)
+                leave = [ir.ThreadExit(statement.line)] if self.leaving else []
+                return [*leave, _set(statement.line, self.returned)], _Exits({self.returned}, always=True)
             case ir.Break():
                 assert loop is not None  # noqa: S101  Python has seen that there is one
-                return [_set(one.line, loop.left)], _Exits({loop.left}, always=True)
+                return [_set(statement.line, loop.left)], _Exits({loop.left}, always=True)
             case ir.Continue():
                 assert loop is not None  # noqa: S101  Python has seen that there is one
-                return [_set(one.line, loop.next)], _Exits({loop.next}, always=True)
+                return [_set(statement.line, loop.next)], _Exits({loop.next}, always=True)
             case ir.If():
-                body, yes = self.block(one.body, loop)
-                orelse, no = self.block(one.orelse, loop)
+                body, yes = self.block(statement.body, loop)
+                orelse, no = self.block(statement.orelse, loop)
                 always = yes.always and no.always
-                return [ir.If(one.line, one.condition, body, orelse)], _Exits(yes.flags | no.flags, always)
+                return [ir.If(statement.line, statement.condition, body, orelse)], _Exits(yes.flags | no.flags, always)
             case ir.While():
-                return self._loop(one.line, one.condition, one.body, [], [])
+                return self._loop(statement.line, statement.condition, statement.body, [], [])
             case ir.For():
-                return self._range(one)
+                return self._range(statement)
             case _:
-                return [one], _Exits()
+                return [statement], _Exits()
 
     def _loop(
         self,
@@ -134,25 +134,25 @@ class _Lowering:
                 last = [ir.If(line, _not_any(line, leaves), list(last), [])]
         return [*before, ir.While(line, condition, [*inner, *last])], _Exits(exits.flags & {self.returned})
 
-    def _range(self, one: ir.For) -> tuple[list[ir.Stmt], _Exits]:
-        line, kind = one.line, self.program.variables.get(one.name) or self.program.scalars[one.name]
-        counter = self._fresh(one.name, kind)
-        before: list[ir.Stmt] = [ir.Assign(line, counter, one.start)]
-        stop, step = self._held(one.stop, "stop", kind, before), self._held(one.step, "step", kind, before)
+    def _range(self, loop: ir.For) -> tuple[list[ir.Stmt], _Exits]:
+        line, kind = loop.line, self.program.variables.get(loop.name) or self.program.scalars[loop.name]
+        counter = self._fresh(loop.name, kind)
+        before: list[ir.Stmt] = [ir.Assign(line, counter, loop.start)]
+        stop, step = self._held(loop.stop, "stop", kind, before), self._held(loop.step, "step", kind, before)
         here = ir.Variable(line, counter, type=kind)
         up = ir.Binary(line, "<", here, stop, type=BOOL)
         down = ir.Binary(line, ">", here, stop, type=BOOL)
         condition: ir.Expr
         if isinstance(step, ir.Literal):
             condition = up if step.value > 0 else down
-        elif kind.kind == "uint" or _counts_up(one.step):
+        elif kind.kind == "uint" or _counts_up(loop.step):
             condition = up
         else:
             rising = ir.Binary(line, ">", step, ir.Literal(line, 0, type=kind), type=BOOL)
             condition = ir.Select(line, rising, up, down, type=BOOL)
-        first = [ir.Assign(line, one.name, here)] if one.name in self.read else []
+        first = [ir.Assign(line, loop.name, here)] if loop.name in self.read else []
         last = [ir.Assign(line, counter, ir.Binary(line, "+", here, step, type=kind))]
-        made, exits = self._loop(line, condition, one.body, first, last)
+        made, exits = self._loop(line, condition, loop.body, first, last)
         return [*before, *made], exits
 
     def _held(self, value: ir.Expr, name: str, kind: Scalar, before: list[ir.Stmt]) -> ir.Expr:
@@ -162,34 +162,34 @@ class _Lowering:
         before.append(ir.Assign(value.line, held, value))
         return ir.Variable(value.line, held, type=kind)
 
-    def _always(self, one: ir.Stmt, side: int, loop: _Loop | None) -> bool:
-        assert isinstance(one, ir.If)  # noqa: S101  the caller has seen it
-        body = one.orelse if side else one.body
+    def _always(self, statement: ir.Stmt, side: int, loop: _Loop | None) -> bool:
+        assert isinstance(statement, ir.If)  # noqa: S101  the caller has seen it
+        body = statement.orelse if side else statement.body
         return bool(body) and _leaves(body)
 
-    def _may(self, one: ir.Stmt, side: int, loop: _Loop | None) -> bool:
-        assert isinstance(one, ir.If)  # noqa: S101  the caller has seen it
-        return _jumps(one.orelse if side else one.body)
+    def _may(self, statement: ir.Stmt, side: int, loop: _Loop | None) -> bool:
+        assert isinstance(statement, ir.If)  # noqa: S101  the caller has seen it
+        return _jumps(statement.orelse if side else statement.body)
 
 
 def _leaves(body: Sequence[ir.Stmt]) -> bool:
     """Return whether a block always ends in a jump."""
-    for one in body:
-        if isinstance(one, (ir.Return, ir.Break, ir.Continue)):
+    for statement in body:
+        if isinstance(statement, (ir.Return, ir.Break, ir.Continue)):
             return True
-        if isinstance(one, ir.If) and one.orelse and _leaves(one.body) and _leaves(one.orelse):
+        if isinstance(statement, ir.If) and statement.orelse and _leaves(statement.body) and _leaves(statement.orelse):
             return True
     return False
 
 
 def _jumps(body: Sequence[ir.Stmt]) -> bool:
     """Return whether a block may jump out of itself."""
-    for one in body:
-        if isinstance(one, (ir.Return, ir.Break, ir.Continue)):
+    for statement in body:
+        if isinstance(statement, (ir.Return, ir.Break, ir.Continue)):
             return True
-        if isinstance(one, ir.If) and (_jumps(one.body) or _jumps(one.orelse)):
+        if isinstance(statement, ir.If) and (_jumps(statement.body) or _jumps(statement.orelse)):
             return True
-        if isinstance(one, (ir.While, ir.For)) and any(isinstance(i, ir.Return) for i in ir.walk(one.body)):
+        if isinstance(statement, (ir.While, ir.For)) and any(isinstance(i, ir.Return) for i in ir.walk(statement.body)):
             return True
     return False
 
@@ -210,16 +210,16 @@ def _set(line: int, flag: str, value: bool = True) -> ir.Assign:
 
 
 def _not_any(line: int, flags: Sequence[str]) -> ir.Expr:
-    found: ir.Expr = ir.Unary(line, "not", ir.Variable(line, flags[0], type=BOOL), type=BOOL)
+    condition: ir.Expr = ir.Unary(line, "not", ir.Variable(line, flags[0], type=BOOL), type=BOOL)
     for flag in flags[1:]:
         other = ir.Unary(line, "not", ir.Variable(line, flag, type=BOOL), type=BOOL)
-        found = ir.Logic(line, "and", found, other, type=BOOL)
-    return found
+        condition = ir.Logic(line, "and", condition, other, type=BOOL)
+    return condition
 
 
 def _read(body: Sequence[ir.Stmt]) -> set[str]:
     """Return the variables that statements read."""
-    return {e.name for one in ir.walk(body) for e in ir.expressions(one) if isinstance(e, ir.Variable)}
+    return {e.name for statement in ir.walk(body) for e in ir.expressions(statement) if isinstance(e, ir.Variable)}
 
 
 def _pruned(body: list[ir.Stmt], flags: set[str]) -> list[ir.Stmt]:
@@ -227,15 +227,15 @@ def _pruned(body: list[ir.Stmt], flags: set[str]) -> list[ir.Stmt]:
     asked = _read(body)
 
     def kept(block: Sequence[ir.Stmt]) -> list[ir.Stmt]:
-        found = []
-        for one in block:
-            if isinstance(one, ir.Assign) and one.name in flags and one.name not in asked:
+        remaining = []
+        for statement in block:
+            if isinstance(statement, ir.Assign) and statement.name in flags and statement.name not in asked:
                 continue
-            if isinstance(one, ir.If):
-                one.body, one.orelse = kept(one.body), kept(one.orelse)
-            elif isinstance(one, ir.While):
-                one.body = kept(one.body)
-            found.append(one)
-        return found
+            if isinstance(statement, ir.If):
+                statement.body, statement.orelse = kept(statement.body), kept(statement.orelse)
+            elif isinstance(statement, ir.While):
+                statement.body = kept(statement.body)
+            remaining.append(statement)
+        return remaining
 
     return kept(body)

@@ -57,7 +57,7 @@ def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
             problem, where=Location(program.file, program.line), expected=f"{len(program.parameters)}: {names}"
         )
     wide = any(getattr(a, "dtype", None) == np.float64 and getattr(a, "shape", ()) for a in arguments)
-    found: dict[str, Type] = {}
+    types: dict[str, Type] = {}
     for parameter, argument in zip(program.parameters, arguments, strict=True):
         actual = type_of(argument, wide=wide)
         stated = parameter.annotation
@@ -66,7 +66,7 @@ def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
                 where = Location(program.file, parameter.line, field=parameter.name)
                 problem = f"'{parameter.name}' is {argument}, which does not fit into i64"
                 raise KernelError(problem, where=where, expected=f"-2**63 to 2**63 - 1, or {parameter.name}: u64")
-            found[parameter.name] = actual
+            types[parameter.name] = actual
             continue
         fits = stated == actual if isinstance(actual, Array) else isinstance(stated, Scalar)
         if fits and isinstance(stated, Scalar) and not _keeps(stated, argument):
@@ -75,8 +75,8 @@ def types_of(program: ir.Program, arguments: Sequence[Any]) -> dict[str, Type]:
         if not fits:
             where = Location(program.file, parameter.line, field=parameter.name)
             raise KernelError(f"'{parameter.name}' is annotated {stated}, but the argument is {actual}", where=where)
-        found[parameter.name] = stated
-    return found
+        types[parameter.name] = stated
+    return types
 
 
 def _keeps(stated: Scalar, argument: Any) -> bool:
@@ -145,13 +145,13 @@ class _Inference:
             return
         self.kinds[name] = kind if known is None else self._unify(known, kind, line)
 
-    def _unify(self, one: Scalar, other: Scalar, line: int) -> Scalar:
-        if one in _WEAK or other in _WEAK:
-            return _weakly(one, other)
-        found = unify(one, other)
-        if found is None:
-            self._refuse(line, f"{one} and {other} have no common type", "a conversion of one, f32(x)")
-        return found
+    def _unify(self, left: Scalar, right: Scalar, line: int) -> Scalar:
+        if left in _WEAK or right in _WEAK:
+            return _weakly(left, right)
+        common = unify(left, right)
+        if common is None:
+            self._refuse(line, f"{left} and {right} have no common type", "a conversion of one, f32(x)")
+        return common
 
     def _kind(self, e: ir.Expr) -> Scalar:
         match e:
@@ -186,10 +186,10 @@ class _Inference:
     def _binary_kind(self, op: str, left: ir.Expr, right: ir.Expr, line: int) -> Scalar:
         if op in _COMPARISONS:
             return BOOL
-        one, other = self._kind(left), self._kind(right)
+        left_kind, right_kind = self._kind(left), self._kind(right)
         if op in ("<<", ">>"):
-            return I32 if one == BOOL else one
-        kind = self._unify(one, other, line)
+            return I32 if left_kind == BOOL else left_kind
+        kind = self._unify(left_kind, right_kind, line)
         if op == "/" and kind.kind != "float":
             return F64 if kind.bits == 64 else (_FLOAT if kind in _WEAK else F32)
         if kind == BOOL and op not in ("&", "|", "^"):
@@ -221,53 +221,54 @@ class _Inference:
     # Writing them in.
 
     def _write(self, body: Sequence[ir.Stmt]) -> None:
-        for one in body:
-            match one:
+        for statement in body:
+            match statement:
                 case ir.Assign():
-                    one.value = self._typed(one.value, self.kinds[one.name])
+                    statement.value = self._typed(statement.value, self.kinds[statement.name])
                 case ir.Store():
-                    one.indices = self._places(one.array, one.indices, one.line)
-                    one.value = self._typed(one.value, self.program.arrays[one.array].element)
+                    statement.indices = self._places(statement.array, statement.indices, statement.line)
+                    statement.value = self._typed(statement.value, self.program.arrays[statement.array].element)
                 case ir.ExpressionStatement():
-                    one.value = self._typed(one.value, None)
+                    statement.value = self._typed(statement.value, None)
                 case ir.Barrier():
-                    one.mask = None if one.mask is None else self._typed(one.mask, U32)
+                    statement.mask = None if statement.mask is None else self._typed(statement.mask, U32)
                 case ir.If():
-                    one.condition = self._typed(one.condition, BOOL)
-                    self._write(one.body)
-                    self._write(one.orelse)
+                    statement.condition = self._typed(statement.condition, BOOL)
+                    self._write(statement.body)
+                    self._write(statement.orelse)
                 case ir.While():
-                    one.condition = self._typed(one.condition, BOOL)
-                    self._write(one.body)
+                    statement.condition = self._typed(statement.condition, BOOL)
+                    self._write(statement.body)
                 case ir.For():
-                    kind = self.kinds[one.name]
-                    self._counts(one, kind)
-                    one.start, one.stop, one.step = (self._typed(e, kind) for e in (one.start, one.stop, one.step))
-                    self._write(one.body)
+                    kind = self.kinds[statement.name]
+                    self._counts(statement, kind)
+                    bounds = (statement.start, statement.stop, statement.step)
+                    statement.start, statement.stop, statement.step = (self._typed(e, kind) for e in bounds)
+                    self._write(statement.body)
 
-    def _counts(self, one: ir.For, kind: Scalar) -> None:
+    def _counts(self, loop: ir.For, kind: Scalar) -> None:
         """Raise KernelError for an unsigned range with a negative number: the counter would wrap."""
-        given = [e.value for e in (one.start, one.stop, one.step) if isinstance(e, ir.Literal)]
+        given = [e.value for e in (loop.start, loop.stop, loop.step) if isinstance(e, ir.Literal)]
         below = next((value for value in given if value < 0), None)
         if kind.kind == "uint" and below is not None:
-            self._refuse(one.line, f"a range over {kind} with {below} in it", "a signed counter: i32(n)")
+            self._refuse(loop.line, f"a range over {kind} with {below} in it", "a signed counter: i32(n)")
 
     def _extreme(self, e: ir.Binary) -> ir.Expr:
-        kind, found = self._kind(e), ir.Binary(e.line, e.op[:3], e.left, e.right)
+        kind, extreme = self._kind(e), ir.Binary(e.line, e.op[:3], e.left, e.right)
         if kind.kind != "float":
-            return found
+            return extreme
         # The sum is NaN if either operand is, and is used only then.
         nans = (ir.Binary(e.line, "!=", deepcopy(side), deepcopy(side)) for side in (e.left, e.right))
         either = ir.Logic(e.line, "or", *nans)
-        return ir.Select(e.line, either, ir.Binary(e.line, "+", deepcopy(e.left), deepcopy(e.right)), found)
+        return ir.Select(e.line, either, ir.Binary(e.line, "+", deepcopy(e.left), deepcopy(e.right)), extreme)
 
     def _size(self, e: ir.Size) -> ir.Expr:
         sides = self.program.arrays[e.array].dimensions
         if e.total:
-            found: ir.Expr = ir.Size(e.line, e.array, 0)
+            product: ir.Expr = ir.Size(e.line, e.array, 0)
             for side in range(1, sides):
-                found = ir.Binary(e.line, "*", found, ir.Size(e.line, e.array, side))
-            return found
+                product = ir.Binary(e.line, "*", product, ir.Size(e.line, e.array, side))
+            return product
         if not -sides <= e.side < sides:
             self._refuse(e.line, f"side {e.side} of '{e.array}', which has {sides}", f"{-sides} to {sides - 1}")
         e.side %= sides
@@ -407,10 +408,10 @@ def _literal_kind(value: float | bool) -> Scalar:
     return _UINT if 0 <= value < 2**32 else I64
 
 
-def _weakly(one: Scalar, other: Scalar) -> Scalar:
-    if one in _WEAK and other in _WEAK:
-        return max(one, other, key=_WEAK.index)
-    weak, strong = (one, other) if one in _WEAK else (other, one)
+def _weakly(left: Scalar, right: Scalar) -> Scalar:
+    if left in _WEAK and right in _WEAK:
+        return max(left, right, key=_WEAK.index)
+    weak, strong = (left, right) if left in _WEAK else (right, left)
     if weak == _FLOAT:
         return strong if strong.kind == "float" else _FLOAT
     return weak if strong == BOOL else strong

@@ -326,35 +326,35 @@ class Program:
 
     def text_of(self, line: int) -> str:
         """Return a line of the source, stripped."""
-        known = [(self.line, self.source), *((one.line + one.raised, one.source) for one in self.helpers)]
+        known = [(self.line, self.source), *((helper.line + helper.raised, helper.source) for helper in self.helpers)]
         return next((source[line - first].strip() for first, source in known if 0 <= line - first < len(source)), "")
 
     def place_of(self, line: int) -> tuple[str, int]:
         """Return the file and the line in it of a line of the tree."""
         number = line % RAISED
-        return next((one.file for one in self.helpers if one.raised == line - number != 0), self.file), number
+        return next((helper.file for helper in self.helpers if helper.raised == line - number != 0), self.file), number
 
 
 def walk(body: Sequence[Stmt]) -> Iterator[Stmt]:
     """Yield every statement in order, outer before inner."""
-    for one in body:
-        yield one
-        if isinstance(one, If):
-            yield from walk(one.body)
-            yield from walk(one.orelse)
-        elif isinstance(one, (While, For)):
-            yield from walk(one.body)
+    for statement in body:
+        yield statement
+        if isinstance(statement, If):
+            yield from walk(statement.body)
+            yield from walk(statement.orelse)
+        elif isinstance(statement, (While, For)):
+            yield from walk(statement.body)
 
 
 def expressions(statement: Stmt) -> Iterator[Expr]:
     """Yield the expressions of a statement, without those of inner statements, outer before inner."""
-    found: list[Expr] = []
+    direct: list[Expr] = []
     for value in vars(statement).values():
         if isinstance(value, Expr):
-            found.append(value)
+            direct.append(value)
         elif isinstance(value, (list, tuple)):
-            found += [item for item in value if isinstance(item, Expr)]
-    for expression in found:
+            direct += [item for item in value if isinstance(item, Expr)]
+    for expression in direct:
         yield from inside(expression)
 
 

@@ -39,10 +39,10 @@ class Group:
 
     def __getattr__(self, name: str) -> Name:
         # Python calls this only for names that are not dataclass fields.
-        found: Name | None = object.__getattribute__(self, "members").get(name)
-        if found is None:
+        member: Name | None = object.__getattribute__(self, "members").get(name)
+        if member is None:
             raise AttributeError(f"{self.spelling} has no '{name}': it has {', '.join(self.members)}")
-        return found
+        return member
 
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
         """Raise InputError: the call is outside of a kernel."""
@@ -125,7 +125,7 @@ THREAD_LANGUAGE: Mapping[str, Name | Group] = {
 
 
 def __getattr__(name: str) -> Name | Group:
-    found = THREAD_LANGUAGE.get(name)
-    if found is None:
+    name_or_group = THREAD_LANGUAGE.get(name)
+    if name_or_group is None:
         raise AttributeError(f"the kernel language has no {name!r}")
-    return found
+    return name_or_group

@@ -57,20 +57,20 @@ class _Parser(StencilReader):
     # Statements.
 
     def _body(self, nodes: Sequence[ast.stmt]) -> list[ir.Stmt]:
-        found: list[ir.Stmt] = []
+        statements: list[ir.Stmt] = []
         for node in nodes:
             self.ahead.append([])
             made = self._statement(node)
-            found += self.ahead.pop()
-            found += made
-        return found
+            statements += self.ahead.pop()
+            statements += made
+        return statements
 
     def _statement(self, node: ast.stmt) -> list[ir.Stmt]:
         line = node.lineno
         match node:
             case ast.Assign(targets=[target], value=value):
                 return self._assign(target, value)
-            case ast.Assign(targets=targets, value=value) if all(isinstance(one, ast.Name) for one in targets):
+            case ast.Assign(targets=targets, value=value) if all(isinstance(target, ast.Name) for target in targets):
                 return self._several(targets, value)
             case ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value):
                 kind = annotation_of(self.scope.source, ast.arg("x", node.annotation, lineno=line, col_offset=0))
@@ -123,8 +123,8 @@ class _Parser(StencilReader):
                     )
                 if name in self.scope.positions:
                     self._refuse(target, f"'{name}' is the stencil's position and cannot be reassigned", "another name")
-                found = many[0] if many is not None else self._expression(value)
-                return [ir.Assign(line, self._variable(name), found)]
+                source = many[0] if many is not None else self._expression(value)
+                return [ir.Assign(line, self._variable(name), source)]
             case ast.Subscript():
                 array, indices = self._element(target)
                 return [ir.Store(line, array, indices, self._expression(value))]
@@ -135,21 +135,21 @@ class _Parser(StencilReader):
 
     def _several(self, targets: Sequence[ast.expr], value: ast.expr) -> list[ir.Stmt]:
         """Read ``a = b = x``. The value is evaluated once; a literal takes the type of each variable."""
-        found = self._expression(value)
-        if isinstance(found, ir.Literal):
-            return [one for target in targets for one in self._assign(target, value)]
+        source = self._expression(value)
+        if isinstance(source, ir.Literal):
+            return [statement for target in targets for statement in self._assign(target, value)]
         held = self._fresh("held")
         self.scope.variables[held] = held
         name = ast.copy_location(ast.Name(held, ast.Load()), value)
-        made: list[ir.Stmt] = [ir.Assign(value.lineno, held, found)]
-        return [*made, *(one for target in targets for one in self._assign(target, name))]
+        made: list[ir.Stmt] = [ir.Assign(value.lineno, held, source)]
+        return [*made, *(statement for target in targets for statement in self._assign(target, name))]
 
     def _unpack(self, node: ast.expr, targets: Sequence[ast.expr], value: ast.expr) -> list[ir.Stmt]:
         many = self._grid(value)
         if many is None:
             many = self._sides(value)
         if many is None and isinstance(value, ast.Tuple):
-            many = [self._expression(one) for one in value.elts]
+            many = [self._expression(element) for element in value.elts]
         if many is None:
             self._refuse(
                 value, "something that cannot be unpacked", "a tuple, grid(n), gridsize(n) or an array's shape"
@@ -158,10 +158,10 @@ class _Parser(StencilReader):
             self._refuse(node, f"{counted(len(targets), 'name')} for {counted(len(many), 'value')}", "equally many")
         made: list[ir.Stmt] = []
         last: list[ir.Stmt] = []
-        for target, one in zip(targets, many, strict=True):
+        for target, part in zip(targets, many, strict=True):
             # The whole right side is evaluated before an assignment.
             held = self._fresh("held")
-            made.append(ir.Assign(node.lineno, held, one))
+            made.append(ir.Assign(node.lineno, held, part))
             value_held = ir.Variable(node.lineno, held)
             if isinstance(target, ast.Name):
                 last.append(ir.Assign(node.lineno, self._variable(target.id), value_held))
@@ -176,7 +176,7 @@ class _Parser(StencilReader):
         """Read ``position = grid(2)``: one variable for each part, accessed by a constant index."""
         parts = [self._fresh(name) for _ in many]
         self.scope.tuples[name], self.scope.several[name] = parts, text
-        return [ir.Assign(line, part, one) for part, one in zip(parts, many, strict=True)]
+        return [ir.Assign(line, part, value) for part, value in zip(parts, many, strict=True)]
 
     def _update(self, node: ast.AugAssign, target: ast.expr, op: str, value: ast.expr) -> list[ir.Stmt]:
         line = node.lineno

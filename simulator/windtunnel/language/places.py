@@ -15,20 +15,20 @@ def private(program: ir.Program, written: Sequence[str]) -> Mapping[str, frozens
     included with all axes.
     """
     assigned: dict[str, list[ir.Stmt]] = {}
-    for one in ir.walk(program.body):
-        if isinstance(one, (ir.Assign, ir.For)):
-            assigned.setdefault(one.name, []).append(one)
+    for statement in ir.walk(program.body):
+        if isinstance(statement, (ir.Assign, ir.For)):
+            assigned.setdefault(statement.name, []).append(statement)
     accesses, plain = _accesses(program, written)
-    found = {name: frozenset({0, 1, 2}) for name in written if name not in plain}
-    for name, each in accesses.items():
+    private_axes = {name: frozenset({0, 1, 2}) for name in written if name not in plain}
+    for name, array_accesses in accesses.items():
         axes = [
             _axes(indices, {name: places for name, places in assigned.items() if name in known}, program)
-            for indices, known in each
+            for indices, known in array_accesses
         ]
         # All accesses must have the same indices in the same order; otherwise two threads may share an element.
-        if axes and axes[0] is not None and all(one == axes[0] for one in axes):
-            found[name] = frozenset(axis for axis, _ in axes[0])
-    return found
+        if axes and axes[0] is not None and all(index_axes == axes[0] for index_axes in axes):
+            private_axes[name] = frozenset(axis for axis, _ in axes[0])
+    return private_axes
 
 
 def _accesses(
@@ -37,11 +37,11 @@ def _accesses(
     """Return the accesses to each array (indices, variables assigned before), and the arrays with non-atomic ones."""
     accesses: dict[str, list[tuple[Sequence[ir.Expr], frozenset[str]]]] = {name: [] for name in written}
     plain: set[str] = set()
-    for one, known in _reached(program.body, frozenset(program.scalars)):
-        if isinstance(one, ir.Store) and one.array in accesses:
-            accesses[one.array].append((one.indices, known))
-            plain.add(one.array)
-        for e in ir.expressions(one):
+    for statement, known in _reached(program.body, frozenset(program.scalars)):
+        if isinstance(statement, ir.Store) and statement.array in accesses:
+            accesses[statement.array].append((statement.indices, known))
+            plain.add(statement.array)
+        for e in ir.expressions(statement):
             if isinstance(e, (ir.Load, ir.Atomic)) and e.array in accesses:
                 accesses[e.array].append((e.indices, known))
                 plain |= {e.array} if isinstance(e, ir.Load) else set()
@@ -50,30 +50,30 @@ def _accesses(
 
 def _reached(body: Sequence[ir.Stmt], known: frozenset[str]) -> Iterator[tuple[ir.Stmt, frozenset[str]]]:
     """Yield every statement with the variables that are certainly assigned before it."""
-    for one in body:
-        yield one, known
-        if isinstance(one, ir.Assign):
-            asked = {e.name for e in ir.inside(one.value) if isinstance(e, ir.Variable)}
-            known = known | {one.name} if asked <= known else known - {one.name}
-        elif isinstance(one, ir.If):
-            yield from _reached(one.body, known)
-            yield from _reached(one.orelse, known)
-        elif isinstance(one, ir.While):
-            yield from _reached(one.body, known)
-        elif isinstance(one, ir.For):
-            yield from _reached(one.body, known | {one.name})
+    for statement in body:
+        yield statement, known
+        if isinstance(statement, ir.Assign):
+            asked = {e.name for e in ir.inside(statement.value) if isinstance(e, ir.Variable)}
+            known = known | {statement.name} if asked <= known else known - {statement.name}
+        elif isinstance(statement, ir.If):
+            yield from _reached(statement.body, known)
+            yield from _reached(statement.orelse, known)
+        elif isinstance(statement, ir.While):
+            yield from _reached(statement.body, known)
+        elif isinstance(statement, ir.For):
+            yield from _reached(statement.body, known | {statement.name})
 
 
 def _axes(
     indices: Sequence[ir.Expr], assigned: Mapping[str, list[ir.Stmt]], program: ir.Program
 ) -> tuple[tuple[int, str], ...] | None:
-    found = []
+    axes = []
     for index in indices:
         axis = _axis(index, assigned, program)
         if axis is None:
             return None
-        found.append(axis)
-    return tuple(found)
+        axes.append(axis)
+    return tuple(axes)
 
 
 def _axis(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]], program: ir.Program) -> tuple[int, str] | None:
@@ -86,12 +86,12 @@ def _axis(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]], program: ir.Program
         return None if axis is None else (axis, "")
     if not isinstance(e, ir.Variable) or e.name in program.scalars or len(assigned.get(e.name, ())) != 1:
         return None
-    (one,) = assigned[e.name]
-    if isinstance(one, ir.Assign):
-        return _axis(one.value, assigned, program)
-    assert isinstance(one, ir.For)  # noqa: S101  nothing else assigns
-    start = _axis(one.start, assigned, program)
-    if start is None or start[1] or _stride(one.step, assigned) != start[0]:
+    (assignment,) = assigned[e.name]
+    if isinstance(assignment, ir.Assign):
+        return _axis(assignment.value, assigned, program)
+    assert isinstance(assignment, ir.For)  # noqa: S101  nothing else assigns
+    start = _axis(assignment.start, assigned, program)
+    if start is None or start[1] or _stride(assignment.step, assigned) != start[0]:
         return None
     return start[0], ""
 
@@ -99,8 +99,8 @@ def _axis(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]], program: ir.Program
 def _stride(e: ir.Expr, assigned: Mapping[str, list[ir.Stmt]]) -> int | None:
     """Return the axis whose number of threads an expression is (gridDim * blockDim); None for another one."""
     if isinstance(e, ir.Variable) and len(assigned.get(e.name, ())) == 1:
-        (one,) = assigned[e.name]
-        return _stride(one.value, assigned) if isinstance(one, ir.Assign) else None
+        (assignment,) = assigned[e.name]
+        return _stride(assignment.value, assigned) if isinstance(assignment, ir.Assign) else None
     if not isinstance(e, ir.Binary) or e.op != "*":
         return None
     sides = [side for side in (e.left, e.right) if isinstance(side, ir.Index)]

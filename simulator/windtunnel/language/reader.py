@@ -81,7 +81,7 @@ class BaseReader:
             self._refuse(given["dtype"], error.problem, error.expected)
         if name in self.scope.arrays:
             self._refuse(value, f"'{name}' is an array already", "another name")
-        if sides == (0,) and any(one.shape == (0,) for one in self.declared.values()):
+        if sides == (0,) and any(declaration.shape == (0,) for declaration in self.declared.values()):
             self._refuse(
                 value,
                 f"'{name}' is a second shared array whose size the launch sets; in CUDA both are the same memory",
@@ -111,7 +111,7 @@ class BaseReader:
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Tuple):
-            return tuple(self._constant(one) for one in node.elts)
+            return tuple(self._constant(element) for element in node.elts)
         if isinstance(node, ast.BinOp) and type(node.op) in BINARY:
             left, right = self._constant(node.left), self._constant(node.right)
             return _fold(BINARY[type(node.op)], left, right)
@@ -156,10 +156,10 @@ class BaseReader:
                 node, f"an element of {what}, which is not an array here", list_choices(sorted(self.scope.arrays))
             )
         given = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        for one in given:
-            if isinstance(one, ast.Slice) or (isinstance(one, ast.Constant) and one.value is ...):
-                self._refuse(one, "a slice: a thread works on single elements", "an index")
-        return self.scope.arrays[node.value.id], [self._expression(one) for one in given]
+        for index in given:
+            if isinstance(index, ast.Slice) or (isinstance(index, ast.Constant) and index.value is ...):
+                self._refuse(index, "a slice: a thread works on single elements", "an index")
+        return self.scope.arrays[node.value.id], [self._expression(index) for index in given]
 
     def _sides(self, node: ast.expr) -> list[ir.Expr] | None:
         """Return the dimensions of ``array.shape``; None for another expression."""

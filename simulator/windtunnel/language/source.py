@@ -56,8 +56,8 @@ class Source:
     def positions(self) -> frozenset[str]:
         """The parameters annotated ``GridPos``: a stencil's position, which no caller passes."""
         given = self.tree.args
-        every = (*given.posonlyargs, *given.args)
-        return frozenset(argument.arg for argument in every if self._annotation(argument) is POSITION)
+        parameters = (*given.posonlyargs, *given.args)
+        return frozenset(argument.arg for argument in parameters if self._annotation(argument) is POSITION)
 
     def _annotation(self, argument: ast.arg) -> Any:
         node = argument.annotation
@@ -198,7 +198,7 @@ def _single_elements(source: Source) -> bool:
     parameters = {argument.arg for argument in source.tree.args.args}
     stores = 0
     in_subscript = set()
-    body = [node for one in source.tree.body for node in ast.walk(one)]
+    body = [node for statement in source.tree.body for node in ast.walk(statement)]
     for node in body:
         if isinstance(node, ast.Subscript):
             indices = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]

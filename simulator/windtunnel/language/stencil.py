@@ -73,7 +73,7 @@ class StencilReader(Reader):
             return ir.Cell(node.lineno, (), whole=False, text=text)
         array = self._array(node, called)
         whole = word == "at"
-        offsets = tuple(self._steps(one) for one in node.args[1:]) if whole else self._directed(node, word)
+        offsets = tuple(self._steps(argument) for argument in node.args[1:]) if whole else self._directed(node, word)
         self._check_reach(node, text, offsets)
         return ir.Load(node.lineno, array, [ir.Cell(node.lineno, offsets, whole=whole, text=text)])
 
@@ -99,15 +99,15 @@ class StencilReader(Reader):
             self._refuse(node, f"'{text}' of {len(node.args)} values", f"an array and a distance: {word}(a, 2)")
         distance = self._steps(node.args[1]) if len(node.args) == 2 else 1
         if distance < 1:
-            other = next(one for one, steps in DIRECTIONS.items() if steps == tuple(-s for s in DIRECTIONS[word]))
+            other = next(name for name, steps in DIRECTIONS.items() if steps == tuple(-s for s in DIRECTIONS[word]))
             self._refuse(node, f"a distance of {distance} in '{text}'", f"a number from 1; the other way is {other}")
         return tuple(step * distance for step in DIRECTIONS[word])
 
     def _steps(self, node: ast.expr) -> int:
-        found = self._constant(node)
-        if not isinstance(found, int) or isinstance(found, bool):
-            self._refuse(node, f"{found!r} cells away", "a whole number that is known before the kernel runs")
-        return found
+        steps = self._constant(node)
+        if not isinstance(steps, int) or isinstance(steps, bool):
+            self._refuse(node, f"{steps!r} cells away", "a whole number that is known before the kernel runs")
+        return steps
 
     def _check_reach(self, node: ast.Call, text: str, offsets: Sequence[int]) -> None:
         assert self.form is not None  # noqa: S101  it has a position
@@ -134,7 +134,7 @@ def misfit(program: ir.Program, grid: Sequence[int], block: Sequence[int], given
     if program.form is None:
         return None
     named = zip(program.parameters, given, strict=True)
-    shapes = {one.name: tuple(argument.shape) for one, argument in named if one.name in program.cells}
+    shapes = {parameter.name: tuple(argument.shape) for parameter, argument in named if parameter.name in program.cells}
     first = program.cells[0]
     for name, shape in shapes.items():
         if shape != shapes[first]:
@@ -162,8 +162,8 @@ class _Expansion:
         self.accesses = list(_accesses(program.body))
         """(array, cell) of each access through the position."""
         self.dimensions = 0
-        self.names = {one.name for one in program.parameters} | set(program.arrays) | set(program.declared)
-        self.names |= {one.name for one in ir.walk(program.body) if isinstance(one, (ir.Assign, ir.For))}
+        self.names = {parameter.name for parameter in program.parameters} | set(program.arrays) | set(program.declared)
+        self.names |= {node.name for node in ir.walk(program.body) if isinstance(node, (ir.Assign, ir.For))}
         self.at: list[str] = []
         """The variables with the own cell's indices, in the order of an array's dimensions."""
         self.at_tile: list[str] = []
@@ -176,8 +176,8 @@ class _Expansion:
         program = self.program
         self._check()
         self.at = [self._fresh(AXES[axis]) for axis in reversed(range(self.dimensions))]
-        declarations = [one for one in program.body if isinstance(one, ir.Declare)]
-        body = [one for one in program.body if not isinstance(one, ir.Declare)]
+        declarations = [statement for statement in program.body if isinstance(statement, ir.Declare)]
+        body = [statement for statement in program.body if not isinstance(statement, ir.Declare)]
         staging = self._staging() if self.form.tile is not None else []
         line = program.line
         places: list[ir.Stmt] = []
@@ -185,8 +185,8 @@ class _Expansion:
             places.append(ir.Assign(line, name, _moved(_in_grid(line, axis), self.form.halo)))
         for axis, name in enumerate(reversed(self.at_tile)):
             places.append(ir.Assign(line, name, _moved(ir.Index(line, "thread", axis), self.form.halo)))
-        for one in ir.walk(body):
-            self._rewrite(one)
+        for statement in ir.walk(body):
+            self._rewrite(statement)
         program.body = [*declarations, *staging, *places, ir.If(line, self._inside(), body, [])]
 
     # What a stencil must be.
@@ -195,11 +195,11 @@ class _Expansion:
         program = self.program
         reached = {array for array, _ in self.accesses}
         indices = {id(cell) for _, cell in self.accesses}
-        for one in ir.walk(program.body):
-            for e in ir.expressions(one):
+        for statement in ir.walk(program.body):
+            for e in ir.expressions(statement):
                 if isinstance(e, ir.Cell) and id(e) not in indices:
                     self._refuse(e.line, f"'{e.text}' is not a number", f"it alone as an index, a[{e.text}]; or pos.x")
-        program.cells = [one.name for one in program.parameters if one.name in reached]
+        program.cells = [parameter.name for parameter in program.parameters if parameter.name in reached]
         for array, cell in self.accesses:
             if array in program.declared:
                 expected = "an array that the kernel is given"
@@ -219,10 +219,10 @@ class _Expansion:
         if tile is not None and len(tile) != self.dimensions:
             problem = f"a tile of {_sides(len(tile))}, where '{first}' has {_sides(self.dimensions)}"
             self._refuse(program.line, problem, f"a tile of {_sides(self.dimensions)}, rows first")
-        for one in ir.walk(program.body):
-            if isinstance(one, ir.Barrier) and one.scope == "block":
+        for statement in ir.walk(program.body):
+            if isinstance(statement, ir.Barrier) and statement.scope == "block":
                 problem = "a barrier in a stencil, which threads beyond the interior do not reach"
-                self._refuse(one.line, problem, "a kernel without GridPos, or two stencils one after another")
+                self._refuse(statement.line, problem, "a kernel without GridPos, or two stencils one after another")
 
     def _check_cell(self, array: str, cell: ir.Cell, first: str) -> None:
         sides = self.program.arrays[array].dimensions
@@ -254,7 +254,7 @@ class _Expansion:
         for array, cell in near.items():
             self._check_unwritten(array, cell)
         self.at_tile = [self._fresh(f"t{AXES[axis]}") for axis in reversed(range(self.dimensions))]
-        found: list[ir.Stmt] = []
+        staging: list[ir.Stmt] = []
         shape = tuple(side + 2 * self.form.halo for side in tile)
         for array in sorted(near, key=list(program.cells).index):
             name = self.staged[array] = self._fresh(f"{array}_tile")
@@ -262,20 +262,20 @@ class _Expansion:
             declared = ir.Declare(near[array].line, name, "shared", shape, kind)
             program.declared[name] = declared
             program.arrays[name] = Array(kind, len(shape))
-            found.append(declared)
+            staging.append(declared)
         line = next(iter(near.values())).line
         inner = self._copying(line, {array: near[array].line for array in self.staged})
-        return [*found, inner, ir.Barrier(line, "block")]
+        return [*staging, inner, ir.Barrier(line, "block")]
 
     def _check_unwritten(self, array: str, cell: ir.Cell) -> None:
-        for one in ir.walk(self.program.body):
-            writes = isinstance(one, ir.Store) and one.array == array
-            changes = any(isinstance(e, ir.Atomic) and e.array == array for e in ir.expressions(one))
+        for statement in ir.walk(self.program.body):
+            writes = isinstance(statement, ir.Store) and statement.array == array
+            changes = any(isinstance(e, ir.Atomic) and e.array == array for e in ir.expressions(statement))
             if writes or changes:
                 self._refuse(
                     cell.line,
-                    f"'{cell.text}' reads '{array}', which line {one.line} writes: with a tile, one block would copy "
-                    "cells that another has already written",
+                    f"'{cell.text}' reads '{array}', which line {statement.line} writes: with a tile, one block would "
+                    "copy cells that another has already written",
                     "two arrays, one to read and one to write",
                 )
 
@@ -329,8 +329,8 @@ class _Expansion:
             part = getattr(holder, name)
             if isinstance(part, ir.Expr):
                 setattr(holder, name, self._plain(part))
-            elif isinstance(part, (list, tuple)) and any(isinstance(one, ir.Expr) for one in part):
-                setattr(holder, name, [self._plain(one) for one in part])
+            elif isinstance(part, (list, tuple)) and any(isinstance(item, ir.Expr) for item in part):
+                setattr(holder, name, [self._plain(item) for item in part])
 
     def _plain(self, e: Any) -> Any:
         if isinstance(e, ir.Load):
@@ -355,20 +355,20 @@ class _Expansion:
     # Names and errors.
 
     def _fresh(self, name: str) -> str:
-        found, number = name, 1
-        while found in self.names:
-            found = f"{name}_{number}"
+        unused, number = name, 1
+        while unused in self.names:
+            unused = f"{name}_{number}"
             number += 1
-        self.names.add(found)
-        return found
+        self.names.add(unused)
+        return unused
 
     def _refuse(self, line: int, problem: str, expected: str) -> NoReturn:
         raise KernelError(problem, where=Location(*self.program.place_of(line)), expected=expected)
 
 
 def _accesses(body: Sequence[ir.Stmt]) -> Iterator[tuple[str, ir.Cell]]:
-    for one in ir.walk(body):
-        for holder in (one, *ir.expressions(one)):
+    for statement in ir.walk(body):
+        for holder in (statement, *ir.expressions(statement)):
             if isinstance(holder, (ir.Store, ir.Load, ir.Atomic)):
                 cell = _only_cell(holder.indices)
                 if cell is not None:
@@ -390,10 +390,10 @@ def _moved(e: ir.Expr, by: int) -> ir.Expr:
 
 
 def _all(conditions: Iterator[ir.Expr]) -> ir.Expr:
-    found = next(conditions)
-    for one in conditions:
-        found = ir.Logic(one.line, "and", found, one)
-    return found
+    conjunction = next(conditions)
+    for condition in conditions:
+        conjunction = ir.Logic(condition.line, "and", conjunction, condition)
+    return conjunction
 
 
 def _sides(many: int) -> str:

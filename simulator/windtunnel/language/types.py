@@ -89,17 +89,17 @@ def scalar_of(given: npt.DTypeLike | Scalar) -> Scalar:
     if isinstance(given, str) and (given in SCALARS or given in ALIASES):
         return SCALARS.get(given) or ALIASES[given]
     try:
-        found = _BY_DTYPE.get(np.dtype(given))
+        scalar = _BY_DTYPE.get(np.dtype(given))
     except TypeError:
-        found = None
-    if found is None:
+        scalar = None
+    if scalar is None:
         names = list(SCALARS)
         raise InputError(
             f"{given!r} is not a type of the kernel language",
             expected=list_choices(names),
             nearest=nearest(str(given), names),
         )
-    return found
+    return scalar
 
 
 def unify(a: Scalar, b: Scalar) -> Scalar | None:
@@ -125,7 +125,7 @@ def unify(a: Scalar, b: Scalar) -> Scalar | None:
 
 
 def __getattr__(name: str) -> Scalar:
-    found = SCALARS.get(name) or ALIASES.get(name)
-    if found is None:
+    scalar = SCALARS.get(name) or ALIASES.get(name)
+    if scalar is None:
         raise AttributeError(f"the kernel language has no type {name!r}")
-    return found
+    return scalar
