@@ -14,8 +14,8 @@ from windtunnel_models.catalogue import Catalogue, shipped_catalogue
 
 
 def compare(
-    one: str | Path,
-    other: str | Path | None = None,
+    baseline: str | Path,
+    candidate: str | Path | None = None,
     *,
     changes: Sequence[str] = (),
     seed: int | None = None,
@@ -25,20 +25,20 @@ def compare(
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """A scenario beside another, or beside itself with ``changes``, on the same random numbers: see ``comparing``."""
-    if (other is None) == (not changes):
+    if (candidate is None) == (not changes):
         raise InputError(
             "there is nothing to compare with, or there are two things",
             where=Location(field="compare"),
             expected="another scenario, or --change PATH=VALUE",
         )
-    first = check_scenario(read_document(Path(one), seed=seed))
-    second = check_scenario(read_document(Path(one if other is None else other), changes, seed=seed))
+    first = check_scenario(read_document(Path(baseline), seed=seed))
+    second = check_scenario(read_document(Path(baseline if candidate is None else candidate), changes, seed=seed))
     # What tells them apart, shortest first: their names, their files, the change.
     names = (first.name, second.name)
     if changes:
         names = (first.name, f"{second.name} with {', '.join(changes)}")
     elif first.name == second.name:
-        names = (str(one), str(other))
+        names = (str(baseline), str(candidate))
     return comparing.compare(
         first, second, replications, engine, catalogue or shipped_catalogue(), progress, names=names
     )

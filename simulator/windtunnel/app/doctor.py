@@ -70,7 +70,7 @@ def doctor(required: Sequence[str] = ()) -> dict[str, Any]:
             "install": "pip install nvidia-cuda-nvrtc-cu12 (142 MB)",
         }
     )
-    found = real_devices.identify(probed)
+    devices = real_devices.identify(probed)
     limits = system.limits()
     return {
         "windtunnel": __version__,
@@ -85,8 +85,8 @@ def doctor(required: Sequence[str] = ()) -> dict[str, Any]:
             {"address": device.address, "ids": device.ids, "kind": device.kind, "what": device.label}
             for device in system.accelerators()
         ],
-        "unreached": [device.address for device in real_devices.without_backend(found)],
-        "backends": [_backend(one) for one in probed],
+        "unreached": [device.address for device in real_devices.without_backend(devices)],
+        "backends": [_backend(result) for result in probed],
         "root": _is_root(),
         "limits": {
             "cores": limits.cores,
@@ -94,10 +94,10 @@ def doctor(required: Sequence[str] = ()) -> dict[str, Any]:
             "address_space_bytes": limits.address_space_bytes,
         },
         "required": list(required),
-        "missing": [one.name for one in probed if one.name in required and not one.present],
+        "missing": [result.name for result in probed if result.name in required and not result.present],
         "validate": [
-            {"name": one.detected.name, "as": one.model, "software": one.detected.software}
-            for one in sorted(found, key=lambda one: one.detected.software)
+            {"name": device.detected.name, "as": device.model, "software": device.detected.software}
+            for device in sorted(devices, key=lambda device: device.detected.software)
         ],
     }
 
@@ -113,8 +113,8 @@ def _backend(probed: ProbeResult) -> dict[str, Any]:
         "install": backend.install,
         "took_s": probed.probe_s,
         "devices": [
-            {"name": found.name, "label": found.label, "software": found.software, "driver": found.driver}
-            for found in probed.devices
+            {"name": device.name, "label": device.label, "software": device.software, "driver": device.driver}
+            for device in probed.devices
         ],
     }
 

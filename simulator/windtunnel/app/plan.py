@@ -34,14 +34,14 @@ def plan(
     return Planner(scenario, catalogue, workers or os.cpu_count() or 1, progress).run()
 
 
-def save(found: Mapping[str, Any], folder: Path) -> list[Path]:
+def save(result: Mapping[str, Any], folder: Path) -> list[Path]:
     """Write plan.json and report.html to ``folder``, each completely or not at all, and return their paths."""
     from windtunnel.core.csvfile import write_whole
     from windtunnel.report.plan_page import render
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for name, content in (("plan.json", result_json(found)), ("report.html", render(found))):
+    for name, content in (("plan.json", result_json(result)), ("report.html", render(result))):
         write_whole(folder / name, lambda stream, content=content: stream.write(content))  # type: ignore[misc]
         paths.append(folder / name)
     return paths

@@ -64,9 +64,9 @@ def sweep(
 
     Catalogue([Path(folder) for folder in catalogs])
     whole = read_grid(str(scenario), over, changes, [str(folder) for folder in catalogs], policy_of)
-    named = {entry.device.partition("@")[0] for one in whole.scenarios for entry in one.fleet}
+    named = {entry.device.partition("@")[0] for point in whole.scenarios for entry in point.fleet}
     host = host_spec() if HOST in named else None
-    real = sorted({name for one in whole.scenarios for name in one.real_devices})
+    real = sorted({name for point in whole.scenarios for name in point.real_devices})
     common = {
         "inputs": whole.inputs.contents(),
         "replications": replications,

@@ -86,11 +86,11 @@ def ops(form: str) -> None:
     """List the operations: columns, units, defaults, allowed values, and the device kinds that run each one."""
     from windtunnel.app.devices import list_operations
 
-    found = list_operations()
+    operations = list_operations()
     if form == "json":
-        print_json(found)
+        print_json(operations)
         return
-    for op in found:
+    for op in operations:
         click.secho(op["op"], bold=True, nl=False)
         click.echo(f"  ({', '.join(op['kinds'])})")
         click.echo(f"    {' '.join(op['doc'].split())}")

@@ -40,18 +40,18 @@ def plan(
         check_writable(out)
     progress = Progress("simulations")
     catalogue = predict_library.catalogue(catalogs)
-    found = planner.plan(scenario, seed=seed, changes=changes, catalogue=catalogue, workers=workers, progress=progress)
+    result = planner.plan(scenario, seed=seed, changes=changes, catalogue=catalogue, workers=workers, progress=progress)
     progress.close()
-    paths = planner.save(found, out) if out is not None else []
+    paths = planner.save(result, out) if out is not None else []
     if form == "json":
-        click.echo(result_json(found), nl=False)
+        click.echo(result_json(result), nl=False)
     else:
         from windtunnel.report.plan import text
 
-        click.echo(text(found))
+        click.echo(text(result))
         for path in paths:
             click.echo(f"wrote {path}")
-    if not found["fleets"]:
+    if not result["fleets"]:
         sys.exit(1)
 
 
@@ -87,8 +87,8 @@ def advise(
         from windtunnel.app.advise import advice_text, advise_launch
         from windtunnel.library import predict as predict_library
 
-        found = advise_launch(rate, steps, device_name or "rtx-6000-ada", predict_library.catalogue(catalogs))
-        print_json(found) if form == "json" else click.echo(advice_text(found))
+        advice = advise_launch(rate, steps, device_name or "rtx-6000-ada", predict_library.catalogue(catalogs))
+        print_json(advice) if form == "json" else click.echo(advice_text(advice))
         return
     for field, value in (("--commands-per-s", rate), ("--steps-per-command", steps), ("--device", device_name)):
         if value is not None:

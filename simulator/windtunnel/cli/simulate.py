@@ -80,8 +80,8 @@ def run(
 
 
 @click.command()
-@click.argument("one", type=click.Path(path_type=Path))
-@click.argument("other", type=click.Path(path_type=Path), required=False)
+@click.argument("baseline", type=click.Path(path_type=Path))
+@click.argument("candidate", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--change",
     "changes",
@@ -95,8 +95,8 @@ def run(
 @CATALOG
 @FORMAT
 def compare(
-    one: Path,
-    other: Path | None,
+    baseline: Path,
+    candidate: Path | None,
     changes: Sequence[str],
     replications: int,
     seed: int | None,
@@ -108,16 +108,16 @@ def compare(
 
     \b
     windtunnel compare scenarios/burst.yaml --change policy.name=fifo
-    windtunnel compare one.yaml other.yaml --replications 30
+    windtunnel compare baseline.yaml candidate.yaml --replications 30
     """  # noqa: D301
     from windtunnel.app import compare as compare_command
     from windtunnel.library import predict as predict_library
     from windtunnel.report.compare import comparison_table, headline
 
     progress = Progress("pairs")
-    found = compare_command.compare(
-        one,
-        other,
+    comparison = compare_command.compare(
+        baseline,
+        candidate,
         changes=changes,
         seed=seed,
         replications=replications,
@@ -127,10 +127,10 @@ def compare(
     )
     progress.close()
     if form == "json":
-        print_json(found)
+        print_json(comparison)
         return
-    click.echo(headline(found))
-    print_table(*comparison_table(found))
+    click.echo(headline(comparison))
+    print_table(*comparison_table(comparison))
 
 
 @click.command()
@@ -188,7 +188,7 @@ def sweep(
         check_writable(out)
     progress = Progress("points")
     try:
-        found = sweep_command.sweep(
+        result = sweep_command.sweep(
             scenario,
             over,
             changes=changes,
@@ -204,21 +204,21 @@ def sweep(
     finally:
         progress.close()
     if form == "json":
-        print_json(found)
+        print_json(result)
     else:
         from windtunnel.report.sweep import headline, points_table, problems
 
-        click.echo(headline(found))
+        click.echo(headline(result))
         # If all points were stored already, no progress was reported.
-        kept = found["points"] if progress.first is None else progress.first
+        kept = result["points"] if progress.first is None else progress.first
         if out is not None and kept:
-            click.echo(f"{kept:,} were stored in {out} already, {found['points'] - kept:,} were run now")
+            click.echo(f"{kept:,} were stored in {out} already, {result['points'] - kept:,} were run now")
         click.echo()
-        print_table(*points_table(found))
-        for line in problems(found):
+        print_table(*points_table(result))
+        for line in problems(result):
             click.echo(line)
         if out is not None:
             for name in ("sweep.csv", "sweep.json"):
                 click.echo(f"wrote {out / name}")
-    if found["exit_code"]:
-        sys.exit(found["exit_code"])
+    if result["exit_code"]:
+        sys.exit(result["exit_code"])

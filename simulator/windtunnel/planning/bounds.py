@@ -292,8 +292,8 @@ class Bounds:
                 np.minimum.at(tokens, bins.of_job[mine], demand.following[mine])
                 tokens = np.where(np.isfinite(tokens), tokens, 0.0)
                 weight = np.where(largest > 0, total / np.maximum(largest, 1e-300), 0.0) * tokens
-                every = float(demand.following[demand.workload >= 0].sum())
-                allowed = (1 - PERCENTILES[target.statistic or ""]) * every
+                token_count = float(demand.following[demand.workload >= 0].sum())
+                allowed = (1 - PERCENTILES[target.statistic or ""]) * token_count
                 self._late_row(bins, shares, weight, np.repeat(slow[:, None], len(demand), axis=1), mine, allowed)
 
     def _late_row(
@@ -475,7 +475,7 @@ class Replicated:
             # A target without rows does not increase the bound.
             alone = [[target] for target in targets if target.metric in READ] or [[]]
         longest = 0.0 if len(demands) == 1 else max(Bounds(demands[0], targets).slack_s, 0.0)
-        self.groups = [[Bounds(demand, some, longest) for demand in demands] for some in alone]
+        self.groups = [[Bounds(demand, subset, longest) for demand in demands] for subset in alone]
         self.demand = demands[0]
         self.first = self.groups[0][0]
         self._loads: dict[Counts, tuple[float, DualCut]] = {}
@@ -522,8 +522,8 @@ class DualCut:
         """Return the minimum load of each row of counts."""
         offered = np.asarray(fleets, dtype=np.float64) @ self.weights.T
         with np.errstate(divide="ignore", invalid="ignore"):
-            each = np.where(offered > 0, self.loads / np.where(offered > 0, offered, 1.0), 0.0)
+            loads = np.where(offered > 0, self.loads / np.where(offered > 0, offered, 1.0), 0.0)
         # An infinite load rules out only the fleet itself, which the caller already knows.
-        each = np.where(np.isfinite(each), each, 0.0)
-        least: FloatArray = each.min(axis=1)
+        loads = np.where(np.isfinite(loads), loads, 0.0)
+        least: FloatArray = loads.min(axis=1)
         return least

@@ -40,7 +40,7 @@ COMPARATIVES: Mapping[str, Comparatives] = {
 
 
 def explain(
-    candidates: Candidates, best: Evaluation | None, evaluations: Sequence[Evaluation], found: SearchResult
+    candidates: Candidates, best: Evaluation | None, evaluations: Sequence[Evaluation], search: SearchResult
 ) -> dict[str, Any]:
     """Return the explanation of plan.json, without its sentences; it simulates more fleets where it must."""
     if best is None:
@@ -73,7 +73,7 @@ def explain(
         },
         "changes": Changes(candidates, best, evaluations).rows(),
         "closest": None,
-        "search": [_proof(candidates, found)],
+        "search": [_proof(candidates, search)],
     }
 
 
@@ -91,18 +91,18 @@ def _one_less(candidates: Candidates, best: Evaluation) -> Evaluation | None:
     return max(failed, key=lambda e: (e[candidates.objective], tuple(e["counts"])), default=None)
 
 
-def _proof(candidates: Candidates, found: SearchResult) -> str:
-    number, less = len(found.verdicts), COMPARATIVES[candidates.plan.objective].less
+def _proof(candidates: Candidates, search: SearchResult) -> str:
+    number, less = len(search.verdicts), COMPARATIVES[candidates.plan.objective].less
     simulated = f"{number:,} fleet was simulated" if number == 1 else f"{number:,} fleets were simulated"
-    if found.proof == "exhaustive":
+    if search.proof == "exhaustive":
         return f"{simulated}; every {less} fleet was simulated or is excluded by the lower bound."
-    if found.proof == "monotone":
+    if search.proof == "monotone":
         return (
             f"{simulated}; every {less} fleet was simulated, is excluded by the lower bound, or is part of a larger "
             "fleet that failed (this assumes that adding devices never worsens a target)."
         )
     return (
-        f"{simulated}, which is the limit; {found.unexplored:,} {less} fleets that the lower bound does not exclude "
+        f"{simulated}, which is the limit; {search.unexplored:,} {less} fleets that the lower bound does not exclude "
         "were not simulated."
     )
 

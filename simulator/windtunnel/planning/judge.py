@@ -57,13 +57,13 @@ def judged(
         if METRICS[target.metric].unit == "1":
             high = min(high, 1.0)
     else:
-        found = _interval(target, results[0])
-        if found is not None:
+        interval = _interval(target, results[0])
+        if interval is not None:
             # Given for 95%; for another confidence in proportion of Student's t with the fewest batches or the normal.
             widen = 1.0
             if confidence != 0.95:
                 widen = max(student(n, confidence) / student(n, 0.95) for n in (9, 10**6))
-            low, high, source = value - (value - found[0]) * widen, value + (found[1] - value) * widen, "run"
+            low, high, source = value - (value - interval[0]) * widen, value + (interval[1] - value) * widen, "run"
         elif repeats or (fixed and not METRICS[target.metric].per_workload):
             low = high = value
             source = "exact"
@@ -86,10 +86,10 @@ def _interval(target: Target, result: Mapping[str, Any]) -> tuple[float, float] 
     """The run's own 95% interval for a target's value, in the target's unit; None where it has none."""
     if not METRICS[target.metric].per_workload:
         return None
-    found = (distribution(part_of(target, result), target.metric) or {})[str(target.statistic)]
-    if found["low"] is None or found["high"] is None:
+    percentile = (distribution(part_of(target, result), target.metric) or {})[str(target.statistic)]
+    if percentile["low"] is None or percentile["high"] is None:
         return None
-    return to_unit(found["low"], target.unit), to_unit(found["high"], target.unit)
+    return to_unit(percentile["low"], target.unit), to_unit(percentile["high"], target.unit)
 
 
 def _missing(target: Target, result: Mapping[str, Any]) -> str:

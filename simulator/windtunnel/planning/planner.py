@@ -234,15 +234,15 @@ class Planner:
         space = self._space(budget)
         # Where the lower bound alone excludes every fleet there is nothing to simulate.
         if not math.isfinite(lower.cost.value) or lower.cost.value > budget:
-            found = Search(space, candidates.verdicts, 0).run_bound_only()
+            search = Search(space, candidates.verdicts, 0).run_bound_only()
             simulated: list[Counts] = []
         else:
-            found, simulated = self._search(space)
+            search, simulated = self._search(space)
         evaluations = [candidates.evaluation(Case(counts)) for counts in simulated]
         listed = evaluating.minimal(evaluations, key, self.options.fleets)
         inconclusive = evaluating.inconclusive(evaluations, listed, key, self.options.fleets)
         best = listed[0] if listed else None
-        explained = explanation.explain(candidates, best, evaluations, found)
+        explained = explanation.explain(candidates, best, evaluations, search)
         explained["unreachable"] = (
             [] if listed else explanation.explain_infeasibility(candidates, self.targets, lower.cost)
         )
@@ -266,7 +266,7 @@ class Planner:
                 **self._autoscaler(),
             },
             "gap": self._gap(best, lower),
-            "entries": self._entries(prepared, found.single_entry_reasons),
+            "entries": self._entries(prepared, search.single_entry_reasons),
             "explanation": explained,
             "time": evaluating.time_name(time),
             "front": [candidates.row(e) for e in evaluating.front(evaluations, time)],
@@ -274,14 +274,14 @@ class Planner:
             "search": {
                 "simulated_fleets": len(simulated),
                 "simulations": sum(e["runs"] for e in candidates.simulator.evaluations.values()),
-                "rounds": found.rounds,
-                "proof": found.proof,
-                "unexplored_cheaper": found.unexplored,
-                "considered": found.considered,
+                "rounds": search.rounds,
+                "proof": search.proof,
+                "unexplored_cheaper": search.unexplored,
+                "considered": search.considered,
                 "max": dict(zip(self.names, candidates.max_counts, strict=True)),
                 "max_entries": self.options.max_entries,
             },
-            "notes": [*self.notes, *found.notes, *self._harm(found), *candidates.demand.notes],
+            "notes": [*self.notes, *search.notes, *self._harm(search), *candidates.demand.notes],
             "simulated": [
                 candidates.row(e) | {"met": e["met"], "time_s": evaluating.time_s(e, time)} for e in evaluations
             ],
@@ -336,20 +336,20 @@ class Planner:
 
         If no fleet meets the targets conclusively, a second search finds the best of the inconclusive fleets.
         """
-        found = Search(space, self.candidates.verdicts, self.options.simulations).run()
-        simulated = list(found.verdicts)
-        if found.best is None and any(not verdict.conclusive for verdict in found.verdicts.values()):
-            found = Search(space, self.candidates.possible_verdicts, self.options.simulations).run()
-            simulated = list(dict.fromkeys([*simulated, *found.verdicts]))
-        return found, simulated
+        search = Search(space, self.candidates.verdicts, self.options.simulations).run()
+        simulated = list(search.verdicts)
+        if search.best is None and any(not verdict.conclusive for verdict in search.verdicts.values()):
+            search = Search(space, self.candidates.possible_verdicts, self.options.simulations).run()
+            simulated = list(dict.fromkeys([*simulated, *search.verdicts]))
+        return search, simulated
 
-    def _harm(self, found: SearchResult) -> list[str]:
-        if found.larger_fleet_fails is None or found.best is None:
+    def _harm(self, search: SearchResult) -> list[str]:
+        if search.larger_fleet_fails is None or search.best is None:
             return []
         text = self.candidates.text
         return [
-            f"adding devices can worsen a target here: {text(found.larger_fleet_fails)} misses a target that "
-            f"{text(found.best)} meets, so a fleet that was excluded because a larger one failed may meet the targets"
+            f"adding devices can worsen a target here: {text(search.larger_fleet_fails)} misses a target that "
+            f"{text(search.best)} meets, so a fleet that was excluded because a larger one failed may meet the targets"
         ]
 
     def _autoscaler(self) -> dict[str, Any]:

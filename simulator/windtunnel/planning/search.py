@@ -330,11 +330,11 @@ class Search:
         best = self.result.best
         if best is None or self.result.proof == "exhaustive":
             return
-        more = [tuple(n + (e == i) for e, n in enumerate(best)) for i in range(len(best)) if best[i]]
+        larger = [tuple(n + (e == i) for e, n in enumerate(best)) for i in range(len(best)) if best[i]]
         self._evaluate(
-            [m for m in more if all(n <= most for n, most in zip(m, self.space.max_counts, strict=True))][:ROUND]
+            [m for m in larger if all(n <= most for n, most in zip(m, self.space.max_counts, strict=True))][:ROUND]
         )
-        for m in more:
+        for m in larger:
             verdict = self.result.verdicts.get(m)
             if verdict is not None and verdict.conclusive and not verdict.met:
                 self.result.larger_fleet_fails = m
@@ -363,8 +363,8 @@ def _maximal(fleets: np.ndarray) -> np.ndarray:
 
 def brute_force(most: Counts, kinds: int, evaluate: Evaluate) -> tuple[Counts, float] | None:
     """Return the best fleet by simulating all fleets; tests compare a search with it."""
-    every = [c for c in product(*(range(m + 1) for m in most)) if 0 < sum(n > 0 for n in c) <= kinds]
-    met = [(v.value, sum(c), c) for c, v in zip(every, evaluate(every), strict=True) if v.met]
+    fleets = [c for c in product(*(range(m + 1) for m in most)) if 0 < sum(n > 0 for n in c) <= kinds]
+    met = [(v.value, sum(c), c) for c, v in zip(fleets, evaluate(fleets), strict=True) if v.met]
     return (min(met)[2], min(met)[0]) if met else None
 
 

@@ -56,7 +56,7 @@ class Changes:
             self.candidates.notes.append(f"the sensitivity to the load cannot be computed: {error.problem}")
             asked = [change for change in asked if change.load == 1.0]
             here = judge([Case(counts, change.load, change.speeds) for change in asked])
-        walks = [self._walk(change, one["met"]) for change, one in zip(asked, here, strict=True)]
+        walks = [self._walk(change, evaluation["met"]) for change, evaluation in zip(asked, here, strict=True)]
         ends: dict[int, tuple[Evaluation | None, int]] = {}
         answers: dict[int, Evaluation | None] = dict.fromkeys(range(len(walks)))
         while answers:
@@ -67,7 +67,8 @@ class Changes:
                 except StopIteration as end:
                     ends[i] = end.value
             answers = dict(zip(cases, judge(list(cases.values())), strict=True))
-        return [self._row(change, one, *ends[i]) for i, (change, one) in enumerate(zip(asked, here, strict=True))]
+        pairs = enumerate(zip(asked, here, strict=True))
+        return [self._row(change, evaluation, *ends[i]) for i, (change, evaluation) in pairs]
 
     def _asked(self) -> list[_Change]:
         everywhere = range(self.candidates.entries)
@@ -132,17 +133,17 @@ class Changes:
         if change.increases_load and holds:
             return None, 0  # no cheaper fleet meets the targets without the change
         tried, limit = 0, math.inf
-        found: Evaluation | None = None
+        cheapest: Evaluation | None = None
         for counts in self._larger(change) if change.increases_load else self._cheaper(change):
             tried += 1
-            one = yield Case(counts, change.load, change.speeds)
-            if one["met"]:
-                found, limit = one, self.candidates.objective_lower_bound(counts)
+            evaluation = yield Case(counts, change.load, change.speeds)
+            if evaluation["met"]:
+                cheapest, limit = evaluation, self.candidates.objective_lower_bound(counts)
                 break
         if change.increases_load or not holds:
-            return found, tried
-        less, more = yield from self._fewer(change, limit)
-        return less or found, tried + more
+            return cheapest, tried
+        smaller, further_tried = yield from self._fewer(change, limit)
+        return smaller or cheapest, tried + further_tried
 
     def _larger(self, change: _Change) -> list[Counts]:
         """Fleets that meet the targets without the change, and the best with more devices; the cheapest first."""
@@ -167,7 +168,7 @@ class Changes:
     def _fewer(self, change: _Change, limit: float) -> Generator[Case, Evaluation, tuple[Evaluation | None, int]]:
         """Remove devices from the best while it meets the targets; only fleets cheaper than ``limit`` are returned."""
         now: Counts = tuple(self.best["counts"])
-        found: Evaluation | None = None
+        cheapest: Evaluation | None = None
         tried, shrinking = 0, True
         while shrinking and tried < _STEPS:
             shrinking = False
@@ -177,13 +178,13 @@ class Changes:
                 if now[i] < step or not self._ranked([less], change) or tried >= _STEPS:
                     continue
                 tried += 1
-                one = yield Case(less, change.load, change.speeds)
-                if one["met"]:
+                evaluation = yield Case(less, change.load, change.speeds)
+                if evaluation["met"]:
                     now, shrinking = less, True
                     if self.candidates.objective_lower_bound(less) < limit:
-                        found = one
+                        cheapest = evaluation
                     break
-        return found, tried
+        return cheapest, tried
 
     def _entries_by_price(self, counts: Counts) -> list[int]:
         """The entries that a fleet has, the most expensive first."""

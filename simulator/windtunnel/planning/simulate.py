@@ -129,10 +129,10 @@ def simulate(setting: Setting, case: Case) -> dict[str, Any]:
     ):
         further, judged_by = _further(scenario, setting.further)
         if further:
-            more = [run(another) for another in further]
-            results = [o.result for o in (outcomes + more if judged_by == "replications" else more)]
+            added = [run(another) for another in further]
+            results = [o.result for o in (outcomes + added if judged_by == "replications" else added)]
             targets = _judged(scenario, setting, results)
-            outcomes += more
+            outcomes += added
             if judged_by == "longer":
                 factor = f", even in a run {setting.further} times as long"
                 targets = [t | {"reason": t["reason"] + factor} if t["reason"] else t for t in targets]
@@ -277,13 +277,13 @@ class Simulator:
                 self._pool = ProcessPoolExecutor(self.workers, context, initializer=_begin, initargs=(self.setting,))
             with one_thread():  # handing out the work is what starts processes
                 coming = self._pool.map(_in_worker, new)
-            for case, found in zip(new, coming, strict=True):
-                self.keep(case, found)
+            for case, evaluation in zip(new, coming, strict=True):
+                self.keep(case, evaluation)
         return [self.evaluations[case] for case in cases]
 
-    def keep(self, case: Case, found: dict[str, Any]) -> None:
+    def keep(self, case: Case, evaluation: dict[str, Any]) -> None:
         """Remember what a case does."""
-        self.evaluations[case] = found
+        self.evaluations[case] = evaluation
         if self.progress is not None:
             self.progress(len(self.evaluations))
 

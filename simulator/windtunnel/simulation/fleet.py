@@ -62,32 +62,32 @@ def fleet_devices(scenario: Scenario, catalogue: Catalogue) -> list[Device]:
     devices: list[Device] = []
     for i, entry in enumerate(scenario.fleet):
         try:
-            found = device_model(entry.device, catalogue)
+            device = device_model(entry.device, catalogue)
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "device")) from None
         try:
             calibration = entry.calibration
             if calibration is not None:
                 overlay = calibration if calibration == "none" else str(scenario.folder / calibration)
-                found = device_model(entry.device, catalogue, overlay)
+                device = device_model(entry.device, catalogue, overlay)
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "calibration")) from None
         try:
-            found = configure(
-                found,
+            device = configure(
+                device,
                 speed=entry.speed,
                 idle_w=entry.power.idle,
                 max_w=entry.power.max,
                 memory_bytes=entry.memory,
             )
-            if found.power_limit_w < found.idle_power_w:
+            if device.power_limit_w < device.idle_power_w:
                 raise InputError(
-                    f"{found.label} would draw {found.idle_power_w:g} W idle and {found.power_limit_w:g} W at most",
+                    f"{device.label} would draw {device.idle_power_w:g} W idle and {device.power_limit_w:g} W at most",
                     expected="power: {idle: ..., max: ...} with idle <= max",
                 )
         except InputError as error:
             raise error.at(scenario.where("fleet", i, "device")) from None
-        devices.append(found)
+        devices.append(device)
     return devices
 
 
@@ -96,7 +96,7 @@ def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, 
 
     DeviceNotPresentError where one is not here; InputError where its model is of another kind.
     """
-    found: dict[int, Executor] = {}
+    executors: dict[int, Executor] = {}
     for number, (entry, model) in enumerate(zip(scenario.fleet, devices, strict=True)):
         if entry.real is None:
             continue
@@ -123,5 +123,5 @@ def fleet_executors(scenario: Scenario, devices: Sequence[Device]) -> dict[int, 
                 where=where,
                 expected=f"device: {model.spec.sku}@{made.info.api}",
             )
-        found[number] = made
-    return found
+        executors[number] = made
+    return executors

@@ -36,13 +36,13 @@ def real_device_rows(prepared: PreparedRun, recording: Recording) -> list[dict[s
     return rows
 
 
-def add_rows(before: list[dict[str, Any]], more: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def add_rows(before: list[dict[str, Any]], added: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows of all replications so far; the state of a device is that of its first row."""
     if not before:
-        return more
+        return added
     return [
         {**first, **{name: first[name] + second[name] for name in _SUMS}}
-        for first, second in zip(before, more, strict=True)
+        for first, second in zip(before, added, strict=True)
     ]
 
 
@@ -68,13 +68,13 @@ def _modelled_s(model: Device, executed: Mapping[tuple[str, tuple[tuple[str, Any
         choices = tuple(value for _, value in columns if isinstance(value, str))
         alike.setdefault((op, *choices), []).append((dict(columns), count))
     total_s = 0.0
-    for (op, *_), each in alike.items():
-        first = each[0][0]
+    for (op, *_), operations in alike.items():
+        first = operations[0][0]
         numbers = {
-            name: np.array([columns[name] for columns, _ in each], dtype=np.float64)
+            name: np.array([columns[name] for columns, _ in operations], dtype=np.float64)
             for name, value in first.items()
             if not isinstance(value, str)
         }
         rows = Rows(OPERATIONS.find(op), {n: v for n, v in first.items() if isinstance(v, str)}, numbers)
-        total_s += float(model.cost(rows, intervals=False).duration_s @ np.array([count for _, count in each]))
+        total_s += float(model.cost(rows, intervals=False).duration_s @ np.array([count for _, count in operations]))
     return total_s

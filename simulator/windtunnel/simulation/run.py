@@ -100,8 +100,8 @@ def _simulate(
         if first is None:
             first = prepared
             chosen, why = choose(prepared, engine)
-        told = None if progress is None else partial(_report, progress, prepared.job_count)
-        recording = run_on(chosen, prepared, told)
+        report = None if progress is None else partial(_report, progress, prepared.job_count)
+        recording = run_on(chosen, prepared, report)
         real = add_rows(real, real_device_rows(prepared, recording))
         invariants.check(recording)
         recordings.append(recording)
@@ -215,8 +215,8 @@ def run(
     if isinstance(scenario, (str, Path)):
         scenario = checked(read_document(Path(scenario), changes, seed=seed))
     if isinstance(scenario, PlacementScenario):
-        found, placed = placing.run_placement(scenario, replications, engine, catalogue or shipped_catalogue())
-        return Run(found, placed, _sample(found, len(placed.tasks), all_jobs))
+        result, placed = placing.run_placement(scenario, replications, engine, catalogue or shipped_catalogue())
+        return Run(result, placed, _sample(result, len(placed.tasks), all_jobs))
     result, recording = simulate(scenario, replications, engine, catalogue or shipped_catalogue(), progress)
     if recording.tally is not None:
         return Run(result, recording)

@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 def provenance(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
     """Every number that entered a run: device, parameter, value in its unit, where it comes from, its range."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    sources: dict[tuple[str, str], dict[str, Any]] = {}
     for (number, _), program in compiled.items():
         target: Device = classes[number].device
         for path, sourced in program.sources.items():
-            found.setdefault((target.label, path), _source_row(target, path, sourced))
+            sources.setdefault((target.label, path), _source_row(target, path, sourced))
     for fleet_class in classes:
         target = fleet_class.device
         for path in ("idle_power_w", "max_power_w"):
-            found.setdefault((target.label, path), _source_row(target, path, target.values[path]))
-    return [found[key] for key in sorted(found)]
+            sources.setdefault((target.label, path), _source_row(target, path, target.values[path]))
+    return [sources[key] for key in sorted(sources)]
 
 
 def model_accuracy(compiled: Mapping[tuple[int, int], Any], classes: Sequence[Any]) -> list[dict[str, Any]]:
     """How well each operation that a run priced is known on each of its devices."""
     asked = {(number, op) for (number, _), program in compiled.items() for op in program.operations}
-    found = {}
+    accuracies = {}
     for number, op in sorted(asked):
         target: Device = classes[number].device
         if op != "service":  # a stated time is known by definition
-            found[target.label, op] = {"device": target.label, **asdict(target.accuracy_of(op))}
-    return [found[key] for key in sorted(found)]
+            accuracies[target.label, op] = {"device": target.label, **asdict(target.accuracy_of(op))}
+    return [accuracies[key] for key in sorted(accuracies)]
 
 
 def _source_row(target: Device, path: str, sourced: SourcedValue) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class MeasurementResults:
     @property
     def rows(self) -> list[Measurement]:
         """All measurements."""
-        return [row for one in self.devices for row in one.measured.rows]
+        return [row for device in self.devices for row in device.measured.rows]
 
     def environment(self) -> Environment:
         """Return the driver, versions and clocks of each device, the host and the date."""
@@ -141,11 +141,11 @@ def measured(
     measured_by_model: dict[str, dict[str, str]] = {}
     for (name, sku), share in zip(chosen, shares, strict=True):
         prefixed = partial(_prefixed, progress, name) if progress is not None else None
-        each = budget.part(share / sum(shares))
+        device_budget = budget.part(share / sum(shares))
         done = measured_by_model.setdefault(sku, {}) if model is None else {}
         as_model = device_model(sku, catalogue, calibration)
         try:
-            measured_device = _measure(name, sku, each, seed, as_model, prefixed, catalogue, done, calibration)
+            measured_device = _measure(name, sku, device_budget, seed, as_model, prefixed, catalogue, done, calibration)
         except (DeviceError, DeviceNotPresentError) as error:
             if len(chosen) == 1:
                 raise DeviceNotPresentError(f"'{name}' was found but does not open: {error}") from None
@@ -162,26 +162,27 @@ def choose(device: str | None, model: str | None, catalogue: Catalogue) -> list[
         backend(device.partition(":")[0])  # raises for an unknown back end
     elif device is not None and model is None:
         device_model(device, catalogue)
-    found = identify(probe())
+    devices = identify(probe())
     if device is None:
-        return _all_with_a_model(found, model)
+        return _all_with_a_model(devices, model)
     if model is not None:
         device_model(model, catalogue)
     full = _full(device, catalogue)
-    wanted = [one for one in found if one.is_called(device) or (full is not None and one.model == full)]
+    wanted = [d for d in devices if d.is_called(device) or (full is not None and d.model == full)]
     if not wanted:
-        here = [one.detected.name for one in found]
+        here = [d.detected.name for d in devices]
         # A device of another back end is not a misspelling of this one.
-        near = nearest(device, [one for one in here if one.split(":")[0] == device.split(":")[0] or ":" not in device])
+        same_backend = [name for name in here if name.split(":")[0] == device.split(":")[0] or ":" not in device]
+        near = nearest(device, same_backend)
         raise DeviceNotPresentError(
             f"device '{device}' not found on this host; available: {', '.join(here) or 'none'}"
             + (f" (did you mean {near}?)" if near else "")
             + ". Run `windtunnel doctor` for missing drivers"
         )
-    return [(one.detected.name, model or _model_of(one)) for one in wanted]
+    return [(d.detected.name, model or _model_of(d)) for d in wanted]
 
 
-def _all_with_a_model(found: Sequence[RealDevice], model: str | None) -> list[tuple[str, str]]:
+def _all_with_a_model(devices: Sequence[RealDevice], model: str | None) -> list[tuple[str, str]]:
     """Return all devices that have a model; ``model`` must be None, because it needs one device."""
     if model is not None:
         raise InputError(
@@ -189,7 +190,7 @@ def _all_with_a_model(found: Sequence[RealDevice], model: str | None) -> list[tu
             where=Location(field="--as"),
             expected="--device NAME --as SKU",
         )
-    named = [(one.detected.name, one.model) for one in found]
+    named = [(device.detected.name, device.model) for device in devices]
     chosen = [(name, sku) for name, sku in named if sku is not None]
     if not chosen:
         raise DeviceNotPresentError("no device with a model found on this host; `windtunnel doctor` shows the reasons")
@@ -204,14 +205,14 @@ def _full(device: str, catalogue: Catalogue) -> str | None:
         return None
 
 
-def _model_of(one: RealDevice) -> str:
-    if one.model is None:
+def _model_of(device: RealDevice) -> str:
+    if device.model is None:
         raise InputError(
-            f"no model is known for {one.detected.name} ({one.detected.label})",
+            f"no model is known for {device.detected.name} ({device.detected.label})",
             where=Location(field="--as"),
             expected="--as SKU, or SKU@API",
         )
-    return one.model
+    return device.model
 
 
 def _prefixed(progress: Callable[[str], None], name: str, text: str) -> None:
@@ -235,19 +236,19 @@ def _measure(
     """
     way, _, number = name.partition(":")
     cost_s = partial(_cost_s, model)
-    every = list(suite.points())
+    points = list(suite.points())
     # A driver that answered a probe in time opens a device in that time, or within the patience of the budget.
     open_s = min(OPEN_S, max(backend(way).timeout_s, budget.patience_s(math.inf, budget.seconds)))
     opened = partial(RemoteOperations, way, int(number), open_s=open_s)
     session = Session(opened, budget=budget.part(1 - _MAKESPAN_SHARE), seed=seed, progress=progress, wait=_wait)
-    refused = [(one, f"{sku} is measured with {done[one.op]} for this operation") for one in every if one.op in done]
+    refused = [(p, f"{sku} is measured with {done[p.op]} for this operation") for p in points if p.op in done]
     try:
         info, versions = session.operations.info, session.operations.versions
-        supported = session.supported([one for one in every if one.op not in done])
-        costs = {id(one): cost_s(one) for one in supported}
-        refused += [(one, f"the model {sku} does not support it") for one in supported if costs[id(one)] is None]
-        fits, beyond = suite.within([one for one in supported if costs[id(one)] is not None], cost_s, budget.seconds)
-        results = session.run(fits, [costs[id(one)] or 0.0 for one in fits], device=sku, source=name)
+        supported = session.supported([point for point in points if point.op not in done])
+        costs = {id(point): cost_s(point) for point in supported}
+        refused += [(point, f"the model {sku} does not support it") for point in supported if costs[id(point)] is None]
+        fits, beyond = suite.within([p for p in supported if costs[id(p)] is not None], cost_s, budget.seconds)
+        results = session.run(fits, [costs[id(point)] or 0.0 for point in fits], device=sku, source=name)
     finally:
         session.close()
     refused += results.refused
@@ -267,10 +268,10 @@ def _wait(operations: Any, most_s: float) -> None:
     operations.max_wait_s = most_s
 
 
-def _cost_s(model: Device, one: Point) -> float | None:
+def _cost_s(model: Device, point: Point) -> float | None:
     """Return the predicted duration in seconds, or None if the model does not support the point."""
     try:
-        rows = one_row(OPERATIONS.find(one.op), one.columns)
+        rows = one_row(OPERATIONS.find(point.op), point.columns)
         return float(model.cost(rows, intervals=False).duration_s[0])
     except InputError:
         return None
@@ -296,8 +297,8 @@ def _makespan(
     over the measured points and fits into the budget. Returns the reason as text if there is no makespan.
     """
     trusted = [row for row in device.measured.rows if not row.suspect and row.columns.get("dispatch") == "device"]
-    each = [row for row in trusted if row.latency_s * (_JOBS / _MIN_OPERATIONS) < budget.seconds / 8]
-    points = suite.spread([Point(row.op, row.columns) for row in each], 8)
+    short = [row for row in trusted if row.latency_s * (_JOBS / _MIN_OPERATIONS) < budget.seconds / 8]
+    points = suite.spread([Point(row.op, row.columns) for row in short], 8)
     if len(points) < _MIN_OPERATIONS:
         return f"only {len(points)} measured operations fit into the budget, at least {_MIN_OPERATIONS} are needed"
     data: dict[str, Any] = {
@@ -306,11 +307,11 @@ def _makespan(
         "seed": seed,
         "workload": [
             {
-                "name": f"{one.op}-{number}",
+                "name": f"{point.op}-{number}",
                 "arrivals": {"process": "deterministic", "rate": "1e9 /s"},
-                "ops": [{one.op: dict(one.columns)}],
+                "ops": [{point.op: dict(point.columns)}],
             }
-            for number, one in enumerate(points)
+            for number, point in enumerate(points)
         ],
         "policy": "fifo",
         "stop": {"jobs": _JOBS},

@@ -269,7 +269,7 @@ def halves(rows: Sequence[Measurement]) -> tuple[list[Measurement], list[Measure
         return tuple(float(row.columns[name]) for name in by)
 
     order = sorted({shape(row) for row in rows}, key=lambda s: (zlib.crc32("/".join(map(repr, s)).encode()), s))
-    half = {one: i % 2 for i, one in enumerate(order)}
+    half = {counts_of: i % 2 for i, counts_of in enumerate(order)}
     split = [[row for row in rows if half[shape(row)] == which] for which in (0, 1)]
     others = [name for name in counts if name not in by]
     kept = f" with all their {', '.join(others)}" if others else ""

@@ -233,7 +233,7 @@ class Session:
         refused = {id(point) for point, _ in self.refused}
         left = [points[n] for n, r in records.items() if not r.repeats and id(points[n]) not in refused]
         if self.lost:
-            self.refused += [(one, self.lost) for one in left]
+            self.refused += [(skipped, self.lost) for skipped in left]
             left = []
         self._look()
         spent_s = self.clock() - self.began
@@ -257,23 +257,23 @@ class Session:
         for number in order:
             if self.left_s <= 0 or self.lost:
                 break
-            one, record = campaign.points[number], campaign.records[number]
+            point, record = campaign.points[number], campaign.records[number]
             likely_s = campaign.likely_s(number)
-            if not record.repeats and likely_s * LEAST_RUNS > self.budget.seconds * one.share:
+            if not record.repeats and likely_s * LEAST_RUNS > self.budget.seconds * point.share:
                 campaign.too_long.add(number)
                 continue
-            if not record.repeats and (similar := self._hung_like(one)):
+            if not record.repeats and (similar := self._hung_like(point)):
                 if len(similar) >= MOST_HUNG:
-                    self.refused.append((one, f"not tried: {similar[0]} hung, and {similar[1]}"))
+                    self.refused.append((point, f"not tried: {similar[0]} hung, and {similar[1]}"))
                     continue
                 if number not in postponed:  # until the others are measured, because it may hang too
                     postponed.add(number)
                     order.append(number)
                     continue
-            self.progress(f"round {number_of_round}: {one}")
+            self.progress(f"round {number_of_round}: {point}")
             self._wait(AGAIN * record.longest_s if record.repeats else FIRST_S + TIMES * likely_s)
             began = self.clock()
-            self._visit(one, record, visit_s)
+            self._visit(point, record, visit_s)
             record.longest_s = max(record.longest_s, self.clock() - began)
             campaign.learn(number)
 
@@ -342,10 +342,10 @@ class Session:
         except (DeviceError, DeviceNotPresentError) as again:
             self.lost = f"the device did not open again: {again}"
 
-    def _hung_like(self, one: Point) -> list[Point]:
+    def _hung_like(self, point: Point) -> list[Point]:
         """Return the points that hung: of the operation if they are enough to skip it, else of the same choices."""
-        of_it = self._hung.get((one.op,), [])
-        return of_it if len(of_it) > MOST_HUNG else self._hung.get(_family(one), [])
+        of_it = self._hung.get((point.op,), [])
+        return of_it if len(of_it) > MOST_HUNG else self._hung.get(_family(point), [])
 
     def _wait(self, usual_s: float) -> None:
         """Set the patience for calls that take at most ``usual_s`` (s) if nothing hangs."""

@@ -20,61 +20,61 @@ FEWEST_POINTS = 400
 
 def charts(comparisons: Sequence[Comparison]) -> list[dict[str, Any]]:
     """Return the points of every comparison that has rows; see ``points``."""
-    drawn = [one for one in comparisons if one.rows]
+    drawn = [comparison for comparison in comparisons if comparison.rows]
     most = max(FEWEST_POINTS, MOST_POINTS // max(len(drawn), 1))
-    return [points(one, most) for one in drawn]
+    return [points(comparison, most) for comparison in drawn]
 
 
-def points(one: Comparison, most: int = MOST_POINTS) -> dict[str, Any]:
+def points(comparison: Comparison, most: int = MOST_POINTS) -> dict[str, Any]:
     """Return measured and modelled times (s), sizes and bounds of at most ``most`` points.
 
     Of more points these are every k-th in the order of the measured times, and the ten with the largest errors.
     ``bound`` has indices into ``bounds`` (the most frequent first), ``choice`` indices into ``choices``; ``numbers``
     are the operation's counts.
     """
-    of = thinned(one, most)
-    op = OPERATIONS.find(one.op)
-    words, counts = np.unique(one.bound, return_counts=True)
+    of = thinned(comparison, most)
+    op = OPERATIONS.find(comparison.op)
+    words, counts = np.unique(comparison.bound, return_counts=True)
     bounds = [str(words[i]) for i in np.lexsort((words, -counts))]
     context = {column.name: column.default for column in CONTEXT}
     chosen = [
         " ".join(
-            str(one.rows[i].columns[column.name])
+            str(comparison.rows[i].columns[column.name])
             for column in op.all_columns()
-            if column.kind == "choice" and one.rows[i].columns[column.name] != context.get(column.name)
+            if column.kind == "choice" and comparison.rows[i].columns[column.name] != context.get(column.name)
         )
         for i in of.tolist()
     ]
     choices = sorted(set(chosen))
     numbers = [column.name for column in op.all_columns() if column.kind != "choice"]
     return {
-        "device": one.name,
-        "op": one.op,
-        "measured": _short(one.measured_s[of]),
-        "modelled": _short(one.modelled_s[of]),
-        "size": _short(one.size[of]),
-        "size_unit": one.size_unit,
+        "device": comparison.name,
+        "op": comparison.op,
+        "measured": _short(comparison.measured_s[of]),
+        "modelled": _short(comparison.modelled_s[of]),
+        "size": _short(comparison.size[of]),
+        "size_unit": comparison.size_unit,
         "bounds": bounds,
-        "bound": [bounds.index(str(word)) for word in one.bound[of]],
+        "bound": [bounds.index(str(word)) for word in comparison.bound[of]],
         "choices": choices,
         "choice": [choices.index(word) for word in chosen],
         "numbers": {
-            name: _short(np.array([float(one.rows[i].columns[name]) for i in of.tolist()])) for name in numbers
+            name: _short(np.array([float(comparison.rows[i].columns[name]) for i in of.tolist()])) for name in numbers
         },
-        "noise_floor": one.figures()["noise_floor"],
+        "noise_floor": comparison.figures()["noise_floor"],
         "shown": len(of),
-        "all": len(one.rows),
+        "all": len(comparison.rows),
     }
 
 
-def thinned(one: Comparison, most: int) -> npt.NDArray[np.int64]:
+def thinned(comparison: Comparison, most: int) -> npt.NDArray[np.int64]:
     """Return the indices of the rows that are drawn, in order."""
-    count = len(one.rows)
+    count = len(comparison.rows)
     if count <= most:
         return np.arange(count)
-    order = np.argsort(one.measured_s, kind="stable")
+    order = np.argsort(comparison.measured_s, kind="stable")
     even = order[np.linspace(0, count - 1, most - 10).astype(np.int64)]
-    worst = np.argsort(-np.abs(np.log1p(one.errors)), kind="stable")[:10]
+    worst = np.argsort(-np.abs(np.log1p(comparison.errors)), kind="stable")[:10]
     return np.unique(np.concatenate([even, worst]))
 
 

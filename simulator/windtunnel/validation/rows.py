@@ -101,7 +101,9 @@ class Environment:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the environment as JSON has it."""
-        conditions = {device: {when: dict(each) for when, each in of.items()} for device, of in self.conditions.items()}
+        conditions = {
+            device: {when: dict(state) for when, state in of.items()} for device, of in self.conditions.items()
+        }
         return {**self.__dict__, "versions": dict(self.versions), "clocks": dict(self.clocks), "conditions": conditions}
 
 

@@ -127,11 +127,11 @@ def within(
         budget_s: The budget in seconds.
     """
     takes: dict[int, float] = {}
-    for number, one in enumerate(wanted):
-        seconds = cost_s(one)
+    for number, candidate in enumerate(wanted):
+        seconds = cost_s(candidate)
         if seconds is not None:
-            ready_s = LEAST_ROUNDS * footprint_bytes(one) / READY_BYTES_S
-            if LEAST_RUNS * seconds + ready_s <= budget_s * one.share:
+            ready_s = LEAST_ROUNDS * footprint_bytes(candidate) / READY_BYTES_S
+            if LEAST_RUNS * seconds + ready_s <= budget_s * candidate.share:
                 takes[number] = LEAST_RUNS * seconds + ready_s + LEAST_ROUNDS * A_VISIT_S
     kept: set[int] = set()
     left_s = budget_s
@@ -141,8 +141,8 @@ def within(
         if takes[number] <= left_s:
             kept.add(number)
             left_s -= takes[number]
-    fits = [one for number, one in enumerate(wanted) if number in kept]
-    return fits, [one for number, one in enumerate(wanted) if number not in kept]
+    fits = [candidate for number, candidate in enumerate(wanted) if number in kept]
+    return fits, [candidate for number, candidate in enumerate(wanted) if number not in kept]
 
 
 def footprint_bytes(point_: Point) -> float:
